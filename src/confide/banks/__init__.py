@@ -1,0 +1,8 @@
+"""Banks: all copies of a learner behind one interface."""
+
+from confide.banks.base import Bank, State
+from confide.banks.choose import bank_for
+from confide.banks.replicas import ReplicaBank
+from confide.banks.stacked import StackedBank
+
+__all__ = ["Bank", "ReplicaBank", "StackedBank", "State", "bank_for"]

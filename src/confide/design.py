@@ -1,0 +1,224 @@
+"""Search for the best gate and halting gate of a budget: how (ε, δ) is split, optimised and not guessed.
+
+Nothing here is trusted: `certify` reads the finished integer tables and says what they cost. Claims and proofs:
+docs/proofs/halting.md, docs/proofs/conversion.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+
+from confide.accounting import epsilon_from_renyi, renyi_from_epsilon
+from confide.gate import FLOOR, Gate
+from confide.halting import Halting, backward, joint_renyi
+
+
+@dataclass(frozen=True)
+class Certified:
+    """What a pair of tables costs: read from the integers, rounded up."""
+
+    epsilon: float
+    delta: float
+    order: int
+    renyi: float
+    """Joint Rényi divergence of gate and halting gate."""
+    gate_cost: float
+    """τ, the gate's cost per unsure answer."""
+    halting_cost: float
+    """τ_h, what the halt costs once."""
+    conversion_delta: float
+    """δ', spent in the conversion from Rényi divergence."""
+    tie_delta: float
+    """(n_stop − G)·x: a label was shown although the two worlds' tops differ."""
+    survive_delta: float
+    """δ_h: the halting gate did not fire in time."""
+
+
+def certify(gate: Gate, halting: Halting, *, order: int, delta: float, poll_fraction: Fraction) -> Certified:
+    """The (ε, δ) of these very tables at this total δ. Proof page: docs/proofs/halting.md."""
+    tau = gate.cost(order=order, poll_fraction=poll_fraction)
+    halt = halting.cost(order=order)
+    renyi = min(joint_renyi(gate, halting, order=order, poll_fraction=poll_fraction), halting.visible * tau + halt)
+    ties = halting.visible * gate.tie_sure * (1 + 1e-12)
+    survive = halting.survive
+    rest = (delta - ties - survive) * (1 - 1e-12)
+    if not rest > 0:
+        raise ValueError(
+            f"the tables' bad events alone have probability {ties + survive:.3g}, which is not below delta={delta:g}"
+        )
+    epsilon = epsilon_from_renyi(renyi, order, rest)
+    return Certified(epsilon, delta, order, renyi, tau, halt, rest, ties, survive)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What tables are to be designed for."""
+
+    epsilon: float
+    delta: float
+    unsure: int
+    start: float
+    """P(halt) per round until `unsure` is used up."""
+    shift: int
+    poll_fraction: Fraction
+    margins: int | None = None
+
+
+@dataclass(frozen=True)
+class Split:
+    """How a budget is divided: the things the search moves."""
+
+    order: int
+    halting: float = 0.02
+    """Share of the Rényi budget that the halting gate is designed for."""
+    survive: float = 0.01
+    """δ_h as a share of δ."""
+    ties: float = 0.001
+    """(n_stop − G)·x as a share of δ."""
+
+
+def _renyi_budget(budget: Budget, split: Split) -> float:
+    main = budget.delta * (1 - split.survive - split.ties)
+    return renyi_from_epsilon(budget.epsilon * (1 - 1e-9), split.order, main)
+
+
+def _halting(budget: Budget, split: Split) -> Halting:
+    return Halting.best(
+        order=split.order,
+        cost=split.halting * _renyi_budget(budget, split),
+        unsure=budget.unsure,
+        start=budget.start,
+        survive=budget.delta * split.survive,
+        shift=budget.shift,
+    )
+
+
+def _gate(budget: Budget, split: Split, tau: float, visible: int, margins: int | None) -> Gate:
+    return Gate.best(
+        order=split.order,
+        cost=tau,
+        poll_fraction=budget.poll_fraction,
+        margins=margins,
+        tie_sure=min(0.25, budget.delta * split.ties / visible),
+    )
+
+
+def draft(budget: Budget, split: Split) -> tuple[float, Halting] | None:
+    """The gate cost τ that this split leaves, estimated by the joint programme with every gate pair at its limit."""
+    renyi = _renyi_budget(budget, split)
+    if renyi <= 0:
+        return None
+    halting = _halting(budget, split)
+    halt, room = halting.moments(split.order)
+    goal = renyi * (split.order - 1)
+
+    def log_moment(tau: float) -> float:
+        ratio = math.exp((split.order - 1) * tau)
+        points = np.array([1.0, 1.0, ratio, ratio]), np.array([0.0, 1.0, FLOOR / 8, 1.0])
+        return backward(points[0], points[1], halt, room)
+
+    tau = renyi / halting.visible
+    for _ in range(8):
+        got = log_moment(tau)
+        tau *= goal / got if math.isfinite(got) else 0.5
+        if abs(goal / got - 1) < 1e-4:
+            break
+    return tau, halting
+
+
+def build(budget: Budget, split: Split) -> tuple[Gate, Halting, Certified]:
+    """Finished tables whose certified ε is at most the budget's, as close below as a few corrections bring it."""
+    drafted = draft(budget, split)
+    if drafted is None:
+        raise ValueError(f"Rényi order {split.order} cannot certify epsilon={budget.epsilon:g} at delta={budget.delta:g}")
+    tau, halting = drafted
+    best: tuple[Gate, Halting, Certified] | None = None
+    renyi = _renyi_budget(budget, split)
+    for _ in range(6):
+        gate = _gate(budget, split, tau, halting.visible, budget.margins)
+        certified = certify(
+            gate, halting, order=split.order, delta=budget.delta, poll_fraction=budget.poll_fraction
+        )
+        if certified.epsilon <= budget.epsilon and (best is None or certified.epsilon > best[2].epsilon):
+            best = gate, halting, certified
+            if certified.epsilon > budget.epsilon * (1 - 2e-4):
+                break
+        tau *= renyi / certified.renyi * (1 - 2e-5)
+    if best is None:
+        raise ValueError(
+            f"no table met epsilon={budget.epsilon:g} at delta={budget.delta:g}; this is a fault of the search, not yours"
+        )
+    return best
+
+
+def reach(gate: Gate, unsure: float) -> float:
+    """The margin at which P(unsure) falls to `unsure`, between the table's entries; +inf if it never does."""
+    table = gate.table
+    under = np.flatnonzero(table <= unsure)
+    if not under.size:
+        return math.inf
+    v = int(under[0])
+    if v < 3:
+        return float(v)
+    high, low = math.log(table[v - 1]), math.log(table[v])
+    return v - 2 + 2 * (high - math.log(unsure)) / (high - low)
+
+
+Objective = Callable[[Gate, Halting], float]
+
+
+def search(budget: Budget, objective: Objective, start: Split | None = None) -> Split:
+    """The split whose drafted tables have the smallest objective: coordinate descent on a lattice of splits."""
+    known: dict[Split, float] = {}
+
+    def value(split: Split) -> float:
+        if split not in known:
+            drafted = draft(budget, split)
+            if drafted is None:
+                known[split] = math.inf
+            else:
+                tau, halting = drafted
+                known[split] = objective(_gate(budget, split, tau, halting.visible, None), halting)
+        return known[split]
+
+    def improve(split: Split, options: Iterable[Split]) -> Split:
+        return min([split, *options], key=value)
+
+    def climb(split: Split, step: Callable[[Split, int], Split]) -> Split:
+        for direction in (1, -1):
+            moved = step(split, direction)
+            while value(moved) < value(split):
+                split, moved = moved, step(moved, direction)
+        return split
+
+    def order_step(split: Split, direction: int) -> Split:
+        return Split(max(2, split.order + direction), split.halting, split.survive, split.ties)
+
+    def halting_step(split: Split, direction: int) -> Split:
+        return Split(split.order, min(0.5, split.halting * 1.5**direction), split.survive, split.ties)
+
+    if start is None:
+        guess = 1 + math.log(1 / budget.delta) / budget.epsilon * 1.35
+        orders = sorted({max(2, round(guess * f)) for f in (0.6, 0.75, 0.9, 1, 1.15, 1.4, 1.8, 2.5)})
+        start = improve(Split(orders[0]), [Split(order) for order in orders])
+    split = start
+    for _ in range(3):
+        before = split
+        split = climb(split, order_step)
+        split = climb(split, halting_step)
+        options = [Split(split.order, split.halting, s, t) for s, t in product((0.001, 0.003, 0.01), (1e-3, 1e-2, 3e-2))]
+        split = improve(split, options)
+        if split == before:
+            break
+    if not math.isfinite(value(split)):
+        raise ValueError(
+            f"epsilon={budget.epsilon:g} at delta={budget.delta:g} is out of reach of every Rényi order; "
+            "ask for a larger epsilon"
+        )
+    return split

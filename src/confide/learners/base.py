@@ -1,0 +1,196 @@
+"""What a learner is, and the base of Confide's own learners, whose memory is a fixed set of arrays."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import operator
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, Self, runtime_checkable
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+__all__ = [
+    "Arrays",
+    "Base",
+    "Bounded",
+    "Floats",
+    "Ints",
+    "Layout",
+    "Learner",
+    "Singles",
+    "Stacked",
+    "fresh",
+    "positive",
+    "vector",
+    "whole",
+]
+
+Arrays = dict[str, NDArray[Any]]
+Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
+Ints = NDArray[np.int64]
+Layout = Mapping[str, tuple[tuple[int, ...], DTypeLike]]
+
+_LARGEST = float(np.finfo(np.float32).max)  # what is stored is float32, so nothing larger comes in
+_ONLY = np.zeros(1, dtype=np.int64)
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """One non-private online learner: the black box that Confide makes private.
+
+    Whatever has these two methods is a learner. Labels are the integers 0 … L−1. The object given to a bank
+    or to POP is a *prototype*: it is never taught, and every copy starts as a fresh one like it. A learner
+    keeps all it knows in its own attributes: what two copies share (a module's generator, a class
+    attribute, a cache) is shared between people, and breaks the guarantee.
+    """
+
+    def predict(self, x: Any, /) -> int | None:
+        """The label index of `x`, or None to abstain. Nothing may change."""
+
+    def learn(self, x: Any, y: int, /) -> None:
+        """Learn that the label of `x` is `y`, without keeping `x` itself."""
+
+
+@runtime_checkable
+class Bounded(Learner, Protocol):
+    """A learner that knows its worst case."""
+
+    def mistake_bound(self) -> int:
+        """The most mistakes it makes on any sequence that its class can label without error."""
+
+
+class Base:
+    """Parameters stored as given: `params`, `clone` and `repr` follow from the signature."""
+
+    pure = True  # predicting changes nothing, so banks need not rewind: a promise of every subclass
+
+    def params(self) -> dict[str, Any]:
+        """The arguments that make a fresh learner like this one."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def clone(self, **changes: Any) -> Self:
+        """A fresh learner that has learned nothing, with the same parameters but for `changes`."""
+        given = {name: fresh(value) for name, value in self.params().items() if name not in changes}
+        return type(self)(**given, **changes)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.params().items())})"
+
+class Stacked(Base, ABC):
+    """A learner whose memory is a fixed set of arrays, so that a bank can hold many of them side by side.
+
+    `layout` names the arrays. `vote` and `teach` work on arrays with one more axis in front, the *slot*: a
+    learner by itself has one slot, a `StackedBank` has one for each copy that was taught. Both run the same
+    kernels, so a copy in a bank and the learner by itself agree to the last bit.
+
+    Parameters
+    ----------
+    labels
+        The number of labels. POP and the banks set it; give it only when using a learner by itself.
+    warmup
+        Abstain until this many labels were learned; at least 1.
+    class_weight
+        One positive weight for each label, or None for all equal.
+    """
+
+    def __init__(self, labels: int, warmup: int, class_weight: Sequence[float] | None) -> None:
+        self.labels = whole("labels", labels, 2, 1 << 15)
+        self.warmup = whole("warmup", warmup, 1)
+        self.class_weight = class_weight
+        weight = np.ones(labels) if class_weight is None else np.array(class_weight, dtype=np.float64)
+        if weight.shape != (labels,) or not (np.isfinite(weight) & (weight > 0)).all():
+            raise ValueError(f"class_weight must hold {labels} positive numbers, one for each label")
+        self._weight = weight
+        self._arrays: Arrays | None = None
+        self._features = 0
+
+    @abstractmethod
+    def layout(self, features: int) -> Layout:
+        """Shape and type of each array of one slot. `seen`, the labels learned, is added to these."""
+
+    @abstractmethod
+    def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
+        """Add the vote of each slot to `counts`; a negative slot abstains."""
+
+    @abstractmethod
+    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
+        """Teach one slot, which has learned `seen` labels before."""
+
+    def allocate(self, features: int, slots: int) -> Arrays:
+        """Arrays for so many slots that have learned nothing."""
+        layout = {"seen": ((), np.int64), **self.layout(features)}
+        return {name: np.zeros((slots, *shape), dtype=dtype) for name, (shape, dtype) in layout.items()}
+
+    def predict(self, x: Any, /) -> int | None:
+        """The label index of `x`, or None before `warmup` labels were learned."""
+        x = vector(x, self._features or None)
+        if self._arrays is None or self._arrays["seen"][0] < self.warmup:
+            return None
+        counts = np.zeros(self.labels, dtype=np.int64)
+        self.vote(self._arrays, _ONLY, x, counts)
+        return int(counts.argmax())
+
+    def learn(self, x: Any, y: int, /) -> None:
+        """Learn that the label of `x` is the index `y`."""
+        x = vector(x, self._features or None)
+        y = whole("a label", y, 0, self.labels - 1)
+        if self._arrays is None:
+            self._features = x.size
+            self._arrays = self.allocate(x.size, 1)
+        seen = int(self._arrays["seen"][0])
+        self.teach(self._arrays, 0, seen, x, y)
+        self._arrays["seen"][0] = seen + 1
+
+    @property
+    def learned(self) -> Arrays | None:
+        """The arrays of this learner's one slot; None when it has learned nothing."""
+        return self._arrays
+
+
+def vector(x: Any, features: int | None = None) -> Floats:
+    """`x` as a new read-only float64 array of the right length, or a ValueError that says what is wrong."""
+    try:
+        row = np.array(x, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("x must be an array of numbers; for a dict use Features") from None
+    if row.ndim != 1 or row.size == 0:
+        raise ValueError("x must be a one-dimensional array of at least one number")
+    if features is not None and row.size != features:
+        raise ValueError(f"x has {row.size} features where {features} are expected")
+    if not np.abs(row).max() <= _LARGEST:  # false for NaN too
+        raise ValueError("x has a NaN, an infinity or a number above float32's range: clean it first")
+    row.flags.writeable = False
+    return row
+
+
+def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """`value` as an int within its bounds, or a ValueError that names it."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be a whole number, not {type(value).__name__}") from None
+    if number < least or (most is not None and number > most):
+        raise ValueError(f"{name} must be from {least} to {'any number' if most is None else most}")
+    return number
+
+
+def positive(name: str, value: Any, zero: bool = False) -> float:
+    """`value` as a finite float above zero (or zero, where allowed), or a ValueError that names it."""
+    number = float(value)
+    if not (0 <= number < float("inf")) or (number == 0 and not zero):
+        raise ValueError(f"{name} must be {'at least 0' if zero else 'above 0'} and finite")
+    return number
+
+
+def fresh(thing: Any) -> Any:
+    """A model like `thing` that has learned nothing; anything that is no model is copied."""
+    if hasattr(thing, "clone") and not isinstance(thing, type):  # Confide's and River's
+        return thing.clone()
+    if hasattr(thing, "get_params") and hasattr(thing, "fit"):  # scikit-learn's, then already imported
+        return sys.modules["sklearn.base"].clone(thing)
+    return copy.deepcopy(thing)

@@ -1,0 +1,250 @@
+"""From what people ask to what learners take: fixed columns, and nothing that is learned from data.
+
+A vocabulary or a scaler in front of the copies would be shared between people, and would leak. So columns are
+declared by name or found by a fixed hash (CRC-32: the same in every process), and scaling happens inside the
+copies.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.learners.base import Base, vector, whole
+
+__all__ = ["AsGiven", "Columns", "Encoder", "Features", "HashedFeatures", "Pipeline", "encoder_for"]
+
+_WORD = re.compile(r"\w+")
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """Turns what people ask into what a learner takes, by a rule that was fixed beforehand."""
+
+    def encode(self, x: Any, /) -> Any:
+        """A new object that shares nothing with `x`, or a ValueError that says what is wrong with it."""
+
+
+class _Encoding(Base):
+    width: int
+
+    def encode(self, x: Any, /) -> NDArray[np.float64]:
+        raise NotImplementedError
+
+    def __or__(self, learner: Any) -> Pipeline:
+        return Pipeline(self, learner)
+
+
+class Columns(_Encoding):
+    """x is an array of `width` numbers.
+
+    Examples
+    --------
+    >>> Columns(3).encode([1, 2, 3])
+    array([1., 2., 3.])
+    >>> Columns(3).encode([1, 2, float("nan")])
+    Traceback (most recent call last):
+    ...
+    ValueError: x has a NaN, an infinity or a number above float32's range: clean it first
+    """
+
+    def __init__(self, width: int) -> None:
+        self.width = whole("the number of features", width, 1)
+
+    def encode(self, x: Any, /) -> NDArray[np.float64]:
+        if isinstance(x, Mapping):
+            raise ValueError("x is a dict where an array is expected: declare its names with Features")
+        return vector(x, self.width)
+
+
+class Features(_Encoding):
+    """x is a dict, and its names are declared. Names that were not declared are ignored.
+
+    Parameters
+    ----------
+    numeric
+        Names of numbers, one column each; a missing one is 0.
+    log
+        Names of numbers of very different sizes, as sign(v)·ln(1+|v|); a missing one is 0.
+    categorical
+        Names of categories, each with its number of columns: the value is hashed to one of them.
+    text
+        Names of texts, each with its number of columns: how often words fall on each, by their hash.
+
+    Examples
+    --------
+    >>> features = Features(numeric=["age"], categorical={"city": 4}, text={"note": 8})
+    >>> features.encode({"age": 41, "city": "Rome", "note": "so far so good"})
+    array([41.,  0.,  1.,  0.,  0.,  0.,  0.,  1.,  2.,  0.,  0.,  1.,  0.])
+    >>> features.encode({"age": float("nan")})
+    Traceback (most recent call last):
+    ...
+    ValueError: feature 'age' must be a finite number that float32 can hold
+    """
+
+    def __init__(
+        self,
+        numeric: Sequence[str] = (),
+        log: Sequence[str] = (),
+        categorical: Mapping[str, int] | None = None,
+        text: Mapping[str, int] | None = None,
+    ) -> None:
+        if isinstance(numeric, str) or isinstance(log, str):
+            raise ValueError("numeric and log take a list of names, not one string")
+        self.numeric, self.log = numeric, log
+        self.categorical, self.text = categorical, text
+        column = len(numeric) + len(log)
+        self._hashed: list[tuple[str, int, int, bool]] = []
+        for group, words in ((categorical or {}, False), (text or {}, True)):
+            for name, width in group.items():
+                self._hashed.append((name, column, whole(f"the width of {name!r}", width, 1), words))
+                column += width
+        names = [*numeric, *log, *(name for name, *_ in self._hashed)]
+        if not names or len(set(names)) < len(names):
+            raise ValueError("declare at least one feature, and each name once")
+        self.width = column
+
+    def encode(self, x: Any, /) -> NDArray[np.float64]:
+        _dict(x)
+        row = np.zeros(self.width)
+        column = 0
+        for name in self.numeric:
+            row[column] = _number(name, x.get(name))
+            column += 1
+        for name in self.log:
+            value = _number(name, x.get(name))
+            row[column] = math.copysign(math.log1p(abs(value)), value)
+            column += 1
+        for name, first, width, words in self._hashed:
+            value = x.get(name)
+            if value is None:
+                continue
+            if not words:
+                row[first + _column(_category(name, value), width)] = 1.0
+            elif not isinstance(value, str):
+                raise ValueError(f"feature {name!r} must be a text, not {type(value).__name__}")
+            else:
+                for word in _WORD.findall(value.lower()):
+                    row[first + _column(word, width)] += 1.0
+        row.flags.writeable = False
+        return row
+
+
+class HashedFeatures(_Encoding):
+    """x is a dict with any names: each is hashed to one of `width` columns, and those that meet are added.
+
+    A number is added to its name's column; a category counts 1 in the column of its name and value.
+
+    Parameters
+    ----------
+    width
+        The number of columns: more of them, fewer collisions.
+
+    Examples
+    --------
+    >>> HashedFeatures(8).encode({"age": 41, "city": "Rome"})
+    array([ 1.,  0., 41.,  0.,  0.,  0.,  0.,  0.])
+    """
+
+    def __init__(self, width: int) -> None:
+        self.width = whole("width", width, 1)
+
+    def encode(self, x: Any, /) -> NDArray[np.float64]:
+        _dict(x)
+        row = np.zeros(self.width)
+        for name, value in x.items():
+            if isinstance(value, str):
+                row[_column(f"{name}={value}", self.width)] += 1.0
+            else:
+                row[_column(str(name), self.width)] += _number(name, value)
+        return vector(row)  # sums may be too large where their parts were not
+
+
+class AsGiven(_Encoding):
+    """x goes to the learner as it is, copied and checked: for River's models and for learners of your own.
+
+    A dict of numbers, texts and None stays a dict; anything else must be an array of numbers.
+
+    Examples
+    --------
+    >>> AsGiven().encode({"age": 41, "city": "Rome"})
+    {'age': 41, 'city': 'Rome'}
+    """
+
+    def encode(self, x: Any, /) -> Any:
+        if not isinstance(x, Mapping):
+            return vector(x)
+        for name, value in x.items():
+            if not isinstance(value, str):
+                _number(name, value)
+        return dict(x)
+
+
+class Pipeline(Base):
+    """Features in front of a learner, written `features | learner`: a learner that takes what people ask.
+
+    In a bank the features are encoded once a round, not once a copy.
+
+    Examples
+    --------
+    >>> from confide.learners import LogisticRegression
+    >>> learner = Features(numeric=["age"], categorical={"city": 16}) | LogisticRegression()
+    >>> for age in range(20, 60):
+    ...     learner.learn({"age": age, "city": "Rome"}, int(age > 40))
+    >>> learner.predict({"age": 25}), learner.predict({"age": 55})
+    (0, 1)
+    """
+
+    def __init__(self, features: Encoder, learner: Any) -> None:
+        if not isinstance(features, Encoder):
+            raise ValueError("features must have an encode method: use Features or HashedFeatures")
+        self.features, self.learner = features, learner
+
+    def predict(self, x: Any, /) -> int | None:
+        """The label index of `x`, or None to abstain."""
+        label: int | None = self.learner.predict(self.features.encode(x))
+        return label
+
+    def learn(self, x: Any, y: int, /) -> None:
+        """Learn that the label of `x` is the index `y`."""
+        self.learner.learn(self.features.encode(x), y)
+
+
+def encoder_for(features: int | Encoder | None) -> Encoder:
+    """The encoder meant: a number of columns, an encoder itself, or none."""
+    if features is None:
+        return AsGiven()
+    return features if isinstance(features, Encoder) else Columns(features)
+
+
+def _column(key: str, width: int) -> int:
+    return zlib.crc32(key.encode("utf-8", "surrogatepass")) % width
+
+
+def _dict(x: Any) -> None:
+    if not isinstance(x, Mapping):
+        raise ValueError("x must be a dict of features, as declared")
+
+
+def _number(name: Any, value: Any) -> float:
+    if value is None:
+        return 0.0
+    if isinstance(value, Real | np.bool_):
+        number = float(value)
+        if abs(number) <= 3.4e38:  # false for NaN too
+            return number
+    raise ValueError(f"feature {name!r} must be a finite number that float32 can hold")
+
+
+def _category(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    number = _number(name, value)
+    return str(int(number)) if number.is_integer() else repr(number)

@@ -1,0 +1,126 @@
+"""Nearest neighbours with bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide._jit import jit
+from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Stacked, whole
+
+__all__ = ["KNNClassifier"]
+
+
+class KNNClassifier(Stacked):
+    """The vote of the nearest of its own last records.
+
+    Parameters
+    ----------
+    n_neighbors
+        Records that vote.
+    memory
+        Records kept; the oldest is replaced first.
+    scale
+        Measure each feature in its own running standard deviations.
+    class_weight
+        One positive weight for each label, or None for all equal.
+    warmup
+        Abstain until this many labels were learned.
+    labels
+        The number of labels; POP and the banks set it.
+
+    Examples
+    --------
+    >>> learner = KNNClassifier(n_neighbors=3)
+    >>> for i in range(30):
+    ...     learner.learn([i, 1000 * (i % 2)], int(i > 14))
+    >>> learner.predict([5, 0]), learner.predict([25, 0])
+    (0, 1)
+    """
+
+    def __init__(
+        self,
+        n_neighbors: int = 5,
+        memory: int = 256,
+        scale: bool = True,
+        class_weight: Sequence[float] | None = None,
+        warmup: int = 1,
+        labels: int = 2,
+    ) -> None:
+        super().__init__(labels, warmup, class_weight)
+        self.memory = whole("memory", memory, 1)
+        self.n_neighbors = whole("n_neighbors", n_neighbors, 1, memory)
+        self.scale = bool(scale)
+
+    def layout(self, features: int) -> Layout:
+        return {
+            "records": ((self.memory, features), np.float32),
+            "targets": ((self.memory,), np.int16),
+            "mean": ((features,), np.float32),
+            "spread": ((features,), np.float32),  # sum of squared deviations
+        }
+
+    def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
+        seen, spread, records, targets = (arrays[name] for name in ("seen", "spread", "records", "targets"))
+        _vote(seen, spread, records, targets, slots, x, self.n_neighbors, self.scale, self._weight, counts)
+
+    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
+        arrays["records"][slot, seen % self.memory] = x
+        arrays["targets"][slot, seen % self.memory] = y
+        mean, spread = arrays["mean"][slot], arrays["spread"][slot]
+        off = x - mean
+        mean += off / (seen + 1)
+        with np.errstate(over="ignore"):  # a deviation that float32 cannot hold leaves the feature out
+            spread += off * (x - mean)
+
+
+@jit
+def _vote(
+    seen: Ints,
+    spread: Singles,
+    records: Singles,
+    targets: NDArray[np.int16],
+    slots: Ints,
+    x: Floats,
+    neighbours: int,
+    scale: bool,
+    weight: Floats,
+    counts: Ints,
+) -> None:
+    memory, features = records.shape[1], records.shape[2]
+    precision = np.ones(features)
+    nearest, distance = np.empty(neighbours, np.int64), np.empty(neighbours)
+    tally = np.empty(weight.size)
+    for slot in slots:
+        if slot < 0:
+            continue
+        if scale:
+            for i in range(features):
+                precision[i] = seen[slot] / spread[slot, i] if spread[slot, i] > 1e-30 else 0.0
+        found = 0
+        for record in range(min(seen[slot], memory)):
+            far = 0.0
+            for i in range(features):
+                off = x[i] - records[slot, record, i]
+                far += precision[i] * off * off
+            if found < neighbours:
+                place = found
+                found += 1
+            elif far < distance[found - 1]:
+                place = found - 1
+            else:
+                continue
+            while place > 0 and far < distance[place - 1]:
+                distance[place], nearest[place] = distance[place - 1], nearest[place - 1]
+                place -= 1
+            distance[place], nearest[place] = far, targets[slot, record]
+        tally[:] = 0.0
+        for place in range(found):
+            tally[nearest[place]] += weight[nearest[place]]
+        best = nearest[0]  # the nearest record decides ties
+        for label in range(weight.size):
+            if tally[label] > tally[best]:
+                best = label
+        counts[best] += 1

@@ -1,0 +1,242 @@
+"""Naive Bayes: Gaussian and Bernoulli, as counts and moments in stacked arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide._jit import jit
+from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Stacked, positive
+
+__all__ = ["BernoulliNB", "GaussianNB"]
+
+
+class GaussianNB(Stacked):
+    """Naive Bayes with a normal distribution for each feature and label.
+
+    The variance of a label is smoothed with the variance of all records, as if `smoothing` more records had
+    it: a label that was seen once is not infinitely sure of itself. A feature that never varied is left out.
+
+    Parameters
+    ----------
+    smoothing
+        Weight of the variance of all records, in records.
+    class_weight
+        One positive weight for each label, which multiplies its prior, or None for all equal.
+    warmup
+        Abstain until this many labels were learned.
+    labels
+        The number of labels; POP and the banks set it.
+
+    Examples
+    --------
+    >>> learner = GaussianNB()
+    >>> for i in range(20):
+    ...     learner.learn([i % 5, 1000.0], 0)
+    ...     learner.learn([i % 5 + 10, 1000.0], 1)
+    >>> learner.predict([3, 1000.0]), learner.predict([11, 1000.0])
+    (0, 1)
+    """
+
+    def __init__(
+        self,
+        smoothing: float = 1.0,
+        class_weight: Sequence[float] | None = None,
+        warmup: int = 1,
+        labels: int = 2,
+    ) -> None:
+        super().__init__(labels, warmup, class_weight)
+        self.smoothing = smoothing
+        self._smoothing = positive("smoothing", smoothing)
+
+    def layout(self, features: int) -> Layout:
+        return {
+            "count": ((self.labels,), np.int64),
+            "mean": ((self.labels, features), np.float32),
+            "spread": ((self.labels, features), np.float32),  # sum of squared deviations
+            "precision": ((self.labels, features), np.float32),  # half of 1/variance
+            "constant": ((self.labels,), np.float32),
+        }
+
+    def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
+        _vote_gaussian(arrays["mean"], arrays["precision"], arrays["constant"], slots, x, counts)
+
+    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
+        count, mean, spread = arrays["count"][slot], arrays["mean"][slot], arrays["spread"][slot]
+        precision, constant = arrays["precision"][slot], arrays["constant"][slot]
+        _teach_gaussian(count, mean, spread, precision, constant, x, y, self._smoothing, self._weight)
+
+
+class BernoulliNB(Stacked):
+    """Naive Bayes on features that are there or not, such as the words of a text.
+
+    Parameters
+    ----------
+    alpha
+        Smoothing: how often each feature counts as seen, and as not seen, before the first record.
+    true_threshold
+        A feature is there when it is above this.
+    class_weight
+        One positive weight for each label, which multiplies its prior, or None for all equal.
+    warmup
+        Abstain until this many labels were learned.
+    labels
+        The number of labels; POP and the banks set it.
+
+    Examples
+    --------
+    >>> from confide.learners import Features
+    >>> learner = Features(text={"message": 256}) | BernoulliNB()
+    >>> for _ in range(3):
+    ...     learner.learn({"message": "cheap pills, buy now"}, 1)
+    ...     learner.learn({"message": "lunch on Monday?"}, 0)
+    >>> learner.predict({"message": "buy cheap lunch pills"})
+    1
+    """
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        true_threshold: float = 0.0,
+        class_weight: Sequence[float] | None = None,
+        warmup: int = 1,
+        labels: int = 2,
+    ) -> None:
+        super().__init__(labels, warmup, class_weight)
+        self.alpha, self.true_threshold = alpha, true_threshold
+        self._alpha, self._threshold = positive("alpha", alpha), float(true_threshold)
+        if not np.isfinite(self._threshold):
+            raise ValueError("true_threshold must be a finite number")
+
+    def layout(self, features: int) -> Layout:
+        return {
+            "count": ((self.labels,), np.int64),
+            "ones": ((self.labels, features), np.int32),
+            "weights": ((self.labels, features), np.float32),
+            "constant": ((self.labels,), np.float32),
+        }
+
+    def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
+        _vote_bernoulli(arrays["weights"], arrays["constant"], slots, x > self._threshold, counts)
+
+    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
+        count, ones = arrays["count"][slot], arrays["ones"][slot]
+        weights, constant = arrays["weights"][slot], arrays["constant"][slot]
+        _teach_bernoulli(count, ones, weights, constant, x > self._threshold, y, self._alpha, self._weight)
+
+
+# What a vote needs is worked out when a copy is taught, for all its labels: a vote then takes no logarithm. A
+# label that the copy never saw has the constant −∞ and is not answered.
+
+
+@jit
+def _vote_gaussian(
+    mean: Singles,
+    precision: Singles,
+    constant: Singles,
+    slots: Ints,
+    x: Floats,
+    counts: Ints,
+) -> None:
+    labels, features = mean.shape[1], mean.shape[2]
+    for slot in slots:
+        if slot < 0:
+            continue
+        best, top = -1, -np.inf
+        for label in range(labels):
+            score = np.float64(constant[slot, label])
+            if score == -np.inf:
+                continue
+            for i in range(features):
+                off = x[i] - mean[slot, label, i]
+                score -= precision[slot, label, i] * off * off
+            if best < 0 or score > top:
+                best, top = label, score
+        counts[best] += 1
+
+
+@jit
+def _teach_gaussian(
+    count: Ints,
+    mean: Singles,
+    spread: Singles,
+    precision: Singles,
+    constant: Singles,
+    x: Floats,
+    y: int,
+    smoothing: float,
+    weight: Floats,
+) -> None:
+    labels, features = mean.shape
+    count[y] += 1
+    seen = count.sum()
+    for label in range(labels):
+        constant[label] = np.log(count[label] * weight[label]) if count[label] > 0 else -np.inf
+    for i in range(features):
+        off = x[i] - mean[y, i]
+        mean[y, i] += np.float32(off / count[y])
+        spread[y, i] += np.float32(off * (x[i] - mean[y, i]))
+        centre, total = 0.0, 0.0
+        for label in range(labels):
+            centre += count[label] * mean[label, i] / seen
+        for label in range(labels):
+            total += spread[label, i] + count[label] * (mean[label, i] - centre) ** 2
+        for label in range(labels):
+            if count[label] == 0:
+                continue
+            variance = (spread[label, i] + smoothing * total / seen) / (count[label] + smoothing)
+            if 1e-30 < variance < 1e30:  # else it never varied, or float32 cannot hold it
+                precision[label, i] = np.float32(0.5 / variance)
+                constant[label] -= np.float32(0.5 * np.log(variance))
+            else:
+                precision[label, i] = np.float32(0.0)
+
+
+@jit
+def _vote_bernoulli(
+    weights: Singles,
+    constant: Singles,
+    slots: Ints,
+    there: NDArray[np.bool_],
+    counts: Ints,
+) -> None:
+    on = np.flatnonzero(there)
+    for slot in slots:
+        if slot < 0:
+            continue
+        best, top = -1, -np.inf
+        for label in range(weights.shape[1]):
+            score = np.float64(constant[slot, label])
+            for i in on:
+                score += weights[slot, label, i]
+            if best < 0 or score > top:
+                best, top = label, score
+        counts[best] += 1
+
+
+@jit
+def _teach_bernoulli(
+    count: Ints,
+    ones: NDArray[np.int32],
+    weights: Singles,
+    constant: Singles,
+    there: NDArray[np.bool_],
+    y: int,
+    alpha: float,
+    weight: Floats,
+) -> None:
+    labels, features = weights.shape
+    count[y] += 1
+    for i in range(features):
+        ones[y, i] += there[i]
+    absent = 0.0
+    for i in range(features):
+        p = (ones[y, i] + alpha) / (count[y] + 2.0 * alpha)
+        weights[y, i] = np.float32(np.log(p / (1.0 - p)))
+        absent += np.log(1.0 - p)
+    for label in range(labels):
+        if count[label] == 0:
+            constant[label] = -np.inf
+    constant[y] = np.float32(np.log(count[y] * weight[y]) + absent)

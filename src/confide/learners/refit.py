@@ -1,0 +1,104 @@
+"""Any batch model as an online learner: keep the last records, and fit anew now and then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.learners.base import Base, fresh, vector, whole
+
+__all__ = ["Refit", "due"]
+
+
+def due(seen: int, fitted: int, memory: int) -> bool:
+    """Whether to fit anew after `seen` records, the last fit having been after `fitted`.
+
+    The records must have grown by a quarter, or a quarter of a full memory must have been replaced.
+
+    Examples
+    --------
+    >>> fitted, fits = 0, []
+    >>> for seen in range(1, 41):
+    ...     if due(seen, fitted, memory=16):
+    ...         fitted = seen
+    ...         fits.append(seen)
+    >>> fits
+    [1, 2, 3, 4, 5, 7, 9, 12, 15, 19, 23, 27, 31, 35, 39]
+    """
+    return 4 * (seen - fitted) >= min(fitted, memory)
+
+
+class Refit(Base):
+    """A scikit-learn classifier that keeps its last records and is fit from scratch as they grow.
+
+    Before `memory` is full it is refit whenever a quarter more records have come; afterwards, whenever a
+    quarter of the memory has been replaced. While all records have one label, that is the answer. When
+    the classifier refuses to be fit (too few records for it, say), the error goes up, the last fit stays,
+    and the next attempt comes with the next quarter.
+
+    Parameters
+    ----------
+    estimator
+        Anything with scikit-learn's `fit(X, y)` and `predict(X)`; it is cloned for every fit.
+    memory
+        Records kept; the oldest is replaced first.
+    warmup
+        Abstain until this many labels were learned.
+    labels
+        The number of labels; POP and the banks set it.
+
+    Examples
+    --------
+    >>> from sklearn.neighbors import NearestCentroid
+    >>> learner = Refit(NearestCentroid(), memory=32)
+    >>> for i in range(32):
+    ...     learner.learn([i, -i], int(i > 15))
+    >>> learner.predict([3, -3]), learner.predict([30, -30])
+    (0, 1)
+    """
+
+    def __init__(self, estimator: Any, memory: int = 256, warmup: int = 1, labels: int = 2) -> None:
+        if not (hasattr(estimator, "fit") and hasattr(estimator, "predict")):
+            raise ValueError("estimator must have scikit-learn's fit and predict")
+        self.estimator = estimator
+        self.memory = whole("memory", memory, 2)
+        self.warmup = whole("warmup", warmup, 1)
+        self.labels = whole("labels", labels, 2)
+        self._records: NDArray[np.float64] | None = None
+        self._targets = np.zeros(memory, dtype=np.int64)
+        self._seen = self._fitted = 0
+        self._model: Any = None
+        self._only: int | None = None
+
+    def predict(self, x: Any, /) -> int | None:
+        """The label index of `x`, or None before `warmup` labels were learned and a first fit succeeded."""
+        row = self._vector(x)
+        if self._seen < self.warmup:
+            return None
+        return self._only if self._model is None else int(self._model.predict(row[None])[0])
+
+    def learn(self, x: Any, y: int, /) -> None:
+        """Keep the record, and fit anew when that is due."""
+        row = self._vector(x)
+        y = whole("a label", y, 0, self.labels - 1)
+        if self._records is None:
+            self._records = np.zeros((self.memory, row.size))
+        self._records[self._seen % self.memory] = row
+        self._targets[self._seen % self.memory] = y
+        self._seen += 1
+        if due(self._seen, self._fitted, self.memory):
+            self._fitted = self._seen
+            self._fit(self._records[: self._seen], self._targets[: self._seen])
+
+    def _fit(self, records: NDArray[np.float64], targets: NDArray[np.int64]) -> None:
+        if (targets == targets[0]).all():
+            self._model, self._only = None, int(targets[0])
+        else:
+            model = fresh(self.estimator)
+            model.fit(records.copy(), targets.copy())
+            self._model = model
+
+    def _vector(self, x: Any) -> NDArray[np.float64]:
+        return vector(x, None if self._records is None else self._records.shape[1])

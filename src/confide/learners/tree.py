@@ -1,0 +1,238 @@
+"""Few-shot decision trees: compiled, exact, and stackable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide._jit import jit
+from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Stacked, whole
+from confide.learners.refit import due
+
+__all__ = ["DecisionTree"]
+
+
+class DecisionTree(Stacked):
+    """A classification tree on its own last records, grown anew whenever they have grown by a quarter.
+
+    A copy sees few records, so it keeps them. Before `memory` is full it is refit whenever a quarter more
+    have come; afterwards, whenever a quarter of the memory has been replaced. Splits are exact: every
+    feature, every place between two values, the best by `criterion` (Breiman, Friedman, Olshen and Stone,
+    "Classification and Regression Trees", 1984). Trees need no scaling.
+
+    Parameters
+    ----------
+    memory
+        Records kept; the oldest is replaced first.
+    max_depth
+        Questions asked at most.
+    min_leaf
+        Records in a leaf at least.
+    criterion
+        "gini" or "entropy".
+    class_weight
+        One positive weight for each label, or None for all equal.
+    warmup
+        Abstain until this many labels were learned.
+    labels
+        The number of labels; POP and the banks set it.
+
+    Examples
+    --------
+    >>> learner = DecisionTree(memory=64)
+    >>> for i in range(64):
+    ...     x = [i % 8, i // 8]
+    ...     learner.learn(x, int(x[0] > 3 and x[1] > 3))
+    >>> learner.predict([5, 7]), learner.predict([5, 1]), learner.predict([1, 6])
+    (1, 0, 0)
+    """
+
+    def __init__(
+        self,
+        memory: int = 256,
+        max_depth: int = 32,
+        min_leaf: int = 1,
+        criterion: str = "gini",
+        class_weight: Sequence[float] | None = None,
+        warmup: int = 1,
+        labels: int = 2,
+    ) -> None:
+        super().__init__(labels, warmup, class_weight)
+        self.memory = whole("memory", memory, 2, 1 << 15)
+        self.max_depth = whole("max_depth", max_depth, 1)
+        self.min_leaf = whole("min_leaf", min_leaf, 1, memory)
+        if criterion not in ("gini", "entropy"):
+            raise ValueError('criterion must be "gini" or "entropy"')
+        self.criterion = criterion
+
+    def layout(self, features: int) -> Layout:
+        if features >= 1 << 15:
+            raise ValueError("a tree takes at most 32767 features: hash them to fewer")
+        return {
+            "records": ((self.memory, features), np.float32),
+            "targets": ((self.memory,), np.int16),
+            "fitted": ((), np.int64),  # what `seen` was at the last fit
+            "nodes": ((2 * max(1, self.memory // self.min_leaf), 2), np.int32),
+        }
+
+    def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
+        nodes = arrays["nodes"]
+        _vote(nodes, nodes.view(np.float32), slots, x, counts)
+
+    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
+        place = seen % self.memory
+        arrays["records"][slot, place] = x
+        arrays["targets"][slot, place] = y
+        if due(seen + 1, int(arrays["fitted"][slot]), self.memory):
+            size = min(seen + 1, self.memory)
+            records, targets = arrays["records"][slot, :size], arrays["targets"][slot, :size]
+            nodes, entropy = arrays["nodes"][slot], self.criterion == "entropy"
+            cuts = nodes.view(np.float32)
+            _grow(records, targets, self._weight, self.max_depth, self.min_leaf, entropy, nodes, cuts)
+            arrays["fitted"][slot] = seen + 1
+
+
+# A node is two 32-bit words, so that eight of them share a cache line. The first is the cut, as a float32
+# (`cuts` is the same memory as `nodes`). The second is feature << 16 | left child for a question, whose right
+# child comes next after the left one, and −1 − label for a leaf.
+
+
+@jit
+def _vote(
+    nodes: NDArray[np.int32],
+    cuts: Singles,
+    slots: Ints,
+    x: Floats,
+    counts: Ints,
+) -> None:
+    x = x.astype(np.float32)
+    for slot in slots:
+        if slot < 0:
+            continue
+        node = 0
+        word = nodes[slot, node, 1]
+        while word >= 0:
+            node = (word & 0xFFFF) + (x[word >> 16] > cuts[slot, node, 0])
+            word = nodes[slot, node, 1]
+        counts[-1 - word] += 1
+
+
+@jit
+def _term(weight: float, entropy: bool) -> float:
+    """What one label of the given weight adds to the purity of a side."""
+    if entropy:
+        return float(weight * np.log(weight)) if weight > 0.0 else 0.0
+    return weight * weight
+
+
+@jit
+def _purity(terms: float, weight: float, entropy: bool) -> float:
+    """How pure a side is, times its weight, from the sum of its labels' terms."""
+    return float(terms - weight * np.log(weight)) if entropy else terms / weight
+
+
+@jit
+def _best_split(
+    records: Singles,
+    targets: NDArray[np.int16],
+    weight: Floats,
+    order: NDArray[np.int32],
+    total: Floats,
+    min_leaf: int,
+    entropy: bool,
+) -> tuple[int, float]:
+    """Feature (−1 for none) and cut of the best split of the records in `order`, sorted by each feature."""
+    features, size = order.shape
+    left, right = np.zeros(total.size), np.zeros(total.size)
+    terms, whole_weight = 0.0, total.sum()
+    for w in total:
+        terms += _term(w, entropy)
+    found, cut, best = -1, 0.0, 0.0
+    for feature in range(features):
+        left[:] = 0.0
+        right[:] = total
+        left_terms, right_terms, left_weight, right_weight = 0.0, terms, 0.0, whole_weight
+        row = order[feature]
+        for i in range(size - min_leaf):
+            y = targets[row[i]]
+            w = weight[y]
+            left_terms += _term(left[y] + w, entropy) - _term(left[y], entropy)
+            right_terms += _term(right[y] - w, entropy) - _term(right[y], entropy)
+            left[y] += w
+            right[y] -= w
+            left_weight += w
+            right_weight -= w
+            low, high = records[row[i], feature], records[row[i + 1], feature]
+            if i + 1 < min_leaf or not low < high:
+                continue
+            purity = _purity(left_terms, left_weight, entropy) + _purity(right_terms, right_weight, entropy)
+            if found < 0 or purity > best + 1e-9 * abs(best):  # among equals the first feature wins
+                found, best = feature, purity
+                middle = np.float32(0.5 * (np.float64(low) + np.float64(high)))
+                cut = float(middle if middle < high else low)
+    return found, cut
+
+
+@jit
+def _grow(
+    records: Singles,
+    targets: NDArray[np.int16],
+    weight: Floats,
+    max_depth: int,
+    min_leaf: int,
+    entropy: bool,
+    nodes: NDArray[np.int32],
+    cuts: Singles,
+) -> None:
+    size, features = records.shape
+    room = nodes.shape[0]
+    order = np.empty((features, size), np.int32)  # sorted by each feature; a node owns some columns
+    for feature in range(features):
+        order[feature] = np.argsort(records[:, feature].copy(), kind="mergesort")
+    first, last = np.zeros(room, np.int64), np.zeros(room, np.int64)
+    depth, label = np.zeros(room, np.int64), np.zeros(room, np.int64)
+    goes_left, spare = np.zeros(size, np.bool_), np.empty(size, np.int32)
+    total = np.zeros(weight.size)
+    last[0], used, node = size, 1, 0
+    while node < used:  # breadth first: the questions that everybody is asked lie together
+        a, b = first[node], last[node]
+        total[:] = 0.0
+        for i in range(a, b):
+            y = targets[order[0, i]]
+            total[y] += weight[y]
+        best, kinds = label[node], 0  # the parent's label decides ties
+        for y in range(total.size):
+            kinds += total[y] > 0.0
+            if total[y] > total[best]:
+                best = y
+        feature, cut = -1, 0.0
+        if kinds > 1 and b - a >= 2 * min_leaf and depth[node] < max_depth and used + 2 <= room:
+            feature, cut = _best_split(records, targets, weight, order[:, a:b], total, min_leaf, entropy)
+        if feature < 0:
+            nodes[node, 1] = -1 - best
+            node += 1
+            continue
+        cuts[node, 0] = cut
+        nodes[node, 1] = feature << 16 | used
+        middle = a
+        for i in range(a, b):
+            record = order[feature, i]
+            goes_left[record] = records[record, feature] <= cuts[node, 0]
+            middle += goes_left[record]
+        for f in range(features):  # stable, so that each side stays sorted
+            row, put, aside = order[f], a, 0
+            for i in range(a, b):
+                if goes_left[row[i]]:
+                    row[put] = row[i]
+                    put += 1
+                else:
+                    spare[aside] = row[i]
+                    aside += 1
+            row[put:b] = spare[:aside]
+        first[used], last[used], first[used + 1], last[used + 1] = a, middle, middle, b
+        depth[used : used + 2] = depth[node] + 1
+        label[used : used + 2] = best
+        used += 2
+        node += 1
