@@ -168,7 +168,7 @@ def fixed_pair(a: tuple[int, ...], b: tuple[int, ...]) -> Adversary:
 
 
 def adaptive(past: tuple[int, ...]) -> tuple[int, int]:
-    """Sets its challenge after the first positive answer, else at the end; other inputs follow the answers."""
+    """Sets its challenge after the first positive answer, else at the end; other inputs follow answers."""
     asked = any(answer > 0 for answer in past[:-1])
     if not asked and ((past and past[-1] > 0) or len(past) == 2):
         return (0, 1) if sum(past) % 2 else (1, 0)

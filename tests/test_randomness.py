@@ -107,23 +107,25 @@ def test_reserve_keeps_unread_words_in_front() -> None:
         rng.commit(-1)
 
 
-def test_interrupted_refill_repeats_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("need", [4000, 5000])
+@pytest.mark.parametrize("late", [False, True])
+def test_interrupted_refill_repeats_no_word(need: int, late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     rng, whole = Random(seed=1), Random(seed=1).words(20_000).tolist()
     used = rng.words(1000).tolist()
     fill = Random._fill
 
     def interrupted(self: Random, out: NDArray[np.uint64]) -> None:
-        fill(self, out)
+        if late:
+            fill(self, out)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Random, "_fill", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        rng.reserve(5000)
+        rng.reserve(need)
     monkeypatch.undo()
-    later = rng.words(2000).tolist()
-    assert set(later) <= set(whole)
-    assert not set(later) & set(used)
-    assert len(set(later)) == 2000
+    later = rng.words(6000).tolist()
+    assert set(later) <= set(whole) - set(used)
+    assert len(set(later)) == 6000
 
 
 def test_seeds_and_secure_generators_differ() -> None:

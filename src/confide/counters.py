@@ -142,11 +142,7 @@ class TreeCounter(_ChainCounter):
     """
 
     def __init__(
-        self,
-        epsilon: Fraction | float,
-        horizon: int | None,
-        shift: int = 1,
-        rng: Random | None = None,
+        self, epsilon: Fraction | float, horizon: int | None, shift: int = 1, rng: Random | None = None
     ) -> None:
         super().__init__(epsilon, horizon, shift, rng)
         # of every tree so far; a known horizon has one tree
@@ -195,8 +191,8 @@ class TreeCounter(_ChainCounter):
 class SmoothCounter(_ChainCounter):
     """A counter whose chains follow numbers with a fixed count of ones (`docs/proofs/counters.md`).
 
-    Label the steps by the integers with `ones` ones and `zeros` zeros in binary, in increasing order. A past is
-    then made of at most `ones` nodes and an input lies in at most `zeros` of them, so noise of scale
+    Label the steps by the integers with `ones` ones and `zeros` zeros in binary, in increasing order. A past
+    is then made of at most `ones` nodes and an input lies in at most `zeros` of them, so noise of scale
     shift·zeros/epsilon pays for it. No chains with these two limits reach a longer horizon. With as many ones
     as zeros this is the smooth binary mechanism of Andersson and Pagh, "A Smooth Binary Mechanism for
     Efficient Private Continual Observation" (2023), without noise on nodes that are always empty; the default

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 
@@ -83,7 +83,8 @@ class Split:
     """(n_stop − G)·x as a share of δ."""
 
 
-def _renyi_budget(budget: Budget, split: Split) -> float:
+def renyi_budget(budget: Budget, split: Split) -> float:
+    """R: the Rényi divergence of this order that the budget allows; not positive where the order is useless."""
     main = budget.delta * (1 - split.survive - split.ties)
     return renyi_from_epsilon(budget.epsilon * (1 - 1e-9), split.order, main)
 
@@ -91,7 +92,7 @@ def _renyi_budget(budget: Budget, split: Split) -> float:
 def _halting(budget: Budget, split: Split) -> Halting:
     return Halting.best(
         order=split.order,
-        cost=split.halting * _renyi_budget(budget, split),
+        cost=split.halting * renyi_budget(budget, split),
         unsure=budget.unsure,
         start=budget.start,
         survive=budget.delta * split.survive,
@@ -109,27 +110,35 @@ def _gate(budget: Budget, split: Split, tau: float, visible: int, margins: int |
     )
 
 
-def draft(budget: Budget, split: Split) -> tuple[float, Halting] | None:
-    """The gate cost τ that this split leaves, estimated by the joint programme with every gate pair at its limit."""
-    renyi = _renyi_budget(budget, split)
+def draft(budget: Budget, split: Split) -> tuple[float, int] | None:
+    """(τ, n_stop − G) that this split leaves, by the joint programme with every gate pair at its limit.
+
+    While h is flat each unsure answer costs τ, so the programme is run from a few counts before the planned number on.
+    """
+    renyi = renyi_budget(budget, split)
     if renyi <= 0:
         return None
-    halting = _halting(budget, split)
+    flat = min(budget.unsure, 2 * budget.shift + 20)
+    skipped = budget.unsure - flat
+    halting = _halting(replace(budget, unsure=flat), split)
     halt, room = halting.moments(split.order)
     goal = renyi * (split.order - 1)
-
-    def log_moment(tau: float) -> float:
+    visible = halting.visible + skipped
+    tau = renyi / visible
+    for _ in range(8):
         ratio = math.exp((split.order - 1) * tau)
         points = np.array([1.0, 1.0, ratio, ratio]), np.array([0.0, 1.0, FLOOR / 8, 1.0])
-        return backward(points[0], points[1], halt, room)
-
-    tau = renyi / halting.visible
-    for _ in range(8):
-        got = log_moment(tau)
+        got = backward(points[0], points[1], halt, room) + skipped * (split.order - 1) * tau
         tau *= goal / got if math.isfinite(got) else 0.5
         if abs(goal / got - 1) < 1e-4:
             break
-    return tau, halting
+    return tau, visible
+
+
+def sketch(budget: Budget, split: Split) -> Gate | None:
+    """A drafted gate: close to what `build` makes, quickly, and not certified."""
+    drafted = draft(budget, split)
+    return None if drafted is None else _gate(budget, split, *drafted, budget.margins)
 
 
 def build(budget: Budget, split: Split) -> tuple[Gate, Halting, Certified]:
@@ -137,9 +146,9 @@ def build(budget: Budget, split: Split) -> tuple[Gate, Halting, Certified]:
     drafted = draft(budget, split)
     if drafted is None:
         raise ValueError(f"Rényi order {split.order} cannot certify epsilon={budget.epsilon:g} at delta={budget.delta:g}")
-    tau, halting = drafted
+    tau, halting = drafted[0], _halting(budget, split)
     best: tuple[Gate, Halting, Certified] | None = None
-    renyi = _renyi_budget(budget, split)
+    renyi = renyi_budget(budget, split)
     for _ in range(6):
         gate = _gate(budget, split, tau, halting.visible, budget.margins)
         certified = certify(
@@ -170,7 +179,7 @@ def reach(gate: Gate, unsure: float) -> float:
     return v - 2 + 2 * (high - math.log(unsure)) / (high - low)
 
 
-Objective = Callable[[Gate, Halting], float]
+Objective = Callable[[Gate], float]
 
 
 def search(budget: Budget, objective: Objective, start: Split | None = None) -> Split:
@@ -179,12 +188,8 @@ def search(budget: Budget, objective: Objective, start: Split | None = None) -> 
 
     def value(split: Split) -> float:
         if split not in known:
-            drafted = draft(budget, split)
-            if drafted is None:
-                known[split] = math.inf
-            else:
-                tau, halting = drafted
-                known[split] = objective(_gate(budget, split, tau, halting.visible, None), halting)
+            gate = sketch(budget, split)
+            known[split] = math.inf if gate is None else objective(gate)
         return known[split]
 
     def improve(split: Split, options: Iterable[Split]) -> Split:

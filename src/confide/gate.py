@@ -152,12 +152,10 @@ class Gate:
         if margins is None:
             margins = max(2, math.ceil(2 * (threshold - scale * math.log(2 * FLOOR))))
         distance = (np.arange(margins + 1) / 2.0 - threshold) / scale
-        tail = 0.5 * np.exp(-np.abs(distance))
-        unsure = np.where(distance > 0, tail, 1.0 - tail)
-        sure = np.where(distance > 0, 1.0 - tail, tail)
-        floored = unsure < FLOOR
+        floor = np.where(distance > 0, FLOOR, TIE_SURE)
+        tail = np.maximum(0.5 * np.exp(-np.abs(distance)), floor)
         gate = cls.__new__(cls)
-        gate._set(integers(np.where(floored, FLOOR, unsure), np.where(floored, 1.0 - FLOOR, sure)))
+        gate._set(integers(np.where(distance > 0, tail, 1.0 - tail), np.where(distance > 0, 1.0 - tail, tail)))
         return gate
 
     @property

@@ -7,6 +7,7 @@ whole numbers, noise is a whole number (discrete Laplace), and the report is `va
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -16,12 +17,8 @@ from numpy.typing import NDArray
 from confide.accounting import check_delta, check_epsilon, epsilon_from_renyi, renyi_from_epsilon
 from confide.bounds import cost_from_excess, worst_excess
 from confide.counters import TreeCounter, tree_error, tree_levels
-from confide.gate import integers
+from confide.gate import FLOOR, TIE_SURE, integers
 from confide.randomness import Random
-
-_DEEP = 46.0
-"""Beyond this many scales the noise is decided for good: e^{−46} is about 2^{−66}."""
-
 
 class Halted(RuntimeError):
     """The mechanism has given its last report; make a new one, with a new budget."""
@@ -36,13 +33,13 @@ def threshold_table(scale: float) -> NDArray[np.uint64]:
     >>> bool((np.diff(table.astype(np.float64)) >= 0).all())
     True
     """
-    width = max(2, math.ceil(_DEEP * scale))
+    # Both ends stop where 64-bit rounding would begin to cost privacy (gate.py says so too).
+    width = max(2, math.ceil(-math.log(min(FLOOR, TIE_SURE)) * scale))
     gap = np.arange(-width, width + 1)
     fall = math.exp(-1 / scale)
     tail = np.exp(-np.where(gap > 0, gap, 1 - gap) / scale) / (1 + fall)
-    report, silence = np.where(gap > 0, tail, 1 - tail), np.where(gap > 0, 1 - tail, tail)
-    # No outcome is ever impossible: an entry of exactly 0 beside another would cost infinitely much.
-    return np.maximum(integers(report, silence), np.uint64(1))
+    tail = np.maximum(tail, np.where(gap > 0, FLOOR, TIE_SURE))
+    return integers(np.where(gap > 0, tail, 1 - tail), np.where(gap > 0, 1 - tail, tail))
 
 
 def threshold_cost(scale: float, *, order: int, sensitivity: int = 1) -> float:
@@ -51,45 +48,55 @@ def threshold_cost(scale: float, *, order: int, sensitivity: int = 1) -> float:
     return cost_from_excess(float(excess), order)
 
 
-def certified_epsilon(scale: float, *, reports: int, delta: float, sensitivity: int = 1) -> tuple[float, int]:
-    """(ε, order) of `reports` reports at this scale: the best whole order for the shipped table."""
-    best, order, rising = (math.inf, 2), 2, 0
-    while rising < 3 and order < 4096:
-        cost = threshold_cost(scale, order=order, sensitivity=sensitivity)
-        epsilon = epsilon_from_renyi(cost * reports, order, delta) if math.isfinite(cost) else math.inf
-        rising = rising + 1 if epsilon >= best[0] and math.isfinite(best[0]) else 0
-        best = min(best, (epsilon, order))
-        order = order + 1 if order < 16 else math.ceil(order * 1.06)
+def best_order(renyi: Callable[[int], float], delta: float, hint: int = 8) -> tuple[float, int]:
+    """(ε, order): the best whole order for a Rényi curve, walking from `hint` while it improves."""
+
+    def epsilon(order: int) -> float:
+        value = renyi(order)
+        return epsilon_from_renyi(value, order, delta) if math.isfinite(value) else math.inf
+
+    best = (epsilon(hint), hint)
+    for direction in (1, -1):
+        order, misses = hint, 0
+        while misses < 2 and order + direction >= 2 and order < 2000:
+            order += direction * max(1, order // 16)
+            found = (epsilon(order), order)
+            misses = 0 if found < best else misses + 1
+            best = min(best, found)
+        if direction == 1 and best[1] > hint:
+            break
     return best
 
 
-def smallest_scale(*, epsilon: float, delta: float, reports: int, sensitivity: int = 1) -> tuple[float, int]:
-    """(γ, order): the smallest scale, to 0.1 %, whose shipped table is (ε, δ)-private for this many reports.
+def smallest_scale(
+    cost: Callable[[float, int], float], *, epsilon: float, delta: float, reports: int, least: float = 1.0
+) -> tuple[float, int]:
+    """(γ, order): the smallest scale, to 0.1 %, at which `reports` reports of cost(γ, order) each are (ε, δ)-private.
 
-    Leading order γ ≈ √(reports·order/renyi) only starts the search; the certificate is the table's own.
+    Leading order γ ≈ √(reports·order/renyi) only starts the search; the certificate is the shipped table's own.
     """
     check_epsilon(epsilon), check_delta(delta)
-    if reports < 1 or sensitivity < 1:
-        raise ValueError("reports and sensitivity must be whole numbers of at least 1")
-    guesses = [(math.sqrt(reports * a / left), a) for a in range(2, 2000) if (left := renyi_from_epsilon(epsilon, a, delta)) > 0]
+    budgets = ((a, renyi_from_epsilon(epsilon, a, delta)) for a in range(2, 2000))
+    guesses = [(math.sqrt(reports * a / left), a) for a, left in budgets if left > 0]
     if not guesses:
         raise ValueError(f"epsilon={epsilon:g} at delta={delta:g} is out of reach; ask for a larger epsilon")
-    scale = max(1.0, min(guesses)[0] * sensitivity)
-    low, high = 0.0, math.inf
-    order = 2
-    while math.isinf(high) or high - low > 1e-3 * high:
-        got, at = certified_epsilon(scale, reports=reports, delta=delta, sensitivity=sensitivity)
+    first, order = min(guesses)
+    scale, low, high, best = max(least, first * least), 0.0, math.inf, order
+    for _ in range(100):
+        if high - low <= 1e-3 * high < math.inf:
+            return high, best
+        got, order = best_order(lambda a: cost(scale, a) * reports, delta, order)
         if got <= epsilon:
-            high, order = scale, at
+            high, best = scale, order
         else:
             low = scale
         if math.isinf(high):
-            scale *= max(1.02, min(2.0, got / epsilon))
+            scale *= max(1.002, min(2.0, got / epsilon))
         elif low == 0.0:
-            scale /= max(1.02, min(2.0, epsilon / max(got, 1e-9)))
+            scale /= max(1.002, min(2.0, epsilon / max(got, 1e-9)))
         else:
             scale = (low + high) / 2
-    return high, order
+    raise ValueError(f"no scale was found for epsilon={epsilon:g} and {reports} reports; ask for a larger epsilon")
 
 
 class AboveThreshold:
@@ -128,8 +135,14 @@ class AboveThreshold:
         sensitivity: int = 1,
         rng: Random | None = None,
     ) -> None:
+        if min(reports, sensitivity) < 1 or int(reports) != reports or int(sensitivity) != sensitivity:
+            raise ValueError("reports and sensitivity must be whole numbers of at least 1")
         self.scale, self.order = smallest_scale(
-            epsilon=epsilon, delta=delta, reports=reports, sensitivity=sensitivity
+            lambda scale, order: threshold_cost(scale, order=order, sensitivity=sensitivity),
+            epsilon=epsilon,
+            delta=delta,
+            reports=reports,
+            least=float(sensitivity),
         )
         self.epsilon, self.delta = epsilon, delta
         self.threshold, self.reports = int(threshold), int(reports)

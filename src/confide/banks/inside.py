@@ -24,10 +24,10 @@ _GENERATORS = (random.Random, np.random.RandomState, np.random.Generator)
 # River's estimators that stay as they are when they predict. Each is tried in the tests; the others, many of
 # which fill a default or draw a weight when they meet a new feature, are rewound.
 _PURE_IN_RIVER = """
-    ALMAClassifier AMFClassifier BernoulliNB ComplementNB ExtremelyFastDecisionTreeClassifier GaussianNB
-    HoeffdingAdaptiveTreeClassifier HoeffdingTreeClassifier KNNClassifier LogisticRegression MultinomialNB
-    NoChangeClassifier OneVsOneClassifier OneVsRestClassifier PAClassifier Perceptron Pipeline PriorClassifier
-    SGTClassifier SoftmaxRegression StandardScaler MinMaxScaler MaxAbsScaler OneHotEncoder
+    ALMAClassifier BernoulliNB ComplementNB ExtremelyFastDecisionTreeClassifier GaussianNB
+    HoeffdingTreeClassifier KNNClassifier LogisticRegression MultinomialNB NoChangeClassifier
+    OneVsOneClassifier OneVsRestClassifier PAClassifier Perceptron Pipeline PriorClassifier SGTClassifier
+    SoftmaxRegression StandardScaler MinMaxScaler MaxAbsScaler OneHotEncoder
 """
 
 
@@ -84,7 +84,7 @@ def is_pure(learner: Any) -> bool:
             return False
         home = type(here).__module__.partition(".")[0]
         if home == "river":
-            estimator = hasattr(here, "clone") and hasattr(here, "_get_params")
+            estimator = hasattr(here, "predict_one") or hasattr(here, "transform_one")
             learning = getattr(here, "_LEARN_UNSUPERVISED_DURING_PREDICT", False)
             if (estimator and type(here).__name__ not in _PURE_IN_RIVER.split()) or learning:
                 return False

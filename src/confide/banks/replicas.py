@@ -70,11 +70,13 @@ class ReplicaBank:
         self._prototype = as_learner(learner, labels, keep=public_start)
         if public_start:
             self._prototype = copying.deepcopy(self._prototype)
+        self._untaught = copying.deepcopy(self._prototype)  # votes for the untaught copies
         self._pure = is_pure(self._prototype)
         self._copies, self._labels = whole("copies", copies, 1), whole("labels", labels, 2)
         self._encoder = encoder_for(features)
         self._replicas: dict[int, Learner] = {}
         self._resets: dict[int, int] = {}
+        self._lessons: dict[int, int] = {}  # counted in replays only
         self._rng = rng
         self._key = rng.words(4).tobytes()
 
@@ -109,7 +111,7 @@ class ReplicaBank:
                 untaught += 1
             elif (label := self._vote(replica, x)) is not None:
                 counts[label] += 1
-        if untaught and (label := self._vote(self._prototype, x)) is not None:
+        if untaught and (label := self._vote(self._untaught, x)) is not None:
             counts[label] += untaught
         return counts
 
@@ -121,12 +123,18 @@ class ReplicaBank:
             replica = copying.deepcopy(self._prototype)
             reseed(replica, self._seed(copy))
             self._replicas[copy] = replica
-        replica.learn(_own(x), y)
+        try:
+            replica.learn(_own(x), y)
+        finally:
+            if not self._rng.secure:  # a replay: generators that the lesson made from system entropy too
+                self._lessons[copy] = self._lessons.get(copy, 0) + 1
+                reseed(replica, self._seed(copy))
 
     def reset(self, copies: Iterable[int]) -> None:
         """Make the copies forget everything: each starts again with a randomness of its own."""
         for copy in [whole("a copy", copy, 0, self._copies - 1) for copy in copies]:
             self._replicas.pop(copy, None)
+            self._lessons.pop(copy, None)
             self._resets[copy] = self._resets.get(copy, 0) + 1
 
     def state(self, trusted: bool = False) -> State:
@@ -159,7 +167,7 @@ class ReplicaBank:
         blob = np.asarray(state["pickles"], dtype=np.uint8).tobytes()
         if taught.shape != sizes.shape or sizes.sum() != len(blob):
             raise ValueError("the state is damaged: take an older one")
-        self._key, self._resets = self._rng.words(4).tobytes(), {}
+        self._key, self._resets, self._lessons = self._rng.words(4).tobytes(), {}, {}
         ends = np.cumsum(sizes).tolist()
         self._replicas = {}
         for copy, end, size in zip(taught.tolist(), ends, sizes.tolist(), strict=True):
@@ -180,7 +188,7 @@ class ReplicaBank:
         return int(label) if known and label is not None else None
 
     def _seed(self, copy: int) -> bytes:
-        which = f"{copy} {self._resets.get(copy, 0)}".encode()
+        which = f"{copy} {self._resets.get(copy, 0)} {self._lessons.get(copy, 0)}".encode()
         return hashlib.blake2b(which, key=self._key, person=b"confide replica").digest()
 
     def _kind(self) -> str:

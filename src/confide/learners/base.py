@@ -13,6 +13,8 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from confide._jit import jit
+
 __all__ = [
     "Arrays",
     "Base",
@@ -162,10 +164,19 @@ def vector(x: Any, features: int | None = None) -> Floats:
         raise ValueError("x must be a one-dimensional array of at least one number")
     if features is not None and row.size != features:
         raise ValueError(f"x has {row.size} features where {features} are expected")
-    if not np.abs(row).max() <= _LARGEST:  # false for NaN too
+    if not _holds(row):
         raise ValueError("x has a NaN, an infinity or a number above float32's range: clean it first")
     row.flags.writeable = False
     return row
+
+
+@jit
+def _holds(row: Floats) -> bool:
+    """Whether float32 can hold all numbers; a NaN never."""
+    held = True
+    for value in row:
+        held = held and abs(value) <= _LARGEST
+    return held
 
 
 def whole(name: str, value: Any, least: int, most: int | None = None) -> int:

@@ -63,22 +63,29 @@ class KNNClassifier(Stacked):
         }
 
     def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
-        seen, spread, records, targets = (arrays[name] for name in ("seen", "spread", "records", "targets"))
-        _vote(seen, spread, records, targets, slots, x, self.n_neighbors, self.scale, self._weight, counts)
+        seen, mean, spread = arrays["seen"], arrays["mean"], arrays["spread"]
+        records, targets, weight = arrays["records"], arrays["targets"], self._weight
+        _vote(seen, mean, spread, records, targets, slots, x, self.n_neighbors, self.scale, weight, counts)
 
     def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
         arrays["records"][slot, seen % self.memory] = x
         arrays["targets"][slot, seen % self.memory] = y
-        mean, spread = arrays["mean"][slot], arrays["spread"][slot]
-        off = x - mean
-        mean += off / (seen + 1)
-        with np.errstate(over="ignore"):  # a deviation that float32 cannot hold leaves the feature out
-            spread += off * (x - mean)
+        _teach(arrays["mean"][slot], arrays["spread"][slot], seen, x)
+
+
+@jit
+def _teach(mean: Singles, spread: Singles, seen: int, x: Floats) -> None:
+    x = x.astype(np.float32).astype(np.float64)  # else a constant would differ from its own rounded mean
+    for i in range(x.size):
+        off = x[i] - mean[i]
+        mean[i] += np.float32(off / (seen + 1))
+        spread[i] += np.float32(off * (x[i] - mean[i]))
 
 
 @jit
 def _vote(
     seen: Ints,
+    mean: Singles,
     spread: Singles,
     records: Singles,
     targets: NDArray[np.int16],
@@ -89,6 +96,7 @@ def _vote(
     weight: Floats,
     counts: Ints,
 ) -> None:
+    x = x.astype(np.float32).astype(np.float64)
     memory, features = records.shape[1], records.shape[2]
     precision = np.ones(features)
     nearest, distance = np.empty(neighbours, np.int64), np.empty(neighbours)
@@ -98,7 +106,9 @@ def _vote(
             continue
         if scale:
             for i in range(features):
-                precision[i] = seen[slot] / spread[slot, i] if spread[slot, i] > 1e-30 else 0.0
+                variance = spread[slot, i] / seen[slot]
+                varied = variance > max(1e-30, 1e-12 * np.float64(mean[slot, i]) ** 2)  # by more than rounding
+                precision[i] = 1.0 / variance if varied else 0.0
         found = 0
         for record in range(min(seen[slot], memory)):
             far = 0.0

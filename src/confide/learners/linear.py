@@ -59,22 +59,20 @@ class Linear(Stacked):
 @jit
 def _vote(weights: Singles, slots: Ints, x: Floats, counts: Ints) -> None:
     rows, width = weights.shape[1], weights.shape[2]
-    padded = np.zeros(width)
+    padded = np.zeros(width, np.float32)
     padded[: x.size] = x
     padded[x.size] = 1.0
+    sums = np.empty(_LINE, np.float32)  # as many at once as a line has: a single one would wait for itself
     for slot in slots:
         if slot < 0:
             continue
         best, top = 0, 0.0 if rows == 1 else -np.inf
         for row in range(rows):
-            a, b, c, d = 0.0, 0.0, 0.0, 0.0  # four sums at once: a single one would wait for itself
-            w = weights[slot, row]
-            for i in range(0, width, 4):
-                a += w[i] * padded[i]
-                b += w[i + 1] * padded[i + 1]
-                c += w[i + 2] * padded[i + 2]
-                d += w[i + 3] * padded[i + 3]
-            score = (a + b) + (c + d)
+            sums[:] = 0.0
+            for i in range(0, width, _LINE):
+                for j in range(_LINE):
+                    sums[j] += weights[slot, row, i + j] * padded[i + j]
+            score = sums.sum()
             if score > top:
                 best, top = 1 if rows == 1 else row, score
         counts[best] += 1
@@ -116,10 +114,10 @@ def _pulls(scores: Floats, y: int, norm: float, rule: int, rate: float, pulls: F
 
 
 @jit
-def _deviation(spread: float, n: int) -> float:
-    """The standard deviation; 0 for a feature that never varied or whose deviation float32 cannot hold."""
+def _deviation(spread: float, n: int, centre: float) -> float:
+    """The standard deviation; 0 for a feature that varied no more than rounding, or too much for float32."""
     deviation = np.sqrt(spread / n)
-    return float(deviation) if 1e-15 < deviation < 1e15 else 0.0
+    return float(deviation) if max(1e-15, 1e-6 * abs(centre)) < deviation < 1e15 else 0.0
 
 
 @jit
@@ -136,6 +134,7 @@ def _teach(
     l2: float,
     scale: bool,
 ) -> None:
+    x = x.astype(np.float32).astype(np.float64)  # else a constant would differ from its own rounded mean
     features, rows = x.size, weights.shape[1]
     inner = weights[slot, :, : features + 1].astype(np.float64)
     centre = np.zeros(features)
@@ -144,7 +143,7 @@ def _teach(
     for i in range(features):
         if scale:
             centre[i] = mean[slot, i]
-            width[i] = _deviation(spread[slot, i], max(seen, 1))
+            width[i] = _deviation(spread[slot, i], max(seen, 1), centre[i])
             for row in range(rows):  # a feature that never varied has weight 0 and stays out
                 inner[row, features] += inner[row, i] * centre[i]
                 inner[row, i] *= width[i]
@@ -153,7 +152,7 @@ def _teach(
             spread[slot, i] += np.float32(off * (x[i] - centre[i]))
             mean[slot, i] = np.float32(centre[i])
             centre[i] = mean[slot, i]
-            width[i] = _deviation(spread[slot, i], seen + 1)
+            width[i] = _deviation(spread[slot, i], seen + 1, centre[i])
         z[i] = (x[i] - centre[i]) / width[i] if width[i] > 0.0 else 0.0
     scores = np.zeros(rows)
     for row in range(rows):

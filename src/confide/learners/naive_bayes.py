@@ -140,6 +140,7 @@ def _vote_gaussian(
     x: Floats,
     counts: Ints,
 ) -> None:
+    x = x.astype(np.float32).astype(np.float64)
     labels, features = mean.shape[1], mean.shape[2]
     for slot in slots:
         if slot < 0:
@@ -169,6 +170,7 @@ def _teach_gaussian(
     smoothing: float,
     weight: Floats,
 ) -> None:
+    x = x.astype(np.float32).astype(np.float64)  # else a constant would differ from its own rounded mean
     labels, features = mean.shape
     count[y] += 1
     seen = count.sum()
@@ -187,7 +189,7 @@ def _teach_gaussian(
             if count[label] == 0:
                 continue
             variance = (spread[label, i] + smoothing * total / seen) / (count[label] + smoothing)
-            if 1e-30 < variance < 1e30:  # else it never varied, or float32 cannot hold it
+            if max(1e-30, 1e-12 * centre**2) < variance < 1e30:  # else it is rounding, or too much for float32
                 precision[label, i] = np.float32(0.5 / variance)
                 constant[label] -= np.float32(0.5 * np.log(variance))
             else:
