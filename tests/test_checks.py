@@ -58,7 +58,8 @@ def cases() -> Iterator[Any]:
         name, names = type(learner).__name__, isinstance(learner, Pipeline)
         features = None if names else 4
         for labels in (2, 3) if isinstance(learner, Stacked) else (3,):
-            make, records = partial(chosen_bank, learner, labels, features), checks.example_records(4, labels, 60, names)
+            make = partial(chosen_bank, learner, labels, features)
+            records = checks.example_records(labels=labels, names=names)
             yield pytest.param(make, records, id=f"{name}-{labels}")
         if isinstance(learner, Stacked):
             make = partial(replica_bank, learner)

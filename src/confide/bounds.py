@@ -5,9 +5,9 @@ integer. Neighbouring worlds see neighbouring states. The functions below comput
 which inequality (*) of docs/proofs/gate.md holds for every pair of states a neighbour can reach, in both orders.
 
 Why by hand and not with an interval library: a table has up to 10⁵ states and eighteen triples per state, and the
-arithmetic needed is +, −, ×, ÷ and integer powers only. All of these are correctly rounded by IEEE 754, so widening each
-result by a few units in the last place encloses the true value without trusting any `exp` or `log` of the platform. The
-one logarithm at the end is `decimal`'s, which is correctly rounded by specification.
+arithmetic needed is +, −, ×, ÷ and integer powers only. The first four are correctly rounded by IEEE 754, so widening
+each result by a few units in the last place encloses the true value without trusting any `exp` or `log` of the platform.
+The one logarithm at the end is `decimal`'s, which is correctly rounded by specification.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def power_moments(
 ) -> Moments:
     """Bounds of both terms of (*) for each pair of entries.
 
-    `p_sure`, `q_sure` are the two worlds' entries. With a poll fraction q < 1 the worlds' distributions are the mixtures
-    (1−q)·G(mixed) + q·G(p) and (1−q)·G(mixed) + q·G(q) of docs/proofs/polls.md.
+    `p_sure`, `q_sure` are the two worlds' entries. With a poll fraction q < 1 the worlds' distributions are the
+    mixtures (1−q)·G(mixed) + q·G(p) and (1−q)·G(mixed) + q·G(q) of docs/proofs/polls.md.
     """
     shift = _difference(p_sure, q_sure)  # P(sure) − Q(sure) = Q(unsure) − P(unsure), before the factor q
     p_s, q_s = _as_interval(p_sure), _as_interval(q_sure)
@@ -151,7 +151,8 @@ def power_moments(
         up_s = _power_minus_one(_div(shift, q_s), order - 1)
         up_u = _power_minus_one(_div((-shift[1], -shift[0]), q_u), order - 1)
         sure_gain, unsure_gain = _mul(up_s, p_s), _mul(up_u, p_u)
-        # A_u = P_u + unsure_gain and 1 − A_s = P_u − sure_gain, so that A_u/(1−A_s) − 1 = (unsure_gain + sure_gain)/(1−A_s).
+        # A_u = P_u + unsure_gain and 1 − A_s = P_u − sure_gain, so that
+        # A_u/(1 − A_s) − 1 = (unsure_gain + sure_gain)/(1 − A_s).
         # Equal entries have ratio 1 exactly, also where an outcome is impossible in both worlds (0/0).
         unsure = np.where(equal, p_u[1], _add(p_u, unsure_gain)[1])
         left = _add(p_u, (-sure_gain[1], -sure_gain[0]))

@@ -121,6 +121,9 @@ def draft(budget: Budget, split: Split) -> tuple[float, int] | None:
     flat = min(budget.unsure, 2 * budget.shift + 20)
     skipped = budget.unsure - flat
     halting = _halting(replace(budget, unsure=flat), split)
+    if budget.shift > 3:  # the programme is slow for many hidden answers; `build` corrects this estimate
+        visible = halting.visible + skipped
+        return renyi * (1 - split.halting / 2) / visible, visible
     halt, room = halting.moments(split.order)
     goal = renyi * (split.order - 1)
     visible = halting.visible + skipped
@@ -145,15 +148,15 @@ def build(budget: Budget, split: Split) -> tuple[Gate, Halting, Certified]:
     """Finished tables whose certified ε is at most the budget's, as close below as a few corrections bring it."""
     drafted = draft(budget, split)
     if drafted is None:
-        raise ValueError(f"Rényi order {split.order} cannot certify epsilon={budget.epsilon:g} at delta={budget.delta:g}")
+        raise ValueError(
+            f"Rényi order {split.order} cannot certify epsilon={budget.epsilon:g} at delta={budget.delta:g}"
+        )
     tau, halting = drafted[0], _halting(budget, split)
     best: tuple[Gate, Halting, Certified] | None = None
     renyi = renyi_budget(budget, split)
     for _ in range(6):
         gate = _gate(budget, split, tau, halting.visible, budget.margins)
-        certified = certify(
-            gate, halting, order=split.order, delta=budget.delta, poll_fraction=budget.poll_fraction
-        )
+        certified = certify(gate, halting, order=split.order, delta=budget.delta, poll_fraction=budget.poll_fraction)
         if certified.epsilon <= budget.epsilon and (best is None or certified.epsilon > best[2].epsilon):
             best = gate, halting, certified
             if certified.epsilon > budget.epsilon * (1 - 2e-4):
@@ -161,7 +164,8 @@ def build(budget: Budget, split: Split) -> tuple[Gate, Halting, Certified]:
         tau *= renyi / certified.renyi * (1 - 2e-5)
     if best is None:
         raise ValueError(
-            f"no table met epsilon={budget.epsilon:g} at delta={budget.delta:g}; this is a fault of the search, not yours"
+            f"no table met epsilon={budget.epsilon:g} at delta={budget.delta:g}; "
+            "this is a fault of the search, not yours"
         )
     return best
 
@@ -217,7 +221,8 @@ def search(budget: Budget, objective: Objective, start: Split | None = None) -> 
         before = split
         split = climb(split, order_step)
         split = climb(split, halting_step)
-        options = [Split(split.order, split.halting, s, t) for s, t in product((0.001, 0.003, 0.01), (1e-3, 1e-2, 3e-2))]
+        deltas = product((0.001, 0.003, 0.01), (1e-3, 1e-2, 3e-2))
+        options = [Split(split.order, split.halting, survive, ties) for survive, ties in deltas]
         split = improve(split, options)
         if split == before:
             break

@@ -65,7 +65,7 @@ class Gate:
     >>> Gate([1.0, 1.0, 1.0, 1.0, 0.0]).cost(order=2)
     Traceback (most recent call last):
     ...
-    ValueError: margins 4 and 3 are one vote apart, and no cost bounds the step between their entries; smooth the table there
+    ValueError: margins 4 and 3 are one vote apart, and no cost bounds the step between their entries; smooth it there
     """
 
     def __init__(self, table: ArrayLike) -> None:
@@ -124,7 +124,8 @@ class Gate:
             raise ValueError("margins must be at least 2, since ties end there")
         levels = 2**31 - 1 if margins is None else (margins + 1) // 2
         # The integers' rounding costs a little: aim just below, so that the shipped table meets the design cost.
-        unsure, sure = _descend(order, math.expm1((order - 1) * cost * (1 - 2e-6)), float(fraction), tie_sure, FLOOR, levels)
+        excess = math.expm1((order - 1) * cost * (1 - 2e-6))
+        unsure, sure = _descend(order, excess, float(fraction), tie_sure, FLOOR, levels)
         doubled = np.concatenate([[0], np.repeat(np.arange(unsure.size), 2)])
         if margins is not None:
             doubled = doubled[: margins + 1]
@@ -185,7 +186,7 @@ class Gate:
             p, q, _ = (int(v) for v in place)
             raise ValueError(
                 f"margins {p} and {q} are one vote apart, and no cost bounds the step between their entries; "
-                "smooth the table there"
+                "smooth it there"
             )
         return cost_from_excess(float(excess), order)
 
@@ -239,7 +240,7 @@ def _check_fraction(fraction: float | Fraction) -> Fraction:
 
 @jit
 def _excess(p_u: float, p_s: float, q_u: float, q_s: float, fall: float, order: int) -> float:
-    """e^c − 1 needed by one ordered pair; `fall` = P(unsure) − Q(unsure). Design only: the certificate is bounds.py's."""
+    """e^c − 1 that one ordered pair needs; `fall` = P(unsure) − Q(unsure). For design: bounds.py certifies."""
     ratio_s, ratio_u = -fall / q_s, fall / q_u
     if ratio_s <= -1.0 or ratio_u <= -1.0:
         return np.inf

@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,14 +137,22 @@ class Halting:
 
         hh is −1 where a pair cannot occur. Surviving the check at n_stop − G is the bad event: there 1 − cc is 1.
         """
-        halt = np.full((self.visible + 1, (self.shift + 1) ** 2), -1.0)
-        room = np.zeros(halt.shape)
-        for index, (a, b) in enumerate(product(range(self.shift + 1), repeat=2)):
-            n = np.arange(self.visible - a + 1)
-            pair = power_moments(self._go[n + a], self._go[n + b], order)
-            halt[: n.size, index], room[: n.size, index] = pair.unsure, pair.room
-            room[n.size - 1, index] = 1.0
-        return halt, room
+        width = self.shift + 1
+        # Tables are constant over long runs, so few pairs of entries are distinct: bound those, then look them up.
+        run = np.concatenate([[0], np.cumsum(np.diff(self._go) != 0)])
+        first = np.concatenate([[0], np.flatnonzero(np.diff(self._go) != 0) + 1])
+        n = np.arange(self.visible + 1)[:, None, None]
+        p, q = n + np.arange(width)[None, :, None], n + np.arange(width)[None, None, :]
+        possible = np.broadcast_to(p <= self.visible, (self.visible + 1, width, width))
+        p, q = np.minimum(p, self.stop), np.minimum(q, self.stop)
+        keys, where = np.unique(run[p] * (run[-1] + 1) + run[q], return_inverse=True)
+        of_p, of_q = first[keys // (run[-1] + 1)], first[keys % (run[-1] + 1)]
+        pair = power_moments(self._go[of_p], self._go[of_q], order)
+        where = where.reshape(possible.shape)
+        halt = np.where(possible, pair.unsure[where], -1.0)
+        room = np.where(possible, pair.room[where], 0.0)
+        room = np.where(p == self.visible, 1.0, room)
+        return halt.reshape(len(halt), -1), room.reshape(len(room), -1)
 
     def _aligned(self, a: int, b: int, below: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Entries of counts n + a and n + b for all n ≥ 0 with n + a < below."""

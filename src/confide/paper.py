@@ -63,12 +63,10 @@ def _counter(epsilon: float, rounds: int, unsure: int, beta: float, delta: float
 
 def _scale(epsilon: float, delta: float, visible: int) -> tuple[float, int]:
     """γ and the order for `visible` unsure answers; a vote's step of 1 in v/2 is a threshold query's step of 1."""
-    # Past 3·10⁴ reports the table's cost scales as 1/γ² to four digits: search at a smaller size, then scale up.
-    least = min(visible, 30_000)
+    # Past 3000 reports the table's cost scales as 1/γ² to four digits: search at a smaller size, then scale up.
+    least = min(visible, 3_000)
     grown = math.sqrt(visible / least)
-    scale, order = smallest_scale(
-        lambda s, a: threshold_cost(s, order=a), epsilon=epsilon, delta=delta, reports=least
-    )
+    scale, order = smallest_scale(lambda s, a: threshold_cost(s, order=a), epsilon=epsilon, delta=delta, reports=least)
     return scale * grown * 1.002, order
 
 
@@ -119,8 +117,8 @@ def tables(found: PaperSize, *, epsilon: float, delta: float, rounds: int) -> tu
     safe = math.ceil(4 * (1 + found.scale * math.log(max(1.0, 2 * found.counter.visible / (delta / 4)))))
     if found.copies < safe:
         raise ValueError(
-            f"copies={found.copies:,} would leak: in a near-tie the paper releases the exact majority, with probability "
-            f"above delta; copies={safe:,} is the fewest that keeps ({epsilon:g}, {delta:g}) with these unsure answers"
+            f"copies={found.copies:,} would leak: in a near-tie the paper releases the exact majority, with "
+            f"probability above delta; copies={safe:,} is the fewest that keeps ({epsilon:g}, {delta:g}) with these unsure answers"
         )
     scale = found.scale
     for _ in range(20):

@@ -52,8 +52,9 @@ class Guarantee:
         return (
             "Whatever one unit (a single round, or a person who receives at most "
             f"{self.unit_unsure} unsure answer{'s' if self.unit_unsure > 1 else ''}) told the system, everyone else "
-            "together, asking adaptively for as long as they like, sees any given pattern of answers with a probability "
-            f"that changes by at most a factor of {factor} (ε = {self.epsilon:.4g}), except with probability {chance}."
+            "together, asking adaptively for as long as they like, sees any given pattern of answers with a "
+            f"probability that changes by at most a factor of {factor} (ε = {self.epsilon:.4g}), except with "
+            f"probability {chance}."
         )
 
 
@@ -437,9 +438,10 @@ class Plan:
 
     def __str__(self) -> str:
         stop = self.halting.stop if isinstance(self.halting, Halting) else self.halting.limit
+        people = f"each person, up to {self.unit_unsure} unsure answers"
         rows = [
             ("promise", str(self.guarantee)),
-            ("to whom", "each round" if self.unit_unsure == 1 else f"each person, up to {self.unit_unsure} unsure answers"),
+            ("to whom", "each round" if self.unit_unsure == 1 else people),
             ("rounds", f"{self.rounds:,}, the first {self.silent:,} silent" if self.silent else f"{self.rounds:,}"),
             ("copies", f"{self.copies:,}, each taught about {self.rounds / self.copies:,.0f} labels"),
             ("polls", f"{self.polls:,} copies asked in a round" + (" (all)" if self.polls == self.copies else "")),
@@ -450,12 +452,14 @@ class Plan:
         ]
         if self.certificate is not None:
             c = self.certificate
-            rows.append(("mistakes", f"at most {c.expected_mistakes:,.0f} expected, {c.mistakes:,} with probability {1 - c.beta:g}"))
+            most = f"{c.mistakes:,} with probability {1 - c.beta:g}"
+            rows.append(("mistakes", f"at most {c.expected_mistakes:,.0f} expected, {most}"))
         else:
             rows.append(("mistakes", "no mistake certificate"))
         if self.unit_unsure == 1:
             grown = group(self.guarantee.epsilon, self.guarantee.delta, 10)
-            rows.append(("ten rounds of one person", f"({grown[0]:.3g}, {grown[1]:.2g}) by group privacy; see unit_unsure"))
+            promise = f"({grown[0]:.3g}, {grown[1]:.2g}) by group privacy; see unit_unsure"
+            rows.append(("ten rounds of one person", promise))
         width = max(len(name) for name, _ in rows)
         lines = [f"Plan.{self.kind}", *(f"  {name:<{width}}  {value}" for name, value in rows)]
         return "\n".join([*lines, *(f"  · {note}" for note in self.notes)])
@@ -546,8 +550,8 @@ class _Asked:
                 ways.append(f"polls={copies:,} (all)")
         can = " can, or ".join(ways) + " can" if ways else "a larger epsilon might"
         return (
-            f"copies={copies:,} cannot reach epsilon={self.epsilon:g} with unsure={self.unsure:,} and polls={self.polls:,} "
-            f"over {self.live:,} live rounds: even unanimous copies would be unsure too often; {can}"
+            f"copies={copies:,} cannot reach epsilon={self.epsilon:g} with unsure={self.unsure:,} and "
+            f"polls={self.polls:,} over {self.live:,} live rounds: even unanimous copies would be unsure too often; {can}"
         )
 
 

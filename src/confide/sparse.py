@@ -1,7 +1,7 @@
 """AboveThreshold and ChallengeAT, as the paper writes them, with constants that are computed.
 
-Claims and proofs: docs/proofs/paper-plan.md and, for the cost of a table, docs/proofs/gate.md. Decided once: queries are
-whole numbers, noise is a whole number (discrete Laplace), and the report is `value + noise >= threshold`.
+Claims and proofs: docs/proofs/paper-plan.md and, for the cost of a table, docs/proofs/gate.md. Decided once: queries
+are whole numbers, noise is a whole number (discrete Laplace), and the report is `value + noise >= threshold`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from confide.bounds import cost_from_excess, worst_excess
 from confide.counters import TreeCounter, tree_error, tree_levels
 from confide.gate import FLOOR, TIE_SURE, integers
 from confide.randomness import Random
+
 
 class Halted(RuntimeError):
     """The mechanism has given its last report; make a new one, with a new budget."""
@@ -68,6 +70,10 @@ def best_order(renyi: Callable[[int], float], delta: float, hint: int = 8) -> tu
     return best
 
 
+def _total(cost: Callable[[float, int], float], scale: float, reports: int, order: int) -> float:
+    return cost(scale, order) * reports
+
+
 def smallest_scale(
     cost: Callable[[float, int], float], *, epsilon: float, delta: float, reports: int, least: float = 1.0
 ) -> tuple[float, int]:
@@ -85,7 +91,7 @@ def smallest_scale(
     for _ in range(100):
         if high - low <= 1e-3 * high < math.inf:
             return high, best
-        got, order = best_order(lambda a: cost(scale, a) * reports, delta, order)
+        got, order = best_order(partial(_total, cost, scale, reports), delta, order)
         if got <= epsilon:
             high, best = scale, order
         else:

@@ -107,7 +107,7 @@ def _vote(
         if scale:
             for i in range(features):
                 variance = spread[slot, i] / seen[slot]
-                varied = variance > max(1e-30, 1e-12 * np.float64(mean[slot, i]) ** 2)  # by more than rounding
+                varied = variance > max(1e-30, 1e-12 * np.float64(mean[slot, i]) ** 2)
                 precision[i] = 1.0 / variance if varied else 0.0
         found = 0
         for record in range(min(seen[slot], memory)):

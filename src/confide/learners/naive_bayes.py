@@ -189,7 +189,7 @@ def _teach_gaussian(
             if count[label] == 0:
                 continue
             variance = (spread[label, i] + smoothing * total / seen) / (count[label] + smoothing)
-            if max(1e-30, 1e-12 * centre**2) < variance < 1e30:  # else it is rounding, or too much for float32
+            if max(1e-30, 1e-12 * centre**2) < variance < 1e30:  # else rounding, or too much
                 precision[label, i] = np.float32(0.5 / variance)
                 constant[label] -= np.float32(0.5 * np.log(variance))
             else:
