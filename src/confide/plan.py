@@ -119,6 +119,7 @@ class Plan:
         unit_unsure: int = 1,
         labels: int = 2,
         beta: float = 0.01,
+        dissent: float = DISSENT,
     ) -> Plan:
         """The best tables for a stream: what you give is kept, the rest is chosen and explained in `notes`.
 
@@ -131,7 +132,7 @@ class Plan:
         rounds
             T: all predict() calls, the silent ones included; past it the run halts.
         copies
-            k; by default the fewest with which a poll may dissent by a tenth.
+            k; by default the fewest that leave room for `dissent`.
         unsure
             r: the unsure answers the run is planned to have; by default √rounds.
         polls
@@ -144,8 +145,12 @@ class Plan:
             How many labels there are; any number from 2.
         beta
             Probability of halting although fewer than `unsure` answers were unsure.
+        dissent
+            The share of a poll that may disagree and still be answered; only used to choose `copies`.
         """
         _check(epsilon, delta, rounds, copies, unsure, polls, silent, unit_unsure, labels, beta)
+        if not 0 <= dissent < 0.5:
+            raise ValueError(f"dissent={dissent} must be a share of the poll from 0 to below 1/2; 0.1 is usual")
         notes = []
         if silent is None:
             silent = int(0.4 * rounds)
@@ -162,9 +167,9 @@ class Plan:
         allowed = unsure / (2 * live)
         asked = _Asked(epsilon, delta, live, unsure, unit_unsure, beta, polls, allowed)
         if copies is None:
-            copies = asked.fewest_copies((1 - 2 * DISSENT) * polls)
+            copies = asked.fewest_copies((1 - 2 * dissent) * polls)
             notes.append(
-                f"copies={copies:,}: the fewest that leave room for {DISSENT:.0%} of a poll to dissent; "
+                f"copies={copies:,}: the fewest that leave room for {dissent:.0%} of a poll to dissent; "
                 f"each is taught about {rounds / copies:,.0f} labels"
             )
         gate, halting, got = asked.tables(copies)

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from confide.learners import Columns, DecisionTree, Features, HashedFeatures
@@ -33,6 +33,7 @@ def test_a_category_is_its_value_whatever_its_type() -> None:
 
 
 @given(st.dictionaries(st.text(), st.one_of(VALUES, st.text())))
+@settings(deadline=None)
 def test_hashing_takes_any_dict_and_depends_on_no_other(x: dict[str, object]) -> None:
     features = HashedFeatures(7)
     row = features.encode(x)

@@ -58,15 +58,18 @@ def test_the_softmax_takes_gradient_steps() -> None:
 
 def test_a_passive_aggressive_step_reaches_margin_one_and_not_further() -> None:
     for labels, y in ((2, Y), (3, Y3)):
-        learner = PAClassifier(C=1e9, scale=False, labels=labels)
-        for record, label in zip(X, y, strict=True):
+        learner = taught(PAClassifier(C=1e9, scale=False, labels=labels), X[:5], y[:5])
+        for record, label in zip(X[5:], y[5:], strict=True):
+            z = np.append(record, 1.0)
+            before = row(learner) @ z
             learner.learn(record, int(label))
-            scores = row(learner) @ np.append(record, 1.0)
+            after = row(learner) @ z
             if labels == 2:
-                margin = scores[0] * (1 if label == 1 else -1)
+                old, new = (scores[0] * (1 if label == 1 else -1) for scores in (before, after))
             else:
-                margin = scores[label] - np.delete(scores, label).max()
-            assert margin > 1 - 1e-3
+                rival = max(set(range(3)) - {label}, key=before.__getitem__)
+                old, new = (scores[label] - scores[rival] for scores in (before, after))
+            assert new == pytest.approx(max(1.0, old), rel=1e-3)
 
 
 def test_standardising_inside_is_standardising_outside() -> None:
@@ -91,7 +94,7 @@ def test_a_constant_that_float32_cannot_hold_is_no_feature(kind: type[Linear]) -
     learner = taught(kind(), np.hstack([X, constant]), Y)
     assert learner.learned is not None
     assert learner.learned["weights"][0, 0, 6] == 0
-    assert np.mean([learner.predict([*x, constant[0, 0]]) == y for x, y in zip(X, Y, strict=True)]) > 0.9
+    assert np.mean([learner.predict([*x, constant[0, 0]]) == y for x, y in zip(X, Y, strict=True)]) > 0.8
 
 
 @given(st.lists(st.tuples(st.lists(st.floats(-3e38, 3e38), min_size=3, max_size=3), st.integers(0, 2)), max_size=30))

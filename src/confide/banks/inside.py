@@ -21,8 +21,8 @@ _ATOMS = (str, bytes, int, float, complex, type(None), np.generic, *_CODE)
 _TAME = ("sklearn", "numpy", "builtins", "collections")
 _GENERATORS = (random.Random, np.random.RandomState, np.random.Generator)
 
-# River's estimators that stay as they are when they predict. Each is tried in the tests; the others, many of
-# which fill a default or draw a weight when they meet a new feature, are rewound.
+# River's estimators that stay as they are when they predict from features that they have learned from. Each is
+# tried in the tests. The others are rewound.
 _PURE_IN_RIVER = """
     ALMAClassifier BernoulliNB ComplementNB ExtremelyFastDecisionTreeClassifier GaussianNB
     HoeffdingTreeClassifier KNNClassifier LogisticRegression MultinomialNB NoChangeClassifier

@@ -15,7 +15,7 @@ from confide.banks.base import State
 from confide.banks.inside import is_pure, reseed, weigh
 from confide.learners.base import Learner, whole
 from confide.learners.features import Encoder, encoder_for
-from confide.learners.foreign import as_learner
+from confide.learners.foreign import FromRiver, as_learner
 from confide.randomness import Random
 
 __all__ = ["ReplicaBank"]
@@ -180,7 +180,8 @@ class ReplicaBank:
 
     def _vote(self, learner: Learner, x: Any) -> int | None:
         try:
-            voter = learner if self._pure else copying.deepcopy(learner)
+            pure = self._pure and (not isinstance(learner, FromRiver) or learner.knows(x))
+            voter = learner if pure else copying.deepcopy(learner)
             label = voter.predict(_own(x))
         except Exception:
             return None

@@ -32,6 +32,11 @@ class FromRiver(Base):
                 "this River model knows two labels only: wrap it in river.multiclass.OneVsRestClassifier"
             )
         self.model, self.labels = model, labels
+        self._names: dict[Any, None] = {}
+
+    def knows(self, x: Any, /) -> bool:
+        """Whether all features of `x` were learned from: River's models may make room for new ones when asked."""
+        return _named(x).keys() <= self._names.keys()
 
     def predict(self, x: Any, /) -> int | None:
         """What the model predicts, or None where it predicts nothing."""
@@ -40,7 +45,9 @@ class FromRiver(Base):
 
     def learn(self, x: Any, y: int, /) -> None:
         """Teach the model."""
-        self.model.learn_one(_named(x), y)
+        x = _named(x)
+        self._names.update(dict.fromkeys(x))
+        self.model.learn_one(x, y)
 
 
 class FromSklearn(Base):
@@ -111,5 +118,5 @@ def as_learner(model: Any, labels: int | None = None, keep: bool = False) -> Lea
     )
 
 
-def _named(x: Any) -> Any:
+def _named(x: Any) -> Mapping[Any, Any]:
     return x if isinstance(x, Mapping) else dict(enumerate(np.asarray(x).tolist()))

@@ -106,10 +106,9 @@ def _pulls(scores: Floats, y: int, norm: float, rule: int, rate: float, pulls: F
         if row != y and (rival < 0 or scores[row] > scores[rival]):
             rival = row
     margin = scores[y] - scores[rival]
+    step = min(rate, max(0.0, 1.0 - margin) / (2.0 * norm))
     if rule == PERCEPTRON:
         step = rate if margin <= 0.0 else 0.0
-    else:
-        step = min(rate, max(0.0, 1.0 - margin) / (2.0 * norm))
     pulls[y], pulls[rival] = step, -step
 
 
