@@ -3,8 +3,25 @@
 from confide.certificate import Certificate
 from confide.gate import Gate
 from confide.halting import Halting
+from confide.monitor import Monitor
 from confide.plan import Guarantee, Plan
+from confide.pop import POP, Answer, TicketError
+from confide.sparse import Halted
+from confide.state import StateError
 
 __version__ = "0.1.0"
 
-__all__ = ["Certificate", "Gate", "Guarantee", "Halting", "Plan", "__version__"]
+__all__ = [
+    "POP",
+    "Answer",
+    "Certificate",
+    "Gate",
+    "Guarantee",
+    "Halted",
+    "Halting",
+    "Monitor",
+    "Plan",
+    "StateError",
+    "TicketError",
+    "__version__",
+]

@@ -6,7 +6,7 @@ which inequality (*) of docs/proofs/gate.md holds for every pair of states a nei
 
 Why by hand and not with an interval library: a table has up to 10⁵ states and eighteen triples per state, and the
 arithmetic needed is +, −, ×, ÷ and integer powers only. The first four are correctly rounded by IEEE 754, so widening
-each result by a few units in the last place encloses the true value without trusting any `exp` or `log` of the platform.
+each result by a few units in the last place encloses the true value without trusting the platform's `exp` or `log`.
 The one logarithm at the end is `decimal`'s, which is correctly rounded by specification.
 """
 

@@ -208,10 +208,8 @@ class Gate:
             raise ValueError("counts is one number of votes per label, for at least two labels")
         if votes.dtype.kind not in "iu" or bool((votes < 0).any()):
             raise ValueError("counts are whole numbers of votes, none negative")
-        top = int(votes.argmax())
-        order = np.partition(votes, votes.size - 2)
-        margin = min(int(order[-1]) - int(order[-2]), self._sure.size - 1)
-        return top if rng.word() < int(self._sure[margin]) else None
+        top, margin = lead(votes.astype(np.int64))
+        return top if rng.word() < int(self._sure[min(margin, self._sure.size - 1)]) else None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Gate) and np.array_equal(self._sure, other._sure)
@@ -236,6 +234,19 @@ def _check_fraction(fraction: float | Fraction) -> Fraction:
     if not (0 < fraction <= 1):
         raise ValueError(f"poll_fraction={fraction} must lie in (0, 1]: polls / eligible copies")
     return Fraction(fraction)
+
+
+@jit
+def lead(counts: NDArray[np.int64]) -> tuple[int, int]:
+    """(top label, margin): every count is looked at once, in the same way whatever it is; ties go to the first."""
+    top, first, second = 0, counts[0], np.int64(-1)
+    for label in range(1, counts.size):
+        count = counts[label]
+        above = count > first
+        second = max(second, min(count, first))
+        top = label if above else top
+        first = max(first, count)
+    return top, first - second
 
 
 @jit

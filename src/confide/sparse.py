@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from confide.accounting import check_delta, check_epsilon, epsilon_from_renyi, renyi_from_epsilon
 from confide.bounds import cost_from_excess, worst_excess
-from confide.counters import TreeCounter, tree_error, tree_levels
+from confide.counters import TreeCounter, tree_error
 from confide.gate import FLOOR, TIE_SURE, integers
 from confide.randomness import Random
 
@@ -194,8 +194,13 @@ class CounterBudget:
         cls, *, epsilon: float, rounds: int, unsure: int, beta: float, delta: float, shift: int = 1
     ) -> CounterBudget:
         """Error bounds at the two failure probabilities: β is utility, δ is privacy (THEORY's repair of the paper)."""
-        scale = Fraction(shift * tree_levels(rounds)) / Fraction(epsilon)
+        scale = TreeCounter(Fraction(epsilon), rounds, shift).scale
         return cls(epsilon, scale, unsure, tree_error(rounds, scale, beta), tree_error(rounds, scale, delta))
+
+    @property
+    def noise_epsilon(self) -> Fraction:
+        """ε_c as the exact number that the counter's noise is made for."""
+        return Fraction(self.epsilon)
 
     @property
     def limit(self) -> int:

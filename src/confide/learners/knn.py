@@ -126,7 +126,8 @@ def _vote(
                 distance[place], nearest[place] = distance[place - 1], nearest[place - 1]
                 place -= 1
             distance[place], nearest[place] = far, targets[slot, record]
-        tally[:] = 0.0
+        for label in range(weight.size):
+            tally[label] = 0.0
         for place in range(found):
             tally[nearest[place]] += weight[nearest[place]]
         best = nearest[0]  # the nearest record decides ties

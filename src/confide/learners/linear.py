@@ -60,7 +60,8 @@ class Linear(Stacked):
 def _vote(weights: Singles, slots: Ints, x: Floats, counts: Ints) -> None:
     rows, width = weights.shape[1], weights.shape[2]
     padded = np.zeros(width, np.float32)
-    padded[: x.size] = x
+    for i in range(x.size):
+        padded[i] = x[i]
     padded[x.size] = 1.0
     sums = np.empty(_LINE, np.float32)  # as many at once as a line has: a single one would wait for itself
     for slot in slots:
@@ -68,11 +69,14 @@ def _vote(weights: Singles, slots: Ints, x: Floats, counts: Ints) -> None:
             continue
         best, top = 0, 0.0 if rows == 1 else -np.inf
         for row in range(rows):
-            sums[:] = 0.0
-            for i in range(0, width, _LINE):
+            for j in range(_LINE):
+                sums[j] = weights[slot, row, j] * padded[j]
+            for i in range(_LINE, width, _LINE):
                 for j in range(_LINE):
                     sums[j] += weights[slot, row, i + j] * padded[i + j]
-            score = sums.sum()
+            score = np.float32(0.0)
+            for j in range(_LINE):
+                score += sums[j]
             if score > top:
                 best, top = 1 if rows == 1 else row, score
         counts[best] += 1
@@ -80,9 +84,8 @@ def _vote(weights: Singles, slots: Ints, x: Floats, counts: Ints) -> None:
 
 @jit
 def _pulls(scores: Floats, y: int, norm: float, rule: int, rate: float, pulls: Floats) -> None:
-    """How far each row moves along the standardised x. With one row, its score is for label 1."""
+    """How far each row moves along the standardised x, into `pulls` (zeros). One row alone scores label 1."""
     rows = scores.size
-    pulls[:] = 0.0
     if rows == 1:
         sign = 1.0 if y == 1 else -1.0
         margin = sign * scores[0]
@@ -94,11 +97,14 @@ def _pulls(scores: Floats, y: int, norm: float, rule: int, rate: float, pulls: F
             pulls[0] = sign * min(rate, max(0.0, 1.0 - margin) / norm)
         return
     if rule == LOGISTIC:
-        top = scores.max()
-        total = np.exp(scores - top).sum()
-        step = min(rate, 4.0 / norm)
+        step, top, total = min(rate, 4.0 / norm), -np.inf, 0.0
         for row in range(rows):
-            pulls[row] = -step * np.exp(scores[row] - top) / total
+            top = max(top, scores[row])
+        for row in range(rows):
+            pulls[row] = np.exp(scores[row] - top)
+            total += pulls[row]
+        for row in range(rows):
+            pulls[row] *= -step / total
         pulls[y] += step
         return
     rival = -1
@@ -154,11 +160,14 @@ def _teach(
             width[i] = _deviation(spread[slot, i], seen + 1, centre[i])
         z[i] = (x[i] - centre[i]) / width[i] if width[i] > 0.0 else 0.0
     scores = np.zeros(rows)
+    norm = 1.0
+    for i in range(features):
+        norm += z[i] * z[i]
     for row in range(rows):
         for i in range(features + 1):
             scores[row] += inner[row, i] * z[i]
     pulls = np.zeros(rows)
-    _pulls(scores, y, (z * z).sum(), rule, rate, pulls)
+    _pulls(scores, y, norm, rule, rate, pulls)
     for row in range(rows):
         bias = inner[row, features] + pulls[row]
         for i in range(features):

@@ -173,8 +173,9 @@ def _teach_gaussian(
     x = x.astype(np.float32).astype(np.float64)  # else a constant would differ from its own rounded mean
     labels, features = mean.shape
     count[y] += 1
-    seen = count.sum()
+    seen = 0
     for label in range(labels):
+        seen += count[label]
         constant[label] = np.log(count[label] * weight[label]) if count[label] > 0 else -np.inf
     for i in range(features):
         off = x[i] - mean[y, i]

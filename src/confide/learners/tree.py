@@ -90,7 +90,8 @@ class DecisionTree(Stacked):
             records, targets = arrays["records"][slot, :size], arrays["targets"][slot, :size]
             nodes, entropy = arrays["nodes"][slot], self.criterion == "entropy"
             cuts = nodes.view(np.float32)
-            _grow(records, targets, self._weight, self.max_depth, self.min_leaf, entropy, nodes, cuts)
+            order = np.argsort(records.T, axis=1, kind="stable")
+            _grow(records, targets, order, self._weight, self.max_depth, self.min_leaf, entropy, nodes, cuts)
             arrays["fitted"][slot] = seen + 1
 
 
@@ -138,7 +139,7 @@ def _best_split(
     records: Singles,
     targets: NDArray[np.int16],
     weight: Floats,
-    order: NDArray[np.int32],
+    order: Ints,
     total: Floats,
     min_leaf: int,
     entropy: bool,
@@ -146,13 +147,14 @@ def _best_split(
     """Feature (−1 for none) and cut of the best split of the records in `order`, sorted by each feature."""
     features, size = order.shape
     left, right = np.zeros(total.size), np.zeros(total.size)
-    terms, whole_weight = 0.0, total.sum()
+    terms, whole_weight = 0.0, 0.0
     for w in total:
         terms += _term(w, entropy)
+        whole_weight += w
     found, cut, best = -1, 0.0, 0.0
     for feature in range(features):
-        left[:] = 0.0
-        right[:] = total
+        for y in range(total.size):  # loops, as here, compile in a fraction of the time of slices
+            left[y], right[y] = 0.0, total[y]
         left_terms, right_terms, left_weight, right_weight = 0.0, terms, 0.0, whole_weight
         row = order[feature]
         for i in range(size - min_leaf):
@@ -179,6 +181,7 @@ def _best_split(
 def _grow(
     records: Singles,
     targets: NDArray[np.int16],
+    order: Ints,
     weight: Floats,
     max_depth: int,
     min_leaf: int,
@@ -186,19 +189,18 @@ def _grow(
     nodes: NDArray[np.int32],
     cuts: Singles,
 ) -> None:
+    """Fill `nodes`. `order` has the records sorted by each feature, one row each; a node owns some columns of it."""
     size, features = records.shape
     room = nodes.shape[0]
-    order = np.empty((features, size), np.int32)  # sorted by each feature; a node owns some columns
-    for feature in range(features):
-        order[feature] = np.argsort(records[:, feature].copy(), kind="mergesort")
     first, last = np.zeros(room, np.int64), np.zeros(room, np.int64)
     depth, label = np.zeros(room, np.int64), np.zeros(room, np.int64)
-    goes_left, spare = np.zeros(size, np.bool_), np.empty(size, np.int32)
+    goes_left, spare = np.zeros(size, np.bool_), np.empty(size, np.int64)
     total = np.zeros(weight.size)
     last[0], used, node = size, 1, 0
     while node < used:  # breadth first: the questions that everybody is asked lie together
         a, b = first[node], last[node]
-        total[:] = 0.0
+        for y in range(total.size):
+            total[y] = 0.0
         for i in range(a, b):
             y = targets[order[0, i]]
             total[y] += weight[y]
@@ -230,9 +232,10 @@ def _grow(
                 else:
                     spare[aside] = row[i]
                     aside += 1
-            row[put:b] = spare[:aside]
+            for i in range(aside):
+                row[put + i] = spare[i]
         first[used], last[used], first[used + 1], last[used + 1] = a, middle, middle, b
-        depth[used : used + 2] = depth[node] + 1
-        label[used : used + 2] = best
+        depth[used] = depth[used + 1] = depth[node] + 1
+        label[used] = label[used + 1] = best
         used += 2
         node += 1
