@@ -118,7 +118,8 @@ def tables(found: PaperSize, *, epsilon: float, delta: float, rounds: int) -> tu
     if found.copies < safe:
         raise ValueError(
             f"copies={found.copies:,} would leak: in a near-tie the paper releases the exact majority, with "
-            f"probability above delta; copies={safe:,} is the fewest that keeps ({epsilon:g}, {delta:g}) with these unsure answers"
+            f"probability above delta; copies={safe:,} is the fewest that keeps ({epsilon:g}, {delta:g}) "
+            "with these unsure answers"
         )
     scale = found.scale
     for _ in range(20):

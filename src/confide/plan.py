@@ -556,7 +556,8 @@ class _Asked:
         can = " can, or ".join(ways) + " can" if ways else "a larger epsilon might"
         return (
             f"copies={copies:,} cannot reach epsilon={self.epsilon:g} with unsure={self.unsure:,} and "
-            f"polls={self.polls:,} over {self.live:,} live rounds: even unanimous copies would be unsure too often; {can}"
+            f"polls={self.polls:,} over {self.live:,} live rounds: even unanimous copies would be unsure too often; "
+            f"{can}"
         )
 
 

@@ -78,7 +78,7 @@ class POP:
     Parameters
     ----------
     learner
-        A Confide learner, a River classifier or pipeline, or a scikit-learn classifier. It is a prototype: never taught.
+        A Confide learner, a River classifier or pipeline, or a scikit-learn classifier: a prototype, never taught.
     plan
         A `confide.Plan`.
     labels

@@ -90,7 +90,7 @@ def read_journal(folder: Path) -> list[dict[str, Any]]:
     except OSError as error:
         raise StateError(
             f"the journal in {folder} cannot be read ({error.strerror}): without it nothing may be answered"
-        )
+        ) from None
     entries: list[dict[str, Any]] = []
     for at, line in enumerate(lines):
         body, _, checksum = line.rpartition(b" ")

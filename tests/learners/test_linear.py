@@ -19,7 +19,7 @@ Y3 = np.digitize(X @ GENERATOR.normal(size=6), [-0.5, 0.5])
 def row(learner: Linear) -> np.ndarray:
     """Weights and bias of a learner, one row a label (one for two labels)."""
     assert learner.learned is not None
-    return learner.learned["weights"][0][:, : X.shape[1] + 1]
+    return learner.learned["weights"][0][: X.shape[1] + 1].T
 
 
 def taught(learner: Linear, x: np.ndarray, y: np.ndarray) -> Linear:
@@ -93,7 +93,7 @@ def test_a_constant_that_float32_cannot_hold_is_no_feature(kind: type[Linear]) -
     constant = np.full((150, 1), np.log1p(255.0))
     learner = taught(kind(), np.hstack([X, constant]), Y)
     assert learner.learned is not None
-    assert learner.learned["weights"][0, 0, 6] == 0
+    assert learner.learned["weights"][0, 6, 0] == 0
     assert np.mean([learner.predict([*x, constant[0, 0]]) == y for x, y in zip(X, Y, strict=True)]) > 0.8
 
 

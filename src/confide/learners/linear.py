@@ -1,4 +1,4 @@
-"""What the linear learners share: kernels on rows of weights, and a scale of its own in every copy.
+"""What the linear learners share: kernels on columns of weights, and a scale of its own in every copy.
 
 Features are standardised inside the copy by its own running mean and deviation: nothing is shared, and
 unscaled data do no harm. The weights are kept in the units of x, so a vote is one dot product; a lesson turns
@@ -21,7 +21,7 @@ _LINE = 16  # float32 numbers in a cache line
 
 
 class Linear(Stacked):
-    """One row of weights for two labels, one for each label otherwise; the bias comes after the features."""
+    """One weight a feature for two labels, one for each label otherwise; the bias comes after the features."""
 
     rule: int
 
@@ -39,10 +39,9 @@ class Linear(Stacked):
         self._rate, self._l2 = rate, l2
 
     def layout(self, features: int) -> Layout:
-        rows = 1 if self.labels == 2 else self.labels
         width = -(-(features + 1) // _LINE) * _LINE
         return {
-            "weights": ((rows, width), np.float32),
+            "weights": ((width, 1 if self.labels == 2 else self.labels), np.float32),
             "mean": ((features,), np.float32),
             "spread": ((features,), np.float32),  # sum of squared deviations
         }
@@ -58,35 +57,42 @@ class Linear(Stacked):
 
 @jit
 def _vote(weights: Singles, slots: Ints, x: Floats, counts: Ints) -> None:
-    rows, width = weights.shape[1], weights.shape[2]
+    width, columns = weights.shape[1], weights.shape[2]
     padded = np.zeros(width, np.float32)
     for i in range(x.size):
         padded[i] = x[i]
     padded[x.size] = 1.0
-    sums = np.empty(_LINE, np.float32)  # as many at once as a line has: a single one would wait for itself
+    present = np.flatnonzero(padded)
+    sums = np.empty(max(_LINE, columns), np.float32)  # many sums at once: a single one would wait for itself
     for slot in slots:
         if slot < 0:
             continue
-        best, top = 0, 0.0 if rows == 1 else -np.inf
-        for row in range(rows):
-            for j in range(_LINE):
-                sums[j] = weights[slot, row, j] * padded[j]
-            for i in range(_LINE, width, _LINE):
+        for j in range(sums.size):
+            sums[j] = 0.0
+        if columns == 1:
+            for i in range(0, width, _LINE):
                 for j in range(_LINE):
-                    sums[j] += weights[slot, row, i + j] * padded[i + j]
+                    sums[j] += weights[slot, i + j, 0] * padded[i + j]
             score = np.float32(0.0)
             for j in range(_LINE):
                 score += sums[j]
-            if score > top:
-                best, top = 1 if rows == 1 else row, score
-        counts[best] += 1
+            counts[1 if score > 0.0 else 0] += 1
+        else:
+            for i in present:  # a feature that is 0, as most hashed ones are, costs nothing
+                for j in range(columns):
+                    sums[j] += weights[slot, i, j] * padded[i]
+            best = 0
+            for j in range(columns):
+                if sums[j] > sums[best]:
+                    best = j
+            counts[best] += 1
 
 
 @jit
 def _pulls(scores: Floats, y: int, norm: float, rule: int, rate: float, pulls: Floats) -> None:
-    """How far each row moves along the standardised x, into `pulls` (zeros). One row alone scores label 1."""
-    rows = scores.size
-    if rows == 1:
+    """How far each column of weights moves along the standardised x, into `pulls` (zeros). One column alone scores label 1."""
+    columns = scores.size
+    if columns == 1:
         sign = 1.0 if y == 1 else -1.0
         margin = sign * scores[0]
         if rule == LOGISTIC:
@@ -98,19 +104,19 @@ def _pulls(scores: Floats, y: int, norm: float, rule: int, rate: float, pulls: F
         return
     if rule == LOGISTIC:
         step, top, total = min(rate, 4.0 / norm), -np.inf, 0.0
-        for row in range(rows):
-            top = max(top, scores[row])
-        for row in range(rows):
-            pulls[row] = np.exp(scores[row] - top)
-            total += pulls[row]
-        for row in range(rows):
-            pulls[row] *= -step / total
+        for j in range(columns):
+            top = max(top, scores[j])
+        for j in range(columns):
+            pulls[j] = np.exp(scores[j] - top)
+            total += pulls[j]
+        for j in range(columns):
+            pulls[j] *= -step / total
         pulls[y] += step
         return
     rival = -1
-    for row in range(rows):
-        if row != y and (rival < 0 or scores[row] > scores[rival]):
-            rival = row
+    for j in range(columns):
+        if j != y and (rival < 0 or scores[j] > scores[rival]):
+            rival = j
     margin = scores[y] - scores[rival]
     step = min(rate, max(0.0, 1.0 - margin) / (2.0 * norm))
     if rule == PERCEPTRON:
@@ -140,8 +146,8 @@ def _teach(
     scale: bool,
 ) -> None:
     x = x.astype(np.float32).astype(np.float64)  # else a constant would differ from its own rounded mean
-    features, rows = x.size, weights.shape[1]
-    inner = weights[slot, :, : features + 1].astype(np.float64)
+    features, columns = x.size, weights.shape[2]
+    inner = weights[slot, : features + 1].astype(np.float64)
     centre = np.zeros(features)
     width = np.ones(features)
     z = np.ones(features + 1)
@@ -149,9 +155,9 @@ def _teach(
         if scale:
             centre[i] = mean[slot, i]
             width[i] = _deviation(spread[slot, i], max(seen, 1), centre[i])
-            for row in range(rows):  # a feature that never varied has weight 0 and stays out
-                inner[row, features] += inner[row, i] * centre[i]
-                inner[row, i] *= width[i]
+            for j in range(columns):  # a feature that never varied has weight 0 and stays out
+                inner[features, j] += inner[i, j] * centre[i]
+                inner[i, j] *= width[i]
             off = x[i] - centre[i]
             centre[i] += off / (seen + 1)
             spread[slot, i] += np.float32(off * (x[i] - centre[i]))
@@ -159,19 +165,19 @@ def _teach(
             centre[i] = mean[slot, i]
             width[i] = _deviation(spread[slot, i], seen + 1, centre[i])
         z[i] = (x[i] - centre[i]) / width[i] if width[i] > 0.0 else 0.0
-    scores = np.zeros(rows)
-    norm = 1.0
-    for i in range(features):
+    norm = 0.0
+    scores, pulls = np.zeros(columns), np.zeros(columns)
+    for i in range(features + 1):
         norm += z[i] * z[i]
-    for row in range(rows):
-        for i in range(features + 1):
-            scores[row] += inner[row, i] * z[i]
-    pulls = np.zeros(rows)
+        for j in range(columns):
+            scores[j] += inner[i, j] * z[i]
     _pulls(scores, y, norm, rule, rate, pulls)
-    for row in range(rows):
-        bias = inner[row, features] + pulls[row]
-        for i in range(features):
-            w = inner[row, i] * max(0.0, 1.0 - rate * l2) + pulls[row] * z[i]
-            weights[slot, row, i] = np.float32(w / width[i]) if width[i] > 0.0 else np.float32(0.0)
-            bias -= weights[slot, row, i] * centre[i]
-        weights[slot, row, features] = np.float32(bias)
+    for j in range(columns):
+        inner[features, j] += pulls[j]
+    for i in range(features):
+        for j in range(columns):
+            w = inner[i, j] * max(0.0, 1.0 - rate * l2) + pulls[j] * z[i]
+            weights[slot, i, j] = np.float32(w / width[i]) if width[i] > 0.0 else np.float32(0.0)
+            inner[features, j] -= weights[slot, i, j] * centre[i]
+    for j in range(columns):
+        weights[slot, features, j] = np.float32(inner[features, j])
