@@ -37,8 +37,8 @@ def main(quick: bool = False) -> None:
         wrong = sum(bank.votes(x, everyone).argmax() != y for x, y in questions)
         votes += time.perf_counter() - start
         print(f"{function:8d}   {wrong / QUESTIONS:.3f}   {PROTOTYPE[function]:.3f}", flush=True)
-    n = len(functions)
-    print(f"a lesson {lessons / (n * COPIES * RECORDS) * 1e6:.1f} µs, a vote of {COPIES} trees {votes / (n * QUESTIONS) * 1e6:.1f} µs")
+    lesson = lessons / (len(functions) * COPIES * RECORDS) * 1e6
+    print(f"a lesson takes {lesson:.1f} µs, a vote of all trees {votes / (len(functions) * QUESTIONS) * 1e6:.1f} µs")
 
 
 if __name__ == "__main__":

@@ -64,6 +64,7 @@ class MonitorState:
         self._counter = SmoothCounter(Fraction(monitor.epsilon), horizon, monitor.rounds_per_unit, rng)
         self._waiting: deque[int] = deque()  # 1 where a wrong answer is known; position = rounds since asked
         self._asked = 0
+        self._error = self._counter.error(0.05)
         self._estimate: Estimate | None = None
 
     def asked(self) -> None:
@@ -72,7 +73,7 @@ class MonitorState:
         self._waiting.append(0)
         if len(self._waiting) > self._monitor.delay:
             noisy = self._counter.step(self._waiting.popleft())
-            self._estimate = Estimate(noisy, self._asked - self._monitor.delay, self._counter.error(0.05))
+            self._estimate = Estimate(noisy, self._asked - self._monitor.delay, self._error)
 
     def wrong(self, age: int) -> None:
         """The answer given `age` rounds ago (0: the last one) was wrong."""

@@ -10,7 +10,7 @@ import csv
 import gzip
 import math
 import zlib
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from confide.learners import Encoder
 from confide.learners.base import Base, Floats, vector, whole
 
 __all__ = ["BadRow", "Row", "Stream", "Table", "open_file"]
@@ -61,10 +60,10 @@ class Stream:
         All labels.
     names
         The names of the features.
-    features
-        For learners that take arrays: the number of features, or the encoder of x.
+    width
+        The number of columns of x as an array.
     source
-        Makes the rows, from the first one: as dicts when True, else in whatever form `features` takes fastest.
+        Makes the rows, from the first one: x is a dict when True, else an array of numbers.
     length
         The number of rows, good and bad; None where nobody knows.
     notes
@@ -83,13 +82,13 @@ class Stream:
     name: str
     labels: tuple[Hashable, ...]
     names: tuple[Hashable, ...]
-    features: int | Encoder
+    width: int
     source: Callable[[bool], Iterator[Item]]
     length: int | None = None
     notes: tuple[str, ...] = ()
 
     def rows(self, dicts: bool = False) -> Iterator[Item]:
-        """All rows from the first one; x is a dict if asked for."""
+        """All rows from the first one; x is an array of `width` numbers, or a dict if asked for."""
         return self.source(dicts)
 
 
@@ -135,6 +134,11 @@ class Table(Base):
             else:
                 raise ValueError(f"feature {name!r} must be a number")
         return vector(row)
+
+    def rows(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The same rows with x encoded."""
+        encode = self.encode
+        return (item if type(item) is BadRow else Row(encode(item[0]), *item[1:]) for item in items)
 
 
 def open_file(
@@ -182,9 +186,14 @@ def open_file(
     names = tuple(name for name in header if name not in (label, unit))
     if not names:
         raise ValueError(f"{path} has no column left that could be a feature")
-    strict = _Reader(header, label, frozenset(labels), unit, hashed > 0)
-    source = lambda dicts: (strict.item(line, fields) for line, fields in _body(read, path))  # noqa: E731
-    return Stream(str(path), tuple(labels), names, Table(names, hashed), source, rows, notes)
+    reader = _Reader(header, label, frozenset(labels), unit, hashed > 0)
+    table = Table(names, hashed)
+
+    def source(dicts: bool) -> Iterator[Item]:
+        items = (reader.item(line, fields) for line, fields in _body(read, path))
+        return items if dicts else table.rows(items)
+
+    return Stream(str(path), tuple(labels), names, table.width, source, rows, notes)
 
 
 Fields = list[Any] | str
@@ -278,10 +287,9 @@ def _body(read: Callable[[Path], Lines], path: Path) -> Lines:
 
 def _csv(path: Path) -> Lines:
     """Lines with their numbers, the header first; an empty line is none."""
+    text: dict[str, Any] = {"encoding": "utf-8-sig", "errors": "replace", "newline": ""}
     opened: TextIO
-    with gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline="") if path.suffix == ".gz" else path.open(
-        encoding="utf-8-sig", errors="replace", newline=""
-    ) as opened:
+    with gzip.open(path, "rt", **text) if path.suffix == ".gz" else path.open(**text) as opened:
         reader = csv.reader(opened)
         yield 1, [name.strip() for name in next(reader, [])]
         while True:

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import confide.learners
 from confide.banks import StackedBank
@@ -56,6 +58,19 @@ def test_a_copy_is_the_learner_by_itself(kind: type[Stacked]) -> None:
                 assert array[0].tobytes() == bank._arrays[name][slot].tobytes(), name
         else:
             assert bank._slot[copy] < 0
+
+
+@pytest.mark.parametrize("kind", STACKED)
+@given(st.lists(st.tuples(st.lists(st.floats(-3e38, 3e38), min_size=2, max_size=2), st.integers(0, 2)), min_size=1))
+@settings(max_examples=30, deadline=None)
+def test_a_taught_copy_votes_once_whatever_it_was_taught(
+    kind: type[Stacked], records: list[tuple[list[float], int]]
+) -> None:
+    bank = StackedBank(kind(), 3, 3, 2)
+    for x, y in records:
+        bank.learn(1, bank.encode(x), y)
+        votes = bank.votes(bank.encode(x), np.array([0, 1, 2]))
+        assert sorted(votes) == [0, 0, 1]
 
 
 def test_the_prototype_is_never_taught_and_its_knowledge_not_used() -> None:

@@ -78,9 +78,9 @@ def _vote(weights: Singles, slots: Ints, x: Floats, counts: Ints) -> None:
                 score += sums[j]
             counts[1 if score > 0.0 else 0] += 1
         else:
-            for i in present:  # a feature that is 0, as most hashed ones are, costs nothing
+            for there in present:  # a feature that is 0, as most hashed ones are, costs nothing
                 for j in range(columns):
-                    sums[j] += weights[slot, i, j] * padded[i]
+                    sums[j] += weights[slot, there, j] * padded[there]
             best = 0
             for j in range(columns):
                 if sums[j] > sums[best]:
@@ -90,7 +90,7 @@ def _vote(weights: Singles, slots: Ints, x: Floats, counts: Ints) -> None:
 
 @jit
 def _pulls(scores: Floats, y: int, norm: float, rule: int, rate: float, pulls: Floats) -> None:
-    """How far each column of weights moves along the standardised x, into `pulls` (zeros). One column alone scores label 1."""
+    """How far each column moves along the standardised x, into `pulls` (zeros). One column alone scores label 1."""
     columns = scores.size
     if columns == 1:
         sign = 1.0 if y == 1 else -1.0
