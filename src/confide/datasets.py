@@ -7,6 +7,7 @@ import inspect
 import os
 import zlib
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -41,9 +42,9 @@ def open_stream(
     Parameters
     ----------
     name
-        A path ending in .csv, .csv.gz or .parquet; `agrawal` or `agrawal:N` for one of its ten label functions; `kdd99`,
-        `kdd99:all` or `elec` from the folder that the environment variable CONFIDE_DATA names; or a classification data
-        set or generator of River's in lower case, such as `shuttle`, `sea`, `sea:2` or `led`.
+        A path ending in .csv, .csv.gz or .parquet; `agrawal` or `agrawal:N` for one of its ten label functions;
+        `kdd99`, `kdd99:all` or `elec` from the folder that the environment variable CONFIDE_DATA names; or a
+        classification data set or generator of River's in lower case, such as `shuttle`, `sea`, `sea:2` or `led`.
     rows
         How many rows to take; endless generators need it.
     seed
@@ -68,7 +69,8 @@ def open_stream(
     if base == "kdd99" and which in ("", "all"):
         return _kdd99(name, which == "all")
     if base == "elec" and not which:
-        return open_file(_data("elec.csv", "OpenML's data set `electricity`"), label="class", labels=["0", "1"], hashed=0)
+        path = _data("elec.csv", "OpenML's data set `electricity`")
+        return replace(open_file(path, label="class", labels=["0", "1"], hashed=0), name=name)
     return _river(name, base, which, rows, seed)
 
 
@@ -129,7 +131,9 @@ def agrawal_label(function: int, x: Floats) -> NDArray[np.bool_]:
     >>> agrawal_label(0, np.array([[50_000, 20_000, 35, 2, 7, 3, 500_000, 9, 90_000.0]]))
     array([ True])
     """
-    salary, commission, age, elevel, _, _, hvalue, hyears, loan = x.T
+    columns: tuple[Floats, ...] = tuple(x.T)
+    salary, commission, age, elevel, _, _, hvalue, hyears, loan = columns
+    left: Floats
     young, old = age < 40, age >= 60
     total = salary + commission
 
@@ -141,7 +145,7 @@ def agrawal_label(function: int, x: Floats) -> NDArray[np.bool_]:
 
     match function:
         case 0:
-            return young | old
+            return np.logical_or(young, old)
         case 1:
             return by_age(within(salary, 50, 100), within(salary, 75, 125), within(salary, 25, 75))
         case 2:
@@ -172,7 +176,7 @@ def agrawal_label(function: int, x: Floats) -> NDArray[np.bool_]:
             left = 2 * total / 3 - 5000 * elevel + equity / 5 - 10_000
         case _:
             raise ValueError(f"function={function} must be from 0 to 9")
-    return left <= 1
+    return np.less_equal(left, 1)
 
 
 def _agrawal(name: str, function: int, rows: int, seed: int) -> Stream:
@@ -194,26 +198,25 @@ def _from_block(block: Floats, labels: Sequence[Hashable], names: Sequence[str] 
 
 # ---------------------------------------------------------------------- KDD-99
 
-_KDD_NAMES = (
-    "duration protocol_type service flag src_bytes dst_bytes land wrong_fragment urgent hot num_failed_logins logged_in "
-    "num_compromised root_shell su_attempted num_root num_file_creations num_shells num_access_files num_outbound_cmds "
-    "is_host_login is_guest_login count srv_count serror_rate srv_serror_rate rerror_rate srv_rerror_rate same_srv_rate "
-    "diff_srv_rate srv_diff_host_rate dst_host_count dst_host_srv_count dst_host_same_srv_rate dst_host_diff_srv_rate "
-    "dst_host_same_src_port_rate dst_host_srv_diff_host_rate dst_host_serror_rate dst_host_srv_serror_rate "
-    "dst_host_rerror_rate dst_host_srv_rerror_rate"
-).split()
-_KDD_LABELS = (
-    "back buffer_overflow ftp_write guess_passwd imap ipsweep land loadmodule multihop neptune nmap normal perl phf pod "
-    "portsweep rootkit satan smurf spy teardrop warezclient warezmaster"
-).split()
-_KDD_TEXTS = {"protocol_type": 11, "service": 32, "flag": 15}
-_KDD_LOGS = (
-    "duration src_bytes dst_bytes wrong_fragment urgent hot num_failed_logins num_compromised su_attempted num_root "
-    "num_file_creations num_shells num_access_files num_outbound_cmds count srv_count dst_host_count dst_host_srv_count"
-).split()
+# The published order. ~ marks counts of very different sizes, taken by their logarithm; =N a category in N columns.
+_KDD_SCHEMA = """
+duration~ protocol_type=11 service=32 flag=15 src_bytes~ dst_bytes~ land wrong_fragment~ urgent~ hot~ num_failed_logins~
+logged_in num_compromised~ root_shell su_attempted~ num_root~ num_file_creations~ num_shells~ num_access_files~
+num_outbound_cmds~ is_host_login is_guest_login count~ srv_count~ serror_rate srv_serror_rate rerror_rate
+srv_rerror_rate same_srv_rate diff_srv_rate srv_diff_host_rate dst_host_count~ dst_host_srv_count~
+dst_host_same_srv_rate dst_host_diff_srv_rate dst_host_same_src_port_rate dst_host_srv_diff_host_rate
+dst_host_serror_rate dst_host_srv_serror_rate dst_host_rerror_rate dst_host_srv_rerror_rate
+"""
+_KDD_LABELS = """
+back buffer_overflow ftp_write guess_passwd imap ipsweep land loadmodule multihop neptune nmap normal perl phf pod
+portsweep rootkit satan smurf spy teardrop warezclient warezmaster
+"""
+_KDD_FIELDS = _KDD_SCHEMA.split()
+_KDD_NAMES = [field.rstrip("~").partition("=")[0] for field in _KDD_FIELDS]
+_KDD_TEXTS = {name: int(width) for name, _, width in (field.partition("=") for field in _KDD_FIELDS) if width}
 KDD99 = Features(
-    numeric=[name for name in _KDD_NAMES if name not in _KDD_TEXTS and name not in _KDD_LOGS],
-    log=_KDD_LOGS,
+    numeric=[field for field in _KDD_FIELDS if "~" not in field and "=" not in field],
+    log=[field.rstrip("~") for field in _KDD_FIELDS if "~" in field],
     categorical=_KDD_TEXTS,
 )
 """How a KDD-99 record becomes numbers: fixed from its published description."""
@@ -243,7 +246,7 @@ def _kdd99(name: str, every_class: bool) -> Stream:
             else:
                 yield from _from_block(_kdd_block(part), labels[start : start + BLOCK], None)
 
-    classes: tuple[Hashable, ...] = tuple(_KDD_LABELS) if every_class else (0, 1)
+    classes: tuple[Hashable, ...] = tuple(_KDD_LABELS.split()) if every_class else (0, 1)
     return Stream(name, classes, tuple(_KDD_NAMES), KDD99.width, source, table.num_rows)
 
 
@@ -277,7 +280,8 @@ def _river(name: str, base: str, which: str, rows: int | None, seed: int) -> Str
     kind = known.get(base)
     if kind is None or not issubclass(kind, datasets.base.Dataset):
         raise ValueError(
-            f"no stream is called {name!r}: give a .csv, .csv.gz or .parquet file, agrawal, kdd99, elec, or a River data set"
+            f"no stream is called {name!r}: give a .csv, .csv.gz or .parquet file, agrawal, kdd99, elec, or "
+            "a data set of River's in lower case"
         )
     options: dict[str, Any] = {}
     if which:
@@ -288,11 +292,11 @@ def _river(name: str, base: str, which: str, rows: int | None, seed: int) -> Str
     endless = issubclass(kind, datasets.base.SyntheticDataset)
     if endless and "seed" in inspect.signature(kind).parameters:
         options["seed"] = seed
-    made = partial(kind, **options)
+    made: Any = partial(kind, **options)
     try:
         data = made()
     except TypeError:
-        raise ValueError(f"River's {kind.__name__} needs choices that a name cannot make: write its rows to a file") from None
+        raise ValueError(f"River's {kind.__name__} needs more than a name: write its rows to a file") from None
     if data.task not in (datasets.base.BINARY_CLF, datasets.base.MULTI_CLF):
         raise ValueError(f"River's {kind.__name__} is not for classification")
     if not getattr(data, "is_downloaded", True):

@@ -1,7 +1,7 @@
 """Streams: rows of features with their labels, read lazily, with everything public about them declared beforehand.
 
-What a stream says about itself (feature names, labels, number of rows) is treated as public by whoever runs it. Rows that
-cannot be read come out as `BadRow`, never dropped in silence, and never with the value that was wrong in them.
+What a stream says about itself (feature names, labels, number of rows) is treated as public by whoever runs it. Rows
+that cannot be read come out as `BadRow`, never dropped in silence, and never with the value that was wrong in them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from confide.learners.base import Base, Floats, vector, whole
+from confide._checks import integer
+from confide.learners.base import Base, Floats, vector
 
 __all__ = ["BadRow", "Row", "Stream", "Table", "open_file"]
 
@@ -76,7 +77,7 @@ class Stream:
     >>> stream.labels, stream.length
     ((0, 1), 3)
     >>> [row.y for row in stream.rows()]
-    [0, 1, 0]
+    [0, 1, 1]
     """
 
     name: str
@@ -112,7 +113,7 @@ class Table(Base):
     """
 
     def __init__(self, names: Sequence[Hashable], hashed: int = HASHED) -> None:
-        self.names, self.hashed = list(names), whole("hashed", hashed, 0)
+        self.names, self.hashed = list(names), integer(hashed, "hashed", at_least=0)
         if not self.names or len(set(self.names)) < len(self.names):
             raise ValueError("a table needs at least one feature, and each name once")
         self.width = len(self.names) + self.hashed
@@ -180,7 +181,9 @@ def open_file(
     notes: tuple[str, ...] = ()
     if labels is None:
         labels = found
-        notes = (f"the {len(found)} labels were read from {path.name} and are treated as public: --labels declares them",)
+        notes = (
+            f"the {len(found)} labels were read from {path.name} and are treated as public; --labels declares them",
+        )
     if len(set(labels)) < max(2, len(labels)):
         raise ValueError(f"a stream needs at least two different labels; {label!r} has {len(set(labels))}")
     names = tuple(name for name in header if name not in (label, unit))
@@ -311,7 +314,7 @@ def _parquet(path: Path) -> Lines:
             kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
             plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
             if not (plain or pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)):
-                raise ValueError(f"{path}: column {column.name!r} is {kind}; make it a number or a text, or leave it out")
+                raise ValueError(f"{path}: column {column.name!r} is {kind}; make it a number or a text, or drop it")
         yield 0, list(file.schema_arrow.names)
         line = 0
         for batch in file.iter_batches(batch_size=4096):

@@ -168,6 +168,18 @@ def test_pickles_must_be_trusted_and_wake_up_with_new_streams() -> None:
         back.load_state(damaged, trusted=True)
 
 
+@pytest.mark.parametrize("rng", [Random(seed=1), Random()], ids=["replay", "secure"])
+def test_a_model_that_hashes_by_its_seed_keeps_it_while_it_learns(rng: Random) -> None:
+    model = preprocessing.FeatureHasher(n_features=50, seed=3)
+    bank = ReplicaBank(model | naive_bayes.BernoulliNB(), 2, 2, None, rng)
+    for i in range(40):
+        bank.learn(0, bank.encode({f"word {i % 2}": 1.0}), i % 2)
+    back = ReplicaBank(model | naive_bayes.BernoulliNB(), 2, 2, None, rng)
+    back.load_state(bank.state(trusted=True), trusted=True)
+    for one in (bank, back):
+        assert [one.votes(one.encode({f"word {y}": 1.0}), ALL[:1]).argmax() for y in (0, 1)] == [0, 1]
+
+
 def test_what_cannot_be_pickled_says_so() -> None:
     model = compose.FuncTransformer(lambda x: x) | linear_model.LogisticRegression()
     bank = ReplicaBank(model, 2, 2, None, Random())
@@ -187,11 +199,15 @@ def test_the_right_bank_is_chosen() -> None:
         (Refit(SGDClassifier()), 3, ReplicaBank),
         (SGDClassifier(), 3, ReplicaBank),
         (declared | RandomForestClassifier(), None, ReplicaBank),
+        (declared | linear_model.LogisticRegression(), None, ReplicaBank),
         (linear_model.LogisticRegression(), None, ReplicaBank),
         (Coin(), None, ReplicaBank),
     ):
         bank = bank_for(learner, 10, 2, features, rng)
         assert type(bank) is kind and bank.copies == 10 and bank.labels == 2
+    inside = ReplicaBank(declared | LogisticRegression(), 10, 3, None, rng)
+    inside.learn(0, inside.encode({"a": 1.0}), 2)
+    assert inside.votes(inside.encode({"a": 1.0}), ALL).tolist() == [0, 0, 1]
 
 
 def test_what_cannot_be_banked_is_refused_with_the_reason() -> None:
@@ -214,9 +230,9 @@ def test_reseeding_reaches_every_generator_and_seed() -> None:
     thing = {"a": [coin, (random.Random(2),)], "forest": RandomForestClassifier(random_state=None)}
     found = [type(here).__name__ for here in walk(thing)]
     assert {"Random", "Generator", "RandomState", "RandomForestClassifier"} <= set(found)
-    reseed(thing, b"key")
+    reseed(thing, b"key", seeds=True)
     first = [coin.mine.random(), coin.numpy.random(), coin.legacy.rand(), thing["a"][1][0].random(), coin.seed]
-    reseed(thing, b"key")
+    reseed(thing, b"key", seeds=False)
     second = [coin.mine.random(), coin.numpy.random(), coin.legacy.rand(), thing["a"][1][0].random(), coin.seed]
     assert first == second and len(set(first)) == 5
     assert isinstance(thing["forest"].random_state, int)  # type: ignore[attr-defined]

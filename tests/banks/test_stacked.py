@@ -155,6 +155,24 @@ def test_a_state_of_another_bank_or_a_damaged_one_is_refused() -> None:
             bank.load_state({**state, **damage})
 
 
+def test_a_state_that_would_lead_a_kernel_astray_is_refused() -> None:
+    for learner, name, where, value in (
+        (DecisionTree(memory=8), "nodes", (0, 0, 1), 3 << 16 | 1),  # asks for a feature that does not exist
+        (DecisionTree(memory=8), "nodes", (0, 0, 1), 0),  # leads to itself
+        (DecisionTree(memory=8), "nodes", (0, 0, 1), 15),  # leads past the end
+        (DecisionTree(memory=8), "nodes", (0, 0, 1), -4),  # answers a label that does not exist
+        (DecisionTree(memory=8), "targets", (0, 0), 3),
+        (KNNClassifier(memory=8), "targets", (0, 0), -1),
+        (LogisticRegression(), "seen", (0,), -1),
+    ):
+        state = saved(taught(learner))
+        fresh = StackedBank(learner, 40, 3, 3)
+        fresh.load_state(state)
+        state[f"array {name}"][where] = value
+        with pytest.raises(ValueError, match="damaged"):
+            fresh.load_state(state)
+
+
 def test_what_was_not_encoded_is_refused() -> None:
     bank = StackedBank(LogisticRegression(), 4, 3, 3)
     for x in ([1.0, 2.0, 3.0], np.zeros(4), np.zeros(3, dtype=np.float32), {"a": 1}):

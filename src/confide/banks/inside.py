@@ -6,6 +6,7 @@ import hashlib
 import io
 import pickle
 import random
+import sys
 import types
 from collections import deque
 from collections.abc import Iterator
@@ -55,8 +56,11 @@ def walk(thing: Any) -> Iterator[Any]:
             stack.extend(reversed([*held, *getattr(here, "__dict__", {}).values()]))
 
 
-def reseed(thing: Any, key: bytes) -> None:
-    """Give every generator and every seed inside `thing` a stream of its own, derived from `key`."""
+def reseed(thing: Any, key: bytes, seeds: bool) -> None:
+    """Give every generator inside `thing` a stream of its own, derived from `key`, and where `seeds`, every seed.
+
+    A model that has learned keeps its seeds: it may hash by them.
+    """
     for number, here in enumerate(list(walk(thing))):
         digest = hashlib.blake2b(number.to_bytes(8, "big"), key=key, digest_size=32).digest()
         seed = int.from_bytes(digest, "big")
@@ -66,7 +70,7 @@ def reseed(thing: Any, key: bytes) -> None:
             here.seed([seed >> 32 * word & 0xFFFFFFFF for word in range(8)])
         elif isinstance(here, np.random.Generator):
             here.bit_generator.state = type(here.bit_generator)(seed).state
-        else:
+        elif seeds:
             attributes = getattr(here, "__dict__", {})
             for name in _SEED_NAMES:
                 if name in attributes and isinstance(attributes[name], int | np.integer | None):
@@ -101,7 +105,13 @@ class _Scale(pickle.Pickler):
 
 
 def weigh(thing: Any) -> int:
-    """The bytes that `thing` pickles to, an estimate of its memory that includes arrays and native parts."""
+    """The bytes that `thing` pickles to, an estimate of its memory that includes arrays and native parts.
+
+    Of what cannot be pickled only the shell is counted.
+    """
     buffer = io.BytesIO()
-    _Scale(buffer, protocol=5).dump(thing)
+    try:
+        _Scale(buffer, protocol=5).dump(thing)
+    except Exception:
+        return sys.getsizeof(thing)
     return buffer.getbuffer().nbytes

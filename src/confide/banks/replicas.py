@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from confide._checks import integer
 from confide.banks.base import State
 from confide.banks.inside import is_pure, reseed, weigh
-from confide.learners.base import Learner, whole
+from confide.learners.base import Learner
 from confide.learners.features import Encoder, encoder_for
 from confide.learners.foreign import FromRiver, as_learner
 from confide.randomness import Random
@@ -67,12 +68,13 @@ class ReplicaBank:
         rng: Random,
         public_start: bool = False,
     ) -> None:
+        self._public_start = public_start
         self._prototype = as_learner(learner, labels, keep=public_start)
         if public_start:
             self._prototype = copying.deepcopy(self._prototype)
         self._untaught = copying.deepcopy(self._prototype)  # votes for the untaught copies
         self._pure = is_pure(self._prototype)
-        self._copies, self._labels = whole("copies", copies, 1), whole("labels", labels, 2)
+        self._copies, self._labels = integer(copies, "copies", 1), integer(labels, "labels", 2)
         self._encoder = encoder_for(features)
         self._replicas: dict[int, Learner] = {}
         self._resets: dict[int, int] = {}
@@ -117,22 +119,22 @@ class ReplicaBank:
 
     def learn(self, copy: int, x: Any, y: int) -> None:
         """Teach one copy; its learner's exceptions go up."""
-        copy, y = whole("a copy", copy, 0, self._copies - 1), whole("a label", y, 0, self._labels - 1)
+        copy, y = integer(copy, "a copy", 0, self._copies - 1), integer(y, "a label", 0, self._labels - 1)
         replica = self._replicas.get(copy)
         if replica is None:
             replica = copying.deepcopy(self._prototype)
-            reseed(replica, self._seed(copy))
+            reseed(replica, self._seed(copy), seeds=not self._public_start)
             self._replicas[copy] = replica
         try:
             replica.learn(_own(x), y)
         finally:
             if not self._rng.secure:  # a replay: generators that the lesson made from system entropy too
                 self._lessons[copy] = self._lessons.get(copy, 0) + 1
-                reseed(replica, self._seed(copy))
+                reseed(replica, self._seed(copy), seeds=False)
 
     def reset(self, copies: Iterable[int]) -> None:
         """Make the copies forget everything: each starts again with a randomness of its own."""
-        for copy in [whole("a copy", copy, 0, self._copies - 1) for copy in copies]:
+        for copy in [integer(copy, "a copy", 0, self._copies - 1) for copy in copies]:
             self._replicas.pop(copy, None)
             self._lessons.pop(copy, None)
             self._resets[copy] = self._resets.get(copy, 0) + 1
@@ -157,7 +159,7 @@ class ReplicaBank:
         }
 
     def load_state(self, state: State, trusted: bool = False) -> None:
-        """Take over a state; every copy's randomness starts anew under a fresh key."""
+        """Take over a state; every generator in it starts anew under a fresh key."""
         if not trusted:
             raise ValueError("loading a pickle runs what is in it: pass trusted=True if nobody else wrote it")
         for key, value in self._name().items():
@@ -172,7 +174,7 @@ class ReplicaBank:
         self._replicas = {}
         for copy, end, size in zip(taught.tolist(), ends, sizes.tolist(), strict=True):
             replica = pickle.loads(blob[end - size : end])
-            reseed(replica, self._seed(copy))
+            reseed(replica, self._seed(copy), seeds=False)
             self._replicas[copy] = replica
 
     def __repr__(self) -> str:

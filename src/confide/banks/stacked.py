@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from confide._checks import integer
 from confide._jit import jit
 from confide.banks.base import State
-from confide.learners.base import Arrays, Floats, Ints, Stacked, whole
+from confide.learners.base import Arrays, Floats, Ints, Stacked
 from confide.learners.features import Encoder, encoder_for
 from confide.learners.foreign import as_learner
 
@@ -55,9 +56,9 @@ class StackedBank:
         if not isinstance(kind, Stacked):
             raise ValueError(f"{type(learner).__name__} does not stack: use a ReplicaBank")
         self._learner = copying.deepcopy(kind)
-        self._copies = whole("copies", copies, 1)
+        self._copies = integer(copies, "copies", 1)
         self._encoder = encoder_for(features)
-        self._features = whole("the encoder's width", getattr(self._encoder, "width", None), 1)
+        self._features = integer(getattr(self._encoder, "width", 0), "the encoder's width", 1)
         self._arrays: Arrays = kind.allocate(self._features, 0)
         self._start = self._learner.learned
         if self._start is not None and not self._fits(self._start, 1):
@@ -101,8 +102,8 @@ class StackedBank:
     def learn(self, copy: int, x: Floats, y: int) -> None:
         """Teach one copy."""
         self._check(x)
-        copy = whole("a copy", copy, 0, self._copies - 1)
-        y = whole("a label", y, 0, self._learner.labels - 1)
+        copy = integer(copy, "a copy", 0, self._copies - 1)
+        y = integer(y, "a label", 0, self._learner.labels - 1)
         slot = int(self._slot[copy])
         if slot < 0:
             slot = self._take(copy)
@@ -112,7 +113,7 @@ class StackedBank:
 
     def reset(self, copies: Iterable[int]) -> None:
         """Make the copies forget everything, and wipe their memory."""
-        for copy in [whole("a copy", copy, 0, self._copies - 1) for copy in copies]:
+        for copy in [integer(copy, "a copy", 0, self._copies - 1) for copy in copies]:
             slot = int(self._slot[copy])
             if slot >= 0:
                 for array in self._arrays.values():
@@ -134,7 +135,7 @@ class StackedBank:
         taught = np.asarray(state["taught"])
         arrays: Arrays = {name: np.array(state[f"array {name}"], order="C") for name in self._arrays}
         in_order = (np.diff(taught) > 0).all() and ((taught >= 0) & (taught < self._copies)).all()
-        if not (in_order and self._fits(arrays, taught.size)):
+        if not (in_order and self._fits(arrays, taught.size) and self._learner.sound(arrays)):
             raise ValueError("the state is damaged: take an older one")
         self._arrays, self._free = arrays, []
         self._slot[:] = _UNTAUGHT
@@ -175,9 +176,7 @@ class StackedBank:
 
 
 @jit
-def _find(
-    table: Ints, seen: Ints, warmup: int, poll: Ints
-) -> Ints:
+def _find(table: Ints, seen: Ints, warmup: int, poll: Ints) -> Ints:
     """The slot of each polled copy, negative where it abstains."""
     slots = np.empty(poll.size, dtype=np.int64)
     for i in range(poll.size):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import operator
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from confide._checks import integer
 from confide._jit import jit
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "fresh",
     "positive",
     "vector",
-    "whole",
 ]
 
 Arrays = dict[str, NDArray[Any]]
@@ -83,6 +82,7 @@ class Base:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.params().items())})"
 
+
 class Stacked(Base, ABC):
     """A learner whose memory is a fixed set of arrays, so that a bank can hold many of them side by side.
 
@@ -101,8 +101,8 @@ class Stacked(Base, ABC):
     """
 
     def __init__(self, labels: int, warmup: int, class_weight: Sequence[float] | None) -> None:
-        self.labels = whole("labels", labels, 2, 1 << 15)
-        self.warmup = whole("warmup", warmup, 1)
+        self.labels = integer(labels, "labels", 2, 1 << 15)
+        self.warmup = integer(warmup, "warmup", 1)
         self.class_weight = class_weight
         weight = np.ones(labels) if class_weight is None else np.array(class_weight, dtype=np.float64)
         if weight.shape != (labels,) or not (np.isfinite(weight) & (weight > 0)).all():
@@ -140,13 +140,17 @@ class Stacked(Base, ABC):
     def learn(self, x: Any, y: int, /) -> None:
         """Learn that the label of `x` is the index `y`."""
         x = vector(x, self._features or None)
-        y = whole("a label", y, 0, self.labels - 1)
+        y = integer(y, "a label", 0, self.labels - 1)
         if self._arrays is None:
             self._features = x.size
             self._arrays = self.allocate(x.size, 1)
         seen = int(self._arrays["seen"][0])
         self.teach(self._arrays, 0, seen, x, y)
         self._arrays["seen"][0] = seen + 1
+
+    def sound(self, arrays: Arrays) -> bool:
+        """Whether arrays that were read from somewhere can be used: no number in them leads outside of them."""
+        return bool((arrays["seen"] >= 0).all())
 
     @property
     def learned(self) -> Arrays | None:
@@ -179,17 +183,6 @@ def _holds(row: Floats) -> bool:
     return held
 
 
-def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """`value` as an int within its bounds, or a ValueError that names it."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise ValueError(f"{name} must be a whole number, not {type(value).__name__}") from None
-    if number < least or (most is not None and number > most):
-        raise ValueError(f"{name} must be from {least} to {'any number' if most is None else most}")
-    return number
-
-
 def positive(name: str, value: Any, zero: bool = False) -> float:
     """`value` as a finite float above zero (or zero, where allowed), or a ValueError that names it."""
     number = float(value)
@@ -202,6 +195,6 @@ def fresh(thing: Any) -> Any:
     """A model like `thing` that has learned nothing; anything that is no model is copied."""
     if hasattr(thing, "clone") and not isinstance(thing, type):  # Confide's and River's
         return thing.clone()
-    if hasattr(thing, "get_params") and hasattr(thing, "fit"):  # scikit-learn's, then already imported
+    if hasattr(thing, "get_params") and hasattr(thing, "fit") and "sklearn.base" in sys.modules:
         return sys.modules["sklearn.base"].clone(thing)
     return copy.deepcopy(thing)

@@ -17,7 +17,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.learners.base import Base, vector, whole
+from confide._checks import integer
+from confide.learners.base import Base, vector
 
 __all__ = ["AsGiven", "Columns", "Encoder", "Features", "HashedFeatures", "Pipeline", "encoder_for"]
 
@@ -56,7 +57,7 @@ class Columns(_Encoding):
     """
 
     def __init__(self, width: int) -> None:
-        self.width = whole("the number of features", width, 1)
+        self.width = integer(width, "the number of features", 1)
 
     def encode(self, x: Any, /) -> NDArray[np.float64]:
         if isinstance(x, Mapping):
@@ -104,7 +105,7 @@ class Features(_Encoding):
         self._hashed: list[tuple[str, int, int, bool]] = []
         for group, words in ((categorical or {}, False), (text or {}, True)):
             for name, width in group.items():
-                self._hashed.append((name, column, whole(f"the width of {name!r}", width, 1), words))
+                self._hashed.append((name, column, integer(width, f"the width of {name!r}", 1), words))
                 column += width
         names = [*numeric, *log, *(name for name, *_ in self._hashed)]
         if not names or len(set(names)) < len(names):
@@ -154,7 +155,7 @@ class HashedFeatures(_Encoding):
     """
 
     def __init__(self, width: int) -> None:
-        self.width = whole("width", width, 1)
+        self.width = integer(width, "width", 1)
 
     def encode(self, x: Any, /) -> NDArray[np.float64]:
         _dict(x)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from confide.learners.base import Base, Learner, fresh
+from confide.learners.features import Pipeline
 from confide.learners.refit import Refit
 
 __all__ = ["FromRiver", "FromSklearn", "as_learner"]
@@ -96,6 +97,8 @@ def as_learner(model: Any, labels: int | None = None, keep: bool = False) -> Lea
     >>> as_learner(SVC(), labels=3)
     Refit(estimator=SVC(), memory=256, warmup=1, labels=3)
     """
+    if isinstance(model, Pipeline):
+        return Pipeline(model.features, as_learner(model.learner, labels, keep))
     if not keep:
         model = fresh(model)
     number = {} if labels is None else {"labels": labels}

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from confide._checks import integer
 from confide._jit import jit
-from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Stacked, whole
+from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Stacked
 
 __all__ = ["KNNClassifier"]
 
@@ -50,8 +51,8 @@ class KNNClassifier(Stacked):
         labels: int = 2,
     ) -> None:
         super().__init__(labels, warmup, class_weight)
-        self.memory = whole("memory", memory, 1)
-        self.n_neighbors = whole("n_neighbors", n_neighbors, 1, memory)
+        self.memory = integer(memory, "memory", 1)
+        self.n_neighbors = integer(n_neighbors, "n_neighbors", 1, memory)
         self.scale = bool(scale)
 
     def layout(self, features: int) -> Layout:
@@ -61,6 +62,10 @@ class KNNClassifier(Stacked):
             "mean": ((features,), np.float32),
             "spread": ((features,), np.float32),  # sum of squared deviations
         }
+
+    def sound(self, arrays: Arrays) -> bool:
+        targets = arrays["targets"]
+        return super().sound(arrays) and bool(((targets >= 0) & (targets < self.labels)).all())
 
     def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
         seen, mean, spread = arrays["seen"], arrays["mean"], arrays["spread"]

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.learners.base import Base, fresh, vector, whole
+from confide._checks import integer
+from confide.learners.base import Base, fresh, vector
 
 __all__ = ["Refit", "due"]
 
@@ -63,9 +64,9 @@ class Refit(Base):
         if not (hasattr(estimator, "fit") and hasattr(estimator, "predict")):
             raise ValueError("estimator must have scikit-learn's fit and predict")
         self.estimator = estimator
-        self.memory = whole("memory", memory, 2)
-        self.warmup = whole("warmup", warmup, 1)
-        self.labels = whole("labels", labels, 2)
+        self.memory = integer(memory, "memory", 2)
+        self.warmup = integer(warmup, "warmup", 1)
+        self.labels = integer(labels, "labels", 2)
         self._records: NDArray[np.float64] | None = None
         self._targets = np.zeros(memory, dtype=np.int64)
         self._seen = self._fitted = 0
@@ -82,7 +83,7 @@ class Refit(Base):
     def learn(self, x: Any, y: int, /) -> None:
         """Keep the record, and fit anew when that is due."""
         row = self._vector(x)
-        y = whole("a label", y, 0, self.labels - 1)
+        y = integer(y, "a label", 0, self.labels - 1)
         if self._records is None:
             self._records = np.zeros((self.memory, row.size))
         self._records[self._seen % self.memory] = row

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from confide._checks import integer
 from confide._jit import jit
-from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Stacked, whole
+from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Stacked
 from confide.learners.refit import due
 
 __all__ = ["DecisionTree"]
@@ -60,9 +61,9 @@ class DecisionTree(Stacked):
         labels: int = 2,
     ) -> None:
         super().__init__(labels, warmup, class_weight)
-        self.memory = whole("memory", memory, 2, 1 << 15)
-        self.max_depth = whole("max_depth", max_depth, 1)
-        self.min_leaf = whole("min_leaf", min_leaf, 1, memory)
+        self.memory = integer(memory, "memory", 2, 1 << 15)
+        self.max_depth = integer(max_depth, "max_depth", 1)
+        self.min_leaf = integer(min_leaf, "min_leaf", 1, memory)
         if criterion not in ("gini", "entropy"):
             raise ValueError('criterion must be "gini" or "entropy"')
         self.criterion = criterion
@@ -76,6 +77,11 @@ class DecisionTree(Stacked):
             "fitted": ((), np.int64),  # what `seen` was at the last fit
             "nodes": ((2 * max(1, self.memory // self.min_leaf), 2), np.int32),
         }
+
+    def sound(self, arrays: Arrays) -> bool:
+        targets, features = arrays["targets"], arrays["records"].shape[2]
+        named = bool(((targets >= 0) & (targets < self.labels)).all())
+        return super().sound(arrays) and named and _sound(arrays["nodes"], features, self.labels)
 
     def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
         nodes = arrays["nodes"]
@@ -118,6 +124,25 @@ def _vote(
             node = (word & 0xFFFF) + (x[word >> 16] > cuts[slot, node, 0])
             word = nodes[slot, node, 1]
         counts[-1 - word] += 1
+
+
+@jit
+def _sound(nodes: NDArray[np.int32], features: int, labels: int) -> bool:
+    """Whether every question leads on to nodes that come later, and every leaf has a label."""
+    slots, room = nodes.shape[0], nodes.shape[1]
+    for slot in range(slots):
+        reached = np.zeros(room, np.bool_)
+        reached[0] = True
+        for node in range(room):
+            word = nodes[slot, node, 1]
+            if reached[node] and word < 0 and -1 - word >= labels:
+                return False
+            if reached[node] and word >= 0:
+                child = word & 0xFFFF
+                if word >> 16 >= features or child <= node or child + 1 >= room:
+                    return False
+                reached[child] = reached[child + 1] = True
+    return True
 
 
 @jit
