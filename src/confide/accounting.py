@@ -19,6 +19,8 @@ from confide.gate import VOTE, Gate
 
 _PRECISE = Context(prec=50)
 _SLACK = Decimal("1e-38")
+_ROUND = 1 + 1e-12
+"""Rounds a few float operations up."""
 
 
 def check_epsilon(epsilon: float) -> float:
@@ -45,7 +47,7 @@ def _check_renyi(renyi: float, order: int) -> None:
 def _ln(value: Decimal) -> Decimal:
     """ln rounded up: `decimal` rounds correctly at 50 digits, then we step outward."""
     result = value.ln(_PRECISE)
-    return result + abs(result) * _SLACK
+    return UP.add(result, _PRECISE.multiply(result.copy_abs(), _SLACK))
 
 
 def epsilon_from_renyi(renyi: float, order: int, delta: float) -> float:
@@ -81,7 +83,7 @@ def delta_from_renyi(renyi: float, order: int, epsilon: float) -> float:
     if math.isinf(renyi):
         return 1.0
     log = (order - 1) * (renyi - epsilon) + order * math.log1p(-1 / order) - math.log(order - 1)
-    return min(1.0, math.exp(min(log, 0.0)) * (1 + 1e-12))
+    return min(1.0, math.nextafter(math.exp(min(log, 0.0)) * (1 + 1e-12), 1.0))
 
 
 def compose(epsilon: float, delta: float, times: int, slack: float) -> tuple[float, float]:
@@ -95,8 +97,8 @@ def compose(epsilon: float, delta: float, times: int, slack: float) -> tuple[flo
         raise ValueError(f"times={times} must be a whole number of mechanisms, at least 1")
     advanced = math.sqrt(2 * times * math.log(1 / slack)) * epsilon + times * epsilon * math.expm1(epsilon)
     if advanced < times * epsilon:
-        return advanced * (1 + 1e-12), (times * delta + slack) * (1 + 1e-12)
-    return times * epsilon, times * delta
+        return advanced * _ROUND, (times * delta + slack) * _ROUND
+    return times * epsilon * _ROUND, times * delta * _ROUND
 
 
 def group(epsilon: float, delta: float, size: int) -> tuple[float, float]:
@@ -107,9 +109,9 @@ def group(epsilon: float, delta: float, size: int) -> tuple[float, float]:
     check_epsilon(epsilon), check_delta(delta)
     if int(size) != size or size < 1:
         raise ValueError(f"size={size} must be a whole number of units, at least 1")
-    exponent = size * epsilon
+    exponent = size * epsilon * (_ROUND if size > 1 else 1.0)
     total = math.inf if exponent > 700 else delta * math.expm1(exponent) / math.expm1(epsilon)
-    return exponent, min(1.0, total * (1 + 1e-12))
+    return exponent, min(1.0, total * _ROUND)
 
 
 def _constant_query_delta(

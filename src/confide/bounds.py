@@ -94,8 +94,8 @@ def log_up(value: float) -> Decimal:
     """An upper bound of ln(value), good to 30 digits."""
     if not value > 0:
         raise ValueError(f"log of {value} is undefined")
-    result = Decimal(value).ln(Context(prec=40))
-    return result + abs(result) * Decimal("1e-38")
+    result = Decimal(value).ln(Context(prec=50))
+    return UP.add(result, UP.multiply(result.copy_abs(), Decimal("1e-38")))
 
 
 def float_up(value: Decimal) -> float:
@@ -160,7 +160,7 @@ def power_moments(
         gain = _add(unsure_gain, sure_gain)[1]
         excess = np.where(gain <= 0, 0.0, gain / room * (1 + _WIDEN))
         excess = np.where(equal, 0.0, np.where(room > 0, excess, np.inf))
-    nan = np.isnan(unsure) | np.isnan(room) | np.isnan(excess)
+    nan = np.isnan(unsure) | np.isnan(room) | np.isnan(room_high) | np.isnan(excess)
     infinite = np.full(nan.shape, np.inf)
     return Moments(
         np.where(nan, infinite, unsure),
@@ -218,5 +218,5 @@ def cost_from_excess(excess: float, order: int) -> float:
         return 0.0
     one_plus = UP.add(Decimal(1), Decimal(excess))
     log = one_plus.ln(Context(prec=50))
-    log = UP.add(log, abs(log) * Decimal("1e-38"))
+    log = UP.add(log, UP.multiply(log.copy_abs(), Decimal("1e-38")))
     return float_up(UP.divide(log, Decimal(order - 1)))

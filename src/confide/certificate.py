@@ -19,7 +19,7 @@ from confide.gate import Gate
 HYPOTHESES = (
     "every copy errs at most d times on the records it is taught (realizable)",
     "unit = round, so that each label goes to a fresh, uniformly random copy",
-    "every round is labelled before the next one is asked",
+    "every round is labelled before the next one is asked, and its label does not depend on its own answer",
     "an abstention counts as an error",
 )
 
@@ -63,10 +63,12 @@ def rates(gate: Gate, *, copies: int, polls: int, fallback_error: float) -> Rate
     table = gate.table
     wrong_in_poll = np.arange(polls + 1)
     lead = polls - 2 * wrong_in_poll
-    least = table[np.minimum(np.maximum(lead, 0), table.size - 1)]  # smallest margin: all errors on one label
-    most = table[np.minimum(np.abs(lead), table.size - 1)]
-    unsure = least
-    wrong = np.where(lead > 0, least * fallback_error, (1 - most) + most * fallback_error)
+    # With a right majority the margin is at least `lead`, with a wrong one at most −lead, wherever the errors go: take
+    # the worst entry of that range, also for a table that does not fall everywhere.
+    highest, lowest = np.maximum.accumulate(table[::-1])[::-1], np.minimum.accumulate(table)
+    unsure = highest[np.clip(lead, 0, table.size - 1)]
+    sure = 1 - lowest[np.clip(-lead, 0, table.size - 1)]
+    wrong = np.where(lead > 0, unsure * fallback_error, sure + (1 - sure) * fallback_error)
     bad = np.arange(copies + 1) if polls == copies or copies <= 2048 else _grid(copies)
     if polls == copies:
         u, g = unsure, wrong

@@ -66,8 +66,8 @@ def plan(
         _show_frontier(epsilon, delta, rounds, polls, silent, unit_unsure, labels, unsure, plot)
         return
     if paper:
-        if polls is not None or silent is not None:
-            raise ValueError("the paper asks every copy in every round: leave out --polls and --silent")
+        if polls is not None or silent is not None or unit_unsure != 1:
+            raise ValueError("the paper's plan asks every copy for rounds: leave out --polls, --silent, --unit-unsure")
         made = Plan.paper(
             epsilon,
             delta,
@@ -76,7 +76,6 @@ def plan(
             beta=0.05 if beta is None else beta,
             copies=copies,
             unsure=unsure,
-            unit_unsure=unit_unsure,
             labels=labels,
         )
     elif mistakes is not None:

@@ -44,10 +44,12 @@ def certify(gate: Gate, halting: Halting, *, order: int, delta: float, poll_frac
     """The (ε, δ) of these very tables at this total δ. Proof page: docs/proofs/halting.md."""
     tau = gate.cost(order=order, poll_fraction=poll_fraction)
     halt = halting.cost(order=order)
-    renyi = min(joint_renyi(gate, halting, order=order, poll_fraction=poll_fraction), halting.visible * tau + halt)
-    ties = halting.visible * gate.tie_sure * (1 + 1e-12)
+    summed = math.nextafter((halting.visible * tau + halt) * (1 + 1e-15), math.inf)
+    renyi = min(joint_renyi(gate, halting, order=order, poll_fraction=poll_fraction), summed)
+    ties = math.nextafter(halting.visible * gate.tie_sure * (1 + 1e-15), math.inf)
     survive = halting.survive
-    rest = (delta - ties - survive) * (1 - 1e-12)
+    # Exact subtraction, then one rounding down: the three may nearly cancel.
+    rest = math.nextafter(float(Fraction(delta) - Fraction(ties) - Fraction(survive)), -math.inf)
     if not rest > 0:
         raise ValueError(
             f"the tables' bad events alone have probability {ties + survive:.3g}, which is not below delta={delta:g}"

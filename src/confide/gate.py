@@ -20,8 +20,11 @@ from confide.bounds import ONE, cost_from_excess, worst_excess
 FLOOR = 2.0**-36
 """Tables stop falling here: below it 64-bit rounding would cost more privacy than the last unsure answers are worth."""
 
-TIE_SURE = 2.0**-50
+TIE_SURE = 2.0**-40
 """Default probability of answering a label although the margin is 2 or less (the bad event of docs/proofs/gate.md)."""
+
+SURE_FLOOR = 2.0**-50
+"""Where a noise table's probability of a label stops falling, for the same reason as FLOOR."""
 
 VOTE = 2
 """One changed vote moves a margin by at most this much."""
@@ -55,7 +58,7 @@ class Gate:
     --------
     >>> from confide import Gate
     >>> gate = Gate.best(order=30, cost=0.001)
-    >>> gate.cost(order=30) <= 0.001 * (1 + 1e-6)
+    >>> gate.cost(order=30) <= 0.001
     True
     >>> gate.margin(unsure=0.5) < gate.margin(unsure=1e-3)
     True
@@ -65,7 +68,7 @@ class Gate:
     >>> Gate([1.0, 1.0, 1.0, 1.0, 0.0]).cost(order=2)
     Traceback (most recent call last):
     ...
-    ValueError: margins 4 and 3 are one vote apart, and no cost bounds the step between their entries; smooth it there
+    ValueError: margins 4 and 2 are one vote apart, and no cost bounds the step between their entries; smooth it there
     """
 
     def __init__(self, table: ArrayLike) -> None:
@@ -153,7 +156,7 @@ class Gate:
         if margins is None:
             margins = max(2, math.ceil(2 * (threshold - scale * math.log(2 * FLOOR))))
         distance = (np.arange(margins + 1) / 2.0 - threshold) / scale
-        floor = np.where(distance > 0, FLOOR, TIE_SURE)
+        floor = np.where(distance > 0, FLOOR, SURE_FLOOR)
         tail = np.maximum(0.5 * np.exp(-np.abs(distance)), floor)
         gate = cls.__new__(cls)
         gate._set(integers(np.where(distance > 0, tail, 1.0 - tail), np.where(distance > 0, 1.0 - tail, tail)))

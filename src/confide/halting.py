@@ -233,7 +233,7 @@ def _gate_points(gate: Gate, order: int, poll_fraction: Fraction) -> tuple[NDArr
 
 
 def joint_renyi(gate: Gate, halting: Halting, *, order: int, poll_fraction: Fraction = Fraction(1)) -> float:
-    """Rényi divergence of gate and halting gate together, rounded up: never above N·τ + τ_h, usually 4 to 9 % below.
+    """Rényi divergence of gate and halting gate together, rounded up: never above N·τ + τ_h, usually 2 to 8 % below.
 
     The backward programme of docs/proofs/halting.md. Returns +inf where the tables are not bounded at this order.
     """

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 from confide.accounting import epsilon_from_renyi
 from confide.certificate import Certificate
-from confide.counters import tree_levels
-from confide.gate import Gate
+from confide.counters import tree_error, tree_levels
+from confide.gate import FLOOR, Gate
 from confide.sparse import CounterBudget, smallest_scale, threshold_cost
 
 MOST_COPIES = 4_000_000
@@ -19,7 +20,7 @@ MOST_COPIES = 4_000_000
 
 HYPOTHESES = (
     "each copy errs at most d times (realizable)",
-    "each label goes to a fresh, uniformly random copy before the next round",
+    "each label goes to a fresh, uniformly random copy before the next round, and does not depend on its own answer",
     "k ≥ 20·γ·ln(T/β), so that a poll with fewer than a fifth dissenting is answered",
 )
 
@@ -55,10 +56,8 @@ def reports(copies: int, mistakes: int, beta: float) -> int:
     return math.ceil(18 * (mistakes * copies + 1) + 6 * math.log(1 / beta) + mistakes * copies)
 
 
-def _counter(epsilon: float, rounds: int, unsure: int, beta: float, delta: float, shift: int) -> CounterBudget:
-    return CounterBudget.make(
-        epsilon=epsilon, rounds=rounds, unsure=unsure, beta=beta / 3, delta=delta / 4, shift=shift
-    )
+def _counter(epsilon: float, rounds: int, unsure: int, beta: float, delta: float) -> CounterBudget:
+    return CounterBudget.make(epsilon=epsilon, rounds=rounds, unsure=unsure, beta=beta / 3, delta=delta / 4)
 
 
 def _scale(epsilon: float, delta: float, visible: int) -> tuple[float, int]:
@@ -79,7 +78,6 @@ def size(
     beta: float = 0.05,
     copies: int | None = None,
     unsure: int | None = None,
-    shift: int = 1,
     counter_share: float | None = None,
 ) -> PaperSize:
     """The paper's parameters; k and r are mutually dependent, so k is found by iteration when it is not given."""
@@ -90,7 +88,7 @@ def size(
     def at(copies_now: int) -> PaperSize:
         r = reports(copies_now, mistakes, beta / 3) if unsure is None else unsure
         # γ ∝ √N/ε_gate decides which share of ε the counter should have.
-        counters = {share: _counter(epsilon * share, rounds, r, beta, delta, shift) for share in shares}
+        counters = {share: _counter(epsilon * share, rounds, r, beta, delta) for share in shares}
         share = min(counters, key=lambda s: math.sqrt(counters[s].visible) / (1 - s))
         counter = counters[share]
         scale, order = _scale(epsilon * (1 - share), delta / 2, counter.visible)
@@ -124,31 +122,33 @@ def tables(found: PaperSize, *, epsilon: float, delta: float, rounds: int) -> tu
     scale = found.scale
     for _ in range(20):
         gate = Gate.laplace(scale=scale, threshold=found.copies / 4)
-        got = recertify(gate, found.counter, order=found.order, delta=delta, rounds=rounds, shift=None)
+        got = recertify(gate, found.counter, order=found.order, delta=delta, rounds=rounds)
         if got.epsilon <= epsilon:
             return gate, got
         scale *= 1.002
     raise ValueError("no scale near the computed one met the promise; this is a fault of the search, not yours")
 
 
-def recertify(
-    gate: Gate, counter: CounterBudget, *, order: int, delta: float, rounds: int, shift: int | None
-) -> PaperCertified:
+def recertify(gate: Gate, counter: CounterBudget, *, order: int, delta: float, rounds: int) -> PaperCertified:
     """(ε, δ) from the shipped table and the counter's numbers alone: ε_gate + ε_c and δ' + N·x + δ_λ."""
-    if shift is not None and counter.scale * counter.epsilon < shift * tree_levels(rounds) * (1 - 1e-12):
+    if counter.scale * Fraction(counter.epsilon) < tree_levels(rounds):
         raise ValueError("the counter's noise is too small for its epsilon")
-    ties = counter.visible * gate.tie_sure * (1 + 1e-12)
-    rest = (delta - ties - delta / 4) * (1 - 1e-12)
+    if counter.over < tree_error(rounds, counter.scale, delta / 4):
+        raise ValueError("the counter's error bound is smaller than its noise allows")
+    ties = math.nextafter(counter.visible * gate.tie_sure * (1 + 1e-15), math.inf)
+    rest = math.nextafter(float(Fraction(delta) * 3 / 4 - Fraction(ties)), -math.inf)
     if not rest > 0:
         raise ValueError("near-ties alone have a probability above delta: the plan needs more copies")
-    renyi = counter.visible * gate.cost(order=order)
+    renyi = math.nextafter(counter.visible * gate.cost(order=order) * (1 + 1e-15), math.inf)
     epsilon = epsilon_from_renyi(renyi, order, rest) + counter.epsilon
     return PaperCertified(math.nextafter(epsilon, math.inf), delta, order)
 
 
 def certificate(found: PaperSize, *, rounds: int, mistakes: int, beta: float) -> Certificate | None:
     """The paper's mistake bound, where k is large enough for it; else None."""
-    if found.copies < found.literal or found.unsure < reports(found.copies, mistakes, beta / 3):
+    # The table never falls below 2⁻³⁶, so over very many rounds even agreeing copies are unsure now and then.
+    floor = rounds * FLOOR > beta / 3
+    if floor or found.copies < found.literal or found.unsure < reports(found.copies, mistakes, beta / 3):
         return None
     most = min(rounds, reports(found.copies, mistakes, beta / 3))
     return Certificate(float(min(rounds, most + beta * rounds)), most, beta, beta, HYPOTHESES)

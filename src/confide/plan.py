@@ -266,11 +266,12 @@ class Plan:
         beta: float = 0.05,
         copies: int | None = None,
         unsure: int | None = None,
-        unit_unsure: int = 1,
         labels: int = 2,
         counter_share: float | None = None,
     ) -> Plan:
         """The paper's POP with its own mechanisms and explicit constants. Proof page: docs/proofs/paper-plan.md.
+
+        Its units are rounds: for people the counter would have to hide twice as many changes (see there).
 
         Parameters
         ----------
@@ -284,7 +285,7 @@ class Plan:
         counter_share
             The part of ε that pays for the private counter; optimised by default.
         """
-        _check(epsilon, delta, rounds, copies, unsure, None, 0, unit_unsure, labels, beta)
+        _check(epsilon, delta, rounds, copies, unsure, None, 0, 1, labels, beta)
         if isinstance(mistakes, bool) or int(mistakes) != mistakes or mistakes < 1:
             raise ValueError(f"mistakes={mistakes} must be the learner's whole mistake bound, at least 1")
         size = paper_plans.size(
@@ -295,7 +296,6 @@ class Plan:
             beta=beta,
             copies=copies,
             unsure=unsure,
-            shift=unit_unsure,
             counter_share=counter_share,
         )
         gate, got = paper_plans.tables(size, epsilon=epsilon, delta=delta, rounds=rounds)
@@ -306,13 +306,13 @@ class Plan:
             polls=size.copies,
             unsure=size.unsure,
             silent=0,
-            unit_unsure=unit_unsure,
+            unit_unsure=1,
             labels=labels,
             beta=beta,
             order=got.order,
             gate=gate,
             halting=size.counter,
-            guarantee=Guarantee(got.epsilon, got.delta, unit_unsure),
+            guarantee=Guarantee(got.epsilon, got.delta),
             certificate=paper_plans.certificate(size, rounds=rounds, mistakes=int(mistakes), beta=beta),
             mistakes=int(mistakes),
             notes=(
@@ -337,7 +337,6 @@ class Plan:
                 order=self.order,
                 delta=claimed.delta,
                 rounds=self.rounds,
-                shift=self.unit_unsure,
             )
         if got.epsilon > claimed.epsilon:
             raise ValueError(

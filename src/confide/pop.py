@@ -166,8 +166,9 @@ class POP:
         self._last: NDArray[np.int64] | None = None
         self._counter: TreeCounter | None = None
         if not isinstance(plan.halting, Halting):
-            budget = plan.halting
-            self._counter = TreeCounter(budget.noise_epsilon, plan.rounds, plan.unit_unsure, self._rng.spawn())
+            if units == "people":
+                raise ValueError("the paper's plan protects rounds, not people: use Plan.tight(..., unit_unsure=G)")
+            self._counter = TreeCounter(plan.halting.noise_epsilon, plan.rounds, 1, self._rng.spawn())
         self._monitor_asked = monitor
         self._monitor = None if monitor is None else MonitorState(monitor, plan.rounds, self._rng.spawn())
         self._journal: state.Journal | None = None
@@ -216,6 +217,8 @@ class POP:
                 self._round -= 1
                 self._halt("rounds")
                 return self._after_halt(x)
+            # Which rounds the monitor counts follows from the public schedule, so it is settled before x is looked at.
+            watched = self._counts_for_monitor(who)
             if self._monitor is not None:
                 self._monitor.asked()
             self._open.pop((self._epoch, self._round - self.ticket_life), None)
@@ -230,7 +233,7 @@ class POP:
             if malformed is not None:
                 raise malformed
             shown = self._fallback(x) if label is None else label
-            self._open[(self._epoch, self._round)] = _Open(copy, encoded, shown, self._counts_for_monitor(who))
+            self._open[(self._epoch, self._round)] = _Open(copy, encoded, shown, watched)
             return Answer(self._labels[shown], label is not None, self._ticket(self._epoch, self._round))
 
     def _live(self, x: Any, malformed: bool, who: bytes | None) -> int | None:

@@ -143,7 +143,7 @@ class PrivateClassifier(base.Classifier):
         return self.pop.predict(x, unit).label
 
     def learn_one(
-        self, x: dict[base.typing.FeatureName, Any], y: base.typing.ClfTarget, unit: str | bytes | None = None, **_: Any
+        self, x: dict[base.typing.FeatureName, Any], y: base.typing.ClfTarget, unit: str | bytes | None = None
     ) -> None:
         """Teach one copy that the label of x is y, whether or not x was asked about; free of charge."""
         self._look_in_front()
@@ -184,21 +184,23 @@ class PrivateClassifier(base.Classifier):
         }
 
     def _look_in_front(self) -> None:
-        """Warn, once, if a pipeline calls whose steps in front of this one learn: all copies share them."""
-        caller = sys._getframe(2)
-        if self._warned or caller.f_globals.get("__name__") != compose.Pipeline.__module__:
+        """Warn, once, if pipelines call in which steps in front of this one learn: all copies would share them."""
+        if self._warned:
             return
-        pipeline = caller.f_locals.get("self")
-        if not isinstance(pipeline, compose.Pipeline):
-            return
-        shared = [step for step in pipeline.steps.values() if step is not self and _learns(step)]
+        here, shared = self, []
+        frame = sys._getframe(2)
+        while frame is not None and frame.f_globals.get("__name__") == compose.Pipeline.__module__:
+            pipeline = frame.f_locals.get("self")
+            if isinstance(pipeline, compose.Pipeline):
+                shared += [str(step) for step in pipeline.steps.values() if step is not here and _learns(step)]
+                here = pipeline
+            frame = frame.f_back
         if shared:
             self._warned = True
-            names = " | ".join(f"{step}" for step in shared)
-            inside = " | ".join(f"{step}" if isinstance(step, compose.Pipeline) else f"{step}()" for step in shared)
+            inside = " | ".join(f"{name}()" if name.isidentifier() else name for name in shared)
             warnings.warn(
-                f"{names} in front of PrivateClassifier learns from everybody and is shared by all copies: that leaks. "
-                f"Put it inside: PrivateClassifier({inside} | model, ...)",
+                f"{' | '.join(shared)} in front of PrivateClassifier learns from everybody and is shared by all "
+                f"copies: that leaks. Put it inside: PrivateClassifier({inside} | model, ...)",
                 stacklevel=4,
             )
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from confide.accounting import check_delta, check_epsilon, epsilon_from_renyi, renyi_from_epsilon
 from confide.bounds import cost_from_excess, worst_excess
 from confide.counters import TreeCounter, tree_error
-from confide.gate import FLOOR, TIE_SURE, integers
+from confide.gate import FLOOR, SURE_FLOOR, integers
 from confide.randomness import Random
 
 
@@ -36,11 +36,11 @@ def threshold_table(scale: float) -> NDArray[np.uint64]:
     True
     """
     # Both ends stop where 64-bit rounding would begin to cost privacy (gate.py says so too).
-    width = max(2, math.ceil(-math.log(min(FLOOR, TIE_SURE)) * scale))
+    width = max(2, math.ceil(-math.log(min(FLOOR, SURE_FLOOR)) * scale))
     gap = np.arange(-width, width + 1)
     fall = math.exp(-1 / scale)
     tail = np.exp(-np.where(gap > 0, gap, 1 - gap) / scale) / (1 + fall)
-    tail = np.maximum(tail, np.where(gap > 0, FLOOR, TIE_SURE))
+    tail = np.maximum(tail, np.where(gap > 0, FLOOR, SURE_FLOOR))
     return integers(np.where(gap > 0, tail, 1 - tail), np.where(gap > 0, 1 - tail, tail))
 
 
@@ -228,7 +228,7 @@ class ChallengeAT(AboveThreshold):
     counter_share
         The part of ε that pays for the counter.
     shift
-        The most positive reports among the hidden queries of one unit.
+        How many queries one unit hides: each may report in one world and not in the other.
 
     Examples
     --------
