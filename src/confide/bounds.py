@@ -160,13 +160,12 @@ def power_moments(
         gain = _add(unsure_gain, sure_gain)[1]
         excess = np.where(gain <= 0, 0.0, gain / room * (1 + _WIDEN))
         excess = np.where(equal, 0.0, np.where(room > 0, excess, np.inf))
-    nan = np.isnan(unsure) | np.isnan(room) | np.isnan(room_high) | np.isnan(excess)
-    infinite = np.full(nan.shape, np.inf)
+    # Where an end is not a number (0·inf), nothing is known: the outermost value stands for it.
     return Moments(
-        np.where(nan, infinite, unsure),
-        np.where(nan, -infinite, room),
-        np.where(nan, infinite, room_high),
-        np.where(nan, infinite, excess),
+        np.where(np.isnan(unsure), np.inf, unsure),
+        np.where(np.isnan(room), -np.inf, room),
+        np.where(np.isnan(room_high), np.inf, room_high),
+        np.where(np.isnan(excess), np.inf, excess),
     )
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 import importlib
 import sys
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from click.core import ParameterSource
 from rich.console import Console
 from rich.panel import Panel
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
@@ -60,7 +59,7 @@ def learner_named(text: str) -> Any:
     >>> learner_named("confide.learners:Perceptron")
     Perceptron(l2=0.0, scale=True, class_weight=None, warmup=1, labels=2)
     """
-    name, opened, rest = text.partition("(")
+    name, opened, _ = text.partition("(")
     if name in LEARNERS:
         thing = LEARNERS[name]
     elif ":" in name:
@@ -94,14 +93,16 @@ def run(
     context: typer.Context,
     stream: Annotated[
         str | None,
-        typer.Argument(help="A .csv, .csv.gz or .parquet file, or a name: agrawal, agrawal:3, sea, led, shuttle, kdd99, elec."),
+        typer.Argument(
+            help="A .csv, .csv.gz or .parquet file, or agrawal, agrawal:3, sea, led, shuttle, kdd99, elec …"
+        ),
     ] = None,
     learner: Annotated[
         str, typer.Option(help=f"{', '.join(LEARNERS)}, each with (key=value) if wanted, or module:Name.")
     ] = "trees",
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="The promise ε, all in all.")] = 1.0,
     delta: Annotated[float, typer.Option("--delta", "-d", help="Probability that the promise fails.")] = 1e-6,
-    rounds: Annotated[int | None, typer.Option("--rounds", "-T", help="Rounds; all rows of a file if left out.")] = None,
+    rounds: Annotated[int | None, typer.Option("--rounds", "-T", help="Rounds; a file's rows if left out.")] = None,
     copies: Annotated[int | None, typer.Option(help="Copies of the learner; chosen if left out.")] = None,
     polls: Annotated[int | None, typer.Option(help="Copies asked in a round.")] = None,
     unsure: Annotated[int | None, typer.Option(help="Unsure answers the run is planned to have.")] = None,
@@ -118,7 +119,7 @@ def run(
     ] = None,
     state: Annotated[Path | None, typer.Option(help="A new folder for checkpoints: private data and keys.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --state.")] = False,
-    trusted: Annotated[bool, typer.Option("--trusted", help="With --resume: load pickled River or sklearn copies.")] = False,
+    trusted: Annotated[bool, typer.Option("--trusted", help="With --resume: load pickled copies.")] = False,
     report_file: Annotated[Path, typer.Option("--report", help="The operator's report.")] = Path("confide-report.html"),
     json: Annotated[Path | None, typer.Option(help="Its numbers; beside the report if left out.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first bad row.")] = False,
@@ -188,7 +189,7 @@ def _start(settings: dict[str, Any], folder: Path | None) -> runner.Outcome:
         unit_unsure=settings["unit-unsure"],
         labels=len(stream.labels),
     )
-    _say(f"{stream.name}: {rounds:,} rounds with {plan.copies:,} copies, {plan.polls:,} asked in a round; {plan.guarantee}")
+    _say(f"{stream.name}: {rounds:,} rounds, {plan.copies:,} copies, {plan.polls:,} asked in a round; {plan.guarantee}")
     with _bar(rounds) as progress:
         return runner.run(
             stream,
@@ -213,7 +214,8 @@ def _resume(context: typer.Context, folder: Path | None, trusted: bool, strict: 
     if folder is None:
         raise ValueError("--resume needs --state: the folder of the run to go on with")
     for name in context.params:
-        if context.get_parameter_source(name) == ParameterSource.COMMANDLINE and name not in ON_RESUME:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE" and name not in ON_RESUME:
             raise ValueError(f"--resume goes on with the settings of the run: leave out {name.replace('_', '-')}")
     settings = runner.saved_run(folder)["settings"]
     stream, history = _streams(settings)
@@ -272,8 +274,13 @@ def _free_folder() -> Path:
 @contextmanager
 def _bar(rounds: int) -> Iterator[runner.Progress]:
     columns = (
-        *(SpinnerColumn(), TextColumn("{task.fields[state]:>6}"), BarColumn(None), TextColumn("{task.percentage:>3.0f} %")),
-        *(TextColumn("{task.fields[speed]}"), TimeRemainingColumn(), TextColumn("{task.fields[spent]}", style="dim")),
+        *(SpinnerColumn(), TextColumn("{task.fields[state]:>6}"), BarColumn(None)),
+        *(
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("{task.fields[speed]}"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[spent]}", style="dim"),
+        ),
     )
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("", total=rounds, state="", speed="", spent="")
@@ -297,7 +304,8 @@ def _summary(outcome: runner.Outcome, path: Path) -> None:
     table.add_row("speed", f"{outcome.rounds_per_second:,.0f} rounds/s, {tally.seconds:,.1f} s")
     if pop.monitor is not None and pop.monitor.estimate is not None:
         seen = pop.monitor.estimate
-        table.add_row("monitor", f"about {max(0, seen.mistakes):,} ± {seen.error:,.0f} mistakes in {seen.rounds:,} rounds: may be shown")
+        about = f"{max(0, seen.mistakes):,} ± {seen.error:,.0f}"
+        table.add_row("monitor", f"about {about} mistakes in {seen.rounds:,} rounds, silent ones too: may be shown")
     table.add_row("", "")
     table.add_row("", f"[bold red]{OPERATOR}[/]")
     table.add_row("error", f"[bold]{tally.error:.3%}[/] of {tally.live:,} live rounds ({tally.mistakes:,} mistakes)")
@@ -313,7 +321,9 @@ def _summary(outcome: runner.Outcome, path: Path) -> None:
     console.print(Panel(table, title=f"confide run {outcome.stream.name}", title_align="left", expand=False))
 
 
-def status(folder: Annotated[Path, typer.Argument(metavar="STATE", help="The folder of a run, or of a saved POP.")]) -> None:
+def status(
+    folder: Annotated[Path, typer.Argument(metavar="STATE", help="The folder of a run, or of a saved POP.")],
+) -> None:
     """Say where a run stands, from what it last wrote: first what is public, then what is not."""
     inside = folder / "pop" if (folder / "run.json").exists() else folder
     seen = state.look(inside)

@@ -94,7 +94,8 @@ def renyi_budget(budget: Budget, split: Split) -> float:
 def _halting(budget: Budget, split: Split) -> Halting:
     return Halting.best(
         order=split.order,
-        cost=split.halting * renyi_budget(budget, split),
+        # Beyond e^5 the table's steps stand so near to where no cost bounds them that 64-bit rounding would cross.
+        cost=min(split.halting * renyi_budget(budget, split), 5 / (split.order - 1)),
         unsure=budget.unsure,
         start=budget.start,
         survive=budget.delta * split.survive,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -18,7 +19,7 @@ from confide.tally import Tally
 __all__ = ["margins", "mistakes", "unsure"]
 
 OURS, TWIN, GATE, QUIET, LIMIT = "#22577a", "#e07a1f", "#b5446e", "#eef1f4", "#9a1b1b"
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: the page's font, and searchable
     "font.family": "sans-serif",
     "font.size": 11,
@@ -42,10 +43,12 @@ def mistakes(plan: Plan, tally: Tally, twin: bool) -> str:
     def paint(axes: Axes) -> None:
         x = [min(plan.silent, tally.rounds), *tally.curve_rounds]
         live = [i for i, rounds in enumerate(x) if rounds >= plan.silent]
-        for name, colour, curve in (("private", OURS, tally.curve_mistakes), ("twin, not private", TWIN, tally.curve_twin)):
-            if name == "private" or twin:
-                values = [0, *curve]
-                axes.plot([x[i] for i in live], [values[i] for i in live], color=colour, lw=2, label=name)
+        lines = [("private", OURS, tally.curve_mistakes)]
+        if twin:
+            lines.append(("twin, not private", TWIN, tally.curve_twin))
+        for name, colour, curve in lines:
+            values = [0, *curve]
+            axes.plot([x[i] for i in live], [values[i] for i in live], color=colour, lw=2, label=name)
         _rounds(axes, plan, tally)
         axes.set_ylabel("wrong answers so far")
         axes.yaxis.set_major_formatter(_THOUSANDS)
@@ -80,7 +83,7 @@ def margins(plan: Plan, tally: Tally) -> str:
         bins = np.linspace(0, plan.polls + 1, min(plan.polls + 2, 45))
         if seen.size:
             weights = shares / shares.sum()
-            axes.hist(seen, bins=bins.tolist(), weights=weights, color=OURS, alpha=0.85, label="live rounds (left, log)")
+            axes.hist(seen, bins=bins.tolist(), weights=weights, color=OURS, label="live rounds (left, log)")
         axes.set(yscale="log", xlabel="lead of the winning label, in votes", ylabel="share of live rounds")
         axes.set_xlim(0, plan.polls + 1)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
@@ -107,8 +110,14 @@ def _rounds(axes: Axes, plan: Plan, tally: Tally) -> None:
     axes.set_xlabel("rounds")
     if plan.silent:
         axes.axvspan(0, plan.silent, color=QUIET, lw=0, zorder=0)
-        axes.text(0.5 * plan.silent, 0.5, "silent: copies learn", transform=axes.get_xaxis_transform(),
-                  ha="center", color="#5b6672")
+        axes.text(
+            0.5 * plan.silent,
+            0.5,
+            "silent: copies learn",
+            transform=axes.get_xaxis_transform(),
+            ha="center",
+            color="#5b6672",
+        )
     if tally.rounds < plan.rounds:
         axes.axvline(tally.rounds, color="#8b95a1", lw=1)
 

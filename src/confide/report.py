@@ -23,7 +23,7 @@ WIDEST = 12
 _CSS = """
 :root { --ink:#1f2933; --soft:#5b6672; --line:#dde2e7; --ours:#22577a; --paper:#fff; }
 * { box-sizing: border-box; }
-body { margin:0; background:#f4f6f8; color:var(--ink); font:15px/1.55 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; }
+body { margin:0; background:#f4f6f8; color:var(--ink); font:15px/1.55 system-ui, "DejaVu Sans", sans-serif; }
 .banner { background:#9a1b1b; color:#fff; padding:.7rem 1rem; text-align:center; }
 .banner b { letter-spacing:.02em; }
 main { max-width:1080px; margin:0 auto; padding:1.6rem 1.2rem 3rem; }
@@ -120,13 +120,13 @@ def page(outcome: Outcome) -> str:
         f'<p class="sub">{pop.rounds:,} rounds, {plan.silent:,} of them silent · {escape(_learner(outcome))} · '
         f"{plan.copies:,} copies, {plan.polls:,} asked in a round · {escape(_state(outcome))}</p>",
         _cards(outcome),
-        _section("What is promised to each " + ("person" if pop.units == "people" else "round"), _promise(outcome), "promise"),
+        _section(f"What is promised to each {_unit(outcome)}", _promise(outcome), "promise"),
         *([_notes(outcome)] if outcome.stream.notes or tally.bad else []),
         '<div class="two">',
         _section("Mistakes since the silent start", plots.mistakes(plan, tally, outcome.twin)),
         _section("Unsure answers against the budget", plots.unsure(plan, tally)),
         _section("Vote margins against the gate", plots.margins(plan, tally) + _margins_note(outcome)),
-        _section("Answers by right label", _confusion([str(label) for label in outcome.stream.labels], tally.confusion)),
+        _section("Answers by right label", _confusion([str(label) for label in pop.labels], tally.confusion)),
         "</div>",
         _section("The plan, and how to repeat this run", _settings(outcome)),
     ]
@@ -147,9 +147,13 @@ def _cards(outcome: Outcome) -> str:
         cards.append((_percent(tally.twin_error), f"wrong for one non-private twin ({tally.twin_mistakes:,})"))
     cards.append((f"{tally.unsure:,}", f"unsure answers used, {plan.unsure:,} planned"))
     cards.append((f"{outcome.rounds_per_second:,.0f}/s", f"rounds a second; {_duration(tally.seconds)} in all"))
-    return '<div class="cards">' + "".join(
-        f'<div class="card"><div class="big">{big}</div><div class="what">{what}</div></div>' for big, what in cards
-    ) + "</div>"
+    return (
+        '<div class="cards">'
+        + "".join(
+            f'<div class="card"><div class="big">{big}</div><div class="what">{what}</div></div>' for big, what in cards
+        )
+        + "</div>"
+    )
 
 
 def _promise(outcome: Outcome) -> str:
@@ -179,7 +183,9 @@ def _notes(outcome: Outcome) -> str:
 
 def _margins_note(outcome: Outcome) -> str:
     seen = sum(outcome.tally.margins.values())
-    return f'<p class="note">A sample of {seen:,} live rounds. Where the curve is high, votes that close are not answered.</p>'
+    return (
+        f'<p class="note">A sample of {seen:,} live rounds. Where the curve is high, a lead is too small to answer.</p>'
+    )
 
 
 def _confusion(labels: Sequence[str], table: Sequence[Sequence[int]]) -> str:
@@ -197,7 +203,8 @@ def _confusion(labels: Sequence[str], table: Sequence[Sequence[int]]) -> str:
             cells.append(f'<td style="background:rgba({colour},{strength:.2f})" title="{title}">{count:,}</td>')
         rows.append(f"<tr><td>{escape(label)}</td>{''.join(cells)}<td>{_percent(counts[i] / total)}</td></tr>")
     return (
-        f"<table><tr><th>right label ↓ answer →</th>{head}<th>not answered</th><th>right</th></tr>{''.join(rows)}</table>"
+        f"<table><tr><th>right label ↓ answer →</th>{head}<th>not answered</th><th>right</th></tr>"
+        f"{''.join(rows)}</table>"
         '<p class="note">Live rounds. “Not answered”: the fallback’s answer was given.</p>'
     )
 
@@ -232,6 +239,10 @@ def _section(title: str, body: str, kind: str = "") -> str:
 
 def _learner(outcome: Outcome) -> str:
     return str(outcome.settings.get("learner") or outcome.pop)
+
+
+def _unit(outcome: Outcome) -> str:
+    return "person" if outcome.pop.units == "people" else "round"
 
 
 def _state(outcome: Outcome) -> str:
