@@ -2,7 +2,8 @@
 
     python benchmarks/trees.py [--quick]
 
-Beside each error stands the one that a first prototype had. Everything is seeded; `--quick` takes functions 0 to 2.
+Beside each error stands the one that a first prototype had, on a sample of its own: a yardstick, no controlled
+comparison. Everything is seeded; `--quick` takes functions 0 to 2.
 """
 
 import sys

@@ -317,7 +317,8 @@ def _summary(outcome: runner.Outcome, path: Path) -> None:
         table.add_row("bad rows", f"{tally.bad:,}; the first is line {line}: {reason}")
     table.add_row("report", str(path))
     if outcome.folder is not None:
-        table.add_row("state", f"{outcome.folder}; go on: confide run --state {outcome.folder} --resume")
+        onward = f"; go on: confide run --state {outcome.folder} --resume" if outcome.interrupted else ""
+        table.add_row("state", f"{outcome.folder}{onward}")
     console.print(Panel(table, title=f"confide run {outcome.stream.name}", title_align="left", expand=False))
 
 
@@ -328,11 +329,12 @@ def status(
     inside = folder / "pop" if (folder / "run.json").exists() else folder
     seen = state.look(inside)
     plan = Plan.from_json(seen["plan"])
-    where = seen["halted"] or ("silent" if seen["round"] < plan.silent else "live")
+    where = "silent" if seen["round"] < plan.silent else "live" if seen["round"] < plan.rounds else "all rounds are over"
+    where = f"halted: {seen['halted']}" if seen["halted"] else where
     _say("public", "bold")
     _say(f"  promise   {plan.guarantee}" + (" (insecure: seeded)" if seen["insecure"] else ""))
     _say(f"  units     {seen['units']}")
-    _say(f"  state     {'halted: ' + seen['halted'] if seen['halted'] else where}")
+    _say(f"  state     {where}")
     _say(f"  rounds    {seen['round']:,} of {plan.rounds:,}, the first {plan.silent:,} silent")
     _say(OPERATOR, "bold red")
     _say(f"  unsure    {seen['unsure']:,} of {plan.unsure:,} planned")

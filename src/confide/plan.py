@@ -75,7 +75,7 @@ class Plan:
     >>> plan.guarantee.epsilon <= 1.0
     True
     >>> print(plan.guarantee)
-    (0.9999, 1e-06)-challenge-DP
+    (1, 1e-06)-challenge-DP
     """
 
     kind: Kind

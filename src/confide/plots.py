@@ -10,7 +10,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter
 
 from confide.halting import Halting
 from confide.plan import Plan
@@ -22,7 +22,7 @@ OURS, TWIN, GATE, QUIET, LIMIT = "#22577a", "#e07a1f", "#b5446e", "#eef1f4", "#9
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: the page's font, and searchable
     "font.family": "sans-serif",
-    "font.size": 11,
+    "font.size": 10.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": "#8b95a1",
@@ -86,7 +86,7 @@ def margins(plan: Plan, tally: Tally) -> str:
             axes.hist(seen, bins=bins.tolist(), weights=weights, color=OURS, label="live rounds (left, log)")
         axes.set(yscale="log", xlabel="lead of the winning label, in votes", ylabel="share of live rounds")
         axes.set_xlim(0, plan.polls + 1)
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
         right = axes.twinx()
         right.grid(False)
         right.spines["right"].set_visible(True)
@@ -124,7 +124,7 @@ def _rounds(axes: Axes, plan: Plan, tally: Tally) -> None:
 
 def _svg(name: str, paint: Callable[[Axes], None]) -> str:
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}):  # a salt each: ids must not meet in one page
-        figure = Figure(figsize=(7.4, 3.5), layout="constrained")
+        figure = Figure(figsize=(6.3, 3.2), layout="constrained")
         paint(figure.add_subplot())
         page = io.StringIO()
         figure.savefig(page, format="svg", transparent=True, metadata={"Date": None, "Creator": None})

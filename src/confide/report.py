@@ -6,6 +6,7 @@ It is exact, so it is outside the guarantee, and says so at the top.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from html import escape
@@ -19,6 +20,9 @@ __all__ = ["command", "numbers", "write_html", "write_json"]
 
 WIDEST = 12
 """Labels up to which the confusion is shown as a square."""
+
+USUAL = {"unit-unsure": 1, "delay": 0, "fallback": "coin", "stream-seed": 0}
+"""Settings that need not be repeated."""
 
 _CSS = """
 :root { --ink:#1f2933; --soft:#5b6672; --line:#dde2e7; --ours:#22577a; --paper:#fff; }
@@ -94,11 +98,11 @@ def command(settings: dict[str, Any]) -> str:
     words = ["confide run"]
     for name, value in settings.items():
         if name == "stream":
-            words.insert(1, str(value))
+            words.insert(1, shlex.quote(str(value)))
         elif value is True:
             words.append(f"--{name}")
-        elif value is not None and value is not False:
-            words.append(f"--{name} {value}")
+        elif value is not None and value is not False and value != USUAL.get(name):
+            words.append(f"--{name} {shlex.quote(str(value))}")
     return " ".join(words)
 
 
@@ -142,9 +146,9 @@ def page(outcome: Outcome) -> str:
 
 def _cards(outcome: Outcome) -> str:
     tally, plan = outcome.tally, outcome.pop.plan
-    cards = [(_percent(tally.error), f"wrong in {tally.live:,} live rounds ({tally.mistakes:,})")]
+    cards = [(_percent(tally.error), f"wrong: {tally.mistakes:,} of {tally.live:,} live rounds")]
     if outcome.twin:
-        cards.append((_percent(tally.twin_error), f"wrong for one non-private twin ({tally.twin_mistakes:,})"))
+        cards.append((_percent(tally.twin_error), f"wrong for one non-private twin: {tally.twin_mistakes:,}"))
     cards.append((f"{tally.unsure:,}", f"unsure answers used, {plan.unsure:,} planned"))
     cards.append((f"{outcome.rounds_per_second:,.0f}/s", f"rounds a second; {_duration(tally.seconds)} in all"))
     return (

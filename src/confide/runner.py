@@ -123,7 +123,7 @@ def run(
     >>> import confide
     >>> from confide.datasets import open_stream
     >>> from confide.learners import DecisionTree
-    >>> plan = confide.Plan.tight(8.0, 1e-4, 3000, copies=60, unsure=100, silent=2000)
+    >>> plan = confide.Plan.tight(8.0, 1e-4, 3000, copies=100, unsure=100, silent=2000)
     >>> outcome = run(open_stream("agrawal", rows=3000), DecisionTree(memory=64), plan)
     >>> outcome.tally.live
     1000

@@ -1,0 +1,278 @@
+"""POP as a scikit-learn classifier: `fit` teaches history, `predict` asks, one round a row."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+from functools import lru_cache
+from typing import Any, Literal, NoReturn, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.pipeline import Pipeline
+from sklearn.utils import Tags, get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from confide.plan import Plan
+from confide.pop import POP
+from confide.sparse import Halted
+
+__all__ = ["PrivateClassifier"]
+
+ROUNDS = 100_000
+"""Rows that may be asked about in all, unless the user says otherwise."""
+
+
+class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Makes a classifier private between the people whose rows it learns and answers.
+
+    `fit` teaches all rows as history, each to one copy drawn at random, free of charge, and starts answering.
+    `partial_fit` teaches more of them. `predict` takes one round a row: each row has its own poll, gate draw and halting
+    draw, in order, so asking twice may give two answers. (ε, δ)-challenge-DP for each round and each row taught, with
+    the numbers of `pop_.guarantee`. Every `fit` is a new promise that adds to the earlier ones. Proof pages:
+    docs/proofs/halting.md, docs/proofs/people.md.
+
+    Put everything that learns inside: `PrivateClassifier(make_pipeline(StandardScaler(), model))`. In front of it, as in
+    `make_pipeline(StandardScaler(), PrivateClassifier(model))`, a scaler has seen everybody and is shared by all copies;
+    that leaks, and `fit` warns about it.
+
+    Parameters
+    ----------
+    estimator
+        A scikit-learn classifier or pipeline, a Confide learner, or a River classifier: a prototype, never taught.
+    epsilon, delta
+        The promise.
+    rounds
+        Rows that may be asked about in all; past it the classifier halts. None: 100 000.
+    copies, unsure, polls
+        As in `Plan.tight`, which chooses what is None.
+    classes
+        All labels, public. None: those of the first y, which then count as public.
+    fallback
+        What answers when nothing private may be used: "coin", one of the labels, or a callable of one row.
+    after_halt
+        "raise" `confide.Halted`, or answer by the "fallback". Rows of a batch after the halt are always answered by the
+        fallback, with a warning.
+    seed
+        For tests and benchmarks only: whatever is made with one promises nothing.
+
+    Attributes
+    ----------
+    classes_
+        All labels.
+    n_features_in_, feature_names_in_
+        The number of features, and their names where X had them.
+    pop_
+        The POP underneath: its state, its guarantee, its operator's view.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> X, y = make_blobs(6000, centers=3, random_state=1)
+    >>> model = PrivateClassifier(GaussianNB(), epsilon=2.0, delta=1e-5, rounds=1000, unsure=20, seed=1)
+    >>> round(model.fit(X[:5000], y[:5000]).score(X[5000:], y[5000:]), 2)
+    0.99
+    >>> model.pop_.plan.copies, model.pop_.guarantee.epsilon <= 2
+    (424, True)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        rounds: int | None = None,
+        copies: int | None = None,
+        unsure: int | None = None,
+        polls: int | None = None,
+        classes: ArrayLike | None = None,
+        fallback: Any = "coin",
+        after_halt: Literal["raise", "fallback"] = "raise",
+        seed: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.epsilon = epsilon
+        self.delta = delta
+        self.rounds = rounds
+        self.copies = copies
+        self.unsure = unsure
+        self.polls = polls
+        self.classes = classes
+        self.fallback = fallback
+        self.after_halt = after_halt
+        self.seed = seed
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Start anew: teach every row to one of fresh copies, and answer from now on."""
+        self._look_in_front()
+        X, y = self._records(X, y, reset=True)
+        self._start(np.unique(y) if self.classes is None else self.classes, y)
+        if len(y) < self.pop_.plan.copies:
+            warnings.warn(
+                f"{len(y)} records for {self.pop_.plan.copies} copies: most copies know nothing, so nearly every answer "
+                "will be unsure; give more history, fewer copies or a larger epsilon",
+                stacklevel=2,
+            )
+        self._teach(X, y)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> Self:
+        """Teach every row to one copy; the first call needs all labels, here or at construction."""
+        self._look_in_front()
+        first = not hasattr(self, "pop_")
+        X, y = self._records(X, y, reset=first)
+        stated = self.classes if classes is None else classes
+        if first:
+            if stated is None:
+                raise ValueError("the first partial_fit needs all classes: labels are public and fixed")
+            self._start(stated, y)
+        elif stated is not None and not np.array_equal(np.unique(stated), self.classes_):
+            raise ValueError("classes differ from those of the first call: labels are public and fixed")
+        self._teach(X, y)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Answer every row, one round each, in order.
+
+        A batch that cannot be read takes as many rounds as it has rows, then raises ValueError: what is in a row must
+        not change how many rounds there were. The error concerns the whole batch, so ask in batches of one asker.
+        """
+        check_is_fitted(self, "pop_")
+        pop = self.pop_
+        if pop.state == "halted" and self.after_halt == "raise":
+            raise Halted(f"this classifier has halted, its {pop.halt_reason} used up: fit anew, which is a new promise")
+        try:
+            rows = validate_data(self, X, dtype=np.float64, reset=False)
+        except (TypeError, ValueError):
+            for _ in range(_rows(X)):
+                if pop.rounds < pop.plan.rounds and pop.state != "halted":
+                    with contextlib.suppress(ValueError):
+                        pop.predict(None)
+            raise
+        answers = np.empty(len(rows), dtype=self.classes_.dtype)
+        halted = pop.state == "halted"
+        for number, row in enumerate(rows):
+            answers[number] = pop.predict(row).label
+            if not halted and pop.state == "halted":
+                halted = True
+                left = len(rows) - number - (pop.halt_reason == "budget")
+                warnings.warn(
+                    f"halted, its {pop.halt_reason} used up: the last {left} of {len(rows)} rows were answered by the "
+                    "fallback",
+                    stacklevel=2,
+                )
+        return answers
+
+    @property
+    def predict_proba(self) -> NoReturn:
+        """Refused: probabilities would show the votes."""
+        raise AttributeError(_LABELS_ONLY)
+
+    @property
+    def predict_log_proba(self) -> NoReturn:
+        """Refused: probabilities would show the votes."""
+        raise AttributeError(_LABELS_ONLY)
+
+    @property
+    def decision_function(self) -> NoReturn:
+        """Refused: margins would show the votes."""
+        raise AttributeError(_LABELS_ONLY)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        return tags
+
+    def _records(self, X: Any, y: Any, reset: bool) -> tuple[NDArray[np.float64], NDArray[Any]]:
+        X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
+        check_classification_targets(y)
+        return X, y
+
+    def _start(self, classes: ArrayLike, y: NDArray[Any]) -> None:
+        labels = np.unique(np.asarray(classes))
+        if labels.size < 2:
+            raise ValueError(f"at least two classes are needed, got {labels.size} class: there is nothing to predict")
+        _check_known(y, labels)
+        rounds = ROUNDS if self.rounds is None else self.rounds
+        plan = _plan(self.epsilon, self.delta, rounds, self.copies, self.unsure, self.polls, labels.size)
+        self.pop_ = POP(
+            self.estimator,
+            plan,
+            labels=labels.tolist(),
+            fallback=self.fallback,
+            features=self.n_features_in_,
+            after_halt="fallback",  # rows of one batch after the halt; the next batch is refused above
+            ticket_life=1,  # no ticket is ever brought back, so none needs to be kept
+            seed=self.seed,
+        )
+        self.classes_ = labels
+
+    def _teach(self, X: NDArray[np.float64], y: NDArray[Any]) -> None:
+        _check_known(y, self.classes_)
+        for row, label in zip(X, y.tolist(), strict=True):
+            self.pop_.teach(row, label)
+
+    def _look_in_front(self) -> None:
+        """Warn if pipelines call that fit steps in front of this one: all copies would share them."""
+        here: Any = self
+        shared: list[str] = []
+        frame: Any = sys._getframe(2)
+        while frame is not None:
+            owner = frame.f_locals.get("self") if frame.f_globals.get("__name__") == Pipeline.__module__ else None
+            if isinstance(owner, Pipeline) and owner.steps[-1][1] is here:
+                shared = [type(step).__name__ for _, step in owner.steps[:-1] if _learns(step)] + shared
+                here = owner
+            frame = frame.f_back
+        if shared:
+            inside = ", ".join(f"{name}()" for name in shared)
+            warnings.warn(
+                f"{', '.join(shared)} in front of PrivateClassifier learns from everybody and is shared by all copies: "
+                f"that leaks. Put it inside: PrivateClassifier(make_pipeline({inside}, model), ...)",
+                stacklevel=3,
+            )
+
+
+_LABELS_ONLY = (
+    "PrivateClassifier gives labels only: probabilities and scores would show how the copies voted, which leaks what "
+    "people told them"
+)
+
+
+@lru_cache(maxsize=64)
+def _plan(
+    epsilon: float, delta: float, rounds: int, copies: int | None, unsure: int | None, polls: int | None, labels: int
+) -> Plan:
+    """The plan without a silent start; kept, since cross-validation asks for the same one again and again."""
+    return Plan.tight(
+        epsilon, delta, rounds, copies=copies, unsure=unsure, polls=polls, silent=0, labels=labels
+    )
+
+
+def _check_known(y: NDArray[Any], classes: NDArray[Any]) -> None:
+    if not np.isin(y, classes).all():
+        raise ValueError("y has labels that are not among the classes: labels are public and fixed, declare them all")
+
+
+def _rows(X: Any) -> int:
+    """The rows of a batch that could not be read: its length where it has rows, else one."""
+    shape = getattr(X, "shape", None)
+    if isinstance(shape, tuple) and len(shape) >= 2:
+        return int(shape[0])
+    if isinstance(X, list) and X and isinstance(X[0], list | tuple | np.ndarray):
+        return len(X)
+    return 1
+
+
+def _learns(step: Any) -> bool:
+    """Whether a step of a pipeline has to be fit; True for steps that nobody knows."""
+    if step is None or isinstance(step, str):
+        return False
+    for name in ("steps", "transformer_list", "transformers"):
+        if isinstance(parts := getattr(step, name, None), list):
+            return any(_learns(part[1]) for part in parts)
+    return bool(get_tags(step).requires_fit)
