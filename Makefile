@@ -8,7 +8,7 @@ DEV_READY := $(VENV)/.ready-dev
 WHEEL_DIR := build/wheel
 
 # What `make run` shows, and what `make bench` measures.
-MAIN_JOB  ?= $(BIN)/confide plan --epsilon 1 --delta 1e-6 --rounds 1000000
+MAIN_JOB  ?= $(BIN)/confide run
 BENCH_JOB ?= $(BIN)/python benchmarks/run.py
 
 # Import every module, and make sure that it is the wheel's and not the checkout's.
@@ -22,7 +22,7 @@ IMPORT_ALL = import confide, importlib, pathlib, pkgutil; \
 .PHONY: help run test lint types docs wheel pytest bench bench-quick clean
 
 help:
-	@echo "make run          a worked example: plan a million private rounds"
+	@echo "make run          a million private rounds, with a report"
 	@echo "make test         every check: lint, types, docs, wheel, tests with doctests"
 	@echo "make docs         build the site into site/"
 	@echo "make bench        all benchmarks"

@@ -1,4 +1,4 @@
-"""The command line: `confide plan`, `confide verify`."""
+"""The command line: `confide plan`, `confide verify`, and from cli_run.py `confide run`, `confide status`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from confide.cli_run import register
 from confide.frontier import DISSENT, UNSURE, draw, frontier
 from confide.plan import Plan
 
@@ -168,6 +169,9 @@ def verify(
         highlight=False,
         markup=False,
     )
+
+
+register(app)
 
 
 def main() -> None:

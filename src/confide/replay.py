@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +94,11 @@ class Outcome:
     """The one copy that differed."""
     apart: int
     """Steps after which it differed."""
-    parted: tuple[int, ...]
-    """Asks whose visible answers differed."""
-    unsure: tuple[int, int]
+    parted: list[int]
+    """Steps whose visible answers differed."""
+    unsure: list[int]
     """Unsure answers counted in each world."""
-    hidden: tuple[int, int]
+    hidden: list[int]
     """Those of them that the unit received."""
 
 
@@ -135,68 +135,115 @@ class Coins(Random):
         return super().subset(k, m)
 
 
-@dataclass
+@dataclass(frozen=True)
+class _Line:
+    """What one step of a world left behind."""
+
+    public: tuple[object, ...]
+    """What everybody may know: rounds, state, loads."""
+    halted: bool
+    drawn: list[str]
+    """The kinds of coins drawn, without a fallback's coin, which comes last."""
+    shown: tuple[str, str]
+    """Error and ticket, as the one who took the step saw them."""
+    answer: tuple[object, bool] | None
+    votes: list[int | None]
+    """Each copy's vote on the question of a live round."""
+    counts: list[int]
+    """The poll's votes by label."""
+    copies: dict[int, bytes]
+    """A digest of each taught copy's memory."""
+    unsure: int
+    heard: list[int]
+    """The monitor's inputs so far."""
+
+
 class _World:
-    """One of the two POPs, and what its last step showed."""
+    """One of the two POPs, with its coins in our hands."""
 
-    pop: POP
-    tickets: list[str | None] = field(default_factory=list)
-    answer: Answer | None = None
-    error: str = ""
-    hidden: int = 0
-    heard: list[int] = field(default_factory=list)
+    def __init__(self, pop: POP, seed: int) -> None:
+        if pop.guarantee.secure:
+            raise ValueError("a replay needs POPs made with a seed")
+        self.seed = seed
+        self.heard: list[int] = []
+        self.tickets: list[str | None] = []
+        self.take(pop, seed)
 
-    def prepare(self, seed: int) -> None:
-        """Take the coins into one's own hands."""
-        self.pop._rng = Coins(seed)
-        bank: Any = self.pop._bank
-        if hasattr(bank, "_rng") and bank._rng.secure:  # after a load all randomness is new: the same in both worlds
+    def take(self, pop: POP, seed: int) -> None:
+        """Go on with this POP. After a load all randomness is new: the same in both worlds."""
+        self.pop, self.coins = pop, Coins(seed)
+        pop._rng = self.coins
+        bank: Any = pop._bank
+        if hasattr(bank, "_rng") and bank._rng.secure:
             bank._rng = Random(seed)
             bank.load_state(bank.state(trusted=True), trusted=True)
-        if self.pop._monitor is not None:
-            listened: Any = self.pop._monitor
-            listened._counter = _Ear(listened._counter, self.heard)
+        monitor: Any = pop._monitor
+        if monitor is not None:
+            monitor._counter = _Ear(monitor._counter, self.heard)
 
-    def act(self, step: Step | None, number: int) -> None:
-        """Take one step, and catch whatever comes out."""
-        pop = self.pop
-        coins: Any = pop._rng
-        coins.at(number)
-        pop._last, self.answer, self.error = None, None, ""
+    def live(self, script: Script, which: int, load: Callable[[Path], POP], folder: Path) -> list[_Line]:
+        """Everything that happens in this world, the first (0) or the second (1)."""
+        place, lines = folder / f"world {which}", []
+        if any(isinstance(step, Load) for step in script):
+            self.pop.save(place)
+        for number, step in enumerate(script, start=1):
+            if isinstance(step, Load):
+                if step.saved:
+                    self.pop.save(place)
+                self.pop.close()
+                self.take(load(place), self.seed + number)
+            lines.append(self.act((step.first, step.second)[which] if isinstance(step, Hidden) else step, number))
+        self.pop.close()
+        return lines
+
+    def act(self, step: Step | None, number: int) -> _Line:
+        """Take one step, and write down whatever comes of it."""
+        self.coins.at(number)
+        self.pop._last = None
+        answer, error = None, ""
         try:
-            match step:
-                case Ask(x, unit):
-                    self.tickets.append(None)
-                    self.answer = pop.predict(x, unit)
-                    self.tickets[-1] = self.answer.ticket
-                case Label(ask, y):
-                    ticket = self.tickets[ask - 1]
-                    if ticket is not None:
-                        pop.learn(ticket, y)
-                case Teach(x, y, unit):
-                    pop.teach(x, y, unit)
-                case Forget(unit):
-                    pop.forget(unit)
-        except Exception as error:
-            self.error = f"{type(error).__name__}: {error}"
+            answer = self._do(step)
+        except Exception as raised:
+            error = f"{type(raised).__name__}: {raised}"
+        pop, drawn = self.pop, self.coins.drawn
+        if answer is not None and not answer.sure and drawn[-1:] == [f"below {len(pop.labels)}"]:
+            drawn = drawn[:-1]
+        return _Line(
+            public=(pop.rounds, pop.state, pop._epoch),
+            halted=pop.halt_reason == "budget",
+            drawn=drawn,
+            shown=(error, "" if answer is None else answer.ticket),
+            answer=None if answer is None else (answer.label, answer.sure),
+            votes=self._votes(step) if answer is not None and pop._last is not None else [],
+            counts=[] if pop._last is None else pop._last.tolist(),
+            copies=_digests(pop._bank),
+            unsure=pop._unsure,
+            heard=list(self.heard),
+        )
 
-    @property
-    def drawn(self) -> list[str]:
-        """The kinds of coins that this step drew, without a fallback's coin, which comes last."""
-        coins: Any = self.pop._rng
-        drawn: list[str] = coins.drawn
-        fell_back = self.answer is not None and not self.answer.sure
-        return drawn[:-1] if fell_back and drawn[-1:] == [f"below {len(self.pop.labels)}"] else drawn
+    def _do(self, step: Step | None) -> Answer | None:
+        pop = self.pop
+        match step:
+            case Ask(x, unit):
+                self.tickets.append(None)
+                answer = pop.predict(x, unit)
+                self.tickets[-1] = answer.ticket
+                return answer
+            case Label(ask, y):
+                ticket = self.tickets[ask - 1]
+                if ticket is not None:
+                    pop.learn(ticket, y)
+            case Teach(x, y, unit):
+                pop.teach(x, y, unit)
+            case Forget(unit):
+                pop.forget(unit)
+        return None
 
-    @property
-    def public(self) -> tuple[object, ...]:
-        """What everybody may know."""
-        return self.pop.rounds, self.pop.state, self.pop._epoch
-
-    @property
-    def shown(self) -> tuple[object, ...]:
-        """What the one who took the step sees, but for the label."""
-        return self.error, None if self.answer is None else self.answer.ticket
+    def _votes(self, step: Any) -> list[int | None]:
+        bank = self.pop._bank
+        x = bank.encode(step.x)
+        each = [bank.votes(x, np.array([copy])) for copy in range(bank.copies)]
+        return [int(votes.argmax()) if votes.any() else None for votes in each]
 
 
 @dataclass
@@ -240,144 +287,98 @@ def replay(
     True
     """
     _check_script(script)
-    with tempfile.TemporaryDirectory() as folder:
-        worlds = [_World(make_pop()), _World(make_pop())]
-        folders = [Path(folder) / "first", Path(folder) / "second"]
-        if any(world.pop.guarantee.secure for world in worlds):
-            raise ValueError("a replay needs POPs made with a seed")
-        for world, place in zip(worlds, folders, strict=True):
-            world.prepare(seed)
-            if any(isinstance(step, Load) for step in script):
-                world.pop.save(place)
-        try:
-            return _run(worlds, script, load, folders, seed)
-        finally:
-            for world in worlds:
-                world.pop.close()
-
-
-def _run(
-    worlds: list[_World], script: Script, load: Callable[[Path], POP], folders: list[Path], seed: int
-) -> Outcome:
-    checker = _Checker(worlds)
-    for number, step in enumerate(script, start=1):
-        hidden = isinstance(step, Hidden)
-        versions = (step.first, step.second) if isinstance(step, Hidden) else (step, step)
-        if isinstance(step, Load):
-            for world, place in zip(worlds, folders, strict=True):
-                if step.saved:
-                    world.pop.save(place)
-                world.pop.close()
-                world.pop, world.error = load(place), ""
-                world.prepare(seed + number)
-        else:
-            for world, version in zip(worlds, versions, strict=True):
-                before = world.pop.operator.unsure
-                world.act(version, number)
-                world.hidden += hidden * (world.pop.operator.unsure - before)
-        if worlds[0].pop.halt_reason != worlds[1].pop.halt_reason:
-            break  # by the luck of the coins; nothing can be compared from here on
-        checker.check(number, step, hidden)
-    return checker.outcome
+    with tempfile.TemporaryDirectory() as folder:  # one world after the other, so that what they share is noticed
+        first, second = (_World(make_pop(), seed).live(script, which, load, Path(folder)) for which in (0, 1))
+    checker = _Checker(make_pop())
+    for number, (step, one, other) in enumerate(zip(script, first, second, strict=True), start=1):
+        if not checker.check(number, step, one, other):
+            break
+    return Outcome(checker.copy, checker.apart, checker.parted, checker.unsure, checker.hidden)
 
 
 class _Checker:
-    """Compares the worlds after every step."""
+    """Compares the worlds line by line."""
 
-    def __init__(self, worlds: list[_World]) -> None:
-        self.first, self.second = worlds
+    def __init__(self, pop: POP) -> None:
+        self.most = pop.plan.unit_unsure
+        self.inputs = 0 if pop._monitor_asked is None else pop._monitor_asked.rounds_per_unit
         self.copy: int | None = None
         self.apart = 0
         self.parted: list[int] = []
+        self.unsure, self.hidden = [0, 0], [0, 0]
 
-    @property
-    def outcome(self) -> Outcome:
-        first, second = self.first, self.second
-        unsure = first.pop.operator.unsure, second.pop.operator.unsure
-        return Outcome(self.copy, self.apart, tuple(self.parted), unsure, (first.hidden, second.hidden))
-
-    def check(self, number: int, step: Step | Hidden, hidden: bool) -> None:
-        first, second = self.first, self.second
-        where = f"round {first.pop.rounds} (step {number} of the script)"
+    def check(self, number: int, step: Step | Hidden, first: _Line, second: _Line) -> bool:
+        """Compare one step; False when one world has halted, by the luck of the coins, and the other not."""
+        where = f"round {first.public[0]} (step {number} of the script)"
+        hidden = isinstance(step, Hidden)
         asked = isinstance(step.first if isinstance(step, Hidden) else step, Ask)
-        assert first.public == second.public, (
-            f"{where}: everybody sees (rounds, state, loads) = {first.public} in one world, {second.public} in the other"
-        )
         if asked or not hidden:
-            assert first.drawn == second.drawn, (
-                f"{where}: the worlds drew different coins, {first.drawn} and {second.drawn}"
-            )
+            _same(first.drawn, second.drawn, f"{where}: the coins that were drawn are")
+        if first.halted != second.halted:
+            return False
+        _same(first.public, second.public, f"{where}: what everybody sees (rounds, state, loads) is")
         if not hidden:
-            assert first.shown == second.shown, (
-                f"{where}: others see (error, ticket) = {first.shown} in one world, {second.shown} in the other"
-            )
-        if asked and not hidden:
-            self._compare_votes(where, step)
-            answers = [world.answer and (world.answer.label, world.answer.sure) for world in (first, second)]
-            if answers[0] != answers[1]:
-                self.parted.append(len(first.tickets))
-        self._compare_copies(where)
-        self._compare_counts(where)
+            _same(first.shown, second.shown, f"{where}: what others see (error, ticket) is")
+            self._compare_votes(where, first, second)
+            if first.answer != second.answer:
+                self.parted.append(number)
+        self._compare_copies(where, first, second)
+        self._compare_counts(where, hidden, first, second)
+        return True
 
-    def _compare_copies(self, where: str) -> None:
-        banks = self.first.pop._bank, self.second.pop._bank
-        differing = list(_differing(*banks))
-        self.apart += bool(differing)
+    def _one_copy(self, where: str, what: str, differing: list[int]) -> None:
         for copy in differing:
             if self.copy is None:
                 self.copy = copy
             assert copy == self.copy, (
-                f"{where}, copy {copy}: its memory differs between the worlds, though the unit's copy is {self.copy}"
+                f"{where}, copy {copy}: its {what} differs between the worlds, though the unit's copy is {self.copy}"
             )
 
-    def _compare_votes(self, where: str, step: Any) -> None:
-        counts = [world.pop._last for world in (self.first, self.second)]
-        if counts[0] is None or counts[1] is None:
-            return
-        moved = counts[0] - counts[1]
-        if max(np.maximum(moved, 0).sum(), np.maximum(-moved, 0).sum()) <= 1:
-            return
-        banks = self.first.pop._bank, self.second.pop._bank
-        x = banks[0].encode(step.x)
-        each = [np.array([copy]) for copy in range(banks[0].copies)]
-        others = [int(copy[0]) for copy in each if (banks[0].votes(x, copy) != banks[1].votes(x, copy)).any()]
-        raise AssertionError(
-            f"{where}, copies {others}: the votes {counts[0].tolist()} and {counts[1].tolist()} differ by more than one"
+    def _compare_copies(self, where: str, first: _Line, second: _Line) -> None:
+        known = sorted(first.copies.keys() | second.copies.keys())
+        differing = [copy for copy in known if first.copies.get(copy) != second.copies.get(copy)]
+        self.apart += bool(differing)
+        self._one_copy(where, "memory", differing)
+
+    def _compare_votes(self, where: str, first: _Line, second: _Line) -> None:
+        pairs = enumerate(zip(first.votes, second.votes, strict=True))
+        self._one_copy(where, "vote", [copy for copy, (a, b) in pairs if a != b])
+        moved = np.array(first.counts) - np.array(second.counts)
+        assert max(moved.clip(0).sum(), (-moved).clip(0).sum()) <= 1, (
+            f"{where}: the poll's votes {first.counts} and {second.counts} differ by more than one"
         )
 
-    def _compare_counts(self, where: str) -> None:
-        most = self.first.pop.plan.unit_unsure
-        for world in (self.first, self.second):
-            assert world.hidden <= most, f"{where}: the unit was counted unsure {world.hidden} times, more than {most}"
+    def _compare_counts(self, where: str, hidden: bool, first: _Line, second: _Line) -> None:
+        now = [first.unsure, second.unsure]
+        for world in (0, 1):
+            self.hidden[world] += hidden * (now[world] - self.unsure[world])
+            assert self.hidden[world] <= self.most, (
+                f"{where}: the unit was counted unsure {self.hidden[world]} times, more than {self.most}"
+            )
+        self.unsure = now
         if self.parted:
             return
-        unsure = [world.pop.operator.unsure for world in (self.first, self.second)]
-        assert abs(unsure[0] - unsure[1]) <= most, f"{where}: the unsure counts {unsure} differ by more than {most}"
-        watched = self.first.pop._monitor_asked
-        if watched is not None:
-            heard = self.first.heard, self.second.heard
-            assert len(heard[0]) == len(heard[1]), f"{where}: the monitor ticked in one world only"
-            moves = sum(abs(a - b) for a, b in zip(*heard, strict=True))
-            assert moves <= watched.rounds_per_unit, (
-                f"{where}: {moves} of the monitor's inputs differ, more than {watched.rounds_per_unit}"
-            )
+        assert abs(now[0] - now[1]) <= self.most, f"{where}: the unsure counts {now} differ by more than {self.most}"
+        assert len(first.heard) == len(second.heard), f"{where}: the monitor ticked in one world only"
+        moves = sum(abs(a - b) for a, b in zip(first.heard, second.heard, strict=True))
+        assert moves <= self.inputs, f"{where}: {moves} of the monitor's inputs differ, more than {self.inputs}"
 
 
-def _differing(first: Bank, second: Bank) -> Iterator[int]:
-    """The copies whose memory is not the same, bit for bit."""
-    one, other = _by_copy(first), _by_copy(second)
-    yield from sorted(copy for copy in one.keys() | other.keys() if one.get(copy) != other.get(copy))
+def _same(first: object, second: object, what: str) -> None:
+    assert first == second, f"{what} {first} in one world and {second} in the other"
 
 
-def _by_copy(bank: Bank) -> dict[int, list[bytes]]:
-    """What each taught copy knows. A bank's state has one row a taught copy, or all their pickles end to end."""
+def _digests(bank: Bank) -> dict[int, bytes]:
+    """A digest of each taught copy. A bank's state has one row a taught copy, or all their pickles end to end."""
     state: Any = bank.state(trusted=True)
     taught = state["taught"].tolist()
     if "pickles" in state:
-        rows = [np.split(state["pickles"], np.cumsum(state["sizes"])[:-1])]
+        rows: list[Any] = [np.split(state["pickles"], np.cumsum(state["sizes"])[:-1])]
     else:
         rows = [value for name, value in state.items() if isinstance(value, np.ndarray) and name != "taught"]
-    return {copy: [part[i].tobytes() for part in rows] for i, copy in enumerate(taught)}
+    return {
+        copy: hashlib.sha256(b"".join(part[i].tobytes() for part in rows)).digest() for i, copy in enumerate(taught)
+    }
 
 
 def _check_script(script: Script) -> None:

@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Hashable, Iterator
 from functools import cache
+from types import FrameType
 from typing import Any, Literal
 
 from river import base, compose, linear_model, preprocessing
@@ -26,7 +27,7 @@ __all__ = ["PrivateClassifier"]
 ROUNDS = 1_000_000
 """Rounds planned for unless the user says otherwise."""
 
-_CHANGED_BY_TRANSFORMING = "GaussianRandomProjector PoissonInclusion RBFSampler SparseRandomProjector".split()
+_CHANGED_BY_TRANSFORMING = ("GaussianRandomProjector", "PoissonInclusion", "RBFSampler", "SparseRandomProjector")
 
 
 class PrivateClassifier(base.Classifier):
@@ -69,19 +70,21 @@ class PrivateClassifier(base.Classifier):
 
     Examples
     --------
+    The first 8000 rounds are silent and answered by a coin; nearly all others are right.
+
     >>> from confide import Plan
     >>> from confide.learners import DecisionTree, Features
     >>> from river import evaluate, metrics
     >>> from river.datasets import synth
     >>> model = PrivateClassifier(
     ...     Features(numeric=["salary", "commission", "age", "loan"]) | DecisionTree(),
-    ...     Plan.tight(epsilon=4.0, delta=1e-6, rounds=20_000, copies=300, unsure=150),
-    ...     labels=[0, 1],
+    ...     Plan.tight(epsilon=8.0, delta=1e-6, rounds=20_000, copies=200, unsure=150),
+    ...     labels=(0, 1),
     ...     seed=1,
     ... )
     >>> evaluate.progressive_val_score(synth.Agrawal(seed=1).take(20_000), model, metrics.Accuracy(), delay=100)
-    Accuracy: 79.59%
-    >>> model.pop.state, model.pop.guarantee.epsilon <= 4
+    Accuracy: 79.95%
+    >>> model.pop.state, model.pop.guarantee.epsilon <= 8
     ('live', True)
     """
 
@@ -187,12 +190,13 @@ class PrivateClassifier(base.Classifier):
         """Warn, once, if pipelines call in which steps in front of this one learn: all copies would share them."""
         if self._warned:
             return
-        here, shared = self, []
-        frame = sys._getframe(2)
+        here: base.Estimator = self
+        shared: list[str] = []
+        frame: FrameType | None = sys._getframe(2)
         while frame is not None and frame.f_globals.get("__name__") == compose.Pipeline.__module__:
             pipeline = frame.f_locals.get("self")
             if isinstance(pipeline, compose.Pipeline):
-                shared += [str(step) for step in pipeline.steps.values() if step is not here and _learns(step)]
+                shared = [str(step) for step in pipeline.steps.values() if step is not here and _learns(step)] + shared
                 here = pipeline
             frame = frame.f_back
         if shared:
@@ -217,4 +221,4 @@ def _learns(step: Any) -> bool:
 @cache
 def _small_plan(labels: int) -> Plan:
     """A plan for River's checks, whose streams have a few hundred rows."""
-    return Plan.tight(20.0, 1e-2, 2000, copies=40, unsure=100, silent=100, labels=labels)
+    return Plan.tight(20.0, 1e-2, 2000, copies=60, unsure=100, silent=100, labels=labels)

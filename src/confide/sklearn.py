@@ -6,6 +6,7 @@ import contextlib
 import sys
 import warnings
 from functools import lru_cache
+from types import FrameType
 from typing import Any, Literal, NoReturn, Self
 
 import numpy as np
@@ -30,14 +31,14 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Makes a classifier private between the people whose rows it learns and answers.
 
     `fit` teaches all rows as history, each to one copy drawn at random, free of charge, and starts answering.
-    `partial_fit` teaches more of them. `predict` takes one round a row: each row has its own poll, gate draw and halting
-    draw, in order, so asking twice may give two answers. (ε, δ)-challenge-DP for each round and each row taught, with
-    the numbers of `pop_.guarantee`. Every `fit` is a new promise that adds to the earlier ones. Proof pages:
-    docs/proofs/halting.md, docs/proofs/people.md.
+    `partial_fit` teaches more of them. `predict` takes one round a row: each row has its own poll, gate draw and
+    halting draw, in order, so asking twice may give two answers. (ε, δ)-challenge-DP for each round, a row asked about
+    and the same row taught, with the numbers of `pop_.guarantee`. Every `fit` is a new promise that adds to the earlier
+    ones. Proof pages: docs/proofs/halting.md, docs/proofs/people.md.
 
-    Put everything that learns inside: `PrivateClassifier(make_pipeline(StandardScaler(), model))`. In front of it, as in
-    `make_pipeline(StandardScaler(), PrivateClassifier(model))`, a scaler has seen everybody and is shared by all copies;
-    that leaks, and `fit` warns about it.
+    Put everything that learns inside: `PrivateClassifier(make_pipeline(StandardScaler(), model))`. In front of it, as
+    in `make_pipeline(StandardScaler(), PrivateClassifier(model))`, a scaler has seen everybody and is shared by all
+    copies; that leaks, and `fit` warns about it.
 
     Parameters
     ----------
@@ -70,14 +71,14 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Examples
     --------
+    >>> from confide.learners import GaussianNB
     >>> from sklearn.datasets import make_blobs
-    >>> from sklearn.naive_bayes import GaussianNB
-    >>> X, y = make_blobs(6000, centers=3, random_state=1)
-    >>> model = PrivateClassifier(GaussianNB(), epsilon=2.0, delta=1e-5, rounds=1000, unsure=20, seed=1)
-    >>> round(model.fit(X[:5000], y[:5000]).score(X[5000:], y[5000:]), 2)
-    0.99
-    >>> model.pop_.plan.copies, model.pop_.guarantee.epsilon <= 2
-    (424, True)
+    >>> X, y = make_blobs(11_000, centers=3, random_state=1)
+    >>> model = PrivateClassifier(GaussianNB(), epsilon=2.0, rounds=1000, seed=1).fit(X[:10_000], y[:10_000])
+    >>> float(model.score(X[10_000:], y[10_000:]))
+    0.989
+    >>> model.pop_.guarantee.epsilon <= 2, model.pop_.rounds
+    (True, 1000)
     """
 
     def __init__(
@@ -114,8 +115,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._start(np.unique(y) if self.classes is None else self.classes, y)
         if len(y) < self.pop_.plan.copies:
             warnings.warn(
-                f"{len(y)} records for {self.pop_.plan.copies} copies: most copies know nothing, so nearly every answer "
-                "will be unsure; give more history, fewer copies or a larger epsilon",
+                f"{len(y)} records for {self.pop_.plan.copies} copies: most copies know nothing, so nearly every "
+                "answer will be unsure; give more history, fewer copies or a larger epsilon",
                 stacklevel=2,
             )
         self._teach(X, y)
@@ -155,17 +156,17 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                         pop.predict(None)
             raise
         answers = np.empty(len(rows), dtype=self.classes_.dtype)
-        halted = pop.state == "halted"
+        public = len(rows) if pop.state == "halted" else 0
         for number, row in enumerate(rows):
             answers[number] = pop.predict(row).label
-            if not halted and pop.state == "halted":
-                halted = True
-                left = len(rows) - number - (pop.halt_reason == "budget")
-                warnings.warn(
-                    f"halted, its {pop.halt_reason} used up: the last {left} of {len(rows)} rows were answered by the "
-                    "fallback",
-                    stacklevel=2,
-                )
+            if not public and pop.state == "halted":
+                public = len(rows) - number - (pop.halt_reason == "budget")
+        if public:
+            warnings.warn(
+                f"halted, its {pop.halt_reason} used up: the last {public} of {len(rows)} rows were answered by the "
+                "fallback",
+                stacklevel=2,
+            )
         return answers
 
     @property
@@ -221,7 +222,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Warn if pipelines call that fit steps in front of this one: all copies would share them."""
         here: Any = self
         shared: list[str] = []
-        frame: Any = sys._getframe(2)
+        frame: FrameType | None = sys._getframe(2)
         while frame is not None:
             owner = frame.f_locals.get("self") if frame.f_globals.get("__name__") == Pipeline.__module__ else None
             if isinstance(owner, Pipeline) and owner.steps[-1][1] is here:
@@ -248,9 +249,7 @@ def _plan(
     epsilon: float, delta: float, rounds: int, copies: int | None, unsure: int | None, polls: int | None, labels: int
 ) -> Plan:
     """The plan without a silent start; kept, since cross-validation asks for the same one again and again."""
-    return Plan.tight(
-        epsilon, delta, rounds, copies=copies, unsure=unsure, polls=polls, silent=0, labels=labels
-    )
+    return Plan.tight(epsilon, delta, rounds, copies=copies, unsure=unsure, polls=polls, silent=0, labels=labels)
 
 
 def _check_known(y: NDArray[Any], classes: NDArray[Any]) -> None:

@@ -1,0 +1,313 @@
+"""The River adapter: River's own checks, its evaluation, and what must not leak through it."""
+
+import copy
+import pickle
+import subprocess
+import sys
+import warnings
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from river import base, checks, compose, evaluate, linear_model, metrics, naive_bayes, preprocessing
+from river import feature_extraction as fx
+
+import confide
+from confide import Plan
+from confide.learners import DecisionTree, Features, LogisticRegression
+from confide.river import PrivateClassifier
+
+SMALL = Plan.tight(20.0, 1e-2, 2000, copies=60, unsure=100, silent=1000)
+PEOPLE = Plan.tight(20.0, 1e-2, 2000, copies=100, unsure=100, silent=1000, unit_unsure=2)
+
+
+def small(model: Any = None, plan: Plan = SMALL, **settings: Any) -> PrivateClassifier:
+    """A seeded classifier for one feature, "a"."""
+    learner = Features(numeric=["a"]) | DecisionTree(memory=32) if model is None else model
+    return PrivateClassifier(learner, plan, **{"seed": 1, **settings})
+
+
+def stream(rounds: int = 2000) -> Iterator[tuple[dict[str, Any], bool]]:
+    """The sign of the first feature; the second one is never the same twice."""
+    for i in range(rounds):
+        a = float((i * 37) % 41 - 20)
+        yield {"a": a, "i": i}, a > 0
+
+
+def live_accuracy(model: Any, delay: int | None = None) -> float:
+    """Accuracy of the answers of the live rounds, by River's own evaluation."""
+    right: list[bool] = []
+    steps = evaluate.iter_progressive_val_score(
+        stream(), model, metrics.Accuracy(), delay=delay, yield_predictions=True
+    )
+    for step, (_, y) in zip(steps, stream(), strict=True):
+        right.append(step["Prediction"] == y)
+    return sum(right[SMALL.silent :]) / SMALL.live
+
+
+# ------------------------------------------------------------------ River's checks
+
+
+@pytest.mark.parametrize("which", range(2), ids=["River's model, two labels", "our learner, nine labels"])
+def test_every_check_of_river_passes(which: int) -> None:
+    model = PrivateClassifier(**list(PrivateClassifier._unit_test_params())[which])
+    assert not model._unit_test_skips()
+    failures, names = {}, []
+    for check in checks.yield_checks(model):
+        names.append(check.__name__)
+        try:
+            check(model.clone())
+        except Exception as error:
+            failures[check.__name__] = repr(error)
+    assert not failures
+    assert len(names) > 40 and "check_shuffle_features_no_impact" in names
+
+
+def test_seeding_decides_everything_and_nothing_else_does() -> None:
+    checks.common.check_seeding_is_idempotent(small(seed=None), list(stream(1100)))
+    one, two = small(seed=None, fallback="coin"), small(seed=None, fallback="coin")
+    # Equal coins in all 64 silent rounds: a false alarm has probability 2^-64.
+    assert [one.predict_one(x) for x, _ in stream(64)] != [two.predict_one(x) for x, _ in stream(64)]
+
+
+# ------------------------------------------------------------------ evaluation
+
+
+@pytest.mark.parametrize("delay", [None, 100])
+def test_it_learns_in_progressive_validation(delay: int | None) -> None:
+    model = small()
+    assert live_accuracy(model, delay) > 0.97
+    assert model.pop.rounds == 2000 and model.pop.operator.taught == 2000
+    assert model.pop.state == "live"
+
+
+def test_labels_out_of_order_are_learned_too() -> None:
+    model = small()
+    score = evaluate.progressive_val_score(
+        stream(), model, metrics.Accuracy(), delay=lambda x, y: 1 + (x["i"] * 61) % 97
+    )
+    assert score.get() > 0.7  # half of the rounds are a coin
+    assert model.pop.operator.taught == 2000
+
+
+def test_a_genuine_river_model_learns() -> None:
+    model = small(compose.Select("a") | preprocessing.StandardScaler() | naive_bayes.GaussianNB())
+    assert live_accuracy(model) > 0.9
+
+
+def test_metrics_of_probabilities_are_refused_with_the_reason() -> None:
+    with pytest.raises(NotImplementedError, match="probabilities would show how the copies voted"):
+        evaluate.progressive_val_score(stream(10), small(), metrics.ROCAUC())
+    with pytest.raises(NotImplementedError, match="labels only"):
+        small().predict_proba_one({"a": 1.0})
+
+
+def test_people_are_named_by_the_stream() -> None:
+    model = small(plan=PEOPLE, units="people")
+    named = ((x, y, {"unit": f"person {i % 50}"}) for i, (x, y) in enumerate(stream(1200)))
+    evaluate.progressive_val_score(named, model, metrics.Accuracy(), delay=10)
+    assert model.pop.rounds == model.pop.operator.taught == 1200
+    taught = [copy for copy in range(PEOPLE.copies) if model.pop._bank._slot[copy] >= 0]  # type: ignore[attr-defined]
+    assert 1 < len(taught) <= 50  # each person has one copy
+    with pytest.raises(ValueError, match="protects people"):
+        model.predict_one({"a": 1.0})
+    with pytest.raises(ValueError, match="protects rounds"):
+        small().learn_one({"a": 1.0}, True, unit="somebody")
+
+
+def test_history_is_free_and_needs_no_question() -> None:
+    model = small(plan=Plan.tight(20.0, 1e-2, 1000, copies=60, unsure=100, silent=0))
+    for x, y in stream(1500):
+        model.learn_one(x, y)
+    assert model.pop.rounds == 0 and model.pop.operator.taught == 1500
+    assert sum(model.predict_one(x) == y for x, y in stream(200)) > 190
+
+
+def test_after_the_halt() -> None:
+    short = Plan.tight(20.0, 1e-2, 300, copies=40, unsure=20, silent=10)
+    stopped = small(plan=short)
+    with pytest.raises(confide.Halted):
+        for x, _ in stream(301):
+            stopped.predict_one(x)  # nothing was taught: every answer is unsure
+    assert stopped.pop.halt_reason == "budget"
+    stopped.learn_one({"a": 1.0}, True)
+    going = small(plan=short, after_halt="fallback", fallback=True)
+    assert all(going.predict_one(x) for x, _ in stream(301))
+    assert going.pop.state == "halted"
+
+
+def test_what_cannot_be_read_takes_its_round() -> None:
+    model = small()
+    for bad in ({"a": float("nan")}, {"a": [1]}, None):
+        with pytest.raises(ValueError):
+            model.predict_one(bad)  # type: ignore[arg-type]
+    assert model.pop.rounds == 3
+    with pytest.raises(ValueError, match="not one of the labels"):
+        model.learn_one({"a": 1.0}, "maybe")
+
+
+# ------------------------------------------------------------------ privacy
+
+
+def lessons(model: PrivateClassifier) -> dict[int, bytes]:
+    """What each taught copy knows."""
+    state = dict(model.pop._bank.state())
+    arrays = [value for name, value in sorted(state.items()) if name.startswith("array ")]
+    return {int(c): b"".join(a[i].tobytes() for a in arrays) for i, c in enumerate(state["taught"])}  # type: ignore[arg-type]
+
+
+def by_content(model: PrivateClassifier) -> tuple[Callable[[Any], None], Callable[[Any, Any], None]]:
+    """The tempting wrong way: give a label to the oldest open question with the same x."""
+    waiting: dict[float, deque[str]] = defaultdict(deque)
+    model.pop.ticket_life = 1000
+
+    def ask(x: Any) -> None:
+        waiting[x["a"]].append(model.pop.predict(x).ticket)
+
+    def learn(x: Any, y: Any) -> None:
+        model.pop.learn(waiting[x["a"]].popleft(), y)
+
+    return ask, learn
+
+
+def as_it_is(model: PrivateClassifier) -> tuple[Callable[[Any], None], Callable[[Any, Any], None]]:
+    return lambda x: model.predict_one(x) and None, model.learn_one
+
+
+@pytest.mark.parametrize(("way", "private"), [(as_it_is, True), (by_content, False)])
+def test_one_person_who_asks_what_others_ask_moves_one_copy(way: Any, private: bool) -> None:
+    """Two worlds with the same coins: somebody's x is what 30 others ask about, or not. Labels alternate."""
+    worlds = []
+    for mine in (1.0, 5.0):
+        model = small(Features(numeric=["a"]) | LogisticRegression(), seed=3)
+        ask, learn = way(model)
+        ask({"a": mine})
+        for _ in range(30):
+            ask({"a": 1.0})
+        for i in range(30):
+            learn({"a": 1.0}, bool(i % 2))
+        learn({"a": mine}, True)
+        worlds.append(lessons(model))
+    one, two = worlds
+    moved = [c for c in one.keys() | two.keys() if one.get(c) != two.get(c)]
+    assert len(moved) >= 1  # else the worlds were the same
+    assert (len(moved) == 1) == private
+
+
+def test_no_ticket_is_kept() -> None:
+    model = small()
+    for x, _ in stream(500):
+        model.predict_one(x)
+    assert len(model.pop._open) == 1
+
+
+def front(step: Any) -> Any:
+    return step | small()
+
+
+SCALER = preprocessing.StandardScaler
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: SCALER() | small(), "PrivateClassifier(StandardScaler() | model, ...)"),
+        (lambda: compose.Pipeline(SCALER(), small()), "PrivateClassifier(StandardScaler() | model, ...)"),
+        (lambda: compose.Pipeline(SCALER(), compose.Select("a") | small()), "StandardScaler"),
+        (lambda: compose.Select("a") | SCALER() | preprocessing.MinMaxScaler() | small(), "StandardScaler() | MinMax"),
+        (lambda: (SCALER() + compose.Select("a")) | small(), "StandardScaler"),
+        (lambda: fx.RBFSampler(seed=1) | small(), "RBFSampler"),
+        (lambda: (SCALER() | small()).clone(), "StandardScaler"),
+    ],
+)
+@pytest.mark.parametrize("method", ["predict_one", "learn_one"])
+def test_a_shared_preprocessor_is_warned_about_once(make: Any, named: str, method: str) -> None:
+    pipeline = make()
+    assert isinstance(pipeline, base.Classifier)
+    arguments: tuple[Any, ...] = ({"a": 1.0},) if method == "predict_one" else ({"a": 1.0}, True)
+    with pytest.warns(UserWarning, match="in front of PrivateClassifier learns from everybody") as caught:
+        getattr(pipeline, method)(*arguments)
+    assert len(caught) == 1 and named in str(caught[0].message)
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pipeline.predict_one({"a": 1.0})
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: small(SCALER() | linear_model.LogisticRegression()),
+        lambda: small() | small(),  # nothing in front of the first one
+        lambda: compose.Select("a") | preprocessing.Normalizer() | small(),
+        lambda: (compose.Select("a") + compose.Prefixer("b_")) | small(),
+        lambda: (lambda x: {"a": x["a"]}) | small(),
+    ],
+)
+def test_what_does_not_learn_or_is_inside_is_not_warned_about(make: Any) -> None:
+    model = make()
+    model = model["PrivateClassifier"] if len(getattr(model, "steps", ())) == 2 and "PrivateClassifier1" in model.steps else model
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict_one({"a": 1.0})
+        model.learn_one({"a": 1.0}, True)
+
+
+# ------------------------------------------------------------------ copies, clones, parameters
+
+
+def test_seeded_ones_are_copied_and_live_secure_ones_are_not() -> None:
+    seeded = small()
+    seeded.predict_one({"a": 1.0})
+    twin, third = copy.deepcopy(seeded), pickle.loads(pickle.dumps(seeded))
+    answers = [[model.predict_one(x) for x, _ in stream(50)] for model in (seeded, twin, third)]
+    assert answers[0] == answers[1] == answers[2]
+    secure = small(seed=None)
+    copy.deepcopy(secure)  # nothing to spend yet
+    secure.predict_one({"a": 1.0})
+    for attempt in (copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="not copied or pickled"):
+            attempt(secure)
+    with pytest.raises(TypeError, match="not copied or pickled"):
+        secure.clone(include_attributes=True)
+    assert secure.clone().pop.rounds == 0
+
+
+def test_a_clone_keeps_what_was_learned_from_public_data() -> None:
+    public = naive_bayes.GaussianNB()
+    for x, y in stream(200):
+        public.learn_one({"a": x["a"]}, y)
+    fallback = small(fallback=public)
+    start = small(copy.deepcopy(public), public_start=True)
+    ready = Plan.tight(20.0, 1e-2, 1000, copies=60, unsure=100, silent=0)
+    for model in (fallback, fallback.clone(), start.clone({"plan": ready}), start.clone({"plan": ready}).clone()):
+        assert sum(model.predict_one({"a": x["a"]}) == y for x, y in stream(100)) > 90
+
+
+def test_a_plan_or_its_numbers() -> None:
+    with pytest.raises(ValueError, match="not both"):
+        PrivateClassifier(naive_bayes.GaussianNB(), SMALL, epsilon=1.0)
+    chosen = PrivateClassifier(naive_bayes.GaussianNB(), epsilon=4.0, rounds=5000, labels=("a", "b", "c")).pop
+    assert chosen.plan.rounds == 5000 and chosen.plan.labels == 3 and chosen.guarantee.epsilon <= 4
+    assert chosen.guarantee.secure
+    default = PrivateClassifier(naive_bayes.GaussianNB()).pop
+    assert default.plan.rounds == 1_000_000 and default.labels == (False, True)
+    assert default.guarantee.epsilon <= 1 and default.guarantee.delta <= 1e-6
+    with pytest.raises(ValueError, match="labels must be 2 different"):
+        PrivateClassifier(naive_bayes.GaussianNB(), SMALL, labels=(0, 1, 2)).predict_one({"a": 1.0})
+
+
+def test_the_model_given_is_never_taught() -> None:
+    model = naive_bayes.GaussianNB()
+    before = pickle.dumps(model)
+    private = small(model)
+    for x, y in stream(1100):
+        private.predict_one(x)
+        private.learn_one(x, y)
+    assert pickle.dumps(model) == before
+
+
+def test_importing_confide_imports_neither_river_nor_sklearn() -> None:
+    code = "import confide, sys; sys.exit(any(m.split('.')[0] in ('river', 'sklearn') for m in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
