@@ -63,7 +63,9 @@ def words(*values: int) -> NDArray[np.uint64]:
     return np.array(values, dtype=np.uint64)
 
 
-EXTREMES = st.sampled_from([0, 1, 2, 2**32, 2**53 - 1, 2**53 + 1, 2**63 - 1, 2**63, 2**63 + 1, LAST - 1, LAST])
+EXTREMES = st.sampled_from(
+    [0, 1, 2, 2**32, 2**53 - 1, 2**53 + 1, 2**63 - 1, 2**63, 2**63 + 1, LAST - 1, LAST]
+)
 ENTRIES = st.one_of(
     EXTREMES,
     st.integers(0, LAST),
@@ -125,7 +127,9 @@ def test_bounds_are_never_below_exact_arithmetic(
 @given(neighbours(), st.integers(2, 60), ENTRIES, FRACTIONS)
 @example((2**63 - 1, 1), 18, 0, FULL)
 @settings(CALM, max_examples=200)
-def test_the_upper_bound_of_room_is_one(pair: tuple[int, int], order: int, mixed: int, fraction: Fraction) -> None:
+def test_the_upper_bound_of_room_is_one(
+    pair: tuple[int, int], order: int, mixed: int, fraction: Fraction
+) -> None:
     p, q = pair
     truth = exact(p, q, order, mixed, fraction)
     high = float(power_moments(words(p), words(q), order, words(mixed), fraction).room_high[0])
@@ -139,7 +143,9 @@ def test_bounds_are_tight_away_from_degenerate_cases(order: int, fraction: Fract
     """Where no terms cancel by more than a factor of 1000, at most 10⁻⁹ of the excess is given away."""
     draw = np.random.default_rng(order)
     logit = draw.uniform(-20, 20, size=200)
-    step = draw.choice([-1, 1], size=200) * 10 ** draw.uniform(-2.5, 0.3, size=200) / (order * float(fraction))
+    step = (
+        draw.choice([-1, 1], size=200) * 10 ** draw.uniform(-2.5, 0.3, size=200) / (order * float(fraction))
+    )
     entries = [[int(ONE / (1 + np.exp(-value))) for value in values] for values in (logit, logit + step)]
     p, q = words(*entries[0]), words(*entries[1])
     bound = moment_excess(p, q, order, q, fraction)

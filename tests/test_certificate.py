@@ -1,7 +1,8 @@
-"""Mistakes: the rates against all vote patterns, the tail against the best adaptive adversary, the sum in a small world."""
+"""Mistakes: rates against all vote patterns, the tail against the best adaptive adversary, the sum in a small world."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,7 +26,7 @@ Floats = NDArray[np.float64]
 def all_patterns(
     gate: Gate, copies: int, polls: int, labels: int, fallback_error: float, abstain: bool
 ) -> tuple[Floats, Floats]:
-    """sup P(unsure) and sup P(wrong) over every vote pattern and every right label, by the number of copies that err."""
+    """sup P(unsure), sup P(wrong) over all vote patterns and right labels, by the number of copies that err."""
     table = gate.table
     unsure, wrong = np.zeros(copies + 1), np.zeros(copies + 1)
     subsets = list(combinations(range(copies), polls))
@@ -98,7 +99,8 @@ def test_rates_of_many_copies_are_covered_by_a_grid() -> None:
 
     def ways(n: NDArray[np.int64], k: NDArray[np.int64]) -> Floats:
         """ln of n choose k."""
-        return np.where(k <= n, gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(np.maximum(n - k, 0) + 1.0), -np.inf)
+        logarithm = gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(np.maximum(n - k, 0) + 1.0)
+        return np.where(k <= n, logarithm, -np.inf)
 
     right, all_copies, all_polls = (copies - bad)[:, None], np.array(copies), np.array(polls)
     weights = np.exp(ways(bad[:, None], inside) + ways(right, polls - inside) - ways(all_copies, all_polls))
@@ -125,10 +127,11 @@ def test_rates_cover_or_refuse_a_table_that_rises(polls: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"polls": 6}, {"polls": 0}, {"copies": 0}, {"fallback_error": math.nan}, {"fallback_error": 1.5}]
+    "change",
+    [{"polls": 6}, {"polls": 0}, {"copies": 0}, {"fallback_error": math.nan}, {"fallback_error": 1.5}],
 )
 def test_rates_refuse_nonsense(change: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="copies|polls|fallback_error"):
+    with pytest.raises(ValueError, match=r"copies|polls|fallback_error"):
         rates(falling(1, 5), **({"copies": 5, "polls": 5, "fallback_error": 0.5} | change))  # type: ignore[arg-type]
 
 
@@ -180,7 +183,14 @@ FRACTIONS = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
 
 @pytest.mark.parametrize(
     ("count", "budget", "floor", "slope"),
-    [(6, 3, 0.0, 0.3), (15, 5, 0.0, 1.0), (12, 4, 0.01, 0.8), (30, 6, 0.0, 3.0), (20, 2, 0.05, 2.0), (9, 0, 0.02, 1.0)],
+    [
+        (6, 3, 0.0, 0.3),
+        (15, 5, 0.0, 1.0),
+        (12, 4, 0.01, 0.8),
+        (30, 6, 0.0, 3.0),
+        (20, 2, 0.05, 2.0),
+        (9, 0, 0.02, 1.0),
+    ],
 )
 def test_no_adaptive_adversary_exceeds_the_tail(count: int, budget: int, floor: float, slope: float) -> None:
     rounds = 150
@@ -206,7 +216,9 @@ def test_a_negative_binomial_quantile_is_no_bound() -> None:
     count, budget, slope = 15, 5, 1.0
     negative_binomial = nbinom.sf(count - 1, budget, 1 / (1 + slope))
     adversary = Adversary(count, budget, 0.0, slope, 2000, (0.01, 0.1, 0.5, 1.0))
-    constant = max(Adversary(count, budget, 0.0, slope, 2000, (e,)).probability for e in (0.01, 0.1, 0.5, 1.0))
+    constant = max(
+        Adversary(count, budget, 0.0, slope, 2000, (e,)).probability for e in (0.01, 0.1, 0.5, 1.0)
+    )
     assert constant <= negative_binomial
     assert adversary.probability > 1.9 * negative_binomial
     assert adversary.probability <= tail(count, budget=budget, floor=0.0, slope=slope)
@@ -233,10 +245,8 @@ def test_the_tail_falls_in_count_and_rises_in_everything_else() -> None:
 @pytest.mark.parametrize("name", ["count", "budget", "floor", "slope"])
 def test_the_tail_of_what_is_no_number_is_refused_or_one(name: str) -> None:
     values = {"count": 40.0, "budget": 10.0, "floor": 2.0, "slope": 1.5} | {name: math.nan}
-    try:
+    with contextlib.suppress(ValueError):
         assert tail(values.pop("count"), **values) == 1.0
-    except ValueError:
-        pass
 
 
 def test_the_quantile_is_the_smallest_count() -> None:
@@ -255,7 +265,9 @@ def test_the_quantile_of_what_is_no_probability_is_refused(probability: float) -
 # --- the certificate
 
 
-def small_world(gate: Gate, copies: int, points: int, rounds: int, polls: int, runs: int) -> NDArray[np.int64]:
+def small_world(
+    gate: Gate, copies: int, points: int, rounds: int, polls: int, runs: int
+) -> NDArray[np.int64]:
     """Mistakes of POP over copies that know a point's label once they were taught it: each errs `points` times at most.
 
     The adversary shows the point that most copies have wrong. Who errs says the same wrong label, and an unsure round
@@ -285,7 +297,13 @@ def test_expected_mistakes_hold_in_a_small_world(polls: int) -> None:
 
     def bound(rate: Rates) -> float:
         promise = certificate(
-            rate, rounds=rounds, budget=points * copies, unsure=rounds + 1, start=0.0, after_halt=0.5, beta=1.0
+            rate,
+            rounds=rounds,
+            budget=points * copies,
+            unsure=rounds + 1,
+            start=0.0,
+            after_halt=0.5,
+            beta=1.0,
         )
         return promise.expected_mistakes
 
@@ -325,7 +343,14 @@ def test_a_run_that_may_halt_early_has_no_certificate() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"beta": math.nan}, {"beta": 2.0}, {"budget": -1.0}, {"budget": math.nan}, {"start": math.nan}, {"after_halt": -1.0}],
+    [
+        {"beta": math.nan},
+        {"beta": 2.0},
+        {"budget": -1.0},
+        {"budget": math.nan},
+        {"start": math.nan},
+        {"after_halt": -1.0},
+    ],
 )
 def test_the_certificate_refuses_nonsense(change: dict[str, float]) -> None:
     fine = {"rounds": 10**6, "budget": 1000, "unsure": 4000, "start": 1e-9, "after_halt": 0.5, "beta": 0.05}

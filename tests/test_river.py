@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from river import base, checks, compose, evaluate, linear_model, metrics, naive_bayes, preprocessing
+from river import base, checks, compose, evaluate, linear_model, metrics, naive_bayes, optim, preprocessing
 from river import feature_extraction as fx
 
 import confide
@@ -29,10 +29,10 @@ def small(model: Any = None, plan: Plan = SMALL, **settings: Any) -> PrivateClas
 
 
 def stream(rounds: int = 2000) -> Iterator[tuple[dict[str, Any], bool]]:
-    """The sign of the first feature; the second one is never the same twice."""
+    """The sign of a number."""
     for i in range(rounds):
         a = float((i * 37) % 41 - 20)
-        yield {"a": a, "i": i}, a > 0
+        yield {"a": a}, a > 0
 
 
 def live_accuracy(model: Any, delay: int | None = None) -> float:
@@ -85,15 +85,15 @@ def test_it_learns_in_progressive_validation(delay: int | None) -> None:
 def test_labels_out_of_order_are_learned_too() -> None:
     model = small()
     score = evaluate.progressive_val_score(
-        stream(), model, metrics.Accuracy(), delay=lambda x, y: 1 + (x["i"] * 61) % 97
+        stream(), model, metrics.Accuracy(), delay=lambda x, y: 1 + (x["a"] * 61) % 97
     )
     assert score.get() > 0.7  # half of the rounds are a coin
     assert model.pop.operator.taught == 2000
 
 
 def test_a_genuine_river_model_learns() -> None:
-    model = small(compose.Select("a") | preprocessing.StandardScaler() | naive_bayes.GaussianNB())
-    assert live_accuracy(model) > 0.9
+    model = small(preprocessing.StandardScaler() | linear_model.LogisticRegression(optim.SGD(0.1)))
+    assert live_accuracy(model) > 0.95
 
 
 def test_metrics_of_probabilities_are_refused_with_the_reason() -> None:
@@ -202,10 +202,6 @@ def test_no_ticket_is_kept() -> None:
     assert len(model.pop._open) == 1
 
 
-def front(step: Any) -> Any:
-    return step | small()
-
-
 SCALER = preprocessing.StandardScaler
 
 
@@ -215,7 +211,7 @@ SCALER = preprocessing.StandardScaler
         (lambda: SCALER() | small(), "PrivateClassifier(StandardScaler() | model, ...)"),
         (lambda: compose.Pipeline(SCALER(), small()), "PrivateClassifier(StandardScaler() | model, ...)"),
         (lambda: compose.Pipeline(SCALER(), compose.Select("a") | small()), "StandardScaler"),
-        (lambda: compose.Select("a") | SCALER() | preprocessing.MinMaxScaler() | small(), "StandardScaler() | MinMax"),
+        (lambda: compose.Select("a") | SCALER() | preprocessing.MaxAbsScaler() | small(), "StandardScaler() | MaxAbs"),
         (lambda: (SCALER() + compose.Select("a")) | small(), "StandardScaler"),
         (lambda: fx.RBFSampler(seed=1) | small(), "RBFSampler"),
         (lambda: (SCALER() | small()).clone(), "StandardScaler"),
@@ -239,7 +235,6 @@ def test_a_shared_preprocessor_is_warned_about_once(make: Any, named: str, metho
     "make",
     [
         lambda: small(SCALER() | linear_model.LogisticRegression()),
-        lambda: small() | small(),  # nothing in front of the first one
         lambda: compose.Select("a") | preprocessing.Normalizer() | small(),
         lambda: (compose.Select("a") + compose.Prefixer("b_")) | small(),
         lambda: (lambda x: {"a": x["a"]}) | small(),
@@ -247,7 +242,6 @@ def test_a_shared_preprocessor_is_warned_about_once(make: Any, named: str, metho
 )
 def test_what_does_not_learn_or_is_inside_is_not_warned_about(make: Any) -> None:
     model = make()
-    model = model["PrivateClassifier"] if len(getattr(model, "steps", ())) == 2 and "PrivateClassifier1" in model.steps else model
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.predict_one({"a": 1.0})
@@ -277,12 +271,12 @@ def test_seeded_ones_are_copied_and_live_secure_ones_are_not() -> None:
 def test_a_clone_keeps_what_was_learned_from_public_data() -> None:
     public = naive_bayes.GaussianNB()
     for x, y in stream(200):
-        public.learn_one({"a": x["a"]}, y)
+        public.learn_one(x, y)
     fallback = small(fallback=public)
     start = small(copy.deepcopy(public), public_start=True)
     ready = Plan.tight(20.0, 1e-2, 1000, copies=60, unsure=100, silent=0)
     for model in (fallback, fallback.clone(), start.clone({"plan": ready}), start.clone({"plan": ready}).clone()):
-        assert sum(model.predict_one({"a": x["a"]}) == y for x, y in stream(100)) > 90
+        assert sum(model.predict_one(x) == y for x, y in stream(100)) > 90
 
 
 def test_a_plan_or_its_numbers() -> None:

@@ -193,19 +193,21 @@ class PrivateClassifier(base.Classifier):
         here: base.Estimator = self
         shared: list[str] = []
         frame: FrameType | None = sys._getframe(2)
+        level = 3
         while frame is not None and frame.f_globals.get("__name__") == compose.Pipeline.__module__:
             pipeline = frame.f_locals.get("self")
             if isinstance(pipeline, compose.Pipeline):
                 shared = [str(step) for step in pipeline.steps.values() if step is not here and _learns(step)] + shared
                 here = pipeline
             frame = frame.f_back
+            level += 1
         if shared:
             self._warned = True
             inside = " | ".join(f"{name}()" if name.isidentifier() else name for name in shared)
             warnings.warn(
                 f"{' | '.join(shared)} in front of PrivateClassifier learns from everybody and is shared by all "
                 f"copies: that leaks. Put it inside: PrivateClassifier({inside} | model, ...)",
-                stacklevel=4,
+                stacklevel=level,
             )
 
 

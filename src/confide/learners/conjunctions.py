@@ -1,0 +1,78 @@
+"""Conjunctions, by elimination."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from confide._checks import integer
+from confide._jit import jit
+from confide.learners.base import Arrays, Floats, Ints, Layout
+from confide.learners.classes import MOST_VARIABLES, ClassLearner, Words, bits, width
+
+__all__ = ["Conjunctions"]
+
+
+class Conjunctions(ClassLearner):
+    """Conjunctions: the label is 1 where some variables are true and some others false.
+
+    x holds the variables, true above ½. It keeps all literals that no 1 has contradicted, and answers 1 where all of
+    them hold: it errs on ones only. The first mistake strikes out half of the 2n literals, every other one at least
+    one: at most **n + 1 mistakes**, or **n** without negations, the Littlestone dimension then. Proof page:
+    docs/proofs/learners.md.
+
+    Parameters
+    ----------
+    variables
+        n, the length of x.
+    negations
+        Whether variables may have to be false; if not, the conjunctions are monotone.
+
+    Examples
+    --------
+    >>> learner = Conjunctions(variables=4)
+    >>> learner.learn([1, 0, 1, 1], 1)
+    >>> learner.learn([1, 0, 0, 1], 1)
+    >>> learner.predict([1, 0, 1, 1]), learner.predict([1, 1, 1, 1]), learner.mistake_bound()
+    (1, 0, 5)
+    """
+
+    def __init__(self, variables: int, negations: bool = True) -> None:
+        self.variables = integer(variables, "variables", 1, MOST_VARIABLES)
+        self._all = bits(np.ones(variables))
+        self.negations = bool(negations)
+        super().__init__(variables)
+
+    def memory(self) -> Layout:
+        return {"gone": ((2, width(self.variables)), np.uint64)}  # literals struck out: first x_i, then not x_i
+
+    def begin(self, arrays: Arrays) -> None:
+        if not self.negations:
+            arrays["gone"][0, 1] = ~np.uint64(0)
+
+    def mistake_bound(self) -> int:
+        """n + 1, or n without negations."""
+        return self.variables + int(self.negations)
+
+    def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
+        there = bits(x)
+        _vote(arrays["gone"], slots, there, self._all & ~there, counts)
+
+    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
+        if y == 1:
+            there = bits(x)
+            arrays["gone"][slot, 0] |= self._all & ~there
+            arrays["gone"][slot, 1] |= there
+
+
+@jit
+def _vote(gone: Words, slots: Ints, there: Words, absent: Words, counts: Ints) -> None:
+    asked, ones = 0, 0
+    for slot in slots:
+        if slot >= 0:
+            wrong = np.uint64(0)
+            for w in range(there.size):
+                wrong |= (~gone[slot, 0, w] & absent[w]) | (~gone[slot, 1, w] & there[w])
+            asked += 1
+            ones += wrong == 0
+    counts[0] += asked - ones
+    counts[1] += ones

@@ -1,0 +1,93 @@
+"""Parities, by elimination over GF(2)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from confide._checks import integer
+from confide._jit import jit
+from confide.learners.base import Arrays, Floats, Ints, Layout
+from confide.learners.classes import ClassLearner, Words, bits, width
+
+__all__ = ["Parities"]
+
+
+class Parities(ClassLearner):
+    """Parities: the label says whether an odd number of certain variables is true.
+
+    x holds the variables, true above ½. Every label is a linear equation over GF(2) for the set of variables that
+    count. It answers with one solution of all equations so far, so a mistake is an equation that does not follow from
+    the others: at most **n mistakes**, the Littlestone dimension. Proof page: docs/proofs/learners.md.
+
+    Parameters
+    ----------
+    variables
+        n, the length of x. A copy's memory grows with n².
+
+    Examples
+    --------
+    >>> learner = Parities(variables=3)
+    >>> learner.learn([1, 1, 0], 1)
+    >>> learner.learn([0, 1, 1], 0)
+    >>> learner.predict([1, 0, 1]), learner.mistake_bound()
+    (1, 3)
+    """
+
+    def __init__(self, variables: int) -> None:
+        self.variables = integer(variables, "variables", 1, 1 << 10)
+        super().__init__(variables)
+
+    def memory(self) -> Layout:
+        words = width(self.variables)
+        return {
+            "parity": ((words,), np.uint64),  # the solution: free variables do not count, so it is the right-hand sides
+            "rows": ((self.variables, words), np.uint64),  # reduced: row i is 0, or the one equation with variable i
+        }
+
+    def mistake_bound(self) -> int:
+        """n."""
+        return self.variables
+
+    def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
+        _vote(arrays["parity"], slots, bits(x), counts)
+
+    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
+        _teach(arrays["parity"][slot], arrays["rows"][slot], bits(x), y)
+
+
+@jit
+def _vote(parity: Words, slots: Ints, there: Words, counts: Ints) -> None:
+    asked, ones = 0, 0
+    for slot in slots:
+        if slot >= 0:
+            word = np.uint64(0)
+            for w in range(there.size):
+                word ^= parity[slot, w] & there[w]
+            for shift in (32, 16, 8, 4, 2, 1):
+                word ^= word >> np.uint64(shift)
+            asked += 1
+            ones += int(np.int64(word & np.uint64(1)))
+    counts[0] += asked - ones
+    counts[1] += ones
+
+
+@jit
+def _teach(parity: Words, rows: Words, there: Words, y: int) -> None:
+    side = np.uint64(y)
+    for i in range(rows.shape[0]):
+        word, bit = i >> 6, np.uint64(i & 63)
+        if (there[word] >> bit) & np.uint64(1) == 1 and (rows[i, word] >> bit) & np.uint64(1) == 1:
+            there ^= rows[i]
+            side ^= (parity[word] >> bit) & np.uint64(1)
+    pivot = 0
+    while pivot < rows.shape[0] and (there[pivot >> 6] >> np.uint64(pivot & 63)) & np.uint64(1) == 0:
+        pivot += 1
+    if pivot == rows.shape[0]:  # it follows from what is known, or contradicts it
+        return
+    here, spot = pivot >> 6, np.uint64(pivot & 63)
+    for i in range(rows.shape[0]):
+        if (rows[i, here] >> spot) & np.uint64(1) == 1:
+            rows[i] ^= there
+            parity[i >> 6] ^= side << np.uint64(i & 63)
+    rows[pivot] = there
+    parity[here] |= side << spot

@@ -1,0 +1,79 @@
+"""Thresholds, by bisection."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from confide._checks import integer
+from confide._jit import jit
+from confide.learners.base import Arrays, Floats, Ints, Layout
+from confide.learners.classes import ClassLearner
+
+__all__ = ["Thresholds"]
+
+
+class Thresholds(ClassLearner):
+    """Thresholds: x is one number, and the label is 1 from some whole number a on, 0 ≤ a ≤ points.
+
+    It answers what most of the thresholds say that are left, so every mistake leaves at most half of them: at most
+    **⌊log₂(points + 1)⌋ mistakes**, the Littlestone dimension of thresholds on x = 0 … points − 1. Any other x may be
+    asked too. Proof page: docs/proofs/learners.md.
+
+    Parameters
+    ----------
+    points
+        How many points there are to tell apart.
+
+    Examples
+    --------
+    >>> learner = Thresholds(points=1023)
+    >>> learner.learn([300], 0)
+    >>> learner.learn([400], 1)
+    >>> learner.predict([349]), learner.predict([351]), learner.mistake_bound()
+    (0, 1, 10)
+    """
+
+    def __init__(self, points: int) -> None:
+        self.points = integer(points, "points", 1, 1 << 52)
+        super().__init__(1)
+
+    def memory(self) -> Layout:
+        return {"cut": ((2,), np.int64)}  # how many thresholds are ruled out at the lower and at the upper end
+
+    def mistake_bound(self) -> int:
+        """⌊log₂(points + 1)⌋."""
+        return (self.points + 1).bit_length() - 1
+
+    def sound(self, arrays: Arrays) -> bool:
+        cut = arrays["cut"]
+        within = (cut >= 0).all() and (cut <= self.points).all() and (cut.sum(axis=1) <= self.points).all()
+        return super().sound(arrays) and bool(within)
+
+    def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
+        _vote(arrays["cut"], slots, 2 * self._place(x) + 1 - self.points, counts)
+
+    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
+        cut, place = arrays["cut"][slot], self._place(x)
+        low, high = int(cut[0]), self.points - int(cut[1])  # the least and the largest that are left
+        if y == 1 and place >= low:
+            cut[1] = self.points - min(high, place)
+        elif y == 0 and place < high:
+            cut[0] = max(low, place + 1)
+
+    def _place(self, x: Floats) -> int:
+        """The largest threshold at which x has label 1, or −1."""
+        return math.floor(min(max(float(x[0]), -1.0), float(self.points)))
+
+
+@jit
+def _vote(cut: Ints, slots: Ints, twice: int, counts: Ints) -> None:
+    """`twice` is 2·place + 1 − points: above low + high − points, most of what is left says 1."""
+    asked, ones = 0, 0
+    for slot in slots:
+        if slot >= 0:
+            asked += 1
+            ones += twice > cut[slot, 0] - cut[slot, 1]
+    counts[0] += asked - ones
+    counts[1] += ones

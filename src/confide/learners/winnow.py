@@ -1,0 +1,104 @@
+"""Winnow."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide._checks import integer
+from confide._jit import jit
+from confide.learners.base import Arrays, Floats, Ints, Layout
+from confide.learners.classes import MOST_VARIABLES, ClassLearner
+
+__all__ = ["Winnow"]
+
+_LEAST = -1000  # the smallest power of two that is kept; one below stands for 0
+
+
+class Winnow(ClassLearner):
+    """Winnow: the label is 1 where at least one of a few variables is true, among many that do not matter.
+
+    x holds the variables, true above ½. Every variable has a weight, 1 at first; the answer is 1 where the weights of
+    the true ones add up to more than n/2. A missed 1 doubles these weights; a wrong 1 halves them, or takes them away.
+    With p = r·⌊log₂n⌋ for r variables that matter it makes at most **⌊3p + 4 − 4r/n⌋ mistakes**, or with `eliminate`
+    **⌊2p + 2 − 2r/n⌋** (after Littlestone, "Learning Quickly When Irrelevant Attributes Abound", 1988). Proof page:
+    docs/proofs/learners.md.
+
+    Parameters
+    ----------
+    variables
+        n, the length of x.
+    relevant
+        r, how many variables matter at most; used for the bound alone.
+    eliminate
+        Take weights away instead of halving them: fewer mistakes, but one wrong label can do lasting harm.
+
+    Examples
+    --------
+    >>> learner = Winnow(variables=8, relevant=1)
+    >>> for _ in range(2):
+    ...     learner.learn([0, 0, 1, 0, 0, 0, 0, 1], 1)
+    ...     learner.learn([1, 1, 0, 1, 1, 1, 1, 1], 0)
+    >>> learner.learn([0, 0, 1, 0, 0, 0, 0, 0], 1)
+    >>> learner.predict([0, 0, 1, 0, 0, 0, 0, 0]), learner.predict([0, 0, 0, 0, 0, 0, 0, 1]), learner.mistake_bound()
+    (1, 0, 12)
+    """
+
+    def __init__(self, variables: int, relevant: int = 1, eliminate: bool = False) -> None:
+        self.variables = integer(variables, "variables", 1, MOST_VARIABLES)
+        self.relevant = integer(relevant, "relevant", 1, variables)
+        self.eliminate = bool(eliminate)
+        super().__init__(variables)
+
+    def memory(self) -> Layout:
+        return {"power": ((self.variables,), np.int16)}  # of two
+
+    def mistake_bound(self) -> int:
+        """⌊3p + 4 − 4r/n⌋, or ⌊2p + 2 − 2r/n⌋ with `eliminate`, where p = r·⌊log₂n⌋."""
+        n, r = self.variables, self.relevant
+        promotions = r * (n.bit_length() - 1)
+        factor = 2 if self.eliminate else 4
+        return (2 if self.eliminate else 3) * promotions + math.floor(factor * (n - r) / n)
+
+    def sound(self, arrays: Arrays) -> bool:
+        power = arrays["power"]
+        return super().sound(arrays) and bool(((power >= _LEAST - 1) & (power <= self.variables.bit_length())).all())
+
+    def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
+        _vote(arrays["power"], slots, np.flatnonzero(x > 0.5), _POWERS, counts)
+
+    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
+        _teach(arrays["power"][slot], np.flatnonzero(x > 0.5), _POWERS, y, self.eliminate)
+
+
+_POWERS = np.array([0.0, *(2.0**power for power in range(_LEAST, 32))])  # from the power _LEAST − 1 on
+_POWERS.flags.writeable = False
+
+
+@jit
+def _sum(power: NDArray[np.int16], there: Ints, powers: Floats) -> float:
+    total = 0.0
+    for i in there:
+        total += powers[power[i] - (_LEAST - 1)]
+    return total
+
+
+@jit
+def _vote(power: NDArray[np.int16], slots: Ints, there: Ints, powers: Floats, counts: Ints) -> None:
+    for slot in slots:
+        if slot >= 0:
+            counts[1 if 2 * _sum(power[slot], there, powers) > power.shape[1] else 0] += 1
+
+
+@jit
+def _teach(power: NDArray[np.int16], there: Ints, powers: Floats, y: int, eliminate: bool) -> None:
+    answer = 1 if 2 * _sum(power, there, powers) > power.size else 0
+    if answer == y:
+        return
+    for i in there:
+        if y == 0:
+            power[i] = _LEAST - 1 if eliminate else max(_LEAST, power[i] - 1)
+        elif power[i] >= _LEAST:
+            power[i] += 1
