@@ -549,14 +549,17 @@ def journal_lines(folder: Path) -> list[bytes]:
 
 @pytest.fixture
 def journaled(folder: Path) -> Path:
-    """A closed state with a snapshot at line 3 of its journal, and six more lines."""
+    """What a process leaves that is killed after eight unsure answers, the snapshot being of the second."""
     with make() as pop:
         pop.save(folder)
         for i in range(8):
             pop.predict(DOUBT, unit=f"person {i}")
             if i == 1:
                 pop.save(folder)
-    assert len(journal_lines(folder)) == 9
+    lines = journal_lines(folder)
+    while b"unsure" not in lines[-1]:
+        lines.pop()
+    (folder / "journal").write_bytes(b"".join(lines))
     return folder
 
 
@@ -577,14 +580,15 @@ def test_a_torn_last_line_was_never_answered(cut: int, journaled: Path) -> None:
         assert last.operator.unsure == count + 1
 
 
-@pytest.mark.parametrize("line", [0, 3, 7, 8])
-@pytest.mark.parametrize("how", ["flipped", "gone", "twice", "empty"])
+@pytest.mark.parametrize("line", [0, 3, -2, -1])
+@pytest.mark.parametrize("how", ["changed", "gone", "twice", "empty"])
 def test_any_other_damage_is_refused(line: int, how: str, journaled: Path) -> None:
     lines = journal_lines(journaled)
-    if how == "gone" and line == 8:
+    if how == "gone" and line == -1:
         pytest.skip("a line that is gone from the end was never there")
+    line %= len(lines)
     changed = {
-        "flipped": [lines[line].replace(b'"round":', b'"round" ')] if b"round" in lines[line] else [b"x" + lines[line]],
+        "changed": [lines[line].replace(b"1", b"2", 1)],
         "gone": [],
         "twice": [lines[line]] * 2,
         "empty": [b"\n", lines[line]],
@@ -808,7 +812,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
 def test_a_journal_that_lags_is_noticed(entry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above can fail: here the journal is left out, and the next snapshot comes too late."""
     monkeypatch.setattr(Journal, entry, lambda *_: None)
-    with pytest.raises(AssertionError, match="are known|was lowered|came back"):
+    with pytest.raises(AssertionError, match=r"are known|was lowered|came back"):
         kill_many(tmp_path, 60)
 
 

@@ -29,11 +29,13 @@ class Found:
 
 
 @dataclass
-class _Search:
+class Search:
+    """Walks over the number of copies, the Rényi order and the planned unsure answers that fit each other."""
+
     epsilon: float
     delta: float
     rounds: int
-    mistakes: int
+    mistakes: float
     beta: float
     polls: int | None
     error: float
@@ -60,6 +62,9 @@ class _Search:
         floor = rate.unsure_floor * self.rounds
         return quantile(self.rare, budget=self.mistakes * copies, floor=floor, slope=rate.unsure_slope)
 
+    def _expected(self, rate: Rates, copies: int) -> float:
+        return rate.wrong_floor * self.rounds + rate.wrong_slope * self.mistakes * copies
+
     def _span(self) -> int:
         """n_stop − G − r: how many counts the halting gate needs to come down, whatever r is."""
         if self.split not in self.spans:
@@ -85,8 +90,7 @@ class _Search:
             need = self._need(rate, copies)
             if need <= unsure <= need * 1.002 + 1:
                 self.guess = unsure / (self.mistakes * copies)
-                expected = rate.wrong_floor * self.rounds + rate.wrong_slope * self.mistakes * copies
-                return expected, unsure
+                return self._expected(rate, copies), unsure
             if need > 12 * self.mistakes * copies or need > self.rounds:
                 return math.inf, 0
             unsure = math.ceil(need * 1.001)
@@ -99,7 +103,7 @@ class _Search:
             low, high = high, math.ceil(high * 1.3)
             if high > 10**8:
                 raise ValueError(
-                    f"no number of copies certifies mistakes={self.mistakes} at epsilon={self.epsilon:g} over "
+                    f"no number of copies certifies mistakes={self.mistakes:g} at epsilon={self.epsilon:g} over "
                     f"{self.rounds:,} rounds; ask for a larger epsilon or more rounds"
                 )
         a, b = math.log(max(self._polls(1) if self.polls else 2, low)), math.log(high * 1.4)
@@ -130,30 +134,31 @@ class _Search:
                     break
                 best = value
 
-    def finish(self, copies: int) -> Found:
-        """Build, certify and check the finished tables."""
+    def tables(self, copies: int) -> tuple[int, Gate, Halting, Certified, Rates]:
+        """Finished tables for this many copies, with an `unsure` that is large enough for them."""
         expected, unsure = self.drafted(copies)
         if not math.isfinite(expected):
             raise ValueError(
-                f"copies={copies:,} cannot certify a bound at epsilon={self.epsilon:g} for mistakes={self.mistakes}; "
+                f"copies={copies:,} cannot certify a bound at epsilon={self.epsilon:g} over {self.rounds:,} rounds; "
                 "leave copies out and the planner finds the best number"
             )
-        for _ in range(20):
+        for _ in range(40):
             gate, halting, got = build(self.budget(copies, unsure), self.split)
             rate = self._rates(gate, copies)
             if self._need(rate, copies) <= unsure:
-                break
+                return unsure, gate, halting, got, rate
             unsure = math.ceil(unsure * 1.002)
-        stated = certificate(
-            rate,
-            rounds=self.rounds,
-            budget=self.mistakes * copies,
-            unsure=unsure,
-            start=float(halting.table[: unsure + 1].max()),
-            after_halt=self.error,
-            beta=self.beta,
-        )
-        return Found(copies, self._polls(copies), unsure, gate, halting, got, stated)
+        raise ValueError("the search for consistent tables did not end; ask for a larger epsilon")
+
+    def choose(self, copies: int | None) -> int:
+        """The given number of copies, or the best; the Rényi order is tuned either way."""
+        if copies is not None:
+            self.tune_order(copies)
+            return copies
+        least = self.polls or 16
+        first = self.best_copies(least)
+        self.tune_order(first)
+        return self.best_copies(max(least, int(first * 0.8)))
 
 
 def best(
@@ -168,11 +173,16 @@ def best(
     fallback_error: float,
 ) -> Found:
     """The best certified plan; see `Plan.certified`."""
-    search = _Search(epsilon, delta, rounds, mistakes, beta, polls, fallback_error)
-    if copies is None:
-        first = search.best_copies(polls or 16)
-        search.tune_order(first)
-        copies = search.best_copies(max(polls or 16, int(first * 0.8)))
-    else:
-        search.tune_order(copies)
-    return search.finish(copies)
+    search = Search(epsilon, delta, rounds, mistakes, beta, polls, fallback_error)
+    copies = search.choose(copies)
+    unsure, gate, halting, got, rate = search.tables(copies)
+    stated = certificate(
+        rate,
+        rounds=rounds,
+        budget=mistakes * copies,
+        unsure=unsure,
+        start=float(halting.table[: unsure + 1].max()),
+        after_halt=fallback_error,
+        beta=beta,
+    )
+    return Found(copies, copies if polls is None else polls, unsure, gate, halting, got, stated)

@@ -219,7 +219,10 @@ KDD99 = Features(
     log=[field.rstrip("~") for field in _KDD_FIELDS if "~" in field],
     categorical=_KDD_TEXTS,
 )
-"""How a KDD-99 record becomes numbers: fixed from its published description."""
+"""How a KDD-99 record becomes numbers: fixed from its published description, then weighed by `KDD99_WEIGHTS`."""
+
+KDD99_WEIGHTS = np.repeat([1.0, 0.2, 2.0], [len(KDD99.numeric), len(KDD99.log), sum(_KDD_TEXTS.values())])
+"""Rates as they are, logarithms of counts brought near to one, categories twice: fixed, so nothing needs to be scaled."""
 
 
 def _kdd99(name: str, every_class: bool) -> Stream:
@@ -251,7 +254,7 @@ def _kdd99(name: str, every_class: bool) -> Stream:
 
 
 def _kdd_block(part: pa.Table) -> Floats:
-    """What `KDD99.encode` makes of each record, a block at a time."""
+    """What `KDD99.encode` makes of each record times the weights, a block at a time."""
     numbers = np.column_stack([part[name].to_numpy() for name in KDD99.numeric])
     logs = np.column_stack([part[name].to_numpy() for name in KDD99.log])
     block = np.zeros((part.num_rows, KDD99.width))
@@ -261,7 +264,7 @@ def _kdd_block(part: pa.Table) -> Floats:
         places = [column + zlib.crc32(text.encode()) % width for text in part[name].to_pylist()]
         block[np.arange(part.num_rows), places] = 1.0
         column += width
-    return block
+    return block * KDD99_WEIGHTS
 
 
 # ---------------------------------------------------------------------- River

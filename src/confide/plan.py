@@ -58,7 +58,7 @@ class Guarantee:
         )
 
 
-Kind = Literal["tight", "certified", "paper"]
+Kind = Literal["tight", "certified", "paper", "agnostic"]
 
 
 @dataclass(frozen=True)

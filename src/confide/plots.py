@@ -34,7 +34,7 @@ _STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
     "legend.frameon": False,
 }
-_THOUSANDS = FuncFormatter(lambda value, _: f"{value:,.0f}")
+_THOUSANDS = FuncFormatter(lambda value, _: f"{value / 1e6:g} M" if value >= 1e6 else f"{value / 1e3:g} k" if value >= 1e4 else f"{value:,.0f}")
 
 
 def mistakes(plan: Plan, tally: Tally, twin: bool) -> str:

@@ -22,7 +22,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -118,8 +118,8 @@ class Coins(Random):
         self.drawn: list[str] = []
 
     def _turn(self, kind: str) -> None:
-        name = f"{self._seed} {self._step} {kind} {self.drawn.count(kind)}"
         self.drawn.append(kind)
+        name = f"{self._seed} {self._step} {kind} {self.drawn.count(kind)}"
         self._start(hashlib.sha256(name.encode()).digest())
 
     def word(self) -> int:
@@ -141,7 +141,6 @@ class _Line:
 
     public: tuple[object, ...]
     """What everybody may know: rounds, state, loads."""
-    halted: bool
     drawn: list[str]
     """The kinds of coins drawn, without a fallback's coin, which comes last."""
     shown: tuple[str, str]
@@ -210,7 +209,6 @@ class _World:
             drawn = drawn[:-1]
         return _Line(
             public=(pop.rounds, pop.state, pop._epoch),
-            halted=pop.halt_reason == "budget",
             drawn=drawn,
             shown=(error, "" if answer is None else answer.ticket),
             answer=None if answer is None else (answer.label, answer.sure),
@@ -246,8 +244,7 @@ class _World:
         return [int(votes.argmax()) if votes.any() else None for votes in each]
 
 
-@dataclass
-class _Ear:
+class _Ear(NamedTuple):
     """Hears what a counter is told."""
 
     counter: Any
@@ -269,10 +266,8 @@ def replay(
         Makes a POP with a seed, the same one each time.
     script
         What happens; see the module.
-    load
-        Loads a state from a folder, where a Load step says so.
-    seed
-        Which coins.
+    load, seed
+        How a state is loaded from a folder where the script says so, and which coins.
 
     Examples
     --------
@@ -303,9 +298,8 @@ class _Checker:
         self.most = pop.plan.unit_unsure
         self.inputs = 0 if pop._monitor_asked is None else pop._monitor_asked.rounds_per_unit
         self.copy: int | None = None
-        self.apart = 0
         self.parted: list[int] = []
-        self.unsure, self.hidden = [0, 0], [0, 0]
+        self.apart, self.unsure, self.hidden = 0, [0, 0], [0, 0]
 
     def check(self, number: int, step: Step | Hidden, first: _Line, second: _Line) -> bool:
         """Compare one step; False when one world has halted, by the luck of the coins, and the other not."""
@@ -314,7 +308,7 @@ class _Checker:
         asked = isinstance(step.first if isinstance(step, Hidden) else step, Ask)
         if asked or not hidden:
             _same(first.drawn, second.drawn, f"{where}: the coins that were drawn are")
-        if first.halted != second.halted:
+        if (first.public[1] == "halted") != (second.public[1] == "halted"):
             return False
         _same(first.public, second.public, f"{where}: what everybody sees (rounds, state, loads) is")
         if not hidden:
@@ -330,9 +324,7 @@ class _Checker:
         for copy in differing:
             if self.copy is None:
                 self.copy = copy
-            assert copy == self.copy, (
-                f"{where}, copy {copy}: its {what} differs between the worlds, though the unit's copy is {self.copy}"
-            )
+            _demand(copy == self.copy, f"{where}, copy {copy}: its {what} differs, and the unit's copy is {self.copy}")
 
     def _compare_copies(self, where: str, first: _Line, second: _Line) -> None:
         known = sorted(first.copies.keys() | second.copies.keys())
@@ -344,28 +336,29 @@ class _Checker:
         pairs = enumerate(zip(first.votes, second.votes, strict=True))
         self._one_copy(where, "vote", [copy for copy, (a, b) in pairs if a != b])
         moved = np.array(first.counts) - np.array(second.counts)
-        assert max(moved.clip(0).sum(), (-moved).clip(0).sum()) <= 1, (
-            f"{where}: the poll's votes {first.counts} and {second.counts} differ by more than one"
-        )
+        most = max(moved.clip(0).sum(), (-moved).clip(0).sum())
+        _demand(most <= 1, f"{where}: the poll's votes {first.counts} and {second.counts} differ by more than one")
 
     def _compare_counts(self, where: str, hidden: bool, first: _Line, second: _Line) -> None:
-        now = [first.unsure, second.unsure]
-        for world in (0, 1):
-            self.hidden[world] += hidden * (now[world] - self.unsure[world])
-            assert self.hidden[world] <= self.most, (
-                f"{where}: the unit was counted unsure {self.hidden[world]} times, more than {self.most}"
-            )
+        now, most = [first.unsure, second.unsure], self.most
+        self.hidden = [self.hidden[world] + hidden * (now[world] - self.unsure[world]) for world in (0, 1)]
         self.unsure = now
+        _demand(max(self.hidden) <= most, f"{where}: the unit was counted unsure {max(self.hidden)} times, not {most}")
         if self.parted:
             return
-        assert abs(now[0] - now[1]) <= self.most, f"{where}: the unsure counts {now} differ by more than {self.most}"
-        assert len(first.heard) == len(second.heard), f"{where}: the monitor ticked in one world only"
+        _demand(abs(now[0] - now[1]) <= most, f"{where}: the unsure counts {now} differ by more than {most}")
+        _same(len(first.heard), len(second.heard), f"{where}: the monitor's ticks are")
         moves = sum(abs(a - b) for a, b in zip(first.heard, second.heard, strict=True))
-        assert moves <= self.inputs, f"{where}: {moves} of the monitor's inputs differ, more than {self.inputs}"
+        _demand(moves <= self.inputs, f"{where}: {moves} of the monitor's inputs differ, more than {self.inputs}")
 
 
 def _same(first: object, second: object, what: str) -> None:
-    assert first == second, f"{what} {first} in one world and {second} in the other"
+    _demand(first == second, f"{what} {first} in one world and {second} in the other")
+
+
+def _demand(kept: bool, otherwise: str) -> None:
+    if not kept:  # and no assert, which -O leaves out
+        raise AssertionError(otherwise)
 
 
 def _digests(bank: Bank) -> dict[int, bytes]:
@@ -376,9 +369,8 @@ def _digests(bank: Bank) -> dict[int, bytes]:
         rows: list[Any] = [np.split(state["pickles"], np.cumsum(state["sizes"])[:-1])]
     else:
         rows = [value for name, value in state.items() if isinstance(value, np.ndarray) and name != "taught"]
-    return {
-        copy: hashlib.sha256(b"".join(part[i].tobytes() for part in rows)).digest() for i, copy in enumerate(taught)
-    }
+    known = [b"".join(part[i].tobytes() for part in rows) for i in range(len(taught))]
+    return {copy: hashlib.sha256(memory).digest() for copy, memory in zip(taught, known, strict=True)}
 
 
 def _check_script(script: Script) -> None:

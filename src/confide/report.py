@@ -47,7 +47,7 @@ section svg { width:100%; height:auto; display:block; } section svg text { font-
 table { border-collapse:collapse; font-variant-numeric:tabular-nums; }
 th, td { padding:.3rem .7rem; text-align:right; border-bottom:1px solid var(--line); }
 th { color:var(--soft); font-weight:550; font-size:.86rem; } td:first-child, th:first-child { text-align:left; }
-pre { background:#f4f6f8; border-radius:8px; padding:.8rem 1rem; overflow-x:auto; font-size:.85rem; margin:.4rem 0; }
+pre { background:#f4f6f8; border-radius:8px; padding:.8rem 1rem; font-size:.85rem; margin:.4rem 0; white-space:pre-wrap; }
 @media print { body { background:#fff; } section, .card { break-inside:avoid; } }
 """
 
@@ -207,9 +207,9 @@ def _confusion(labels: Sequence[str], table: Sequence[Sequence[int]]) -> str:
             cells.append(f'<td style="background:rgba({colour},{strength:.2f})" title="{title}">{count:,}</td>')
         rows.append(f"<tr><td>{escape(label)}</td>{''.join(cells)}<td>{_percent(counts[i] / total)}</td></tr>")
     return (
-        f"<table><tr><th>right label ↓ answer →</th>{head}<th>not answered</th><th>right</th></tr>"
+        f"<table><tr><th>right label</th>{head}<th>not answered</th><th>right</th></tr>"
         f"{''.join(rows)}</table>"
-        '<p class="note">Live rounds. “Not answered”: the fallback’s answer was given.</p>'
+        '<p class="note">Live rounds by right label and answer. “Not answered”: the fallback’s answer was given.</p>'
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+import weakref
 from typing import NamedTuple
 
 import numpy as np
@@ -58,9 +58,15 @@ class AgnosticExperts(FiniteLearner):
     def __init__(self, H: ArrayLike | FiniteClass, rounds: int, beta: float = BETA) -> None:
         self.rounds = integer(rounds, "rounds", 1, 1 << 40)
         self.beta = probability(beta, "beta")
-        known = H if isinstance(H, FiniteClass) else FiniteClass(H)
-        self._states = _states(known)
-        super().__init__(known)
+        super().__init__(H)
+
+    @property
+    def _states(self) -> _States:
+        """Made once for all copies, from the class alone: see `FiniteClass` for why that shares nothing."""
+        states = _MADE.get(self.H)
+        if states is None:
+            states = _MADE[self.H] = _make_states(self.H)
+        return states
 
     def knowledge(self) -> Layout:
         return {"weight": ((self._states.dimension.size,), np.float64)}  # logarithms
@@ -98,8 +104,10 @@ class _States(NamedTuple):
     dimension: Ints
 
 
-@lru_cache(maxsize=16)
-def _states(H: FiniteClass) -> _States:
+_MADE: weakref.WeakKeyDictionary[FiniteClass, _States] = weakref.WeakKeyDictionary()
+
+
+def _make_states(H: FiniteClass) -> _States:
     """All states, breadth first: an order that depends on the class alone."""
     number = {H.everyone.tobytes(): 0}
     reached = [H.everyone]

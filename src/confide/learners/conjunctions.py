@@ -69,8 +69,8 @@ def _vote(gone: Words, slots: Ints, there: Words, absent: Words, counts: Ints) -
     asked, ones = 0, 0
     for slot in slots:
         if slot >= 0:
-            wrong = np.uint64(0)
-            for w in range(there.size):
+            wrong = (~gone[slot, 0, 0] & absent[0]) | (~gone[slot, 1, 0] & there[0])
+            for w in range(1, there.size):
                 wrong |= (~gone[slot, 0, w] & absent[w]) | (~gone[slot, 1, w] & there[w])
             asked += 1
             ones += wrong == 0

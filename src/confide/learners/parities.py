@@ -60,13 +60,15 @@ def _vote(parity: Words, slots: Ints, there: Words, counts: Ints) -> None:
     asked, ones = 0, 0
     for slot in slots:
         if slot >= 0:
-            word = np.uint64(0)
-            for w in range(there.size):
+            word = parity[slot, 0] & there[0]
+            for w in range(1, there.size):
                 word ^= parity[slot, w] & there[w]
-            for shift in (32, 16, 8, 4, 2, 1):
-                word ^= word >> np.uint64(shift)
+            word ^= word >> np.uint64(32)
+            word ^= word >> np.uint64(16)
+            word ^= word >> np.uint64(8)
+            word ^= word >> np.uint64(4)
             asked += 1
-            ones += int(np.int64(word & np.uint64(1)))
+            ones += (0x6996 >> int(np.int64(word & np.uint64(15)))) & 1  # bit i: is the number of ones in i odd
     counts[0] += asked - ones
     counts[1] += ones
 
