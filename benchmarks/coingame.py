@@ -36,8 +36,8 @@ def main() -> None:
     games = 20_000 if parser.parse_args().quick else 200_000
     rng = Random(seed=2010)
     risk = 1e-6 / (len(BUDGETS) * len(STRATEGIES) * (1 + len(LEVELS)))
-    print(f"{games:,} games each; insecure: seeded. k: budget. λ: the best strategy's mean, then where the bound is 1/2,")
-    print("1/10, 1/100. worst: the exact tail of the best strategy. limit: of the largest share, as said above.")
+    print(f"{games:,} games each; insecure: seeded. k: budget. λ: the best strategy's mean, then where the bound is")
+    print("1/2, 1/10, 1/100. worst: the exact tail of the best strategy. limit: of the largest share, as said above.")
     print(f"{'k':>3} {'λ':>6} {'bound':>8} {'worst':>8} {'limit':>8}" + "".join(f"{name:>12}" for name in STRATEGIES))
     start, failed = time.perf_counter(), False
     for budget in BUDGETS:

@@ -126,6 +126,25 @@ def brute(table: Table) -> int:
     return depth(frozenset(map(tuple, table.tolist())))
 
 
+def shatters(table: Table, depth: int) -> bool:
+    """The plainest search with a memo, on sets of hypotheses as bits of an integer."""
+    distinct = np.unique(table, axis=0)
+    columns = [int.from_bytes(np.packbits(column).tobytes()) >> -len(column) % 8 for column in distinct.T]
+
+    @lru_cache(None)
+    def reaches(left: int, depth: int) -> bool:
+        size = left.bit_count()
+        if size < 2**depth or depth <= 1:
+            return size >= 2**depth
+        for column in columns:
+            sides = sorted((left & column, left & ~column), key=int.bit_count)
+            if sides[0].bit_count() >= 2 ** (depth - 1) and all(reaches(side, depth - 1) for side in sides):
+                return True
+        return False
+
+    return reaches((1 << len(distinct)) - 1, depth)
+
+
 def assert_shattered(table: Table, dimension: int, tree: confide.littlestone.Tree) -> None:
     labels = set()
     for pairs, hypothesis in tree.branches():
@@ -175,12 +194,18 @@ def test_relabelling_doubling_and_constants_change_nothing(seed: int) -> None:
 
 @pytest.mark.parametrize("share", [0.5, 0.1, 0.03])
 def test_ten_thousand_hypotheses_on_sixty_four_points(share: float) -> None:
-    """Random and sparse. The tree proves that the dimension is no smaller; above, sides of the classes bound it."""
+    """Random and sparse: the tree proves that the dimension is no smaller, another search that it is no larger."""
     table = (np.random.default_rng(5).random((10_000, 64)) < share).astype(np.uint8)
     dimension, tree = littlestone_dimension(table, tree=True)
     assert_shattered(table, dimension, tree)
-    assert dimension == {0.5: 13, 0.1: 7, 0.03: 4}[share]
-    assert 2**dimension <= len(np.unique(table, axis=0)) and dimension <= table.sum(axis=1).max()
+    assert dimension == {0.5: 13, 0.1: 6, 0.03: 5}[share]
+    assert not shatters(table, dimension + 1)
+
+
+def test_ten_thousand_small_sets() -> None:
+    """All sets of at most 2 of 64 points, and others of 3: more than 2081 rows, so 3 points or more are shattered."""
+    table = subsets(64, range(4))[:10_000]
+    assert littlestone_dimension(table) == 3
 
 
 def test_a_memo_of_two_places_gives_the_same_dimensions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,11 +239,14 @@ def test_what_was_asked_before_changes_no_answer() -> None:
 def test_a_class_is_one_object_in_all_its_copies() -> None:
     known = FiniteClass(thresholds(7))
     assert copy.deepcopy([known])[0] is known and copy.copy(known) is known
-    first, second = pickle.loads(pickle.dumps([known])), pickle.loads(pickle.dumps(known))
-    assert first[0] is second and (second.table == known.table).all() and repr(second) == repr(known)
-    assert repr(FiniteClass(thresholds(6))) != repr(known)
+    saved, name = pickle.dumps([known]), repr(known)
+    assert pickle.loads(saved)[0] is known
+    del known
+    first, second = pickle.loads(saved)[0], pickle.loads(saved)[0]
+    assert first is second and (first.table == FiniteClass(thresholds(7)).table).all() and repr(first) == name
+    assert repr(FiniteClass(thresholds(6))) != name
     with pytest.raises(ValueError, match="read-only"):
-        known.table[0, 0] = 1
+        first.table[0, 0] = 1
 
 
 def test_the_picture_shows_every_point_and_leaf() -> None:

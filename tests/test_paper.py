@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -26,16 +26,16 @@ from confide.sparse import AboveThreshold, ChallengeAT, CounterBudget, smallest_
 MILLION = 1_000_000
 
 
-@pytest.fixture(scope="session", autouse=True)
-def remembered() -> Any:
+@pytest.fixture(scope="module", autouse=True)
+def remembered() -> Iterator[None]:
     """One search for each promise: the search depends on nothing else, and plans ask for the same one many times."""
 
     @cache
-    def found(epsilon: float, delta: float, reports: int) -> tuple[float, int]:
-        return smallest_scale(lambda s, a: threshold_cost(s, order=a), epsilon=epsilon, delta=delta, reports=reports)
+    def found(**asked: Any) -> tuple[float, int]:
+        return smallest_scale(lambda s, a: threshold_cost(s, order=a), **asked)
 
     patch = pytest.MonkeyPatch()
-    patch.setattr(paper, "smallest_scale", lambda cost, *, epsilon, delta, reports: found(epsilon, delta, reports))
+    patch.setattr(paper, "smallest_scale", lambda cost, **asked: found(**asked))
     yield
     patch.undo()
 
@@ -57,7 +57,7 @@ def budget_of(plan: Plan) -> CounterBudget:
     return plan.halting
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def running() -> Plan:
     """A size that runs."""
     return Plan.paper(30.0, 1e-3, 5000, copies=400, unsure=100)
@@ -66,7 +66,9 @@ def running() -> Plan:
 # --- constants
 
 
-@pytest.mark.parametrize(("copies", "mistakes", "beta"), [(1, 1, 0.5), (1000, 1, 0.05), (777, 3, 1e-6), (10**8, 2, 0.01)])
+@pytest.mark.parametrize(
+    ("copies", "mistakes", "beta"), [(1, 1, 0.5), (1000, 1, 0.05), (777, 3, 1e-6), (10**8, 2, 0.01)]
+)
 def test_the_reports_solve_the_coin_game(copies: int, mistakes: int, beta: float) -> None:
     """18(dk+1) + 6·ln(1/β) + dk, and neither the paper's ln(1/β) nor without the dk rounds of the chosen copy."""
     dk = copies * mistakes
@@ -144,7 +146,9 @@ def test_a_plan_keeps_what_is_asked(asked: dict[str, Any]) -> None:
 
 
 def test_the_table_is_laplace_noise_around_a_quarter_of_the_copies(running: Plan) -> None:
-    gamma = [float(x.replace(",", "")) for x in re.findall(r"γ = ([\d.,]+\d)", " ".join(running.notes))][0]
+    said = re.search(r"γ = ([\d.,]+\d)", " ".join(running.notes))
+    assert said is not None
+    gamma = float(said[1].replace(",", ""))
     margin = np.array([0, 100, 180, 200, 220, 260])
     distance = (margin / 2 - running.copies / 4) / gamma
     unsure = np.where(distance > 0, 0.5 * np.exp(-np.abs(distance)), 1 - 0.5 * np.exp(-np.abs(distance)))

@@ -225,7 +225,8 @@ SHARED = "in front of PrivateClassifier learns from everybody"
 def test_a_shared_preprocessor_is_warned_about(make: Callable[[], Pipeline], named: str) -> None:
     with pytest.warns(UserWarning, match=SHARED) as caught:
         make().fit(*blobs())
-    assert named in str(caught[0].message)
+    assert len(caught) == 1 and named in str(caught[0].message)
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.parametrize(

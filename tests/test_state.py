@@ -588,7 +588,7 @@ def test_any_other_damage_is_refused(line: int, how: str, journaled: Path) -> No
         pytest.skip("a line that is gone from the end was never there")
     line %= len(lines)
     changed = {
-        "changed": [lines[line].replace(b"1", b"2", 1)],
+        "changed": [lines[line].replace(b"number", b"nunber")],
         "gone": [],
         "twice": [lines[line]] * 2,
         "empty": [b"\n", lines[line]],

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import nbinom
 
+from confide._checks import integer
 from confide.bounds import UP, float_up
-from confide.gate import VOTE, Gate
+from confide.gate import VOTE, Gate, check_fraction, check_order
 
 _PRECISE = Context(prec=50)
 _SLACK = Decimal("1e-38")
@@ -38,8 +39,7 @@ def check_delta(delta: float) -> float:
 
 
 def _check_renyi(renyi: float, order: int) -> None:
-    if isinstance(order, bool) or int(order) != order or order < 2:
-        raise ValueError(f"order={order} must be a whole Rényi order of at least 2")
+    check_order(order)
     if not renyi >= 0:
         raise ValueError(f"a Rényi divergence is never {renyi}; the computation before this one is wrong")
 
@@ -66,12 +66,13 @@ def epsilon_from_renyi(renyi: float, order: int, delta: float) -> float:
         return math.inf
     alpha = Decimal(int(order))
     keep = _ln(UP.subtract(Decimal(1), _PRECISE.divide(Decimal(1), alpha)))
-    price = UP.divide(_ln(UP.divide(Decimal(1), _PRECISE.multiply(alpha, Decimal(delta)))), alpha - 1)
+    price = UP.divide(_ln(UP.divide(Decimal(1), _PRECISE.multiply(alpha, Decimal(delta)))), Decimal(int(order) - 1))
     return max(0.0, float_up(UP.add(UP.add(Decimal(renyi), keep), price)))
 
 
 def renyi_from_epsilon(epsilon: float, order: int, delta: float) -> float:
     """The largest Rényi divergence (up to rounding) that still gives (ε, δ); negative when the order cannot."""
+    order, epsilon, delta = check_order(order), check_epsilon(epsilon), check_delta(delta)
     return epsilon - (math.log1p(-1 / order) - math.log(order * delta) / (order - 1))
 
 
@@ -93,9 +94,9 @@ def compose(epsilon: float, delta: float, times: int, slack: float) -> tuple[flo
     only: see docs/proofs/composition.md for mechanisms that run at the same time.
     """
     check_epsilon(epsilon), check_delta(delta), check_delta(slack)
-    if int(times) != times or times < 1:
-        raise ValueError(f"times={times} must be a whole number of mechanisms, at least 1")
-    advanced = math.sqrt(2 * times * math.log(1 / slack)) * epsilon + times * epsilon * math.expm1(epsilon)
+    times = integer(times, "times", at_least=1)
+    growth = math.expm1(min(epsilon, 700.0))
+    advanced = math.sqrt(2 * times * math.log(1 / slack)) * epsilon + times * epsilon * growth
     if advanced < times * epsilon:
         return advanced * _ROUND, (times * delta + slack) * _ROUND
     return times * epsilon * _ROUND, times * delta * _ROUND
@@ -107,8 +108,7 @@ def group(epsilon: float, delta: float, size: int) -> tuple[float, float]:
     The paper states g·e^{gε}·δ; the geometric sum is what its proof gives. Proof page: docs/proofs/composition.md.
     """
     check_epsilon(epsilon), check_delta(delta)
-    if int(size) != size or size < 1:
-        raise ValueError(f"size={size} must be a whole number of units, at least 1")
+    size = integer(size, "size", at_least=1)
     exponent = size * epsilon * (_ROUND if size > 1 else 1.0)
     total = math.inf if exponent > 700 else delta * math.expm1(exponent) / math.expm1(epsilon)
     return exponent, min(1.0, total * _ROUND)
@@ -139,8 +139,9 @@ def constant_query_epsilon(
     With polls the third vote count is the one of v and v' that costs more.
     """
     check_delta(delta)
-    share = float(poll_fraction)
-    table = gate.table
+    reports = integer(reports, "reports", at_least=1)
+    share = float(check_fraction(poll_fraction))
+    table = np.concatenate([gate.table, np.repeat(gate.table[-1:], VOTE)])
     low, high = table[:-VOTE], table[VOTE:]
     best = (0.0, 0, 0)
     for first, second, towards in ((low, high, VOTE), (high, low, -VOTE)):

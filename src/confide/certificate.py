@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.stats import hypergeom
 
+from confide._checks import integer
 from confide.gate import Gate
 
 HYPOTHESES = (
@@ -60,6 +61,9 @@ def rates(gate: Gate, *, copies: int, polls: int, fallback_error: float) -> Rate
     fallback_error
         Probability that the answer to an unsure round is wrong: 1 − 1/L for a coin over L labels, 1 for a constant.
     """
+    copies, polls = integer(copies, "copies", at_least=1), integer(polls, "polls", at_least=1)
+    if polls > copies or not 0 <= fallback_error <= 1:
+        raise ValueError("polls must not exceed copies, and fallback_error must be a probability")
     table = gate.table
     wrong_in_poll = np.arange(polls + 1)
     lead = polls - 2 * wrong_in_poll
@@ -92,10 +96,21 @@ def _grid(copies: int) -> NDArray[np.int64]:
     return np.concatenate([[0], points])
 
 
-def _best(bound: Callable[[float], float]) -> float:
-    """Minimum of a bound that holds for every φ > 0, over ln φ."""
-    found = minimize_scalar(bound, bounds=(-25.0, 5.0), method="bounded", options={"xatol": 1e-5})
-    return float(found.fun)
+def _best(bound: Callable[[float], float], slope: float) -> float:
+    """Minimum over θ of a bound that holds for every 0 < θ < ln(1 + 1/slope)."""
+    top = min(700.0, math.log1p(1 / slope)) if slope > 0 else 700.0
+    coarse = np.geomspace(1e-9 * top, top * (1 - 1e-12), 200)
+    values = [bound(float(theta)) for theta in coarse]
+    at = int(np.argmin(values))
+    ends = float(coarse[max(at - 1, 0)]), float(coarse[min(at + 1, coarse.size - 1)])
+    found = minimize_scalar(bound, bounds=ends, method="bounded", options={"xatol": 1e-7 * ends[1]})
+    return min(values[at], float(found.fun))
+
+
+def _exponent(theta: float, budget: float, floor: float, slope: float) -> float:
+    """φ·budget + floor·(e^θ − 1), with the φ that e^θ = 1 + (1 − e^{−φ})/slope asks for."""
+    gain = math.expm1(theta)
+    return -math.log1p(-min(slope * gain, 1 - 1e-16)) * budget + floor * gain
 
 
 def tail(count: float, *, budget: float, floor: float, slope: float) -> float:
@@ -104,26 +119,15 @@ def tail(count: float, *, budget: float, floor: float, slope: float) -> float:
     `floor` is the sum of the floors over all rounds. min over φ > 0 of exp(φ·budget + floor·(e^θ−1) − θ·count) with
     e^θ = 1 + (1−e^{−φ})/slope: docs/proofs/certificate.md (a negative-binomial quantile would not be a bound).
     """
-    slope = max(slope, 1e-12)
-
-    def exponent(log_phi: float) -> float:
-        phi = math.exp(log_phi)
-        gain = -math.expm1(-phi) / slope
-        return phi * budget + floor * gain - math.log1p(gain) * count
-
-    return math.exp(min(0.0, _best(exponent)))
+    least = _best(lambda theta: _exponent(theta, budget, floor, slope) - theta * count, slope)
+    return math.exp(min(0.0, least))
 
 
 def quantile(probability: float, *, budget: float, floor: float, slope: float) -> int:
-    """A count with `tail` ≤ probability: for each φ the bound solves for the count, and the best φ is taken."""
-    slope, log = max(slope, 1e-12), math.log(1 / probability)
-
-    def count(log_phi: float) -> float:
-        phi = math.exp(log_phi)
-        gain = -math.expm1(-phi) / slope
-        return (phi * budget + floor * gain + log) / math.log1p(gain)
-
-    return math.ceil(_best(count) * (1 + 1e-12))
+    """A count with `tail` ≤ probability: for each θ the bound solves for the count, and the best θ is taken."""
+    log = math.log(1 / probability)
+    least = _best(lambda theta: (_exponent(theta, budget, floor, slope) + log) / theta, slope)
+    return math.ceil(least * (1 + 1e-12))
 
 
 def certificate(
@@ -140,6 +144,8 @@ def certificate(
     after_halt
         Error rate of what answers after a halt.
     """
+    if not (0 < beta <= 1 and budget >= 0 and 0 <= after_halt <= 1 and start >= 0):
+        raise ValueError("beta must lie in (0, 1], budget and start not be negative, after_halt be a probability")
     early = min(1.0, rounds * start)
     full = tail(unsure, budget=budget, floor=rate.unsure_floor * rounds, slope=rate.unsure_slope)
     expected = rate.wrong_floor * rounds + rate.wrong_slope * budget + after_halt * rounds * min(1.0, early + full)

@@ -329,7 +329,9 @@ def status(
     inside = folder / "pop" if (folder / "run.json").exists() else folder
     seen = state.look(inside)
     plan = Plan.from_json(seen["plan"])
-    where = "silent" if seen["round"] < plan.silent else "live" if seen["round"] < plan.rounds else "all rounds are over"
+    where = (
+        "silent" if seen["round"] < plan.silent else "live" if seen["round"] < plan.rounds else "all rounds are over"
+    )
     where = f"halted: {seen['halted']}" if seen["halted"] else where
     _say("public", "bold")
     _say(f"  promise   {plan.guarantee}" + (" (insecure: seeded)" if seen["insecure"] else ""))

@@ -14,7 +14,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from confide._jit import jit
+from confide._checks import integer
+from confide._tables import descend, lead
 from confide.bounds import ONE, cost_from_excess, worst_excess
 
 FLOOR = 2.0**-36
@@ -42,6 +43,18 @@ def integers(unsure: NDArray[np.float64], sure: NDArray[np.float64]) -> NDArray[
     from_unsure = np.uint64(0) - np.maximum(small, 1.0).astype(np.uint64)
     from_sure = np.floor(np.minimum(sure, 0.5) * float(ONE)).astype(np.uint64)
     return np.where(unsure <= 0.5, from_unsure, from_sure)
+
+
+def thresholds(values: Sequence[int] | NDArray[np.uint64], name: str) -> NDArray[np.uint64]:
+    """The values as 64-bit integers, none of them rounded on the way."""
+    array = np.asarray(values)
+    if array.ndim == 1 and array.size and array.dtype == np.uint64:
+        return array
+    kinds = {type(value) for value in values} if array.ndim == 1 else {float}
+    whole = all(issubclass(kind, (int, np.integer)) and kind is not bool for kind in kinds)
+    if not (array.size and whole and min(values) >= 0 and max(values) < ONE):
+        raise ValueError(f"{name} are integers from 0 to 2**64 − 1, in a list that is not empty")
+    return np.array([int(value) for value in values], dtype=np.uint64)
 
 
 class Gate:
@@ -86,11 +99,8 @@ class Gate:
     @classmethod
     def from_integers(cls, sure: Sequence[int] | NDArray[np.uint64]) -> Gate:
         """The gate with these very integers: label iff a uniform 64-bit word is below `sure[v]`."""
-        values = [int(s) for s in sure]
-        if not values or min(values) < 0 or max(values) >= ONE:
-            raise ValueError("sure thresholds are integers from 0 to 2**64 − 1, one per margin, at least one")
         gate = cls.__new__(cls)
-        gate._set(np.array(values, dtype=np.uint64))
+        gate._set(thresholds(sure, "sure thresholds"))
         return gate
 
     @classmethod
@@ -118,17 +128,17 @@ class Gate:
         tie_sure
             x, the probability of a label at margins 0 to 2.
         """
-        order, fraction = _check_order(order), _check_fraction(poll_fraction)
-        if not (cost > 0 and math.isfinite(cost)):
-            raise ValueError(f"cost={cost} must be a positive number of nats per unsure answer")
+        order, fraction = check_order(order), check_fraction(poll_fraction)
+        if not 1e-15 <= cost * (order - 1) <= 500:
+            raise ValueError(f"cost={cost} must be a positive number of nats, at most 500/(order − 1)")
         if not 0 < tie_sure < 0.5:
             raise ValueError(f"tie_sure={tie_sure} must lie between 0 and 1/2; 1e-12 is usual")
-        if margins is not None and margins < 2:
-            raise ValueError("margins must be at least 2, since ties end there")
+        if margins is not None:
+            margins = integer(margins, "margins", at_least=2)
         levels = 2**31 - 1 if margins is None else (margins + 1) // 2
         # The integers' rounding costs a little: aim just below, so that the shipped table meets the design cost.
         excess = math.expm1((order - 1) * cost * (1 - 2e-6))
-        unsure, sure = _descend(order, excess, float(fraction), tie_sure, FLOOR, levels)
+        unsure, sure = descend(order, excess, float(fraction), tie_sure, FLOOR, levels)
         doubled = np.concatenate([[0], np.repeat(np.arange(unsure.size), 2)])
         if margins is not None:
             doubled = doubled[: margins + 1]
@@ -155,6 +165,7 @@ class Gate:
             raise ValueError(f"threshold={threshold} must be a number of votes ≥ 0")
         if margins is None:
             margins = max(2, math.ceil(2 * (threshold - scale * math.log(2 * FLOOR))))
+        margins = integer(margins, "margins", at_least=2)
         distance = (np.arange(margins + 1) / 2.0 - threshold) / scale
         floor = np.where(distance > 0, FLOOR, SURE_FLOOR)
         tail = np.maximum(0.5 * np.exp(-np.abs(distance)), floor)
@@ -183,7 +194,7 @@ class Gate:
 
         Proof pages: docs/proofs/gate.md and, for `poll_fraction` < 1, docs/proofs/polls.md. Raises if no τ will do.
         """
-        order, fraction = _check_order(order), _check_fraction(poll_fraction)
+        order, fraction = check_order(order), check_fraction(poll_fraction)
         excess, place = worst_excess(self._sure, order, VOTE, fraction)
         if not math.isfinite(float(excess)):
             p, q, _ = (int(v) for v in place)
@@ -195,6 +206,8 @@ class Gate:
 
     def margin(self, *, unsure: float) -> int:
         """The smallest margin from which on P(unsure) ≤ `unsure`; raises if the table never falls so low."""
+        if not 0 <= unsure <= 1:
+            raise ValueError(f"unsure={unsure} must be a probability")
         above = np.flatnonzero(self.table > unsure)
         first = int(above[-1]) + 1 if above.size else 0
         if first >= self._sure.size:
@@ -211,7 +224,7 @@ class Gate:
             raise ValueError("counts is one number of votes per label, for at least two labels")
         if votes.dtype.kind not in "iu" or bool((votes < 0).any()):
             raise ValueError("counts are whole numbers of votes, none negative")
-        top, margin = lead(votes.astype(np.int64))
+        top, margin = lead((votes - votes.min()).astype(np.int64))
         return top if rng.word() < int(self._sure[min(margin, self._sure.size - 1)]) else None
 
     def __eq__(self, other: object) -> bool:
@@ -227,106 +240,13 @@ class Gate:
         return f"Gate({self._sure.size} margins, {where}, {table[-1]:.2g} unsure at the end)"
 
 
-def _check_order(order: int) -> int:
-    if isinstance(order, bool) or int(order) != order or order < 2:
-        raise ValueError(f"order={order} must be a whole Rényi order of at least 2")
-    return int(order)
+def check_order(order: int) -> int:
+    """`order` as a whole Rényi order of at least 2."""
+    return integer(order, "order", at_least=2)
 
 
-def _check_fraction(fraction: float | Fraction) -> Fraction:
-    if not (0 < fraction <= 1):
+def check_fraction(fraction: float | Fraction) -> Fraction:
+    """`fraction` as a share of the eligible copies."""
+    if not 0 < fraction <= 1:
         raise ValueError(f"poll_fraction={fraction} must lie in (0, 1]: polls / eligible copies")
     return Fraction(fraction)
-
-
-@jit
-def lead(counts: NDArray[np.int64]) -> tuple[int, int]:
-    """(top label, margin): every count is looked at once, in the same way whatever it is; ties go to the first."""
-    top, first, second = 0, counts[0], np.int64(-1)
-    for label in range(1, counts.size):
-        count = counts[label]
-        above = count > first
-        second = max(second, min(count, first))
-        top = label if above else top
-        first = max(first, count)
-    return top, first - second
-
-
-@jit
-def _excess(p_u: float, p_s: float, q_u: float, q_s: float, fall: float, order: int) -> float:
-    """e^c − 1 that one ordered pair needs; `fall` = P(unsure) − Q(unsure). For design: bounds.py certifies."""
-    ratio_s, ratio_u = -fall / q_s, fall / q_u
-    if ratio_s <= -1.0 or ratio_u <= -1.0:
-        return np.inf
-    gain_s = p_s * math.expm1((order - 1) * math.log1p(ratio_s))
-    gain_u = p_u * math.expm1((order - 1) * math.log1p(ratio_u))
-    room = p_u - gain_s
-    if room <= 0.0:
-        return np.inf
-    return (gain_u + gain_s) / room
-
-
-@jit
-def _step_excess(theta: float, delta: float, order: int, q: float) -> float:
-    """Largest excess of the step from logit θ to θ − δ, both orders, both mixtures."""
-    a_u, a_s = 1.0 / (1.0 + math.exp(-theta)), 1.0 / (1.0 + math.exp(theta))
-    b_u, b_s = 1.0 / (1.0 + math.exp(delta - theta)), 1.0 / (1.0 + math.exp(theta - delta))
-    fall = a_u * b_s * -math.expm1(-delta) * q
-    worst = 0.0
-    for mixed in range(2 if q < 1.0 else 1):
-        m_u, m_s = (1.0 - q) * (a_u if mixed == 0 else b_u), (1.0 - q) * (a_s if mixed == 0 else b_s)
-        x_u, x_s, y_u, y_s = m_u + q * a_u, m_s + q * a_s, m_u + q * b_u, m_s + q * b_s
-        worst = max(worst, _excess(x_u, x_s, y_u, y_s, fall, order), _excess(y_u, y_s, x_u, x_s, -fall, order))
-    return worst
-
-
-@jit
-def widest_step(theta: float, guess: float, order: int, q: float, target: float, up: bool) -> float:
-    """The widest allowed step of the logit down from θ (or up), by bracketing and false position in ln δ."""
-    low, f_low, high, f_high = 0.0, 0.0, 0.0, 0.0  # f = ln(excess/target): ≤ 0 allowed, > 0 not
-    step = guess
-    for _ in range(200):
-        excess = _step_excess(theta + step if up else theta, step, order, q)
-        f = math.log(excess / target) if excess > 0.0 else -800.0
-        if f <= 0.0:
-            low, f_low = step, f
-            if f > -1e-8:
-                break
-        else:
-            high, f_high = step, f
-        if high == 0.0:
-            if low > 64.0:
-                break
-            step = low * 1.1
-        elif low == 0.0:
-            step = high / 1.1
-        elif high - low < 1e-10 * high:
-            break
-        elif f_high > 1.0 or f_low < -1.0:
-            step = 0.5 * (low + high)
-        else:
-            share = (0.0 - f_low) / (f_high - f_low)
-            step = low + (high - low) * min(max(share * 0.999, 1e-3), 1.0 - 1e-3)
-    return low
-
-
-@jit
-def _descend(
-    order: int, target: float, q: float, tie_sure: float, floor: float, most: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Greedy descent in logit space: each level is the lowest that the level before allows."""
-    size = 1024
-    unsure, sure = np.empty(size), np.empty(size)
-    theta = math.log1p(-tie_sure) - math.log(tie_sure)
-    lowest = math.log(floor) - math.log1p(-floor)
-    unsure[0], sure[0] = 1.0 / (1.0 + math.exp(-theta)), 1.0 / (1.0 + math.exp(theta))
-    count, delta = 1, 1.0
-    while count < most and theta > lowest:
-        delta = widest_step(theta, delta, order, q, target, False)
-        theta = max(theta - delta, lowest)
-        if count == size:
-            unsure, sure = np.append(unsure, np.empty(size)), np.append(sure, np.empty(size))
-            size *= 2
-        unsure[count], sure[count] = 1.0 / (1.0 + math.exp(-theta)), 1.0 / (1.0 + math.exp(theta))
-        count += 1
-    return unsure[:count], sure[:count]

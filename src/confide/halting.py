@@ -13,7 +13,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from confide._checks import integer
 from confide._jit import jit
+from confide._tables import climb
 from confide.bounds import (
     ONE,
     UP,
@@ -23,7 +25,7 @@ from confide.bounds import (
     power_moments,
     triples,
 )
-from confide.gate import VOTE, Gate, Words, integers, widest_step
+from confide.gate import VOTE, Gate, Words, check_fraction, check_order, integers, thresholds
 
 
 class Halting:
@@ -40,18 +42,15 @@ class Halting:
     """
 
     def __init__(self, go: Sequence[int] | NDArray[np.uint64], shift: int = 1) -> None:
-        values = [int(g) for g in go]
-        if isinstance(shift, bool) or int(shift) != shift or shift < 1:
-            raise ValueError(f"shift={shift} must be a whole number of unsure answers per unit, at least 1")
-        if min(values, default=-1) < 0 or max(values) >= ONE:
-            raise ValueError("go thresholds are integers from 0 to 2**64 − 1, one per count")
+        shift = integer(shift, "shift", at_least=1)
+        values = thresholds(go, "go thresholds")
         if len(values) < 2 * shift + 2:
             raise ValueError(f"a halting table for shift={shift} needs at least {2 * shift + 2} counts")
         if values[-1] != 0:
             raise ValueError("the last count must halt for certain: its go threshold is 0")
-        self._go = np.array(values, dtype=np.uint64)
+        self._go = np.array(values)
         self._go.setflags(write=False)
-        self.shift = int(shift)
+        self.shift = shift
 
     @classmethod
     def best(cls, *, order: int, cost: float, unsure: int, start: float, survive: float, shift: int = 1) -> Halting:
@@ -70,14 +69,16 @@ class Halting:
         shift
             G, see above.
         """
-        if not (cost > 0 and math.isfinite(cost)):
-            raise ValueError(f"cost={cost} must be a positive number of nats")
+        order, unsure = check_order(order), integer(unsure, "unsure", at_least=0)
+        shift = integer(shift, "shift", at_least=1)
+        if not 1e-12 <= cost * (order - 1) <= 500:
+            raise ValueError(f"cost={cost} must be a positive number of nats that order {order} can bear")
         if not 2.0**-40 <= start < 0.5:
             raise ValueError(f"start={start} must lie between 2**-40 and 1/2: plan fewer rounds or a larger beta")
-        if not 0 < survive < 1 or unsure < 0 or shift < 1:
-            raise ValueError("survive must lie in (0, 1), unsure be at least 0 and shift at least 1")
-        halt, go = _climb(order, math.expm1((order - 1) * cost * (1 - 2e-6)), start, survive, shift)
-        flat = int(unsure) + shift
+        if not 0 < survive < 1:
+            raise ValueError(f"survive={survive} must lie strictly between 0 and 1")
+        halt, go = climb(order, math.expm1((order - 1) * cost * (1 - 2e-6)), start, survive, shift)
+        flat = unsure + shift
         halt = np.concatenate([np.full(flat, halt[0]), np.repeat(halt[1:], shift), [1.0]])
         go = np.concatenate([np.full(flat, go[0]), np.repeat(go[1:], shift), [0.0]])
         # The end: the first count whose survival is rare enough is n_stop − G; the G counts after it are only met by
@@ -117,6 +118,7 @@ class Halting:
 
     def cost(self, *, order: int) -> float:
         """An upper bound of τ_h, certified from the integers. Proof page: docs/proofs/halting.md."""
+        order = check_order(order)
         worst, place = 0.0, (0, 0)
         last = self.visible
         for a, b in _shifts(self.shift):
@@ -161,7 +163,7 @@ class Halting:
 
     def fires(self, count: int, rng: Words) -> bool:
         """Whether to halt now; one comparison with one random word. `count` must never be shown to anybody."""
-        if count < 0:
+        if integer(count, "the count") < 0:
             raise ValueError("a count of unsure answers is never negative")
         return rng.word() >= int(self._go[min(count, self.stop)])
 
@@ -178,31 +180,6 @@ class Halting:
 def _shifts(shift: int) -> list[tuple[int, int]]:
     """Hidden counts (a, b) of the two worlds, without equal ones (which cost nothing)."""
     return [(a, b) for a in range(shift + 1) for b in range(shift + 1) if a != b]
-
-
-@jit
-def _climb(
-    order: int, target: float, start: float, survive: float, shift: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Greedy ascent in logit space until Π(1 − h) over blocks of `shift` counts is below `survive`, and one more."""
-    size = 256
-    halt, go = np.empty(size), np.empty(size)
-    theta = math.log(start) - math.log1p(-start)
-    halt[0], go[0] = start, 1.0 - start
-    count, delta, log_left, extra = 1, 0.1, 0.0, 0
-    goal = math.log(survive)
-    while extra < 2:
-        delta = widest_step(theta, delta, order, 1.0, target, True)
-        theta += delta
-        if count == size:
-            halt, go = np.append(halt, np.empty(size)), np.append(go, np.empty(size))
-            size *= 2
-        halt[count], go[count] = 1.0 / (1.0 + math.exp(-theta)), 1.0 / (1.0 + math.exp(theta))
-        log_left += shift * math.log(go[count])
-        if log_left < goal:
-            extra += 1
-        count += 1
-    return halt[:count], go[:count]
 
 
 def _gate_points(gate: Gate, order: int, poll_fraction: Fraction) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -237,6 +214,7 @@ def joint_renyi(gate: Gate, halting: Halting, *, order: int, poll_fraction: Frac
 
     The backward programme of docs/proofs/halting.md. Returns +inf where the tables are not bounded at this order.
     """
+    order, poll_fraction = check_order(order), check_fraction(poll_fraction)
     rho, d = _gate_points(gate, order, poll_fraction)
     halt, room = halting.moments(order)
     log_moment = backward(rho, d, halt, room)

@@ -174,19 +174,22 @@ class FiniteClass:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self.hypotheses, self.points, np.packbits(self.table).tobytes())
+        name = (self.hypotheses, self.points, np.packbits(self.table).tobytes())
+        with _LOCK:
+            _KNOWN.setdefault(name, self)
+        return _again, name
 
 
-_LOADED: weakref.WeakValueDictionary[tuple[int, int, bytes], FiniteClass] = weakref.WeakValueDictionary()
+_KNOWN: weakref.WeakValueDictionary[tuple[int, int, bytes], FiniteClass] = weakref.WeakValueDictionary()
 
 
 def _again(hypotheses: int, points: int, packed: bytes) -> FiniteClass:
-    """A class from its pickle: one object for all who hold the same class."""
+    """A class from its pickle: one object for all pickles of the same class."""
     with _LOCK:
-        made = _LOADED.get((hypotheses, points, packed))
+        made = _KNOWN.get((hypotheses, points, packed))
         if made is None:
             bits = np.unpackbits(np.frombuffer(packed, dtype=np.uint8), count=hypotheses * points)
-            made = _LOADED[(hypotheses, points, packed)] = FiniteClass(bits.reshape(hypotheses, points))
+            made = _KNOWN[(hypotheses, points, packed)] = FiniteClass(bits.reshape(hypotheses, points))
         return made
 
 

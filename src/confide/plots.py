@@ -34,7 +34,9 @@ _STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
     "legend.frameon": False,
 }
-_THOUSANDS = FuncFormatter(lambda value, _: f"{value / 1e6:g} M" if value >= 1e6 else f"{value / 1e3:g} k" if value >= 1e4 else f"{value:,.0f}")
+_THOUSANDS = FuncFormatter(
+    lambda value, _: f"{value / 1e6:g} M" if value >= 1e6 else f"{value / 1e3:g} k" if value >= 1e4 else f"{value:,.0f}"
+)
 
 
 def mistakes(plan: Plan, tally: Tally, twin: bool) -> str:
@@ -61,15 +63,24 @@ def unsure(plan: Plan, tally: Tally) -> str:
     """Unsure answers against what was planned, and where the run would halt for certain."""
 
     def paint(axes: Axes) -> None:
-        axes.plot([0, *tally.curve_rounds], [0, *tally.curve_unsure], color=OURS, lw=2, label="unsure so far")
-        axes.axhline(plan.unsure, color=LIMIT, lw=1.5, ls="--", label=f"planned: {plan.unsure:,}")
+        axes.plot([0, *tally.curve_rounds], [0, *tally.curve_unsure], color=OURS, lw=2)
+        lines = [(plan.unsure, "--", "planned")]
         if isinstance(plan.halting, Halting):
-            stop = plan.halting.stop
-            axes.axhline(stop, color=LIMIT, lw=1.5, ls=":", label=f"halts for certain: {stop:,}")
+            lines.append((plan.halting.stop, ":", "halts for certain"))
+        for height, style, name in lines:
+            axes.axhline(height, color=LIMIT, lw=1.5, ls=style)
+            axes.annotate(
+                f"{name}: {height:,}",
+                (0.99, height),
+                (0, -11),
+                ("axes fraction", "data"),
+                "offset points",
+                ha="right",
+                color=LIMIT,
+            )
         _rounds(axes, plan, tally)
         axes.set_ylabel("unsure answers")
         axes.yaxis.set_major_formatter(_THOUSANDS)
-        axes.legend(loc="upper left", bbox_to_anchor=(0, 1.13), ncols=3)
 
     return _svg("unsure", paint)
 

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide import state
+from confide._tables import lead
 from confide.banks import Bank, bank_for
 from confide.counters import TreeCounter
-from confide.gate import lead
 from confide.halting import Halting
 from confide.monitor import Monitor, MonitorState
 from confide.plan import Guarantee, Plan
@@ -162,6 +162,7 @@ class POP:
         self._open: dict[tuple[int, int], _Open] = {}
         self._epoch = 0
         self._halt_reason: str | None = None
+        self._halt_durable = False
         self._taught = 0
         self._last: NDArray[np.int64] | None = None
         self._counter: TreeCounter | None = None
@@ -197,9 +198,10 @@ class POP:
 
         def public(x: Any) -> int:
             label = function(x)
-            if label not in self._index:
-                raise ValueError("the fallback answered with something that is not one of the labels")
-            return self._index[label]
+            try:
+                return self._index[label]
+            except (KeyError, TypeError):
+                raise ValueError("the fallback answered with something that is not one of the labels") from None
 
         return public
 
@@ -211,22 +213,29 @@ class POP:
             self._check_process()
             who = self._who(unit)
             if self._halt_reason is not None:
+                if self._journal is not None and not self._halt_durable:
+                    self._journal.spent(self, None)
+                    self._halt_durable = True
                 return self._after_halt(x)
-            self._round += 1
-            if self._round > self.plan.rounds:
-                self._round -= 1
+            if self._round == self.plan.rounds:
                 self._halt("rounds")
                 return self._after_halt(x)
+            if self._journal is not None:
+                self._journal.reserve(self._round + 1)
+            self._round += 1
             # Which rounds the monitor counts follows from the public schedule, so it is settled before x is looked at.
             watched = self._counts_for_monitor(who)
             if self._monitor is not None:
                 self._monitor.asked()
-            self._open.pop((self._epoch, self._round - self.ticket_life), None)
+            while self._open and next(iter(self._open))[1] <= self._round - self.ticket_life:
+                self._open.pop(next(iter(self._open)))
             copy = self._rng.below(self.plan.copies) if who is None else self._prf.copy_of(who, self.plan.copies)
             try:
                 encoded, malformed = self._bank.encode(x), None
             except ValueError as error:
                 encoded, malformed = None, error
+            except Exception:  # whatever x is, its round goes on as any other
+                encoded, malformed = None, ValueError("x is not of a form that this POP takes")
             label = None
             if self._round > self.plan.silent:
                 label = self._live(encoded, malformed is not None, who)
@@ -254,6 +263,7 @@ class POP:
             self._halt_reason = "budget"
         if self._journal is not None and (counted or self._halt_reason):
             self._journal.spent(self, who)
+            self._halt_durable = self._halt_reason is not None
         return top if sure and not malformed and not capped else None
 
     def _fires(self, counted: bool) -> bool:
@@ -316,7 +326,7 @@ class POP:
         if not isinstance(unit, (str, bytes)) or not unit:
             raise ValueError("this POP protects people: unit must be a non-empty str or bytes id")
         name = unit.encode() if isinstance(unit, str) else unit
-        return blake2b(name, key=self._ticket_key, digest_size=16).digest()
+        return blake2b(name, key=self._ticket_key, digest_size=16, person=b"unit").digest()
 
     def _label(self, y: Hashable) -> int:
         try:
@@ -339,16 +349,17 @@ class POP:
 
     def _ticket(self, epoch: int, number: int) -> str:
         text = f"{epoch}-{number}"
-        return f"{text}-{blake2b(text.encode(), key=self._ticket_key, digest_size=16).hexdigest()}"
+        return f"{text}-{blake2b(text.encode(), key=self._ticket_key, digest_size=16, person=b'ticket').hexdigest()}"
 
     def _redeem(self, ticket: str) -> tuple[int, int]:
         try:
             epoch, number = (int(part) for part in ticket.split("-")[:2])
-        except (AttributeError, ValueError):
+            known = hmac.compare_digest(ticket.encode(), self._ticket(epoch, number).encode())
+        except (AttributeError, TypeError, ValueError):
             raise TicketError("this is not a ticket: bring back the one that came with the answer") from None
-        if not hmac.compare_digest(ticket.encode(), self._ticket(epoch, number).encode()):
+        if not known:
             raise TicketError("this ticket was not issued by this POP")
-        if number <= self._round - self.ticket_life and epoch == self._epoch:
+        if number <= self._round - self.ticket_life:
             raise TicketError(f"this ticket has expired: labels are taken for {self.ticket_life:,} rounds")
         if (epoch, number) not in self._open:
             if epoch != self._epoch:
@@ -360,6 +371,7 @@ class POP:
         self._halt_reason = reason
         if self._journal is not None:
             self._journal.spent(self, None)
+            self._halt_durable = True
 
     def _after_halt(self, x: Any) -> Answer:
         if self.after_halt == "raise":
@@ -451,6 +463,8 @@ class POP:
         """Release the folder's lock; the state there can then be loaded by another process."""
         with self._lock:
             if self._journal is not None:
+                if os.getpid() == self._pid:
+                    self._journal.reached(self._round)
                 self._journal.close()
                 self._journal = None
                 self._closed = True
@@ -462,8 +476,7 @@ class POP:
         self.close()
 
     def __repr__(self) -> str:
-        seeded = ", insecure: seeded" if self._insecure else ""
-        return f"POP({self._bank!r}, {self.plan.guarantee}, {self.state}{seeded})"
+        return f"POP({self._bank!r}, {self.guarantee}, {self.state})"
 
     def __getstate__(self) -> dict[str, Any]:
         if not self._insecure or self._journal is not None:

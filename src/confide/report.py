@@ -47,7 +47,7 @@ section svg { width:100%; height:auto; display:block; } section svg text { font-
 table { border-collapse:collapse; font-variant-numeric:tabular-nums; }
 th, td { padding:.3rem .7rem; text-align:right; border-bottom:1px solid var(--line); }
 th { color:var(--soft); font-weight:550; font-size:.86rem; } td:first-child, th:first-child { text-align:left; }
-pre { background:#f4f6f8; border-radius:8px; padding:.8rem 1rem; font-size:.85rem; margin:.4rem 0; white-space:pre-wrap; }
+pre { background:#f4f6f8; border-radius:8px; padding:.8rem 1rem; font-size:.85rem; white-space:pre-wrap; }
 @media print { body { background:#fff; } section, .card { break-inside:avoid; } }
 """
 

@@ -223,18 +223,20 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         here: Any = self
         shared: list[str] = []
         frame: FrameType | None = sys._getframe(2)
-        while frame is not None:
-            owner = frame.f_locals.get("self") if frame.f_globals.get("__name__") == Pipeline.__module__ else None
+        level = 3
+        while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "sklearn":
+            owner = frame.f_locals.get("self")
             if isinstance(owner, Pipeline) and owner.steps[-1][1] is here:
                 shared = [type(step).__name__ for _, step in owner.steps[:-1] if _learns(step)] + shared
                 here = owner
             frame = frame.f_back
+            level += 1
         if shared:
             inside = ", ".join(f"{name}()" for name in shared)
             warnings.warn(
                 f"{', '.join(shared)} in front of PrivateClassifier learns from everybody and is shared by all copies: "
                 f"that leaks. Put it inside: PrivateClassifier(make_pipeline({inside}, model), ...)",
-                stacklevel=3,
+                stacklevel=level,
             )
 
 

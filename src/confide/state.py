@@ -18,6 +18,7 @@ import io
 import json
 import os
 import zlib
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from confide.pop import POP
 
 VERSION = 1
+BLOCK = 256
+"""Rounds are journalled in blocks of this many, so that what a load goes on from is a function of public rounds."""
+
 P = TypeVar("P", bound="POP")
 
 
@@ -43,35 +47,49 @@ class StateError(ValueError):
 class Journal:
     """The open journal of a POP's folder. Whatever goes in is on disk before the call returns."""
 
-    def __init__(self, folder: Path, lock: int, number: int) -> None:
+    def __init__(self, folder: Path, lock: int, number: int, size: int) -> None:
         self.folder = folder
         self._lock = lock
         self._file = os.open(folder / "journal", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self.number = number
         """Lines written so far; a snapshot remembers it."""
+        self._size = size
+        os.ftruncate(self._file, size)  # a torn last line would spoil the next one
+        self._reserved = 0
 
     def _write(self, entry: dict[str, Any]) -> None:
-        self.number += 1
-        body = json.dumps({"number": self.number, **entry}, separators=(",", ":"))
+        body = json.dumps({"number": self.number + 1, **entry}, separators=(",", ":"))
         line = f"{body} {zlib.crc32(body.encode()):08x}\n".encode()
+        os.ftruncate(self._file, self._size)  # what an earlier attempt left behind
         if os.write(self._file, line) != len(line):
             raise OSError("the journal could not be written: the disk may be full")
         os.fdatasync(self._file)
+        self.number, self._size = self.number + 1, self._size + len(line)
+
+    def reserve(self, rounds: int) -> None:
+        """Rounds up to here may be taken: in blocks, so that the number that a load goes on from is public."""
+        if rounds > self._reserved:
+            self._reserved = rounds + BLOCK
+            self._write({"rounds": self._reserved})
+
+    def reached(self, rounds: int) -> None:
+        """No further round will be taken."""
+        self._write({"rounds": rounds})
 
     def spent(self, pop: POP, who: bytes | None) -> None:
         """The count of unsure answers, the unit's share of it, and whether the run halted."""
-        entry: dict[str, Any] = {"round": pop._round, "unsure": pop._unsure, "halted": pop._halt_reason}
+        entry: dict[str, Any] = {"unsure": pop._unsure, "halted": pop._halt_reason}
         if who is not None:
             entry |= {"unit": who.hex(), "unit_unsure": pop._unit_unsure.get(who, 0)}
         self._write(entry)
 
     def forgot(self, pop: POP, copy: int) -> None:
         """A copy was reset: it stays reset, whatever an older snapshot says."""
-        self._write({"round": pop._round, "forgot": copy})
+        self._write({"forgot": copy})
 
     def watched(self, pop: POP, who: bytes) -> None:
         """The monitor counts another round of this unit."""
-        self._write({"round": pop._round, "unit": who.hex(), "unit_counted": pop._unit_counted[who]})
+        self._write({"unit": who.hex(), "unit_counted": pop._unit_counted[who]})
 
     def loaded(self, epoch: int) -> None:
         """A new process took over."""
@@ -84,7 +102,15 @@ class Journal:
 
 
 def read_journal(folder: Path) -> list[dict[str, Any]]:
-    """All complete lines. A torn last line was never synced, so its answer never left; any other damage is refused."""
+    """All complete lines of the journal."""
+    return _read(folder)[0]
+
+
+def _read(folder: Path) -> tuple[list[dict[str, Any]], int]:
+    """All complete lines, and how many bytes they are.
+
+    A torn last line was never synced, so its answer never left; any other damage is refused.
+    """
     try:
         lines = (folder / "journal").read_bytes().split(b"\n")
     except OSError as error:
@@ -92,18 +118,18 @@ def read_journal(folder: Path) -> list[dict[str, Any]]:
             f"the journal in {folder} cannot be read ({error.strerror}): without it nothing may be answered"
         ) from None
     entries: list[dict[str, Any]] = []
-    for at, line in enumerate(lines):
+    size = 0
+    for at, line in enumerate(lines[:-1]):
         body, _, checksum = line.rpartition(b" ")
         good = len(checksum) == 8 and f"{zlib.crc32(body):08x}".encode() == checksum
         if good:
             entry = json.loads(body)
             good = entry["number"] == len(entries) + 1
         if not good:
-            if at < len(lines) - 1:
-                raise StateError(f"line {at + 1} of the journal in {folder} is damaged: this state must not be used")
-            break
+            raise StateError(f"line {at + 1} of the journal in {folder} is damaged: this state must not be used")
         entries.append(entry)
-    return entries
+        size += len(line) + 1
+    return entries, size
 
 
 def _take_lock(folder: Path) -> int:
@@ -146,14 +172,16 @@ def _spec(thing: Any) -> Any:
     if isinstance(thing, learners.Pipeline):
         parts = _spec(thing.features), _spec(thing.learner)
         return None if None in parts else {"features": parts[0], "learner": parts[1]}
-    if isinstance(thing, int):
-        return thing
+    if isinstance(thing, (int, np.integer)):
+        return int(thing)
     if isinstance(thing, Base) and type(thing).__name__ in learners.__all__:
         params = thing.params()
         try:
             plain = json.loads(json.dumps(params))
         except TypeError:
             return None
+        # JSON has no tuples, and a bank goes by the learner's repr: keep them apart from lists.
+        plain |= {name: {"tuple": plain[name]} for name, value in params.items() if isinstance(value, tuple)}
         return {"class": type(thing).__name__, "params": plain}
     return None
 
@@ -162,7 +190,11 @@ def _unspec(spec: Any) -> Any:
     if isinstance(spec, dict) and "class" in spec:
         if spec["class"] not in learners.__all__:
             raise StateError(f"the state names an unknown learner {spec['class']!r}")
-        return getattr(learners, spec["class"])(**spec["params"])
+        params = {
+            name: tuple(value["tuple"]) if isinstance(value, dict) and set(value) == {"tuple"} else value
+            for name, value in spec["params"].items()
+        }
+        return getattr(learners, spec["class"])(**params)
     if isinstance(spec, dict):
         return learners.Pipeline(_unspec(spec["features"]), _unspec(spec["learner"]))
     return spec
@@ -174,6 +206,8 @@ def save(pop: POP, folder: Path) -> None:
         raise StateError("the paper's plan halts by a noisy counter that must not be restarted: it cannot be saved")
     if any(not isinstance(label, (str, int, bool)) for label in pop.labels):
         raise StateError("only labels that are str or int can be saved")
+    if pop._features is not None and _spec(pop._features) is None:
+        raise StateError("features= is an encoder of your own, which cannot be saved: use confide.learners.Features")
     journal = pop._journal
     if journal is None:
         try:
@@ -182,9 +216,11 @@ def save(pop: POP, folder: Path) -> None:
             raise StateError(f"{folder} cannot be made: {error.strerror}") from None
         if any(folder.iterdir()):
             raise StateError(f"{folder} is not empty: a POP's state needs a folder of its own")
+        pop._bank.state(trusted=True)
+        _open_tickets(pop, {})
         lock = _take_lock(folder)
         _replace(folder / "key", pop._secret)
-        journal = Journal(folder, lock, 0)
+        journal = Journal(folder, lock, 0, 0)
         journal.spent(pop, None)
     elif folder.resolve() != journal.folder.resolve():
         raise StateError(f"this POP lives in {journal.folder}: a second copy elsewhere could spend the budget again")
@@ -211,6 +247,7 @@ def save(pop: POP, folder: Path) -> None:
         "learner": None if pop._public_start else _spec(pop._learner),
         "features": _spec(pop._features),
         "insecure": pop._insecure,
+        "key": blake2b(pop._secret).hexdigest(),
         "round": pop._round,
         "unsure": pop._unsure,
         "taught": pop._taught,
@@ -236,14 +273,17 @@ def _open_tickets(pop: POP, arrays: dict[str, Any]) -> list[list[Any]]:
         entry = [epoch, number, waiting.copy, waiting.answered, None]
         if isinstance(waiting.x, np.ndarray):
             kept.append(waiting.x)
+            entry[4] = waiting.x.size
         else:
             try:
                 entry[4] = json.loads(json.dumps(waiting.x))
             except (TypeError, ValueError):
                 continue
+            if entry[4] != waiting.x:
+                continue
         rows.append(entry)
     if kept:
-        arrays["open"] = np.stack(kept)
+        arrays["open"] = np.concatenate(kept)
     return rows
 
 
@@ -255,14 +295,19 @@ def load(cls: type[P], folder: Path, *, learner: Any, fallback: Any, trusted: bo
         raise StateError(f"there is no saved state in {folder}")
     lock = _take_lock(folder)
     try:
-        with np.load(folder / "snapshot.npz", allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        header = json.loads(arrays.pop("header").tobytes())
+        try:
+            with open(folder / "snapshot.npz", "rb") as raw, np.load(raw, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            header = json.loads(arrays.pop("header").tobytes())
+        except Exception:
+            raise StateError(
+                f"the snapshot in {folder} is damaged: restore nothing older without its journal"
+            ) from None
         if header.get("format") != "confide-state":
             raise StateError(f"{folder} does not hold a Confide state")
         if header["version"] != VERSION:
             raise StateError(f"the state in {folder} has version {header['version']}; this Confide reads {VERSION}")
-        entries = read_journal(folder)
+        entries, size = _read(folder)
         if len(entries) < header["journal"]:
             raise StateError(f"the journal in {folder} is older than its snapshot: this state must not be used")
         given = learner if learner is not None else _unspec(header["learner"])
@@ -284,7 +329,10 @@ def load(cls: type[P], folder: Path, *, learner: Any, fallback: Any, trusted: bo
             monitor=None if header["monitor"] is None else Monitor(**header["monitor"]),
             public_start=header["public_start"],
         )
-        pop._set_secret((folder / "key").read_bytes())
+        key = (folder / "key").read_bytes()
+        if blake2b(key).hexdigest() != header["key"]:
+            raise StateError(f"the key in {folder} is not the one this state was made with")
+        pop._set_secret(key)
         stored = {name.removeprefix("bank/"): value for name, value in arrays.items() if name.startswith("bank/")}
         pop._bank.load_state({**header["bank"], **stored}, trusted=trusted)
     except BaseException:
@@ -295,11 +343,13 @@ def load(cls: type[P], folder: Path, *, learner: Any, fallback: Any, trusted: bo
     pop._halt_reason = header["halted"]
     pop._unit_unsure = {bytes.fromhex(key): n for key, n in header["unit_unsure"].items()}
     pop._unit_counted = {bytes.fromhex(key): n for key, n in header["unit_counted"].items()}
-    waiting = iter(arrays.get("open", ()))
+    waiting, at = arrays.get("open", np.empty(0)), 0
     for epoch, number, copy, answered, x in header["open"]:
-        pop._open[(epoch, number)] = _Open(copy, next(waiting) if x is None else x, answered, False)
+        if isinstance(x, int):
+            x, at = waiting[at : at + x], at + x
+        pop._open[(epoch, number)] = _Open(copy, x, answered, False)
     _replay(pop, entries, header["journal"])
-    journal = Journal(folder, lock, len(entries))
+    journal = Journal(folder, lock, len(entries), size)
     pop._epoch = max([header["epoch"], *(entry.get("epoch", 0) for entry in entries)]) + 1
     journal.loaded(pop._epoch)
     pop._journal = journal
@@ -308,8 +358,10 @@ def load(cls: type[P], folder: Path, *, learner: Any, fallback: Any, trusted: bo
 
 def _replay(pop: POP, entries: list[dict[str, Any]], seen: int) -> None:
     """Bring what was spent up to date: counts only grow, halts stay, forgotten copies are reset."""
+    header_round = pop._round
     for entry in entries:
-        pop._round = max(pop._round, entry.get("round", 0))
+        if "rounds" in entry:
+            pop._round = min(max(header_round, entry["rounds"]), pop.plan.rounds)
         pop._unsure = max(pop._unsure, entry.get("unsure", 0))
         pop._halt_reason = entry.get("halted") or pop._halt_reason
         if "unit" in entry:
@@ -328,7 +380,7 @@ def look(folder: Path) -> dict[str, Any]:
     with np.load(folder / "snapshot.npz", allow_pickle=False) as file:
         header: dict[str, Any] = json.loads(file["header"].tobytes())
     for entry in read_journal(folder):
-        header["round"] = max(header["round"], entry.get("round", 0))
+        header["round"] = entry.get("rounds", header["round"])
         header["unsure"] = max(header["unsure"], entry.get("unsure", 0))
         header["halted"] = entry.get("halted") or header["halted"]
     keep = ("labels", "units", "round", "unsure", "taught", "halted", "insecure", "plan")

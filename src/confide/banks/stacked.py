@@ -96,7 +96,18 @@ class StackedBank:
             alike = np.zeros_like(counts)
             self._learner.vote(self._start, np.zeros(1, dtype=np.int64), x, alike)
             counts += alike * np.count_nonzero(slots == _UNTAUGHT)
-        self._learner.vote(self._arrays, slots, x, counts)
+        before = counts.copy()
+        try:
+            self._learner.vote(self._arrays, slots, x, counts)
+        except Exception:  # one copy that fails must not take the others' votes with it
+            counts = before
+            for slot in slots[slots >= 0]:
+                one = np.zeros_like(counts)
+                try:
+                    self._learner.vote(self._arrays, np.array([slot]), x, one)
+                except Exception:
+                    continue
+                counts += one
         return counts
 
     def learn(self, copy: int, x: Floats, y: int) -> None:

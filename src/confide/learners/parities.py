@@ -74,22 +74,28 @@ def _vote(parity: Words, slots: Ints, there: Words, counts: Ints) -> None:
 
 
 @jit
+def _has(row: Words, i: int) -> bool:
+    return bool((row[i >> 6] >> np.uint64(i & 63)) & np.uint64(1) == 1)
+
+
+@jit
 def _teach(parity: Words, rows: Words, there: Words, y: int) -> None:
-    side = np.uint64(y)
-    for i in range(rows.shape[0]):
-        word, bit = i >> 6, np.uint64(i & 63)
-        if (there[word] >> bit) & np.uint64(1) == 1 and (rows[i, word] >> bit) & np.uint64(1) == 1:
-            there ^= rows[i]
-            side ^= (parity[word] >> bit) & np.uint64(1)
+    n, side = rows.shape[0], y == 1
+    for i in range(n):
+        if _has(there, i) and _has(rows[i], i):
+            for w in range(there.size):
+                there[w] ^= rows[i, w]
+            side ^= _has(parity, i)
     pivot = 0
-    while pivot < rows.shape[0] and (there[pivot >> 6] >> np.uint64(pivot & 63)) & np.uint64(1) == 0:
+    while pivot < n and not _has(there, pivot):
         pivot += 1
-    if pivot == rows.shape[0]:  # it follows from what is known, or contradicts it
+    if pivot == n:  # it follows from what is known, or contradicts it
         return
-    here, spot = pivot >> 6, np.uint64(pivot & 63)
-    for i in range(rows.shape[0]):
-        if (rows[i, here] >> spot) & np.uint64(1) == 1:
-            rows[i] ^= there
-            parity[i >> 6] ^= side << np.uint64(i & 63)
-    rows[pivot] = there
-    parity[here] |= side << spot
+    for w in range(there.size):
+        rows[pivot, w] = there[w]
+    for i in range(n):
+        if _has(rows[i], pivot):
+            for w in range(there.size):
+                rows[i, w] ^= there[w] if i != pivot else np.uint64(0)
+            if side:
+                parity[i >> 6] ^= np.uint64(1) << np.uint64(i & 63)

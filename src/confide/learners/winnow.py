@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,9 +20,9 @@ class Winnow(ClassLearner):
 
     x holds the variables, true above ½. Every variable has a weight, 1 at first; the answer is 1 where the weights of
     the true ones add up to more than n/2. A missed 1 doubles these weights; a wrong 1 halves them, or takes them away.
-    With p = r·⌊log₂n⌋ for r variables that matter it makes at most **⌊3p + 4 − 4r/n⌋ mistakes**, or with `eliminate`
-    **⌊2p + 2 − 2r/n⌋** (after Littlestone, "Learning Quickly When Irrelevant Attributes Abound", 1988). Proof page:
-    docs/proofs/learners.md.
+    If r variables matter, with s = ⌊log₂n⌋, it makes at most **r·s + ⌊2r·s + 4 − r·2^{s+2}/n⌋ mistakes**, or with
+    `eliminate` **r·s + ⌈r·s + 2 − r·2^{s+1}/n⌉ − 1**, which can be reached (after Littlestone, "Learning Quickly When
+    Irrelevant Attributes Abound", 1988). Proof page: docs/proofs/learners.md.
 
     Parameters
     ----------
@@ -43,7 +41,7 @@ class Winnow(ClassLearner):
     ...     learner.learn([1, 1, 0, 1, 1, 1, 1, 1], 0)
     >>> learner.learn([0, 0, 1, 0, 0, 0, 0, 0], 1)
     >>> learner.predict([0, 0, 1, 0, 0, 0, 0, 0]), learner.predict([0, 0, 0, 0, 0, 0, 0, 1]), learner.mistake_bound()
-    (1, 0, 12)
+    (1, 0, 9)
     """
 
     def __init__(self, variables: int, relevant: int = 1, eliminate: bool = False) -> None:
@@ -56,11 +54,12 @@ class Winnow(ClassLearner):
         return {"power": ((self.variables,), np.int16)}  # of two
 
     def mistake_bound(self) -> int:
-        """⌊3p + 4 − 4r/n⌋, or ⌊2p + 2 − 2r/n⌋ with `eliminate`, where p = r·⌊log₂n⌋."""
+        """r·s + ⌊2r·s + 4 − r·2^{s+2}/n⌋, or r·s + ⌈r·s + 2 − r·2^{s+1}/n⌉ − 1 with `eliminate`, where s = ⌊log₂n⌋."""
         n, r = self.variables, self.relevant
-        promotions = r * (n.bit_length() - 1)
-        factor = 2 if self.eliminate else 4
-        return (2 if self.eliminate else 3) * promotions + math.floor(factor * (n - r) / n)
+        s = n.bit_length() - 1
+        if self.eliminate:
+            return r * s + max(0, (n * (r * s + 2) - r * 2 ** (s + 1) - 1) // n)
+        return r * s + (n * (2 * r * s + 4) - r * 2 ** (s + 2)) // n
 
     def sound(self, arrays: Arrays) -> bool:
         power = arrays["power"]
