@@ -43,12 +43,12 @@ def test_agrawal_labels_are_rivers(function: int) -> None:
 
 
 def test_agrawal_rows_are_distributed_like_rivers() -> None:
-    """Quantiles of each feature, and zero commissions; the seeds are fixed, so nothing can fail by chance."""
+    """Range, mean and deviation of each feature; the seeds are fixed, so nothing fails by chance."""
     theirs = np.array([list(x.values()) for x, _ in islice(synth.Agrawal(seed=1), 20_000)])
     ours = agrawal_rows(np.random.default_rng(1), 20_000)
-    at = [0, 0.1, 0.25, 0.5, 0.75, 0.9, 1]
     spread = np.ptp(theirs, axis=0)
-    assert (np.abs(np.quantile(ours, at, axis=0) - np.quantile(theirs, at, axis=0)) / spread < 0.05).all()
+    for measure in (np.min, np.max, np.mean, np.std):
+        assert (np.abs(measure(ours, axis=0) - measure(theirs, axis=0)) / spread < 0.01).all()
     assert ((ours[:, 1] == 0) == (ours[:, 0] >= 75_000)).all()
 
 
@@ -71,8 +71,8 @@ def test_every_line_of_a_csv_comes_out_as_a_row_or_a_bad_row(csv: Path) -> None:
     assert good[2] == Row({"age": 41.0, "city": "Rome"}, "yes", "ann")
     assert good[5] == Row({"age": None, "city": "Rome"}, "yes", "cat")
     assert good[11].x["age"] == "1_000"
-    assert {line: reason.split("it ")[-1] for line, reason in bad.items()} == {
-        4: "has 1 fields where 4 are expected",
+    assert bad == {
+        4: "it has 1 fields where 4 are expected",
         6: "its 'age' is not a finite number that float32 can hold",
         7: "its unit ('who') is missing",
         8: "its label is not one of the declared labels",
