@@ -213,7 +213,7 @@ def test_a_memo_of_two_places_gives_the_same_dimensions(monkeypatch: pytest.Monk
     dimensions = [littlestone_dimension(table) for table in tables]
     monkeypatch.setattr(confide.littlestone, "_PLACES", 1)
     assert [littlestone_dimension(table) for table in tables] == dimensions
-    assert FiniteClass(tables[0])._keys.shape[0] == 2
+    assert FiniteClass(tables[0])._memo.keys.shape[0] == 2
 
 
 def test_what_was_asked_before_changes_no_answer() -> None:

@@ -284,9 +284,9 @@ def test_what_cannot_be_planned_is_refused_with_a_way_out(asked: dict[str, Any])
         {"delta": 1e-15},
         {"delta": 1e-100},
         {"epsilon": 0.01, "copies": 1_000_000},
-        {"unsure": 10_000_000},
+        {"unsure": 2_000_000},
         {"unit_unsure": 15, "rounds": 100_000},
-        {"unit_unsure": 100, "rounds": 100_000},
+        {"unit_unsure": 40, "rounds": 10_000},
     ],
     ids=str,
 )

@@ -87,6 +87,8 @@ class Split:
 
 def renyi_budget(budget: Budget, split: Split) -> float:
     """R: the Rényi divergence of this order that the budget allows; not positive where the order is useless."""
+    if budget.epsilon > 500:
+        raise ValueError(f"epsilon={budget.epsilon:g} promises nothing; plan with at most 500, and 8 is already weak")
     main = budget.delta * (1 - split.survive - split.ties)
     return renyi_from_epsilon(budget.epsilon * (1 - 1e-9), split.order, main)
 

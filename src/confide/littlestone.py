@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["FiniteClass", "Tree", "littlestone_dimension", "perceptron_bound"]
 
 _LOCK = threading.RLock()  # the kernels let go of the interpreter's lock, and memos are written
-_MOST_TABLES = 1 << 16
+_MOST_ENTRIES = 1 << 16
 _PLACES = 18  # of the memo: at most 2¹⁸
 
 
@@ -70,11 +70,16 @@ class FiniteClass:
         useful = useful[:, useful.any(axis=0)] if self.hypotheses > 1 else useful[:, :1]
         self._rows = pack(np.ascontiguousarray(useful))
         self._sums = sauer(useful.shape[1], self.hypotheses.bit_length())
-        places = 1 << min(_PLACES, max(8, self.table.size.bit_length()))
-        self._keys = np.zeros((places, 2 * self._rows.shape[1]), dtype=np.uint64)
-        self._bounds = np.zeros((places, 2), dtype=np.int8)
-        self._dimensions: dict[bytes, int] = {}
-        self._tables: dict[bytes, Words] = {}
+
+    @property
+    def _memo(self) -> _Memo:
+        # Not an attribute: who walks through a learner to reseed or to weigh it need not come by here.
+        memo = _MEMOS.get(self)
+        if memo is None:
+            places = 1 << min(_PLACES, max(8, self.table.size.bit_length()))
+            keys = np.zeros((places, 2 * self._rows.shape[1]), dtype=np.uint64)
+            memo = _MEMOS[self] = _Memo(keys, np.zeros((places, 2), dtype=np.int8), {}, {})
+        return memo
 
     def dimension(self, alive: Words | None = None) -> int:
         """The Littlestone dimension of the class, or of what labelled points leave of it (−1 for nothing).
@@ -84,16 +89,17 @@ class FiniteClass:
         alive = self.everyone if alive is None else alive
         name = alive.tobytes()
         with _LOCK:
-            if name not in self._dimensions:
-                if len(self._dimensions) >= _MOST_TABLES:
-                    self._dimensions.clear()
+            known = self._memo.dimensions
+            if name not in known:
+                if len(known) >= _MOST_ENTRIES:
+                    known.clear()
                 if not self._whole(alive):
                     raise ValueError("alive is not what labelled points leave of the class: make a class of its own")
                 depth = -1
                 while self._shatters(alive, depth + 1):
                     depth += 1
-                self._dimensions[name] = depth
-            return self._dimensions[name]
+                known[name] = depth
+            return known[name]
 
     def _shatters(self, alive: Words, depth: int) -> bool:
         """Whether what is alive shatters a complete tree of this depth."""
@@ -104,7 +110,7 @@ class FiniteClass:
             return True
         chosen = self._rows[self._picked(alive)]  # a copy: the search changes the order of its rows
         with _LOCK:
-            return search(chosen, depth, self._sums, self._keys, self._bounds)
+            return search(chosen, depth, self._sums, self._memo.keys, self._memo.bounds)
 
     def restrict(self, alive: Words, point: int, label: int) -> Words:
         """What is left when `point` has `label`."""
@@ -119,9 +125,10 @@ class FiniteClass:
         """
         name = alive.tobytes()
         with _LOCK:
-            if name not in self._tables:
-                if len(self._tables) >= _MOST_TABLES:
-                    self._tables.clear()
+            known = self._memo.answers
+            if name not in known:
+                if len(known) >= _MOST_ENTRIES:
+                    known.clear()
                 answers = np.zeros((1, self.points), dtype=np.uint8)
                 depth = self.dimension(alive)
                 for point in range(self.points):
@@ -133,8 +140,8 @@ class FiniteClass:
                         answers[0, point] = not larger if self._shatters(zero if larger else one, depth) else larger
                 words = pack(answers)[0]
                 words.flags.writeable = False
-                self._tables[name] = words
-            return self._tables[name]
+                known[name] = words
+            return known[name]
 
     def tree(self) -> Tree:
         """A complete tree, as deep as the dimension, that the class shatters."""
@@ -180,6 +187,17 @@ class FiniteClass:
         return _again, name
 
 
+@dataclass(frozen=True)
+class _Memo:
+    """What was worked out about a class: pure functions of it."""
+
+    keys: Words
+    bounds: NDArray[np.int8]
+    dimensions: dict[bytes, int]
+    answers: dict[bytes, Words]
+
+
+_MEMOS: weakref.WeakKeyDictionary[FiniteClass, _Memo] = weakref.WeakKeyDictionary()
 _KNOWN: weakref.WeakValueDictionary[tuple[int, int, bytes], FiniteClass] = weakref.WeakValueDictionary()
 
 

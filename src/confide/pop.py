@@ -55,17 +55,39 @@ class _Open:
     answered: int
     counted: bool
     """Whether the monitor counts this round."""
+    who: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Operator:
     """Exact, private numbers for the operator's eyes only: outside the guarantee, never to be shown to others."""
 
-    unsure: int
-    counts: NDArray[np.int64] | None
-    margin: int | None
-    nbytes: int
-    taught: int
+    def __init__(self, pop: POP) -> None:
+        self._pop = pop
+
+    @property
+    def unsure(self) -> int:
+        """The exact count of unsure answers."""
+        return self._pop._unsure
+
+    @property
+    def counts(self) -> NDArray[np.int64] | None:
+        """Vote counts of the last live round."""
+        return None if self._pop._last is None else self._pop._last.copy()
+
+    @property
+    def margin(self) -> int | None:
+        """Their margin."""
+        return None if self._pop._last is None else lead(self._pop._last)[1]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the copies, in bytes."""
+        return self._pop._bank.nbytes
+
+    @property
+    def taught(self) -> int:
+        """Labels taught."""
+        return self._pop._taught
 
 
 class POP:
@@ -242,7 +264,7 @@ class POP:
             if malformed is not None:
                 raise malformed
             shown = self._fallback(x) if label is None else label
-            self._open[(self._epoch, self._round)] = _Open(copy, encoded, shown, watched)
+            self._open[(self._epoch, self._round)] = _Open(copy, encoded, shown, watched, who)
             return Answer(self._labels[shown], label is not None, self._ticket(self._epoch, self._round))
 
     def _live(self, x: Any, malformed: bool, who: bytes | None) -> int | None:
@@ -303,7 +325,10 @@ class POP:
         self._taught += 1
 
     def forget(self, unit: str | bytes) -> None:
-        """Reset the copy that knows this person. Nobody is told, and what was spent stays spent."""
+        """Reset the copy that knows this person, and drop their open questions.
+
+        Nobody else is told, and what was spent stays spent. A snapshot on disk still holds the old copy: save again.
+        """
         with self._lock:
             self._check_process()
             if self.units != "people":
@@ -312,8 +337,10 @@ class POP:
             assert who is not None
             copy = self._prf.copy_of(who, self.plan.copies)
             if self._journal is not None:
-                self._journal.forgot(self, copy)
+                self._journal.forgot(copy)
             self._bank.reset([copy])
+            for key in [key for key, waiting in self._open.items() if waiting.who == who]:
+                del self._open[key]  # their unanswered questions are theirs alone: nobody else's ticket is touched
 
     # ------------------------------------------------------------------ parts
 
@@ -429,9 +456,7 @@ class POP:
     @property
     def operator(self) -> Operator:
         """Exact numbers for the operator's eyes only: outside the guarantee."""
-        margin = None if self._last is None else lead(self._last)[1]
-        counts = None if self._last is None else self._last.copy()
-        return Operator(self._unsure, counts, margin, self._bank.nbytes, self._taught)
+        return Operator(self)
 
     # ------------------------------------------------------------------ state on disk
 

@@ -130,7 +130,7 @@ def page(outcome: Outcome) -> str:
         _section("Mistakes since the silent start", plots.mistakes(plan, tally, outcome.twin)),
         _section("Unsure answers against the budget", plots.unsure(plan, tally)),
         _section("Vote margins against the gate", plots.margins(plan, tally) + _margins_note(outcome)),
-        _section("Answers by right label", _confusion([str(label) for label in pop.labels], tally.confusion)),
+        _section("Answers by right label", _confusion([str(label) for label in outcome.stream.labels], tally.confusion)),
         "</div>",
         _section("The plan, and how to repeat this run", _settings(outcome)),
     ]

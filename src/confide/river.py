@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from functools import cache
 from types import FrameType
 from typing import Any, Literal
@@ -36,7 +36,8 @@ class PrivateClassifier(base.Classifier):
     Every `predict_one` is a round and answers as `confide.POP.predict` does: by the copies' votes when they are clear,
     else by the fallback. Every `learn_one` is a lesson for one copy. Labels may come late, out of order or never, and
     records that were never asked about may be taught as history. (ε, δ)-challenge-DP with the numbers of
-    `pop.guarantee`. Proof pages: docs/proofs/halting.md, docs/proofs/people.md.
+    `pop.guarantee`, for each round (a question and one label for it) or for each person. Proof pages:
+    docs/proofs/halting.md, docs/proofs/people.md.
 
     Put everything that learns inside: `PrivateClassifier(StandardScaler() | model)`. In front of it, as in
     `StandardScaler() | PrivateClassifier(model)`, a scaler has seen everybody and is shared by all copies; that leaks,
@@ -70,20 +71,20 @@ class PrivateClassifier(base.Classifier):
 
     Examples
     --------
-    The first 8000 rounds are silent and answered by a coin; nearly all others are right.
+    The first 6000 rounds are silent and answered by a coin; nearly all others are right.
 
     >>> from confide import Plan
     >>> from confide.learners import DecisionTree, Features
     >>> from river import evaluate, metrics
     >>> from river.datasets import synth
     >>> model = PrivateClassifier(
-    ...     Features(numeric=["salary", "commission", "age", "loan"]) | DecisionTree(),
-    ...     Plan.tight(epsilon=8.0, delta=1e-6, rounds=20_000, copies=200, unsure=150),
+    ...     Features(numeric=["age", "salary", "loan"]) | DecisionTree(),
+    ...     Plan.tight(epsilon=8.0, delta=1e-6, rounds=10_000, silent=6000, copies=160, unsure=100),
     ...     labels=(0, 1),
     ...     seed=1,
     ... )
-    >>> evaluate.progressive_val_score(synth.Agrawal(seed=1).take(20_000), model, metrics.Accuracy(), delay=100)
-    Accuracy: 79.95%
+    >>> evaluate.progressive_val_score(synth.Agrawal(seed=1).take(10_000), model, metrics.Accuracy(), delay=100)
+    Accuracy: 69.79%
     >>> model.pop.state, model.pop.guarantee.epsilon <= 8
     ('live', True)
     """
@@ -93,7 +94,7 @@ class PrivateClassifier(base.Classifier):
         model: Any,
         plan: Plan | None = None,
         *,
-        labels: tuple[Hashable, ...] = (False, True),
+        labels: Sequence[Hashable] = (False, True),
         epsilon: float | None = None,
         delta: float | None = None,
         rounds: int | None = None,

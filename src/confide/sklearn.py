@@ -109,7 +109,11 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.seed = seed
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Start anew: teach every row to one of fresh copies, and answer from now on."""
+        """Start anew: teach every row to one of fresh copies, and answer from now on.
+
+        A batch with a NaN or an infinity is refused as a whole: clean rows one by one before, so that nobody's row
+        decides whether another's is taught.
+        """
         self._look_in_front()
         X, y = self._records(X, y, reset=True)
         self._start(np.unique(y) if self.classes is None else self.classes, y)
@@ -157,10 +161,16 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise
         answers = np.empty(len(rows), dtype=self.classes_.dtype)
         public = len(rows) if pop.state == "halted" else 0
+        unread: ValueError | None = None
         for number, row in enumerate(rows):
-            answers[number] = pop.predict(row).label
+            try:
+                answers[number] = pop.predict(row).label
+            except ValueError as error:
+                unread = error
             if not public and pop.state == "halted":
                 public = len(rows) - number - (pop.halt_reason == "budget")
+        if unread is not None:
+            raise unread
         if public:
             warnings.warn(
                 f"halted, its {pop.halt_reason} used up: the last {public} of {len(rows)} rows were answered by the "
@@ -199,6 +209,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if labels.size < 2:
             raise ValueError(f"at least two classes are needed, got {labels.size} class: there is nothing to predict")
         _check_known(y, labels)
+        if self.after_halt not in ("raise", "fallback"):
+            raise ValueError(f"after_halt={self.after_halt!r} must be 'raise' or 'fallback'")
         rounds = ROUNDS if self.rounds is None else self.rounds
         plan = _plan(self.epsilon, self.delta, rounds, self.copies, self.unsure, self.polls, labels.size)
         self.pop_ = POP(
@@ -215,8 +227,14 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _teach(self, X: NDArray[np.float64], y: NDArray[Any]) -> None:
         _check_known(y, self.classes_)
+        unread: ValueError | None = None
         for row, label in zip(X, y.tolist(), strict=True):
-            self.pop_.teach(row, label)
+            try:
+                self.pop_.teach(row, label)
+            except ValueError as error:
+                unread = error
+        if unread is not None:
+            raise unread
 
     def _look_in_front(self) -> None:
         """Warn if pipelines call that fit steps in front of this one: all copies would share them."""

@@ -83,7 +83,7 @@ class Journal:
             entry |= {"unit": who.hex(), "unit_unsure": pop._unit_unsure.get(who, 0)}
         self._write(entry)
 
-    def forgot(self, pop: POP, copy: int) -> None:
+    def forgot(self, copy: int) -> None:
         """A copy was reset: it stays reset, whatever an older snapshot says."""
         self._write({"forgot": copy})
 
@@ -218,6 +218,7 @@ def save(pop: POP, folder: Path) -> None:
             raise StateError(f"{folder} is not empty: a POP's state needs a folder of its own")
         pop._bank.state(trusted=True)
         _open_tickets(pop, {})
+        folder.chmod(0o700)
         lock = _take_lock(folder)
         _replace(folder / "key", pop._secret)
         journal = Journal(folder, lock, 0, 0)
@@ -270,7 +271,7 @@ def _open_tickets(pop: POP, arrays: dict[str, Any]) -> list[list[Any]]:
     """Open tickets whose x can be stored without pickle; others expire with this process."""
     rows, kept = [], []
     for (epoch, number), waiting in pop._open.items():
-        entry = [epoch, number, waiting.copy, waiting.answered, None]
+        entry = [epoch, number, waiting.copy, waiting.answered, None, waiting.who and waiting.who.hex()]
         if isinstance(waiting.x, np.ndarray):
             kept.append(waiting.x)
             entry[4] = waiting.x.size
@@ -344,10 +345,10 @@ def load(cls: type[P], folder: Path, *, learner: Any, fallback: Any, trusted: bo
     pop._unit_unsure = {bytes.fromhex(key): n for key, n in header["unit_unsure"].items()}
     pop._unit_counted = {bytes.fromhex(key): n for key, n in header["unit_counted"].items()}
     waiting, at = arrays.get("open", np.empty(0)), 0
-    for epoch, number, copy, answered, x in header["open"]:
+    for epoch, number, copy, answered, x, who in header["open"]:
         if isinstance(x, int):
             x, at = waiting[at : at + x], at + x
-        pop._open[(epoch, number)] = _Open(copy, x, answered, False)
+        pop._open[(epoch, number)] = _Open(copy, x, answered, False, who and bytes.fromhex(who))
     _replay(pop, entries, header["journal"])
     journal = Journal(folder, lock, len(entries), size)
     pop._epoch = max([header["epoch"], *(entry.get("epoch", 0) for entry in entries)]) + 1

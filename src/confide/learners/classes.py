@@ -149,10 +149,12 @@ def bits(x: Floats) -> Words:
 @jit
 def _vote(answers: Words, slots: Ints, point: int, counts: Ints) -> None:
     word, bit = point >> 6, np.uint64(point & 63)
+    if not answers.size:
+        return
     asked, ones = 0, 0
-    for slot in slots:
-        if slot >= 0:
-            asked += 1
-            ones += int(np.int64((answers[slot, word] >> bit) & np.uint64(1)))
+    for slot in slots:  # no branches: in a young bank they would be taken at random
+        votes = slot >= 0
+        asked += votes
+        ones += votes & ((answers[max(slot, 0), word] >> bit) & np.uint64(1) == 1)
     counts[0] += asked - ones
     counts[1] += ones

@@ -66,13 +66,15 @@ class Conjunctions(ClassLearner):
 
 @jit
 def _vote(gone: Words, slots: Ints, there: Words, absent: Words, counts: Ints) -> None:
+    if not gone.size:
+        return
     asked, ones = 0, 0
-    for slot in slots:
-        if slot >= 0:
-            wrong = (~gone[slot, 0, 0] & absent[0]) | (~gone[slot, 1, 0] & there[0])
-            for w in range(1, there.size):
-                wrong |= (~gone[slot, 0, w] & absent[w]) | (~gone[slot, 1, w] & there[w])
-            asked += 1
-            ones += wrong == 0
+    for slot in slots:  # no branches: in a young bank they would be taken at random
+        votes, here = slot >= 0, max(slot, 0)
+        wrong = (~gone[here, 0, 0] & absent[0]) | (~gone[here, 1, 0] & there[0])
+        for w in range(1, there.size):
+            wrong |= (~gone[here, 0, w] & absent[w]) | (~gone[here, 1, w] & there[w])
+        asked += votes
+        ones += votes & (wrong == 0)
     counts[0] += asked - ones
     counts[1] += ones

@@ -57,18 +57,21 @@ class Parities(ClassLearner):
 
 @jit
 def _vote(parity: Words, slots: Ints, there: Words, counts: Ints) -> None:
+    if not parity.size:
+        return
     asked, ones = 0, 0
-    for slot in slots:
-        if slot >= 0:
-            word = parity[slot, 0] & there[0]
-            for w in range(1, there.size):
-                word ^= parity[slot, w] & there[w]
-            word ^= word >> np.uint64(32)
-            word ^= word >> np.uint64(16)
-            word ^= word >> np.uint64(8)
-            word ^= word >> np.uint64(4)
-            asked += 1
-            ones += (0x6996 >> int(np.int64(word & np.uint64(15)))) & 1  # bit i: is the number of ones in i odd
+    for slot in slots:  # no branches: in a young bank they would be taken at random
+        votes, here = slot >= 0, max(slot, 0)
+        word = parity[here, 0] & there[0]
+        for w in range(1, there.size):
+            word ^= parity[here, w] & there[w]
+        word ^= word >> np.uint64(32)
+        word ^= word >> np.uint64(16)
+        word ^= word >> np.uint64(8)
+        word ^= word >> np.uint64(4)
+        odd = (0x6996 >> int(np.int64(word & np.uint64(15)))) & 1  # bit i: is the number of ones in i odd
+        asked += votes
+        ones += votes & (odd == 1)
     counts[0] += asked - ones
     counts[1] += ones
 

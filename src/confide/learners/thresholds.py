@@ -70,10 +70,12 @@ class Thresholds(ClassLearner):
 @jit
 def _vote(cut: Ints, slots: Ints, twice: int, counts: Ints) -> None:
     """`twice` is 2·place + 1 − points: above low + high − points, most of what is left says 1."""
+    if not cut.size:
+        return
     asked, ones = 0, 0
-    for slot in slots:
-        if slot >= 0:
-            asked += 1
-            ones += twice > cut[slot, 0] - cut[slot, 1]
+    for slot in slots:  # no branches: in a young bank they would be taken at random
+        votes, here = slot >= 0, max(slot, 0)
+        asked += votes
+        ones += votes & (twice > cut[here, 0] - cut[here, 1])
     counts[0] += asked - ones
     counts[1] += ones

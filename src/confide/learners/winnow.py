@@ -57,9 +57,10 @@ class Winnow(ClassLearner):
         """r·s + ⌊2r·s + 4 − r·2^{s+2}/n⌋, or r·s + ⌈r·s + 2 − r·2^{s+1}/n⌉ − 1 with `eliminate`, where s = ⌊log₂n⌋."""
         n, r = self.variables, self.relevant
         s = n.bit_length() - 1
+        largest = r << s  # what the weights that matter can add up to
         if self.eliminate:
-            return r * s + max(0, (n * (r * s + 2) - r * 2 ** (s + 1) - 1) // n)
-        return r * s + (n * (2 * r * s + 4) - r * 2 ** (s + 2)) // n
+            return r * s + max(0, (n * (r * s + 2) - 2 * largest - 1) // n)
+        return r * s + (n * (2 * r * s + 4) - 4 * largest) // n
 
     def sound(self, arrays: Arrays) -> bool:
         power = arrays["power"]

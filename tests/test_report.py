@@ -1,0 +1,124 @@
+"""The report: complete, self-contained, and marked as the operator's."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from confide import Monitor, Plan
+from confide.datasets import open_stream
+from confide.learners import DecisionTree
+from confide.report import command, numbers, page, write_html, write_json
+from confide.runner import Outcome, run
+from confide.streams import BadRow
+
+
+@pytest.fixture(scope="module")
+def outcome() -> Outcome:
+    plan = Plan.tight(7.0, 1e-4, 3000, copies=100, unsure=100, silent=2000)
+    stream = replace(open_stream("agrawal", rows=3000), name="<b>&co</b>", notes=("the labels are treated as public",))
+    settings = {"stream": "agrawal", "learner": "trees(memory=64)", "rounds": 3000, "delay": 0, "no-twin": False}
+    done = run(stream, DecisionTree(memory=64), plan, monitor=Monitor(1.0), settings=settings)
+    done.tally.spoiled(BadRow(12, "it has <3> fields"))
+    return done
+
+
+class Page(HTMLParser):
+    """Checks that tags close, and collects what the page would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.fetched: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+        self.fetched += [
+            f"{tag} {name}={value}"
+            for name, value in attrs
+            if name in ("src", "href", "xlink:href") and not (value or "").startswith("#")
+        ]
+        if tag in ("script", "link", "img", "iframe"):
+            self.fetched.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in ("meta", "br"):
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_fetches_nothing(outcome: Outcome) -> None:
+    text = page(outcome)
+    read = Page()
+    read.feed(text)
+    assert read.open == [] and read.fetched == []
+    assert not re.findall(r"@import|url\((?!#)", text)
+    assert text.count("<svg") == 3
+
+
+def test_ids_in_the_pictures_do_not_meet(outcome: Outcome) -> None:
+    pictures = re.findall(r"<svg.*?</svg>", page(outcome), flags=re.DOTALL)
+    used = [set(re.findall(r"url\(#([^)]+)\)", picture)) for picture in pictures]
+    defined = [set(re.findall(r'<clipPath id="([^"]+)"', picture)) for picture in pictures]
+    assert all(u <= d for u, d in zip(used, defined, strict=True))
+    assert len(set.union(*defined)) == sum(map(len, defined))
+
+
+def test_the_page_says_what_it_must(outcome: Outcome) -> None:
+    text = page(outcome)
+    assert text.index("Operator’s eyes only: outside the guarantee") < text.index("<main>")
+    guarantee = outcome.pop.guarantee
+    assert guarantee.sentence in text and f"{guarantee.epsilon:.4g}" in text
+    assert f"{outcome.tally.mistakes:,} of 1,000 live rounds" in text
+    assert "treated as public" in text and "1 bad row," in text
+    assert "may be shown to others" in text
+
+
+def test_text_from_outside_is_escaped(outcome: Outcome) -> None:
+    text = page(outcome)
+    assert "<b>&co" not in text and "&lt;b&gt;&amp;co" in text
+    assert "it has &lt;3&gt; fields" in text
+
+
+def test_json_keeps_the_public_apart(outcome: Outcome, tmp_path: Path) -> None:
+    write_json(outcome, tmp_path / "r.json")
+    read = json.loads((tmp_path / "r.json").read_text())
+    assert read == json.loads(json.dumps(numbers(outcome)))
+    assert read["operator_only"]["mistakes"] == outcome.tally.mistakes
+    assert not {"error", "mistakes", "margins", "confusion", "bad", "seconds"} & set(read["public"])
+    assert read["public"]["plan"]["unsure"] == 100
+
+
+def test_many_labels_are_listed_instead_of_squared(outcome: Outcome) -> None:
+    labels = tuple(range(20))
+    tally = replace(outcome.tally, labels=20, confusion=[[0] * 21 for _ in labels])
+    tally.confusion[3][3], tally.confusion[3][4] = 9, 1
+    many = page(replace(outcome, tally=tally, stream=replace(outcome.stream, labels=labels)))
+    assert "most often taken for" in many and "most often taken for" not in page(outcome)
+    assert "<td>3</td><td>10</td><td>90.00%</td><td>0</td><td>4 (1)</td>" in many
+
+
+def test_a_run_that_never_went_live_can_be_reported(tmp_path: Path) -> None:
+    plan = Plan.tight(8.0, 1e-4, 3000, copies=100, unsure=100, silent=2000)
+    early = run(open_stream("agrawal", rows=500), DecisionTree(memory=64), plan)
+    write_html(early, tmp_path / "r.html")
+    assert numbers(early)["operator_only"]["error"] is None
+    assert "–" in (tmp_path / "r.html").read_text()
+
+
+def test_the_command_repeats_the_settings() -> None:
+    assert command({}) == ""
+    settings = {"stream": "my file.csv", "learner": "trees(memory=64)", "delay": 0, "unit": None, "strict": True}
+    assert command(settings) == "confide run 'my file.csv' --learner 'trees(memory=64)' --strict"
+
+
+def test_a_place_that_cannot_be_written_is_named(outcome: Outcome, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="cannot write"):
+        write_html(outcome, tmp_path / "missing" / "r.html")

@@ -1,0 +1,254 @@
+"""The run loop and its commands: what is counted, when labels come, and that no row is ever asked twice."""
+
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from river import naive_bayes
+from typer.testing import CliRunner
+
+from confide import Plan, cli_run, runner
+from confide.datasets import open_stream
+from confide.learners import DecisionTree
+from confide.pop import POP
+from confide.streams import BadRow, Item, Row, Stream
+from confide.tally import Tally
+
+ROUNDS, SILENT = 3000, 2000
+LEARNER = DecisionTree(memory=64)
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return Plan.tight(8.0, 1e-4, ROUNDS, copies=100, unsure=100, silent=SILENT)
+
+
+@pytest.fixture(scope="module")
+def stream() -> Stream:
+    return open_stream("agrawal", rows=ROUNDS)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The salary in every question asked: it tells the rows apart."""
+    seen: list[float] = []
+    predict = POP.predict
+
+    def watched(self: POP, x: Any, unit: Any = None) -> Any:
+        seen.append(float(x[0]))
+        return predict(self, x, unit)
+
+    monkeypatch.setattr(POP, "predict", watched)
+    return seen
+
+
+def salaries(stream: Stream) -> list[float]:
+    return [float(row.x[0]) for row in stream.rows() if isinstance(row, Row)]
+
+
+def spoiled(stream: Stream, *lines: int) -> Stream:
+    """The stream with these rows bad."""
+
+    def source(dicts: bool) -> Iterator[Item]:
+        for line, item in enumerate(stream.rows(dicts), 1):
+            yield BadRow(line, "it is bad") if line in lines else item
+
+    return replace(stream, source=source)
+
+
+def interrupt_at(rounds: int) -> runner.Progress:
+    def progress(pop: POP, tally: Tally) -> None:
+        if tally.rounds == rounds:
+            signal.raise_signal(signal.SIGINT)
+
+    return progress
+
+
+def test_everything_is_counted(plan: Plan, stream: Stream) -> None:
+    outcome = runner.run(stream, LEARNER, plan)
+    tally = outcome.tally
+    assert (tally.rounds, tally.live, tally.position, tally.bad) == (ROUNDS, ROUNDS - SILENT, ROUNDS, 0)
+    assert sum(map(sum, tally.confusion)) == sum(tally.margins.values()) == tally.live
+    assert tally.unanswered == tally.unsure == outcome.pop.operator.unsure
+    wrong = tally.confusion[0][1] + tally.confusion[1][0]
+    assert wrong <= tally.mistakes <= wrong + tally.unanswered
+    assert tally.curve_rounds[-1] == ROUNDS and tally.curve_mistakes[-1] == tally.mistakes
+    assert tally.curve_twin[-1] == tally.twin_mistakes < 0.05 * tally.live
+    for curve in (tally.curve_rounds, tally.curve_mistakes, tally.curve_twin, tally.curve_unsure):
+        assert curve == sorted(curve)
+    assert outcome.pop.operator.taught == ROUNDS
+
+
+def test_labels_come_as_late_as_said(plan: Plan, stream: Stream) -> None:
+    taught: dict[int, int] = {}
+
+    def progress(pop: POP, tally: Tally) -> None:
+        taught[tally.rounds] = pop.operator.taught
+
+    outcome = runner.run(stream, LEARNER, plan, delay=70, twin=False, progress=progress)
+    assert taught == {1000: 930, 2000: 1930, 3000: 2930}
+    assert outcome.pop.operator.taught == ROUNDS
+    assert not outcome.twin and outcome.tally.twin_mistakes == 0
+
+
+def test_bad_rows_are_counted_and_never_asked(plan: Plan, stream: Stream, asked: list[float]) -> None:
+    outcome = runner.run(spoiled(stream, 5, 17), LEARNER, plan, twin=False)
+    assert (outcome.tally.bad, outcome.tally.first_bad) == (2, [[5, "it is bad"], [17, "it is bad"]])
+    assert outcome.tally.rounds == ROUNDS - 2
+    assert asked == [salary for line, salary in enumerate(salaries(stream), 1) if line not in (5, 17)]
+
+
+def test_strict_stops_at_the_first_bad_row(plan: Plan, stream: Stream, asked: list[float]) -> None:
+    with pytest.raises(ValueError, match="line 17 of agrawal is bad"):
+        runner.run(spoiled(stream, 17, 30), LEARNER, plan, strict=True)
+    assert len(asked) == 16
+
+
+def test_history_replaces_the_silent_start(stream: Stream) -> None:
+    plan = Plan.tight(8.0, 1e-4, 1000, copies=100, unsure=100, silent=0)
+    history = open_stream("agrawal", rows=3000, seed=5)
+    taught = runner.run(stream, LEARNER, plan, history=spoiled(history, 9), twin=False)
+    untaught = runner.run(stream, LEARNER, plan, twin=False)
+    assert (taught.tally.taught_before, taught.tally.live) == (2999, 1000)
+    assert "in the history" in taught.tally.first_bad[0][1]
+    assert taught.tally.error < 0.1 < untaught.tally.error
+
+
+def test_people_keep_one_copy_each(plan: Plan, stream: Stream) -> None:
+    def source(dicts: bool) -> Iterator[Item]:
+        for i, row in enumerate(stream.rows(dicts)):
+            assert isinstance(row, Row)
+            yield row._replace(unit=f"person {i % 7}")
+
+    outcome = runner.run(replace(stream, source=source), LEARNER, plan, people=True, twin=False)
+    assert outcome.pop.units == "people"
+    assert len(outcome.pop._bank.state()["taught"]) <= 7  # type: ignore[arg-type]
+
+
+def test_an_interrupt_leaves_a_checkpoint_and_resume_asks_the_rest(
+    plan: Plan, stream: Stream, asked: list[float], tmp_path: Path
+) -> None:
+    first = runner.run(stream, LEARNER, plan, delay=40, rescue=tmp_path / "s", progress=interrupt_at(1000))
+    assert first.interrupted and first.folder == tmp_path / "s" and len(asked) == 1000
+    second = runner.resume(tmp_path / "s", stream, LEARNER, delay=40)
+    assert not second.interrupted and asked == salaries(stream)
+    assert (second.tally.rounds, second.tally.live) == (ROUNDS, ROUNDS - SILENT)
+    assert second.pop.operator.taught == ROUNDS, "labels that were waiting are taught after the resume"
+    assert second.tally.twin_mistakes < 0.05 * second.tally.live, "the twin has caught up"
+
+
+def test_after_a_crash_no_row_is_asked_twice(
+    plan: Plan, stream: Stream, asked: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash is a run that neither checkpoints nor closes; rows that were claimed on disk are lost, not repeated."""
+    monkeypatch.setattr(runner, "CLAIM", 300)
+    pops: list[POP] = []
+
+    def crash(pop: POP, tally: Tally) -> None:
+        pops.append(pop)
+        monkeypatch.setattr(runner._Work, "checkpoint", lambda self: None)
+        raise RuntimeError("the power is gone")
+
+    with pytest.raises(RuntimeError, match="power"):
+        runner.run(stream, LEARNER, plan, state=tmp_path / "s", progress=crash)
+    assert pops[0]._journal is not None
+    pops[0]._journal.close()
+    monkeypatch.undo()
+    before, rest = len(asked), []
+    predict = POP.predict
+    monkeypatch.setattr(
+        POP, "predict", lambda self, x, unit=None: (rest.append(float(x[0])), predict(self, x, unit))[1]
+    )
+    runner.resume(tmp_path / "s", stream, LEARNER, twin=False)
+    assert before == 1000 and rest
+    assert not set(asked) & set(rest)
+    everything = salaries(stream)
+    assert rest[0] == everything[1200], "rows 1000 to 1199 were claimed before the crash"
+
+
+def test_a_folder_in_use_or_of_another_stream_is_refused(plan: Plan, stream: Stream, tmp_path: Path) -> None:
+    runner.run(stream, LEARNER, plan, twin=False, rescue=tmp_path / "s", progress=interrupt_at(1000))
+    with pytest.raises(ValueError, match="is not empty"):
+        runner.run(stream, LEARNER, plan, state=tmp_path / "s")
+    with pytest.raises(ValueError, match="other labels"):
+        runner.resume(tmp_path / "s", replace(stream, labels=("a", "b")), LEARNER)
+    with pytest.raises(ValueError, match="no saved run"):
+        runner.resume(tmp_path / "nowhere", stream, LEARNER)
+    runner.resume(tmp_path / "s", stream, LEARNER, twin=False)  # the refusals left it unlocked and whole
+
+
+def test_rivers_learners_get_dicts() -> None:
+    plan = Plan.tight(8.0, 1e-4, 400, copies=80, unsure=50, silent=350)
+    outcome = runner.run(open_stream("agrawal", rows=400), naive_bayes.GaussianNB(), plan)
+    assert outcome.tally.rounds == 400 and outcome.pop.operator.taught == 400
+
+
+# ---------------------------------------------------------------------- the commands
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.chdir(tmp_path)
+    app = typer.Typer()
+    cli_run.register(app)
+
+    def call(*words: str) -> str:
+        result = CliRunner().invoke(app, list(words))
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == 0, result.output
+        return str(result.output)
+
+    return call
+
+
+SMALL = ("-e", "8", "-d", "1e-4", "-T", "3000", "--copies", "100", "--unsure", "100", "--silent", "2000")
+
+
+def test_run_status_and_the_files(cli: Any, tmp_path: Path) -> None:
+    shown = cli(
+        "run", "agrawal", *SMALL, "--learner", "trees(memory=64)", "--state", "s", "--monitor", "1", "--no-twin"
+    )
+    assert "3,000 of 3,000" in shown and "operator only" in shown and "may be shown" in shown.replace("\n", " ")
+    assert (tmp_path / "confide-report.html").is_file() and (tmp_path / "confide-report.json").is_file()
+    public, private = cli("status", "s").split("operator only")
+    assert "3,000 of 3,000" in public and "unsure" not in public and "error" not in public
+    assert "unsure" in private and "error" in private and "trees(memory=64)" in private
+
+
+def test_resume_takes_the_settings_of_the_run(cli: Any, plan: Plan) -> None:
+    cli("run", "agrawal", *SMALL, "--state", "s", "--no-twin")
+    with pytest.raises(ValueError, match="leave out epsilon"):
+        cli("run", "--resume", "--state", "s", "-e", "2")
+    with pytest.raises(ValueError, match="needs --state"):
+        cli("run", "--resume")
+    assert "3,000 of 3,000" in cli("run", "--resume", "--state", "s")
+
+
+def test_a_seed_is_loud_and_a_read_label_set_is_said(cli: Any, tmp_path: Path) -> None:
+    rows = "\n".join(f"{i % 10},{int(i % 10 > 4)}" for i in range(3000))
+    (tmp_path / "a.csv").write_text(f"n,y\n{rows}\n")
+    shown = " ".join(cli("run", "a.csv", *SMALL, "--seed", "1", "--no-twin").split())
+    assert "insecure: seeded" in shown and "treated as public" in shown
+    assert "treated as public" not in " ".join(cli("run", "a.csv", *SMALL, "--labels", "0,1", "--no-twin").split())
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("agrawal", "--learner", "oracle"), "no learner is called"),
+        (("agrawal", "--learner", "nowhere:Thing"), "cannot be imported"),
+        (("agrawal", "--learner", "trees(64)"), "write parameters as"),
+        (("agrawal", "--fallback", "9"), "must be coin"),
+        (("agrawal", "--monitor", "8"), "must be smaller"),
+        (("agrawal", "--unit", "who"), "are for files"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_in_one_sentence(cli: Any, words: tuple[str, ...], says: str) -> None:
+    with pytest.raises(ValueError, match=says) as caught:
+        cli("run", *words, *SMALL)
+    assert "\n" not in str(caught.value)
