@@ -6,7 +6,7 @@ The folder holds kddcup.data_10_percent.gz from the UCI repository (494 021 rows
 the silent start, fallback answers included. Runs are secure, so they differ a little each time. `--quick` takes the
 first 60 000 rows at a larger ε.
 
-How the settings were chosen: by comparing about fifty of them (feature weights, learning rate, scaling, leaf size,
+How the settings were chosen: by comparing about 75 of them (feature weights, learning rate, scaling, leaf size,
 copies, polls, unsure) on samples of this same stream, the live rounds included. So the tuned errors are somewhat
 optimistic, and the guarantee covers the run but not that choice. `untuned` is logistic regression with its defaults,
 which scale inside the copies, at the same plan as `two`: what to expect without such a choice.

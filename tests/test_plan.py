@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import resource
 import signal
 import statistics
 import time
@@ -27,23 +28,31 @@ from confide.plan import Guarantee, Plan
 PATIENCE = 8.0
 """Seconds after which a planner that should answer in three has hung."""
 
+MEMORY = 1 << 30
+"""Bytes beyond which a planner has run away."""
+
 NAN, INF = math.nan, math.inf
 
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Fail, rather than wait, when the body takes longer."""
+    """Fail, rather than wait or fill the memory, when the body takes longer or more than it should."""
 
     def stop(*_: object) -> None:
         raise AssertionError(f"no answer after {seconds:g} s")
 
-    before = signal.signal(signal.SIGALRM, stop)
+    before, limit = signal.signal(signal.SIGALRM, stop), resource.getrlimit(resource.RLIMIT_AS)
+    size = Path("/proc/self/statm")
+    if size.exists():
+        used = int(size.read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, limit[1]))
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        resource.setrlimit(resource.RLIMIT_AS, limit)
 
 
 def refusal(make: Callable[..., Plan], *args: Any, **asked: Any) -> str:

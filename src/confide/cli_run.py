@@ -7,6 +7,7 @@ import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -305,7 +306,7 @@ def _summary(outcome: runner.Outcome, path: Path) -> None:
     if pop.monitor is not None and pop.monitor.estimate is not None:
         seen = pop.monitor.estimate
         about = f"{max(0, seen.mistakes):,} ± {seen.error:,.0f}"
-        table.add_row("monitor", f"about {about} mistakes in {seen.rounds:,} rounds, silent ones too: may be shown")
+        table.add_row("monitor", f"(may be shown) {about} mistakes in {seen.rounds:,} rounds, silent ones too")
     table.add_row("", "")
     table.add_row("", f"[bold red]{OPERATOR}[/]")
     table.add_row("error", f"[bold]{tally.error:.3%}[/] of {tally.live:,} live rounds ({tally.mistakes:,} mistakes)")
@@ -333,16 +334,18 @@ def status(
         "silent" if seen["round"] < plan.silent else "live" if seen["round"] < plan.rounds else "all rounds are over"
     )
     where = f"halted: {seen['halted']}" if seen["halted"] else where
+    saved = None if inside == folder else runner.saved_run(folder)
+    spent = 0.0 if saved is None else saved["settings"].get("monitor") or 0.0
+    promise = replace(plan.guarantee, epsilon=plan.guarantee.epsilon + spent, secure=not seen["insecure"])
     _say("public", "bold")
-    _say(f"  promise   {plan.guarantee}" + (" (insecure: seeded)" if seen["insecure"] else ""))
+    _say(f"  promise   {promise}")
     _say(f"  units     {seen['units']}")
     _say(f"  state     {where}")
     _say(f"  rounds    {seen['round']:,} of {plan.rounds:,}, the first {plan.silent:,} silent")
     _say(OPERATOR, "bold red")
     _say(f"  unsure    {seen['unsure']:,} of {plan.unsure:,} planned")
     _say(f"  taught    {seen['taught']:,} labels")
-    if inside != folder:
-        saved = runner.saved_run(folder)
+    if saved is not None:
         tally = Tally(**saved["tally"])
         _say(f"  error     {tally.error:.3%} of {tally.live:,} live rounds; {tally.bad:,} bad rows")
         _say(f"  run       {report.command(saved['settings'])}")

@@ -25,7 +25,7 @@ __all__ = ["FiniteClass", "Tree", "littlestone_dimension", "perceptron_bound"]
 
 _LOCK = threading.RLock()  # the kernels let go of the interpreter's lock, and memos are written
 _MOST_ENTRIES = 1 << 16
-_PLACES = 18  # of the memo: at most 2¹⁸
+_PLACES = 18  # of the memo: at most 2¹⁸, and 16 MiB
 
 
 class FiniteClass:
@@ -76,8 +76,9 @@ class FiniteClass:
         # Not an attribute: who walks through a learner to reseed or to weigh it need not come by here.
         memo = _MEMOS.get(self)
         if memo is None:
-            places = 1 << min(_PLACES, max(8, self.table.size.bit_length()))
-            keys = np.zeros((places, 2 * self._rows.shape[1]), dtype=np.uint64)
+            words = 2 * self._rows.shape[1]
+            places = 1 << min(_PLACES, max(8, self.table.size.bit_length()), max(1, 21 - words.bit_length()))
+            keys = np.zeros((places, words), dtype=np.uint64)
             memo = _MEMOS[self] = _Memo(keys, np.zeros((places, 2), dtype=np.int8), {}, {})
         return memo
 
@@ -275,7 +276,7 @@ def littlestone_dimension(H: ArrayLike | FiniteClass, tree: Literal[True]) -> tu
 def littlestone_dimension(H: ArrayLike | FiniteClass, tree: bool = False) -> int | tuple[int, Tree]:
     """The Littlestone dimension of a finite class: the mistakes that the best learner can be forced to make.
 
-    Exact. The search is exponential in the worst case; 10⁴ random hypotheses on 64 points take about a second,
+    Exact. The search is exponential in the worst case; 10⁴ random hypotheses on 64 points take a few seconds,
     whatever the share of ones in them.
 
     Parameters

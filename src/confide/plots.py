@@ -64,20 +64,18 @@ def unsure(plan: Plan, tally: Tally) -> str:
 
     def paint(axes: Axes) -> None:
         axes.plot([0, *tally.curve_rounds], [0, *tally.curve_unsure], color=OURS, lw=2)
-        lines = [(plan.unsure, "--", "planned")]
+        lines = [(plan.unsure, "--", "planned", -11)]
         if isinstance(plan.halting, Halting):
-            lines.append((plan.halting.stop, ":", "halts for certain"))
-        for height, style, name in lines:
+            lines.append((plan.halting.stop, ":", "halts for certain", 4))
+        for height, style, name, off in lines:
             axes.axhline(height, color=LIMIT, lw=1.5, ls=style)
-            axes.annotate(
-                f"{name}: {height:,}",
-                (0.99, height),
-                (0, -11),
-                ("axes fraction", "data"),
-                "offset points",
-                ha="right",
-                color=LIMIT,
-            )
+            place: dict[str, Any] = {
+                "xycoords": ("axes fraction", "data"),
+                "textcoords": "offset points",
+                "ha": "right",
+            }
+            axes.annotate(f"{name}: {height:,}", (0.99, height), (0, off), color=LIMIT, **place)
+        axes.set_ylim(top=1.12 * max(height for height, *_ in lines))
         _rounds(axes, plan, tally)
         axes.set_ylabel("unsure answers")
         axes.yaxis.set_major_formatter(_THOUSANDS)

@@ -21,6 +21,9 @@ __all__ = ["command", "numbers", "write_html", "write_json"]
 WIDEST = 12
 """Labels up to which the confusion is shown as a square."""
 
+NARROW = 4
+"""Labels up to which that square fits beside a picture."""
+
 USUAL = {"unit-unsure": 1, "delay": 0, "fallback": "coin", "stream-seed": 0}
 """Settings that need not be repeated."""
 
@@ -39,10 +42,11 @@ h1 { font-size:1.7rem; margin:.2rem 0 .1rem; } h2 { font-size:1.08rem; margin:0 
 .card .what { color:var(--soft); font-size:.86rem; }
 section { padding:1rem 1.2rem; margin-bottom:.8rem; overflow-x:auto; }
 .two { display:grid; grid-template-columns:repeat(auto-fit,minmax(440px,1fr)); gap:.8rem; }
-.two section { margin-bottom:0; } .two + section { margin-top:.8rem; }
+.two section { margin-bottom:0; min-width:0; } .two .wide { grid-column:1/-1; } .two + section { margin-top:.8rem; }
 section svg { width:100%; height:auto; display:block; } section svg text { font-family:inherit; }
 .promise { border-left:5px solid var(--ours); } .promise p { margin:.2rem 0; font-size:1.03rem; }
-.warn { border-left:5px solid #e07a1f; }
+.warn { border-left:5px solid #e07a1f; max-height:22rem; overflow-y:auto; }
+section.warn th, section.warn td { text-align:left; }
 .note { color:var(--soft); font-size:.88rem; margin:.5rem 0 0; }
 table { border-collapse:collapse; font-variant-numeric:tabular-nums; }
 th, td { padding:.3rem .7rem; text-align:right; border-bottom:1px solid var(--line); }
@@ -130,7 +134,11 @@ def page(outcome: Outcome) -> str:
         _section("Mistakes since the silent start", plots.mistakes(plan, tally, outcome.twin)),
         _section("Unsure answers against the budget", plots.unsure(plan, tally)),
         _section("Vote margins against the gate", plots.margins(plan, tally) + _margins_note(outcome)),
-        _section("Answers by right label", _confusion([str(label) for label in outcome.stream.labels], tally.confusion)),
+        _section(
+            "Answers by right label",
+            _confusion([str(label) for label in outcome.stream.labels], tally.confusion),
+            "wide" if len(outcome.stream.labels) > NARROW else "",
+        ),
         "</div>",
         _section("The plan, and how to repeat this run", _settings(outcome)),
     ]

@@ -123,8 +123,8 @@ def run(
     >>> import confide
     >>> from confide.datasets import open_stream
     >>> from confide.learners import DecisionTree
-    >>> plan = confide.Plan.tight(8.0, 1e-4, 3000, copies=100, unsure=100, silent=2000)
-    >>> outcome = run(open_stream("agrawal", rows=3000), DecisionTree(memory=64), plan)
+    >>> plan = confide.Plan.tight(8.0, 1e-4, 9000, copies=100, unsure=100, silent=8000)
+    >>> outcome = run(open_stream("agrawal", rows=9000), DecisionTree(), plan)
     >>> outcome.tally.live
     1000
     """

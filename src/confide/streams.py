@@ -109,7 +109,7 @@ class Table(Base):
     Examples
     --------
     >>> Table(["age", "city"], hashed=4).encode({"age": 41.0, "city": "Rome"})
-    array([41.,  0.,  0.,  0.,  1.,  0.])
+    array([41.,  0.,  1.,  0.,  0.,  0.])
     """
 
     def __init__(self, names: Sequence[Hashable], hashed: int = HASHED) -> None:

@@ -23,7 +23,6 @@ __all__ = ["MOST_VARIABLES", "ClassLearner", "FiniteLearner", "VersionSpace", "W
 MOST_VARIABLES = 1 << 14
 
 
-
 class ClassLearner(Stacked):
     """Base of the learners of a known class of functions with labels 0 and 1."""
 

@@ -20,9 +20,9 @@ class Winnow(ClassLearner):
 
     x holds the variables, true above ½. Every variable has a weight, 1 at first; the answer is 1 where the weights of
     the true ones add up to more than n/2. A missed 1 doubles these weights; a wrong 1 halves them, or takes them away.
-    If r variables matter, with s = ⌊log₂n⌋, it makes at most **r·s + ⌊2r·s + 4 − r·2^{s+2}/n⌋ mistakes**, or with
-    `eliminate` **r·s + ⌈r·s + 2 − r·2^{s+1}/n⌉ − 1**, which can be reached (after Littlestone, "Learning Quickly When
-    Irrelevant Attributes Abound", 1988). Proof page: docs/proofs/learners.md.
+    If at most r variables matter, with s = ⌊log₂n⌋ and n ≥ 3, it makes at most **r·s + ⌊2r·s + 4 − r·2^{s+2}/n⌋
+    mistakes**, or with `eliminate` **r·s + ⌈r·s + 2 − r·2^{s+1}/n⌉ − 1**, which can be reached (after Littlestone,
+    "Learning Quickly When Irrelevant Attributes Abound", 1988). Proof page: docs/proofs/learners.md.
 
     Parameters
     ----------
@@ -55,8 +55,10 @@ class Winnow(ClassLearner):
 
     def mistake_bound(self) -> int:
         """r·s + ⌊2r·s + 4 − r·2^{s+2}/n⌋, or r·s + ⌈r·s + 2 − r·2^{s+1}/n⌉ − 1 with `eliminate`, where s = ⌊log₂n⌋."""
-        n, r = self.variables, self.relevant
-        s = n.bit_length() - 1
+        return max(self._bound(0), self._bound(self.relevant))  # fewer may matter; this counts for n ≤ 2 only
+
+    def _bound(self, r: int) -> int:
+        n, s = self.variables, self.variables.bit_length() - 1
         largest = r << s  # what the weights that matter can add up to
         if self.eliminate:
             return r * s + max(0, (n * (r * s + 2) - 2 * largest - 1) // n)
