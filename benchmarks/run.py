@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-ORDER = ("foundation", "randomness", "counters")
+ORDER = ("foundation", "randomness", "counters", "trees", "coingame")
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ from confide.learners import (
     Refit,
     Stacked,
 )
+from confide.learners.classes import ClassLearner
 from confide.randomness import Random
 
 # Learners that take arguments; all others are made with their defaults.
@@ -49,6 +50,8 @@ def learners() -> Iterator[Any]:
     for name in confide.learners.__all__:
         kind = getattr(confide.learners, name)
         if not isinstance(kind, type) or not hasattr(kind, "predict") or kind in (Bounded, Learner, Stacked):
+            continue
+        if issubclass(kind, ClassLearner):  # two labels, and x of its own: tests/learners/test_mistake_bounded.py
             continue
         yield from EXAMPLES.get(kind) or [kind()]
 

@@ -34,12 +34,12 @@ def test_plan_leaves_room_for_twice_what_the_copies_may_err(small) -> None:
 
 
 def test_phases_start_anew_and_refuse_old_tickets(small) -> None:
-    plan, bound = small
+    plan, _ = small
     run = Phases(Points(), plan, labels=[0, 1], features=1, seed=3)
     rng = np.random.default_rng(3)
     mistakes, first = 0, None
     for _ in range(ROUNDS):
-        x, y = float(rng.integers(50)), int(rng.integers(2))  # pure noise: every phase runs out
+        x, y = float(rng.integers(2)), int(rng.integers(2))  # noise: copies take sides, every phase runs out
         answer = run.predict([x])
         first = first or answer.ticket
         mistakes += answer.label != y
@@ -54,7 +54,7 @@ def test_phases_start_anew_and_refuse_old_tickets(small) -> None:
 
 
 def test_realizable_run_stays_below_the_bound(small) -> None:
-    """The bound holds in expectation; a run of several hundred phases' worth of slack exceeds it with probability < 1e-6."""
+    """The bound holds in expectation; this seeded run is far below it."""
     plan, bound = small
     run = Phases(Points(), plan, labels=[0, 1], features=1, seed=4)
     rng = np.random.default_rng(4)

@@ -3,6 +3,7 @@
 from confide.certificate import Certificate
 from confide.gate import Gate
 from confide.halting import Halting
+from confide.littlestone import littlestone_dimension
 from confide.monitor import Monitor
 from confide.plan import Guarantee, Plan
 from confide.pop import POP, Answer, TicketError
@@ -24,4 +25,5 @@ __all__ = [
     "StateError",
     "TicketError",
     "__version__",
+    "littlestone_dimension",
 ]

@@ -376,7 +376,7 @@ class Plan:
             "gate": {"sure": _runs(self.gate.sure)},
             "halting": halting,
         }
-        return json.dumps(body, indent=1)
+        return json.dumps(body, indent=1, default=int)  # NumPy's integers are integers
 
     @classmethod
     def from_json(cls, text: str | Path) -> Plan:

@@ -177,6 +177,7 @@ class POP:
         secret = os.urandom(64) if seeded is None else seeded
         self._set_secret(secret)
         self._sure = [int(s) for s in plan.gate.sure]
+        self._everyone = np.arange(plan.copies if plan.polls == plan.copies else 0)
         self._round = 0
         self._unsure = 0
         self._unit_unsure: dict[bytes, int] = {}
@@ -270,7 +271,7 @@ class POP:
     def _live(self, x: Any, malformed: bool, who: bytes | None) -> int | None:
         """Poll, gate, count, halting draw; what must be durable is, before anything is returned."""
         plan = self.plan
-        poll = self._rng.subset(plan.copies, plan.polls)
+        poll = self._everyone if plan.polls == plan.copies else self._rng.subset(plan.copies, plan.polls)
         counts = np.zeros(plan.labels, dtype=np.int64) if malformed else self._bank.votes(x, poll)
         top, margin = lead(counts)
         sure = self._rng.word() < self._sure[min(margin, len(self._sure) - 1)]
