@@ -23,7 +23,7 @@ console = Console(width=118)
 
 
 def best_gate(epsilon: float, delta: float, reports: int) -> tuple[Gate, int, float]:
-    """The gate alone, exactly `reports` unsure answers, no halting gate: the order with the smallest product of both margins."""
+    """The gate alone, exactly `reports` unsure answers: the order with the smallest product of both margins."""
     ties = 1e-9 / reports
     rest = delta - reports * ties
     best: tuple[float, Gate, int] | None = None
