@@ -117,6 +117,8 @@ def descend(
             unsure, sure = np.append(unsure, np.empty(size)), np.append(sure, np.empty(size))
             size *= 2
         unsure[count], sure[count] = _on_grid(theta, True)
+        if unsure[count] == unsure[count - 1] and sure[count] == sure[count - 1]:
+            break  # the step is below the grid
         if theta > lowest:
             theta = math.log(unsure[count]) - math.log(sure[count])
         count += 1
@@ -143,6 +145,8 @@ def climb(
             halt, go = np.append(halt, np.empty(size)), np.append(go, np.empty(size))
             size *= 2
         halt[count], go[count] = _on_grid(theta, False)
+        if halt[count] == halt[count - 1] and go[count] == go[count - 1]:
+            break
         theta = math.log(halt[count]) - math.log(go[count])
         log_left += shift * math.log(go[count])
         if log_left < goal:

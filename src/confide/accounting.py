@@ -38,6 +38,13 @@ def check_delta(delta: float) -> float:
     return float(delta)
 
 
+def check_beta(beta: float) -> float:
+    """`beta` as a float, if it lies strictly between 0 and 1."""
+    if not 0 < beta < 1:
+        raise ValueError(f"beta={beta} must lie strictly between 0 and 1; 0.01 is usual")
+    return float(beta)
+
+
 def _check_renyi(renyi: float, order: int) -> None:
     check_order(order)
     if not renyi >= 0:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
-from scipy.stats import hypergeom
+from scipy.special import gammaln
 
 from confide._checks import integer
 from confide.gate import Gate
@@ -36,6 +37,8 @@ class Certificate:
     beta: float
     early_halt: float
     """The run halts before its rounds are over with at most this probability."""
+    fallback_error: float = 1.0
+    """Error probability of the fallback's answers that it counts with."""
     hypotheses: tuple[str, ...] = HYPOTHESES
 
 
@@ -73,11 +76,11 @@ def rates(gate: Gate, *, copies: int, polls: int, fallback_error: float) -> Rate
     unsure = highest[np.clip(lead, 0, table.size - 1)]
     sure = 1 - lowest[np.clip(-lead, 0, table.size - 1)]
     wrong = np.where(lead > 0, unsure * fallback_error, sure + (1 - sure) * fallback_error)
-    bad = np.arange(copies + 1) if polls == copies or copies <= 2048 else _grid(copies)
+    bad = np.arange(copies + 1) if polls == copies else _grid(copies)
     if polls == copies:
         u, g = unsure, wrong
     else:
-        weights = np.nan_to_num(hypergeom.pmf(wrong_in_poll[None, :], copies, bad[:, None], polls))
+        weights = _poll_weights(copies, polls)
         u, g = weights @ unsure, weights @ wrong
     # u and g grow with e, so between two grid points a slope is at most (value at the upper)/(lower); neighbours where
     # the grid is complete need no such care.
@@ -91,9 +94,30 @@ def rates(gate: Gate, *, copies: int, polls: int, fallback_error: float) -> Rate
 
 
 def _grid(copies: int) -> NDArray[np.int64]:
-    """0 and about a thousand numbers of erring copies, each at most 1 % above the one before."""
+    """All numbers of erring copies where they are few, else about a thousand, each at most 1 % above the one before."""
+    if copies <= 2048:
+        return np.arange(copies + 1)
     points = np.unique(np.round(np.geomspace(1, copies, 1200)).astype(np.int64))
     return np.concatenate([[0], points])
+
+
+@lru_cache(maxsize=4)
+def _poll_weights(copies: int, polls: int) -> NDArray[np.float64]:
+    """Hypergeometric probabilities of each number of errors in the poll, one row for each number in the grid."""
+    bad, inside = _grid(copies)[:, None], np.arange(polls + 1)[None, :]
+    good, outside = copies - bad, polls - inside
+    possible = (inside <= bad) & (outside <= good)
+
+    def choose(n: NDArray[np.int64], k: NDArray[np.int64]) -> NDArray[np.float64]:
+        rest = np.maximum(n - k, 0)
+        log: NDArray[np.float64] = gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(rest + 1.0)
+        return log
+
+    whole = gammaln(copies + 1.0) - gammaln(polls + 1.0) - gammaln(copies - polls + 1.0)
+    log = choose(bad, np.minimum(inside, bad)) + choose(good, np.minimum(outside, good)) - whole
+    weights = np.where(possible, np.exp(log), 0.0)
+    normal: NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
+    return normal
 
 
 def _best(bound: Callable[[float], float], slope: float) -> float:
@@ -156,4 +180,5 @@ def certificate(
             "ask for a larger beta or more copies"
         )
     most = quantile(left, budget=budget, floor=rate.wrong_floor * rounds, slope=rate.wrong_slope)
-    return Certificate(min(float(rounds), expected * (1 + 1e-9)), min(rounds, most), beta, min(1.0, early + full))
+    halts = min(1.0, early + full)
+    return Certificate(min(float(rounds), expected * (1 + 1e-9)), min(rounds, most), beta, halts, after_halt)

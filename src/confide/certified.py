@@ -101,7 +101,7 @@ class Search:
         high = max(low, 16)
         while not math.isfinite(self.drafted(high)[0]):
             low, high = high, math.ceil(high * 1.3)
-            if high > 10**8:
+            if high > self.rounds:  # then every copy errs before it is taught twice: nothing to certify
                 raise ValueError(
                     f"no number of copies certifies mistakes={self.mistakes:g} at epsilon={self.epsilon:g} over "
                     f"{self.rounds:,} rounds; ask for a larger epsilon or more rounds"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -62,8 +63,10 @@ def plan(
     if plot is not None and not show_frontier:
         raise ValueError("--plot draws the frontier: add --frontier")
     if show_frontier:
-        if copies is not None or mistakes is not None or paper or json is not None:
-            raise ValueError("--frontier chooses the copies itself: leave out --copies, --mistakes, --paper and --json")
+        if copies is not None or mistakes is not None or paper or json is not None or beta is not None:
+            raise ValueError(
+                "--frontier chooses for itself: leave out --copies, --mistakes, --paper, --json and --beta"
+            )
         _show_frontier(epsilon, delta, rounds, polls, silent, unit_unsure, labels, unsure, plot)
         return
     if paper:
@@ -109,7 +112,8 @@ def plan(
     console.print(f"\n{made.guarantee.sentence}", highlight=False, markup=False)
     if json is not None:
         json.write_text(made.to_json())
-        console.print(f"\nwritten to {json}; check it with: confide verify {json}", highlight=False, markup=False)
+        text = f"\nwritten to {json}; check it with: confide verify {json}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _show_frontier(
@@ -137,19 +141,21 @@ def _show_frontier(
             labels=labels,
             progress=lambda: bar.advance(task),
         )
+    if not points:
+        raise ValueError(f"rounds={rounds} are too few for a frontier: plan for a thousand or more")
     title = f"What ({epsilon:g}, {delta:g}) costs over {rounds:,} rounds"
-    table = Table(title=title, caption="lead: by how much of the poll the winning label must be ahead")
-    for heading in ("unsure tolerated", "dissent", "copies", "labels per copy", "lead for even odds", "lead needed"):
-        table.add_column(heading, justify="right")
+    table = Table(title=title, caption="lead: by how much of the poll the winning label must be ahead", box=SIMPLE)
+    for heading in ("unsure tolerated", "dissent", "copies", "labels per copy", "lead needed"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for p in points:
         table.add_row(
             *(f"{p.unsure:,}" if p.dissent == points[0].dissent else "", f"{p.dissent:.0%}", f"{p.copies:,}"),
-            *(f"{p.labels_per_copy:,.0f}", f"{p.half_lead:.0%}", f"{p.lead:.0%}"),
+            *(f"{p.labels_per_copy:,.0f}", f"{p.lead:.0%}"),
         )
     console.print(table)
     if plot is not None:
         draw(points, title, rounds, plot)
-        console.print(f"picture written to {plot}", highlight=False, markup=False)
+        console.print(f"picture written to {plot}", highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -178,6 +184,6 @@ def main() -> None:
     """Run the command line; a refusal is one sentence on standard error and exit code 2."""
     try:
         app()
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         Console(stderr=True).print(f"confide: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         sys.exit(2)

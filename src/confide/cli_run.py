@@ -326,7 +326,10 @@ def _summary(outcome: runner.Outcome, path: Path) -> None:
 def status(
     folder: Annotated[Path, typer.Argument(metavar="STATE", help="The folder of a run, or of a saved POP.")],
 ) -> None:
-    """Say where a run stands, from what it last wrote: first what is public, then what is not."""
+    """Say where a run stands, from what it last wrote: first what is public, then what is not.
+
+    Example: `confide run sea -T 200000 --state run1`, and in another window `confide status run1`
+    """
     inside = folder / "pop" if (folder / "run.json").exists() else folder
     seen = state.look(inside)
     plan = Plan.from_json(seen["plan"])

@@ -15,8 +15,11 @@ from itertools import product
 import numpy as np
 
 from confide.accounting import epsilon_from_renyi, renyi_from_epsilon
-from confide.gate import FLOOR, Gate
+from confide.gate import FLOOR, LEAST_TIE_SURE, Gate
 from confide.halting import Halting, backward, joint_renyi
+
+MOST_JOINT = 10
+"""For larger shifts the joint programme would take long; the plain sum is certified instead."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,9 @@ def certify(gate: Gate, halting: Halting, *, order: int, delta: float, poll_frac
     tau = gate.cost(order=order, poll_fraction=poll_fraction)
     halt = halting.cost(order=order)
     summed = math.nextafter((halting.visible * tau + halt) * (1 + 1e-15), math.inf)
-    renyi = min(joint_renyi(gate, halting, order=order, poll_fraction=poll_fraction), summed)
+    renyi = summed
+    if halting.shift <= MOST_JOINT:
+        renyi = min(joint_renyi(gate, halting, order=order, poll_fraction=poll_fraction), summed)
     ties = math.nextafter(halting.visible * gate.tie_sure * (1 + 1e-15), math.inf)
     survive = halting.survive
     # Exact subtraction, then one rounding down: the three may nearly cancel.
@@ -108,10 +113,10 @@ def _halting(budget: Budget, split: Split) -> Halting:
 def _gate(budget: Budget, split: Split, tau: float, visible: int, margins: int | None) -> Gate:
     return Gate.best(
         order=split.order,
-        cost=tau,
+        cost=max(1e-12, min(tau, 400 / (split.order - 1))),
         poll_fraction=budget.poll_fraction,
         margins=margins,
-        tie_sure=min(0.25, budget.delta * split.ties / visible),
+        tie_sure=min(0.25, max(LEAST_TIE_SURE, budget.delta * split.ties / visible)),
     )
 
 
@@ -159,18 +164,18 @@ def build(budget: Budget, split: Split) -> tuple[Gate, Halting, Certified]:
     tau, halting = drafted[0], _halting(budget, split)
     best: tuple[Gate, Halting, Certified] | None = None
     renyi = renyi_budget(budget, split)
-    for _ in range(6):
+    for _ in range(12):
         gate = _gate(budget, split, tau, halting.visible, budget.margins)
         certified = certify(gate, halting, order=split.order, delta=budget.delta, poll_fraction=budget.poll_fraction)
         if certified.epsilon <= budget.epsilon and (best is None or certified.epsilon > best[2].epsilon):
             best = gate, halting, certified
             if certified.epsilon > budget.epsilon * (1 - 2e-4):
                 break
-        tau *= renyi / certified.renyi * (1 - 2e-5)
+        tau *= min(4.0, renyi / certified.renyi) * (1 - 2e-5)
     if best is None:
         raise ValueError(
-            f"no table met epsilon={budget.epsilon:g} at delta={budget.delta:g}; "
-            "this is a fault of the search, not yours"
+            f"no tables were found for epsilon={budget.epsilon:g} at delta={budget.delta:g}, unsure={budget.unsure} "
+            f"and unit_unsure={budget.shift}; ask for a larger epsilon or fewer unsure answers"
         )
     return best
 
@@ -212,7 +217,8 @@ def search(budget: Budget, objective: Objective, start: Split | None = None) -> 
         return split
 
     def order_step(split: Split, direction: int) -> Split:
-        return Split(max(2, split.order + direction), split.halting, split.survive, split.ties)
+        stride = direction * max(1, split.order // 40)
+        return Split(max(2, split.order + stride), split.halting, split.survive, split.ties)
 
     def halting_step(split: Split, direction: int) -> Split:
         return Split(split.order, min(0.5, split.halting * 1.5**direction), split.survive, split.ties)

@@ -24,6 +24,9 @@ FLOOR = 2.0**-36
 TIE_SURE = 2.0**-40
 """Default probability of answering a label although the margin is 2 or less (the bad event of docs/proofs/gate.md)."""
 
+LEAST_TIE_SURE = 2.0**-56
+"""Below this 64-bit integers are too coarse for the first steps of a table."""
+
 SURE_FLOOR = 2.0**-50
 """Where a noise table's probability of a label stops falling, for the same reason as FLOOR."""
 
@@ -131,8 +134,8 @@ class Gate:
         order, fraction = check_order(order), check_fraction(poll_fraction)
         if not 1e-15 <= cost * (order - 1) <= 500:
             raise ValueError(f"cost={cost} must be a positive number of nats, at most 500/(order − 1)")
-        if not 0 < tie_sure < 0.5:
-            raise ValueError(f"tie_sure={tie_sure} must lie between 0 and 1/2; 1e-12 is usual")
+        if not LEAST_TIE_SURE <= tie_sure < 0.5:
+            raise ValueError(f"tie_sure={tie_sure} must lie between 2**-56 and 1/2; 1e-12 is usual")
         if margins is not None:
             margins = integer(margins, "margins", at_least=2)
         levels = 2**31 - 1 if margins is None else (margins + 1) // 2

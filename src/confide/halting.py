@@ -83,7 +83,10 @@ class Halting:
         go = np.concatenate([np.full(flat, go[0]), np.repeat(go[1:], shift), [0.0]])
         # The end: the first count whose survival is rare enough is n_stop − G; the G counts after it are only met by
         # the other world.
-        rare = np.flatnonzero(np.cumsum(np.log1p(-halt[1:-1])) <= math.log(survive) - 1e-9)[0] + 1
+        ends = np.flatnonzero(np.cumsum(np.log1p(-halt[1:-1])) <= math.log(survive) - 1e-9)
+        if not ends.size:
+            raise ValueError(f"cost={cost} is too small for 64-bit steps: ask for a larger epsilon")
+        rare = ends[0] + 1
         table = integers(halt, go)[: rare + shift + 1]
         table[-1] = 0
         return cls(table, shift)
@@ -119,14 +122,19 @@ class Halting:
     def cost(self, *, order: int) -> float:
         """An upper bound of τ_h, certified from the integers. Proof page: docs/proofs/halting.md."""
         order = check_order(order)
-        worst, place = 0.0, (0, 0)
         last = self.visible
-        for a, b in _shifts(self.shift):
-            p, q = self._aligned(a, b, last)
-            excess = moment_excess(p, q, order)
-            at = int(excess.argmax())
-            if excess[at] > worst:
-                worst, place = float(excess[at]), (at + a, at + b)
+        # Tables are constant over long runs: it is enough to look at every two runs that hold counts at most G apart.
+        start = np.concatenate([[0], np.flatnonzero(np.diff(self._go) != 0) + 1])
+        run = np.repeat(np.arange(start.size), np.diff(np.concatenate([start, [self._go.size]])))
+        own = np.arange(run[last - 1] + 1)
+        end = np.minimum(np.concatenate([start[1:], [self._go.size]])[own] - 1, last - 1)
+        first, final = run[np.maximum(start[own] - self.shift, 0)], run[end + self.shift]
+        width = int((final - first).max()) + 1
+        other = first[:, None] + np.arange(width)[None, :]
+        p, q = np.broadcast_to(own[:, None], other.shape)[other <= final[:, None]], other[other <= final[:, None]]
+        excess = moment_excess(self._go[start[p]], self._go[start[q]], order)
+        at = int(excess.argmax())
+        worst, place = float(excess[at]), (int(start[p[at]]), int(start[q[at]]))
         for other in range(max(0, last - self.shift), self.stop + 1):
             pair = power_moments(self._go[last : last + 1], self._go[other : other + 1], order)
             worst = max(worst, float(pair.unsure[0]) - 1.0)
@@ -156,11 +164,6 @@ class Halting:
         room = np.where(p == self.visible, 1.0, room)
         return halt.reshape(len(halt), -1), room.reshape(len(room), -1)
 
-    def _aligned(self, a: int, b: int, below: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Entries of counts n + a and n + b for all n ≥ 0 with n + a < below."""
-        n = np.arange(max(0, below - a))
-        return self._go[n + a], self._go[n + b]
-
     def fires(self, count: int, rng: Words) -> bool:
         """Whether to halt now; one comparison with one random word. `count` must never be shown to anybody."""
         if integer(count, "the count") < 0:
@@ -175,11 +178,6 @@ class Halting:
 
     def __repr__(self) -> str:
         return f"Halting(stops by {self.stop} unsure answers, hides a shift of {self.shift})"
-
-
-def _shifts(shift: int) -> list[tuple[int, int]]:
-    """Hidden counts (a, b) of the two worlds, without equal ones (which cost nothing)."""
-    return [(a, b) for a in range(shift + 1) for b in range(shift + 1) if a != b]
 
 
 def _gate_points(gate: Gate, order: int, poll_fraction: Fraction) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from confide.accounting import epsilon_from_renyi
 from confide.certificate import Certificate
@@ -60,6 +61,7 @@ def _counter(epsilon: float, rounds: int, unsure: int, beta: float, delta: float
     return CounterBudget.make(epsilon=epsilon, rounds=rounds, unsure=unsure, beta=beta / 3, delta=delta / 4)
 
 
+@lru_cache(maxsize=64)
 def _scale(epsilon: float, delta: float, visible: int) -> tuple[float, int]:
     """γ and the order for `visible` unsure answers; a vote's step of 1 in v/2 is a threshold query's step of 1."""
     # Past 3000 reports the table's cost scales as 1/γ² to four digits: search at a smaller size, then scale up.
@@ -105,6 +107,15 @@ def size(
     raise ValueError("the paper's equations for k and r found no common solution; ask for a larger epsilon")
 
 
+class LeakError(ValueError):
+    """A number of copies at which the paper's majority would leak."""
+
+
+def safe_copies(found: PaperSize, delta: float) -> int:
+    """Copies at which near-ties, N·x with x = ½·e^{−(k/4 − 1)/γ}, take a quarter of δ."""
+    return math.ceil(4 * (1 + found.scale * math.log(max(1.0, found.counter.visible / (2 * delta / 4)))))
+
+
 def tables(found: PaperSize, *, epsilon: float, delta: float, rounds: int) -> tuple[Gate, PaperCertified]:
     """The shipped table and what it costs; refuses a k at which the paper's majority would leak."""
     if found.copies > MOST_COPIES:
@@ -112,21 +123,20 @@ def tables(found: PaperSize, *, epsilon: float, delta: float, rounds: int) -> tu
             f"the paper's constants ask for {found.copies:.3g} copies here, more than can be run; give copies= and "
             "unsure= of your own (privacy is certified, the paper's mistake bound is not), or use Plan.tight"
         )
-    safe = math.ceil(4 * (1 + found.scale * math.log(max(1.0, 2 * found.counter.visible / (delta / 4)))))
-    if found.copies < safe:
-        raise ValueError(
-            f"copies={found.copies:,} would leak: in a near-tie the paper releases the exact majority, with "
-            f"probability above delta; copies={safe:,} is the fewest that keeps ({epsilon:g}, {delta:g}) "
-            "with these unsure answers"
-        )
     scale = found.scale
-    for _ in range(20):
+    for _ in range(6):
         gate = Gate.laplace(scale=scale, threshold=found.copies / 4)
-        got = recertify(gate, found.counter, order=found.order, delta=delta, rounds=rounds)
+        try:
+            got = recertify(gate, found.counter, order=found.order, delta=delta, rounds=rounds)
+        except ValueError:
+            break
         if got.epsilon <= epsilon:
             return gate, got
         scale *= 1.002
-    raise ValueError("no scale near the computed one met the promise; this is a fault of the search, not yours")
+    raise LeakError(
+        f"copies={found.copies} would leak: in a near-tie the paper releases the exact majority, with probability "
+        "above delta"
+    )
 
 
 def recertify(gate: Gate, counter: CounterBudget, *, order: int, delta: float, rounds: int) -> PaperCertified:
@@ -151,4 +161,4 @@ def certificate(found: PaperSize, *, rounds: int, mistakes: int, beta: float) ->
     if floor or found.copies < found.literal or found.unsure < reports(found.copies, mistakes, beta / 3):
         return None
     most = min(rounds, reports(found.copies, mistakes, beta / 3))
-    return Certificate(float(min(rounds, most + beta * rounds)), most, beta, beta, HYPOTHESES)
+    return Certificate(float(min(rounds, most + beta * rounds)), most, beta, beta, 1.0, HYPOTHESES)

@@ -11,14 +11,14 @@ import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from confide import certified as certified_plans
 from confide import paper as paper_plans
 from confide.accounting import check_delta, check_epsilon, group
-from confide.certificate import Certificate
+from confide.certificate import Certificate, certificate, rates
 from confide.design import Budget, Certified, Split, build, certify, reach, search, sketch
 from confide.gate import Gate
 from confide.halting import Halting
@@ -159,10 +159,11 @@ class Plan:
         if unsure is None:
             unsure = max(1, min(round(math.sqrt(rounds)), live // 10))
             notes.append(f"unsure={unsure:,}: the square root of the rounds")
+        if unsure > live:
+            raise ValueError(f"unsure={unsure} is more than the {live} live rounds; plan for a tenth of them at most")
+        given = polls is not None
         if polls is None:
-            polls = min(POLLS, copies) if copies is not None else POLLS
-            if copies is not None and copies < 2 * POLLS:
-                polls = copies
+            polls = _default_polls(copies)
             notes.append(f"polls={polls:,}: copies asked in a round; more ask more precisely and take longer")
         allowed = unsure / (2 * live)
         asked = _Asked(epsilon, delta, live, unsure, unit_unsure, beta, polls, allowed)
@@ -174,7 +175,7 @@ class Plan:
             )
         gate, halting, got = asked.tables(copies)
         if gate.table[min(polls, gate.sure.size - 1)] > allowed:
-            raise ValueError(asked.refusal(copies, rounds))
+            raise ValueError(asked.refusal(copies, given))
         margin = reach(gate, allowed) / polls
         notes.append(
             f"the gate answers when the winning label leads by {margin:.0%} of the poll "
@@ -228,11 +229,10 @@ class Plan:
             Error probability of the answer to an unsure round: by default a coin's, 1 − 1/labels.
         """
         _check(epsilon, delta, rounds, copies, None, polls, 0, 1, labels, beta)
-        if isinstance(mistakes, bool) or int(mistakes) != mistakes or mistakes < 1:
-            raise ValueError(f"mistakes={mistakes} must be the learner's whole mistake bound, at least 1")
+        mistakes = _bound(mistakes)
         error = 1 - 1 / labels if fallback_error is None else float(fallback_error)
         found = certified_plans.best(
-            epsilon, delta, rounds, int(mistakes), beta=beta, copies=copies, polls=polls, fallback_error=error
+            epsilon, delta, rounds, mistakes, beta=beta, copies=copies, polls=polls, fallback_error=error
         )
         return cls(
             kind="certified",
@@ -249,7 +249,7 @@ class Plan:
             halting=found.halting,
             guarantee=Guarantee(found.got.epsilon, found.got.delta),
             certificate=found.certificate,
-            mistakes=int(mistakes),
+            mistakes=mistakes,
             notes=(f"copies={found.copies:,} minimises the expected mistakes that can be certified",)
             if copies is None
             else (),
@@ -286,19 +286,32 @@ class Plan:
             The part of ε that pays for the private counter; optimised by default.
         """
         _check(epsilon, delta, rounds, copies, unsure, None, 0, 1, labels, beta)
-        if isinstance(mistakes, bool) or int(mistakes) != mistakes or mistakes < 1:
-            raise ValueError(f"mistakes={mistakes} must be the learner's whole mistake bound, at least 1")
-        size = paper_plans.size(
-            epsilon,
-            delta,
-            rounds,
-            int(mistakes),
-            beta=beta,
-            copies=copies,
-            unsure=unsure,
-            counter_share=counter_share,
-        )
-        gate, got = paper_plans.tables(size, epsilon=epsilon, delta=delta, rounds=rounds)
+        mistakes = _bound(mistakes)
+
+        def sizes(k: int | None) -> paper_plans.PaperSize:
+            return paper_plans.size(
+                epsilon, delta, rounds, mistakes, beta=beta, copies=k, unsure=unsure, counter_share=counter_share
+            )
+
+        size = sizes(copies)
+        try:
+            gate, got = paper_plans.tables(size, epsilon=epsilon, delta=delta, rounds=rounds)
+        except paper_plans.LeakError as error:
+
+            def keeps(k: int) -> bool:
+                try:
+                    paper_plans.tables(sizes(k), epsilon=epsilon, delta=delta, rounds=rounds)
+                except paper_plans.LeakError:
+                    return False
+                return True
+
+            low, high = size.copies, paper_plans.safe_copies(size, delta)
+            while not keeps(high):  # r, and so γ, may grow with k
+                low, high = high, max(high + 1, paper_plans.safe_copies(sizes(high), delta))
+            while high - low > max(1, high // 100):
+                middle = (low + high) // 2
+                low, high = (low, middle) if keeps(middle) else (middle, high)
+            raise ValueError(f"{error}; copies={high} is enough for ({epsilon:g}, {delta:g})") from None
         return cls(
             kind="paper",
             rounds=rounds,
@@ -313,8 +326,8 @@ class Plan:
             gate=gate,
             halting=size.counter,
             guarantee=Guarantee(got.epsilon, got.delta),
-            certificate=paper_plans.certificate(size, rounds=rounds, mistakes=int(mistakes), beta=beta),
-            mistakes=int(mistakes),
+            certificate=paper_plans.certificate(size, rounds=rounds, mistakes=mistakes, beta=beta),
+            mistakes=mistakes,
             notes=(
                 f"noise of scale γ = {size.scale:,.1f} votes, counter noise {float(size.counter.scale):,.1f} per node, "
                 f"halts at a noisy count of {size.counter.limit:,}",
@@ -331,6 +344,8 @@ class Plan:
                 self.gate, self.halting, order=self.order, delta=claimed.delta, poll_fraction=self.poll_fraction
             )
         else:
+            if self.unit_unsure != 1:
+                raise ValueError("the paper's plan protects rounds: its unit_unsure is 1")
             got = paper_plans.recertify(
                 self.gate,
                 self.halting,
@@ -343,7 +358,33 @@ class Plan:
                 f"the tables cost ε = {got.epsilon:.6g} at δ = {claimed.delta:.3g}, more than the claimed "
                 f"{claimed.epsilon:.6g}: do not run this plan"
             )
+        self._verify_certificate()
         return replace(claimed, epsilon=got.epsilon)
+
+    def _verify_certificate(self) -> None:
+        """Refuse a mistake bound that says less than the tables certify."""
+        said = self.certificate
+        if said is None:
+            return
+        if self.mistakes is None:
+            raise ValueError("a mistake certificate needs the learner's mistake bound")
+        if isinstance(self.halting, Halting):
+            rate = rates(self.gate, copies=self.copies, polls=self.polls, fallback_error=said.fallback_error)
+            true = certificate(
+                rate,
+                rounds=self.rounds,
+                budget=self.mistakes * self.copies,
+                unsure=self.unsure,
+                start=float(self.halting.table[: self.unsure + 1].max()),
+                after_halt=said.fallback_error,
+                beta=said.beta,
+            )
+            least = true.expected_mistakes, true.mistakes
+        else:
+            most = min(self.rounds, paper_plans.reports(self.copies, self.mistakes, said.beta / 3))
+            least = float(most), most
+        if said.expected_mistakes < least[0] * (1 - 1e-9) or said.mistakes < least[1]:
+            raise ValueError("the mistake certificate says less than the tables certify: do not believe this plan")
 
     def to_json(self) -> str:
         """The plan as JSON, tables as run-length lists of integers in decimal; `Plan.from_json` reads it back."""
@@ -383,7 +424,7 @@ class Plan:
         """Read a plan that `to_json` wrote (text, or a path), check its form and re-certify its tables."""
         try:
             body = json.loads(text.read_text() if isinstance(text, Path) else text)
-            if body["format"] != "confide-plan" or body["version"] != 1:
+            if body["format"] != "confide-plan" or body["version"] != 1 or body["kind"] not in get_args(Kind):
                 raise ValueError("not a plan of this version")
             saved = body["halting"]
             halting: Halting | CounterBudget
@@ -423,7 +464,7 @@ class Plan:
                 mistakes=None if body["mistakes"] is None else int(body["mistakes"]),
                 notes=tuple(body["notes"]),
             )
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
+        except (KeyError, TypeError, OverflowError, ZeroDivisionError, json.JSONDecodeError) as error:
             raise ValueError(f"this is not a plan written by Plan.to_json: {type(error).__name__} {error}") from None
         _check(
             plan.guarantee.epsilon,
@@ -441,7 +482,10 @@ class Plan:
         return plan
 
     def __str__(self) -> str:
-        stop = self.halting.stop if isinstance(self.halting, Halting) else self.halting.limit
+        if isinstance(self.halting, Halting):
+            stop = f"halts for certain by {self.halting.stop:,}"
+        else:
+            stop = f"halts at a noisy count of {self.halting.limit:,}"
         people = f"each person, up to {self.unit_unsure} unsure answers"
         rows = [
             ("promise", str(self.guarantee)),
@@ -449,7 +493,7 @@ class Plan:
             ("rounds", f"{self.rounds:,}, the first {self.silent:,} silent" if self.silent else f"{self.rounds:,}"),
             ("copies", f"{self.copies:,}, each taught about {self.rounds / self.copies:,.0f} labels"),
             ("polls", f"{self.polls:,} copies asked in a round" + (" (all)" if self.polls == self.copies else "")),
-            ("unsure answers", f"planned for {self.unsure:,}; halts for certain by {stop:,}"),
+            ("unsure answers", f"planned for {self.unsure:,}; {stop}"),
             ("gate", self._gate_row()),
             ("labels", f"{self.labels}"),
             ("Rényi order", f"{self.order}"),
@@ -500,14 +544,22 @@ class _Asked:
         )
 
     def split(self, copies: int, start: Split | None = None) -> Split:
-        return search(self.budget(copies), lambda gate: reach(gate, self.allowed), start)
+        # A table somewhat longer than the poll tells which split is steepest; its end stands for what lies beyond.
+        budget = self.budget(copies, margins=max(256, 4 * self.polls))
+
+        def lead(gate: Gate) -> float:
+            found = reach(gate, self.allowed)
+            beyond = math.log(max(1.0, float(gate.table[-1]) / self.allowed))
+            return found if math.isfinite(found) else gate.sure.size * (2 + beyond)
+
+        return search(budget, lead, start)
 
     def tables(self, copies: int) -> tuple[Gate, Halting, Certified]:
         return build(self.budget(copies, margins=max(2, self.polls)), self.split(copies))
 
     def needs(self, copies: int, split: Split) -> float:
         """The margin that the tables for this many copies need."""
-        gate = sketch(self.budget(copies), split)
+        gate = sketch(self.budget(copies, margins=max(256, 4 * self.polls)), split)
         return math.inf if gate is None else reach(gate, self.allowed) * (1 + 1e-3)
 
     def fewest_copies(self, margin: float) -> int:
@@ -528,36 +580,60 @@ class _Asked:
             low, high = (low, middle) if self.needs(middle, split) <= margin else (middle, high)
         return high
 
-    def refusal(self, copies: int, rounds: int) -> str:
-        """Why these copies will not do, and the nearest plans that would."""
-        ways = []
+    def works(self, copies: int) -> bool:
+        """Whether finished tables for this many copies are sure enough of unanimous polls."""
+        gate = self.tables(copies)[0]
+        return bool(gate.table[min(self.polls, gate.sure.size - 1)] <= self.allowed)
+
+    def with_unsure(self, unsure: int) -> _Asked:
+        return replace(self, unsure=unsure, allowed=unsure / (2 * self.live))
+
+    def refusal(self, copies: int, polls_given: bool) -> str:
+        """Why these copies will not do, and the nearest plans that would: each of them was tried."""
+        ways = [self._more_copies(copies, polls_given), self._other_unsure(copies)]
+        if self.polls < copies and replace(self, polls=copies).works(copies):
+            ways.append(f"polls={copies} (all)")
+        can = " can, or ".join(way for way in ways if way)
+        return (
+            f"copies={copies} cannot reach epsilon={self.epsilon:g} with unsure={self.unsure} and "
+            f"polls={self.polls} over {self.live:,} live rounds: even unanimous copies would be unsure too often; "
+            + (f"{can} can" if can else "ask for a larger epsilon")
+        )
+
+    def _more_copies(self, copies: int, polls_given: bool) -> str | None:
         try:
             more = self.fewest_copies(float(self.polls))
-            ways.append(f"copies={more:,}")
         except ValueError:
-            pass
-        low, high, split = 0, self.unsure, self.split(copies)
+            return None
         for _ in range(40):
-            if high - low <= max(1, high // 50):
-                break
-            middle = (low + high) // 2
-            less = replace(self, unsure=max(1, middle), allowed=max(1, middle) / (2 * self.live))
-            if less.needs(copies, split) <= self.polls:
-                low = middle
-            else:
-                high = middle
-        if low >= 1:
-            ways.append(f"unsure={low:,}")
-        if self.polls < copies:
-            wider = replace(self, polls=copies)
-            if wider.needs(copies, wider.split(copies)) <= copies:
-                ways.append(f"polls={copies:,} (all)")
-        can = " can, or ".join(ways) + " can" if ways else "a larger epsilon might"
-        return (
-            f"copies={copies:,} cannot reach epsilon={self.epsilon:g} with unsure={self.unsure:,} and "
-            f"polls={self.polls:,} over {self.live:,} live rounds: even unanimous copies would be unsure too often; "
-            f"{can}"
-        )
+            if more > copies and self.works(more):
+                same = polls_given or _default_polls(more) == self.polls
+                return f"copies={more}" if same else f"copies={more} with polls={self.polls}"
+            more = math.ceil(more * 1.005)
+        return None
+
+    def _other_unsure(self, copies: int) -> str | None:
+        """Fewer unsure answers make the gate steeper, more of them allow a higher rate: either may do."""
+        split = self.split(copies)
+        for factor in (0.8, 0.6, 0.4, 0.25, 0.15, 0.1, 0.05, 0.02, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0):
+            number = round(self.unsure * factor)
+            if not 1 <= number <= self.live:
+                continue
+            other = self.with_unsure(number)
+            if other.needs(copies, split) <= self.polls and other.works(copies):
+                return f"unsure={number}"
+        return None
+
+
+def _default_polls(copies: int | None) -> int:
+    """129, or every copy where there are not many more."""
+    return copies if copies is not None and copies < 2 * POLLS else POLLS
+
+
+def _bound(mistakes: int) -> int:
+    if isinstance(mistakes, bool) or not isinstance(mistakes, (int, np.integer)) or mistakes < 1:
+        raise ValueError(f"mistakes={mistakes} must be the learner's mistake bound, a whole number of at least 1")
+    return int(mistakes)
 
 
 def _check(
@@ -602,6 +678,7 @@ def _runs(values: Any) -> list[list[Any]]:
 
 
 def _expand(runs: list[list[Any]]) -> list[int]:
-    if sum(int(times) for _, times in runs) > 50_000_000:
-        raise ValueError("a table of more than 50 million entries is not a plan of ours")
+    lengths = [int(times) for _, times in runs]
+    if min(lengths, default=0) < 1 or sum(lengths) > 50_000_000:
+        raise ValueError("a table's runs are at least 1 long, and 50 million together at most")
     return [int(value) for value, times in runs for _ in range(int(times))]

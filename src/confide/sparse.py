@@ -15,7 +15,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.accounting import check_delta, check_epsilon, epsilon_from_renyi, renyi_from_epsilon
+from confide._checks import integer
+from confide.accounting import check_beta, check_delta, check_epsilon, epsilon_from_renyi, renyi_from_epsilon
 from confide.bounds import cost_from_excess, worst_excess
 from confide.counters import TreeCounter, tree_error
 from confide.gate import FLOOR, SURE_FLOOR, integers
@@ -141,8 +142,8 @@ class AboveThreshold:
         sensitivity: int = 1,
         rng: Random | None = None,
     ) -> None:
-        if min(reports, sensitivity) < 1 or int(reports) != reports or int(sensitivity) != sensitivity:
-            raise ValueError("reports and sensitivity must be whole numbers of at least 1")
+        reports, sensitivity = integer(reports, "reports", 1), integer(sensitivity, "sensitivity", 1)
+        threshold = integer(threshold, "threshold")
         self.scale, self.order = smallest_scale(
             lambda scale, order: threshold_cost(scale, order=order, sensitivity=sensitivity),
             epsilon=epsilon,
@@ -158,8 +159,7 @@ class AboveThreshold:
         self._left = self.reports
 
     def _report(self, value: int) -> bool:
-        if isinstance(value, bool) or int(value) != value:
-            raise ValueError("a query's value is a whole number; round it on the data's side, before this call")
+        value = integer(value, "a query's value")
         if self.halted:
             raise Halted("the planned reports are used up; start a new AboveThreshold with its own budget")
         width = self.table.size // 2
@@ -252,7 +252,12 @@ class ChallengeAT(AboveThreshold):
         counter_share: float = 0.3,
         rng: Random | None = None,
     ) -> None:
-        check_epsilon(epsilon), check_delta(delta), check_delta(beta)
+        check_epsilon(epsilon), check_delta(delta), check_beta(beta)
+        reports, rounds, shift = (
+            integer(reports, "reports", 1),
+            integer(rounds, "rounds", 1),
+            integer(shift, "shift", 1),
+        )
         if not 0 < counter_share < 1:
             raise ValueError(f"counter_share={counter_share} must lie strictly between 0 and 1")
         self.counter_budget = CounterBudget.make(
