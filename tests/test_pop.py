@@ -227,7 +227,7 @@ def test_threads_take_turns() -> None:
         {"ticket_life": 2.5},
         {"ticket_life": True},
         {"fallback": "maybe"},
-        {"fallback": object()},
+        {"fallback": b"bytes"},
         {"fallback": 3},
         {"fallback": None},
         {"fallback": ["no"]},
