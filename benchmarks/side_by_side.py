@@ -40,8 +40,8 @@ SHUTTLE = [f"f{i}" for i in range(1, 10)]
 class Stream:
     """A stream, the plain River model for it, and what the copies are: Confide's learner, or a River model.
 
-    A copy sees some hundred labels only, so River's model has other settings there. They were chosen by looking at these
-    streams, which are public; on data of your own that would be outside the guarantee.
+    A copy sees some hundred labels only, so River's model has other settings there. They were chosen by looking at
+    these streams, which are public; on data of your own that would be outside the guarantee.
     """
 
     open: Callable[[int], Any]
