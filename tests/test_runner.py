@@ -36,7 +36,7 @@ def easy(rows: int, seed: int = 0) -> Stream:
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    return Plan.tight(8.0, 1e-4, ROUNDS, copies=100, unsure=100, silent=SILENT)
+    return Plan.tight(8.0, 1e-4, ROUNDS, copies=120, unsure=100, silent=SILENT, beta=1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_strict_stops_at_the_first_bad_row(plan: Plan, stream: Stream, asked: li
 
 
 def test_history_replaces_the_silent_start(stream: Stream) -> None:
-    plan = Plan.tight(8.0, 1e-4, 1000, copies=100, unsure=100, silent=0)
+    plan = Plan.tight(8.0, 1e-4, 1000, copies=120, unsure=100, silent=0, beta=1e-6)
     history = easy(3000, seed=5)
     taught = runner.run(stream, LEARNER, plan, history=spoiled(history, 9), twin=False)
     untaught = runner.run(stream, LEARNER, plan, twin=False)
@@ -194,7 +194,7 @@ def test_a_folder_in_use_or_of_another_stream_is_refused(plan: Plan, stream: Str
 
 
 def test_rivers_learners_get_dicts() -> None:
-    plan = Plan.tight(8.0, 1e-4, 400, copies=80, unsure=50, silent=350)
+    plan = Plan.tight(8.0, 1e-4, 400, copies=100, unsure=50, silent=350, beta=1e-6)
     outcome = runner.run(easy(400), naive_bayes.GaussianNB(), plan)
     assert outcome.tally.rounds == 400 and outcome.pop.operator.taught == 400
 
@@ -220,7 +220,7 @@ def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return call
 
 
-SMALL = ("-e", "8", "-d", "1e-4", "-T", "3000", "--copies", "100", "--unsure", "100", "--silent", "2000")
+SMALL = ("-e", "8", "-d", "1e-4", "-T", "3000", "--copies", "120", "--unsure", "100", "--silent", "2000")
 
 
 def test_run_status_and_the_files(cli: Any, tmp_path: Path) -> None:

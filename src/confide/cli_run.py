@@ -36,6 +36,9 @@ LEARNERS: dict[str, Any] = {
     "bernoulli-nb": learners.BernoulliNB,
     "knn": learners.KNNClassifier,
 }
+EARLY = 1e-6
+"""Probability that a run halts although its unsure answers were not used up."""
+
 SHOWCASE = {"rounds": 1_000_000, "copies": 5000, "polls": 129, "unsure": 1000, "silent": 400_000}
 """What `confide run` alone does, on Agrawal's function 0."""
 
@@ -189,6 +192,7 @@ def _start(settings: dict[str, Any], folder: Path | None) -> runner.Outcome:
         silent=settings["silent"],
         unit_unsure=settings["unit-unsure"],
         labels=len(stream.labels),
+        beta=EARLY,
     )
     _say(f"{stream.name}: {rounds:,} rounds, {plan.copies:,} copies, {plan.polls:,} asked in a round; {plan.guarantee}")
     with _bar(rounds) as progress:

@@ -128,7 +128,7 @@ class POP:
     --------
     >>> import confide
     >>> from confide.learners import LogisticRegression
-    >>> plan = confide.Plan.tight(epsilon=8.0, delta=1e-5, rounds=2000, copies=120, unsure=100, silent=1000)
+    >>> plan = confide.Plan.tight(epsilon=8.0, delta=1e-5, rounds=2000, copies=150, unsure=100, silent=1000, beta=1e-6)
     >>> pop = confide.POP(LogisticRegression(), plan, labels=["no", "yes"], features=1)
     >>> for i in range(2000):
     ...     answer = pop.predict([i % 7 - 3.0])
