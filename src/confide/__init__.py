@@ -1,5 +1,6 @@
 """Confide makes any online learner private between its users."""
 
+from confide.batches import Evaluation, evaluate
 from confide.certificate import Certificate
 from confide.gate import Gate
 from confide.halting import Halting
@@ -16,6 +17,7 @@ __all__ = [
     "POP",
     "Answer",
     "Certificate",
+    "Evaluation",
     "Gate",
     "Guarantee",
     "Halted",
@@ -25,5 +27,6 @@ __all__ = [
     "StateError",
     "TicketError",
     "__version__",
+    "evaluate",
     "littlestone_dimension",
 ]

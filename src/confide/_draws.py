@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._jit import jit
+from confide._machine import high_product
 
 __all__ = [
     "LARGE",
@@ -34,17 +35,12 @@ LARGE = -2  # a value did not fit in 64 bits
 @jit
 def draw_below(words: NDArray[np.uint64], cursor: int, n: np.uint64) -> tuple[np.uint64, int]:
     """A uniform integer in [0, n), 1 ≤ n ≤ 2⁶³, and the new cursor."""
-    half, mask = np.uint64(32), np.uint64(0xFFFFFFFF)
-    n_low, n_high = n & mask, n >> half
     while cursor < words.size:
         x = words[cursor]
         cursor += 1
         low = x * n  # modulo 2⁶⁴
         if low >= n or low >= (np.uint64(0) - n) % n:
-            x_low, x_high = x & mask, x >> half
-            middle = x_high * n_low + ((x_low * n_low) >> half)
-            other = x_low * n_high + (middle & mask)
-            return x_high * n_high + (middle >> half) + (other >> half), cursor
+            return high_product(x, n), cursor
     return np.uint64(0), SHORT
 
 

@@ -57,14 +57,16 @@ class Journal:
         os.ftruncate(self._file, size)  # a torn last line would spoil the next one
         self._reserved = 0
 
-    def _write(self, entry: dict[str, Any]) -> None:
-        body = json.dumps({"number": self.number + 1, **entry}, separators=(",", ":"))
-        line = f"{body} {zlib.crc32(body.encode()):08x}\n".encode()
+    def _write(self, *entries: dict[str, Any]) -> None:
+        lines = b""
+        for number, entry in enumerate(entries, start=self.number + 1):
+            body = json.dumps({"number": number, **entry}, separators=(",", ":"))
+            lines += f"{body} {zlib.crc32(body.encode()):08x}\n".encode()
         os.ftruncate(self._file, self._size)  # what an earlier attempt left behind
-        if os.write(self._file, line) != len(line):
+        if os.write(self._file, lines) != len(lines):
             raise OSError("the journal could not be written: the disk may be full")
         os.fdatasync(self._file)
-        self.number, self._size = self.number + 1, self._size + len(line)
+        self.number, self._size = self.number + len(entries), self._size + len(lines)
 
     def reserve(self, rounds: int) -> None:
         """Rounds up to here may be taken: in blocks, so that the number that a load goes on from is public."""
@@ -76,12 +78,11 @@ class Journal:
         """No further round will be taken."""
         self._write({"rounds": rounds})
 
-    def spent(self, pop: POP, who: bytes | None) -> None:
-        """The count of unsure answers, the unit's share of it, and whether the run halted."""
+    def spent(self, pop: POP, *units: bytes) -> None:
+        """The count of unsure answers, the units' shares of it, and whether the run halted."""
         entry: dict[str, Any] = {"unsure": pop._unsure, "halted": pop._halt_reason}
-        if who is not None:
-            entry |= {"unit": who.hex(), "unit_unsure": pop._unit_unsure.get(who, 0)}
-        self._write(entry)
+        shares = [{"unit": who.hex(), "unit_unsure": pop._unit_unsure.get(who, 0)} for who in units]
+        self._write(*(entry | share for share in shares or [{}]))
 
     def forgot(self, copy: int) -> None:
         """A copy was reset: it stays reset, whatever an older snapshot says."""
@@ -222,7 +223,7 @@ def save(pop: POP, folder: Path) -> None:
         lock = _take_lock(folder)
         _replace(folder / "key", pop._secret)
         journal = Journal(folder, lock, 0, 0)
-        journal.spent(pop, None)
+        journal.spent(pop)
     elif folder.resolve() != journal.folder.resolve():
         raise StateError(f"this POP lives in {journal.folder}: a second copy elsewhere could spend the budget again")
     arrays, bank = {}, {}

@@ -65,5 +65,5 @@ def bank_for(
         )
     if isinstance(learner, Stacked):
         assert features is not None
-        return StackedBank(learner, copies, labels, features, public_start)
+        return StackedBank(learner, copies, labels, features, public_start, rng)
     return ReplicaBank(learner, copies, labels, features, rng, public_start)

@@ -7,18 +7,19 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from confide._checks import integer
 from confide._jit import jit
+from confide._rounds import FREE, TAUGHT, UNTAUGHT, WARMING, ask, teach_rows
 from confide.banks.base import State
-from confide.learners.base import Arrays, Floats, Ints, Stacked
-from confide.learners.features import Encoder, encoder_for
+from confide.learners.base import Arrays, Floats, Ints, Slots, Stacked, holds_all
+from confide.learners.compiled import TEACH, VOTE, Descriptor, describe, kernel
+from confide.learners.features import Columns, Encoder, encoder_for
 from confide.learners.foreign import as_learner
+from confide.randomness import Random
 
 __all__ = ["StackedBank"]
-
-_UNTAUGHT, _WARMING = -1, -2
-
 
 class StackedBank:
     """A bank of one of Confide's own learners: linear, naive Bayes, nearest neighbours or trees.
@@ -38,6 +39,8 @@ class StackedBank:
         The number of features, or an encoder with a `width`.
     public_start
         Start every copy from what the prototype has learned. For prototypes trained on public data only.
+    rng
+        For learners with a `birth`: where each copy's own randomness comes from.
 
     Examples
     --------
@@ -50,7 +53,13 @@ class StackedBank:
     """
 
     def __init__(
-        self, learner: Stacked, copies: int, labels: int, features: int | Encoder, public_start: bool = False
+        self,
+        learner: Stacked,
+        copies: int,
+        labels: int,
+        features: int | Encoder,
+        public_start: bool = False,
+        rng: Random | None = None,
     ) -> None:
         kind = as_learner(learner, labels, keep=public_start)
         if not isinstance(kind, Stacked):
@@ -63,8 +72,16 @@ class StackedBank:
         self._start = self._learner.learned
         if self._start is not None and not self._fits(self._start, 1):
             raise ValueError(f"the prototype has learned from other than {self._features} features")
-        self._slot = np.full(copies, _UNTAUGHT, dtype=np.int64)
-        self._free: list[int] = []
+        self._slot = np.full(copies, UNTAUGHT, dtype=np.int32)
+        self._voter = self._slot.copy()  # the same, but for copies that still warm up
+        self._free = np.empty(0, dtype=np.int32)  # slots that no copy has, the next one last
+        self._described: Descriptor | None = None
+        nothing = np.empty((0, 6), dtype=np.int64)
+        self._described_start = nothing if self._start is None else describe(self._start)
+        if hasattr(self._learner, "birth"):
+            self._rng = Random() if rng is None else rng
+            self._arrays = self._born(copies)
+            self._slot[:] = self._voter[:] = np.arange(copies)
 
     @property
     def copies(self) -> int:
@@ -79,7 +96,8 @@ class StackedBank:
     @property
     def nbytes(self) -> int:
         """The memory held for the copies, in bytes."""
-        return self._slot.nbytes + sum(array.nbytes for array in self._arrays.values())
+        tables = self._slot.nbytes + self._voter.nbytes + self._free.nbytes
+        return tables + sum(array.nbytes for array in self._arrays.values())
 
     def encode(self, x: Any) -> Floats:
         """x as a new array of the right length; ValueError says what is wrong with it."""
@@ -90,12 +108,12 @@ class StackedBank:
         """The votes of the polled copies by label."""
         self._check(x)
         poll = np.asarray(poll, dtype=np.int64)
-        slots = _find(self._slot, self._arrays["seen"], self._learner.warmup, poll)
+        slots = _find(self._voter, poll)
         counts = np.zeros(self._learner.labels, dtype=np.int64)
         if self._start is not None and self._start["seen"][0] >= self._learner.warmup:
             alike = np.zeros_like(counts)
-            self._learner.vote(self._start, np.zeros(1, dtype=np.int64), x, alike)
-            counts += alike * np.count_nonzero(slots == _UNTAUGHT)
+            self._learner.vote(self._start, np.zeros(1, dtype=np.int32), x, alike)
+            counts += alike * np.count_nonzero(slots == UNTAUGHT)
         before = counts.copy()
         try:
             self._learner.vote(self._arrays, slots, x, counts)
@@ -104,7 +122,7 @@ class StackedBank:
             for slot in slots[slots >= 0]:
                 one = np.zeros_like(counts)
                 try:
-                    self._learner.vote(self._arrays, np.array([slot]), x, one)
+                    self._learner.vote(self._arrays, np.array([slot], dtype=np.int32), x, one)
                 except Exception:
                     continue
                 counts += one
@@ -121,6 +139,59 @@ class StackedBank:
         seen = int(self._arrays["seen"][slot])
         self._learner.teach(self._arrays, slot, seen, x, y)
         self._arrays["seen"][slot] = seen + 1
+        self._voter[copy] = slot if seen + 1 >= self._learner.warmup else WARMING
+
+    @property
+    def compiles(self) -> bool:
+        """Whether `ask_rows` and `learn_rows` are there: whether the learner has kernels for compiled loops."""
+        return self._learner.compiled() is not None
+
+    def encode_many(self, xs: Any) -> tuple[Floats, NDArray[np.bool_], dict[int, str]]:
+        """All x as rows, which of them are malformed, and what is wrong with those."""
+        table = isinstance(xs, np.ndarray) and xs.ndim == 2 and xs.dtype.kind in "fiub"
+        if table and isinstance(self._encoder, Columns) and xs.shape[1] == self._features:
+            rows = np.array(xs, dtype=np.float64, order="C")
+            malformed = ~holds_all(rows)
+            wrong = "x has a NaN, an infinity or a number above float32's range: clean it first"
+            return rows, malformed, {int(i): wrong for i in np.flatnonzero(malformed)}
+        rows, malformed = np.zeros((len(xs), self._features)), np.zeros(len(xs), dtype=np.bool_)
+        errors: dict[int, str] = {}
+        for i, x in enumerate(xs):
+            try:
+                rows[i] = self.encode(x)
+            except ValueError as error:
+                malformed[i], errors[i] = True, str(error)
+            except Exception:  # whatever x is, its round goes on as any other
+                malformed[i], errors[i] = True, "x is not of a form that this POP takes"
+        return rows, malformed, errors
+
+    def learn_rows(self, copies: Ints, xs: Floats, ys: Ints) -> int:
+        """Teach rows to their copies, in order, in one compiled loop. How many were taught."""
+        kernels = self._learner.compiled()
+        assert kernels is not None
+        progress = np.zeros(6, dtype=np.int64)
+        memory = self._memory(ys.size, progress)
+        teach_rows(kernel(kernels[1], TEACH), *memory, progress, copies, xs, ys)
+        self._free = self._free[: progress[FREE]]
+        return int(progress[TAUGHT])
+
+    def ask_rows(self, progress: Ints, lessons: int, *args: Any) -> None:
+        """`confide._rounds.ask` with this bank's memory; room is made for so many lessons."""
+        kernels = self._learner.compiled()
+        assert kernels is not None
+        vote, teach = kernel(kernels[0], VOTE), kernel(kernels[1], TEACH)
+        ask(vote, teach, *self._memory(lessons, progress), *args)
+        self._free = self._free[: progress[FREE]]
+
+    def _memory(
+        self, lessons: int, progress: Ints
+    ) -> tuple[Descriptor, Descriptor, Floats, int, Slots, Slots, Slots]:
+        self.make_room(lessons)
+        if self._described is None:
+            self._described = describe(self._arrays, self._learner.read)
+        progress[FREE] = self._free.size
+        constants, warmup = self._learner.constants(), self._learner.warmup
+        return self._described, self._described_start, constants, warmup, self._slot, self._voter, self._free
 
     def reset(self, copies: Iterable[int]) -> None:
         """Make the copies forget everything, and wipe their memory."""
@@ -129,8 +200,12 @@ class StackedBank:
             if slot >= 0:
                 for array in self._arrays.values():
                     array[slot] = 0
-                self._slot[copy] = _UNTAUGHT
-                self._free.append(slot)
+                if hasattr(self._learner, "birth"):
+                    for name, array in self._born(1).items():
+                        self._arrays[name][slot] = array[0]
+                    continue
+                self._slot[copy] = self._voter[copy] = UNTAUGHT
+                self._free = np.append(self._free, np.int32(slot))
 
     def state(self, trusted: bool = False) -> State:
         """Everything the copies know, as plain arrays in the order of the copies."""
@@ -148,9 +223,10 @@ class StackedBank:
         in_order = (np.diff(taught) > 0).all() and ((taught >= 0) & (taught < self._copies)).all()
         if not (in_order and self._fits(arrays, taught.size) and self._learner.sound(arrays)):
             raise ValueError("the state is damaged: take an older one")
-        self._arrays, self._free = arrays, []
-        self._slot[:] = _UNTAUGHT
+        self._arrays, self._free, self._described = arrays, np.empty(0, dtype=np.int32), None
+        self._slot[:] = self._voter[:] = UNTAUGHT
         self._slot[taught] = np.arange(taught.size)
+        self._voter[taught] = np.where(arrays["seen"] >= self._learner.warmup, self._slot[taught], WARMING)
 
     def __repr__(self) -> str:
         return f"StackedBank({type(self._learner).__name__}, copies={self._copies})"
@@ -171,15 +247,30 @@ class StackedBank:
         if not isinstance(x, np.ndarray) or x.dtype != np.float64 or x.shape != (self._features,):
             raise ValueError("x was not encoded: pass what encode returned")
 
+    def _born(self, slots: int) -> Arrays:
+        """Slots of learners that draw something of their own before they learn anything."""
+        arrays = self._learner.allocate(self._features, slots)
+        self._learner.birth(arrays, self._rng)  # type: ignore[attr-defined]
+        return arrays
+
+    def make_room(self, lessons: int) -> None:
+        """Have slots ready for so many copies that were never taught, as far as there are copies."""
+        held = self._arrays["seen"].size
+        more = min(lessons, self._copies - held + self._free.size) - self._free.size
+        if more <= 0:
+            return
+        more = min(self._copies - held, max(more, held, 16))
+        grown = self._learner.allocate(self._features, held + more)
+        for name, array in self._arrays.items():
+            grown[name][:held] = array
+        self._arrays = grown
+        self._free = np.append(np.arange(held + more - 1, held - 1, -1, dtype=np.int32), self._free)
+        self._described = None
+
     def _take(self, copy: int) -> int:
-        if not self._free:
-            held = self._arrays["seen"].size
-            more = min(self._copies, max(16, 2 * held)) - held
-            spare = self._learner.allocate(self._features, more)
-            self._arrays = {name: np.concatenate((a, spare[name])) for name, a in self._arrays.items()}
-            self._free = list(range(held + more - 1, held - 1, -1))
-        slot = self._free.pop()
-        self._slot[copy] = slot
+        self.make_room(1)
+        slot, self._free = int(self._free[-1]), self._free[:-1]
+        self._slot[copy] = self._voter[copy] = slot
         if self._start is not None:
             for name, array in self._arrays.items():
                 array[slot] = self._start[name][0]
@@ -187,12 +278,11 @@ class StackedBank:
 
 
 @jit
-def _find(table: Ints, seen: Ints, warmup: int, poll: Ints) -> Ints:
+def _find(voters: Slots, poll: Ints) -> Slots:
     """The slot of each polled copy, negative where it abstains."""
-    slots = np.empty(poll.size, dtype=np.int64)
+    slots = np.empty(poll.size, dtype=np.int32)
     for i in range(poll.size):
-        if poll[i] < 0 or poll[i] >= table.size:
+        if poll[i] < 0 or poll[i] >= voters.size:
             raise ValueError("the poll names a copy that does not exist")
-        slot = table[poll[i]]
-        slots[i] = slot if slot < 0 or seen[slot] >= warmup else _WARMING
+        slots[i] = voters[poll[i]]
     return slots

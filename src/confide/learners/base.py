@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from confide._checks import integer
 from confide._jit import jit
+from confide.learners.compiled import Kernels
 
 __all__ = [
     "Arrays",
@@ -24,6 +26,7 @@ __all__ = [
     "Layout",
     "Learner",
     "Singles",
+    "Slots",
     "Stacked",
     "fresh",
     "positive",
@@ -34,10 +37,12 @@ Arrays = dict[str, NDArray[Any]]
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Ints = NDArray[np.int64]
+Slots = NDArray[np.int32]
 Layout = Mapping[str, tuple[tuple[int, ...], DTypeLike]]
 
 _LARGEST = float(np.finfo(np.float32).max)  # what is stored is float32, so nothing larger comes in
-_ONLY = np.zeros(1, dtype=np.int64)
+_CACHE_LINE = 64
+_ONLY = np.zeros(1, dtype=np.int32)
 
 
 @runtime_checkable
@@ -88,7 +93,8 @@ class Stacked(Base, ABC):
 
     `layout` names the arrays. `vote` and `teach` work on arrays with one more axis in front, the *slot*: a
     learner by itself has one slot, a `StackedBank` has one for each copy that was taught. Both run the same
-    kernels, so a copy in a bank and the learner by itself agree to the last bit.
+    kernels, so a copy in a bank and the learner by itself agree to the last bit. `kernels` and `constants` are the
+    same once more for compiled loops (`confide.learners.compiled`); a learner without them is asked from Python.
 
     Parameters
     ----------
@@ -99,6 +105,9 @@ class Stacked(Base, ABC):
     class_weight
         One positive weight for each label, or None for all equal.
     """
+
+    kernels: ClassVar[Kernels | None] = None
+    read: ClassVar[tuple[str, ...]] = ()  # the arrays that every vote reads
 
     def __init__(self, labels: int, warmup: int, class_weight: Sequence[float] | None) -> None:
         self.labels = integer(labels, "labels", 2, 1 << 15)
@@ -116,17 +125,30 @@ class Stacked(Base, ABC):
         """Shape and type of each array of one slot. `seen`, the labels learned, is added to these."""
 
     @abstractmethod
-    def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
+    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
         """Add the vote of each slot to `counts`; a negative slot abstains."""
 
     @abstractmethod
     def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
         """Teach one slot, which has learned `seen` labels before."""
 
+    def constants(self) -> Floats:
+        """The numbers that `kernels` take."""
+        return np.zeros(1)
+
+    def compiled(self) -> Kernels | None:
+        """The kernels for compiled loops; None where there are none, or where a subclass votes or learns otherwise."""
+        for kind in type(self).__mro__:
+            if "kernels" in vars(kind):
+                return self.kernels
+            if "vote" in vars(kind) or "teach" in vars(kind):
+                return None
+        return None
+
     def allocate(self, features: int, slots: int) -> Arrays:
         """Arrays for so many slots that have learned nothing."""
         layout = {"seen": ((), np.int64), **self.layout(features)}
-        return {name: np.zeros((slots, *shape), dtype=dtype) for name, (shape, dtype) in layout.items()}
+        return {name: _zeros((slots, *shape), np.dtype(dtype)) for name, (shape, dtype) in layout.items()}
 
     def predict(self, x: Any, /) -> int | None:
         """The label index of `x`, or None before `warmup` labels were learned."""
@@ -158,6 +180,14 @@ class Stacked(Base, ABC):
         return self._arrays
 
 
+def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Zeros that begin with a cache line, so that a row of whole lines touches no line more."""
+    size = math.prod(shape) * dtype.itemsize
+    room = np.zeros(size + _CACHE_LINE, dtype=np.uint8)
+    first = -room.ctypes.data % _CACHE_LINE
+    return room[first : first + size].view(dtype).reshape(shape)
+
+
 def vector(x: Any, features: int | None = None) -> Floats:
     """`x` as a new read-only float64 array of the right length, or a ValueError that says what is wrong."""
     try:
@@ -180,6 +210,15 @@ def _holds(row: Floats) -> bool:
     held = True
     for value in row:
         held = held and abs(value) <= _LARGEST
+    return held
+
+
+@jit
+def holds_all(rows: Floats) -> NDArray[np.bool_]:
+    """Which rows float32 can hold."""
+    held = np.empty(rows.shape[0], np.bool_)
+    for i in range(rows.shape[0]):
+        held[i] = _holds(rows[i])
     return held
 
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from confide._jit import jit
 from confide._littlestone import Words
-from confide.learners.base import Arrays, Floats, Ints, Layout, Stacked, vector
+from confide.learners.base import Arrays, Floats, Ints, Layout, Slots, Stacked, vector
 from confide.littlestone import FiniteClass
 
 __all__ = ["MOST_VARIABLES", "ClassLearner", "FiniteLearner", "VersionSpace", "Words", "bits", "width"]
@@ -81,7 +81,7 @@ class FiniteLearner(ClassLearner):
     def memory(self) -> Layout:
         return {"answers": ((width(self.H.points),), np.uint64), **self.knowledge()}
 
-    def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
+    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
         if (point := self._point(x)) is not None:
             _vote(arrays["answers"], slots, point, counts)
 
@@ -146,7 +146,7 @@ def bits(x: Floats) -> Words:
 
 
 @jit
-def _vote(answers: Words, slots: Ints, point: int, counts: Ints) -> None:
+def _vote(answers: Words, slots: Slots, point: int, counts: Ints) -> None:
     word, bit = point >> 6, np.uint64(point & 63)
     if not answers.size:
         return

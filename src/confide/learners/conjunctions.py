@@ -6,7 +6,8 @@ import numpy as np
 
 from confide._checks import integer
 from confide._jit import jit
-from confide.learners.base import Arrays, Floats, Ints, Layout
+from confide.learners import compiled
+from confide.learners.base import Arrays, Floats, Ints, Layout, Slots
 from confide.learners.classes import MOST_VARIABLES, ClassLearner, Words, bits, width
 
 __all__ = ["Conjunctions"]
@@ -38,7 +39,6 @@ class Conjunctions(ClassLearner):
 
     def __init__(self, variables: int, negations: bool = True) -> None:
         self.variables = integer(variables, "variables", 1, MOST_VARIABLES)
-        self._all = bits(np.ones(variables))
         self.negations = bool(negations)
         super().__init__(variables)
 
@@ -53,19 +53,17 @@ class Conjunctions(ClassLearner):
         """n + 1, or n without negations."""
         return self.variables + int(self.negations)
 
-    def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
+    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
         there = bits(x)
-        _vote(arrays["gone"], slots, there, self._all & ~there, counts)
+        _vote(arrays["gone"], slots, there, _absent(x, there), counts)
 
     def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
-        if y == 1:
-            there = bits(x)
-            arrays["gone"][slot, 0] |= self._all & ~there
-            arrays["gone"][slot, 1] |= there
+        there = bits(x)
+        _teach(arrays["gone"][slot], there, _absent(x, there), y)
 
 
 @jit
-def _vote(gone: Words, slots: Ints, there: Words, absent: Words, counts: Ints) -> None:
+def _vote(gone: Words, slots: Slots, there: Words, absent: Words, counts: Ints) -> None:
     if not gone.size:
         return
     asked, ones = 0, 0
@@ -78,3 +76,35 @@ def _vote(gone: Words, slots: Ints, there: Words, absent: Words, counts: Ints) -
         ones += votes & (wrong == 0)
     counts[0] += asked - ones
     counts[1] += ones
+
+
+@jit
+def _teach(gone: Words, there: Words, absent: Words, y: int) -> None:
+    for w in range(there.size if y == 1 else 0):
+        gone[0, w] |= absent[w]
+        gone[1, w] |= there[w]
+
+
+@jit
+def _absent(x: Floats, there: Words) -> Words:
+    """The variables of x that are not there."""
+    absent = ~there
+    if x.size & 63:
+        absent[-1] &= (np.uint64(1) << np.uint64(x.size & 63)) - np.uint64(1)
+    return absent
+
+
+_gone = compiled.view(np.uint64, 2)
+
+
+def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, x: Floats, counts: Ints) -> None:
+    there = bits(x)
+    _vote(_gone(memory, 1), slots, there, _absent(x, there), counts)
+
+
+def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+    there = bits(x)
+    _teach(_gone(memory, 1)[slot], there, _absent(x, there), y)
+
+
+Conjunctions.kernels = (_vote_compiled, _teach_compiled)

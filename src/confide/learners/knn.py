@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from confide._checks import integer
 from confide._jit import jit
-from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Stacked
+from confide.learners import compiled
+from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Slots, Stacked
 
 __all__ = ["KNNClassifier"]
 
@@ -67,7 +68,10 @@ class KNNClassifier(Stacked):
         targets = arrays["targets"]
         return super().sound(arrays) and bool(((targets >= 0) & (targets < self.labels)).all())
 
-    def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
+    def constants(self) -> Floats:
+        return np.array([self.n_neighbors, self.scale, *self._weight], dtype=np.float64)
+
+    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
         seen, mean, spread = arrays["seen"], arrays["mean"], arrays["spread"]
         records, targets, weight = arrays["records"], arrays["targets"], self._weight
         _vote(seen, mean, spread, records, targets, slots, x, self.n_neighbors, self.scale, weight, counts)
@@ -94,7 +98,7 @@ def _vote(
     spread: Singles,
     records: Singles,
     targets: NDArray[np.int16],
-    slots: Ints,
+    slots: Slots,
     x: Floats,
     neighbours: int,
     scale: bool,
@@ -140,3 +144,25 @@ def _vote(
             if tally[label] > tally[best]:
                 best = label
         counts[best] += 1
+
+
+_seen, _targets = compiled.view(np.int64, 0), compiled.view(np.int16, 1)
+_records, _moments = compiled.view(np.float32, 2), compiled.view(np.float32, 1)
+
+
+def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, x: Floats, counts: Ints) -> None:
+    seen, mean, spread = _seen(memory, 0), _moments(memory, 3), _moments(memory, 4)
+    records, targets, neighbours = _records(memory, 1), _targets(memory, 2), int(constants[0])
+    _vote(seen, mean, spread, records, targets, slots, x, neighbours, constants[1] > 0.0, constants[2:], counts)
+
+
+def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+    records, targets = _records(memory, 1), _targets(memory, 2)
+    place = seen % records.shape[1]
+    for i in range(x.size):
+        records[slot, place, i] = x[i]
+    targets[slot, place] = y
+    _teach(_moments(memory, 3)[slot], _moments(memory, 4)[slot], seen, x)
+
+
+KNNClassifier.kernels = (_vote_compiled, _teach_compiled)

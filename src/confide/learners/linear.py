@@ -12,18 +12,20 @@ from collections.abc import Sequence
 import numpy as np
 
 from confide._jit import jit
-from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Stacked
+from confide._machine import LINE, dot, prefetch
+from confide.learners import compiled
+from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Slots, Stacked
 
 __all__ = ["LOGISTIC", "PASSIVE_AGGRESSIVE", "PERCEPTRON", "Linear"]
 
 LOGISTIC, PERCEPTRON, PASSIVE_AGGRESSIVE = 0, 1, 2
-_LINE = 16  # float32 numbers in a cache line
 
 
 class Linear(Stacked):
     """One weight a feature for two labels, one for each label otherwise; the bias comes after the features."""
 
     rule: int
+    read = ("weights",)
 
     def __init__(
         self,
@@ -39,14 +41,17 @@ class Linear(Stacked):
         self._rate, self._l2 = rate, l2
 
     def layout(self, features: int) -> Layout:
-        width = -(-(features + 1) // _LINE) * _LINE
+        width = -(-(features + 1) // LINE) * LINE
         return {
             "weights": ((width, 1 if self.labels == 2 else self.labels), np.float32),
             "mean": ((features,), np.float32),
             "spread": ((features,), np.float32),  # sum of squared deviations
         }
 
-    def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
+    def constants(self) -> Floats:
+        return np.array([self.rule, self._rate, self._l2, self.scale, *self._weight], dtype=np.float64)
+
+    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
         _vote(arrays["weights"], slots, x, counts)
 
     def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
@@ -56,36 +61,39 @@ class Linear(Stacked):
 
 
 @jit
-def _vote(weights: Singles, slots: Ints, x: Floats, counts: Ints) -> None:
+def _vote(weights: Singles, slots: Slots, x: Floats, counts: Ints) -> None:
     width, columns = weights.shape[1], weights.shape[2]
     padded = np.zeros(width, np.float32)
     for i in range(x.size):
         padded[i] = x[i]
     padded[x.size] = 1.0
-    present = np.flatnonzero(padded)
-    sums = np.empty(max(_LINE, columns), np.float32)  # many sums at once: a single one would wait for itself
+    if columns == 1:
+        first, given, row, lines = weights.ctypes.data, padded.ctypes.data, 4 * width, width // LINE
+        asked, ones = 0, 0
+        for slot in slots:  # the rows lie anywhere in memory: send for all of them before the first is needed
+            for line in range(lines):
+                prefetch(first + row * max(slot, 0) + 64 * line)
+        for slot in slots:
+            if slot >= 0:
+                asked += 1
+                ones += dot(first + row * slot, given, lines) > 0.0
+        counts[0] += asked - ones
+        counts[1] += ones
+        return
+    present, sums = np.flatnonzero(padded), np.empty(columns, np.float32)
     for slot in slots:
         if slot < 0:
             continue
-        for j in range(sums.size):
+        for j in range(columns):
             sums[j] = 0.0
-        if columns == 1:
-            for i in range(0, width, _LINE):
-                for j in range(_LINE):
-                    sums[j] += weights[slot, i + j, 0] * padded[i + j]
-            score = np.float32(0.0)
-            for j in range(_LINE):
-                score += sums[j]
-            counts[1 if score > 0.0 else 0] += 1
-        else:
-            for there in present:  # a feature that is 0, as most hashed ones are, costs nothing
-                for j in range(columns):
-                    sums[j] += weights[slot, there, j] * padded[there]
-            best = 0
+        for there in present:  # a feature that is 0, as most hashed ones are, costs nothing
             for j in range(columns):
-                if sums[j] > sums[best]:
-                    best = j
-            counts[best] += 1
+                sums[j] += weights[slot, there, j] * padded[there]
+        best = 0
+        for j in range(columns):
+            if sums[j] > sums[best]:
+                best = j
+        counts[best] += 1
 
 
 @jit
@@ -181,3 +189,19 @@ def _teach(
             inner[features, j] -= weights[slot, i, j] * centre[i]
     for j in range(columns):
         weights[slot, features, j] = np.float32(inner[features, j])
+
+
+_weights, _moments = compiled.view(np.float32, 2), compiled.view(np.float32, 1)
+
+
+def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, x: Floats, counts: Ints) -> None:
+    _vote(_weights(memory, 1), slots, x, counts)
+
+
+def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+    rule, rate, l2, scale = int(constants[0]), constants[1] * constants[4 + y], constants[2], constants[3] > 0.0
+    weights, mean, spread = _weights(memory, 1), _moments(memory, 2), _moments(memory, 3)
+    _teach(weights, mean, spread, slot, seen, x, y, rule, rate, l2, scale)
+
+
+Linear.kernels = (_vote_compiled, _teach_compiled)

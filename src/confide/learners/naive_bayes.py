@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._jit import jit
-from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Stacked, positive
+from confide.learners import compiled
+from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Slots, Stacked, positive
 
 __all__ = ["BernoulliNB", "GaussianNB"]
 
@@ -51,6 +52,8 @@ class GaussianNB(Stacked):
         self.smoothing = smoothing
         self._smoothing = positive("smoothing", smoothing)
 
+    read = ("mean", "precision", "constant")
+
     def layout(self, features: int) -> Layout:
         return {
             "count": ((self.labels,), np.int64),
@@ -60,7 +63,10 @@ class GaussianNB(Stacked):
             "constant": ((self.labels,), np.float32),
         }
 
-    def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
+    def constants(self) -> Floats:
+        return np.array([self._smoothing, *self._weight])
+
+    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
         _vote_gaussian(arrays["mean"], arrays["precision"], arrays["constant"], slots, x, counts)
 
     def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
@@ -118,7 +124,10 @@ class BernoulliNB(Stacked):
             "constant": ((self.labels,), np.float32),
         }
 
-    def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
+    def constants(self) -> Floats:
+        return np.array([self._alpha, self._threshold, *self._weight])
+
+    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
         _vote_bernoulli(arrays["weights"], arrays["constant"], slots, x > self._threshold, counts)
 
     def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
@@ -136,7 +145,7 @@ def _vote_gaussian(
     mean: Singles,
     precision: Singles,
     constant: Singles,
-    slots: Ints,
+    slots: Slots,
     x: Floats,
     counts: Ints,
 ) -> None:
@@ -201,7 +210,7 @@ def _teach_gaussian(
 def _vote_bernoulli(
     weights: Singles,
     constant: Singles,
-    slots: Ints,
+    slots: Slots,
     there: NDArray[np.bool_],
     counts: Ints,
 ) -> None:
@@ -243,3 +252,31 @@ def _teach_bernoulli(
         if count[label] == 0:
             constant[label] = -np.inf
     constant[y] = np.float32(np.log(count[y] * weight[y]) + absent)
+
+
+_counts, _hits = compiled.view(np.int64, 1), compiled.view(np.int32, 2)
+_by_label, _by_feature = compiled.view(np.float32, 1), compiled.view(np.float32, 2)
+
+
+def _vote_gaussian_compiled(memory: Ints, constants: Floats, slots: Slots, x: Floats, counts: Ints) -> None:
+    _vote_gaussian(_by_feature(memory, 2), _by_feature(memory, 4), _by_label(memory, 5), slots, x, counts)
+
+
+def _teach_gaussian_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+    count, mean, spread = _counts(memory, 1)[slot], _by_feature(memory, 2)[slot], _by_feature(memory, 3)[slot]
+    precision, constant = _by_feature(memory, 4)[slot], _by_label(memory, 5)[slot]
+    _teach_gaussian(count, mean, spread, precision, constant, x, y, constants[0], constants[1:])
+
+
+def _vote_bernoulli_compiled(memory: Ints, constants: Floats, slots: Slots, x: Floats, counts: Ints) -> None:
+    _vote_bernoulli(_by_feature(memory, 3), _by_label(memory, 4), slots, x > constants[1], counts)
+
+
+def _teach_bernoulli_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+    count, ones = _counts(memory, 1)[slot], _hits(memory, 2)[slot]
+    weights, constant = _by_feature(memory, 3)[slot], _by_label(memory, 4)[slot]
+    _teach_bernoulli(count, ones, weights, constant, x > constants[1], y, constants[0], constants[2:])
+
+
+GaussianNB.kernels = (_vote_gaussian_compiled, _teach_gaussian_compiled)
+BernoulliNB.kernels = (_vote_bernoulli_compiled, _teach_bernoulli_compiled)

@@ -6,7 +6,8 @@ import numpy as np
 
 from confide._checks import integer
 from confide._jit import jit
-from confide.learners.base import Arrays, Floats, Ints, Layout
+from confide.learners import compiled
+from confide.learners.base import Arrays, Floats, Ints, Layout, Slots
 from confide.learners.classes import ClassLearner, Words, bits, width
 
 __all__ = ["Parities"]
@@ -48,7 +49,7 @@ class Parities(ClassLearner):
         """n."""
         return self.variables
 
-    def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
+    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
         _vote(arrays["parity"], slots, bits(x), counts)
 
     def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
@@ -56,7 +57,7 @@ class Parities(ClassLearner):
 
 
 @jit
-def _vote(parity: Words, slots: Ints, there: Words, counts: Ints) -> None:
+def _vote(parity: Words, slots: Slots, there: Words, counts: Ints) -> None:
     if not parity.size:
         return
     asked, ones = 0, 0
@@ -102,3 +103,17 @@ def _teach(parity: Words, rows: Words, there: Words, y: int) -> None:
                 rows[i, w] ^= there[w] if i != pivot else np.uint64(0)
             if side:
                 parity[i >> 6] ^= np.uint64(1) << np.uint64(i & 63)
+
+
+_parity, _rows = compiled.view(np.uint64, 1), compiled.view(np.uint64, 2)
+
+
+def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, x: Floats, counts: Ints) -> None:
+    _vote(_parity(memory, 1), slots, bits(x), counts)
+
+
+def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+    _teach(_parity(memory, 1)[slot], _rows(memory, 2)[slot], bits(x), y)
+
+
+Parities.kernels = (_vote_compiled, _teach_compiled)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from confide._jit import jit
-from confide.learners.base import Arrays, Floats, Ints, Layout
+from confide.learners import compiled
+from confide.learners.base import Arrays, Floats, Ints, Layout, Slots
 from confide.learners.classes import ClassLearner, Words
 
 __all__ = ["Points"]
@@ -38,7 +39,7 @@ class Points(ClassLearner):
         """1."""
         return 1
 
-    def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
+    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
         _vote(arrays["point"], slots, _inverted(x), counts)
 
     def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
@@ -52,7 +53,7 @@ def _inverted(x: Floats) -> np.uint64:
 
 
 @jit
-def _vote(points: Words, slots: Ints, point: np.uint64, counts: Ints) -> None:
+def _vote(points: Words, slots: Slots, point: np.uint64, counts: Ints) -> None:
     if not points.size:
         return
     asked, ones = 0, 0
@@ -62,3 +63,19 @@ def _vote(points: Words, slots: Ints, point: np.uint64, counts: Ints) -> None:
         ones += votes & (points[max(slot, 0)] == point)
     counts[0] += asked - ones
     counts[1] += ones
+
+
+_points = compiled.view(np.uint64, 0)
+
+
+def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, x: Floats, counts: Ints) -> None:
+    _vote(_points(memory, 1), slots, ~(x[:1] + 0.0).view(np.uint64)[0], counts)
+
+
+def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+    points = _points(memory, 1)
+    if y == 1 and points[slot] == 0:
+        points[slot] = ~(x[:1] + 0.0).view(np.uint64)[0]
+
+
+Points.kernels = (_vote_compiled, _teach_compiled)

@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
+from confide._jit import jit
 from confide.learners.base import Base, fresh, vector
 
 __all__ = ["Refit", "due"]
 
 
+@jit
 def due(seen: int, fitted: int, memory: int) -> bool:
     """Whether to fit anew after `seen` records, the last fit having been after `fitted`.
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from confide._checks import integer
 from confide._jit import jit
-from confide.learners.base import Arrays, Floats, Ints, Layout
+from confide.learners import compiled
+from confide.learners.base import Arrays, Floats, Ints, Layout, Slots
 from confide.learners.classes import ClassLearner
 
 __all__ = ["Thresholds"]
@@ -51,24 +52,33 @@ class Thresholds(ClassLearner):
         within = (cut >= 0).all() and (cut <= self.points).all() and (cut.sum(axis=1) <= self.points).all()
         return super().sound(arrays) and bool(within)
 
-    def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
-        _vote(arrays["cut"], slots, 2 * self._place(x) + 1 - self.points, counts)
+    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
+        _vote(arrays["cut"], slots, 2 * _place(x, self.points) + 1 - self.points, counts)
 
     def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
-        cut, place = arrays["cut"][slot], self._place(x)
-        low, high = int(cut[0]), self.points - int(cut[1])  # the least and the largest that are left
-        if y == 1 and place >= low:
-            cut[1] = self.points - min(high, place)
-        elif y == 0 and place < high:
-            cut[0] = max(low, place + 1)
+        _teach(arrays["cut"][slot], _place(x, self.points), self.points, y)
 
-    def _place(self, x: Floats) -> int:
-        """The largest threshold at which x has label 1, or −1."""
-        return math.floor(min(max(float(x[0]), -1.0), float(self.points)))
+    def constants(self) -> Floats:
+        return np.array([self.points], dtype=np.float64)
 
 
 @jit
-def _vote(cut: Ints, slots: Ints, twice: int, counts: Ints) -> None:
+def _place(x: Floats, points: int) -> int:
+    """The largest threshold at which x has label 1, or −1."""
+    return int(math.floor(min(max(x[0], -1.0), float(points))))
+
+
+@jit
+def _teach(cut: Ints, place: int, points: int, y: int) -> None:
+    low, high = cut[0], points - cut[1]  # the least and the largest that are left
+    if y == 1 and place >= low:
+        cut[1] = points - min(high, place)
+    elif y == 0 and place < high:
+        cut[0] = max(low, place + 1)
+
+
+@jit
+def _vote(cut: Ints, slots: Slots, twice: int, counts: Ints) -> None:
     """`twice` is 2·place + 1 − points: above low + high − points, most of what is left says 1."""
     if not cut.size:
         return
@@ -79,3 +89,19 @@ def _vote(cut: Ints, slots: Ints, twice: int, counts: Ints) -> None:
         ones += votes & (twice > cut[here, 0] - cut[here, 1])
     counts[0] += asked - ones
     counts[1] += ones
+
+
+_cuts = compiled.view(np.int64, 1)
+
+
+def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, x: Floats, counts: Ints) -> None:
+    points = int(constants[0])
+    _vote(_cuts(memory, 1), slots, 2 * _place(x, points) + 1 - points, counts)
+
+
+def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+    points = int(constants[0])
+    _teach(_cuts(memory, 1)[slot], _place(x, points), points, y)
+
+
+Thresholds.kernels = (_vote_compiled, _teach_compiled)

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from confide._checks import integer
 from confide._jit import jit
-from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Stacked
+from confide.learners import compiled
+from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Slots, Stacked
 from confide.learners.refit import due
 
 __all__ = ["DecisionTree"]
@@ -68,6 +69,8 @@ class DecisionTree(Stacked):
             raise ValueError('criterion must be "gini" or "entropy"')
         self.criterion = criterion
 
+    read = ("nodes",)
+
     def layout(self, features: int) -> Layout:
         if features >= 1 << 15:
             raise ValueError("a tree takes at most 32767 features: hash them to fewer")
@@ -83,7 +86,11 @@ class DecisionTree(Stacked):
         named = bool(((targets >= 0) & (targets < self.labels)).all())
         return super().sound(arrays) and named and _sound(arrays["nodes"], features, self.labels)
 
-    def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
+    def constants(self) -> Floats:
+        numbers = [self.memory, self.max_depth, self.min_leaf, self.criterion == "entropy"]
+        return np.array([*numbers, *self._weight], dtype=np.float64)
+
+    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
         nodes = arrays["nodes"]
         _vote(nodes, nodes.view(np.float32), slots, x, counts)
 
@@ -96,8 +103,7 @@ class DecisionTree(Stacked):
             records, targets = arrays["records"][slot, :size], arrays["targets"][slot, :size]
             nodes, entropy = arrays["nodes"][slot], self.criterion == "entropy"
             cuts = nodes.view(np.float32)
-            order = np.argsort(records.T, axis=1, kind="stable")
-            _grow(records, targets, order, self._weight, self.max_depth, self.min_leaf, entropy, nodes, cuts)
+            _grow(records, targets, self._weight, self.max_depth, self.min_leaf, entropy, nodes, cuts)
             arrays["fitted"][slot] = seen + 1
 
 
@@ -110,7 +116,7 @@ class DecisionTree(Stacked):
 def _vote(
     nodes: NDArray[np.int32],
     cuts: Singles,
-    slots: Ints,
+    slots: Slots,
     x: Floats,
     counts: Ints,
 ) -> None:
@@ -203,10 +209,36 @@ def _best_split(
 
 
 @jit
+def _sort(records: Singles, feature: int, order: Ints) -> None:
+    """Write the records in the order of a feature over `order`, equal ones as they come: runs of 8, then merges."""
+    size = order.size
+    for start in range(0, size, 8):
+        for i in range(start, min(start + 8, size)):
+            value, place = records[i, feature], i
+            while place > start and records[order[place - 1], feature] > value:
+                order[place] = order[place - 1]
+                place -= 1
+            order[place] = i
+    other, run = np.empty(size, np.int64), 8
+    while run < size:
+        for start in range(0, size, 2 * run):
+            middle, end = min(start + run, size), min(start + 2 * run, size)
+            left, right = start, middle
+            for put in range(start, end):
+                from_left = right >= end or (
+                    left < middle and records[order[left], feature] <= records[order[right], feature]
+                )
+                other[put] = order[left] if from_left else order[right]
+                left, right = left + from_left, right + (not from_left)
+        for i in range(size):
+            order[i] = other[i]
+        run *= 2
+
+
+@jit
 def _grow(
     records: Singles,
     targets: NDArray[np.int16],
-    order: Ints,
     weight: Floats,
     max_depth: int,
     min_leaf: int,
@@ -216,6 +248,9 @@ def _grow(
 ) -> None:
     """Fill `nodes`. `order` has the records sorted by each feature, one row each; a node owns some columns of it."""
     size, features = records.shape
+    order = np.empty((features, size), np.int64)
+    for f in range(features):
+        _sort(records, f, order[f])
     room = nodes.shape[0]
     first, last = np.zeros(room, np.int64), np.zeros(room, np.int64)
     depth, label = np.zeros(room, np.int64), np.zeros(room, np.int64)
@@ -264,3 +299,27 @@ def _grow(
         label[used] = label[used + 1] = best
         used += 2
         node += 1
+
+
+_fitted, _targets = compiled.view(np.int64, 0), compiled.view(np.int16, 1)
+_records, _nodes, _cuts = compiled.view(np.float32, 2), compiled.view(np.int32, 2), compiled.view(np.float32, 2)
+
+
+def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, x: Floats, counts: Ints) -> None:
+    _vote(_nodes(memory, 4), _cuts(memory, 4), slots, x, counts)
+
+
+def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+    records, targets, fitted, most = _records(memory, 1), _targets(memory, 2), _fitted(memory, 3), int(constants[0])
+    place = seen % most
+    for i in range(x.size):
+        records[slot, place, i] = x[i]
+    targets[slot, place] = y
+    if due(seen + 1, fitted[slot], most):
+        size, depth, leaf, entropy = min(seen + 1, most), int(constants[1]), int(constants[2]), constants[3] > 0.0
+        nodes, cuts = _nodes(memory, 4)[slot], _cuts(memory, 4)[slot]
+        _grow(records[slot, :size], targets[slot, :size], constants[4:], depth, leaf, entropy, nodes, cuts)
+        fitted[slot] = seen + 1
+
+
+DecisionTree.kernels = (_vote_compiled, _teach_compiled)

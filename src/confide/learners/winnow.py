@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from confide._checks import integer
 from confide._jit import jit
-from confide.learners.base import Arrays, Floats, Ints, Layout
+from confide.learners import compiled
+from confide.learners.base import Arrays, Floats, Ints, Layout, Slots
 from confide.learners.classes import MOST_VARIABLES, ClassLearner
 
 __all__ = ["Winnow"]
@@ -68,7 +69,10 @@ class Winnow(ClassLearner):
         power = arrays["power"]
         return super().sound(arrays) and bool(((power >= _LEAST - 1) & (power <= self.variables.bit_length())).all())
 
-    def vote(self, arrays: Arrays, slots: Ints, x: Floats, counts: Ints) -> None:
+    def constants(self) -> Floats:
+        return np.array([self.eliminate], dtype=np.float64)
+
+    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
         _vote(arrays["power"], slots, np.flatnonzero(x > 0.5), _POWERS, counts)
 
     def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
@@ -88,7 +92,7 @@ def _sum(power: NDArray[np.int16], there: Ints, powers: Floats) -> float:
 
 
 @jit
-def _vote(power: NDArray[np.int16], slots: Ints, there: Ints, powers: Floats, counts: Ints) -> None:
+def _vote(power: NDArray[np.int16], slots: Slots, there: Ints, powers: Floats, counts: Ints) -> None:
     for slot in slots:
         if slot >= 0:
             counts[1 if 2 * _sum(power[slot], there, powers) > power.shape[1] else 0] += 1
@@ -104,3 +108,17 @@ def _teach(power: NDArray[np.int16], there: Ints, powers: Floats, y: int, elimin
             power[i] = _LEAST - 1 if eliminate else max(_LEAST, power[i] - 1)
         elif power[i] >= _LEAST:
             power[i] += 1
+
+
+_power = compiled.view(np.int16, 1)
+
+
+def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, x: Floats, counts: Ints) -> None:
+    _vote(_power(memory, 1), slots, np.flatnonzero(x > 0.5), _POWERS, counts)
+
+
+def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+    _teach(_power(memory, 1)[slot], np.flatnonzero(x > 0.5), _POWERS, y, constants[0] > 0.0)
+
+
+Winnow.kernels = (_vote_compiled, _teach_compiled)

@@ -1,0 +1,357 @@
+"""Many rounds at once: what POP does one by one, in compiled loops where the bank has them.
+
+A batch is a sequence of rounds like any other: every row has its own poll, gate draw, count and halting draw, in order,
+and the words are those that the plain loop would draw, so the proofs of `confide.POP` hold as they are. What a batch
+spent is in the journal before anything is returned. Where there is no compiled loop (other banks, the paper's plan, a
+subclass with a loop of its own) the plain one runs. Proof page: docs/proofs/people.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide._rounds import COIN, CURSOR, HALTED, HIDDEN, NOTHING, ROW, TAUGHT, UNSURE
+from confide.banks import StackedBank
+from confide.halting import Halting
+from confide.randomness import Random
+from confide.sparse import Halted
+
+if TYPE_CHECKING:
+    from confide.pop import POP, Answer
+
+__all__ = ["Evaluation", "compiles", "evaluate"]
+
+CHUNK = 4096
+"""Rows that are prepared together."""
+
+WORDS = 1 << 15
+"""Random words that are held ready for a chunk: a quarter of a megabyte."""
+
+_LOOP = ("predict", "_live", "_fires", "learn", "_teach", "_fallback_function")
+
+
+def compiles(pop: POP) -> bool:
+    """Whether this POP's batches run compiled."""
+    from confide.pop import POP
+
+    own = all(getattr(type(pop), name) is getattr(POP, name) for name in _LOOP)
+    plain = type(pop._rng) is Random and isinstance(pop.plan.halting, Halting)
+    watched = pop._monitor is not None and pop.units == "people"  # who is watched is journalled round by round
+    bank = pop._bank
+    return own and plain and not watched and type(bank) is StackedBank and bank.compiles
+
+
+@dataclass
+class _Chunk:
+    """What a compiled chunk of rounds left behind: a row for each question, as far as `rows`."""
+
+    rows: int
+    xs: NDArray[np.float64]
+    errors: dict[int, str]
+    copies: NDArray[np.int64]
+    shown: NDArray[np.int64]
+    sure: NDArray[np.bool_]
+    margins: NDArray[np.int64]
+
+
+def _ask(pop: POP, xs: Any, ys: NDArray[np.int64], units: Sequence[Any] | None) -> _Chunk:
+    """Take as many of the rounds as plan and budget allow; label −1 is not taught."""
+    plan, bank, rng = pop.plan, pop._bank, pop._rng
+    assert isinstance(bank, StackedBank) and isinstance(plan.halting, Halting)
+    whos = [pop._who(unit) for unit in units] if units is not None else None
+    rows = min(len(ys), plan.rounds - pop._round)
+    if pop._journal is not None:
+        pop._journal.reserve(pop._round + rows)
+    encoded, malformed, errors = bank.encode_many(xs)
+    n = encoded.shape[0]
+    copies, unit_of, shares = np.full(n, NOTHING), np.full(n, NOTHING), np.zeros(1, dtype=np.int64)
+    people: dict[bytes, int] = {}
+    if whos is not None:
+        for i, who in enumerate(whos):
+            assert who is not None
+            unit_of[i] = people.setdefault(who, len(people))
+            copies[i] = pop._prf.copy_of(who, plan.copies)
+        shares = np.array([pop._unit_unsure.get(who, 0) for who in people] or [0], dtype=np.int64)
+    given = pop._fallback_given
+    fallback = COIN if isinstance(given, str) and given == "coin" and "coin" not in pop._index else HIDDEN
+    if fallback == HIDDEN and _is_label(pop, given):
+        fallback = pop._index[given]
+    shown, sure = np.full(n, NOTHING), np.zeros(n, dtype=np.bool_)
+    margins, counts = np.full(n, NOTHING), np.zeros(plan.labels, dtype=np.int64)
+    progress = np.zeros(6, dtype=np.int64)
+    progress[UNSURE] = pop._unsure
+    need = max(WORDS, 2 * (plan.polls + 64))
+    before, silent = shares.copy(), plan.silent - pop._round
+    while progress[ROW] < rows and not progress[HALTED]:
+        words, progress[CURSOR] = rng.reserve(need)
+        at = int(progress[ROW])
+        bank.ask_rows(
+            progress, int((ys[at:rows] >= 0).sum()), words, plan.gate.sure, plan.halting.go, plan.copies, plan.polls,
+            silent, fallback, plan.unit_unsure, encoded[:rows], ys[:rows], malformed, unit_of, shares, progress,
+            copies, shown, sure, margins, counts,
+        )  # fmt: skip
+        rng.commit(int(progress[CURSOR]))
+        if progress[ROW] == at:
+            need *= 2
+    done, counted = int(progress[ROW]), int(progress[UNSURE]) - pop._unsure
+    pop._round += done
+    pop._unsure += counted
+    pop._taught += int(progress[TAUGHT])
+    changed = [who for who, i in people.items() if shares[i] != before[i]]
+    for who in changed:
+        pop._unit_unsure[who] = int(shares[people[who]])
+    if done and margins[done - 1] >= 0:
+        pop._last = counts
+    if progress[HALTED]:
+        pop._halt_reason = "budget"
+    if pop._journal is not None and (counted or pop._halt_reason):
+        pop._journal.spent(pop, *changed)
+        pop._halt_durable = pop._halt_reason is not None
+    while pop._open and next(iter(pop._open))[1] <= pop._round - pop.ticket_life:
+        pop._open.pop(next(iter(pop._open)))
+    if fallback == HIDDEN:
+        for row in np.flatnonzero(~sure[:done] & ~malformed[:done]).tolist():
+            shown[row] = pop._fallback(xs[row])
+    return _Chunk(done, encoded, errors, copies, shown, sure, margins)
+
+
+def _is_label(pop: POP, thing: Any) -> bool:
+    try:
+        return thing in pop._index
+    except TypeError:
+        return False
+
+
+def predict_many(pop: POP, xs: Any, units: Sequence[str | bytes] | None) -> list[Answer]:
+    """See `POP.predict_many`."""
+    from confide.pop import Answer, _Open
+
+    xs, whose = _aligned(pop, xs, units)
+    answers: list[Answer] = []
+    if compiles(pop) and pop._halt_reason is None and pop._round < pop.plan.rounds and len(xs):
+        first, epoch, labels = pop._round, pop._epoch, pop.labels
+        chunk = _ask(pop, xs, np.full(len(xs), NOTHING), units)
+        watched = pop._monitor is not None
+        for i in range(chunk.rows):
+            if pop._monitor is not None:
+                pop._monitor.asked()
+            if i in chunk.errors:
+                answers.append(Answer(None, False, "", chunk.errors[i]))
+                continue
+            number, shown = first + i + 1, int(chunk.shown[i])
+            who = None if units is None else pop._who(units[i])
+            x = chunk.xs[i].copy()
+            x.flags.writeable = False
+            if number > pop._round - pop.ticket_life:
+                pop._open[(epoch, number)] = _Open(int(chunk.copies[i]), x, shown, watched, who)
+            answers.append(Answer(labels[shown], bool(chunk.sure[i]), pop._ticket(epoch, number)))
+    for i in range(len(answers), len(xs)):
+        try:
+            answers.append(pop.predict(xs[i], whose(i)))
+        except Halted as halted:
+            if not answers:
+                raise
+            answers.append(Answer(None, False, "", str(halted)))
+        except ValueError as error:
+            answers.append(Answer(None, False, "", str(error)))
+    return answers
+
+
+def learn_many(pop: POP, tickets: Sequence[str], ys: Sequence[Hashable]) -> None:
+    """See `POP.learn_many`."""
+    from confide.pop import TicketError
+
+    if len(tickets) != len(ys):
+        raise ValueError(f"there are {len(tickets)} tickets for {len(ys)} labels: give one label for each")
+    labels = _labels(pop, ys)
+    keys = [_naming(i, pop._redeem, ticket) for i, ticket in enumerate(tickets)]
+    if len(set(keys)) < len(keys):
+        raise TicketError("one ticket came twice: a label is taken once")
+    if not compiles(pop):
+        for ticket, y in zip(tickets, ys, strict=True):
+            pop.learn(ticket, y)
+        return
+    waiting = [pop._open.pop(key) for key in keys]
+    if pop._monitor is not None:
+        for key, one, label in zip(keys, waiting, labels, strict=True):
+            if one.counted and label != one.answered:
+                pop._monitor.wrong(pop._round - key[1])
+    if waiting:
+        copies = np.array([one.copy for one in waiting], dtype=np.int64)
+        _teach_rows(pop, copies, np.array([one.x for one in waiting]), labels)
+
+
+def teach_many(pop: POP, xs: Any, ys: Sequence[Hashable], units: Sequence[str | bytes] | None) -> None:
+    """See `POP.teach_many`."""
+    xs, whose = _aligned(pop, xs, units)
+    if len(xs) != len(ys):
+        raise ValueError(f"there are {len(xs)} records for {len(ys)} labels: give one label for each")
+    labels = _labels(pop, ys)
+    bank = pop._bank
+    if not compiles(pop) or not isinstance(bank, StackedBank):
+        for i in range(len(xs)):
+            _naming(i, bank.encode, xs[i])
+        for i, y in enumerate(ys):
+            pop.teach(xs[i], y, whose(i))
+        return
+    rows, _, errors = bank.encode_many(xs)
+    for i, error in errors.items():
+        raise ValueError(f"row {i}: {error}")
+    if units is None:
+        copies = pop._rng.below_many(pop.plan.copies, len(labels))
+    else:
+        copies = np.array([pop._prf.copy_of(pop._who(unit) or b"", pop.plan.copies) for unit in units], dtype=np.int64)
+    _teach_rows(pop, copies, rows, labels)
+
+
+def _teach_rows(pop: POP, copies: NDArray[np.int64], xs: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
+    assert isinstance(pop._bank, StackedBank)
+    pop._taught += pop._bank.learn_rows(copies, xs, labels)
+
+
+def _naming(i: int, check: Callable[[Any], Any], value: Any) -> Any:
+    """`check(value)`, whose ValueError then names the row."""
+    try:
+        return check(value)
+    except ValueError as error:
+        raise type(error)(f"row {i}: {error}") from None
+
+
+def _aligned(pop: POP, xs: Any, units: Sequence[str | bytes] | None) -> tuple[Any, Callable[[int], Any]]:
+    if not isinstance(xs, np.ndarray):
+        xs = list(xs)
+    if (units is None) != (pop.units == "rounds"):
+        pop._who(None if units is None else "")  # raises, and says why
+    if units is None:
+        return xs, lambda i: None
+    if len(units) != len(xs):
+        raise ValueError(f"there are {len(units)} units for {len(xs)} rows: give one unit for each")
+    for unit in units:
+        pop._who(unit)
+    return xs, lambda i: units[i]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How a POP did on a stream. Exact, for the operator's eyes only, and outside the guarantee."""
+
+    answers: NDArray[np.int64]
+    """The label index shown in each round; −1 for a malformed row."""
+    sure: NDArray[np.bool_]
+    """Whether the copies answered."""
+    margins: NDArray[np.int64]
+    """The vote's margin; −1 in silent rounds."""
+    mistakes: int
+    """Wrong answers in live rounds."""
+    live: int
+    """Live rounds that were answered."""
+
+    @property
+    def rounds(self) -> int:
+        """Rounds taken: fewer than asked for where the POP halted."""
+        return self.answers.size
+
+    @property
+    def error(self) -> float:
+        """Wrong answers a live round."""
+        return self.mistakes / self.live if self.live else float("nan")
+
+
+def evaluate(
+    pop: POP,
+    xs: Sequence[Any] | NDArray[Any],
+    ys: Sequence[Hashable] | NDArray[Any],
+    units: Sequence[str | bytes] | None = None,
+    *,
+    progress: Callable[[int], object] | None = None,
+) -> Evaluation:
+    """Ask each row, then teach its label, in order, until the rows or the budget are used up.
+
+    It is the loop `answer = pop.predict(x); pop.learn(answer.ticket, y)`, with the same coins and the same copies in
+    the end, in compiled chunks where there are kernels for the learner.
+
+    Parameters
+    ----------
+    pop
+        The POP. It is changed: its rounds and its budget are used.
+    xs, ys
+        The stream, as arrays or sequences.
+    units
+        One id a row, for a POP that protects people.
+    progress
+        Called with the number of rounds taken since its last call.
+
+    Examples
+    --------
+    >>> import confide
+    >>> from confide.learners import LogisticRegression
+    >>> plan = confide.Plan.tight(epsilon=8.0, delta=1e-5, rounds=2000, copies=150, unsure=100, silent=1000, beta=1e-6)
+    >>> pop = confide.POP(LogisticRegression(), plan, labels=[0, 1], features=1)
+    >>> xs = np.arange(2000.0)[:, None] % 7 - 3
+    >>> result = evaluate(pop, xs, (xs[:, 0] > 0).astype(int))
+    >>> result.live, result.error < 0.2
+    (1000, True)
+    """
+    if len(xs) != len(ys):
+        raise ValueError(f"there are {len(xs)} rows for {len(ys)} labels: give one label for each")
+    xs, _ = _aligned(pop, xs, units)
+    labels = _labels(pop, ys)
+    answers, margins = np.full(labels.size, NOTHING), np.full(labels.size, NOTHING)
+    sure = np.zeros(labels.size, dtype=np.bool_)
+    silent, at = max(0, pop.plan.silent - pop._round), 0
+    with pop._lock:
+        pop._check_process()
+        while at < len(labels) and pop._halt_reason is None and pop._round < pop.plan.rounds:
+            part = slice(at, min(at + CHUNK, len(labels)))
+            these = None if units is None else units[part]
+            if compiles(pop):
+                chunk = _ask(pop, xs[part], labels[part], these)
+                end = at + chunk.rows
+                answers[at:end] = chunk.shown[: chunk.rows]
+                sure[at:end], margins[at:end] = chunk.sure[: chunk.rows], chunk.margins[: chunk.rows]
+                if pop._monitor is not None:
+                    for i in range(at, end):
+                        pop._monitor.asked()
+                        if i - at not in chunk.errors and answers[i] != labels[i]:
+                            pop._monitor.wrong(0)
+            else:
+                end = at
+                for i in range(part.start, part.stop):
+                    live = pop._round >= pop.plan.silent
+                    try:
+                        answer = pop.predict(xs[i], None if units is None else units[i])
+                    except Halted:
+                        break
+                    except ValueError:
+                        end += 1
+                        continue
+                    if pop._last is not None and live:
+                        margins[i] = pop.operator.margin
+                    answers[i], sure[i] = pop._index[answer.label], answer.sure
+                    end += 1
+                    if answer.ticket:
+                        pop.learn(answer.ticket, pop.labels[labels[i]])
+                    if pop._halt_reason is not None:
+                        break
+            if progress is not None:
+                progress(end - at)
+            at = end
+        if at < labels.size and pop._halt_reason is None:
+            pop._halt("rounds")
+    live_rows = slice(min(silent, at), at)
+    wrong = (answers[live_rows] != labels[live_rows]) & (answers[live_rows] != NOTHING)
+    return Evaluation(answers[:at], sure[:at], margins[:at], int(wrong.sum()), at - min(silent, at))
+
+
+def _labels(pop: POP, ys: Any) -> NDArray[np.int64]:
+    """The index of every label."""
+    plain = ys.tolist() if isinstance(ys, np.ndarray) else list(ys)
+    try:
+        return np.array([pop._index[y] for y in plain], dtype=np.int64)
+    except (KeyError, TypeError):  # one is none: say which
+        return np.array([_naming(i, pop._label, y) for i, y in enumerate(plain)], dtype=np.int64)
