@@ -12,7 +12,7 @@ import typer
 from river import naive_bayes
 from typer.testing import CliRunner
 
-from confide import Plan, cli_run, runner
+from confide import Plan, batches, cli_run, runner
 from confide.learners import DecisionTree
 from confide.pop import POP
 from confide.streams import BadRow, Item, Row, Stream
@@ -44,18 +44,29 @@ def stream() -> Stream:
     return easy(ROUNDS)
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The first number of every question asked: it tells the rows apart."""
-    seen: list[float] = []
+def listen(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The first number of every question asked from now on: it tells the rows apart."""
+    heard: list[float] = []
+
+    def evaluate(pop: POP, xs: Any, ys: Any, units: Any = None) -> batches.Evaluation:
+        done = batches.evaluate(pop, xs, ys, units)
+        heard.extend(float(x[0]) for x in xs[: done.rounds])
+        return done
+
     predict = POP.predict
 
     def watched(self: POP, x: Any, unit: Any = None) -> Any:
-        seen.append(float(x[0]))
+        heard.append(float(x[0]))
         return predict(self, x, unit)
 
-    monkeypatch.setattr(POP, "predict", watched)
-    return seen
+    monkeypatch.setattr(runner, "evaluate", evaluate)  # where rounds come in chunks
+    monkeypatch.setattr(POP, "predict", watched)  # where they come one by one
+    return heard
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    return listen(monkeypatch)
 
 
 def firsts(stream: Stream) -> list[float]:
@@ -105,6 +116,16 @@ def test_labels_come_as_late_as_said(plan: Plan, stream: Stream) -> None:
     assert taught == {1000: 930, 2000: 1930, 3000: 2930}
     assert outcome.pop.operator.taught == ROUNDS
     assert not outcome.twin and outcome.tally.twin_mistakes == 0
+
+
+@pytest.mark.parametrize("twin", [True, False])
+def test_compiled_chunks_and_the_plain_loop_tally_the_same(
+    plan: Plan, stream: Stream, twin: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fast = runner.run(spoiled(stream, 40, 41), LEARNER, plan, twin=twin, seed=5)
+    monkeypatch.setattr(batches, "compiles", lambda pop: False)
+    slow = runner.run(spoiled(stream, 40, 41), LEARNER, plan, twin=twin, seed=5)
+    assert replace(fast.tally, seconds=0.0) == replace(slow.tally, seconds=0.0)
 
 
 def test_bad_rows_are_counted_and_never_asked(plan: Plan, stream: Stream, asked: list[float]) -> None:
@@ -170,11 +191,7 @@ def test_after_a_crash_no_row_is_asked_twice(
     assert pops[0]._journal is not None
     pops[0]._journal.close()
     monkeypatch.undo()
-    before, rest = len(asked), []
-    predict = POP.predict
-    monkeypatch.setattr(
-        POP, "predict", lambda self, x, unit=None: (rest.append(float(x[0])), predict(self, x, unit))[1]
-    )
+    before, rest = len(asked), listen(monkeypatch)
     runner.resume(tmp_path / "s", stream, LEARNER, twin=False)
     assert before == 1000 and rest
     assert not set(asked) & set(rest)

@@ -14,13 +14,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from confide._compiled import view
 from confide._draws import draw_below, draw_subset
 from confide._jit import jit
 from confide._machine import prefetch
 from confide._tables import lead
-from confide.learners.compiled import view
 
-__all__ = ["COIN", "HIDDEN", "NOTHING", "UNTAUGHT", "WARMING", "ask", "teach_rows"]
+__all__ = ["COIN", "HIDDEN", "NOTHING", "UNTAUGHT", "WARMING", "ask", "follow", "teach_rows"]
 
 UNTAUGHT, WARMING = -1, -2
 COIN, HIDDEN = -1, -2  # fallbacks: a coin, or one that is not known here
@@ -121,6 +121,31 @@ def teach_rows(
         _lesson(
             teach, memory, start, constants, warmup, slot, voter, free, progress, copies[i], xs[i], ys[i]
         )
+
+
+@jit
+def follow(
+    vote: Callable[..., None],
+    teach: Callable[..., None],
+    memory: Ints,
+    constants: Floats,
+    warmup: int,
+    xs: Floats,
+    ys: Ints,
+    predictions: Ints,
+    counts: Ints,
+) -> None:
+    """One learner by itself, slot 0: predict each row (−1 while it warms up), then learn it."""
+    only, seen = np.zeros(1, np.int32), _seen(memory, 0)
+    for i in range(ys.size):
+        predictions[i] = -1
+        if seen[0] >= warmup:
+            for j in range(counts.size):
+                counts[j] = 0
+            vote(memory, constants, only, xs[i], counts)
+            predictions[i] = lead(counts)[0]
+        teach(memory, constants, 0, seen[0], xs[i], ys[i])
+        seen[0] += 1
 
 
 @jit

@@ -17,7 +17,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from confide.learners import Columns, DecisionTree, Learner, Pipeline, as_learner
+import numpy as np
+from numpy.typing import NDArray
+
+from confide import batches
+from confide.batches import evaluate
+from confide.learners import Columns, DecisionTree, Learner, Pipeline, Stacked, as_learner
 from confide.monitor import Monitor
 from confide.plan import Plan
 from confide.pop import POP, TICKET_LIFE, TicketError
@@ -35,6 +40,9 @@ MARGINS = 20_000
 
 CLAIM = 5_000
 """Rows that are claimed on disk before they are asked: after a crash none of them is asked a second time."""
+
+PROGRESS = 1000
+"""Rounds between two looks at the progress."""
 
 CHECKPOINT = 100_000
 """Rounds between checkpoints."""
@@ -209,6 +217,7 @@ class _Work:
         self.waiting: deque[tuple[str, int, Any, Hashable]] = deque()  # ticket, row, x, y
         self.folder: Path | None = None
         self.claimed = self.resumed = 0
+        self.confusion = np.array(tally.confusion, dtype=np.int64)
 
     def teach_history(self, history: Stream, twin_only: bool = False) -> None:
         people = self.pop.units == "people"
@@ -274,11 +283,16 @@ class _Work:
         """Ask row after row; False when interrupted."""
         pop, plan, tally, twin = self.pop, self.pop.plan, self.tally, self.twin
         index, waiting, people = self.index, self.waiting, self.pop.units == "people"
-        confusion, silent, stride = tally.confusion, plan.silent, max(1, plan.live // MARGINS)
+        silent, stride = plan.silent, max(1, plan.live // MARGINS)
         unknown = len(index)
         while pop.rounds < plan.rounds:
             if stop.is_set():
                 return False
+            if self.delay == 0 and batches.compiles(pop):
+                if self._many(self._until_due()):
+                    self._report(progress, started)
+                    continue
+                break
             if self.folder is not None and tally.position >= self.claimed:
                 self._claim(tally.position + CLAIM)
             item = next(self.items, None)
@@ -300,21 +314,92 @@ class _Work:
                 tally.live += 1
                 tally.mistakes += answer.label != y
                 tally.twin_mistakes += twin is not None and twin.predict(x) != right
-                confusion[right][index[answer.label] if answer.sure else unknown] += 1
+                tally.confusion[right][index[answer.label] if answer.sure else unknown] += 1
                 if tally.live % stride == 0 and (margin := pop.operator.margin) is not None:
                     tally.margins[margin] = tally.margins.get(margin, 0) + 1
             waiting.append((answer.ticket, tally.position - 1, x, y))
             if len(waiting) > self.delay:
                 self._label()
-            if tally.rounds % tally.block == 0:
-                tally.point(pop.operator.unsure)
-            if progress is not None and tally.rounds % 1000 == 0:
-                tally.seconds = time.perf_counter() - started
-                tally.unsure = pop.operator.unsure
-                progress(pop, tally)
-            if self.folder is not None and tally.rounds % CHECKPOINT == 0:
-                self.checkpoint()
+            self._report(progress, started)
         return True
+
+    def _report(self, progress: Progress | None, started: float) -> None:
+        """Points, progress and checkpoints, where they are due."""
+        tally, unsure = self.tally, self.pop.operator.unsure
+        if tally.rounds % tally.block == 0:
+            tally.point(unsure)
+        if progress is not None and tally.rounds % PROGRESS == 0:
+            tally.seconds = time.perf_counter() - started
+            tally.unsure = unsure
+            progress(self.pop, tally)
+        if self.folder is not None and tally.rounds % CHECKPOINT == 0:
+            self.checkpoint()
+
+    def _until_due(self) -> int:
+        """Rounds until something is due."""
+        steps = (self.tally.block, PROGRESS, CHECKPOINT)
+        return min(self.pop.plan.rounds - self.pop.rounds, *(step - self.tally.rounds % step for step in steps))
+
+    def _many(self, most: int) -> bool:
+        """So many rounds in one compiled chunk; False when rows or budget are used up."""
+        tally, bad = self.tally, None
+        rows: list[Row] = []
+        ends: list[int] = []  # where the stream stood after each row
+        while len(rows) < most:
+            if self.folder is not None and tally.position >= self.claimed:
+                self._claim(tally.position + CLAIM)
+            item = next(self.items, None)
+            if item is None:
+                break
+            tally.position += 1
+            if isinstance(item, BadRow):
+                if self.strict:
+                    bad = item
+                    break
+                self._bad(self.stream, item)
+                continue
+            rows.append(item)
+            ends.append(tally.position)
+        whole = self._ask(rows, ends) if rows else False
+        if bad is not None:
+            self._bad(self.stream, bad)  # raises
+        return whole and len(rows) == most
+
+    def _ask(self, rows: list[Row], ends: list[int]) -> bool:
+        """Ask the rows and teach their labels; False when the budget is used up before the last one."""
+        pop, tally, index = self.pop, self.tally, self.index
+        right = np.array([index[row.y] for row in rows], dtype=np.int64)
+        first_live = max(0, pop.plan.silent - pop.rounds)
+        units = [row.unit for row in rows] if pop.units == "people" else None
+        done = evaluate(pop, [row.x for row in rows], [row.y for row in rows], units)  # type: ignore[arg-type]
+        if done.rounds < len(rows):
+            tally.position = ends[done.rounds - 1] if done.rounds else ends[0] - 1
+        twin = self._follow(rows[: done.rounds], right[: done.rounds])
+        live = slice(min(first_live, done.rounds), done.rounds)
+        given = np.where(done.sure, done.answers, len(index))[live]
+        np.add.at(self.confusion, (right[live], given), 1)
+        tally.confusion = self.confusion.tolist()
+        stride = max(1, pop.plan.live // MARGINS)
+        for margin in done.margins[live][stride - 1 - tally.live % stride :: stride].tolist():
+            tally.margins[margin] = tally.margins.get(margin, 0) + 1
+        tally.mistakes += int((done.answers[live] != right[live]).sum())
+        tally.twin_mistakes += int((twin[live] != right[live]).sum()) if self.twin is not None else 0
+        tally.live += done.live
+        tally.rounds += done.rounds
+        return done.rounds == len(rows)
+
+    def _follow(self, rows: list[Row], right: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What the twin predicts of each row before it learns it; −1 for nothing."""
+        twin = self.twin
+        if isinstance(twin, Stacked) and rows:
+            return twin.follow(np.array([row.x for row in rows]), right)
+        predicted = np.full(len(rows), -1)
+        if twin is not None:
+            for i, row in enumerate(rows):
+                label = twin.predict(row.x)
+                predicted[i] = -1 if label is None else label
+                twin.learn(row.x, int(right[i]))
+        return predicted
 
     def _label(self) -> None:
         ticket, row, x, y = self.waiting.popleft()

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
+from confide._compiled import TEACH, VOTE, Descriptor, describe, kernel
 from confide._jit import jit
 from confide._rounds import FREE, TAUGHT, UNTAUGHT, WARMING, ask, teach_rows
 from confide.banks.base import State
 from confide.learners.base import Arrays, Floats, Ints, Slots, Stacked, holds_all
-from confide.learners.compiled import TEACH, VOTE, Descriptor, describe, kernel
 from confide.learners.features import Columns, Encoder, encoder_for
 from confide.learners.foreign import as_learner
 from confide.randomness import Random

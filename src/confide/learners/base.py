@@ -13,9 +13,10 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from confide import _rounds
 from confide._checks import integer
+from confide._compiled import TEACH, VOTE, Kernels, describe, kernel
 from confide._jit import jit
-from confide.learners.compiled import Kernels
 
 __all__ = [
     "Arrays",
@@ -94,7 +95,7 @@ class Stacked(Base, ABC):
     `layout` names the arrays. `vote` and `teach` work on arrays with one more axis in front, the *slot*: a
     learner by itself has one slot, a `StackedBank` has one for each copy that was taught. Both run the same
     kernels, so a copy in a bank and the learner by itself agree to the last bit. `kernels` and `constants` are the
-    same once more for compiled loops (`confide.learners.compiled`); a learner without them is asked from Python.
+    same once more for compiled loops (`confide._compiled`); a learner without them is asked from Python.
 
     Parameters
     ----------
@@ -169,6 +170,30 @@ class Stacked(Base, ABC):
         seen = int(self._arrays["seen"][0])
         self.teach(self._arrays, 0, seen, x, y)
         self._arrays["seen"][0] = seen + 1
+
+    def follow(self, xs: Floats, ys: Ints) -> Ints:
+        """What it predicts of each row before it learns it: the label, or −1 where it abstains.
+
+        It is the loop of `predict` and `learn`, compiled where there are kernels.
+        """
+        predictions = np.full(ys.size, -1)
+        kernels = self.compiled()
+        if kernels is None:
+            for i, x in enumerate(xs):
+                label = self.predict(x)
+                predictions[i] = -1 if label is None else label
+                self.learn(x, int(ys[i]))
+            return predictions
+        rows = np.array([vector(x, self._features or None) for x in xs])
+        if self._arrays is None:
+            self._features = rows.shape[1]
+            self._arrays = self.allocate(self._features, 1)
+        if ys.size and not 0 <= ys.min() <= ys.max() < self.labels:
+            raise ValueError(f"a label must be a whole number from 0 to {self.labels - 1}")
+        vote, teach = kernel(kernels[0], VOTE), kernel(kernels[1], TEACH)
+        memory, counts = describe(self._arrays), np.zeros(self.labels, dtype=np.int64)
+        _rounds.follow(vote, teach, memory, self.constants(), self.warmup, rows, ys, predictions, counts)
+        return predictions
 
     def sound(self, arrays: Arrays) -> bool:
         """Whether arrays that were read from somewhere can be used: no number in them leads outside of them."""

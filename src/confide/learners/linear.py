@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from confide import _compiled as compiled
 from confide._jit import jit
 from confide._machine import LINE, dot, prefetch
-from confide.learners import compiled
 from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Slots, Stacked
 
 __all__ = ["LOGISTIC", "PASSIVE_AGGRESSIVE", "PERCEPTRON", "Linear"]

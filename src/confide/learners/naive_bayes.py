@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from confide import _compiled as compiled
 from confide._jit import jit
-from confide.learners import compiled
 from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Slots, Stacked, positive
 
 __all__ = ["BernoulliNB", "GaussianNB"]

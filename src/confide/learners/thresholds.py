@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
+from confide import _compiled as compiled
 from confide._checks import integer
 from confide._jit import jit
-from confide.learners import compiled
 from confide.learners.base import Arrays, Floats, Ints, Layout, Slots
 from confide.learners.classes import ClassLearner
 
@@ -65,7 +63,7 @@ class Thresholds(ClassLearner):
 @jit
 def _place(x: Floats, points: int) -> int:
     """The largest threshold at which x has label 1, or −1."""
-    return int(math.floor(min(max(x[0], -1.0), float(points))))
+    return int(min(max(x[0], -1.0), float(points)) // 1.0)
 
 
 @jit
