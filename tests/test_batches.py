@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -291,3 +293,17 @@ def test_birth_gives_every_copy_its_own_start() -> None:
     assert (bank.votes(bank.encode([3.0]), np.arange(30)).sum()) == 30
     bank.reset([3])
     assert (bank.votes(bank.encode([3.0]), np.array([3])).sum()) == 1
+
+
+def test_a_copied_pop_has_a_memory_of_its_own() -> None:
+    """The compiled loop works on addresses: a copy must not keep those of the original."""
+    first = make("logistic", "polled")
+    xs, ys = stream("logistic", 2, 2)
+    evaluate(first, xs[:80], ys[:80])
+    second, third = copy.deepcopy(first), pickle.loads(pickle.dumps(first))
+    before = first._bank.state()
+    for pop in (second, third):
+        evaluate(pop, xs[80:], ys[80:])
+    assert all(np.array_equal(before[name], value) for name, value in first._bank.state().items())
+    evaluate(first, xs[80:], ys[80:])
+    assert leftovers(first) == leftovers(second) == leftovers(third)

@@ -159,18 +159,12 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     with contextlib.suppress(ValueError):
                         pop.predict(None)
             raise
-        answers = np.empty(len(rows), dtype=self.classes_.dtype)
-        public = len(rows) if pop.state == "halted" else 0
-        unread: ValueError | None = None
-        for number, row in enumerate(rows):
-            try:
-                answers[number] = pop.predict(row).label
-            except ValueError as error:
-                unread = error
-            if not public and pop.state == "halted":
-                public = len(rows) - number - (pop.halt_reason == "budget")
-        if unread is not None:
-            raise unread
+        given = pop.predict_many(rows)
+        for answer in given:
+            if answer.error is not None:
+                raise ValueError(answer.error)
+        answers = np.array([answer.label for answer in given], dtype=self.classes_.dtype)
+        public = sum(not answer.ticket for answer in given)  # no ticket comes after the halt
         if public:
             warnings.warn(
                 f"halted, its {pop.halt_reason} used up: the last {public} of {len(rows)} rows were answered by the "
@@ -227,14 +221,14 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _teach(self, X: NDArray[np.float64], y: NDArray[Any]) -> None:
         _check_known(y, self.classes_)
-        unread: ValueError | None = None
-        for row, label in zip(X, y.tolist(), strict=True):
-            try:
-                self.pop_.teach(row, label)
-            except ValueError as error:
-                unread = error
-        if unread is not None:
-            raise unread
+        labels = y.tolist()
+        try:
+            self.pop_.teach_many(X, labels)
+        except ValueError:  # a row cannot be read: the others are taught all the same
+            for row, label in zip(X, labels, strict=True):
+                with contextlib.suppress(ValueError):
+                    self.pop_.teach(row, label)
+            raise
 
     def _look_in_front(self) -> None:
         """Warn if pipelines call that fit steps in front of this one: all copies would share them."""

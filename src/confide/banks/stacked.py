@@ -75,9 +75,7 @@ class StackedBank:
         self._slot = np.full(copies, UNTAUGHT, dtype=np.int32)
         self._voter = self._slot.copy()  # the same, but for copies that still warm up
         self._free = np.empty(0, dtype=np.int32)  # slots that no copy has, the next one last
-        self._described: Descriptor | None = None
-        nothing = np.empty((0, 6), dtype=np.int64)
-        self._described_start = nothing if self._start is None else describe(self._start)
+        self._described: tuple[Descriptor, Descriptor] | None = None  # addresses: never copied with the bank
         if hasattr(self._learner, "birth"):
             self._rng = Random() if rng is None else rng
             self._arrays = self._born(copies)
@@ -188,10 +186,11 @@ class StackedBank:
     ) -> tuple[Descriptor, Descriptor, Floats, int, Slots, Slots, Slots]:
         self.make_room(lessons)
         if self._described is None:
-            self._described = describe(self._arrays, self._learner.read)
+            start = np.empty((0, 6), dtype=np.int64) if self._start is None else describe(self._start)
+            self._described = describe(self._arrays, self._learner.read), start
         progress[FREE] = self._free.size
         constants, warmup = self._learner.constants(), self._learner.warmup
-        return self._described, self._described_start, constants, warmup, self._slot, self._voter, self._free
+        return *self._described, constants, warmup, self._slot, self._voter, self._free
 
     def reset(self, copies: Iterable[int]) -> None:
         """Make the copies forget everything, and wipe their memory."""
@@ -230,6 +229,15 @@ class StackedBank:
 
     def __repr__(self) -> str:
         return f"StackedBank({type(self._learner).__name__}, copies={self._copies})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_described": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        for name in ("_slot", "_voter", "_free"):  # a copy that came from a read-only file must be writable again
+            setattr(self, name, np.require(state[name], requirements=["C", "W"]))
+        self._arrays = {name: np.require(array, requirements=["C", "W"]) for name, array in self._arrays.items()}
 
     def _name(self) -> dict[str, str | int]:
         return {

@@ -184,7 +184,9 @@ class Stacked(Base, ABC):
                 predictions[i] = -1 if label is None else label
                 self.learn(x, int(ys[i]))
             return predictions
-        rows = np.array([vector(x, self._features or None) for x in xs])
+        rows = np.array(xs, dtype=np.float64, order="C")
+        if rows.ndim != 2 or rows.shape[1] != (self._features or rows.shape[1]) or not holds_all(rows).all():
+            rows = np.array([vector(x, self._features or None) for x in xs])  # raises, and says what is wrong
         if self._arrays is None:
             self._features = rows.shape[1]
             self._arrays = self.allocate(self._features, 1)
