@@ -134,7 +134,7 @@ def read_rows(weights: Any, slots: Any) -> float:
 @jit
 def only_votes(vote: Any, memory: Any, constants: Any, slots: Any, xs: Any, counts: Any) -> None:
     for i in range(xs.shape[0]):
-        vote(memory, constants, slots[i], xs[i], counts)
+        vote(memory, constants, slots[i], slots[min(i + 1, xs.shape[0] - 1)], xs[i], counts)
 
 
 @jit

@@ -10,7 +10,7 @@ The loop is compiled once and serves every learner; the machine code is kept on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numba
@@ -29,12 +29,11 @@ Kernels = tuple[Callable[..., None], Callable[..., None]]
 """A vote and a lesson, as plain functions of the two signatures below."""
 
 _MEMORY, _CONSTANTS, _X = types.int64[:, ::1], types.float64[::1], types.float64[::1]
-VOTE = types.void(_MEMORY, _CONSTANTS, types.int32[::1], _X, types.int64[::1])
-"""vote(memory, constants, slots, x, counts)"""
+VOTE = types.void(_MEMORY, _CONSTANTS, types.int32[::1], types.int32[::1], _X, types.int64[::1])
+"""vote(memory, constants, slots, ahead, x, counts): `ahead` are slots that will probably vote next, to be sent for"""
 TEACH = types.void(_MEMORY, _CONSTANTS, types.int64, types.int64, _X, types.int64)
 """teach(memory, constants, slot, seen, x, y)"""
 
-_PREFETCHED = 4  # cache lines of an array, at most
 _made: dict[Callable[..., None], Any] = {}
 
 
@@ -49,20 +48,17 @@ def kernel(function: Callable[..., None], signature: Any) -> Any:
     return _made[function]
 
 
-def describe(arrays: Mapping[str, NDArray[Any]], read: Collection[str] = ()) -> Descriptor:
-    """Memory: address, slots, two more lengths (1 where there are fewer), the bytes of a slot, cache lines to prefetch.
+def describe(arrays: Mapping[str, NDArray[Any]]) -> Descriptor:
+    """Memory: address, slots, two more lengths (1 where there are fewer), and the bytes of a slot.
 
-    It points into the arrays: keep them alive, and describe them anew when they are replaced. `read` names the arrays
-    that every vote reads.
+    It points into the arrays: keep them alive, and describe them anew when they are replaced.
     """
     rows = []
-    for name, array in arrays.items():
+    for array in arrays.values():
         if not array.flags.c_contiguous or array.ndim > 3:
             raise ValueError("arrays must lie in one piece, with at most two lengths besides the slots")
         lengths = [*array.shape[1:], 1, 1][:2]
-        size = lengths[0] * lengths[1] * array.itemsize
-        lines = min(-(-size // 64), _PREFETCHED) if name in read else 0
-        rows.append([array.ctypes.data, array.shape[0], *lengths, size, lines])
+        rows.append([array.ctypes.data, array.shape[0], *lengths, lengths[0] * lengths[1] * array.itemsize])
     return np.array(rows, dtype=np.int64)
 
 

@@ -38,10 +38,13 @@ Floats = NDArray[np.float64]
 
 @jit
 def _slot_of(copy: int, memory: Ints, start: Ints, slot: Slots, free: Slots, progress: Ints) -> int:
-    """The slot of a copy, taken from the free ones, with what the prototype knows, where it has none."""
+    """The slot of a copy; one that has none gets its own number, or else a free one, with what the prototype knows."""
     if slot[copy] < 0:
-        progress[FREE] -= 1
-        slot[copy] = free[progress[FREE]]
+        if memory[0, 1] == slot.size:
+            slot[copy] = copy
+        else:
+            progress[FREE] -= 1
+            slot[copy] = free[progress[FREE]]
         for i in range(start.shape[0]):  # none where the prototype knows nothing: free slots are zeros
             size = memory[i, 4]
             begin, own = _byte_rows(start, i, size), _byte_rows(memory, i, size)
@@ -60,20 +63,24 @@ def _send_for_lesson(memory: Ints, slot: int) -> None:
 
 
 @jit
-def _send_for_votes(memory: Ints, voter: Slots, poll: Ints) -> None:
-    """Fetch what the votes of a poll will read, as far as `describe` says."""
-    for i in range(memory.shape[0]):
-        first, size, lines = memory[i, 0], memory[i, 4], memory[i, 5]
-        if lines > 0:
-            for copy in poll:
-                here = first + size * max(voter[copy], 0)
-                for line in range(lines):
-                    prefetch(here + 64 * line)
+def _find(poll: Ints, voter: Slots, idle: Words, dense: bool, slots: Slots) -> int:
+    """Write the slot of each polled copy over `slots`, negative where it abstains; how many were never taught.
+
+    In a dense bank a copy's slot is its own number, and a table of bits, small enough for the cache, says who votes.
+    """
+    untaught = 0
+    for j in range(poll.size):
+        copy = poll[j]
+        slots[j] = copy
+        if not dense or (idle[copy >> 6] >> np.uint64(copy & 63)) & np.uint64(1):
+            slots[j] = voter[copy]
+            untaught += slots[j] == UNTAUGHT
+    return untaught
 
 
 @jit
 def _byte_rows(memory: Ints, i: int, size: int) -> NDArray[np.uint8]:
-    shape = np.empty((1, 6), np.int64)
+    shape = np.empty((1, 5), np.int64)
     shape[0, 0], shape[0, 1], shape[0, 2] = memory[i, 0], memory[i, 1], size
     return _bytes(shape, 0)
 
@@ -87,6 +94,7 @@ def _lesson(
     warmup: int,
     slot: Slots,
     voter: Slots,
+    idle: Words,
     free: Slots,
     progress: Ints,
     copy: int,
@@ -97,7 +105,11 @@ def _lesson(
     seen = _seen(memory, 0)
     teach(memory, constants, here, seen[here], x, y)
     seen[here] += 1
-    voter[copy] = here if seen[here] >= warmup else WARMING
+    if voter[copy] < 0:
+        votes = seen[here] >= warmup
+        voter[copy] = here if votes else WARMING
+        if votes:
+            idle[copy >> 6] &= ~(np.uint64(1) << np.uint64(copy & 63))
     progress[TAUGHT] += 1
 
 
@@ -110,6 +122,7 @@ def teach_rows(
     warmup: int,
     slot: Slots,
     voter: Slots,
+    idle: Words,
     free: Slots,
     progress: Ints,
     copies: Ints,
@@ -119,7 +132,7 @@ def teach_rows(
     """Teach row after row to its copy."""
     for i in range(ys.size):
         _lesson(
-            teach, memory, start, constants, warmup, slot, voter, free, progress, copies[i], xs[i], ys[i]
+            teach, memory, start, constants, warmup, slot, voter, idle, free, progress, copies[i], xs[i], ys[i]
         )
 
 
@@ -142,7 +155,7 @@ def follow(
         if seen[0] >= warmup:
             for j in range(counts.size):
                 counts[j] = 0
-            vote(memory, constants, only, xs[i], counts)
+            vote(memory, constants, only, only[:0], xs[i], counts)
             predictions[i] = lead(counts)[0]
         teach(memory, constants, 0, seen[0], xs[i], ys[i])
         seen[0] += 1
@@ -158,6 +171,7 @@ def ask(
     warmup: int,
     slot: Slots,
     voter: Slots,
+    idle: Words,
     free: Slots,
     words: Words,
     sure: Words,
@@ -184,9 +198,11 @@ def ask(
     `silent` is how many rows are still silent. `units` holds −1 for rounds, whose copy is drawn and goes into
     `copy_of`; else the row of `unit_unsure`, and `copy_of` is given. `margins` is −1 in silent rounds.
     """
+    dense = memory[0, 1] == copies
     begins = start.shape[0] > 0 and _seen(start, 0)[0] >= warmup
     poll, following, slots = np.empty(polls, np.int64), np.empty(polls, np.int64), np.empty(polls, np.int32)
     only, alike = np.zeros(1, np.int32), np.empty(counts.size, np.int64)
+    ahead, nobody = np.empty(polls, np.int32), np.empty(0, np.int32)
     guessed_at, guessed_end = -1, -1
     while progress[ROW] < xs.shape[0] and progress[HALTED] == 0:
         i, cursor = progress[ROW], progress[CURSOR]
@@ -218,26 +234,21 @@ def ask(
                 guessed_end = draw_subset(words, guessed_at, copies, polls, following) if guessed_at >= 0 else -1
                 if guessed_end < 0:
                     guessed_at = -1
-                else:
-                    for j in range(polls):
-                        prefetch(voter.ctypes.data + 4 * following[j])
             if not malformed[i]:
                 untaught = 0
                 if polls < copies:
-                    for j in range(polls):
-                        slots[j] = voter[poll[j]]
-                        untaught += slots[j] == UNTAUGHT
-                    vote(memory, constants, slots, xs[i], counts)
+                    untaught = _find(poll, voter, idle, dense, slots)
                     if guessed_at >= 0:
-                        _send_for_votes(memory, voter, following)
+                        _find(following, voter, idle, dense, ahead)
+                    vote(memory, constants, slots, ahead if guessed_at >= 0 else nobody, xs[i], counts)
                 else:
                     for j in range(copies if begins else 0):
                         untaught += voter[j] == UNTAUGHT
-                    vote(memory, constants, voter, xs[i], counts)
+                    vote(memory, constants, voter, nobody, xs[i], counts)
                 if begins and untaught > 0:
                     for j in range(counts.size):
                         alike[j] = 0
-                    vote(start, constants, only, xs[i], alike)
+                    vote(start, constants, only, nobody, xs[i], alike)
                     for j in range(counts.size):
                         counts[j] += untaught * alike[j]
             if cursor + 2 > words.size:
@@ -267,4 +278,4 @@ def ask(
         copy_of[i], shown[i], answered[i], margins[i] = copy, answer, label >= 0, margin
         progress[ROW] += 1
         if ys[i] >= 0 and not malformed[i]:
-            _lesson(teach, memory, start, constants, warmup, slot, voter, free, progress, copy, xs[i], ys[i])
+            _lesson(teach, memory, start, constants, warmup, slot, voter, idle, free, progress, copy, xs[i], ys[i])

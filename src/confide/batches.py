@@ -29,8 +29,8 @@ __all__ = ["Evaluation", "compiles", "evaluate"]
 CHUNK = 4096
 """Rows that are prepared together."""
 
-WORDS = 1 << 15
-"""Random words that are held ready for a chunk: a quarter of a megabyte."""
+WORDS = 1 << 17
+"""Random words that are held ready for a chunk: a megabyte."""
 
 _LOOP = ("predict", "_live", "_fires", "learn", "_teach", "_fallback_function")
 
@@ -85,7 +85,7 @@ def _ask(pop: POP, xs: Any, ys: NDArray[np.int64], units: Sequence[Any] | None) 
     margins, counts = np.full(n, NOTHING), np.zeros(plan.labels, dtype=np.int64)
     progress = np.zeros(6, dtype=np.int64)
     progress[UNSURE] = pop._unsure
-    need = max(WORDS, 2 * (plan.polls + 64))
+    need = min(WORDS, 64 + rows * (plan.polls + 4))  # doubled below where it does not suffice for one round
     before, silent = shares.copy(), plan.silent - pop._round
     while progress[ROW] < rows and not progress[HALTED]:
         words, progress[CURSOR] = rng.reserve(need)

@@ -24,8 +24,9 @@ __all__ = ["StackedBank"]
 class StackedBank:
     """A bank of one of Confide's own learners: linear, naive Bayes, nearest neighbours or trees.
 
-    A copy gets a slot in the arrays when it is first taught, so an untaught copy costs eight bytes. The
-    arrays double when they are full. Which slot a copy has is of no consequence; the state does not show it.
+    A copy gets a slot in the arrays when it is first taught, so an untaught copy costs eight bytes and a bit. The
+    arrays double when they are full; once there are slots for all copies, a copy's slot is its own number. Which slot a
+    copy has is of no consequence; the state does not show it.
 
     Parameters
     ----------
@@ -74,12 +75,15 @@ class StackedBank:
             raise ValueError(f"the prototype has learned from other than {self._features} features")
         self._slot = np.full(copies, UNTAUGHT, dtype=np.int32)
         self._voter = self._slot.copy()  # the same, but for copies that still warm up
-        self._free = np.empty(0, dtype=np.int32)  # slots that no copy has, the next one last
+        self._idle = np.empty(0, dtype=np.uint64)  # a bit for every copy that does not vote
+        self._free = np.empty(0, dtype=np.int32)  # slots that no copy has, the next one last; not in a dense bank
+        self._mark_idle()
         self._described: tuple[Descriptor, Descriptor] | None = None  # addresses: never copied with the bank
         if hasattr(self._learner, "birth"):
             self._rng = Random() if rng is None else rng
             self._arrays = self._born(copies)
             self._slot[:] = self._voter[:] = np.arange(copies)
+            self._mark_idle()
 
     @property
     def copies(self) -> int:
@@ -94,7 +98,7 @@ class StackedBank:
     @property
     def nbytes(self) -> int:
         """The memory held for the copies, in bytes."""
-        tables = self._slot.nbytes + self._voter.nbytes + self._free.nbytes
+        tables = sum(table.nbytes for table in (self._slot, self._voter, self._idle, self._free))
         return tables + sum(array.nbytes for array in self._arrays.values())
 
     def encode(self, x: Any) -> Floats:
@@ -138,6 +142,7 @@ class StackedBank:
         self._learner.teach(self._arrays, slot, seen, x, y)
         self._arrays["seen"][slot] = seen + 1
         self._voter[copy] = slot if seen + 1 >= self._learner.warmup else WARMING
+        self._mark_idle(copy)
 
     @property
     def compiles(self) -> bool:
@@ -183,14 +188,14 @@ class StackedBank:
 
     def _memory(
         self, lessons: int, progress: Ints
-    ) -> tuple[Descriptor, Descriptor, Floats, int, Slots, Slots, Slots]:
+    ) -> tuple[Descriptor, Descriptor, Floats, int, Slots, Slots, NDArray[np.uint64], Slots]:
         self.make_room(lessons)
         if self._described is None:
-            start = np.empty((0, 6), dtype=np.int64) if self._start is None else describe(self._start)
-            self._described = describe(self._arrays, self._learner.read), start
+            start = np.empty((0, 5), dtype=np.int64) if self._start is None else describe(self._start)
+            self._described = describe(self._arrays), start
         progress[FREE] = self._free.size
         constants, warmup = self._learner.constants(), self._learner.warmup
-        return *self._described, constants, warmup, self._slot, self._voter, self._free
+        return *self._described, constants, warmup, self._slot, self._voter, self._idle, self._free
 
     def reset(self, copies: Iterable[int]) -> None:
         """Make the copies forget everything, and wipe their memory."""
@@ -204,7 +209,9 @@ class StackedBank:
                         self._arrays[name][slot] = array[0]
                     continue
                 self._slot[copy] = self._voter[copy] = UNTAUGHT
-                self._free = np.append(self._free, np.int32(slot))
+                self._mark_idle(copy)
+                if not self._dense:
+                    self._free = np.append(self._free, np.int32(slot))
 
     def state(self, trusted: bool = False) -> State:
         """Everything the copies know, as plain arrays in the order of the copies."""
@@ -222,10 +229,14 @@ class StackedBank:
         in_order = (np.diff(taught) > 0).all() and ((taught >= 0) & (taught < self._copies)).all()
         if not (in_order and self._fits(arrays, taught.size) and self._learner.sound(arrays)):
             raise ValueError("the state is damaged: take an older one")
-        self._arrays, self._free, self._described = arrays, np.empty(0, dtype=np.int32), None
+        self._arrays = self._learner.allocate(self._features, taught.size)
+        for name, array in arrays.items():
+            self._arrays[name][:] = array
+        self._free, self._described = np.empty(0, dtype=np.int32), None
         self._slot[:] = self._voter[:] = UNTAUGHT
         self._slot[taught] = np.arange(taught.size)
         self._voter[taught] = np.where(arrays["seen"] >= self._learner.warmup, self._slot[taught], WARMING)
+        self._mark_idle()
 
     def __repr__(self) -> str:
         return f"StackedBank({type(self._learner).__name__}, copies={self._copies})"
@@ -235,7 +246,7 @@ class StackedBank:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        for name in ("_slot", "_voter", "_free"):  # a copy that came from a read-only file must be writable again
+        for name in ("_slot", "_voter", "_idle", "_free"):  # a copy that came from a read-only file must be writable again
             setattr(self, name, np.require(state[name], requirements=["C", "W"]))
         self._arrays = {name: np.require(array, requirements=["C", "W"]) for name, array in self._arrays.items()}
 
@@ -261,23 +272,44 @@ class StackedBank:
         self._learner.birth(arrays, self._rng)  # type: ignore[attr-defined]
         return arrays
 
+    @property
+    def _dense(self) -> bool:
+        """Whether there are slots for all copies: then a copy's slot is its own number."""
+        return self._arrays["seen"].size == self._copies
+
     def make_room(self, lessons: int) -> None:
         """Have slots ready for so many copies that were never taught, as far as there are copies."""
         held = self._arrays["seen"].size
         more = min(lessons, self._copies - held + self._free.size) - self._free.size
-        if more <= 0:
+        if self._dense or more <= 0:
             return
-        more = min(self._copies - held, max(more, held, 16))
-        grown = self._learner.allocate(self._features, held + more)
+        size = min(self._copies, held + max(more, held, 16))
+        grown, taught = self._learner.allocate(self._features, size), np.flatnonzero(self._slot >= 0)
+        places = taught if size == self._copies else self._slot[taught]
         for name, array in self._arrays.items():
-            grown[name][:held] = array
-        self._arrays = grown
-        self._free = np.append(np.arange(held + more - 1, held - 1, -1, dtype=np.int32), self._free)
-        self._described = None
+            grown[name][places] = array[self._slot[taught]]
+        self._slot[taught] = places
+        self._voter[taught] = np.where(self._voter[taught] >= 0, places, WARMING)
+        spare = np.arange(size - 1, held - 1, -1, dtype=np.int32)
+        self._free = spare[:0] if size == self._copies else np.append(spare, self._free)
+        self._arrays, self._described = grown, None
+
+    def _mark_idle(self, copy: int | None = None) -> None:
+        """Bring the bits up to date: of one copy, or of all."""
+        if copy is None:
+            bits = np.zeros(-(-self._copies // 64) * 64, dtype=np.uint8)
+            bits[: self._copies] = self._voter < 0
+            self._idle = np.packbits(bits, bitorder="little").view(np.uint64)
+        elif self._voter[copy] < 0:
+            self._idle[copy >> 6] |= np.uint64(1 << (copy & 63))
+        else:
+            self._idle[copy >> 6] &= ~np.uint64(1 << (copy & 63))
 
     def _take(self, copy: int) -> int:
         self.make_room(1)
-        slot, self._free = int(self._free[-1]), self._free[:-1]
+        slot = copy
+        if not self._dense:
+            slot, self._free = int(self._free[-1]), self._free[:-1]
         self._slot[copy] = self._voter[copy] = slot
         if self._start is not None:
             for name, array in self._arrays.items():

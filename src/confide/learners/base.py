@@ -108,7 +108,6 @@ class Stacked(Base, ABC):
     """
 
     kernels: ClassVar[Kernels | None] = None
-    read: ClassVar[tuple[str, ...]] = ()  # the arrays that every vote reads
 
     def __init__(self, labels: int, warmup: int, class_weight: Sequence[float] | None) -> None:
         self.labels = integer(labels, "labels", 2, 1 << 15)

@@ -97,7 +97,7 @@ def _absent(x: Floats, there: Words) -> Words:
 _gone = compiled.view(np.uint64, 2)
 
 
-def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, x: Floats, counts: Ints) -> None:
+def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
     there = bits(x)
     _vote(_gone(memory, 1), slots, there, _absent(x, there), counts)
 

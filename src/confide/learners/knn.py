@@ -150,7 +150,7 @@ _seen, _targets = compiled.view(np.int64, 0), compiled.view(np.int16, 1)
 _records, _moments = compiled.view(np.float32, 2), compiled.view(np.float32, 1)
 
 
-def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, x: Floats, counts: Ints) -> None:
+def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
     seen, mean, spread = _seen(memory, 0), _moments(memory, 3), _moments(memory, 4)
     records, targets, neighbours = _records(memory, 1), _targets(memory, 2), int(constants[0])
     _vote(seen, mean, spread, records, targets, slots, x, neighbours, constants[1] > 0.0, constants[2:], counts)

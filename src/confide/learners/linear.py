@@ -25,7 +25,6 @@ class Linear(Stacked):
     """One weight a feature for two labels, one for each label otherwise; the bias comes after the features."""
 
     rule: int
-    read = ("weights",)
 
     def __init__(
         self,
@@ -52,7 +51,7 @@ class Linear(Stacked):
         return np.array([self.rule, self._rate, self._l2, self.scale, *self._weight], dtype=np.float64)
 
     def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
-        _vote(arrays["weights"], slots, x, counts)
+        _vote(arrays["weights"], slots, slots[:0], x, counts)
 
     def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
         rate = self._rate * float(self._weight[y])
@@ -61,7 +60,8 @@ class Linear(Stacked):
 
 
 @jit
-def _vote(weights: Singles, slots: Slots, x: Floats, counts: Ints) -> None:
+def _vote(weights: Singles, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
+    """While the slots vote, the rows of those that vote next are sent for: they lie anywhere in memory."""
     width, columns = weights.shape[1], weights.shape[2]
     padded = np.zeros(width, np.float32)
     for i in range(x.size):
@@ -70,13 +70,13 @@ def _vote(weights: Singles, slots: Slots, x: Floats, counts: Ints) -> None:
     if columns == 1:
         first, given, row, lines = weights.ctypes.data, padded.ctypes.data, 4 * width, width // LINE
         asked, ones = 0, 0
-        for slot in slots:  # the rows lie anywhere in memory: send for all of them before the first is needed
-            for line in range(lines):
-                prefetch(first + row * max(slot, 0) + 64 * line)
-        for slot in slots:
-            if slot >= 0:
+        for j in range(slots.size):
+            if j < ahead.size:
+                for line in range(lines):
+                    prefetch(first + row * max(ahead[j], 0) + 64 * line)
+            if slots[j] >= 0:
                 asked += 1
-                ones += dot(first + row * slot, given, lines) > 0.0
+                ones += dot(first + row * slots[j], given, lines) > 0.0
         counts[0] += asked - ones
         counts[1] += ones
         return
@@ -153,28 +153,31 @@ def _teach(
     l2: float,
     scale: bool,
 ) -> None:
-    x = x.astype(np.float32).astype(np.float64)  # else a constant would differ from its own rounded mean
     features, columns = x.size, weights.shape[2]
-    inner = weights[slot, : features + 1].astype(np.float64)
-    centre = np.zeros(features)
-    width = np.ones(features)
-    z = np.ones(features + 1)
+    room = np.empty((3, features + 1))  # one piece of memory for three: making it takes longer than filling it
+    centre, width, z = room[0], room[1], room[2]
+    z[features] = 1.0
+    inner, scores, pulls = np.empty((features + 1, columns)), np.zeros(columns), np.zeros(columns)
+    for i in range(features + 1):
+        for j in range(columns):
+            inner[i, j] = weights[slot, i, j]
     for i in range(features):
+        value = np.float64(np.float32(x[i]))  # else a constant would differ from its own rounded mean
+        centre[i], width[i] = 0.0, 1.0
         if scale:
             centre[i] = mean[slot, i]
             width[i] = _deviation(spread[slot, i], max(seen, 1), centre[i])
             for j in range(columns):  # a feature that never varied has weight 0 and stays out
                 inner[features, j] += inner[i, j] * centre[i]
                 inner[i, j] *= width[i]
-            off = x[i] - centre[i]
+            off = value - centre[i]
             centre[i] += off / (seen + 1)
-            spread[slot, i] += np.float32(off * (x[i] - centre[i]))
+            spread[slot, i] += np.float32(off * (value - centre[i]))
             mean[slot, i] = np.float32(centre[i])
             centre[i] = mean[slot, i]
             width[i] = _deviation(spread[slot, i], seen + 1, centre[i])
-        z[i] = (x[i] - centre[i]) / width[i] if width[i] > 0.0 else 0.0
+        z[i] = (value - centre[i]) / width[i] if width[i] > 0.0 else 0.0
     norm = 0.0
-    scores, pulls = np.zeros(columns), np.zeros(columns)
     for i in range(features + 1):
         norm += z[i] * z[i]
         for j in range(columns):
@@ -194,8 +197,8 @@ def _teach(
 _weights, _moments = compiled.view(np.float32, 2), compiled.view(np.float32, 1)
 
 
-def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, x: Floats, counts: Ints) -> None:
-    _vote(_weights(memory, 1), slots, x, counts)
+def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
+    _vote(_weights(memory, 1), slots, ahead, x, counts)
 
 
 def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:

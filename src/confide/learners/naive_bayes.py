@@ -52,8 +52,6 @@ class GaussianNB(Stacked):
         self.smoothing = smoothing
         self._smoothing = positive("smoothing", smoothing)
 
-    read = ("mean", "precision", "constant")
-
     def layout(self, features: int) -> Layout:
         return {
             "count": ((self.labels,), np.int64),
@@ -258,7 +256,7 @@ _counts, _hits = compiled.view(np.int64, 1), compiled.view(np.int32, 2)
 _by_label, _by_feature = compiled.view(np.float32, 1), compiled.view(np.float32, 2)
 
 
-def _vote_gaussian_compiled(memory: Ints, constants: Floats, slots: Slots, x: Floats, counts: Ints) -> None:
+def _vote_gaussian_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
     _vote_gaussian(_by_feature(memory, 2), _by_feature(memory, 4), _by_label(memory, 5), slots, x, counts)
 
 
@@ -268,7 +266,7 @@ def _teach_gaussian_compiled(memory: Ints, constants: Floats, slot: int, seen: i
     _teach_gaussian(count, mean, spread, precision, constant, x, y, constants[0], constants[1:])
 
 
-def _vote_bernoulli_compiled(memory: Ints, constants: Floats, slots: Slots, x: Floats, counts: Ints) -> None:
+def _vote_bernoulli_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
     _vote_bernoulli(_by_feature(memory, 3), _by_label(memory, 4), slots, x > constants[1], counts)
 
 

@@ -108,7 +108,7 @@ def _teach(parity: Words, rows: Words, there: Words, y: int) -> None:
 _parity, _rows = compiled.view(np.uint64, 1), compiled.view(np.uint64, 2)
 
 
-def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, x: Floats, counts: Ints) -> None:
+def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
     _vote(_parity(memory, 1), slots, bits(x), counts)
 
 

@@ -68,7 +68,7 @@ def _vote(points: Words, slots: Slots, point: np.uint64, counts: Ints) -> None:
 _points = compiled.view(np.uint64, 0)
 
 
-def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, x: Floats, counts: Ints) -> None:
+def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
     _vote(_points(memory, 1), slots, ~(x[:1] + 0.0).view(np.uint64)[0], counts)
 
 

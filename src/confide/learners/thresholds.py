@@ -92,7 +92,7 @@ def _vote(cut: Ints, slots: Slots, twice: int, counts: Ints) -> None:
 _cuts = compiled.view(np.int64, 1)
 
 
-def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, x: Floats, counts: Ints) -> None:
+def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
     points = int(constants[0])
     _vote(_cuts(memory, 1), slots, 2 * _place(x, points) + 1 - points, counts)
 

@@ -69,8 +69,6 @@ class DecisionTree(Stacked):
             raise ValueError('criterion must be "gini" or "entropy"')
         self.criterion = criterion
 
-    read = ("nodes",)
-
     def layout(self, features: int) -> Layout:
         if features >= 1 << 15:
             raise ValueError("a tree takes at most 32767 features: hash them to fewer")
@@ -305,7 +303,7 @@ _fitted, _targets = compiled.view(np.int64, 0), compiled.view(np.int16, 1)
 _records, _nodes, _cuts = compiled.view(np.float32, 2), compiled.view(np.int32, 2), compiled.view(np.float32, 2)
 
 
-def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, x: Floats, counts: Ints) -> None:
+def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
     _vote(_nodes(memory, 4), _cuts(memory, 4), slots, x, counts)
 
 

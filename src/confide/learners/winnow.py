@@ -113,7 +113,7 @@ def _teach(power: NDArray[np.int16], there: Ints, powers: Floats, y: int, elimin
 _power = compiled.view(np.int16, 1)
 
 
-def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, x: Floats, counts: Ints) -> None:
+def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
     _vote(_power(memory, 1), slots, np.flatnonzero(x > 0.5), _POWERS, counts)
 
 
