@@ -19,7 +19,7 @@ IMPORT_ALL = import confide, importlib, pathlib, pkgutil; \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint types docs wheel pytest bench bench-quick clean
+.PHONY: help run test lint types docs wheel pytest bench bench-quick audit audit-quick clean
 
 help:
 	@echo "make run          a million private rounds, with a report"
@@ -27,6 +27,8 @@ help:
 	@echo "make docs         build the site into site/"
 	@echo "make bench        all benchmarks"
 	@echo "make bench-quick  the benchmarks that take a minute or two"
+	@echo "make audit        attack Confide with its own adversaries; can be stopped and continued"
+	@echo "make audit-quick  a first look at the audit, in three minutes"
 	@echo "make clean        remove $(VENV), caches and everything built"
 	@echo "PYTHON=...        the Python to build $(VENV) with (default: the first suitable one found)"
 
@@ -78,6 +80,13 @@ bench: $(DEV_READY)
 
 bench-quick: $(DEV_READY)
 	$(BENCH_JOB) --quick
+
+# Finished games are kept: the same command goes on.
+audit: $(RUN_READY)
+	$(BIN)/confide audit --folder build/audit --json build/audit/audit.json --plot build/audit/audit.svg
+
+audit-quick: $(RUN_READY)
+	$(BIN)/confide audit --quick
 
 clean:
 	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from confide import Halted, Monitor, TicketError
+from confide.counters import SmoothCounter
 from confide.learners import Points
 from confide.phases import Phases, agnostic_plan
 
@@ -19,18 +22,38 @@ def small():
     return agnostic_plan(200.0, 1e-3, ROUNDS, factor=1.0, extra=1.0, beta=0.2)
 
 
-def test_bound_grows_with_twice_opt_times_slope(small) -> None:
-    _, bound = small
-    slope = bound.rates.wrong_slope * bound.factor
-    assert bound.mistakes(10) - bound.mistakes(0) == pytest.approx(2 * 10 * slope)
-    assert bound.phases(0) == 2 + 2 * bound.beta
-
-
-def test_plan_leaves_room_for_twice_what_the_copies_may_err(small) -> None:
+def test_bound_is_what_the_page_says(small) -> None:
+    """The closed forms on the page are upper bounds of what is computed, and meet it where u(0) = g(0) = 0."""
     plan, bound = small
-    need = bound.rates.unsure_floor * ROUNDS + 2 * bound.rates.unsure_slope * bound.copies
-    assert plan.unsure >= need
+    rate, cost = bound.rates, bound.rates.unsure_slope * bound.copies
+    reserve = (bound.unsure - rate.unsure_floor * ROUNDS) / cost
+    for opt in (0, 10, 1000):
+        phases = max(2 + bound.beta, reserve * (1 + bound.beta) / (reserve - 1)) + opt / ((reserve - 1) * bound.copies)
+        assert 1 <= bound.phases(opt) <= phases
+        most = rate.wrong_floor * ROUNDS + rate.wrong_slope * (opt + bound.copies * bound.phases(opt))
+        assert bound.mistakes(opt) == pytest.approx(min(ROUNDS, most))
+        assert bound.mistakes(opt) <= bound.mistakes(opt, stop_after=plan.unsure) <= ROUNDS
+    bare = replace(bound, rates=replace(rate, unsure_floor=0.0), beta=0.0)
+    share = bound.unsure / cost
+    assert bare.phases(30) == pytest.approx(share / (share - 1) + 30 / ((share - 1) * bound.copies))
+    assert bound.phases(0, stop_after=1) == math.inf and bound.mistakes(0, stop_after=1) == ROUNDS
+
+
+def test_likely_mistakes(small) -> None:
+    _, bound = small
+    found = [bound.likely_mistakes(opt, beta) for opt, beta in ((0, 0.01), (0, 0.05), (500, 0.05), (ROUNDS, 0.05))]
+    assert found[1] <= found[0] and found[1] < found[2] < found[3] == ROUNDS
+    with pytest.raises(ValueError, match="larger beta"):
+        bound.likely_mistakes(0, bound.beta)
+
+
+def test_plan_leaves_room_for_more_than_the_copies_may_err(small) -> None:
+    plan, bound = small
+    need = bound.rates.unsure_floor * ROUNDS + 3 * bound.rates.unsure_slope * bound.copies
+    assert need <= plan.unsure == bound.unsure
     assert plan.verify().epsilon <= 200
+    other, looser = agnostic_plan(200.0, 1e-3, ROUNDS, factor=1.0, extra=1.0, beta=0.2, reserve=2.0)
+    assert other.unsure < plan.unsure and looser.mistakes(600) > bound.mistakes(600)
 
 
 def test_phases_start_anew_and_refuse_old_tickets(small) -> None:
@@ -45,7 +68,6 @@ def test_phases_start_anew_and_refuse_old_tickets(small) -> None:
         mistakes += answer.label != y
         run.learn(answer.ticket, y)
     assert run.phase > 1
-    assert mistakes <= ROUNDS
     with pytest.raises(TicketError):
         run.learn(first, 0)
     with pytest.raises(Halted):
@@ -88,3 +110,45 @@ def test_refusals(small) -> None:
         agnostic_plan(1.0, 1e-6, 1000, factor=0.5, extra=1.0)
     with pytest.raises(ValueError, match="factor"):
         agnostic_plan(1.0, 1e-6, 1000, factor=2.0, extra=math.nan)
+    with pytest.raises(ValueError, match="reserve"):
+        agnostic_plan(1.0, 1e-6, 1000, factor=2.0, extra=1.0, reserve=1.0)
+
+
+class Stubborn:
+    """Says 0 whatever it is told."""
+
+    def predict(self, x: object) -> int:
+        return 0
+
+    def learn(self, x: object, y: int) -> None:
+        return
+
+
+@pytest.mark.parametrize("late", [0, 3, 50])
+def test_a_round_changes_one_input_of_the_mistake_counters_of_all_phases(small, monkeypatch, late: int) -> None:
+    """Its label may come late, or after its phase has ended, which is refused: never a second input."""
+    plan, _ = small
+    heard: list[int] = []
+    step = SmoothCounter.step
+    monkeypatch.setattr(SmoothCounter, "step", lambda self, value: heard.append(value) or step(self, value))
+
+    def inputs(label: int) -> tuple[list[int], int]:
+        heard.clear()
+        monitor = Monitor(20.0, delay=5)
+        run = Phases(Stubborn(), plan, labels=[0, 1], features=1, stop_after=20, monitor=monitor, fallback=0, seed=8)
+        hidden = ""
+        for i in range(200):
+            answer = run.predict([0.0])
+            if i == 7:
+                hidden = answer.ticket
+            else:
+                run.learn(answer.ticket, 1)
+            if i == 7 + late:
+                with pytest.raises(TicketError) if late > 40 else nullcontext():
+                    run.learn(hidden, label)
+        return list(heard), run.phase
+
+    (one, phases), (other, same) = inputs(0), inputs(1)
+    assert phases == same > 3
+    assert sum(a != b for a, b in zip(one, other, strict=True)) == (late < 40)
+    assert 200 - 5 * phases - 1 <= len(one) <= 200 - 5 * (phases - 1)

@@ -105,11 +105,13 @@ def _lesson(
     seen = _seen(memory, 0)
     teach(memory, constants, here, seen[here], x, y)
     seen[here] += 1
-    if voter[copy] < 0:
-        votes = seen[here] >= warmup
-        voter[copy] = here if votes else WARMING
-        if votes:
-            idle[copy >> 6] &= ~(np.uint64(1) << np.uint64(copy & 63))
+    bit = np.uint64(1) << np.uint64(copy & 63)
+    if seen[here] >= warmup:
+        voter[copy] = here
+        idle[copy >> 6] &= ~bit
+    else:
+        voter[copy] = WARMING
+        idle[copy >> 6] |= bit
     progress[TAUGHT] += 1
 
 

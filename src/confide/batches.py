@@ -8,7 +8,7 @@ subclass with a loop of its own) the plain one runs. Proof page: docs/proofs/peo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,13 @@ CHUNK = 4096
 WORDS = 1 << 17
 """Random words that are held ready for a chunk: a megabyte."""
 
-_LOOP = ("predict", "_live", "_fires", "learn", "_teach", "_fallback_function")
+_LOOP = (
+    "predict", "learn", "teach", "_live", "_fires", "_teach", "_who", "_label", "_redeem", "_ticket", "_halt",
+    "_counts_for_monitor", "_fallback_function",
+)  # fmt: skip
+
+
+_FAILED = "the fallback failed"
 
 
 def compiles(pop: POP) -> bool:
@@ -64,11 +70,11 @@ def _ask(pop: POP, xs: Any, ys: NDArray[np.int64], units: Sequence[Any] | None) 
     plan, bank, rng = pop.plan, pop._bank, pop._rng
     assert isinstance(bank, StackedBank) and isinstance(plan.halting, Halting)
     whos = [pop._who(unit) for unit in units] if units is not None else None
-    rows = min(len(ys), plan.rounds - pop._round)
-    if pop._journal is not None:
-        pop._journal.reserve(pop._round + rows)
     encoded, malformed, errors = bank.encode_many(xs)
     n = encoded.shape[0]
+    rows = min(n, plan.rounds - pop._round)
+    if pop._journal is not None:
+        pop._journal.reserve(pop._round + rows)
     copies, unit_of, shares = np.full(n, NOTHING), np.full(n, NOTHING), np.zeros(1, dtype=np.int64)
     people: dict[bytes, int] = {}
     if whos is not None:
@@ -87,36 +93,44 @@ def _ask(pop: POP, xs: Any, ys: NDArray[np.int64], units: Sequence[Any] | None) 
     progress[UNSURE] = pop._unsure
     need = min(WORDS, 64 + rows * (plan.polls + 4))  # doubled below where it does not suffice for one round
     before, silent = shares.copy(), plan.silent - pop._round
-    while progress[ROW] < rows and not progress[HALTED]:
-        words, progress[CURSOR] = rng.reserve(need)
-        at = int(progress[ROW])
-        bank.ask_rows(
-            progress, int((ys[at:rows] >= 0).sum()), words, plan.gate.sure, plan.halting.go, plan.copies, plan.polls,
-            silent, fallback, plan.unit_unsure, encoded[:rows], ys[:rows], malformed, unit_of, shares, progress,
-            copies, shown, sure, margins, counts,
-        )  # fmt: skip
-        rng.commit(int(progress[CURSOR]))
-        if progress[ROW] == at:
-            need *= 2
-    done, counted = int(progress[ROW]), int(progress[UNSURE]) - pop._unsure
-    pop._round += done
-    pop._unsure += counted
-    pop._taught += int(progress[TAUGHT])
-    changed = [who for who, i in people.items() if shares[i] != before[i]]
-    for who in changed:
-        pop._unit_unsure[who] = int(shares[people[who]])
-    if done and margins[done - 1] >= 0:
-        pop._last = counts
-    if progress[HALTED]:
-        pop._halt_reason = "budget"
-    if pop._journal is not None and (counted or pop._halt_reason):
-        pop._journal.spent(pop, *changed)
-        pop._halt_durable = pop._halt_reason is not None
+    try:
+        while progress[ROW] < rows and not progress[HALTED]:
+            words, progress[CURSOR] = rng.reserve(need)
+            at = int(progress[ROW])
+            try:
+                bank.ask_rows(
+                    progress, int((ys[at:rows] >= 0).sum()), words, plan.gate.sure, plan.halting.go, plan.copies,
+                    plan.polls, silent, fallback, plan.unit_unsure, encoded[:rows], ys[:rows], malformed, unit_of, shares,
+                    progress, copies, shown, sure, margins, counts,
+                )  # fmt: skip
+            finally:
+                rng.commit(int(progress[CURSOR]))
+            if progress[ROW] == at:
+                need *= 2
+    finally:  # an interrupt must not lose what was spent
+        done, counted = int(progress[ROW]), int(progress[UNSURE]) - pop._unsure
+        pop._round += done
+        pop._unsure += counted
+        pop._taught += int(progress[TAUGHT])
+        changed = [who for who, i in people.items() if shares[i] != before[i]]
+        for who in changed:
+            pop._unit_unsure[who] = int(shares[people[who]])
+        if done and margins[done - 1] >= 0:
+            pop._last = counts
+        if progress[HALTED]:
+            pop._halt_reason = "budget"
+        if pop._journal is not None and (counted or pop._halt_reason):
+            pop._journal.spent(pop, *changed)
+            pop._halt_durable = pop._halt_reason is not None
     while pop._open and next(iter(pop._open))[1] <= pop._round - pop.ticket_life:
         pop._open.pop(next(iter(pop._open)))
     if fallback == HIDDEN:
         for row in np.flatnonzero(~sure[:done] & ~malformed[:done]).tolist():
-            shown[row] = pop._fallback(xs[row])
+            try:
+                shown[row] = pop._fallback(xs[row])
+            except Exception as error:  # for its asker alone: the others must not see that this row was unsure
+                errors[row] = str(error) if isinstance(error, ValueError) else _FAILED
+                shown[row] = NOTHING
     return _Chunk(done, encoded, errors, copies, shown, sure, margins)
 
 
@@ -157,8 +171,9 @@ def predict_many(pop: POP, xs: Any, units: Sequence[str | bytes] | None) -> list
             if not answers:
                 raise
             answers.append(Answer(None, False, "", str(halted)))
-        except ValueError as error:
-            answers.append(Answer(None, False, "", str(error)))
+        except Exception as error:
+            said = str(error) if isinstance(error, ValueError) else _FAILED
+            answers.append(Answer(None, False, "", said))
     return answers
 
 
@@ -223,8 +238,12 @@ def _naming(i: int, check: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _aligned(pop: POP, xs: Any, units: Sequence[str | bytes] | None) -> tuple[Any, Callable[[int], Any]]:
+    if isinstance(xs, str | bytes | Mapping):
+        raise ValueError("xs must be a sequence of questions, or an array with a row for each")
+    if isinstance(units, str | bytes):
+        raise ValueError("units must be a sequence of ids, one for each row")
     if not isinstance(xs, np.ndarray):
-        xs = list(xs)
+        xs = np.asarray(xs) if hasattr(xs, "__array__") else list(xs)
     if (units is None) != (pop.units == "rounds"):
         pop._who(None if units is None else "")  # raises, and says why
     if units is None:
@@ -249,7 +268,7 @@ class Evaluation:
     mistakes: int
     """Wrong answers in live rounds."""
     live: int
-    """Live rounds that were answered."""
+    """Live rounds, malformed ones included."""
 
     @property
     def rounds(self) -> int:
@@ -297,15 +316,15 @@ def evaluate(
     >>> result.live, result.error < 0.2
     (1000, True)
     """
+    xs, _ = _aligned(pop, xs, units)
     if len(xs) != len(ys):
         raise ValueError(f"there are {len(xs)} rows for {len(ys)} labels: give one label for each")
-    xs, _ = _aligned(pop, xs, units)
     labels = _labels(pop, ys)
     answers, margins = np.full(labels.size, NOTHING), np.full(labels.size, NOTHING)
     sure = np.zeros(labels.size, dtype=np.bool_)
-    silent, at = max(0, pop.plan.silent - pop._round), 0
     with pop._lock:
         pop._check_process()
+        silent, at = max(0, pop.plan.silent - pop._round), 0
         while at < len(labels) and pop._halt_reason is None and pop._round < pop.plan.rounds:
             part = slice(at, min(at + CHUNK, len(labels)))
             these = None if units is None else units[part]
@@ -321,23 +340,18 @@ def evaluate(
                             pop._monitor.wrong(0)
             else:
                 end = at
-                for i in range(part.start, part.stop):
+                while end < part.stop and pop._halt_reason is None and pop._round < pop.plan.rounds:
                     live = pop._round >= pop.plan.silent
                     try:
-                        answer = pop.predict(xs[i], None if units is None else units[i])
-                    except Halted:
-                        break
-                    except ValueError:
-                        end += 1
-                        continue
-                    if pop._last is not None and live:
-                        margins[i] = pop.operator.margin
-                    answers[i], sure[i] = pop._index[answer.label], answer.sure
+                        answer = pop.predict(xs[end], None if units is None else units[end])
+                    except Exception:  # for its asker alone
+                        answer = None
+                    if live:
+                        margins[end] = pop.operator.margin
+                    if answer is not None:
+                        answers[end], sure[end] = pop._index[answer.label], answer.sure
+                        pop.learn(answer.ticket, pop.labels[labels[end]])
                     end += 1
-                    if answer.ticket:
-                        pop.learn(answer.ticket, pop.labels[labels[i]])
-                    if pop._halt_reason is not None:
-                        break
             if progress is not None:
                 progress(end - at)
             at = end

@@ -1,4 +1,4 @@
-"""The command line: `confide plan`, `confide verify`, and from cli_run.py `confide run`, `confide status`."""
+"""The command line: `confide plan` and `confide verify`, beside those of cli_run.py and cli_audit.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from confide.cli_run import register
+from confide import cli_audit, cli_run
 from confide.frontier import DISSENT, UNSURE, draw, frontier
 from confide.plan import Plan
 
@@ -177,7 +177,8 @@ def verify(
     )
 
 
-register(app)
+cli_run.register(app)
+cli_audit.register(app)
 
 
 def main() -> None:

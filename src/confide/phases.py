@@ -6,53 +6,89 @@ Claims and proofs: docs/proofs/phases.md.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from confide.certificate import Rates
+from confide.certificate import Rates, quantile, tail
 from confide.certified import Search
 from confide.monitor import Monitor
 from confide.plan import Guarantee, Plan
 from confide.pop import POP, TICKET_LIFE, Answer, TicketError
 from confide.sparse import Halted
 
+COUNTER_RISK = 0.05
+"""The monitor's error bound fails in a phase with at most this probability (`Estimate.error`)."""
+
 
 @dataclass(frozen=True)
 class AgnosticBound:
-    """E[mistakes] of a run in phases, by the errors OPT of the best hypothesis. Proof page: docs/proofs/phases.md.
+    """Mistakes of a run in phases, by the errors OPT of the best hypothesis. Proof page: docs/proofs/phases.md.
 
-    For a learner that makes at most factor·(OPT_j + extra) mistakes on every sequence of its own.
+    For a learner that makes at most factor·(OPT_j + extra) mistakes on every sequence of its own, and a coin as
+    fallback. Where the sequence is chosen on the way OPT is random, and `opt` stands for its expectation.
     """
 
     rounds: int
     copies: int
+    unsure: int
+    """r: the unsure answers a phase is planned for."""
     factor: float
     extra: float
     beta: float
+    """The expected number of phases that end before their r-th unsure answer."""
     rates: Rates
 
-    def mistakes(self, opt: float) -> float:
-        """g(0)·T + a·C·(2·OPT + (2 + 2β)·k·D), at most T."""
-        grown = 2 * opt + (2 + 2 * self.beta) * self.copies * self.extra
-        return min(
-            float(self.rounds), self.rates.wrong_floor * self.rounds + self.rates.wrong_slope * self.factor * grown
-        )
+    def phases(self, opt: float, stop_after: int | None = None) -> float:
+        """E[number of phases] is at most this; `stop_after` as given to `Phases`."""
+        b, a, r, T = self.rates.unsure_slope, self.rates.wrong_slope, self.unsure, self.rounds
+        ended, spent = self.rates.unsure_floor * T / r + b * self.factor * opt / r, b / r
+        if stop_after is not None:
+            ended += self.rates.wrong_floor * T / stop_after + a * self.factor * opt / stop_after
+            spent += a / stop_after
+        left = 1 - spent * self.factor * self.copies * self.extra - (0 if stop_after is None else COUNTER_RISK)
+        return (1 + self.beta + ended) / left if left > 0 else math.inf
 
-    def phases(self, opt: float) -> float:
-        """E[number of phases] is at most 2 + 2β + OPT/(k·D)."""
-        return 2 + 2 * self.beta + opt / (self.copies * self.extra)
+    def mistakes(self, opt: float, stop_after: int | None = None) -> float:
+        """E[mistakes] is at most g(0)·T + a·C·(OPT + k·D·E[phases])."""
+        return self._mistakes(opt, self.phases(opt, stop_after))
+
+    def _mistakes(self, opt: float, phases: float) -> float:
+        erring = self.rates.wrong_slope * self.factor * (opt + self.copies * self.extra * phases)
+        return min(float(self.rounds), (self.rates.wrong_floor * self.rounds + erring) * (1 + 1e-9))
+
+    def likely_mistakes(self, opt: float, beta: float = 0.05) -> int:
+        """With probability 1 − beta there are at most this many mistakes or OPT is above `opt` (no `stop_after`)."""
+        left = beta - self.beta
+        if left <= 0:
+            raise ValueError(f"phases may end early with probability {self.beta:.3g}: ask for a larger beta")
+        for phases in range(1, self.rounds):
+            budget = self.factor * (opt + self.copies * self.extra * phases)
+            floor = self.rates.unsure_floor * self.rounds
+            more = tail(self.unsure * phases, budget=budget, floor=floor, slope=self.rates.unsure_slope)
+            if more <= left / 2:
+                floor = self.rates.wrong_floor * self.rounds
+                most = quantile(left - more, budget=budget, floor=floor, slope=self.rates.wrong_slope)
+                return min(self.rounds, most)
+            if self.rates.wrong_slope * budget > self.rounds:
+                break
+        return self.rounds
 
 
 class _Agnostic(Search):
-    """The search of certified plans with r = u(0)·T + 2·b·C·k·D; `mistakes` holds C·D."""
+    """The search of certified plans with r = u(0)·T + reserve·b·C·k·D; `mistakes` holds reserve·C·D."""
+
+    reserve = 3.0
 
     def _need(self, rate: Rates, copies: int) -> int:
-        return math.ceil(rate.unsure_floor * self.rounds + 2 * rate.unsure_slope * self.mistakes * copies)
+        return math.ceil(rate.unsure_floor * self.rounds + rate.unsure_slope * self.mistakes * copies)
 
     def _expected(self, rate: Rates, copies: int) -> float:
-        part = (2 + 2 * self.beta) * rate.wrong_slope * self.mistakes * copies
-        return rate.wrong_floor * self.rounds + part
+        """The bound at OPT = 0."""
+        need, erring = self._need(rate, copies), self.mistakes * copies / self.reserve
+        phases = (rate.unsure_floor * self.rounds + need) / max(need - rate.unsure_slope * erring, 1)
+        return rate.wrong_floor * self.rounds + rate.wrong_slope * erring * phases
 
 
 def agnostic_plan(
@@ -65,6 +101,7 @@ def agnostic_plan(
     beta: float = 0.05,
     copies: int | None = None,
     labels: int = 2,
+    reserve: float = 3.0,
 ) -> tuple[Plan, AgnosticBound]:
     """The plan for one phase of a run of `rounds` rounds, and what all phases together are bounded by.
 
@@ -75,17 +112,25 @@ def agnostic_plan(
     factor, extra
         C and D: on every sequence the learner makes at most C·(OPT + D) mistakes, whatever its coins. For
         `WeightedMajority` over N hypotheses C = 2.633 and D = ln N.
+    copies
+        k; by default the bound at OPT = 0 is minimised.
+    reserve
+        A phase is planned for this many times the unsure answers that its copies' own start may cost. The bound has
+        a·C·reserve/(reserve − 1) times OPT, so more is better where OPT is large; 2 to 4 is reasonable.
 
     Examples
     --------
-    >>> plan, bound = agnostic_plan(8.0, 1e-6, 1_000_000, factor=2.633, extra=math.log(64))
-    >>> bound.mistakes(0) < bound.mistakes(10_000) < 1_000_000
+    >>> plan, bound = agnostic_plan(8.0, 1e-6, 100_000, factor=2.633, extra=math.log(8))
+    >>> bound.mistakes(0) < bound.mistakes(1000) < 25_000
     True
     """
     if not (factor >= 1 and extra > 0 and math.isfinite(factor * extra)):
         raise ValueError("factor must be at least 1 and extra positive: the learner errs at most factor·(OPT + extra)")
+    if not 1 < reserve < math.inf:
+        raise ValueError(f"reserve={reserve} must be above 1: what is planned must be more than the start costs")
     error = 1 - 1 / labels
-    search = _Agnostic(epsilon, delta, rounds, factor * extra, beta, None, error)
+    search = _Agnostic(epsilon, delta, rounds, factor * extra * reserve, beta, None, error)
+    search.reserve = reserve
     copies = search.choose(copies)
     unsure, gate, halting, got, rate = search.tables(copies)
     early = rounds * float(halting.table[: unsure + 1].max())
@@ -105,7 +150,7 @@ def agnostic_plan(
         guarantee=Guarantee(got.epsilon, got.delta),
         notes=("one phase of many: when it halts the next one starts with fresh copies (confide.phases.Phases)",),
     )
-    return plan, AgnosticBound(rounds, copies, factor, extra, early, rate)
+    return plan, AgnosticBound(rounds, copies, unsure, factor, extra, early, rate)
 
 
 class Phases:
@@ -162,6 +207,7 @@ class Phases:
         """The number of the phase, from 1 (public)."""
         self.rounds = 0
         """Rounds taken so far (public)."""
+        self._lock = threading.RLock()
         self._begin()
 
     def _begin(self) -> None:
@@ -179,20 +225,22 @@ class Phases:
 
     def predict(self, x: Any) -> Answer:
         """Answer one round, in a new phase if the last one is over; raises Halted after `plan.rounds` rounds."""
-        if self.rounds >= self.plan.rounds:
-            raise Halted("the rounds of this run are over; plan a new one")
-        if self._over():
-            self._begin()
-        self.rounds += 1
-        answer = self._pop.predict(x)
-        return replace(answer, ticket=f"{self.phase}:{answer.ticket}")
+        with self._lock:
+            if self.rounds >= self.plan.rounds:
+                raise Halted("the rounds of this run are over; plan a new one")
+            if self._over():
+                self._begin()
+            self.rounds += 1
+            answer = self._pop.predict(x)
+            return replace(answer, ticket=f"{self.phase}:{answer.ticket}")
 
     def learn(self, ticket: str, y: Hashable) -> None:
         """Teach the label of an answered round; tickets of an ended phase are refused."""
-        phase, _, inner = str(ticket).partition(":")
-        if phase != str(self.phase):
-            raise TicketError("this ticket belongs to a phase that has ended, or to another run")
-        self._pop.learn(inner, y)
+        with self._lock:
+            phase, _, inner = str(ticket).partition(":")
+            if phase != str(self.phase):
+                raise TicketError("this ticket belongs to a phase that has ended, or to another run")
+            self._pop.learn(inner, y)
 
     @property
     def guarantee(self) -> Guarantee:

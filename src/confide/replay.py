@@ -6,84 +6,47 @@ the same in both. `replay` runs two POPs with the same seed on the two versions,
 the step and the kind of draw, and raises AssertionError, naming round, copy and cause, unless after every step
 
 - at most one copy differs between the worlds, and always the same one;
+- a label went to one copy, and whatever others asked and taught reached the copies unchanged;
+- the poll was drawn for this round alone;
 - every vote count of a visible round differs by at most one vote;
 - the unit was counted unsure at most G times, so that the counts of unsure answers differ by at most G;
 - the worlds drew the same coins, and nothing that others see (errors, tickets, rounds, state) differs;
-- the monitor's inputs differ by at most its rounds per unit.
+- the monitor's inputs differ by at most its rounds per unit;
+- a load forgot nothing that was spent, and brought no coin back.
 
 A visible answer may differ, by the luck of the coins: that is what ε is paid for. From there on the worlds' counts may
-differ by more, and only the unit's own share is compared. Proof pages: docs/proofs/people.md, docs/proofs/monitor.md.
+differ by more, and only the unit's own share is compared. Whether the noise itself is large enough is not seen here:
+that is for `confide.games`. Proof pages: docs/proofs/people.md, docs/proofs/monitor.md.
 """
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from confide.banks import Bank
-from confide.pop import POP, Answer
-from confide.randomness import Random
+from confide._script import Ask, AskMany, Forget, Hidden, Label, Load, Script, Step, Teach, check_script
+from confide._worlds import Coins, Line, World
+from confide.pop import POP
 
-__all__ = ["Ask", "Forget", "Hidden", "Label", "Load", "Outcome", "Script", "Teach", "replay"]
-
-
-@dataclass(frozen=True)
-class Ask:
-    """Somebody asks."""
-
-    x: Any
-    unit: str | bytes | None = None
-
-
-@dataclass(frozen=True)
-class Label:
-    """The label of the script's `ask`-th Ask (from 1) comes in."""
-
-    ask: int
-    y: Any
-
-
-@dataclass(frozen=True)
-class Teach:
-    """A labelled record that was never asked."""
-
-    x: Any
-    y: Any
-    unit: str | bytes | None = None
-
-
-@dataclass(frozen=True)
-class Forget:
-    """A person wants to be forgotten."""
-
-    unit: str | bytes
-
-
-@dataclass(frozen=True)
-class Load:
-    """The process ends and another one loads the state; unless `saved`, it crashed, and an older snapshot is loaded."""
-
-    saved: bool = True
-
-
-Step = Ask | Label | Teach | Forget | Load
-
-
-@dataclass(frozen=True)
-class Hidden:
-    """A step of the protected unit, one version for each world; only an Ask must be in both."""
-
-    first: Step | None
-    second: Step | None
-
-
-Script = Sequence[Step | Hidden]
+__all__ = [
+    "Ask",
+    "AskMany",
+    "Coins",
+    "Forget",
+    "Hidden",
+    "Label",
+    "Load",
+    "Outcome",
+    "Script",
+    "Step",
+    "Teach",
+    "replay",
+]
 
 
 @dataclass(frozen=True)
@@ -100,159 +63,6 @@ class Outcome:
     """Unsure answers counted in each world."""
     hidden: list[int]
     """Those of them that the unit received."""
-
-
-class Coins(Random):
-    """Coins that belong to a step, a kind of draw and its place in the step: no draw moves another."""
-
-    __slots__ = ("_seed", "_step", "drawn")
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self._seed = seed
-        self.at(0)
-
-    def at(self, step: int) -> None:
-        """Go to a step."""
-        self._step = step
-        self.drawn: list[str] = []
-
-    def _turn(self, kind: str) -> None:
-        self.drawn.append(kind)
-        name = f"{self._seed} {self._step} {kind} {self.drawn.count(kind)}"
-        self._start(hashlib.sha256(name.encode()).digest())
-
-    def word(self) -> int:
-        self._turn("word")
-        return super().word()
-
-    def below(self, n: int) -> int:
-        self._turn(f"below {n}")
-        return int.from_bytes(self.words(4).tobytes(), "little") * n >> 256
-
-    def subset(self, k: int, m: int) -> Any:
-        self._turn(f"subset {m} of {k}")
-        return super().subset(k, m)
-
-
-@dataclass(frozen=True)
-class _Line:
-    """What one step of a world left behind."""
-
-    public: tuple[object, ...]
-    """What everybody may know: rounds, state, loads."""
-    drawn: list[str]
-    """The kinds of coins drawn, without a fallback's coin, which comes last."""
-    shown: tuple[str, str]
-    """Error and ticket, as the one who took the step saw them."""
-    answer: tuple[object, bool] | None
-    votes: list[int | None]
-    """Each copy's vote on the question of a live round."""
-    counts: list[int]
-    """The poll's votes by label."""
-    copies: dict[int, bytes]
-    """A digest of each taught copy's memory."""
-    unsure: int
-    heard: list[int]
-    """The monitor's inputs so far."""
-
-
-class _World:
-    """One of the two POPs, with its coins in our hands."""
-
-    def __init__(self, pop: POP, seed: int) -> None:
-        if pop.guarantee.secure:
-            raise ValueError("a replay needs POPs made with a seed")
-        self.seed = seed
-        self.heard: list[int] = []
-        self.tickets: list[str | None] = []
-        self.take(pop, seed)
-
-    def take(self, pop: POP, seed: int) -> None:
-        """Go on with this POP. After a load all randomness is new: the same in both worlds."""
-        self.pop, self.coins = pop, Coins(seed)
-        pop._rng = self.coins
-        bank: Any = pop._bank
-        if hasattr(bank, "_rng") and bank._rng.secure:
-            bank._rng = Random(seed)
-            bank.load_state(bank.state(trusted=True), trusted=True)
-        monitor: Any = pop._monitor
-        if monitor is not None:
-            monitor._counter = _Ear(monitor._counter, self.heard)
-
-    def live(self, script: Script, which: int, load: Callable[[Path], POP], folder: Path) -> list[_Line]:
-        """Everything that happens in this world, the first (0) or the second (1)."""
-        place, lines = folder / f"world {which}", []
-        if any(isinstance(step, Load) for step in script):
-            self.pop.save(place)
-        for number, step in enumerate(script, start=1):
-            if isinstance(step, Load):
-                if step.saved:
-                    self.pop.save(place)
-                self.pop.close()
-                self.take(load(place), self.seed + number)
-            lines.append(self.act((step.first, step.second)[which] if isinstance(step, Hidden) else step, number))
-        self.pop.close()
-        return lines
-
-    def act(self, step: Step | None, number: int) -> _Line:
-        """Take one step, and write down whatever comes of it."""
-        self.coins.at(number)
-        self.pop._last = None
-        answer, error = None, ""
-        try:
-            answer = self._do(step)
-        except Exception as raised:
-            error = f"{type(raised).__name__}: {raised}"
-        pop, drawn = self.pop, self.coins.drawn
-        if answer is not None and not answer.sure and drawn[-1:] == [f"below {len(pop.labels)}"]:
-            drawn = drawn[:-1]
-        return _Line(
-            public=(pop.rounds, pop.state, pop._epoch),
-            drawn=drawn,
-            shown=(error, "" if answer is None else answer.ticket),
-            answer=None if answer is None else (answer.label, answer.sure),
-            votes=self._votes(step) if answer is not None and pop._last is not None else [],
-            counts=[] if pop._last is None else pop._last.tolist(),
-            copies=_digests(pop._bank),
-            unsure=pop._unsure,
-            heard=list(self.heard),
-        )
-
-    def _do(self, step: Step | None) -> Answer | None:
-        pop = self.pop
-        match step:
-            case Ask(x, unit):
-                self.tickets.append(None)
-                answer = pop.predict(x, unit)
-                self.tickets[-1] = answer.ticket
-                return answer
-            case Label(ask, y):
-                ticket = self.tickets[ask - 1]
-                if ticket is not None:
-                    pop.learn(ticket, y)
-            case Teach(x, y, unit):
-                pop.teach(x, y, unit)
-            case Forget(unit):
-                pop.forget(unit)
-        return None
-
-    def _votes(self, step: Any) -> list[int | None]:
-        bank = self.pop._bank
-        x = bank.encode(step.x)
-        each = [bank.votes(x, np.array([copy])) for copy in range(bank.copies)]
-        return [int(votes.argmax()) if votes.any() else None for votes in each]
-
-
-class _Ear(NamedTuple):
-    """Hears what a counter is told."""
-
-    counter: Any
-    heard: list[int]
-
-    def step(self, value: int) -> int:
-        self.heard.append(value)
-        return int(self.counter.step(value))
 
 
 def replay(
@@ -281,9 +91,9 @@ def replay(
     >>> replay(make, secret + others).apart > 0
     True
     """
-    _check_script(script)
+    check_script(script)
     with tempfile.TemporaryDirectory() as folder:  # one world after the other, so that what they share is noticed
-        first, second = (_World(make_pop(), seed).live(script, which, load, Path(folder)) for which in (0, 1))
+        first, second = (World(make_pop(), seed).live(script, which, load, Path(folder)) for which in (0, 1))
     checker = _Checker(make_pop())
     for number, (step, one, other) in enumerate(zip(script, first, second, strict=True), start=1):
         if not checker.check(number, step, one, other):
@@ -301,45 +111,81 @@ class _Checker:
         self.parted: list[int] = []
         self.apart, self.unsure, self.hidden = 0, [0, 0], [0, 0]
 
-    def check(self, number: int, step: Step | Hidden, first: _Line, second: _Line) -> bool:
+    def check(self, number: int, step: Step | Hidden, first: Line, second: Line) -> bool:
         """Compare one step; False when one world has halted, by the luck of the coins, and the other not."""
         where = f"round {first.public[0]} (step {number} of the script)"
         hidden = isinstance(step, Hidden)
         asked = isinstance(step.first if isinstance(step, Hidden) else step, Ask)
+        _demand(not first.lost + second.lost, f"{where}: {first.lost or second.lost}")
+        for line in (first, second):
+            used = f"{where}, copies {line.old_poll}: they were asked by a poll that was not drawn for this round alone"
+            _demand(not line.old_poll, used)
         if asked or not hidden:
-            _same(first.drawn, second.drawn, f"{where}: the coins that were drawn are")
+            _same(first.drawn, second.drawn, f"{where}: the coins that were drawn are", _one_sided(first, second))
         if (first.public[1] == "halted") != (second.public[1] == "halted"):
             return False
         _same(first.public, second.public, f"{where}: what everybody sees (rounds, state, loads) is")
+        self._compare_lessons(where, hidden, first, second)
         if not hidden:
-            _same(first.shown, second.shown, f"{where}: what others see (error, ticket) is")
+            taught = next((f", copy {lesson.copy}" for lesson in first.lessons + second.lessons), "")
+            _same(first.shown, second.shown, f"{where}{taught}: what others see (error, tickets) is")
             self._compare_votes(where, first, second)
-            if first.answer != second.answer:
+            if first.answers != second.answers:
                 self.parted.append(number)
-        self._compare_copies(where, first, second)
+        self._compare_copies(where, hidden, asked, first, second)
         self._compare_counts(where, hidden, first, second)
         return True
 
-    def _one_copy(self, where: str, what: str, differing: list[int]) -> None:
+    def _one_copy(self, where: str, what: str, differing: list[int], cause: Callable[[int], str]) -> None:
         for copy in differing:
             if self.copy is None:
                 self.copy = copy
-            _demand(copy == self.copy, f"{where}, copy {copy}: its {what} differs, and the unit's copy is {self.copy}")
+            said = f"{where}, copy {copy}: its {what} differs, and the unit's copy is {self.copy}; {cause(copy)}"
+            _demand(copy == self.copy, said)
 
-    def _compare_copies(self, where: str, first: _Line, second: _Line) -> None:
+    def _compare_lessons(self, where: str, hidden: bool, first: Line, second: Line) -> None:
+        """One step teaches one copy, and the steps of others reach the copies as they are."""
+        for line in (first, second):
+            copies = [lesson.copy for lesson in line.lessons]
+            _demand(len(copies) <= 1, f"{where}, copies {copies}: one label was taught to all of them, not to one")
+        if hidden:
+            return
+        shared = "something that all copies share stands before them, such as a scaler or a vocabulary"
+        same = not first.questions or not second.questions or first.questions == second.questions
+        _demand(same, f"{where}, every copy: what others asked reached the copies changed by the unit; {shared}")
+        for one, other in zip(first.lessons, second.lessons, strict=False):
+            where_to = f"{where}: a label of others went to copy {one.copy} or {other.copy}, by what the unit did"
+            _demand(one.copy == other.copy, where_to)
+            cause = f"{where}, copy {one.copy}: what others taught reached it changed by the unit; {shared}"
+            _demand(one.record == other.record, cause)
+
+    def _compare_copies(self, where: str, hidden: bool, asked: bool, first: Line, second: Line) -> None:
         known = sorted(first.copies.keys() | second.copies.keys())
         differing = [copy for copy in known if first.copies.get(copy) != second.copies.get(copy)]
         self.apart += bool(differing)
-        self._one_copy(where, "memory", differing)
 
-    def _compare_votes(self, where: str, first: _Line, second: _Line) -> None:
+        def cause(copy: int) -> str:
+            if any(lesson.copy == copy for lesson in first.lessons + second.lessons):
+                if hidden:
+                    return "the unit taught a second copy"
+                return "the same lesson left other memories, so copies share a random stream or a memory"
+            return "a question changed it" if asked else "a lesson or a reset that was not its own changed it"
+
+        self._one_copy(where, "memory", differing, cause)
+
+    def _compare_votes(self, where: str, first: Line, second: Line) -> None:
         pairs = enumerate(zip(first.votes, second.votes, strict=True))
-        self._one_copy(where, "vote", [copy for copy, (a, b) in pairs if a != b])
+
+        def cause(copy: int) -> str:
+            apart = first.copies.get(copy) != second.copies.get(copy)
+            return "so does its memory" if apart else "its memory does not, so it reads what copies share"
+
+        self._one_copy(where, "vote", [copy for copy, (a, b) in pairs if a != b], cause)
         moved = np.array(first.counts) - np.array(second.counts)
         most = max(moved.clip(0).sum(), (-moved).clip(0).sum())
         _demand(most <= 1, f"{where}: the poll's votes {first.counts} and {second.counts} differ by more than one")
 
-    def _compare_counts(self, where: str, hidden: bool, first: _Line, second: _Line) -> None:
+    def _compare_counts(self, where: str, hidden: bool, first: Line, second: Line) -> None:
         now, most = [first.unsure, second.unsure], self.most
         self.hidden = [self.hidden[world] + hidden * (now[world] - self.unsure[world]) for world in (0, 1)]
         self.unsure = now
@@ -352,47 +198,18 @@ class _Checker:
         _demand(moves <= self.inputs, f"{where}: {moves} of the monitor's inputs differ, more than {self.inputs}")
 
 
-def _same(first: object, second: object, what: str) -> None:
-    _demand(first == second, f"{what} {first} in one world and {second} in the other")
+def _one_sided(first: Line, second: Line) -> str:
+    """Which draws are in one world only."""
+    ours, theirs = (Counter(kind.split()[0] for kind in line.drawn) for line in (first, second))
+    names = {"word": "a gate or halting draw", "subset": "a poll", "below": "a choice of copy"}
+    found = " and ".join(names[kind] for kind in sorted((ours - theirs) | (theirs - ours)))
+    return f"{found or 'a coin'} hangs on private data"
+
+
+def _same(first: object, second: object, what: str, cause: str = "") -> None:
+    _demand(first == second, f"{what} {first} in one world and {second} in the other{cause and f'; {cause}'}")
 
 
 def _demand(kept: bool, otherwise: str) -> None:
     if not kept:  # and no assert, which -O leaves out
         raise AssertionError(otherwise)
-
-
-def _digests(bank: Bank) -> dict[int, bytes]:
-    """A digest of each taught copy. A bank's state has one row a taught copy, or all their pickles end to end."""
-    state: Any = bank.state(trusted=True)
-    taught = state["taught"].tolist()
-    if "pickles" in state:
-        rows: list[Any] = [np.split(state["pickles"], np.cumsum(state["sizes"])[:-1])]
-    else:
-        rows = [value for name, value in state.items() if isinstance(value, np.ndarray) and name != "taught"]
-    known = [b"".join(part[i].tobytes() for part in rows) for i in range(len(taught))]
-    return {copy: hashlib.sha256(memory).digest() for copy, memory in zip(taught, known, strict=True)}
-
-
-def _check_script(script: Script) -> None:
-    """One unit is hidden: one person, or one round with its label, or one record."""
-    units: dict[bool, set[Any]] = {True: set(), False: set()}
-    labelled: dict[bool, set[int]] = {True: set(), False: set()}
-    hidden_asks, asks, records = set(), 0, 0
-    for step in script:
-        hidden = isinstance(step, Hidden)
-        versions = (step.first, step.second) if isinstance(step, Hidden) else (step, step)
-        if isinstance(versions[0], Ask) != isinstance(versions[1], Ask):
-            raise ValueError("whether the unit asks is public: a hidden Ask must be in both worlds")
-        if hidden and any(isinstance(version, Load) for version in versions):
-            raise ValueError("a Load is public: leave it out of Hidden")
-        asks += isinstance(versions[0], Ask)
-        hidden_asks |= {asks} if hidden and isinstance(versions[0], Ask) else set()
-        records += hidden and any(isinstance(version, Teach) for version in versions)
-        units[hidden] |= {version.unit for version in versions if isinstance(version, Ask | Teach | Forget)}
-        labelled[hidden] |= {version.ask for version in versions if isinstance(version, Label)}
-    if len(units[True]) > 1 or (units[True] == {None} and len(hidden_asks) + records > 1):
-        raise ValueError("the hidden steps must all belong to one unit: one person, or one round or record")
-    if (units[True] - {None}) & units[False]:
-        raise ValueError("every step with the hidden person's id is hidden")
-    if labelled[False] & hidden_asks or not labelled[True] <= hidden_asks:
-        raise ValueError("a label is hidden where its Ask is, and only there")

@@ -361,7 +361,7 @@ class _Work:
             rows.append(item)
             ends.append(tally.position)
         whole = self._ask(rows, ends) if rows else False
-        if bad is not None:
+        if bad is not None and (whole or not rows):
             self._bad(self.stream, bad)  # raises
         return whole and len(rows) == most
 

@@ -56,6 +56,7 @@ class Journal:
         self._size = size
         os.ftruncate(self._file, size)  # a torn last line would spoil the next one
         self._reserved = 0
+        self._owed: set[bytes] = set()  # units whose shares an earlier write did not bring to disk
 
     def _write(self, *entries: dict[str, Any]) -> None:
         lines = b""
@@ -81,8 +82,10 @@ class Journal:
     def spent(self, pop: POP, *units: bytes) -> None:
         """The count of unsure answers, the units' shares of it, and whether the run halted."""
         entry: dict[str, Any] = {"unsure": pop._unsure, "halted": pop._halt_reason}
-        shares = [{"unit": who.hex(), "unit_unsure": pop._unit_unsure.get(who, 0)} for who in units]
+        self._owed.update(units)
+        shares = [{"unit": who.hex(), "unit_unsure": pop._unit_unsure.get(who, 0)} for who in sorted(self._owed)]
         self._write(*(entry | share for share in shares or [{}]))
+        self._owed.clear()
 
     def forgot(self, copy: int) -> None:
         """A copy was reset: it stays reset, whatever an older snapshot says."""

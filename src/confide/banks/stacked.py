@@ -151,8 +151,8 @@ class StackedBank:
 
     def encode_many(self, xs: Any) -> tuple[Floats, NDArray[np.bool_], dict[int, str]]:
         """All x as rows, which of them are malformed, and what is wrong with those."""
-        table = isinstance(xs, np.ndarray) and xs.ndim == 2 and xs.dtype.kind in "fiub"
-        if table and isinstance(self._encoder, Columns) and xs.shape[1] == self._features:
+        table = type(xs) is np.ndarray and xs.ndim == 2 and xs.dtype.kind in "fiub"
+        if table and type(self._encoder) is Columns and xs.shape[1] == self._features:
             rows = np.array(xs, dtype=np.float64, order="C")
             malformed = ~holds_all(rows)
             wrong = "x has a NaN, an infinity or a number above float32's range: clean it first"
@@ -161,7 +161,9 @@ class StackedBank:
         errors: dict[int, str] = {}
         for i, x in enumerate(xs):
             try:
-                rows[i] = self.encode(x)
+                row = self.encode(x)
+                self._check(row)
+                rows[i] = row
             except ValueError as error:
                 malformed[i], errors[i] = True, str(error)
             except Exception:  # whatever x is, its round goes on as any other
@@ -173,9 +175,16 @@ class StackedBank:
         kernels = self._learner.compiled()
         assert kernels is not None
         progress = np.zeros(6, dtype=np.int64)
-        memory = self._memory(ys.size, progress)
-        teach_rows(kernel(kernels[1], TEACH), *memory, progress, copies, xs, ys)
-        self._free = self._free[: progress[FREE]]
+        n, k, labels = ys.size, self._copies, self._learner.labels
+        if xs.shape != (n, self._features) or copies.size != n:
+            raise ValueError("the lessons do not fit this bank: give an encoded x, a copy and a label for each")
+        if n and not (0 <= copies.min() <= copies.max() < k and 0 <= ys.min() <= ys.max() < labels):
+            raise ValueError("the lessons name a copy or a label that does not exist")
+        memory = self._memory(n, progress)
+        try:
+            teach_rows(kernel(kernels[1], TEACH), *memory, progress, copies, np.ascontiguousarray(xs), ys)
+        finally:  # an interrupt comes when the loop is done
+            self._free = self._free[: progress[FREE]]
         return int(progress[TAUGHT])
 
     def ask_rows(self, progress: Ints, lessons: int, *args: Any) -> None:
@@ -183,8 +192,11 @@ class StackedBank:
         kernels = self._learner.compiled()
         assert kernels is not None
         vote, teach = kernel(kernels[0], VOTE), kernel(kernels[1], TEACH)
-        ask(vote, teach, *self._memory(lessons, progress), *args)
-        self._free = self._free[: progress[FREE]]
+        memory = self._memory(lessons, progress)
+        try:
+            ask(vote, teach, *memory, *args)
+        finally:  # an interrupt comes when the loop is done
+            self._free = self._free[: progress[FREE]]
 
     def _memory(
         self, lessons: int, progress: Ints
@@ -288,11 +300,13 @@ class StackedBank:
         places = taught if size == self._copies else self._slot[taught]
         for name, array in self._arrays.items():
             grown[name][places] = array[self._slot[taught]]
-        self._slot[taught] = places
-        self._voter[taught] = np.where(self._voter[taught] >= 0, places, WARMING)
+        slot, voter = self._slot.copy(), self._voter.copy()
+        slot[taught] = places
+        voter[taught] = np.where(voter[taught] >= 0, places, voter[taught])
         spare = np.arange(size - 1, held - 1, -1, dtype=np.int32)
-        self._free = spare[:0] if size == self._copies else np.append(spare, self._free)
-        self._arrays, self._described = grown, None
+        free = spare[:0] if size == self._copies else np.append(spare, self._free)
+        # All at once: an interrupt in between must not leave slots that point into other arrays.
+        vars(self).update(_slot=slot, _voter=voter, _free=free, _arrays=grown, _described=None)
 
     def _mark_idle(self, copy: int | None = None) -> None:
         """Bring the bits up to date: of one copy, or of all."""
@@ -310,7 +324,7 @@ class StackedBank:
         slot = copy
         if not self._dense:
             slot, self._free = int(self._free[-1]), self._free[:-1]
-        self._slot[copy] = self._voter[copy] = slot
+        self._slot[copy] = slot  # it votes once its first lesson is learned
         if self._start is not None:
             for name, array in self._arrays.items():
                 array[slot] = self._start[name][0]

@@ -141,7 +141,7 @@ class Stacked(Base, ABC):
         for kind in type(self).__mro__:
             if "kernels" in vars(kind):
                 return self.kernels
-            if "vote" in vars(kind) or "teach" in vars(kind):
+            if any(name in vars(kind) for name in ("vote", "teach", "layout", "memory", "constants", "allocate")):
                 return None
         return None
 
@@ -175,6 +175,8 @@ class Stacked(Base, ABC):
 
         It is the loop of `predict` and `learn`, compiled where there are kernels.
         """
+        if len(xs) != ys.size:
+            raise ValueError(f"there are {len(xs)} rows for {ys.size} labels: give one label for each")
         predictions = np.full(ys.size, -1)
         kernels = self.compiled()
         if kernels is None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from confide import _compiled as compiled
 from confide._jit import jit
+from confide._machine import prefetch
 from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Slots, Stacked, positive
 
 __all__ = ["BernoulliNB", "GaussianNB"]
@@ -65,7 +66,7 @@ class GaussianNB(Stacked):
         return np.array([self._smoothing, *self._weight])
 
     def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
-        _vote_gaussian(arrays["mean"], arrays["precision"], arrays["constant"], slots, x, counts)
+        _vote_gaussian(arrays["mean"], arrays["precision"], arrays["constant"], slots, slots[:0], x, counts)
 
     def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
         count, mean, spread = arrays["count"][slot], arrays["mean"][slot], arrays["spread"][slot]
@@ -144,12 +145,22 @@ def _vote_gaussian(
     precision: Singles,
     constant: Singles,
     slots: Slots,
+    ahead: Slots,
     x: Floats,
     counts: Ints,
 ) -> None:
+    """While the slots vote, the numbers of those that vote next are sent for: they lie anywhere in memory."""
     x = x.astype(np.float32).astype(np.float64)
     labels, features = mean.shape[1], mean.shape[2]
-    for slot in slots:
+    size, first, second, third = 4 * labels * features, mean.ctypes.data, precision.ctypes.data, constant.ctypes.data
+    for j in range(slots.size):
+        if j < ahead.size:
+            there = max(ahead[j], 0)
+            prefetch(third + 4 * labels * there)
+            for line in range(min(size // 64 + 1, 4)):
+                prefetch(first + size * there + 64 * line)
+                prefetch(second + size * there + 64 * line)
+        slot = slots[j]
         if slot < 0:
             continue
         best, top = -1, -np.inf
@@ -256,8 +267,10 @@ _counts, _hits = compiled.view(np.int64, 1), compiled.view(np.int32, 2)
 _by_label, _by_feature = compiled.view(np.float32, 1), compiled.view(np.float32, 2)
 
 
-def _vote_gaussian_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
-    _vote_gaussian(_by_feature(memory, 2), _by_feature(memory, 4), _by_label(memory, 5), slots, x, counts)
+def _vote_gaussian_compiled(
+    memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints
+) -> None:
+    _vote_gaussian(_by_feature(memory, 2), _by_feature(memory, 4), _by_label(memory, 5), slots, ahead, x, counts)
 
 
 def _teach_gaussian_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
@@ -266,7 +279,9 @@ def _teach_gaussian_compiled(memory: Ints, constants: Floats, slot: int, seen: i
     _teach_gaussian(count, mean, spread, precision, constant, x, y, constants[0], constants[1:])
 
 
-def _vote_bernoulli_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
+def _vote_bernoulli_compiled(
+    memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints
+) -> None:
     _vote_bernoulli(_by_feature(memory, 3), _by_label(memory, 4), slots, x > constants[1], counts)
 
 

@@ -1,0 +1,93 @@
+"""The command `confide audit`."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from confide.games.auditor import ALARM, Report
+from confide.games.draw import draw
+from confide.games.scenarios import SCENARIOS
+
+__all__ = ["audit", "register"]
+
+console = Console()
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the app."""
+    app.command()(audit)
+
+
+def audit(
+    only: Annotated[
+        str | None, typer.Argument(help=f"Which, separated by commas: {', '.join(s.key for s in SCENARIOS)}.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few games: a look in two minutes.")] = False,
+    folder: Annotated[Path | None, typer.Option(help="Keep finished games here, and go on with them later.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; all cores if left out.")] = None,
+    games: Annotated[float, typer.Option(help="Play so many times the usual number of games.")] = 1.0,
+    json: Annotated[Path | None, typer.Option(help="Write all numbers here.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the measured curves here: .png, .svg or .pdf.")] = None,
+) -> None:
+    """Attack Confide with its own adversaries, and say how much it leaks at least.
+
+    Every number is a lower bound that holds with 99 % confidence, all of one audit's together. An alarm, whose
+    probability is at most one in a million where the promise is kept, makes the command fail.
+
+    Examples:
+
+    * `confide audit --quick` — a first look
+
+    * `confide audit --folder audit` — all of it; stop it with Ctrl-C, and the same command goes on
+
+    * `confide audit eps4,eps8 --plot curves.png` — two of them, with a picture
+    """
+    chosen = [scenario for scenario in SCENARIOS if only is None or scenario.key in only.split(",")]
+    unknown = set() if only is None else set(only.split(",")) - {scenario.key for scenario in SCENARIOS}
+    if unknown:
+        raise ValueError(f"no audit is called {sorted(unknown)[0]!r}: take {', '.join(s.key for s in SCENARIOS)}")
+    if not games > 0:
+        raise ValueError(f"--games {games:g} must be a positive factor")
+    reports = []
+    for scenario in chosen:
+        report = scenario.run(quick=quick, folder=folder, workers=workers, progress=console.is_terminal, times=games)
+        console.print(str(report) + "\n", highlight=False, soft_wrap=True)
+        reports.append(report)
+    console.print(_table(reports))
+    if json is not None:
+        json.write_text(json_module.dumps([r.as_dict() for r in reports], indent=1, ensure_ascii=False) + "\n")
+    if plot is not None:
+        draw(reports, plot)
+    if any(report.alarm for report in reports):
+        raise ValueError("ALARM: more was measured than is certified; do not use this mechanism")
+
+
+def _table(reports: list[Report]) -> Table:
+    table = Table(title=f"Lower bounds at 99 %, beside what is exact and what is certified (alarm level {ALARM:g})")
+    headings = ("games", "advantage ≥", "exact", "ratio", "ε ≥", "if Gaussian", "exact", "certified", "ratio", "alarm")
+    table.add_column("audit")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for report in reports:
+        exact, certified = report.yardstick, report.certified
+        advantage = None if exact is None else exact.advantage
+        table.add_row(
+            report.name,
+            f"{report.games:,}",
+            f"{report.advantage:.4f}",
+            "" if advantage is None else f"{advantage:.4f}",
+            "" if not advantage else f"{report.advantage / advantage:.2f}",
+            f"{report.epsilon:.3f}",
+            f"{report.gaussian_epsilon:.2f}",
+            "" if exact is None else f"{exact.epsilon(report.delta):.3f}",
+            "" if certified is None else f"{certified[0]:.3f}",
+            "" if certified is None else f"{report.epsilon / certified[0]:.2f}",
+            "ALARM" if report.alarm else "none",
+        )
+    return table

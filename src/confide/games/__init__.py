@@ -1,0 +1,84 @@
+"""The adversary's side: the paper's games, adversaries that play them, and an auditor.
+
+    confide.games.OnlineGame(make_mechanism, adversary, rounds, challenges=1).play(bit)   # the adversary's view
+    confide.games.audit(make_mechanism, adversary, games=10_000)                          # a lower bound on the leak
+
+See docs/audit.md.
+"""
+
+from confide.games.adversaries import LastDrop, RandomAdversary, WorstMargin
+from confide.games.auditor import Report, audit, audit_game
+from confide.games.draw import draw
+from confide.games.laws import Curve, constant_query, yardstick
+from confide.games.meta import Membership, Repeated, Simulator, Unprotected
+from confide.games.moves import (
+    BOTTOM,
+    Adversary,
+    Batch,
+    Label,
+    Mechanism,
+    Record,
+    Records,
+    Round,
+    RuleBroken,
+    Seen,
+    View,
+)
+from confide.games.others import (
+    AdaptiveInput,
+    AdaptiveQuery,
+    ChallengeATGame,
+    CompositionGame,
+    GeneralGame,
+    Input,
+    OnData,
+    Phase,
+    Query,
+    Session,
+    Start,
+)
+from confide.games.play import OnlineGame
+from confide.games.region import Region
+from confide.games.split import SplitVote
+
+__all__ = [
+    "BOTTOM",
+    "AdaptiveInput",
+    "AdaptiveQuery",
+    "Adversary",
+    "Batch",
+    "ChallengeATGame",
+    "CompositionGame",
+    "Curve",
+    "GeneralGame",
+    "Input",
+    "Label",
+    "LastDrop",
+    "Mechanism",
+    "Membership",
+    "OnData",
+    "OnlineGame",
+    "Phase",
+    "Query",
+    "RandomAdversary",
+    "Record",
+    "Records",
+    "Region",
+    "Repeated",
+    "Report",
+    "Round",
+    "RuleBroken",
+    "Seen",
+    "Session",
+    "Simulator",
+    "SplitVote",
+    "Start",
+    "Unprotected",
+    "View",
+    "WorstMargin",
+    "audit",
+    "audit_game",
+    "constant_query",
+    "draw",
+    "yardstick",
+]

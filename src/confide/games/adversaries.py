@@ -1,0 +1,249 @@
+"""Adversaries for the OnlineGame: random, worst margin, last drop."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.stats import binom
+
+from confide._checks import integer
+from confide.games.laws import Curve, Outcomes, outcomes, unsure_share, yardstick
+from confide.games.moves import BOTTOM, Batch, Label, Round, View
+from confide.halting import Halting
+from confide.plan import Plan
+
+__all__ = ["LastDrop", "RandomAdversary", "WorstMargin", "tally"]
+
+
+def tally(view: View) -> tuple[int, int]:
+    """How many of the visible answers were unsure, and how many sure."""
+    sure = [answer.sure for answer in view.answers if answer is not BOTTOM]
+    return len(sure) - sum(sure), sum(sure)
+
+
+@dataclass(frozen=True)
+class RandomAdversary:
+    """Asks and labels at random, and challenges in a random round with two random inputs.
+
+    Parameters
+    ----------
+    rounds
+        How many rounds it plays.
+    features, labels
+        The length of x, drawn from the normal distribution, and the labels to draw from.
+    """
+
+    rounds: int
+    features: int
+    labels: tuple[Any, ...] = (0, 1)
+
+    def play(self, coins: np.random.Generator) -> Generator[Round, Any, None]:
+        at = int(coins.integers(self.rounds))
+        for i in range(self.rounds):
+            first, second = ((coins.normal(size=self.features), self._label(coins)) for _ in range(2))
+            yield Round(first, second, challenge=True) if i == at else Round(first)
+
+    def _label(self, coins: np.random.Generator) -> Any:
+        return self.labels[int(coins.integers(len(self.labels)))]
+
+
+@dataclass(frozen=True)
+class WorstMargin:
+    """Drives the votes of `SplitVote` copies to the margin where the gate leaks most, and stays there.
+
+    The challenge comes first: at bit 0 a unanimous round with label 1, at bit 1 a tie with label 0. From then on one
+    copy votes 1 or 0, and the tie was unsure and counted. Then it asks for `ones` of the copies to vote 1, each time
+    with a fresh turn, so that the changed vote always counts, until the mechanism halts. `score` is the exact
+    log-likelihood of the unsure and sure answers, read from the plan's tables; `law()` is its exact curve.
+
+    Parameters
+    ----------
+    plan
+        The plan of the POP that it plays against; the learner is `SplitVote()`, with x of two features.
+    ones
+        Copies asked to vote 1; by default those of the yardstick.
+    challenges
+        How many challenge rounds it poses, all alike; with more than one the law is not exact, and not given.
+    person
+        Play against a POP for people: the challenge rounds are one person's, everybody else asks once.
+    late
+        The hidden labels come only after all hidden rounds, which are taken between visible ones.
+    """
+
+    plan: Plan
+    ones: int = 0
+    challenges: int = 1
+    person: bool = False
+    late: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.plan.halting, Halting):
+            raise ValueError("WorstMargin reads a halting table: the paper's plan has a noisy counter instead")
+        integer(self.challenges, "challenges", 1)
+        if not self.ones:
+            object.__setattr__(self, "ones", yardstick(self.plan)[1])
+        if not self.plan.copies < 2 * self.ones <= 2 * self.plan.copies:
+            raise ValueError(f"ones={self.ones} must be a majority of the {self.plan.copies} copies")
+
+    def __repr__(self) -> str:
+        extra = "".join(f", {name}" for name in ("person", "late") if getattr(self, name))
+        return f"WorstMargin({self.plan.guarantee}, ones={self.ones}, challenges={self.challenges}{extra})"
+
+    def play(self, coins: np.random.Generator) -> Generator[Any, Any, None]:
+        k, unit = self.plan.copies, "alice" if self.person else None
+        loud, tie = ((1.0, 1.0), 1), ((0.5, 1.0), 0)
+        asked = 0
+        if self.late:
+            for i in range(self.challenges):
+                yield Round((loud[0], None), (tie[0], None), challenge=True, unit=unit)
+                yield self._question(coins, k, f"early {i}" if self.person else None)
+            for i in range(1 if self.person else self.challenges):
+                yield Label(2 * i + 1, loud[1], tie[1])
+            asked = 2 * self.challenges
+        else:
+            for _ in range(self.challenges):
+                yield Round(loud, tie, challenge=True, unit=unit)
+            asked = self.challenges
+        first, more = self._lengths
+        while asked < self.plan.rounds:
+            rows = first if first else more
+            first = 0
+            xs = np.empty((rows, 2))
+            xs[:, 0] = self.ones / k
+            xs[:, 1] = coins.integers(k, size=rows) / k
+            units = [f"{asked + i}" for i in range(rows)] if self.person else None
+            yield Batch(xs, np.ones(rows, dtype=np.int64), units)  # with labels, of which the copies learn nothing
+            asked += rows
+
+    def _question(self, coins: np.random.Generator, k: int, unit: str | None) -> Round:
+        return Round(((self.ones / k, coins.integers(k) / k), None), unit=unit)
+
+    @cached_property
+    def _lengths(self) -> tuple[int, int]:
+        """A first batch that usually meets the halt, and the length of those that follow: a batch has its own price."""
+        law = self._laws[0].halted.sum(axis=1) + self._laws[0].alive
+        mean = float((law * np.arange(law.size)).sum()) / max(self._shares[0], 1e-6)
+        return max(1, round(1.15 * mean)), max(8, round(0.3 * mean))
+
+    @cached_property
+    def _shares(self) -> tuple[float, float]:
+        """P(unsure) of a visible round at bit 0 and bit 1: the changed vote was 1 before with probability ones/k."""
+        k, g = self.plan.copies, min(self.challenges if not self.person else 1, self.plan.copies - self.ones)
+        shares = []
+        for votes_one in (True, False):
+            total = 0.0
+            for already in range(g + 1):
+                weight = float(binom.pmf(already, g, self.ones / k))
+                change = (g - already) if votes_one else -already
+                total += weight * unsure_share(self.plan, self.ones + change)
+            shares.append(total)
+        return shares[0], shares[1]
+
+    @cached_property
+    def _laws(self) -> tuple[Outcomes, Outcomes]:
+        """The laws of (unsure, sure, halted) at both bits: a mixture over whether the hidden rounds were unsure."""
+        plan = self.plan
+        assert isinstance(plan.halting, Halting)
+        hidden = min(self.challenges, plan.unit_unsure) if self.person else self.challenges
+        rounds = plan.rounds - self.challenges
+        laws = []
+        for share, ones in zip(self._shares, (plan.copies, plan.copies // 2), strict=True):
+            each = unsure_share(plan, ones)
+            weights = binom.pmf(np.arange(hidden + 1), self.challenges, each)
+            weights[-1] = binom.sf(hidden - 1, self.challenges, each)  # a person's cap
+            parts = [(w, outcomes(share, plan.halting, n, rounds)) for n, w in enumerate(weights) if w > 0]
+            halted, alive = (sum(w * getattr(law, name) for w, law in parts) for name in ("halted", "alive"))
+            laws.append(Outcomes(halted, alive))
+        return laws[0], laws[1]
+
+    @cached_property
+    def _curve(self) -> Curve:
+        return Curve(*(np.concatenate([law.halted.ravel(), law.alive]) for law in self._laws))
+
+    @cached_property
+    def _scores(self) -> tuple[Any, Any]:
+        """The score of every outcome. One that neither world should show tells of a moved count if it comes early."""
+        zero, one = self._laws
+        split = zero.halted.size
+        scores = np.clip(self._curve.scores, -60.0, 60.0)
+        halted = scores[:split].reshape(zero.halted.shape)
+        counts = np.arange(zero.halted.shape[0])
+        usual = float((zero.halted.sum(axis=1) * counts).sum())
+        strange = zero.halted + one.halted < 1e-15
+        halted[strange & (counts < usual)[:, None]] = 60.0
+        return halted, scores[split:]
+
+    def law(self) -> Curve | None:
+        """The exact curve of the score; None where it is not exact (several challenges, interleaved rounds)."""
+        return None if self.challenges > 1 or self.late else self._curve
+
+    def score(self, view: View) -> float:
+        """The log-likelihood ratio of what was seen."""
+        unsure, sure = tally(view)
+        halted, alive = self._scores
+        u = min(unsure, halted.shape[0] - 1)
+        return float(halted[u, min(sure, halted.shape[1] - 1)] if view.halted else alive[u])
+
+
+@dataclass(frozen=True)
+class LastDrop:
+    """Challenges when one more unsure answer would halt, then looks whether it did.
+
+    It asks ties of `SplitVote` copies, which are unsure, until it has seen `at` of them; it knows the count, since
+    everybody but one round is under its control. Then comes the challenge, a unanimous round or a tie, and after it
+    only unanimous rounds: what it sees is how long the mechanism goes on. `score` is the exact log-likelihood of that.
+
+    Parameters
+    ----------
+    plan
+        The plan of the POP that it plays against.
+    at
+        Unsure answers before the challenge; by default where the halting table leaks most.
+    watch
+        Rounds that it watches after the challenge.
+    """
+
+    plan: Plan
+    at: int = -1
+    watch: int = 12
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.plan.halting, Halting):
+            raise ValueError("LastDrop reads a halting table: the paper's plan has a noisy counter instead")
+        if self.at < 0:
+            object.__setattr__(self, "at", max(range(self.plan.halting.visible), key=self._leak))
+
+    def __repr__(self) -> str:
+        return f"LastDrop({self.plan.guarantee}, at={self.at}, watch={self.watch})"
+
+    def _leak(self, at: int) -> float:
+        """Total variation of the number of rounds survived, times the probability of coming so far."""
+        h = self.plan.halting.table  # type: ignore[union-attr]
+        reach = float(np.exp(np.log1p(-np.minimum(h[: at + 1], 1 - 1e-12)).sum()))
+        steps = np.arange(self.watch + 1)
+        law = [np.append(g ** steps[:-1] * (1 - g), g**self.watch) for g in (1 - h[at], 1 - h[at + 1])]
+        return reach * float(np.abs(law[0] - law[1]).sum()) / 2
+
+    def play(self, coins: np.random.Generator) -> Generator[Any, Any, None]:
+        unsure = 0
+        while unsure < self.at:
+            left = self.at - unsure
+            seen = yield Batch(np.tile([0.5, 0.0], (left, 1)), np.ones(left, dtype=np.int64))
+            unsure += sum(not one.sure for one in seen)
+        yield Round(((1.0, 0.0), None), ((0.5, 0.0), None), challenge=True)
+        yield Batch(np.tile([1.0, 0.0], (self.watch, 1)), np.ones(self.watch, dtype=np.int64))
+
+    def score(self, view: View) -> float:
+        """The log-likelihood ratio of the rounds survived after the challenge; 0 where it never came to it."""
+        if BOTTOM not in view.answers:
+            return 0.0
+        h = self.plan.halting.table  # type: ignore[union-attr]
+        after = len(view.answers) - view.answers.index(BOTTOM) - 1
+        drawn = after + 1  # one draw after the challenge, one after each round that followed
+        stay = float(np.log1p(-min(h[self.at + 1], 1 - 1e-12)) - np.log1p(-h[self.at]))
+        end = float(np.log(h[self.at + 1]) - np.log(h[self.at]))
+        return (drawn - 1) * stay + (end if view.halted else stay)

@@ -1,0 +1,164 @@
+"""The audits that `confide audit` runs: mechanisms, adversaries, certificates, and how many games each needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from confide.datasets import open_stream
+from confide.games.adversaries import LastDrop, WorstMargin
+from confide.games.auditor import Report, audit_game
+from confide.games.laws import Curve, yardstick
+from confide.games.meta import Membership, Repeated
+from confide.games.others import CompositionGame
+from confide.games.play import OnlineGame
+from confide.games.region import Region
+from confide.games.split import SplitVote
+from confide.learners import LogisticRegression
+from confide.plan import Plan
+from confide.pop import POP
+
+__all__ = ["SCENARIOS", "Prepared", "Scenario", "SplitPOP", "TaughtPOP", "split_plan"]
+
+BETA = 1e-3
+"""Early halts: an attack loses next to nothing by them."""
+
+SLACK = 1e-6
+"""δ' of the composition theorem."""
+
+
+@dataclass(frozen=True)
+class SplitPOP:
+    """Makes POPs of `SplitVote` copies, in this process or another one."""
+
+    plan: Plan
+    units: Literal["rounds", "people"] = "rounds"
+
+    def __call__(self) -> POP:
+        return POP(SplitVote(), self.plan, labels=[0, 1], features=2, fallback=0, units=self.units)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An audit ready to run."""
+
+    game: Any
+    region: Region
+    exact: Curve | None
+    """The yardstick's exact curve."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One audit: `games` at each bit, `quick` for a first look."""
+
+    name: str
+    key: str
+    """Its folder and files."""
+    games: int
+    quick: int
+    prepare: Callable[[], Prepared]
+
+    def run(
+        self,
+        *,
+        quick: bool = False,
+        folder: Path | None = None,
+        workers: int | None = None,
+        progress: bool = False,
+        times: float = 1.0,
+    ) -> Report:
+        """Play it, `times` its number of games; with a folder go on with what is there."""
+        ready = self.prepare()
+        return audit_game(
+            ready.game,
+            max(40, round(times * (self.quick if quick else self.games))),
+            certificate=ready.region,
+            yardstick=ready.exact,
+            workers=workers,
+            folder=None if folder is None else folder / (self.key + ("-quick" if quick else "")),
+            name=self.name,
+            progress=progress,
+        )
+
+
+def split_plan(epsilon: float, unsure: int, rounds: int, copies: int, unit_unsure: int = 1) -> Plan:
+    """A plan to attack: every copy polled, no silent start, δ = 10⁻⁶."""
+    return Plan.tight(
+        epsilon, 1e-6, rounds, unsure=unsure, copies=copies, polls=copies, silent=0, unit_unsure=unit_unsure, beta=BETA
+    )
+
+
+def _near(plan: Plan) -> int:
+    """Copies to ask for where four of five answers are unsure: about as good as the best place, with fewer rounds."""
+    return (plan.copies + int(np.flatnonzero(plan.gate.table >= 0.8)[-1])) // 2
+
+
+def _worst(epsilon: float, unsure: int, rounds: int, copies: int) -> Prepared:
+    plan = split_plan(epsilon, unsure, rounds, copies)
+    game = OnlineGame(SplitPOP(plan), WorstMargin(plan, ones=_near(plan)), rounds)
+    return Prepared(game, Region.of(plan), yardstick(plan)[0])
+
+
+def _group(size: int) -> Prepared:
+    plan = split_plan(1.0, 100, 800, 1000)
+    adversary = WorstMargin(plan, ones=_near(plan), challenges=size)
+    game = OnlineGame(SplitPOP(plan), adversary, plan.rounds, challenges=size)
+    return Prepared(game, Region.of(plan).of_group(size), yardstick(plan, shift=size, step=size)[0])
+
+
+def _person(most: int) -> Prepared:
+    plan = split_plan(4.0, 100, 900, 400, unit_unsure=most)
+    adversary = WorstMargin(plan, ones=_near(plan), challenges=50, person=True, late=True)
+    game = OnlineGame(SplitPOP(plan, "people"), adversary, plan.rounds, challenges=1)
+    return Prepared(game, Region.of(plan), yardstick(plan)[0])
+
+
+def _composition(times: int) -> Prepared:
+    plan = split_plan(1.0, 50, 500, 900)
+    make, adversary = SplitPOP(plan), WorstMargin(plan, ones=_near(plan))
+    game = CompositionGame(Repeated(make, adversary, times), times)
+    return Prepared(game, Region.of(plan).of_composition(times, SLACK), None)
+
+
+def _last_drop() -> Prepared:
+    plan = split_plan(8.0, 20, 300, 160)
+    return Prepared(OnlineGame(SplitPOP(plan), LastDrop(plan), plan.rounds), Region.of(plan), None)
+
+
+@dataclass(frozen=True)
+class TaughtPOP:
+    """Makes POPs of logistic regressions for people."""
+
+    plan: Plan
+    features: int
+
+    def __call__(self) -> POP:
+        return POP(LogisticRegression(), self.plan, labels=[0, 1], features=self.features, units="people")
+
+
+def _membership() -> Prepared:
+    plan = split_plan(8.0, 100, 400, 160)
+    attack = Membership.of_stream(open_stream("agrawal", rows=2001), records=2000)
+    game = OnlineGame(TaughtPOP(plan, 9), attack, 100)
+    return Prepared(game, Region.of(plan), None)
+
+
+SCENARIOS = (
+    Scenario("worst margin, eps 1", "eps1", 100_000, 1200, partial(_worst, 1.0, 100, 800, 1000)),
+    Scenario("worst margin, eps 2", "eps2", 40_000, 1200, partial(_worst, 2.0, 100, 800, 500)),
+    Scenario("worst margin, eps 4", "eps4", 220_000, 1500, partial(_worst, 4.0, 300, 1200, 400)),
+    Scenario("worst margin, eps 8", "eps8", 140_000, 1500, partial(_worst, 8.0, 400, 1600, 200)),
+    Scenario("last drop, eps 8", "drop8", 20_000, 500, _last_drop),
+    Scenario("membership in a stream, eps 8", "member8", 3000, 150, _membership),
+    Scenario("group of 3, eps 1 each", "group3", 20_000, 500, partial(_group, 3)),
+    Scenario("composition of 3, eps 1 each", "composition3", 10_000, 300, partial(_composition, 3)),
+    Scenario("person of 50 rounds, G = 1, eps 4", "person1", 10_000, 300, partial(_person, 1)),
+    Scenario("person of 50 rounds, G = 3, eps 4", "person3", 10_000, 300, partial(_person, 3)),
+    Scenario("person of 50 rounds, G = 10, eps 4", "person10", 10_000, 300, partial(_person, 10)),
+)

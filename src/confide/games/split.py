@@ -1,0 +1,86 @@
+"""A learner made for attacks: x says how many copies vote 1, and a copy that was taught votes what it was taught."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from confide import _compiled as compiled
+from confide._jit import jit
+from confide.learners.base import Arrays, Floats, Ints, Layout, Slots, Stacked
+from confide.randomness import Random
+
+__all__ = ["SplitVote"]
+
+
+class SplitVote(Stacked):
+    """Each copy draws its own threshold at birth, so that x sets any split of the votes.
+
+    x has two numbers from 0 to 1, a *share* and a *turn*. The thresholds of k copies are (i + ½)/k in a random order; a
+    copy whose threshold, turned around the circle, lies below the share votes 1, the others vote 0. So a share of s/k
+    makes exactly s copies vote 1, and the turn says which. It learns only from rounds with a whole turn (1), and a copy
+    that did votes the last label that it learned, whatever x is. It is the worst learner for privacy: one label moves
+    one vote in every later round.
+
+    Examples
+    --------
+    >>> import confide
+    >>> plan = confide.Plan.tight(epsilon=8, delta=1e-6, rounds=160, copies=160, polls=160, unsure=20, silent=0)
+    >>> pop = confide.POP(SplitVote(), plan, labels=[0, 1], features=2)
+    >>> answer = pop.predict([100 / 160, 0.25])
+    >>> pop.operator.counts
+    array([ 60, 100])
+    """
+
+    def __init__(self, labels: int = 2) -> None:
+        super().__init__(labels, 1, None)
+
+    def layout(self, features: int) -> Layout:
+        return {"threshold": ((), np.float64), "mind": ((), np.int64)}
+
+    def birth(self, arrays: Arrays, rng: Random) -> None:
+        """Spread the thresholds evenly, in an order of their own for this bank."""
+        k = arrays["seen"].size
+        arrays["threshold"][:] = (np.argsort(rng.words(k)) + 0.5) / k
+        arrays["mind"][:] = -1
+
+    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
+        _vote(arrays["threshold"], arrays["mind"], slots, x[0], x[1], counts)
+
+    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
+        _teach(arrays["mind"], slot, x[1], y)
+
+
+@jit
+def _teach(mind: Ints, slot: int, turn: float, y: int) -> None:
+    if turn >= 1.0:
+        mind[slot] = y
+
+
+@jit
+def _vote(threshold: Floats, mind: Ints, slots: Slots, share: float, turn: float, counts: Ints) -> None:
+    asked, ones = 0, 0
+    for slot in slots:
+        if slot >= 0:
+            if mind[slot] >= 0:
+                counts[mind[slot]] += 1
+            else:
+                place = threshold[slot] + turn
+                place -= place >= 1.0
+                asked += 1
+                ones += place < share
+    counts[0] += asked - ones
+    counts[1] += ones
+
+
+_thresholds, _minds = compiled.view(np.float64, 0), compiled.view(np.int64, 0)
+
+
+def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
+    _vote(_thresholds(memory, 1), _minds(memory, 2), slots, x[0], x[1], counts)
+
+
+def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+    _teach(_minds(memory, 2), slot, x[1], y)
+
+
+SplitVote.kernels = (_vote_compiled, _teach_compiled)

@@ -1,0 +1,130 @@
+"""The exact laws, against enumeration and against games."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import confide
+from confide.accounting import constant_query_epsilon
+from confide.games import OnlineGame, Region, WorstMargin, constant_query, yardstick
+from confide.games.adversaries import tally
+from confide.games.laws import outcomes, unsure_share
+from confide.games.scenarios import SplitPOP, split_plan
+from confide.halting import Halting
+
+PLAN = split_plan(8.0, unsure=20, rounds=300, copies=160)
+TINY = Halting([int(0.9 * 2**64), int(0.8 * 2**64), int(0.5 * 2**64), int(0.25 * 2**64), 0], shift=1)
+
+
+@pytest.mark.parametrize("hidden", [0, 1, 3])
+@pytest.mark.parametrize("rounds", [1, 2, 6, 9])
+def test_outcomes_are_what_enumeration_gives(hidden: int, rounds: int) -> None:
+    p, table = 0.3, TINY.table
+    halted, alive = {}, {}
+
+    def go(u: int, s: int, chance: float) -> None:
+        """A round is next."""
+        if u + s == rounds:
+            alive[u] = alive.get(u, 0.0) + chance
+            return
+        for unsure, share in ((1, p), (0, 1 - p)):
+            now = (u + unsure, s + 1 - unsure)
+            h = table[min(now[0] + hidden, TINY.stop)]
+            halted[now] = halted.get(now, 0.0) + chance * share * h
+            if h < 1:
+                go(*now, chance * share * (1 - h))
+
+    first = table[min(hidden, TINY.stop)]
+    halted[0, 0] = first
+    go(0, 0, 1 - first)
+    law = outcomes(p, TINY, hidden, rounds)
+    assert law.halted.sum() + law.alive.sum() == pytest.approx(1, abs=1e-12)
+    for (u, s), chance in halted.items():
+        assert law.halted[u, s] == pytest.approx(chance, abs=1e-14)
+    for u, chance in alive.items():
+        assert law.alive[u] == pytest.approx(chance, abs=1e-14)
+    assert np.count_nonzero(law.halted > 1e-15) <= len(halted) and np.count_nonzero(law.alive > 1e-15) <= len(alive)
+
+
+def test_without_a_shift_the_counts_are_sufficient() -> None:
+    """The likelihood ratio of a whole path is that of its (u, s): enumerate the paths of six rounds."""
+    p, q, table = 0.3, 0.4, TINY.table
+    a, b = outcomes(p, TINY, 0, 6, drawn=False), outcomes(q, TINY, 0, 6, drawn=False)
+    for path in itertools.product([0, 1], repeat=6):
+        chances = []
+        for unsure in (p, q):
+            chance, n = 1.0, 0
+            for one in path:
+                n += one
+                chance *= (unsure if one else 1 - unsure) * (1 - table[min(n, TINY.stop)])
+            chances.append(chance)
+        if chances[0] > 0:
+            u = sum(path)
+            assert chances[1] / chances[0] == pytest.approx(b.alive[u] / a.alive[u])
+
+
+def test_unsure_share_is_the_gates_table_and_averages_over_polls() -> None:
+    assert unsure_share(PLAN, 100) == PLAN.gate.table[40]
+    polled = confide.Plan.tight(8, 1e-6, 3000, copies=1000, polls=129, unsure=200, silent=0, beta=1e-3)
+    some = np.array([0.0, 1.0]).repeat([300, 700])
+    rng = np.random.default_rng(3)
+    margins = [abs(2 * int(rng.choice(some, 129, replace=False).sum()) - 129) for _ in range(4000)]
+    sampled = polled.gate.table[margins]
+    assert unsure_share(polled, 700) == pytest.approx(sampled.mean(), abs=6 * sampled.std() / math.sqrt(4000))
+
+
+def test_the_yardstick_is_close_to_the_gate_alone_and_below_the_certificate() -> None:
+    curve, ones = yardstick(PLAN, shift=0)
+    gate_alone = constant_query_epsilon(PLAN.gate, reports=PLAN.halting.stop, delta=1e-6)[0]  # type: ignore[union-attr]
+    assert 0.75 * gate_alone < curve.epsilon(1e-6) < gate_alone  # the halt comes earlier than n_stop, mostly
+    region = Region.of(PLAN)
+    false, true = curve.corners
+    assert all(region.holds(a, b - 1e-9) for a, b in zip(false[::50], true[::50], strict=True))
+    shifted, _ = yardstick(PLAN)
+    assert shifted.advantage > curve.advantage
+    assert all(constant_query(PLAN, s, s + 1).advantage <= curve.advantage + 1e-9 for s in range(ones - 8, ones + 9))
+
+
+def test_games_have_the_law_that_is_claimed() -> None:
+    """Unsure answers at the halt, against the exact law; each of four bounds fails with probability 10⁻⁷."""
+    adversary = WorstMargin(PLAN)
+    game = OnlineGame(SplitPOP(PLAN), adversary, PLAN.rounds)
+    for bit in (0, 1):
+        law = adversary._laws[bit]
+        scores, rounds = [], []
+        for _ in range(400):
+            view = game.play(bit)
+            unsure, sure = tally(view)
+            assert view.halted and law.halted[unsure, sure] > 0
+            scores.append(adversary.score(view))
+            rounds.append(unsure + sure)
+        curve = adversary.law()
+        assert curve is not None
+        shown = int((np.array(scores) > 0).sum())
+        expected = curve.tails(np.array([0.0]))[bit][0]
+        assert binom.cdf(shown, 400, expected) > 1e-7 and binom.sf(shown - 1, 400, expected) > 1e-7
+        middle = int(np.median(rounds))
+        u, s = np.indices(law.halted.shape)
+        chance = law.halted[u + s <= middle].sum()
+        early = sum(n <= middle for n in rounds)
+        assert binom.cdf(early, 400, chance) > 1e-7 and binom.sf(early - 1, 400, chance) > 1e-7
+
+
+def test_the_changed_vote_counts_in_every_round() -> None:
+    adversary = WorstMargin(PLAN, ones=100)
+    zero, one = adversary._shares
+    share = Fraction(100, 160)
+    t = PLAN.gate.table
+    assert zero == pytest.approx(float(share) * t[40] + float(1 - share) * t[42])
+    assert one == pytest.approx(float(share) * t[38] + float(1 - share) * t[40])
+    with pytest.raises(ValueError, match="majority"):
+        WorstMargin(PLAN, ones=80)
+    paper = confide.Plan.paper(8, 1e-6, 100, copies=20_000, unsure=10)
+    with pytest.raises(ValueError, match="halting table"):
+        WorstMargin(paper)
+    with pytest.raises(ValueError, match="halting table"):
+        constant_query(paper, 90, 91)

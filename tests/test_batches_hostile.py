@@ -1,0 +1,503 @@
+"""Batches against single calls, by a hostile reader: random walks through every public call, on two POPs with one seed.
+
+One POP only ever gets single calls (the loop to read, `confide.pop`); the other gets the same as batches, cut anywhere.
+After every step both must have given the same answers and errors, and must be the same in everything that their future
+depends on: the copies' memory, the counts, the open tickets, the next random word.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from confide import POP, Halted, Monitor, Plan, batches, evaluate
+from confide import learners as known
+from confide.banks import StackedBank, stacked
+from confide.learners.features import Columns
+from confide.randomness import Random
+from confide.state import Journal
+
+ROUNDS = 200
+LABELS = ["a", "b", "c", "d", "e", "f"]
+
+
+def plan(copies: int, polls: int, silent: int = 25, labels: int = 2, people: int = 1, unsure: int = 50) -> Plan:
+    return Plan.tight(
+        60.0, 1e-2, ROUNDS, copies=copies, polls=polls, unsure=unsure, silent=silent, labels=labels, unit_unsure=people
+    )
+
+
+PLANS = {
+    "polled": plan(130, 9),
+    "whole words": plan(64, 30),
+    "one copy more": plan(65, 65),
+    "few": plan(20, 20, unsure=17),
+    "many labels": plan(70, 11, labels=6),
+    "people": plan(130, 9, people=2),
+    "all people": plan(33, 33, people=3),
+    "loud": plan(130, 9, silent=0),
+}
+
+
+def public(x: Any) -> str:
+    """A fallback that is not known to compiled code."""
+    return "b" if np.size(x) > 1 and np.asarray(x).sum() > 2 else "a"
+
+
+def started() -> known.LogisticRegression:
+    learner = known.LogisticRegression()
+    for i in range(40):
+        learner.learn([i % 5, i % 3, i % 2], int(i % 5 > 2))
+    return learner
+
+
+@dataclass
+class Case:
+    """One random walk."""
+
+    learner: Any
+    plan: str = "polled"
+    options: dict[str, Any] = field(default_factory=dict)
+    width: int = 3
+
+
+CASES = {
+    "logistic": Case(known.LogisticRegression(), options={"monitor": Monitor(epsilon=1.0, delay=9)}),
+    "perceptron, whole words": Case(known.Perceptron(), "whole words", {"fallback": public, "after_halt": "fallback"}),
+    "bayes, all polled": Case(known.GaussianNB(), "one copy more", {"fallback": "b", "ticket_life": 11}),
+    "warm trees, few": Case(known.DecisionTree(memory=8, warmup=4), "few", {"after_halt": "fallback"}),
+    "six labels": Case(known.LogisticRegression(), "many labels", {"ticket_life": 30}),
+    "six labels, neighbours": Case(known.KNNClassifier(n_neighbors=2, memory=5, warmup=2), "many labels"),
+    "people": Case(known.LogisticRegression(), "people", {"units": "people", "fallback": public}),
+    "people, trees": Case(known.DecisionTree(memory=6), "all people", {"units": "people", "after_halt": "fallback"}),
+    "people, watched": Case(
+        known.BernoulliNB(), "people", {"units": "people", "monitor": Monitor(1.0, rounds_per_unit=2, delay=9)}
+    ),
+    "public start": Case(started(), "polled", {"public_start": True}),
+    "points, loud": Case(known.Points(), "loud", {"ticket_life": 1}, width=1),
+    "thresholds": Case(known.Thresholds(15), "whole words", {"ticket_life": 40}, width=1),
+    "not compiled": Case(known.Halving(np.eye(8, dtype=int)), "polled", {"after_halt": "fallback"}, width=1),
+}
+
+
+def make(case: Case, seed: int) -> POP:
+    chosen = PLANS[case.plan]
+    return POP(case.learner, chosen, labels=LABELS[: chosen.labels], features=case.width, seed=seed, **case.options)
+
+
+class Walk:
+    """Two POPs, and a random sequence of calls."""
+
+    def __init__(self, case: Case, seed: int, folder: Path) -> None:
+        self.case, self.dice, self.folder, self.loads = case, random.Random(seed), folder, 0
+        self.first, self.second = make(case, seed), make(case, seed)
+        self.people = self.first.units == "people"
+        self.tickets: list[str] = []
+
+    # what is asked
+
+    def x(self) -> Any:
+        values = [self.dice.choice([0, 1, 2, 3, self.dice.random()]) for _ in range(self.case.width)]
+        kind = self.dice.random()
+        if kind < 0.03:
+            nans = [float("nan")] * self.case.width
+            return self.dice.choice([nans, [1.0] * 7, "text", None, {"a": 1.0}, [1e39], 3.0])
+        return values if kind < 0.5 else np.array(values, dtype=self.dice.choice(["f4", "f8", "i8", "?"]))
+
+    def table(self, rows: int) -> Any:
+        """Many x, as one of the many things that they can come as."""
+        form = self.dice.randrange(6)
+        if form == 0:
+            return [self.x() for _ in range(rows)]
+        table = np.array([[self.dice.choice([0, 1, 2, 3]) for _ in range(self.case.width)] for _ in range(rows)])
+        table = table.reshape(rows, self.case.width)
+        if form == 1:
+            return table.astype(self.dice.choice(["f4", "i4", "u1", "?", "f2", "O"]))
+        table = table + np.array([[self.dice.random()] for _ in range(rows)]).reshape(rows, 1)
+        if rows and self.dice.random() < 0.2:
+            table[self.dice.randrange(rows), 0] = self.dice.choice([np.nan, np.inf, 1e300, -3.5e38])
+        if form == 2:
+            return np.asfortranarray(table)
+        if form == 3:
+            return np.repeat(np.repeat(table, 2, axis=0), 2, axis=1)[::2, ::2]
+        if form == 4:
+            table.flags.writeable = False
+        return table
+
+    def units(self, rows: int) -> list[str | bytes] | None:
+        names: list[str | bytes] = [*(f"p{i}" for i in range(25)), b"p0", "é"]
+        return [self.dice.choice(names) for _ in range(rows)] if self.people else None
+
+    def size(self) -> int:
+        return self.dice.choice([0, 1, 2, 3, 5, 8, 20, 33])
+
+    def labels(self, rows: int) -> list[str]:
+        return [self.dice.choice(self.first.labels) for _ in range(rows)]  # type: ignore[misc]
+
+    # what happens
+
+    def predict(self) -> None:
+        xs = self.table(self.size())
+        units = self.units(len(xs))
+        one: list[Any] = []
+        for i in range(len(xs)):
+            try:
+                one.append(self.first.predict(xs[i], None if units is None else units[i]))
+            except ValueError as error:
+                one.append(str(error))
+            except Halted as halted:
+                one.append(halted)
+        try:
+            other = self.second.predict_many(xs, units)
+        except Halted:
+            assert one and all(isinstance(answer, Halted) for answer in one)
+            return
+        assert len(one) == len(other)
+        for a, b in zip(one, other, strict=True):
+            if isinstance(a, str | Halted):
+                assert (b.label, b.sure, b.ticket, b.error) == (None, False, "", str(a))
+            else:
+                assert a == b
+        self.tickets += [answer.ticket for answer in other if answer.ticket]
+
+    def learn(self) -> None:
+        """Some open tickets, out of order, and now and then one that is bad: then nothing may be learned."""
+        chosen = self.dice.sample(self.tickets, min(len(self.tickets), self.size()))
+        good = [t for t in chosen if self.redeems(t)]
+        ys = self.labels(len(good))
+        if self.dice.random() < 0.3:
+            used = [t for t in self.tickets if not self.redeems(t)]
+            bad: Any = self.dice.choice([*used, "1-2-3", "", 7])
+            at = self.dice.randrange(len(good) + 1)
+            with pytest.raises(ValueError, match=f"row {at}: "):
+                self.second.learn_many([*good[:at], bad, *good[at:]], ["a"] * (len(good) + 1))
+            if good:
+                with pytest.raises(ValueError, match=f"row {len(good) - 1}: y is not"):
+                    self.second.learn_many(good, [*ys[:-1], "nothing"])
+                with pytest.raises(ValueError, match="twice"):
+                    self.second.learn_many([*good, good[0]], [*ys, "a"])
+            self.same()
+        for ticket, y in zip(good, ys, strict=True):
+            self.first.learn(ticket, y)
+        self.second.learn_many(good, ys)
+        if self.dice.random() < 0.5:
+            self.tickets = [t for t in self.tickets if t not in good]
+
+    def redeems(self, ticket: str) -> bool:
+        try:
+            self.first._redeem(ticket)
+        except ValueError:
+            return False
+        return True
+
+    def teach(self) -> None:
+        xs = self.table(self.size())
+        ys, units = self.labels(len(xs)), self.units(len(xs))
+        keep = [i for i in range(len(xs)) if self.encodes(xs[i])]
+        if len(keep) < len(xs):
+            worst = min(set(range(len(xs))) - set(keep))
+            with pytest.raises(ValueError, match=f"row {worst}: "):
+                self.second.teach_many(xs, ys, units)
+            self.same()
+        for i in keep:
+            self.first.teach(xs[i], ys[i], None if units is None else units[i])
+        part = xs[keep] if isinstance(xs, np.ndarray) else [xs[i] for i in keep]
+        self.second.teach_many(part, [ys[i] for i in keep], None if units is None else [units[i] for i in keep])
+
+    def encodes(self, x: Any) -> bool:
+        try:
+            self.first._bank.encode(x)
+        except ValueError:
+            return False
+        return True
+
+    def evaluate(self) -> None:
+        """The loop of the docs; it ends where the rounds do."""
+        xs = self.table(self.size())
+        ys, units = self.labels(len(xs)), self.units(len(xs))
+        one: list[tuple[int, bool]] = []
+        pop = self.first
+        for i in range(len(xs)):
+            if pop.halt_reason is None and pop.rounds == pop.plan.rounds:
+                pop._halt("rounds")
+            if pop.halt_reason is not None:
+                break
+            try:
+                answer = pop.predict(xs[i], None if units is None else units[i])
+            except ValueError:
+                one.append((-1, False))
+                continue
+            one.append((pop.labels.index(answer.label), answer.sure))
+            pop.learn(answer.ticket, ys[i])
+        done = evaluate(self.second, xs, ys, units)
+        assert list(zip(done.answers.tolist(), done.sure.tolist(), strict=True)) == one
+
+    def forget(self) -> None:
+        if self.people:
+            (unit,) = self.units(1) or []
+            for pop in (self.first, self.second):
+                pop.forget(unit)
+
+    def copied(self) -> None:
+        """A copy goes on as the original would have."""
+        if self.second._journal is None and self.case.options.get("fallback") is not public:
+            pickled = self.dice.random() < 0.5
+            self.second = pickle.loads(pickle.dumps(self.second)) if pickled else copy.deepcopy(self.second)
+
+    def saved(self) -> None:
+        """Save and load; both draw anew from there on, from one seed."""
+        self.loads += 1
+        again: list[POP] = []
+        forget = self.people and self.dice.random() < 0.5
+        for name, pop in (("one", self.first), ("other", self.second)):
+            home = self.folder / f"{name}{self.loads}" if pop._journal is None else pop._journal.folder
+            pop.save(home)
+            if forget:
+                pop.forget("p1")
+            pop.close()
+            fallback = public if self.case.options.get("fallback") is public else None
+            given = pop._public_start or isinstance(self.case.learner, known.Halving)
+            loaded = POP.load(home, fallback=fallback, learner=self.case.learner if given else None)
+            loaded._rng = Random(self.loads)
+            again.append(loaded)
+        self.first, self.second = again
+
+    def same(self) -> None:
+        assert everything(self.first) == everything(self.second)
+        for pop in (self.first, self.second):
+            isolated(pop)
+
+    def go(self, steps: int) -> None:
+        moves = [self.predict, self.learn, self.teach, self.evaluate, self.forget, self.copied]
+        for _ in range(steps):
+            self.dice.choices(moves, [5, 4, 2, 3, 1, 1])[0]()
+            self.same()
+            if self.dice.random() < 0.03 and self.second.halt_reason is None:
+                self.saved()
+                self.same()
+
+
+def everything(pop: POP) -> dict[str, Any]:
+    """Everything that the future of a POP depends on."""
+    bank = pop._bank.state(trusted=True)
+    watch = None if pop._monitor is None else (list(pop._monitor._waiting), pop._monitor._asked)
+    opened = [(key, w.copy, np.asarray(w.x).tolist(), w.answered, w.counted, w.who) for key, w in pop._open.items()]
+    return {
+        "bank": {name: v.tobytes() if isinstance(v, np.ndarray) else v for name, v in bank.items()},
+        "counts": (pop._round, pop._unsure, pop._taught, pop._unit_unsure, pop._unit_counted),
+        "halt": (pop.halt_reason, pop.state),
+        "last": None if pop._last is None else pop._last.tolist(),
+        "open": opened,
+        "next words": copy.deepcopy(pop._rng).words(3).tolist(),
+        "watch": watch,
+    }
+
+
+def isolated(pop: POP) -> None:
+    """No two copies share a slot, and no slot is both given and free; the tables of a bank agree."""
+    bank = pop._bank
+    if not isinstance(bank, StackedBank) or not bank.compiles:
+        return
+    held, given = bank._arrays["seen"].size, bank._slot[bank._slot >= 0]
+    assert np.unique(given).size == given.size
+    assert not np.intersect1d(given, bank._free).size and np.unique(bank._free).size == bank._free.size
+    assert ((given >= 0) & (given < held)).all() and ((bank._free >= 0) & (bank._free < held)).all()
+    if bank._dense:
+        assert (given == np.flatnonzero(bank._slot >= 0)).all() and not bank._free.size
+    else:
+        assert given.size + bank._free.size == held
+    votes = bank._slot >= 0
+    votes[votes] = bank._arrays["seen"][given] >= bank._learner.warmup
+    assert ((bank._voter >= 0) == votes).all() and (bank._voter[votes] == bank._slot[votes]).all()
+    bits = np.unpackbits(bank._idle.view(np.uint8), bitorder="little")[: bank.copies]
+    assert (bits == ~votes).all()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_any_walk_through_batches_equals_single_calls(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "CHUNK", 7)
+    for seed, words in enumerate((64, 1 << 17)):
+        monkeypatch.setattr(batches, "WORDS", words)
+        walk = Walk(CASES[name], seed, tmp_path / str(seed))
+        walk.go(40)
+        assert batches.compiles(walk.second) == (name not in ("not compiled", "people, watched"))
+        assert walk.second.rounds > 40 and walk.second._taught > 3
+        walk.second.close()
+        walk.first.close()
+
+
+# What a batch must bear: each of these was once wrong.
+
+
+
+def rows(n: int = 60) -> tuple[Any, list[str]]:
+    xs = np.random.default_rng(5).random((n, 3))
+    return xs, ["ab"[int(value > 0.5)] for value in xs[:, 0]]
+
+
+@pytest.mark.parametrize("call", ["predict", "evaluate", "teach"])
+def test_an_interrupt_repeats_no_word_and_lets_no_two_copies_share(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C during a kernel comes up right after it."""
+    pop, (xs, ys) = make(CASES["logistic"], 1), rows()
+    position = pop._rng._produced - (pop._rng._buffer.size - pop._rng._cursor)
+    ran: list[int] = []
+
+    def interrupted(kernel: Callable[..., None]) -> Callable[..., None]:
+        def run(*args: Any) -> None:
+            kernel(*args)
+            ran.append(1)
+            raise KeyboardInterrupt
+
+        return run
+
+    for name in ("ask", "teach_rows"):
+        monkeypatch.setattr(stacked, name, interrupted(getattr(stacked, name)))
+    with pytest.raises(KeyboardInterrupt):
+        if call == "predict":
+            pop.predict_many(xs)
+        elif call == "evaluate":
+            evaluate(pop, xs, ys)
+        else:
+            pop.teach_many(xs, ys)
+    monkeypatch.undo()
+    assert ran
+    isolated(pop)
+    assert pop._rng._produced - (pop._rng._buffer.size - pop._rng._cursor) >= position + 60
+    for x, y in zip(xs, ys, strict=True):
+        pop.teach(x, y)
+    isolated(pop)
+    if call != "teach":
+        assert pop.rounds == 60 and pop._unsure > 0
+
+
+@pytest.mark.parametrize("wrong", [KeyError, ValueError])
+def test_a_fallback_that_fails_spoils_its_own_row_alone(wrong: type[Exception]) -> None:
+    def failing(x: Any) -> str:
+        if x[0] > 0.8:
+            raise wrong("no")
+        return "a"
+
+    pop, (xs, _) = make(Case(known.LogisticRegression(), options={"fallback": failing}), 1), rows()
+    answers = pop.predict_many(xs)
+    assert [answer.error is not None for answer in answers] == (xs[:, 0] > 0.8).tolist()
+    assert pop.rounds == 60 and len(pop._open) == (xs[:, 0] <= 0.8).sum()
+
+
+def test_an_encoder_of_ones_own_is_asked_in_batches_too() -> None:
+    class Clipped(Columns):
+        def encode(self, x: Any, /) -> Any:
+            return super().encode(np.clip(x, 0, 0.1))
+
+    pair = [POP(known.GaussianNB(), PLANS["polled"], labels=["a", "b"], features=Clipped(3), seed=1) for _ in range(2)]
+    xs, ys = rows()
+    for x, y in zip(xs, ys, strict=True):
+        pair[0].teach(x, y)
+    pair[1].teach_many(xs, ys)
+    assert everything(pair[0]) == everything(pair[1])
+
+
+def test_a_subclass_that_teaches_its_own_way_does_so_in_batches_too() -> None:
+    class Own(POP):
+        def teach(self, x: Any, y: Any, unit: Any = None) -> None:
+            return
+
+    pop, (xs, ys) = Own(known.GaussianNB(), PLANS["polled"], labels=["a", "b"], features=3, seed=1), rows()
+    pop.teach_many(xs, ys)
+    assert pop._taught == 0
+
+
+def test_a_learner_with_other_arrays_is_not_compiled() -> None:
+    class Wider(known.LogisticRegression):
+        def layout(self, features: int) -> Any:
+            return {"mine": ((features,), np.float64), **super().layout(features)}
+
+    assert Wider().compiled() is None
+
+
+class Frame:
+    """Like a table of named columns: its length is that of the rows, it iterates over the names."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __iter__(self) -> Any:
+        return iter(["x", "y", "z"])
+
+
+@pytest.mark.parametrize("call", [evaluate, POP.teach_many])
+def test_what_is_longer_or_shorter_than_it_says_is_refused(call: Callable[..., Any]) -> None:
+    with pytest.raises(ValueError, match=r"rows|records"):
+        call(make(CASES["logistic"], 1), Frame(), ["a", "b"])
+
+
+def test_one_name_is_not_a_list_of_units() -> None:
+    with pytest.raises(ValueError, match="unit"):
+        make(CASES["people"], 1).predict_many(np.ones((3, 3)), "bob")
+
+
+def test_what_the_journal_missed_once_it_gets_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a unit could be counted G times before the load, and G times after it."""
+    pop, (xs, _) = make(Case(known.LogisticRegression(), "people", {"units": "people"}), 1), rows()
+    pop.save(tmp_path / "state")
+    pop.predict_many(xs[:25], [f"p{i}" for i in range(25)])
+    write = Journal._write
+
+    def full(self: Journal, *entries: dict[str, Any]) -> None:
+        if "unsure" in entries[0]:
+            raise OSError("the disk is full")
+        write(self, *entries)
+
+    monkeypatch.setattr(Journal, "_write", full)
+    with pytest.raises(OSError, match="full"):
+        pop.predict_many(xs[:20], [f"p{i}" for i in range(20)])
+    monkeypatch.undo()
+    for i in range(20, 25):
+        pop.predict(xs[i], f"p{i}")
+    pop._journal.close()  # type: ignore[union-attr]  # as a crash would
+    again = POP.load(tmp_path / "state")
+    assert sum(pop._unit_unsure.values()) > 10 and again._unit_unsure == pop._unit_unsure
+    again.close()
+
+
+def test_a_copy_whose_first_lesson_failed_does_not_vote() -> None:
+    class Picky(known.DecisionTree):
+        def teach(self, arrays: Any, slot: int, seen: int, x: Any, y: int) -> None:
+            raise ValueError("no")
+
+    bank = StackedBank(Picky(), copies=4, labels=2, features=1)
+    with pytest.raises(ValueError, match="no"):
+        bank.learn(0, bank.encode([1.0]), 1)
+    assert bank._voter[0] < 0  # a tree that was never grown has no leaf to stop at
+
+
+def test_rows_for_copies_labels_or_features_that_are_not_there_are_refused() -> None:
+    bank = StackedBank(known.LogisticRegression(), copies=70, labels=2, features=3)
+    bank.learn(69, bank.encode([1.0, 2.0, 3.0]), 1)
+    one = np.ones(1, dtype=np.int64)
+    for copies, xs, ys in ((-one, np.ones((1, 3)), one), (one, np.ones((1, 3)), -one), (one, np.ones((1, 2)), one)):
+        with pytest.raises(ValueError):
+            bank.learn_rows(copies, xs, ys)
+    with pytest.raises(ValueError, match="label"):
+        known.LogisticRegression().follow(np.ones((2, 3)), np.zeros(3, dtype=np.int64))
+
+
+@pytest.mark.parametrize(
+    "learner", [known.Points(), known.Halving(np.eye(8, dtype=int))]
+)
+def test_evaluate_ends_at_the_same_row_compiled_or_not(learner: Any) -> None:
+    case = Case(learner, "polled", {"after_halt": "fallback"}, width=1)
+    ending, halting = make(case, 1), make(case, 1)
+    ending._round, halting._round, halting._unsure = ROUNDS - 5, 50, 10**6
+    assert evaluate(ending, np.ones((9, 1)), ["a"] * 9).rounds == 5
+    done = evaluate(halting, np.array([[np.nan], [1.0], [1.0]]), ["a"] * 3)
+    assert done.rounds == 1 and done.margins.tolist() == [0] and halting.halt_reason == "budget"
