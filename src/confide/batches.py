@@ -91,7 +91,8 @@ def _ask(pop: POP, xs: Any, ys: NDArray[np.int64], units: Sequence[Any] | None) 
     margins, counts = np.full(n, NOTHING), np.zeros(plan.labels, dtype=np.int64)
     progress = np.zeros(6, dtype=np.int64)
     progress[UNSURE] = pop._unsure
-    need = min(WORDS, 64 + rows * (plan.polls + 4))  # doubled below where it does not suffice for one round
+    each = 4 if plan.polls == plan.copies else plan.polls + 4
+    need = min(WORDS, 64 + rows * each)  # doubled below where it does not suffice for one round
     before, silent = shares.copy(), plan.silent - pop._round
     try:
         while progress[ROW] < rows and not progress[HALTED]:

@@ -258,7 +258,7 @@ class StackedBank:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        for name in ("_slot", "_voter", "_idle", "_free"):  # a copy that came from a read-only file must be writable again
+        for name in ("_slot", "_voter", "_idle", "_free"):  # what came from a read-only file must be writable again
             setattr(self, name, np.require(state[name], requirements=["C", "W"]))
         self._arrays = {name: np.require(array, requirements=["C", "W"]) for name, array in self._arrays.items()}
 
