@@ -1,4 +1,4 @@
-"""All benchmarks, one after the other: python benchmarks/run.py [--quick]"""
+"""All benchmarks, one after the other (two hours), or two of them in short: python benchmarks/run.py [--quick]"""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-ORDER = ("foundation", "randomness", "counters", "trees", "coingame")
+ORDER = (
+    "foundation", "randomness", "counters", "trees", "coingame", "speed", "long", "realizable", "agnostic", "doubles",
+)  # fmt: skip
+QUICK = ("foundation", "speed")  # under two minutes together; most of the others have a --quick of their own
 
 
 def main() -> None:
-    for name in ORDER:
+    for name in QUICK if "--quick" in sys.argv else ORDER:
         print(f"\n== benchmarks/{name}.py {' '.join(sys.argv[1:])}", flush=True)
         subprocess.run([sys.executable, str(HERE / f"{name}.py"), *sys.argv[1:]], check=True)
 

@@ -77,7 +77,7 @@ def test_the_water_in_its_quick_form(water: ModuleType, tmp_path: Path, capsys: 
         assert one.told[near].mean() < 0.5 < one.told[far].mean() or one.halted
     out = capsys.readouterr().out
     assert "exact reports" in out and "broken" in out
-    assert "private median on a grid" in (tmp_path / "water.svg").read_text(encoding="utf-8")
+    assert "right reports, with a coin" in (tmp_path / "water.svg").read_text(encoding="utf-8")
 
 
 def test_everybody_else_is_one_vote(water: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,7 +184,7 @@ class POP:
         seeded = None if seed is None else self._rng.words(8).tobytes()
         secret = os.urandom(64) if seeded is None else seeded
         self._set_secret(secret)
-        self._sure = [int(s) for s in plan.gate.sure]
+        self._sure = plan.gate.sure
         self._everyone = np.arange(plan.copies if plan.polls == plan.copies else 0)
         self._round = 0
         self._unsure = 0
@@ -282,7 +282,7 @@ class POP:
         poll = self._everyone if plan.polls == plan.copies else self._rng.subset(plan.copies, plan.polls)
         counts = np.zeros(plan.labels, dtype=np.int64) if malformed else self._bank.votes(x, poll)
         top, margin = lead(counts)
-        sure = self._rng.word() < self._sure[min(margin, len(self._sure) - 1)]
+        sure = self._rng.word() < int(self._sure[min(margin, self._sure.size - 1)])
         self._last = counts
         capped = who is not None and self._unit_unsure.get(who, 0) >= plan.unit_unsure
         counted = not (sure or malformed or capped)

@@ -59,17 +59,19 @@ def _teach(mind: Ints, slot: int, turn: float, y: int) -> None:
 @jit
 def _vote(threshold: Floats, mind: Ints, slots: Slots, share: float, turn: float, counts: Ints) -> None:
     asked, ones = 0, 0
-    for slot in slots:
-        if slot >= 0:
-            if mind[slot] >= 0:
-                counts[mind[slot]] += 1
-            else:
-                place = threshold[slot] + turn
-                place -= place >= 1.0
-                asked += 1
-                ones += place < share
+    for slot in slots:  # no branches: most of them would be taken at random
+        here = max(slot, 0)
+        place = threshold[here] + turn
+        place -= place >= 1.0
+        free, votes = mind[here] < 0, slot >= 0
+        asked += votes & (free | (mind[here] < 2))
+        ones += votes & ((free & (place < share)) | (mind[here] == 1))
     counts[0] += asked - ones
     counts[1] += ones
+    if counts.size > 2:
+        for slot in slots:
+            if slot >= 0 and mind[slot] >= 2:
+                counts[mind[slot]] += 1
 
 
 _thresholds, _minds = compiled.view(np.float64, 0), compiled.view(np.int64, 0)
