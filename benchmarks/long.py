@@ -8,8 +8,8 @@
 Every copy sees one label in 300 000; beside them runs one learner of the same kind that sees all of them and protects
 nobody. Two streams, both made on the spot:
 
-overlap  two normal classes in four dimensions, four deviations apart: nobody errs less than 2.275 % of the time, and the
-         copies disagree just where the truth is nearly a coin anyway. Naive Bayes.
+overlap  two normal classes in four dimensions, four deviations apart: nobody errs less than 2.275 % of the time, and
+         the copies disagree just where the truth is nearly a coin anyway. Naive Bayes.
 sea      SEA (Street and Kim, "A Streaming Ensemble Algorithm for Large-Scale Classification", 2001) without noise:
          the right label is certain everywhere, so every unsure answer costs half a mistake. Logistic regression.
 

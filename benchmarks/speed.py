@@ -180,8 +180,9 @@ def against_memory(targets: Targets, repeat: int, pop: confide.POP) -> None:
         votes=(lambda: only_votes(vote, memory, constants, next_slots(), xs, counts), ROWS),
         whole=rounds_of(pop),
     )
-    targets.check(f"votes alone, share of the row-read limit; k = {copies:,}", found["limit"] / found["votes"], 0.6, True)
-    targets.check(f"whole round, share of the row-read limit; k = {copies:,}", found["limit"] / found["whole"], 0.35, True)
+    where = f"share of the row-read limit; k = {copies:,}"
+    targets.check(f"votes alone, {where}", found["limit"] / found["votes"], 0.6, True)
+    targets.check(f"whole round, {where}", found["limit"] / found["whole"], 0.35, True)
     limit, votes, whole = (np.median(found[name]) for name in ("limit", "votes", "whole"))
     console.print(f"k = {copies:,}: reading the rows {limit:.2f} µs, votes {votes:.2f} µs, whole round {whole:.2f} µs")
 
@@ -205,14 +206,16 @@ def shares(targets: Targets, repeat: int, pop: confide.POP) -> None:
         gates=(lambda: only_gates(counts, words, plan.gate.sure, plan.halting.go, ROWS), ROWS),
     )
     randomness = (found["words"] + found["polls"]) / found["whole"]
-    targets.check(f"gate and halting, share of a round; k = {plan.copies:,}", found["gates"] / found["whole"], 0.05, False, ".3f")
-    targets.check(f"randomness, share of a round; k = {plan.copies:,}", randomness, 0.20, False, ".3f")
+    where = f"share of a round; k = {plan.copies:,}"
+    targets.check(f"gate and halting, {where}", found["gates"] / found["whole"], 0.05, False, ".4f")
+    targets.check(f"randomness, {where}", randomness, 0.20, False, ".3f")
     with tempfile.TemporaryDirectory() as folder:
         saved = make(LogisticRegression(), 1000)
         plain = make(LogisticRegression(), 1000)
         saved.save(Path(folder) / "state")
         both = in_turn(max(3, repeat // 2), journal=rounds_of(saved), plain=rounds_of(plain))
-        console.print(f"with a journal on disk, in batches of 4096 rows: {spread(both['journal'] / both['plain'])} times the time")
+        times = spread(both["journal"] / both["plain"])
+        console.print(f"with a journal on disk, in batches of 4096 rows: {times} times the time")
         saved.close()
 
 
@@ -244,12 +247,14 @@ def generic(targets: Targets, repeat: int) -> None:
         small=(lambda: one_by_one(pops[1_000]), 40),
         large=(lambda: one_by_one(pops[10_000]), 40),
     )
-    targets.check("River's GaussianNB, time a round at k = 10⁴ over k = 10³", found["large"] / found["small"], 1.2, False)
+    ratio = found["large"] / found["small"]
+    targets.check("River's GaussianNB, time a round at k = 10⁴ over k = 10³", ratio, 1.2, False)
     console.print(f"River's GaussianNB in replicas: {np.median(found['small']):,.0f} µs a round at k = 1,000")
 
 
 def growth(repeat: int, quick: bool, pops: dict[int, confide.POP]) -> None:
-    table = Table("learner", "copies", "polls", "features", "µs a round", "rounds a second", "bytes a copy", title="Growth")
+    columns = ("learner", "copies", "polls", "features", "µs a round", "rounds a second", "bytes a copy")
+    table = Table(*columns, title="Growth")
 
     def line(name: str, pop: confide.POP, features: int) -> None:
         found = in_turn(repeat, whole=rounds_of(pop, features))["whole"]

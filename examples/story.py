@@ -185,7 +185,8 @@ def usefulness(make: Callable[[], Any], history: int) -> float:
     coins, service = np.random.default_rng(), make()
     for x, y in zip(*messages(coins, history), strict=True):
         service.teach(x, int(y))
-    return sum(int(service.predict(x).label) != y for x, y in zip(*messages(coins, 1000), strict=True)) / 1000
+    wrong = [service.predict(x).label != y for x, y in zip(*messages(coins, 1000), strict=True)]
+    return float(np.mean(wrong))
 
 
 def measure(epsilon: float, games: int, tick: Callable[[], object]) -> World:

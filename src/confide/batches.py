@@ -101,8 +101,8 @@ def _ask(pop: POP, xs: Any, ys: NDArray[np.int64], units: Sequence[Any] | None) 
             try:
                 bank.ask_rows(
                     progress, int((ys[at:rows] >= 0).sum()), words, plan.gate.sure, plan.halting.go, plan.copies,
-                    plan.polls, silent, fallback, plan.unit_unsure, encoded[:rows], ys[:rows], malformed, unit_of, shares,
-                    progress, copies, shown, sure, margins, counts,
+                    plan.polls, silent, fallback, plan.unit_unsure, encoded[:rows], ys[:rows], malformed, unit_of,
+                    shares, progress, copies, shown, sure, margins, counts,
                 )  # fmt: skip
             finally:
                 rng.commit(int(progress[CURSOR]))
