@@ -271,21 +271,12 @@ class OnePollABatch(POP):
             self._rng = fresh
 
 
-class _Backwards(int):
-    """A threshold s for which `word < s` means word ≥ s."""
-
-    def __gt__(self, word: int) -> bool:
-        return int(self) <= word
-
-    __hash__ = int.__hash__
-
-
 class WrongInequality(POP):
     """The threshold compared with the wrong inequality: sure where the table says unsure, so near-ties are shown."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._sure = [_Backwards(s) for s in self._sure]
+        self._sure = np.where(self._sure == 0, ~np.uint64(0), np.uint64(0) - self._sure)
 
 
 # ---------------------------------------------------------------------- tables
