@@ -101,7 +101,7 @@ class Random:
         target = out.data.cast("B")
         for start in range(0, len(target), len(_ZEROS)):
             part = target[start : start + len(_ZEROS)]
-            part[:] = self._stream.update(_ZEROS[: len(part)])
+            self._stream.update_into(_ZEROS[: len(part)], part)
         self._produced += out.size
 
     @property
