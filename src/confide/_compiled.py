@@ -45,7 +45,7 @@ def kernel(function: Callable[..., None], signature: Any) -> Any:
             _made[function] = numba.cfunc(signature, cache=True, **options)(function)
         except RuntimeError:  # Numba found no place for the cache
             _made[function] = numba.cfunc(signature, **options)(function)
-        _made[function]._numba_type_ = numba.typeof(_made[function])  # else found out anew in every call
+        _made[function]._numba_type_ = types.FunctionType(signature)  # else found out anew in every call
     return _made[function]
 
 
