@@ -205,7 +205,7 @@ def ask(
     poll, following, slots = np.empty(polls, np.int64), np.empty(polls, np.int64), np.empty(polls, np.int32)
     only, alike = np.zeros(1, np.int32), np.empty(counts.size, np.int64)
     ahead, nobody = np.empty(polls, np.int32), np.empty(0, np.int32)
-    guessed_at, guessed_end = -1, -1
+    guessed_at, guessed_end, next_untaught, found = -1, -1, 0, False
     while progress[ROW] < xs.shape[0] and progress[HALTED] == 0:
         i, cursor = progress[ROW], progress[CURSOR]
         copy, unit = copy_of[i], units[i]
@@ -218,11 +218,12 @@ def ask(
         if ys[i] >= 0 and slot[copy] >= 0:  # what the lesson will need is sent for before the votes are counted
             _send_for_lesson(memory, slot[copy])
         label, margin, answer = -1, -1, -1
-        counted, capped, go_on = False, False, np.uint64(0)
+        counted, capped, known, go_on = False, False, False, np.uint64(0)
         if live:
             for j in range(counts.size):
                 counts[j] = 0
             if polls < copies:
+                known, found = found and cursor == guessed_at, False
                 if cursor == guessed_at:
                     poll, following, cursor = following, poll, guessed_end
                 else:
@@ -239,9 +240,12 @@ def ask(
             if not malformed[i]:
                 untaught = 0
                 if polls < copies:
-                    untaught = _find(poll, voter, idle, dense, slots)
+                    if known:
+                        slots, ahead, untaught = ahead, slots, next_untaught
+                    else:
+                        untaught = _find(poll, voter, idle, dense, slots)
                     if guessed_at >= 0:
-                        _find(following, voter, idle, dense, ahead)
+                        next_untaught, found = _find(following, voter, idle, dense, ahead), True
                     vote(memory, constants, slots, ahead if guessed_at >= 0 else nobody, xs[i], counts)
                 else:
                     for j in range(copies if begins else 0):
@@ -280,4 +284,6 @@ def ask(
         copy_of[i], shown[i], answered[i], margins[i] = copy, answer, label >= 0, margin
         progress[ROW] += 1
         if ys[i] >= 0 and not malformed[i]:
+            before = voter[copy]
             _lesson(teach, memory, start, constants, warmup, slot, voter, idle, free, progress, copy, xs[i], ys[i])
+            found = found and voter[copy] == before
