@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from confide import randomness
-from confide._draws import SHORT, exact_bernoulli_exp, exact_gaussian, exact_laplace
+from confide._draws import SHORT, draw_marked, exact_bernoulli_exp, exact_gaussian, exact_laplace
 from confide.randomness import Prf, Random, discrete_gaussian, discrete_laplace, draw_below, draw_subset
 
 LEVEL = 1e-7
@@ -507,3 +507,16 @@ def test_numpy_integers_are_integers() -> None:
     assert 0 <= rng.below(np.int64(5)) < 5
     assert rng.subset(np.int64(9), np.int32(2)).size == 2
     assert isinstance(discrete_laplace(rng, np.int64(5)), int)
+
+
+@settings(deadline=None)
+@given(k=st.integers(1, 300), share=st.floats(0, 1), seed=st.integers(0, 2**32))
+def test_marked_subsets_are_the_same_subsets(k: int, share: float, seed: int) -> None:
+    """The poll of the compiled loop, draw for draw, and its marks are gone afterwards, also where the words ran out."""
+    m, words = int(share * k), Random(seed).words(400)
+    first, second = np.zeros(m, dtype=np.int64), np.zeros(m, dtype=np.int64)
+    taken = np.zeros((k + 63) // 64, dtype=np.uint64)
+    assert draw_subset(words, 0, k, m, first) == draw_marked(words, 0, k, m, second, taken)
+    assert first.tolist() == second.tolist() and not taken.any()
+    assert m == 0 or draw_marked(words[: m - 1], 0, k, m, second, taken) < 0
+    assert not taken.any()

@@ -20,6 +20,7 @@ __all__ = [
     "SHORT",
     "draw_below",
     "draw_laplace",
+    "draw_marked",
     "draw_subset",
     "exact_bernoulli_exp",
     "exact_gaussian",
@@ -79,6 +80,28 @@ def draw_subset(words: NDArray[np.uint64], cursor: int, k: int, m: int, out: NDA
             chosen = np.int64(last)  # taken already: the new last element is not
         table[slot] = chosen
         out[i] = chosen
+    return cursor
+
+
+@jit
+def draw_marked(
+    words: NDArray[np.uint64], cursor: int, k: int, m: int, out: NDArray[np.int64], taken: NDArray[np.uint64]
+) -> int:
+    """The same as `draw_subset`, faster where many are drawn: `taken` has k bits, all 0 before and after."""
+    one, drawn = np.uint64(1), 0
+    for i in range(m):
+        last = k - m + i
+        value, cursor = draw_below(words, cursor, np.uint64(last + 1))
+        if cursor < 0:
+            break
+        chosen = np.int64(value)
+        if (taken[chosen >> 6] >> np.uint64(chosen & 63)) & one:
+            chosen = np.int64(last)
+        taken[chosen >> 6] |= one << np.uint64(chosen & 63)
+        out[i] = chosen
+        drawn += 1
+    for i in range(drawn):
+        taken[out[i] >> 6] = np.uint64(0)
     return cursor
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._compiled import view
-from confide._draws import draw_below, draw_subset
+from confide._draws import draw_below, draw_marked
 from confide._jit import jit
 from confide._machine import prefetch
 from confide._tables import lead
@@ -205,6 +205,7 @@ def ask(
     poll, following, slots = np.empty(polls, np.int64), np.empty(polls, np.int64), np.empty(polls, np.int32)
     only, alike = np.zeros(1, np.int32), np.empty(counts.size, np.int64)
     ahead, nobody = np.empty(polls, np.int32), np.empty(0, np.int32)
+    taken = np.zeros((copies + 63) >> 6, np.uint64)
     guessed_at, guessed_end, next_untaught, found = -1, -1, 0, False
     while progress[ROW] < xs.shape[0] and progress[HALTED] == 0:
         i, cursor = progress[ROW], progress[CURSOR]
@@ -227,14 +228,16 @@ def ask(
                 if cursor == guessed_at:
                     poll, following, cursor = following, poll, guessed_end
                 else:
-                    cursor = draw_subset(words, cursor, copies, polls, poll)
+                    cursor = draw_marked(words, cursor, copies, polls, poll, taken)
                     if cursor < 0:
                         return
                 # Unless a coin is drawn, the next poll is settled by now: its copies are sent for while these vote.
                 guessed_at = cursor + 2
                 if i + 1 < xs.shape[0] and units[i + 1] < 0:
                     _, guessed_at = draw_below(words, guessed_at, np.uint64(copies))
-                guessed_end = draw_subset(words, guessed_at, copies, polls, following) if guessed_at >= 0 else -1
+                guessed_end = -1
+                if guessed_at >= 0:
+                    guessed_end = draw_marked(words, guessed_at, copies, polls, following, taken)
                 if guessed_end < 0:
                     guessed_at = -1
             if not malformed[i]:
