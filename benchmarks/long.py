@@ -83,6 +83,7 @@ def begin(source: Source, plan: confide.Plan, folder: Path | None) -> tuple[conf
     if folder is not None and (folder / "curve.json").exists():
         done = json.loads((folder / "curve.json").read_text())
         pop = confide.POP.load(folder / "pop")
+        done["block"] = -(-pop.rounds // BLOCK)  # rows that were asked after the checkpoint are not asked again
         for block in range(done["block"]):  # the twin is not kept on disk
             twin.follow(*source.rows(block))
         return pop, twin, done
@@ -154,19 +155,24 @@ def show(name: str, done: dict[str, Any]) -> None:
 def picture(source: Source, done: dict[str, Any], path: Path) -> None:
     from matplotlib.figure import Figure
 
-    private, ends = rates(done["private"], 40)
-    twin, _ = rates(done["twin"], 40)
+    private, ends = rates(done["private"], 20)
+    twin, _ = rates(done["twin"], 20)
     x = np.array(done["rounds"])[ends] / 1e6
-    figure = Figure(figsize=(7.5, 3.6), layout="constrained")
-    axes = figure.subplots()
-    axes.plot(x, 100 * private, color="#22577a", lw=2, label=f"private: {done['guarantee']}")
-    axes.plot(x, 100 * twin, color="#e07a1f", lw=2, label="one learner that sees everything, not private")
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    errors, cost = figure.subplots(1, 2)
+    errors.plot(x, 100 * private, color="#22577a", lw=2, label=f"private: {done['guarantee']}")
+    errors.plot(x, 100 * twin, color="#e07a1f", lw=2, label="sees everything, not private")
     if source.least:
-        axes.axhline(100 * source.least, color="#5b6672", lw=1, ls=":", label="the least that anybody can have")
-    axes.axvspan(0, done["silent"] / 1e6, color="#dfe5ea", label="silent: learning, not answering")
-    axes.set(xlim=(0, x[-1]), ylim=(0, 130 * private.max()), xlabel="rounds, in millions", ylabel="wrong answers, %")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="center right")
+        errors.axhline(100 * source.least, color="#5b6672", lw=1, ls=":", label="the least that anybody can have")
+    errors.set(ylim=(0, 130 * private.max()), ylabel="wrong answers, %")
+    errors.legend(frameon=False, loc="center right")
+    cost.plot(x, 100 * (private - twin), color="#22577a", lw=2, marker="o", ms=3)
+    cost.set(ylim=(0, None), ylabel="cost of privacy, % of the answers")
+    for axes in (errors, cost):
+        axes.axvspan(0, done["silent"] / 1e6, color="#dfe5ea")
+        axes.text(done["silent"] / 2e6, 0.02, "silent", rotation=90, ha="center", transform=axes.get_xaxis_transform())
+        axes.set(xlim=(0, x[-1]), xlabel="rounds, in millions")
+        axes.spines[["top", "right"]].set_visible(False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
     print(f"picture: {path}")
