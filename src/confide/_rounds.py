@@ -234,7 +234,9 @@ def ask(
                 # Unless a coin is drawn, the next poll is settled by now: its copies are sent for while these vote.
                 guessed_at = cursor + 2
                 if i + 1 < xs.shape[0] and units[i + 1] < 0:
-                    _, guessed_at = draw_below(words, guessed_at, np.uint64(copies))
+                    value, guessed_at = draw_below(words, guessed_at, np.uint64(copies))
+                    prefetch(slot.ctypes.data + 4 * np.int64(value))
+                    prefetch(voter.ctypes.data + 4 * np.int64(value))
                 guessed_end = -1
                 if guessed_at >= 0:
                     guessed_end = draw_marked(words, guessed_at, copies, polls, following, taken)

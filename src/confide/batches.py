@@ -365,6 +365,10 @@ def evaluate(
 
 def _labels(pop: POP, ys: Any) -> NDArray[np.int64]:
     """The index of every label."""
+    count = len(pop.labels)
+    indices = isinstance(ys, np.ndarray) and ys.ndim == 1 and ys.dtype.kind in "iu" and ys.size > 0
+    if indices and pop.labels == tuple(range(count)) and 0 <= ys.min() <= ys.max() < count:
+        return np.asarray(ys, dtype=np.int64)
     plain = ys.tolist() if isinstance(ys, np.ndarray) else list(ys)
     try:
         return np.array([pop._index[y] for y in plain], dtype=np.int64)
