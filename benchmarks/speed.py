@@ -26,7 +26,7 @@ from river import linear_model, naive_bayes
 import confide
 from confide import batches
 from confide._compiled import VOTE, kernel
-from confide._draws import draw_subset
+from confide._draws import draw_marked
 from confide._jit import jit
 from confide._tables import lead
 from confide.learners import DecisionTree, GaussianNB, LogisticRegression
@@ -139,9 +139,9 @@ def only_votes(vote: Any, memory: Any, constants: Any, slots: Any, xs: Any, coun
 
 @jit
 def only_polls(words: Any, copies: int, polls: int, rows: int, out: Any) -> int:
-    cursor = 0
+    cursor, taken = 0, np.zeros((copies + 63) >> 6, np.uint64)
     for _ in range(rows):
-        cursor = draw_subset(words, 0, copies, polls, out)
+        cursor = draw_marked(words, 0, copies, polls, out, taken)
     return cursor
 
 
