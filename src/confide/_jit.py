@@ -19,7 +19,8 @@ def jit(function: Callable[P, R]) -> Callable[P, R]:
     automatic threads stay off: a kernel gives the same bits on every run.
 
     The code on disk is renewed when the kernel's own file changes, not when a kernel that it calls in
-    another file does: keep kernels that call each other in one module. Where no folder can hold the code
+    another file does: keep kernels that call each other in one module, or, as `_rounds` must use those of `_draws`
+    and `_tables`, run `make clean` after an edit there. Where no folder can hold the code
     (an interactive session, a read-only installation), the kernel is compiled anew in every process.
 
     Parameters

@@ -22,7 +22,7 @@ from confide.randomness import Random
 from confide.sparse import Halted
 
 if TYPE_CHECKING:
-    from confide.pop import POP, Answer
+    from confide.pop import POP, Answer, _Open
 
 __all__ = ["Evaluation", "compiles", "evaluate"]
 
@@ -180,26 +180,29 @@ def predict_many(pop: POP, xs: Any, units: Sequence[str | bytes] | None) -> list
 
 def learn_many(pop: POP, tickets: Sequence[str], ys: Sequence[Hashable]) -> None:
     """See `POP.learn_many`."""
-    from confide.pop import TicketError
-
     if len(tickets) != len(ys):
         raise ValueError(f"there are {len(tickets)} tickets for {len(ys)} labels: give one label for each")
-    labels = _labels(pop, ys)
-    keys = [_naming(i, pop._redeem, ticket) for i, ticket in enumerate(tickets)]
-    if len(set(keys)) < len(keys):
-        raise TicketError("one ticket came twice: a label is taken once")
-    if not compiles(pop):
-        for ticket, y in zip(tickets, ys, strict=True):
-            pop.learn(ticket, y)
-        return
-    waiting = [pop._open.pop(key) for key in keys]
-    if pop._monitor is not None:
-        for key, one, label in zip(keys, waiting, labels, strict=True):
-            if one.counted and label != one.answered:
-                pop._monitor.wrong(pop._round - key[1])
-    if waiting:
-        copies = np.array([one.copy for one in waiting], dtype=np.int64)
-        _teach_rows(pop, copies, np.array([one.x for one in waiting]), labels)
+    refused: dict[int, ValueError] = {}
+    lessons: list[tuple[_Open, int]] = []
+    compiled = compiles(pop)
+    for i, (ticket, y) in enumerate(zip(tickets, ys, strict=True)):
+        try:
+            if not compiled:
+                pop.learn(ticket, y)
+                continue
+            label = pop._label(y)
+            key = pop._redeem(ticket)
+        except ValueError as error:
+            refused[i] = error
+            continue
+        waiting = pop._open.pop(key)
+        if pop._monitor is not None and waiting.counted and label != waiting.answered:
+            pop._monitor.wrong(pop._round - key[1])
+        lessons.append((waiting, label))
+    if lessons:
+        copies, labels = np.array([(one.copy, label) for one, label in lessons], dtype=np.int64).T.copy()
+        _teach_rows(pop, copies, np.array([one.x for one, _ in lessons]), labels)
+    _refuse(refused)
 
 
 def teach_many(pop: POP, xs: Any, ys: Sequence[Hashable], units: Sequence[str | bytes] | None) -> None:
@@ -207,22 +210,40 @@ def teach_many(pop: POP, xs: Any, ys: Sequence[Hashable], units: Sequence[str | 
     xs, whose = _aligned(pop, xs, units)
     if len(xs) != len(ys):
         raise ValueError(f"there are {len(xs)} records for {len(ys)} labels: give one label for each")
-    labels = _labels(pop, ys)
+    refused: dict[int, ValueError] = {}
     bank = pop._bank
     if not compiles(pop) or not isinstance(bank, StackedBank):
-        for i in range(len(xs)):
-            _naming(i, bank.encode, xs[i])
         for i, y in enumerate(ys):
-            pop.teach(xs[i], y, whose(i))
+            try:
+                pop.teach(xs[i], y, whose(i))
+            except ValueError as error:
+                refused[i] = error
+        _refuse(refused)
         return
     rows, _, errors = bank.encode_many(xs)
-    for i, error in errors.items():
-        raise ValueError(f"row {i}: {error}")
+    labels = np.full(len(ys), NOTHING)
+    for i, y in enumerate(ys):
+        try:
+            labels[i] = pop._label(y)
+            if i in errors:
+                raise ValueError(errors[i])
+        except ValueError as error:
+            refused[i] = error
+    good = np.array([i for i in range(len(ys)) if i not in refused], dtype=np.int64)
     if units is None:
-        copies = pop._rng.below_many(pop.plan.copies, len(labels))
+        copies = pop._rng.below_many(pop.plan.copies, good.size)
     else:
-        copies = np.array([pop._prf.copy_of(pop._who(unit) or b"", pop.plan.copies) for unit in units], dtype=np.int64)
-    _teach_rows(pop, copies, rows, labels)
+        named = [pop._who(units[i]) or b"" for i in good.tolist()]
+        copies = np.array([pop._prf.copy_of(who, pop.plan.copies) for who in named], dtype=np.int64)
+    _teach_rows(pop, copies, rows[good], labels[good])
+    _refuse(refused)
+
+
+def _refuse(refused: dict[int, ValueError]) -> None:
+    """Say which rows were not learned, once all others are: what one unit sent must not decide that."""
+    for i, error in refused.items():
+        more = f"; so were {len(refused) - 1} more rows" if len(refused) > 1 else ""
+        raise type(error)(f"row {i} was refused, and all good rows were learned: {error}{more}")
 
 
 def _teach_rows(pop: POP, copies: NDArray[np.int64], xs: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
@@ -300,7 +321,7 @@ def evaluate(
     pop
         The POP. It is changed: its rounds and its budget are used.
     xs, ys
-        The stream, as arrays or sequences.
+        The stream, as arrays or sequences. A label that the POP does not know refuses the whole stream.
     units
         One id a row, for a POP that protects people.
     progress

@@ -29,7 +29,7 @@ def audit(
     only: Annotated[
         str | None, typer.Argument(help=f"Which, separated by commas: {', '.join(s.key for s in SCENARIOS)}.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Few games: a look in two minutes.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Few games: a look in a minute or two.")] = False,
     folder: Annotated[Path | None, typer.Option(help="Keep finished games here, and go on with them later.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes; all cores if left out.")] = None,
     games: Annotated[float, typer.Option(help="Play so many times the usual number of games.")] = 1.0,

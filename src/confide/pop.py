@@ -349,7 +349,10 @@ class POP:
             return batches.predict_many(self, xs, units)
 
     def learn_many(self, tickets: Sequence[str], ys: Sequence[Hashable]) -> None:
-        """Teach many labels at once. If one ticket or label is bad, ValueError says which, and nothing is learned."""
+        """Teach many labels at once. All good ones are learned; if some were bad, ValueError says so afterwards.
+
+        What one unit brings must not decide whether another's label is learned: then it would touch many copies.
+        """
         with self._lock:
             self._check_process()
             batches.learn_many(self, tickets, ys)
@@ -360,7 +363,7 @@ class POP:
         ys: Sequence[Hashable],
         units: Sequence[str | bytes] | None = None,
     ) -> None:
-        """Teach many labelled records at once. If one is bad, ValueError says which, and nothing is learned."""
+        """Teach many labelled records at once. All good ones are learned; if some were bad, ValueError says so."""
         with self._lock:
             self._check_process()
             batches.teach_many(self, xs, ys, units)

@@ -221,14 +221,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _teach(self, X: NDArray[np.float64], y: NDArray[Any]) -> None:
         _check_known(y, self.classes_)
-        labels = y.tolist()
-        try:
-            self.pop_.teach_many(X, labels)
-        except ValueError:  # a row cannot be read: the others are taught all the same
-            for row, label in zip(X, labels, strict=True):
-                with contextlib.suppress(ValueError):
-                    self.pop_.teach(row, label)
-            raise
+        self.pop_.teach_many(X, y.tolist())
 
     def _look_in_front(self) -> None:
         """Warn if pipelines call that fit steps in front of this one: all copies would share them."""

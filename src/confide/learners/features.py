@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any, Protocol, runtime_checkable
@@ -33,11 +34,12 @@ class Encoder(Protocol):
         """A new object that shares nothing with `x`, or a ValueError that says what is wrong with it."""
 
 
-class _Encoding(Base):
+class _Encoding(Base, ABC):
     width: int
 
+    @abstractmethod
     def encode(self, x: Any, /) -> NDArray[np.float64]:
-        raise NotImplementedError
+        """See `Encoder`."""
 
     def __or__(self, learner: Any) -> Pipeline:
         return Pipeline(self, learner)
