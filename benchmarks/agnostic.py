@@ -8,7 +8,7 @@ target's, flipped with probability 1, 5 or 10 %; or they are exact, and the targ
 of the rounds (drift), or from one end to the other after half of them (jump). OPT: errors of the hypothesis that is
 best for the whole sequence.
 
-  phases      `confide.phases.Phases`: fresh copies whenever the budget of unsure answers is used
+  phases      `confide.pop.phases.Phases`: fresh copies whenever the budget of unsure answers is used
   POP_[u,w]   the paper's: also after u mistakes by a private counter, u = r; a tenth of ε pays for it
 
 Bounds: in expectation (docs/proofs/phases.md, Claim 2, and Claim 4 for POP_[u,w]), with probability 0.95 (Claim 3), and
@@ -38,9 +38,10 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
-from confide import Monitor, Plan, paper
+from confide import Monitor, Plan
 from confide.learners import WeightedMajority
-from confide.phases import AgnosticBound, Phases, agnostic_plan
+from confide.planning import paper
+from confide.pop.phases import AgnosticBound, Phases, agnostic_plan
 
 DELTA, BETA, COUNTER = 1e-6, 0.05, 0.1
 THRESHOLDS = np.tri(8, 7, -1).astype(np.int64)

@@ -13,8 +13,8 @@ import time
 
 from scipy.stats import beta as beta_law
 
-from confide.coingame import STRATEGIES, best_tail, coin_game, event_bound, reward_bound, tail_bound
-from confide.randomness import Random
+from confide.learners.theory.coingame import STRATEGIES, best_tail, coin_game, event_bound, reward_bound, tail_bound
+from confide.privacy.random import Random
 
 BUDGETS = (1, 3, 10)
 LEVELS = (0.5, 0.1, 0.01)

@@ -13,9 +13,9 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from confide._jit import jit
-from confide.counters import SmoothCounter, TreeCounter
-from confide.randomness import Random
+from confide.kernels.compile import jit
+from confide.privacy.counters import SmoothCounter, TreeCounter
+from confide.privacy.random import Random
 
 BETA = 0.05
 CHUNK = 1 << 20

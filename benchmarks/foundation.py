@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.table import Table
 
 from confide import Plan
-from confide.accounting import constant_query_epsilon, epsilon_from_renyi, renyi_from_epsilon
-from confide.design import reach
-from confide.gate import Gate
-from confide.paper import size
+from confide.planning.design import reach
+from confide.planning.paper import size
+from confide.privacy.gate import Gate
+from confide.privacy.renyi import constant_query_epsilon, epsilon_from_renyi, renyi_from_epsilon
 
 console = Console(width=118)
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from confide import Plan
-from confide.datasets import open_stream
+from confide.data.datasets import open_stream
 from confide.learners import DecisionTree, LogisticRegression
-from confide.runner import run
+from confide.runs.runner import run
 
 LOGISTIC = LogisticRegression(learning_rate=1.0, scale=False)
 TREES = DecisionTree(memory=128, min_leaf=8)

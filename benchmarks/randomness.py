@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from fractions import Fraction
 
-from confide.randomness import Prf, Random, discrete_gaussian, discrete_laplace
+from confide.privacy.random import Prf, Random, discrete_gaussian, discrete_laplace
 
 
 def seconds(call: Callable[[], object], times: int) -> float:

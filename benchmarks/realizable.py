@@ -38,8 +38,9 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from confide import POP, Plan, evaluate, paper
+from confide import POP, Plan, evaluate
 from confide.learners import Conjunctions, Parities, Points, Thresholds
+from confide.planning import paper
 
 DELTA, BETA = 1e-6, 0.05
 PROMISES = {False: ((1.0, 1), (1.0, 3), (4.0, 1), (4.0, 3), (4.0, 10)), True: ((8.0, 1), (8.0, 3))}

@@ -24,13 +24,13 @@ from rich.table import Table
 from river import linear_model, naive_bayes
 
 import confide
-from confide import batches
-from confide._compiled import VOTE, kernel
-from confide._draws import draw_marked
-from confide._jit import jit
-from confide._tables import lead
+from confide.kernels.compile import jit
+from confide.kernels.memory import VOTE, kernel
 from confide.learners import DecisionTree, GaussianNB, LogisticRegression
-from confide.randomness import Random
+from confide.pop import batches
+from confide.privacy.draws import draw_marked
+from confide.privacy.random import Random
+from confide.privacy.tables import lead
 
 POLLS, FEATURES, ROWS = 129, 20, 4096
 console = Console(width=118)

@@ -29,7 +29,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import confide
 from confide.games import BOTTOM, Region, View, audit_game
-from confide.randomness import Random
+from confide.privacy.random import Random
 
 HOUSEHOLDS = 4000
 GRID = 200_000

@@ -16,11 +16,11 @@ from typing import Any, Self
 import numpy as np
 
 from confide import POP, Gate, Guarantee, Halting, Plan
-from confide import paper as paper_plans
 from confide.banks import StackedBank
 from confide.learners import LogisticRegression
-from confide.randomness import Random, discrete_laplace
-from confide.sparse import AboveThreshold, threshold_table
+from confide.planning import paper as paper_plans
+from confide.privacy.random import Random, discrete_laplace
+from confide.privacy.sparse import AboveThreshold, threshold_table
 
 MOST = (1 << 64) - 1
 

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from confide import POP, Gate, Halting, Plan
-from confide.accounting import delta_from_renyi
 from confide.games import BOTTOM, Batch, OnlineGame, Region, Report, Round, View, audit_game
 from confide.games.others import AdaptiveQuery, OnData, Query, Start
 from confide.learners import LogisticRegression, Points
-from confide.randomness import Random
-from confide.sparse import AboveThreshold, threshold_cost
+from confide.privacy.random import Random
+from confide.privacy.renyi import delta_from_renyi
+from confide.privacy.sparse import AboveThreshold, threshold_cost
 from tests import doubles
 from tests.replays import make_plan
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from confide import POP, Gate, Guarantee, Halting, Monitor, Plan
-from confide.design import certify
+from confide.games.replay import Ask, AskMany, Forget, Hidden, Label, Load, Script, Step, Teach, replay
 from confide.learners import Features, LogisticRegression
-from confide.replay import Ask, AskMany, Forget, Hidden, Label, Load, Script, Step, Teach, replay
+from confide.planning.design import certify
 from tests import doubles
 
 SEED = 7

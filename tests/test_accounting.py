@@ -12,7 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from confide.accounting import (
+from confide.privacy.gate import Gate
+from confide.privacy.renyi import (
     check_delta,
     check_epsilon,
     compose,
@@ -22,7 +23,6 @@ from confide.accounting import (
     group,
     renyi_from_epsilon,
 )
-from confide.gate import Gate
 
 CALM = settings(derandomize=True, deadline=None)
 ORDERS = st.integers(2, 2000)

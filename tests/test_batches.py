@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from confide import POP, Halted, Monitor, Plan, TicketError, batches, evaluate
+from confide import POP, Halted, Monitor, Plan, TicketError, evaluate
 from confide import learners as known
-from confide._worlds import _digests
+from confide.games.worlds import _digests
 from confide.learners import LogisticRegression
+from confide.pop import batches
 
 ROUNDS = 240
 LEARNERS: dict[str, Any] = {

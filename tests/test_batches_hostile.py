@@ -1,6 +1,6 @@
 """Batches against single calls, by a hostile reader: random walks through every public call, on two POPs with one seed.
 
-One POP only ever gets single calls (the loop to read, `confide.pop`); the other gets the same as batches, cut anywhere.
+One POP only ever gets single calls (the loop to read); the other gets the same as batches, cut anywhere.
 After every step both must have given the same answers and errors, and must be the same in everything that their future
 depends on: the copies' memory, the counts, the open tickets, the next random word.
 """
@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from confide import POP, Halted, Monitor, Plan, batches, evaluate
+from confide import POP, Halted, Monitor, Plan, evaluate
 from confide import learners as known
 from confide.banks import StackedBank, stacked
 from confide.learners.features import Columns
-from confide.randomness import Random
-from confide.state import Journal
+from confide.ledger.state import Journal
+from confide.pop import batches
+from confide.privacy.random import Random
 
 ROUNDS = 200
 LABELS = ["a", "b", "c", "d", "e", "f"]

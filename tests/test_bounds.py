@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from confide.bounds import (
+from confide.privacy.cost import (
     ONE,
     cost_from_excess,
     float_up,

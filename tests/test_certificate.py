@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 from scipy.stats import binom, nbinom
 
-from confide.certificate import HYPOTHESES, Rates, certificate, quantile, rates, tail
-from confide.gate import Gate
+from confide.planning.mistakes import HYPOTHESES, Rates, certificate, quantile, rates, tail
+from confide.privacy.gate import Gate
 
 Floats = NDArray[np.float64]
 

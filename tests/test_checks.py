@@ -13,8 +13,7 @@ from sklearn.naive_bayes import GaussianNB as SklearnGaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 import confide.learners
-from confide import checks
-from confide.banks import Bank, ReplicaBank, StackedBank, bank_for
+from confide.banks import Bank, ReplicaBank, StackedBank, bank_for, checks
 from confide.learners import (
     BernoulliNB,
     Bounded,
@@ -27,7 +26,7 @@ from confide.learners import (
     Stacked,
 )
 from confide.learners.classes import ClassLearner
-from confide.randomness import Random
+from confide.privacy.random import Random
 
 # Learners that take arguments; all others are made with their defaults.
 EXAMPLES: dict[type, list[Any]] = {

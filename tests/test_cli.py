@@ -13,8 +13,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from confide import cli
-from confide.plan import Plan
+from confide.cli import main as cli
+from confide.planning.plan import Plan
 
 EASY = ["-e", "8", "-d", "1e-4", "-T", "30000"]
 """A promise that is planned quickly."""
@@ -258,7 +258,7 @@ def test_alone_it_shows_its_help(main: Main) -> None:
 
 def test_the_program_runs_and_refuses(saved: Path) -> None:
     def program(*arguments: str) -> subprocess.CompletedProcess[str]:
-        code = "import sys; from confide.cli import main; sys.argv[0] = 'confide'; main()"
+        code = "import sys; from confide.cli.main import main; sys.argv[0] = 'confide'; main()"
         return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120)
 
     good = program("verify", str(saved))

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
-from confide import counters
-from confide.counters import Counter, SmoothCounter, TreeCounter, tree_error, tree_levels
-from confide.randomness import Random, discrete_laplace
+from confide.privacy import counters
+from confide.privacy.counters import Counter, SmoothCounter, TreeCounter, tree_error, tree_levels
+from confide.privacy.random import Random, discrete_laplace
 
 Made = TreeCounter | SmoothCounter
 

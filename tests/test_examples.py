@@ -10,7 +10,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from confide.randomness import Random
+from confide.privacy.random import Random
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from confide.frontier import DISSENT, Point, draw, frontier
-from confide.plan import Plan
+from confide.planning.frontier import DISSENT, Point, draw, frontier
+from confide.planning.plan import Plan
 
 ROUNDS = 100_000
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom, nbinom
 
-from confide.accounting import epsilon_from_renyi, renyi_from_epsilon
-from confide.bounds import ONE, worst_excess
-from confide.gate import Gate
-from confide.randomness import Random
+from confide.privacy.cost import ONE, worst_excess
+from confide.privacy.gate import Gate
+from confide.privacy.random import Random
+from confide.privacy.renyi import epsilon_from_renyi, renyi_from_epsilon
 
 CALM = settings(derandomize=True, deadline=None)
 DELTA = 1e-6

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from confide.bounds import ONE
-from confide.gate import Gate
-from confide.halting import Halting, joint_renyi
-from confide.randomness import Random
+from confide.privacy.cost import ONE
+from confide.privacy.gate import Gate
+from confide.privacy.halting import Halting, joint_renyi
+from confide.privacy.random import Random
 
 CALM = settings(derandomize=True, deadline=None)
 Pair = tuple[mpmath.mpf, mpmath.mpf]

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-import confide.littlestone
-from confide.littlestone import FiniteClass, littlestone_dimension, perceptron_bound
+import confide.learners.theory.littlestone
+from confide.learners.theory.littlestone import FiniteClass, littlestone_dimension, perceptron_bound
 
 Table = NDArray[np.uint8]
 
@@ -145,7 +145,7 @@ def shatters(table: Table, depth: int) -> bool:
     return reaches((1 << len(distinct)) - 1, depth)
 
 
-def assert_shattered(table: Table, dimension: int, tree: confide.littlestone.Tree) -> None:
+def assert_shattered(table: Table, dimension: int, tree: confide.learners.theory.littlestone.Tree) -> None:
     labels = set()
     for pairs, hypothesis in tree.branches():
         assert all(table[hypothesis, point] == label for point, label in pairs)
@@ -211,7 +211,7 @@ def test_ten_thousand_small_sets() -> None:
 def test_a_memo_of_two_places_gives_the_same_dimensions(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = [(np.random.default_rng(i).random((60, 12)) < 0.3).astype(np.uint8) for i in range(20)]
     dimensions = [littlestone_dimension(table) for table in tables]
-    monkeypatch.setattr(confide.littlestone, "_PLACES", 1)
+    monkeypatch.setattr(confide.learners.theory.littlestone, "_PLACES", 1)
     assert [littlestone_dimension(table) for table in tables] == dimensions
     assert FiniteClass(tables[0])._memo.keys.shape[0] == 2
 

@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from confide import POP, paper
-from confide.accounting import epsilon_from_renyi
-from confide.counters import TreeCounter, tree_error
-from confide.gate import Gate
+from confide import POP
 from confide.learners import LogisticRegression
-from confide.plan import Plan
-from confide.randomness import Random
-from confide.sparse import AboveThreshold, ChallengeAT, CounterBudget, smallest_scale, threshold_cost
+from confide.planning import paper
+from confide.planning.plan import Plan
+from confide.privacy.counters import TreeCounter, tree_error
+from confide.privacy.gate import Gate
+from confide.privacy.random import Random
+from confide.privacy.renyi import epsilon_from_renyi
+from confide.privacy.sparse import AboveThreshold, ChallengeAT, CounterBudget, smallest_scale, threshold_cost
 
 MILLION = 1_000_000
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from confide import Halted, Monitor, TicketError
-from confide.counters import SmoothCounter
 from confide.learners import Points
-from confide.phases import Phases, agnostic_plan
+from confide.pop.phases import Phases, agnostic_plan
+from confide.privacy.counters import SmoothCounter
 
 ROUNDS = 6000
 

@@ -15,8 +15,8 @@ from itertools import permutations, product
 import pytest
 
 from confide import Gate
-from confide.certificate import Rates, rates, tail
-from confide.phases import AgnosticBound
+from confide.planning.mistakes import Rates, rates, tail
+from confide.pop.phases import AgnosticBound
 
 # ---------------------------------------------------------------------------------------------------------- privacy
 

@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from confide.bounds import ONE
-from confide.certificate import HYPOTHESES
-from confide.gate import Gate
-from confide.halting import Halting
-from confide.plan import Guarantee, Plan
+from confide.planning.mistakes import HYPOTHESES
+from confide.planning.plan import Guarantee, Plan
+from confide.privacy.cost import ONE
+from confide.privacy.gate import Gate
+from confide.privacy.halting import Halting
 
 PATIENCE = 12.0
 """Seconds after which a planner that should answer in three has hung."""

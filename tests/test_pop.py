@@ -18,11 +18,11 @@ from river import naive_bayes
 from scipy.stats import binomtest
 
 from confide import POP, Answer, Gate, Guarantee, Halted, Halting, Monitor, Plan, TicketError
-from confide.design import certify
+from confide.games.replay import Coins
 from confide.learners import Features, LogisticRegression
-from confide.monitor import MonitorState
-from confide.randomness import Random
-from confide.replay import Coins
+from confide.planning.design import certify
+from confide.pop.monitor import MonitorState
+from confide.privacy.random import Random
 
 FALSE_ALARM = 1e-6
 DOUBT = [0.0]

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from confide import randomness
-from confide._draws import SHORT, draw_marked, exact_bernoulli_exp, exact_gaussian, exact_laplace
-from confide.randomness import Prf, Random, discrete_gaussian, discrete_laplace, draw_below, draw_subset
+from confide.privacy import random as randomness
+from confide.privacy.draws import SHORT, draw_marked, exact_bernoulli_exp, exact_gaussian, exact_laplace
+from confide.privacy.random import Prf, Random, discrete_gaussian, discrete_laplace, draw_below, draw_subset
 
 LEVEL = 1e-7
 

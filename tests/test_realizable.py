@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.stats import kstest
 
 from confide import POP, Plan, evaluate
+from confide.games.replay import Ask, Hidden, Label, replay
 from confide.learners import Conjunctions, Parities, Points, Thresholds
-from confide.replay import Ask, Hidden, Label, replay
 
 ROUNDS = 4000
 RISK = 2e-8

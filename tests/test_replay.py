@@ -8,8 +8,8 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from confide import POP, Monitor
+from confide.games.replay import Ask, AskMany, Forget, Hidden, Label, Load, Script, replay
 from confide.learners import DecisionTree, GaussianNB, LogisticRegression, Refit
-from confide.replay import Ask, AskMany, Forget, Hidden, Label, Load, Script, replay
 from tests.replays import (
     Writer,
     batch_script,

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from confide import Monitor, Plan
+from confide.data.rows import BadRow, Item, Row, Stream
 from confide.learners import DecisionTree
-from confide.report import command, numbers, page, write_html, write_json
-from confide.runner import Outcome, run
-from confide.streams import BadRow, Item, Row, Stream
+from confide.runs.report import command, numbers, page, write_html, write_json
+from confide.runs.runner import Outcome, run
 
 
 def easy(rows: int, seed: int = 0) -> Stream:

@@ -12,11 +12,13 @@ import typer
 from river import naive_bayes
 from typer.testing import CliRunner
 
-from confide import Plan, batches, cli_run, runner
+from confide import Plan
+from confide.cli import run as cli_run
+from confide.data.rows import BadRow, Item, Row, Stream
 from confide.learners import DecisionTree
-from confide.pop import POP
-from confide.streams import BadRow, Item, Row, Stream
-from confide.tally import Tally
+from confide.pop.pop import POP, batches
+from confide.runs import runner
+from confide.runs.tally import Tally
 
 ROUNDS, SILENT = 3000, 2000
 LEARNER = DecisionTree(memory=64)

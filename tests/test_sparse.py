@@ -18,15 +18,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
-from confide import sparse
-from confide.accounting import epsilon_from_renyi
-from confide.bounds import ONE
-from confide.gate import FLOOR, SURE_FLOOR
-from confide.randomness import Random
-from confide.sparse import (
+from confide.errors import Halted
+from confide.privacy import sparse
+from confide.privacy.cost import ONE
+from confide.privacy.gate import FLOOR, SURE_FLOOR
+from confide.privacy.random import Random
+from confide.privacy.renyi import epsilon_from_renyi
+from confide.privacy.sparse import (
     AboveThreshold,
     ChallengeAT,
-    Halted,
     best_order,
     smallest_scale,
     threshold_cost,

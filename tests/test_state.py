@@ -21,9 +21,9 @@ from river import naive_bayes
 from sklearn.naive_bayes import GaussianNB as SklearnGaussianNB
 
 from confide import POP, Gate, Guarantee, Halted, Halting, Monitor, Plan, StateError, TicketError
-from confide.design import certify
 from confide.learners import DecisionTree, Features, GaussianNB, LogisticRegression
-from confide.state import Journal, look, read_journal
+from confide.ledger.state import Journal, look, read_journal
+from confide.planning.design import certify
 
 V1 = Path(__file__).parent / "states" / "v1"
 DOUBT = [0.0, 0.0]

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from river.datasets import synth
 
-from confide.datasets import AGRAWAL, KDD99, KDD99_WEIGHTS, agrawal_label, agrawal_rows, open_stream
-from confide.streams import BadRow, Row, Table, open_file
+from confide.data.datasets import AGRAWAL, KDD99, KDD99_WEIGHTS, agrawal_label, agrawal_rows, open_stream
+from confide.data.rows import BadRow, Row, Table, open_file
 
 CSV = """age,city,who,outcome
 41,Rome,ann,yes

@@ -1,17 +1,39 @@
 """Confide makes any online learner private between its users."""
 
-from confide.batches import Evaluation, evaluate
-from confide.certificate import Certificate
-from confide.gate import Gate
-from confide.halting import Halting
-from confide.littlestone import littlestone_dimension
-from confide.monitor import Monitor
-from confide.plan import Guarantee, Plan
-from confide.pop import POP, Answer, TicketError
-from confide.sparse import Halted
-from confide.state import StateError
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from confide.errors import Halted, StateError, TicketError
+    from confide.learners.theory.littlestone import littlestone_dimension
+    from confide.planning.mistakes import Certificate
+    from confide.planning.plan import Guarantee, Plan
+    from confide.pop.batches import Evaluation, evaluate
+    from confide.pop.monitor import Monitor
+    from confide.pop.pop import POP, Answer
+    from confide.privacy.gate import Gate
+    from confide.privacy.halting import Halting
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "POP": "confide.pop.pop",
+    "Answer": "confide.pop.pop",
+    "Certificate": "confide.planning.mistakes",
+    "Evaluation": "confide.pop.batches",
+    "Gate": "confide.privacy.gate",
+    "Guarantee": "confide.planning.plan",
+    "Halted": "confide.errors",
+    "Halting": "confide.privacy.halting",
+    "Monitor": "confide.pop.monitor",
+    "Plan": "confide.planning.plan",
+    "StateError": "confide.errors",
+    "TicketError": "confide.errors",
+    "evaluate": "confide.pop.batches",
+    "littlestone_dimension": "confide.learners.theory.littlestone",
+}
 
 __all__ = [
     "POP",
@@ -30,3 +52,16 @@ __all__ = [
     "evaluate",
     "littlestone_dimension",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, from its home when it is first asked for: `import confide` alone costs next to nothing."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'confide' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

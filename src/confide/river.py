@@ -19,8 +19,8 @@ from typing import Any, Literal
 from river import base, compose, linear_model, preprocessing
 
 from confide.learners import GaussianNB, HashedFeatures
-from confide.plan import Plan
-from confide.pop import POP
+from confide.planning.plan import Plan
+from confide.pop.pop import POP
 
 __all__ = ["PrivateClassifier"]
 

@@ -17,9 +17,9 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from confide.plan import Plan
-from confide.pop import POP
-from confide.sparse import Halted
+from confide.errors import Halted
+from confide.planning.plan import Plan
+from confide.pop.pop import POP
 
 __all__ = ["PrivateClassifier"]
 

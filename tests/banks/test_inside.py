@@ -16,7 +16,7 @@ from sklearn.dummy import DummyClassifier
 from confide.banks import ReplicaBank
 from confide.banks.inside import _PURE_IN_RIVER, is_pure
 from confide.learners import DecisionTree, Refit, as_learner
-from confide.randomness import Random
+from confide.privacy.random import Random
 
 NAMES = _PURE_IN_RIVER.split()
 

@@ -13,7 +13,7 @@ from sklearn.linear_model import SGDClassifier
 from confide.banks import ReplicaBank, StackedBank, bank_for
 from confide.banks.inside import reseed, walk
 from confide.learners import DecisionTree, Features, LogisticRegression, Refit
-from confide.randomness import Random
+from confide.privacy.random import Random
 
 ALL = np.arange(6)
 

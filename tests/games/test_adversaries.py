@@ -8,7 +8,8 @@ import pytest
 from scipy.stats import fisher_exact
 
 import confide
-from confide.datasets import open_stream
+from confide.data.datasets import open_stream
+from confide.data.rows import Row
 from confide.games import (
     BOTTOM,
     ChallengeATGame,
@@ -29,8 +30,7 @@ from confide.games import (
 )
 from confide.games.scenarios import SplitPOP, TaughtPOP, split_plan
 from confide.learners import Perceptron, Thresholds
-from confide.sparse import ChallengeAT
-from confide.streams import Row
+from confide.privacy.sparse import ChallengeAT
 
 PLAN = confide.Plan.tight(8, 1e-6, 300, copies=160, polls=160, unsure=20, silent=0, beta=1e-6)
 

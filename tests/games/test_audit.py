@@ -185,7 +185,7 @@ def test_bad_arguments_are_refused() -> None:
 def test_the_command(tmp_path: Path) -> None:
     import typer
 
-    from confide.cli_audit import register
+    from confide.cli.audit import register
 
     app = typer.Typer()
     register(app)

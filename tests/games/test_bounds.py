@@ -8,7 +8,7 @@ from scipy.stats import binom, norm
 
 from confide.games import Curve, Region
 from confide.games.bounds import Choice, Point, at_least, at_most, choose, measure
-from confide.plan import Guarantee
+from confide.planning.plan import Guarantee
 
 
 @pytest.mark.parametrize("games", [7, 40, 300])

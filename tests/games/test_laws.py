@@ -9,12 +9,12 @@ import pytest
 from scipy.stats import binom
 
 import confide
-from confide.accounting import constant_query_epsilon
 from confide.games import OnlineGame, Region, WorstMargin, constant_query, yardstick
 from confide.games.adversaries import tally
 from confide.games.laws import outcomes, unsure_share
 from confide.games.scenarios import SplitPOP, split_plan
-from confide.halting import Halting
+from confide.privacy.halting import Halting
+from confide.privacy.renyi import constant_query_epsilon
 
 PLAN = split_plan(8.0, unsure=20, rounds=300, copies=160)
 TINY = Halting([int(0.9 * 2**64), int(0.8 * 2**64), int(0.5 * 2**64), int(0.25 * 2**64), 0], shift=1)

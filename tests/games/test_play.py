@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import confide
-from confide.counters import TreeCounter
 from confide.games import (
     BOTTOM,
     AdaptiveInput,
@@ -31,7 +30,8 @@ from confide.games import (
     SplitVote,
     Start,
 )
-from confide.sparse import AboveThreshold, ChallengeAT
+from confide.privacy.counters import TreeCounter
+from confide.privacy.sparse import AboveThreshold, ChallengeAT
 
 PLAN = confide.Plan.tight(8, 1e-6, 300, copies=160, polls=160, unsure=20, silent=0, beta=1e-6)
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import confide.learners.agnostic_experts
-from confide import checks
-from confide.banks import Bank, ReplicaBank, StackedBank, bank_for
+from confide.banks import Bank, ReplicaBank, StackedBank, bank_for, checks
 from confide.learners import Perceptron
 from confide.learners.agnostic_experts import AgnosticExperts
 from confide.learners.base import Bounded
@@ -26,11 +25,11 @@ from confide.learners.halving import Halving
 from confide.learners.parities import Parities
 from confide.learners.points import Points
 from confide.learners.standard_optimal import StandardOptimal
+from confide.learners.theory.littlestone import FiniteClass, Tree, perceptron_bound
 from confide.learners.thresholds import Thresholds
 from confide.learners.weighted_majority import WeightedMajority
 from confide.learners.winnow import Winnow
-from confide.littlestone import FiniteClass, Tree, perceptron_bound
-from confide.randomness import Random
+from confide.privacy.random import Random
 
 LINE = np.tri(16, 15, -1)  # thresholds, as a table
 LEARNERS: list[ClassLearner] = [

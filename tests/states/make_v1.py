@@ -8,8 +8,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from confide import POP, Gate, Guarantee, Halting, Monitor, Plan
-from confide.design import certify
 from confide.learners import LogisticRegression
+from confide.planning.design import certify
 
 COPIES = 24
 

@@ -18,7 +18,7 @@ class Bank(Protocol):
     """All copies of one learner, isolated from each other: the ground that the guarantee stands on.
 
     A lesson touches one copy. No other copy's votes, memory or randomness may depend on it, and asking
-    for votes changes nothing at all. `confide.checks` tells whether a bank keeps to that.
+    for votes changes nothing at all. `confide.banks.checks` tells whether a bank keeps to that.
     """
 
     @property

@@ -10,7 +10,7 @@ from confide.banks.stacked import StackedBank
 from confide.learners.base import Stacked
 from confide.learners.features import Encoder, Pipeline
 from confide.learners.refit import Refit
-from confide.randomness import Random
+from confide.privacy.random import Random
 
 __all__ = ["bank_for"]
 

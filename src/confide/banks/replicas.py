@@ -17,7 +17,7 @@ from confide.banks.inside import is_pure, reseed, weigh
 from confide.learners.base import Learner
 from confide.learners.features import Encoder, encoder_for
 from confide.learners.foreign import FromRiver, as_learner
-from confide.randomness import Random
+from confide.privacy.random import Random
 
 __all__ = ["ReplicaBank"]
 
@@ -32,7 +32,7 @@ class ReplicaBank:
     but nothing moves. An exception while voting, or an answer that is no label, is an abstention.
 
     What two deep copies still share (class attributes, module globals, `random` and `numpy.random`
-    themselves) no bank can separate: `confide.checks` finds it, as far as votes and memory show it.
+    themselves) no bank can separate: `confide.banks.checks` finds it, as far as votes and memory show it.
 
     Parameters
     ----------

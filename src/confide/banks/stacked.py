@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
-from confide._compiled import TEACH, VOTE, Descriptor, describe, kernel
-from confide._jit import jit
-from confide._rounds import FREE, TAUGHT, UNTAUGHT, WARMING, ask, teach_rows
 from confide.banks.base import State
+from confide.banks.rounds import FREE, TAUGHT, UNTAUGHT, WARMING, ask, teach_rows
+from confide.kernels.compile import jit
+from confide.kernels.memory import TEACH, VOTE, Descriptor, describe, kernel
 from confide.learners.base import Arrays, Floats, Ints, Slots, Stacked, holds_all
 from confide.learners.features import Columns, Encoder, encoder_for
 from confide.learners.foreign import as_learner
-from confide.randomness import Random
+from confide.privacy.random import Random
 
 __all__ = ["StackedBank"]
 
@@ -188,7 +188,7 @@ class StackedBank:
         return int(progress[TAUGHT])
 
     def ask_rows(self, progress: Ints, lessons: int, *args: Any) -> None:
-        """`confide._rounds.ask` with this bank's memory; room is made for so many lessons."""
+        """`confide.banks.rounds.ask` with this bank's memory; room is made for so many lessons."""
         kernels = self._learner.compiled()
         assert kernels is not None
         vote, teach = kernel(kernels[0], VOTE), kernel(kernels[1], TEACH)

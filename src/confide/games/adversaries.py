@@ -13,8 +13,8 @@ from scipy.stats import binom
 from confide._checks import integer
 from confide.games.laws import Curve, Outcomes, outcomes, unsure_share, yardstick
 from confide.games.moves import BOTTOM, Batch, Label, Round, View
-from confide.halting import Halting
-from confide.plan import Plan
+from confide.planning.plan import Plan
+from confide.privacy.halting import Halting
 
 __all__ = ["LastDrop", "RandomAdversary", "WorstMargin", "tally"]
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from confide._checks import integer, probability
-from confide.accounting import check_delta
 from confide.games.bounds import Choice, Point, choose, measure
 from confide.games.engine import Game, play_many
 from confide.games.laws import Curve
@@ -25,7 +24,8 @@ from confide.games.learned import Learned
 from confide.games.moves import Adversary, Mechanism
 from confide.games.play import OnlineGame
 from confide.games.region import Region
-from confide.plan import Guarantee, Plan
+from confide.planning.plan import Guarantee, Plan
+from confide.privacy.renyi import check_delta
 
 __all__ = ["ALARM", "Report", "audit", "audit_game"]
 

@@ -18,9 +18,9 @@ from scipy.signal import lfilter
 from scipy.stats import hypergeom
 
 from confide._checks import integer
-from confide.accounting import check_delta
-from confide.halting import Halting
-from confide.plan import Plan
+from confide.planning.plan import Plan
+from confide.privacy.halting import Halting
+from confide.privacy.renyi import check_delta
 
 __all__ = ["Curve", "Outcomes", "constant_query", "outcomes", "unsure_share", "yardstick"]
 

@@ -11,13 +11,13 @@ from typing import Any, Self
 import numpy as np
 
 from confide.banks import bank_for
+from confide.data.rows import Row, Stream
 from confide.games.adversaries import WorstMargin
 from confide.games.moves import BOTTOM, Adversary, Batch, Record, Records, Round, RuleBroken, Seen, View
 from confide.games.others import Query, Start
 from confide.games.play import OnlineGame
-from confide.pop import Answer
-from confide.randomness import Random
-from confide.streams import Row, Stream
+from confide.pop.pop import Answer
+from confide.privacy.random import Random
 
 __all__ = ["Membership", "Repeated", "Simulator", "Unprotected"]
 

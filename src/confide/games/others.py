@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from confide._checks import integer
+from confide.errors import Halted
 from confide.games.moves import BOTTOM, Mechanism, RuleBroken, View, same
 from confide.games.play import OnlineGame
-from confide.sparse import Halted
 
 __all__ = [
     "AdaptiveInput",

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from confide._checks import integer
-from confide.batches import evaluate
+from confide.errors import Halted
 from confide.games.moves import (
     BOTTOM,
     Adversary,
@@ -32,8 +32,8 @@ from confide.games.moves import (
     View,
     same,
 )
-from confide.pop import POP, Answer
-from confide.sparse import Halted
+from confide.pop.batches import evaluate
+from confide.pop.pop import POP, Answer
 
 __all__ = ["OnlineGame"]
 

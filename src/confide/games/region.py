@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from confide.accounting import check_delta, check_epsilon, compose, delta_from_renyi, group
-from confide.design import certify
-from confide.halting import Halting
-from confide.plan import Guarantee, Plan
+from confide.planning.design import certify
+from confide.planning.plan import Guarantee, Plan
+from confide.privacy.halting import Halting
+from confide.privacy.renyi import check_delta, check_epsilon, compose, delta_from_renyi, group
 
 __all__ = ["Region"]
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from confide.datasets import open_stream
+from confide.data.datasets import open_stream
 from confide.games.adversaries import LastDrop, WorstMargin
 from confide.games.auditor import Report, audit_game
 from confide.games.laws import Curve, yardstick
@@ -20,8 +20,8 @@ from confide.games.play import OnlineGame
 from confide.games.region import Region
 from confide.games.split import SplitVote
 from confide.learners import LogisticRegression
-from confide.plan import Plan
-from confide.pop import POP
+from confide.planning.plan import Plan
+from confide.pop.pop import POP
 
 __all__ = ["SCENARIOS", "Prepared", "Scenario", "SplitPOP", "TaughtPOP", "split_plan"]
 

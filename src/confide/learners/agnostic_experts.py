@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from confide._checks import integer, probability
-from confide._jit import jit
+from confide.kernels.compile import jit
 from confide.learners.base import Arrays, Floats, Ints, Layout
 from confide.learners.classes import FiniteLearner, Words
+from confide.learners.theory.littlestone import FiniteClass
 from confide.learners.weighted_majority import BETA, majority_bound
-from confide.littlestone import FiniteClass
 
 __all__ = ["AgnosticExperts"]
 

@@ -13,10 +13,10 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from confide import _rounds
 from confide._checks import integer
-from confide._compiled import TEACH, VOTE, Kernels, describe, kernel
-from confide._jit import jit
+from confide.kernels.compile import jit
+from confide.kernels.memory import TEACH, VOTE, Kernels, describe, kernel
+from confide.learners.follow import follow
 
 __all__ = [
     "Arrays",
@@ -95,7 +95,7 @@ class Stacked(Base, ABC):
     `layout` names the arrays. `vote` and `teach` work on arrays with one more axis in front, the *slot*: a
     learner by itself has one slot, a `StackedBank` has one for each copy that was taught. Both run the same
     kernels, so a copy in a bank and the learner by itself agree to the last bit. `kernels` and `constants` are the
-    same once more for compiled loops (`confide._compiled`); a learner without them is asked from Python.
+    same once more for compiled loops (`confide.kernels.memory`); a learner without them is asked from Python.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ class Stacked(Base, ABC):
             raise ValueError(f"a label must be a whole number from 0 to {self.labels - 1}")
         vote, teach = kernel(kernels[0], VOTE), kernel(kernels[1], TEACH)
         memory, counts = describe(self._arrays), np.zeros(self.labels, dtype=np.int64)
-        _rounds.follow(vote, teach, memory, self.constants(), self.warmup, rows, ys, predictions, counts)
+        follow(vote, teach, memory, self.constants(), self.warmup, rows, ys, predictions, counts)
         return predictions
 
     def sound(self, arrays: Arrays) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from confide._littlestone import pack
 from confide.learners.classes import VersionSpace, Words
+from confide.learners.theory.search import pack
 
 __all__ = ["Halving"]
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from confide import _compiled as compiled
 from confide._checks import integer
-from confide._jit import jit
+from confide.kernels import memory as compiled
+from confide.kernels.compile import jit
 from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Slots, Stacked
 
 __all__ = ["KNNClassifier"]

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from confide import _compiled as compiled
-from confide._jit import jit
-from confide._machine import LINE, dot, prefetch
+from confide.kernels import memory as compiled
+from confide.kernels.compile import jit
+from confide.kernels.machine import LINE, dot, prefetch
 from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Slots, Stacked
 
 __all__ = ["LOGISTIC", "PASSIVE_AGGRESSIVE", "PERCEPTRON", "Linear"]

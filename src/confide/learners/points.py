@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from confide import _compiled as compiled
-from confide._jit import jit
+from confide.kernels import memory as compiled
+from confide.kernels.compile import jit
 from confide.learners.base import Arrays, Floats, Ints, Layout, Slots
 from confide.learners.classes import ClassLearner, Words
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
-from confide._jit import jit
+from confide.kernels.compile import jit
 from confide.learners.base import Base, fresh, vector
 
 __all__ = ["Refit", "due"]

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from confide._checks import integer, probability
-from confide._jit import jit
+from confide.kernels.compile import jit
 from confide.learners.base import Arrays, Ints, Layout
 from confide.learners.classes import FiniteLearner, Words
-from confide.littlestone import FiniteClass
+from confide.learners.theory.littlestone import FiniteClass
 
 __all__ = ["WeightedMajority", "majority_bound"]
 

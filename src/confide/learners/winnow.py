@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from confide import _compiled as compiled
 from confide._checks import integer
-from confide._jit import jit
+from confide.kernels import memory as compiled
+from confide.kernels.compile import jit
 from confide.learners.base import Arrays, Floats, Ints, Layout, Slots
 from confide.learners.classes import MOST_VARIABLES, ClassLearner
 

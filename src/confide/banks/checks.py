@@ -1,0 +1,303 @@
+"""Checks that a bank keeps its copies apart: what the guarantee takes for granted, as tests anyone can run.
+
+A check is a function of `make` and `records`. `make(copies)` builds a bank, and the same one every time it is
+called: the same learner, the same seed. `records` are pairs (x, y) as people would give them, with at least
+one number in x. A check raises AssertionError with the reason when the bank fails it.
+
+>>> from confide.banks import bank_for
+>>> from confide.learners import DecisionTree
+>>> from confide.privacy.random import Random
+>>> def make(copies):
+...     return bank_for(DecisionTree(memory=16), copies, labels=2, features=3, rng=Random(seed=1))
+>>> check_bank(make, example_records(features=3))
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy as copying
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from confide.banks.base import Bank, State
+
+__all__ = ["Check", "Make", "Records", "check_bank", "example_records", "yield_checks"]
+
+Make = Callable[[int], Bank]
+Records = Sequence[tuple[Any, int]]
+Check = Callable[[Make, Records], None]
+Lesson = Callable[[Any, int], Records]
+
+_COPIES = 5
+_ONE = 2  # the copy that is taught otherwise
+
+
+def yield_checks() -> Iterator[Check]:
+    """Every check, each with a name that says what it demands."""
+    yield votes_are_counts
+    yield teaching_one_copy_moves_no_other
+    yield voting_changes_nothing
+    yield inputs_are_left_alone
+    yield global_randomness_is_left_alone
+    yield reset_forgets_everything
+    yield state_round_trips
+    yield memory_is_bounded
+    yield an_untaught_copy_costs_nothing
+    yield nonsense_is_refused
+
+
+def check_bank(make: Make, records: Records) -> None:
+    """Run every check."""
+    for check in yield_checks():
+        check(make, records)
+
+
+def example_records(features: int = 4, labels: int = 2, number: int = 60, names: bool = False) -> Records:
+    """Records that can be learned, the same each time: the first feature tells the label."""
+    records = []
+    for i in range(number):
+        x = [math.sin(12.9898 * (i + 1) * (j + 1)) for j in range(features)]
+        y = min(labels - 1, int((x[0] + 1) / 2 * labels))
+        records.append(({f"f{j}": v for j, v in enumerate(x)} if names else np.array(x), y))
+    return records
+
+
+def votes_are_counts(make: Make, records: Records) -> None:
+    """Votes are one int64 count a label, add up over the poll, and do not depend on its order."""
+    bank = _taught(make, records)
+    everyone = np.arange(_COPIES)
+    for x in _questions(bank, records):
+        votes = bank.votes(x, everyone)
+        assert votes.shape == (bank.labels,) and votes.dtype == np.int64, "votes are not one int64 a label"
+        assert (votes >= 0).all() and votes.sum() <= _COPIES, "the votes are negative or more than the copies"
+        assert (votes == bank.votes(x, everyone[::-1])).all(), "votes depend on the order of the poll"
+        alone = [bank.votes(x, np.array([copy])) for copy in everyone]
+        assert (votes == np.sum(alone, axis=0)).all(), "a poll's votes are not its copies' votes together"
+        assert not bank.votes(x, np.array([], dtype=np.int64)).any(), "nobody was asked and somebody voted"
+
+
+def teaching_one_copy_moves_no_other(make: Make, records: Records) -> None:
+    """Whatever one copy is taught, all others vote, learn and draw as if it had been taught nothing."""
+    as_they_are = _world(make, records, lambda x, y: [(x, y)])
+    for lesson in _lessons(records, make(1).labels):
+        votes, state = _world(make, records, lesson)
+        assert votes == as_they_are[0], "another copy votes otherwise after one was taught"
+        difference = _difference(state, as_they_are[1])
+        assert not difference, f"another copy's memory or randomness moved: {difference}"
+
+
+def voting_changes_nothing(make: Make, records: Records) -> None:
+    """Asking leaves everything as it was: a bank that was asked learns like one that was not."""
+    asked, quiet = make(_COPIES), make(_COPIES)
+    for i, (x, y) in enumerate(records):
+        for bank in (asked, quiet):
+            _learn(bank, i % _COPIES, x, y)
+        question = asked.encode(x)
+        first, second = (asked.votes(question, np.arange(_COPIES)) for _ in range(2))
+        assert (first == second).all(), "the same question got other votes the second time"
+    difference = _difference(_state(asked), _state(quiet))
+    assert not difference, f"votes changed the bank: {difference}"
+    for x in _questions(asked, records):
+        same = (asked.votes(x, np.arange(_COPIES)) == quiet.votes(x, np.arange(_COPIES))).all()
+        assert same, "a bank that was asked before votes otherwise"
+
+
+def inputs_are_left_alone(make: Make, records: Records) -> None:
+    """x is not changed, and changing it afterwards changes nothing."""
+    bank, twin = make(_COPIES), make(_COPIES)
+    for i, (x, y) in enumerate(records):
+        given = copying.deepcopy(x)
+        encoded = bank.encode(given)
+        before = copying.deepcopy(encoded)
+        bank.votes(encoded, np.arange(_COPIES))
+        _learn(bank, i % _COPIES, given, y, encoded)
+        assert _same(given, x) and _same(encoded, before), "x was changed"
+        for mine in (given, encoded):
+            _spoil(mine)
+        _learn(twin, i % _COPIES, x, y)
+    difference = _difference(_state(bank), _state(twin))
+    assert not difference, f"x was kept and not copied: {difference}"
+    for x in _questions(twin, records):
+        same = (bank.votes(x, np.arange(_COPIES)) == twin.votes(x, np.arange(_COPIES))).all()
+        assert same, "x was kept and not copied"
+
+
+def global_randomness_is_left_alone(make: Make, records: Records) -> None:
+    """No draw comes from the generators that a whole process shares, `random` and `numpy.random`."""
+    before = random.getstate(), np.random.get_state(legacy=False)
+    bank = _taught(make, records)
+    for x in _questions(bank, records):
+        bank.votes(x, np.arange(_COPIES))
+    after = random.getstate(), np.random.get_state(legacy=False)
+    assert before[0] == after[0], "the bank drew from Python's shared generator"
+    assert repr(before[1]) == repr(after[1]), "the bank drew from numpy's shared generator"
+
+
+def reset_forgets_everything(make: Make, records: Records) -> None:
+    """A copy that was reset votes as one that was never taught; the others stay as they are."""
+    bank, never = _taught(make, records), make(_COPIES)
+    others = np.array([copy for copy in range(_COPIES) if copy != _ONE])
+    questions = list(_questions(bank, records))
+    before = [bank.votes(x, others) for x in questions]
+    bank.reset([_ONE])
+    for x, votes in zip(questions, before, strict=True):
+        alone = np.array([_ONE])
+        assert (bank.votes(x, alone) == never.votes(x, alone)).all(), "a reset copy still knows something"
+        assert (bank.votes(x, others) == votes).all(), "a reset reached other copies"
+    bank.reset(range(_COPIES))
+    never.reset(range(_COPIES))
+    difference = _difference(_state(bank), _state(never))
+    assert not difference, f"something is left after all copies were reset: {difference}"
+
+
+def state_round_trips(make: Make, records: Records) -> None:
+    """A state is plain data that brings back every vote, and the state of another bank is refused."""
+    bank, back = _taught(make, records), make(_COPIES)
+    state = _state(bank)
+    for key, value in state.items():
+        plain = isinstance(value, str | int) or (isinstance(value, np.ndarray) and value.dtype != object)
+        assert isinstance(key, str) and plain, f"{key!r} in the state is no plain array, number or string"
+    kept = copying.deepcopy(dict(state))
+    _load(back, state)
+    for x in _questions(bank, records):
+        for copy in range(_COPIES):
+            same = (bank.votes(x, np.array([copy])) == back.votes(x, np.array([copy]))).all()
+            assert same, "a copy votes otherwise after its state was restored"
+    for i, (x, y) in enumerate(records):
+        _learn(back, i % _COPIES, x, y)
+    assert not _difference(kept, state), "a restored bank writes into the state it came from"
+    assert _refuses(_load, make(_COPIES + 1), state), "the state of a bank of another size was accepted"
+
+
+def memory_is_bounded(make: Make, records: Records) -> None:
+    """A copy that has learned three hundred records is about as large as it will be."""
+    bank = make(1)
+    sizes = []
+    for _ in range(3):
+        for i in range(150):
+            _learn(bank, 0, *records[i % len(records)])
+        sizes.append(bank.nbytes)
+    assert 0 < sizes[2] <= 1.25 * max(sizes[:2]) + 256, f"a copy grows: it had {sizes} bytes"
+
+
+def an_untaught_copy_costs_nothing(make: Make, records: Records) -> None:
+    """Copies take memory when they are first taught: before that, at most 16 bytes each."""
+    few, many = make(1), make(10_001)
+    for bank in (few, many):
+        _learn(bank, 0, *records[0])
+    spare = (many.nbytes - few.nbytes) / 10_000
+    assert spare <= 16 + 15 * few.nbytes / 10_000, f"an untaught copy costs {spare:.0f} bytes"
+
+
+def nonsense_is_refused(make: Make, records: Records) -> None:
+    """Bad numbers, labels and copies raise ValueError and teach nothing."""
+    bank = _taught(make, records)
+    before = copying.deepcopy(dict(_state(bank)))
+    x, y = records[0]
+    good = bank.encode(x)
+    for bad in (math.nan, math.inf, -math.inf):
+        assert _refuses(bank.encode, _replaced(x, bad)), f"{bad} in x was accepted"
+    for label in (-1, bank.labels):
+        assert _refuses(bank.learn, 0, good, label), f"the label {label} was accepted"
+    for copy in (-1, _COPIES):
+        assert _refuses(bank.learn, copy, good, y), f"the copy {copy} was taught"
+        assert _refuses(bank.votes, good, np.array([copy])), f"the copy {copy} was asked"
+        assert _refuses(bank.reset, [copy]), f"the copy {copy} was reset"
+    difference = _difference(before, _state(bank))
+    assert not difference, f"what was refused was learned: {difference}"
+
+
+def _taught(make: Make, records: Records) -> Bank:
+    bank = make(_COPIES)
+    for i, (x, y) in enumerate(records):
+        _learn(bank, i % _COPIES, x, y)
+    return bank
+
+
+def _learn(bank: Bank, copy: int, x: Any, y: int, encoded: Any = None) -> None:
+    """Teach as POP does: a learner's own failure stays with its copy."""
+    encoded = bank.encode(x) if encoded is None else encoded
+    with contextlib.suppress(Exception):
+        bank.learn(copy, encoded, y)
+
+
+def _world(make: Make, records: Records, lesson: Lesson) -> tuple[list[list[int]], State]:
+    """The others' votes when one copy is taught `lesson(x, y)` for (x, y), and the state once it is reset."""
+    bank = make(_COPIES)
+    for i, (x, y) in enumerate(records):
+        for record in lesson(x, y) if i % _COPIES == _ONE else [(x, y)]:
+            _learn(bank, i % _COPIES, *record)
+    others = [np.array([copy]) for copy in range(_COPIES) if copy != _ONE]
+    votes = [bank.votes(x, alone).tolist() for x in _questions(bank, records) for alone in others]
+    bank.reset([_ONE])
+    return votes, _state(bank)
+
+
+def _questions(bank: Bank, records: Records) -> Iterator[Any]:
+    return (bank.encode(x) for x, _ in records[:12])
+
+
+def _lessons(records: Records, labels: int) -> Iterator[Lesson]:
+    """What the one copy may be taught in place of (x, y): nothing, the wrong, more, the extreme, the same."""
+    yield lambda x, y: []
+    yield lambda x, y: [(x, (y + 1) % labels)]
+    yield lambda x, y: [*records[:3], (x, y)]
+    yield lambda x, y: [(_replaced(x, 1e30), y)]
+    yield lambda x, y: [(records[0][0], 0)]
+
+
+def _replaced(x: Any, value: float) -> Any:
+    """`x` with its first number replaced."""
+    if isinstance(x, dict):
+        name = next(name for name, v in x.items() if not isinstance(v, str))
+        return {**x, name: value}
+    row = np.array(x, dtype=np.float64)
+    row[0] = value
+    return row
+
+
+def _spoil(x: Any) -> None:
+    if isinstance(x, dict):
+        for name in list(x):
+            x[name] = 777.0
+        x["spoilt"] = 777.0
+    elif isinstance(x, np.ndarray) and x.flags.writeable:
+        x[...] = 777.0
+
+
+def _state(bank: Bank) -> State:
+    try:
+        return bank.state()
+    except ValueError:
+        return bank.state(trusted=True)
+
+
+def _load(bank: Bank, state: State) -> None:
+    try:
+        bank.load_state(state)
+    except ValueError:
+        bank.load_state(state, trusted=True)
+
+
+def _refuses(act: Callable[..., object], *given: object) -> bool:
+    try:
+        act(*given)
+    except ValueError:
+        return True
+    return False
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return type(a) is type(b) and (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
+    return bool(a == b)
+
+
+def _difference(a: State, b: State) -> list[str]:
+    """The keys under which two states are not the same, bit for bit."""
+    missing = [key for key in {*a, *b} if key not in a or key not in b]
+    return sorted(missing) or sorted(key for key in a if not _same(a[key], b[key]))

@@ -1,0 +1,1 @@
+"""How loops are compiled, and the few machine instructions they need."""

@@ -1,0 +1,1 @@
+"""Littlestone's dimension and the paper's coin game."""

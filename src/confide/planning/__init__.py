@@ -1,0 +1,1 @@
+"""From a promise to numbers, and back."""

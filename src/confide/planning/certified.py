@@ -1,0 +1,188 @@
+"""The search behind `Plan.certified`: how many copies, and which tables, certify the fewest mistakes.
+
+Claims and proofs: docs/proofs/certificate.md. The search is a heuristic; what it returns is certified from the tables.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from confide.planning.design import Budget, Certified, Split, build, draft, renyi_budget
+from confide.planning.mistakes import Certificate, Rates, certificate, quantile, rates
+from confide.privacy.gate import Gate
+from confide.privacy.halting import Halting
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best plan found."""
+
+    copies: int
+    polls: int
+    unsure: int
+    gate: Gate
+    halting: Halting
+    got: Certified
+    certificate: Certificate
+
+
+@dataclass
+class Search:
+    """Walks over the number of copies, the Rényi order and the planned unsure answers that fit each other."""
+
+    epsilon: float
+    delta: float
+    rounds: int
+    mistakes: float
+    beta: float
+    polls: int | None
+    error: float
+
+    def __post_init__(self) -> None:
+        # Halting early, for either reason, shall cost at most about one mistake in expectation, and a tenth of beta.
+        self.rare = max(1e-12, min(0.05 * self.beta, 2.0 / self.rounds))
+        self.start = max(2.0**-40, min(0.05 * self.beta, 50.0 / self.rounds) / self.rounds)
+        self.split = Split(max(2, round(1 + 1.35 * math.log(1 / self.delta) / self.epsilon)), 0.01, 0.003, 0.01)
+        self.guess = 2.4  # unsure answers per d·k
+        self.spans: dict[Split, int] = {}
+
+    def _polls(self, copies: int) -> int:
+        return copies if self.polls is None else self.polls
+
+    def budget(self, copies: int, unsure: int) -> Budget:
+        polls = self._polls(copies)
+        return Budget(self.epsilon, self.delta, unsure, self.start, 1, Fraction(polls, copies), max(2, polls))
+
+    def _rates(self, gate: Gate, copies: int) -> Rates:
+        return rates(gate, copies=copies, polls=self._polls(copies), fallback_error=self.error)
+
+    def _need(self, rate: Rates, copies: int) -> int:
+        floor = rate.unsure_floor * self.rounds
+        return quantile(self.rare, budget=self.mistakes * copies, floor=floor, slope=rate.unsure_slope)
+
+    def _expected(self, rate: Rates, copies: int) -> float:
+        return rate.wrong_floor * self.rounds + rate.wrong_slope * self.mistakes * copies
+
+    def _span(self) -> int:
+        """n_stop − G − r: how many counts the halting gate needs to come down, whatever r is."""
+        if self.split not in self.spans:
+            found = draft(self.budget(self._polls(1000), 1), self.split)
+            self.spans[self.split] = 0 if found is None else found[1] - 1
+        return self.spans[self.split]
+
+    def drafted(self, copies: int) -> tuple[float, int]:
+        """(expected mistakes, unsure) for quickly drafted tables; (inf, 0) where no consistent `unsure` exists."""
+        unsure, span, polls = max(1, int(self.guess * self.mistakes * copies)), self._span(), self._polls(copies)
+        renyi = renyi_budget(self.budget(copies, unsure), self.split)
+        if span == 0 or renyi <= 0:
+            return math.inf, 0
+        for _ in range(40):
+            gate = Gate.best(
+                order=self.split.order,
+                cost=renyi * (1 - self.split.halting / 2) / (unsure + span),
+                poll_fraction=Fraction(polls, copies),
+                margins=max(2, polls),
+                tie_sure=min(0.25, self.delta * self.split.ties / (unsure + span)),
+            )
+            rate = self._rates(gate, copies)
+            need = self._need(rate, copies)
+            if need <= unsure <= need * 1.002 + 1:
+                self.guess = unsure / (self.mistakes * copies)
+                return self._expected(rate, copies), unsure
+            if need > 12 * self.mistakes * copies or need > self.rounds:
+                return math.inf, 0
+            unsure = math.ceil(need * 1.001)
+        return math.inf, 0
+
+    def best_copies(self, low: int) -> int:
+        """Golden section over ln k above the smallest feasible k that doubling finds."""
+        high = max(low, 16)
+        while not math.isfinite(self.drafted(high)[0]):
+            low, high = high, math.ceil(high * 1.3)
+            if high > self.rounds:  # then every copy errs before it is taught twice: nothing to certify
+                raise ValueError(
+                    f"no number of copies certifies mistakes={self.mistakes:g} at epsilon={self.epsilon:g} over "
+                    f"{self.rounds:,} rounds; ask for a larger epsilon or more rounds"
+                )
+        a, b = math.log(max(self._polls(1) if self.polls else 2, low)), math.log(high * 1.4)
+        ratio = (math.sqrt(5) - 1) / 2
+        c, d = b - ratio * (b - a), a + ratio * (b - a)
+        f_c, f_d = self.drafted(round(math.exp(c)))[0], self.drafted(round(math.exp(d)))[0]
+        while b - a > 0.004:
+            if f_c <= f_d and math.isfinite(f_c):
+                b, d, f_d = d, c, f_c
+                c = b - ratio * (b - a)
+                f_c = self.drafted(round(math.exp(c)))[0]
+            else:
+                a, c, f_c = c, d, f_d
+                d = a + ratio * (b - a)
+                f_d = self.drafted(round(math.exp(d)))[0]
+        return round(math.exp(d if f_d <= f_c else c))
+
+    def tune_order(self, copies: int) -> None:
+        """Walk to the best Rényi order for this many copies."""
+        best = self.drafted(copies)[0]
+        for direction in (1, -1):
+            while True:
+                old = self.split
+                self.split = Split(max(2, old.order + direction), old.halting, old.survive, old.ties)
+                value = self.drafted(copies)[0]
+                if not value < best:
+                    self.split = old
+                    break
+                best = value
+
+    def tables(self, copies: int) -> tuple[int, Gate, Halting, Certified, Rates]:
+        """Finished tables for this many copies, with an `unsure` that is large enough for them."""
+        expected, unsure = self.drafted(copies)
+        if not math.isfinite(expected):
+            raise ValueError(
+                f"copies={copies:,} cannot certify a bound at epsilon={self.epsilon:g} over {self.rounds:,} rounds; "
+                "leave copies out and the planner finds the best number"
+            )
+        for _ in range(40):
+            gate, halting, got = build(self.budget(copies, unsure), self.split)
+            rate = self._rates(gate, copies)
+            if self._need(rate, copies) <= unsure:
+                return unsure, gate, halting, got, rate
+            unsure = math.ceil(unsure * 1.002)
+        raise ValueError("the search for consistent tables did not end; ask for a larger epsilon")
+
+    def choose(self, copies: int | None) -> int:
+        """The given number of copies, or the best; the Rényi order is tuned either way."""
+        if copies is not None:
+            self.tune_order(copies)
+            return copies
+        least = self.polls or 16
+        first = self.best_copies(least)
+        self.tune_order(first)
+        return self.best_copies(max(least, int(first * 0.8)))
+
+
+def best(
+    epsilon: float,
+    delta: float,
+    rounds: int,
+    mistakes: int,
+    *,
+    beta: float,
+    copies: int | None,
+    polls: int | None,
+    fallback_error: float,
+) -> Found:
+    """The best certified plan; see `Plan.certified`."""
+    search = Search(epsilon, delta, rounds, mistakes, beta, polls, fallback_error)
+    copies = search.choose(copies)
+    unsure, gate, halting, got, rate = search.tables(copies)
+    stated = certificate(
+        rate,
+        rounds=rounds,
+        budget=mistakes * copies,
+        unsure=unsure,
+        start=float(halting.table[: unsure + 1].max()),
+        after_halt=fallback_error,
+        beta=beta,
+    )
+    return Found(copies, copies if polls is None else polls, unsure, gate, halting, got, stated)

@@ -1,0 +1,245 @@
+"""Search for the best gate and halting gate of a budget: how (ε, δ) is split, optimised and not guessed.
+
+Nothing here is trusted: `certify` reads the finished integer tables and says what they cost. Claims and proofs:
+docs/proofs/halting.md, docs/proofs/conversion.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+
+from confide.privacy.gate import FLOOR, LEAST_TIE_SURE, Gate
+from confide.privacy.halting import Halting, backward, joint_renyi
+from confide.privacy.renyi import epsilon_from_renyi, renyi_from_epsilon
+
+MOST_JOINT = 10
+"""For larger shifts the joint programme would take long; the plain sum is certified instead."""
+
+
+@dataclass(frozen=True)
+class Certified:
+    """What a pair of tables costs: read from the integers, rounded up."""
+
+    epsilon: float
+    delta: float
+    order: int
+    renyi: float
+    """Joint Rényi divergence of gate and halting gate."""
+    gate_cost: float
+    """τ, the gate's cost per unsure answer."""
+    halting_cost: float
+    """τ_h, what the halt costs once."""
+    conversion_delta: float
+    """δ', spent in the conversion from Rényi divergence."""
+    tie_delta: float
+    """(n_stop − G)·x: a label was shown although the two worlds' tops differ."""
+    survive_delta: float
+    """δ_h: the halting gate did not fire in time."""
+
+
+def certify(gate: Gate, halting: Halting, *, order: int, delta: float, poll_fraction: Fraction) -> Certified:
+    """The (ε, δ) of these very tables at this total δ. Proof page: docs/proofs/halting.md."""
+    tau = gate.cost(order=order, poll_fraction=poll_fraction)
+    halt = halting.cost(order=order)
+    summed = math.nextafter((halting.visible * tau + halt) * (1 + 1e-15), math.inf)
+    renyi = summed
+    if halting.shift <= MOST_JOINT:
+        renyi = min(joint_renyi(gate, halting, order=order, poll_fraction=poll_fraction), summed)
+    ties = math.nextafter(halting.visible * gate.tie_sure * (1 + 1e-15), math.inf)
+    survive = halting.survive
+    # Exact subtraction, then one rounding down: the three may nearly cancel.
+    rest = math.nextafter(float(Fraction(delta) - Fraction(ties) - Fraction(survive)), -math.inf)
+    if not rest > 0:
+        raise ValueError(
+            f"the tables' bad events alone have probability {ties + survive:.3g}, which is not below delta={delta:g}"
+        )
+    epsilon = epsilon_from_renyi(renyi, order, rest)
+    return Certified(epsilon, delta, order, renyi, tau, halt, rest, ties, survive)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What tables are to be designed for."""
+
+    epsilon: float
+    delta: float
+    unsure: int
+    start: float
+    """P(halt) per round until `unsure` is used up."""
+    shift: int
+    poll_fraction: Fraction
+    margins: int | None = None
+
+
+@dataclass(frozen=True)
+class Split:
+    """How a budget is divided: the things the search moves."""
+
+    order: int
+    halting: float = 0.02
+    """Share of the Rényi budget that the halting gate is designed for."""
+    survive: float = 0.01
+    """δ_h as a share of δ."""
+    ties: float = 0.001
+    """(n_stop − G)·x as a share of δ."""
+
+
+def renyi_budget(budget: Budget, split: Split) -> float:
+    """R: the Rényi divergence of this order that the budget allows; not positive where the order is useless."""
+    if budget.epsilon > 500:
+        raise ValueError(f"epsilon={budget.epsilon:g} promises nothing; plan with at most 500, and 8 is already weak")
+    main = budget.delta * (1 - split.survive - split.ties)
+    return renyi_from_epsilon(budget.epsilon * (1 - 1e-9), split.order, main)
+
+
+def _halting(budget: Budget, split: Split) -> Halting:
+    return Halting.best(
+        order=split.order,
+        # Beyond e^5 the table's steps stand so near to where no cost bounds them that 64-bit rounding would cross.
+        cost=min(split.halting * renyi_budget(budget, split), 5 / (split.order - 1)),
+        unsure=budget.unsure,
+        start=budget.start,
+        survive=budget.delta * split.survive,
+        shift=budget.shift,
+    )
+
+
+def _gate(budget: Budget, split: Split, tau: float, visible: int, margins: int | None) -> Gate:
+    return Gate.best(
+        order=split.order,
+        cost=max(1e-12, min(tau, 400 / (split.order - 1))),
+        poll_fraction=budget.poll_fraction,
+        margins=margins,
+        tie_sure=min(0.25, max(LEAST_TIE_SURE, budget.delta * split.ties / visible)),
+    )
+
+
+def draft(budget: Budget, split: Split) -> tuple[float, int] | None:
+    """(τ, n_stop − G) that this split leaves, by the joint programme with every gate pair at its limit.
+
+    While h is flat each unsure answer costs τ, so the programme is run from a few counts before the planned number on.
+    """
+    renyi = renyi_budget(budget, split)
+    if renyi <= 0:
+        return None
+    flat = min(budget.unsure, 2 * budget.shift + 20)
+    skipped = budget.unsure - flat
+    halting = _halting(replace(budget, unsure=flat), split)
+    if budget.shift > 3:  # the programme is slow for many hidden answers; `build` corrects this estimate
+        visible = halting.visible + skipped
+        return renyi * (1 - split.halting / 2) / visible, visible
+    halt, room = halting.moments(split.order)
+    goal = renyi * (split.order - 1)
+    visible = halting.visible + skipped
+    tau = renyi / visible
+    for _ in range(8):
+        ratio = math.exp((split.order - 1) * tau)
+        points = np.array([1.0, 1.0, ratio, ratio]), np.array([0.0, 1.0, FLOOR / 8, 1.0])
+        got = backward(points[0], points[1], halt, room) + skipped * (split.order - 1) * tau
+        tau *= goal / got if math.isfinite(got) else 0.5
+        if abs(goal / got - 1) < 1e-4:
+            break
+    return tau, visible
+
+
+def sketch(budget: Budget, split: Split) -> Gate | None:
+    """A drafted gate: close to what `build` makes, quickly, and not certified."""
+    drafted = draft(budget, split)
+    return None if drafted is None else _gate(budget, split, *drafted, budget.margins)
+
+
+def build(budget: Budget, split: Split) -> tuple[Gate, Halting, Certified]:
+    """Finished tables whose certified ε is at most the budget's, as close below as a few corrections bring it."""
+    drafted = draft(budget, split)
+    if drafted is None:
+        raise ValueError(
+            f"Rényi order {split.order} cannot certify epsilon={budget.epsilon:g} at delta={budget.delta:g}"
+        )
+    tau, halting = drafted[0], _halting(budget, split)
+    best: tuple[Gate, Halting, Certified] | None = None
+    renyi = renyi_budget(budget, split)
+    for _ in range(12):
+        gate = _gate(budget, split, tau, halting.visible, budget.margins)
+        certified = certify(gate, halting, order=split.order, delta=budget.delta, poll_fraction=budget.poll_fraction)
+        if certified.epsilon <= budget.epsilon and (best is None or certified.epsilon > best[2].epsilon):
+            best = gate, halting, certified
+            if certified.epsilon > budget.epsilon * (1 - 2e-4):
+                break
+        tau *= min(4.0, renyi / certified.renyi) * (1 - 2e-5)
+    if best is None:
+        raise ValueError(
+            f"no tables were found for epsilon={budget.epsilon:g} at delta={budget.delta:g}, unsure={budget.unsure} "
+            f"and unit_unsure={budget.shift}; ask for a larger epsilon or fewer unsure answers"
+        )
+    return best
+
+
+def reach(gate: Gate, unsure: float) -> float:
+    """The margin at which P(unsure) falls to `unsure`, between the table's entries; +inf if it never does."""
+    table = gate.table
+    under = np.flatnonzero(table <= unsure)
+    if not under.size:
+        return math.inf
+    v = int(under[0])
+    if v < 3:
+        return float(v)
+    high, low = math.log(table[v - 1]), math.log(table[v])
+    return v - 2 + 2 * (high - math.log(unsure)) / (high - low)
+
+
+Objective = Callable[[Gate], float]
+
+
+def search(budget: Budget, objective: Objective, start: Split | None = None) -> Split:
+    """The split whose drafted tables have the smallest objective: coordinate descent on a lattice of splits."""
+    known: dict[Split, float] = {}
+
+    def value(split: Split) -> float:
+        if split not in known:
+            gate = sketch(budget, split)
+            known[split] = math.inf if gate is None else objective(gate)
+        return known[split]
+
+    def improve(split: Split, options: Iterable[Split]) -> Split:
+        return min([split, *options], key=value)
+
+    def climb(split: Split, step: Callable[[Split, int], Split]) -> Split:
+        for direction in (1, -1):
+            moved = step(split, direction)
+            while value(moved) < value(split):
+                split, moved = moved, step(moved, direction)
+        return split
+
+    def order_step(split: Split, direction: int) -> Split:
+        stride = direction * max(1, split.order // 40)
+        return Split(max(2, split.order + stride), split.halting, split.survive, split.ties)
+
+    def halting_step(split: Split, direction: int) -> Split:
+        return Split(split.order, min(0.5, split.halting * 1.5**direction), split.survive, split.ties)
+
+    if start is None:
+        guess = 1 + math.log(1 / budget.delta) / budget.epsilon * 1.35
+        orders = sorted({max(2, round(guess * f)) for f in (0.6, 0.75, 0.9, 1, 1.15, 1.4, 1.8, 2.5)})
+        start = improve(Split(orders[0]), [Split(order) for order in orders])
+    split = start
+    for _ in range(3):
+        before = split
+        split = climb(split, order_step)
+        split = climb(split, halting_step)
+        deltas = product((0.001, 0.003, 0.01), (1e-3, 1e-2, 3e-2))
+        options = [Split(split.order, split.halting, survive, ties) for survive, ties in deltas]
+        split = improve(split, options)
+        if split == before:
+            break
+    if not math.isfinite(value(split)):
+        raise ValueError(
+            f"epsilon={budget.epsilon:g} at delta={budget.delta:g} is out of reach of every Rényi order; "
+            "ask for a larger epsilon"
+        )
+    return split

@@ -1,0 +1,101 @@
+"""The trade between copies, labels per copy, unsure answers and the lead that the gate needs, for one promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from confide.planning.design import reach
+from confide.planning.plan import Plan
+
+UNSURE = (30, 100, 300, 1000, 3000, 10_000)
+"""Numbers of tolerated unsure answers that the frontier shows by default."""
+
+
+DISSENT = (0.0, 0.1, 0.2)
+"""Shares of the poll that may disagree and still be answered."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One plan of the frontier."""
+
+    unsure: int
+    dissent: float
+    copies: int
+    labels_per_copy: float
+    half_lead: float
+    """Lead of the winning label, as a share of the poll, at which the gate is unsure half of the time."""
+    lead: float
+    """Lead at which unsure answers are rare enough for the plan."""
+
+
+def frontier(
+    epsilon: float,
+    delta: float,
+    rounds: int,
+    *,
+    unsure: Sequence[int] = UNSURE,
+    dissent: Sequence[float] = DISSENT,
+    polls: int | None = None,
+    silent: int | None = None,
+    unit_unsure: int = 1,
+    labels: int = 2,
+    progress: Callable[[], None] = lambda: None,
+) -> list[Point]:
+    """The smallest plan for each number of tolerated unsure answers and each share of dissent.
+
+    Examples
+    --------
+    >>> few, many = frontier(1.0, 1e-6, 100_000, unsure=(30, 1000), dissent=(0.1,))
+    >>> few.copies < many.copies
+    True
+    """
+    points = []
+    for number, share in product(unsure, dissent):
+        if number * 2 < rounds:
+            plan = Plan.tight(
+                epsilon,
+                delta,
+                rounds,
+                unsure=number,
+                polls=polls,
+                silent=silent,
+                unit_unsure=unit_unsure,
+                labels=labels,
+                dissent=share,
+            )
+            half, rare = reach(plan.gate, 0.5), reach(plan.gate, number / (2 * plan.live))
+            leads = half / plan.polls, rare / plan.polls
+            points.append(Point(number, share, plan.copies, rounds / plan.copies, *leads))
+        progress()
+    return points
+
+
+def draw(points: Sequence[Point], title: str, rounds: int, path: Path) -> None:
+    """Save the frontier as a picture."""
+    figure = Figure(figsize=(7.5, 4.6), layout="constrained")
+    axes = figure.add_subplot()
+    for share, colour in zip(sorted({p.dissent for p in points}), ("#38a3a5", "#22577a", "#b5446e"), strict=False):
+        line = [p for p in points if p.dissent == share]
+        name = f"{share:.0%} of a poll may dissent"
+        axes.plot([p.unsure for p in line], [p.copies for p in line], "o-", color=colour, label=name)
+    axes.set(xscale="log", yscale="log", xlabel="unsure answers tolerated", ylabel="copies needed", title=title)
+    few = axes.secondary_yaxis(
+        "right", functions=(lambda c: rounds / np.maximum(c, 1), lambda c: rounds / np.maximum(c, 1))
+    )
+    few.set_ylabel("labels per copy")
+    for axis in (axes.yaxis, few.yaxis, axes.xaxis):
+        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.0f}"))
+        axis.set_minor_formatter(NullFormatter())
+    for axis in (axes.yaxis, few.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.grid(True, which="major", alpha=0.3)
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=150)

@@ -1,0 +1,184 @@
+"""How many mistakes POP makes: bounds in expectation and with probability 1 − β.
+
+Claims and proofs: docs/proofs/certificate.md, with the hypotheses; the privacy of a plan never depends on them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import gammaln
+
+from confide._checks import integer
+from confide.privacy.gate import Gate
+
+HYPOTHESES = (
+    "every copy errs at most d times on the records it is taught (realizable)",
+    "unit = round, so that each label goes to a fresh, uniformly random copy",
+    "every round is labelled before the next one is asked, and its label does not depend on its own answer",
+    "an abstention counts as an error",
+)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A bound on all mistakes of a run, with what it assumes. Proof page: docs/proofs/certificate.md."""
+
+    expected_mistakes: float
+    """E[mistakes] is at most this."""
+    mistakes: int
+    """With probability at least 1 − beta there are at most this many mistakes."""
+    beta: float
+    early_halt: float
+    """The run halts before its rounds are over with at most this probability."""
+    fallback_error: float = 1.0
+    """Error probability of the fallback's answers that it counts with."""
+    hypotheses: tuple[str, ...] = HYPOTHESES
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Worst-case rates of a gate, by the fraction e of copies that would err."""
+
+    unsure_floor: float
+    """u(0): P(unsure) when no copy errs."""
+    unsure_slope: float
+    """b = max (u(e) − u(0))/e."""
+    wrong_floor: float
+    """g(0)."""
+    wrong_slope: float
+    """a = max (g(e) − g(0))/e."""
+
+
+def rates(gate: Gate, *, copies: int, polls: int, fallback_error: float) -> Rates:
+    """Suprema over all vote patterns, many labels and abstentions included. Proof page: docs/proofs/certificate.md.
+
+    Parameters
+    ----------
+    fallback_error
+        Probability that the answer to an unsure round is wrong: 1 − 1/L for a coin over L labels, 1 for a constant.
+    """
+    copies, polls = integer(copies, "copies", at_least=1), integer(polls, "polls", at_least=1)
+    if polls > copies or not 0 <= fallback_error <= 1:
+        raise ValueError("polls must not exceed copies, and fallback_error must be a probability")
+    table = gate.table
+    wrong_in_poll = np.arange(polls + 1)
+    lead = polls - 2 * wrong_in_poll
+    # With a right majority the margin is at least `lead`, with a wrong one at most −lead, wherever the errors go: take
+    # the worst entry of that range, also for a table that does not fall everywhere.
+    highest, lowest = np.maximum.accumulate(table[::-1])[::-1], np.minimum.accumulate(table)
+    unsure = highest[np.clip(lead, 0, table.size - 1)]
+    sure = 1 - lowest[np.clip(-lead, 0, table.size - 1)]
+    wrong = np.where(lead > 0, unsure * fallback_error, sure + (1 - sure) * fallback_error)
+    bad = np.arange(copies + 1) if polls == copies else _grid(copies)
+    if polls == copies:
+        u, g = unsure, wrong
+    else:
+        weights = _poll_weights(copies, polls)
+        u, g = weights @ unsure, weights @ wrong
+    # u and g grow with e, so between two grid points a slope is at most (value at the upper)/(lower); neighbours where
+    # the grid is complete need no such care.
+    lower = np.where(np.diff(bad) == 1, bad[1:], bad[:-1] + 1) / copies
+    return Rates(
+        float(u[0]),
+        max(0.0, float(((u[1:] - u[0]) / lower).max())),
+        float(g[0]),
+        max(0.0, float(((g[1:] - g[0]) / lower).max())),
+    )
+
+
+def _grid(copies: int) -> NDArray[np.int64]:
+    """All numbers of erring copies where they are few, else about a thousand, each at most 1 % above the one before."""
+    if copies <= 2048:
+        return np.arange(copies + 1)
+    points = np.unique(np.round(np.geomspace(1, copies, 1200)).astype(np.int64))
+    return np.concatenate([[0], points])
+
+
+@lru_cache(maxsize=4)
+def _poll_weights(copies: int, polls: int) -> NDArray[np.float64]:
+    """Hypergeometric probabilities of each number of errors in the poll, one row for each number in the grid."""
+    bad, inside = _grid(copies)[:, None], np.arange(polls + 1)[None, :]
+    good, outside = copies - bad, polls - inside
+    possible = (inside <= bad) & (outside <= good)
+
+    def choose(n: NDArray[np.int64], k: NDArray[np.int64]) -> NDArray[np.float64]:
+        rest = np.maximum(n - k, 0)
+        log: NDArray[np.float64] = gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(rest + 1.0)
+        return log
+
+    whole = gammaln(copies + 1.0) - gammaln(polls + 1.0) - gammaln(copies - polls + 1.0)
+    log = choose(bad, np.minimum(inside, bad)) + choose(good, np.minimum(outside, good)) - whole
+    weights = np.where(possible, np.exp(log), 0.0)
+    normal: NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
+    return normal
+
+
+def _best(bound: Callable[[float], float], slope: float) -> float:
+    """Minimum over θ of a bound that holds for every 0 < θ < ln(1 + 1/slope)."""
+    top = min(700.0, math.log1p(1 / slope)) if slope > 0 else 700.0
+    coarse = np.geomspace(1e-9 * top, top * (1 - 1e-12), 200)
+    values = [bound(float(theta)) for theta in coarse]
+    at = int(np.argmin(values))
+    ends = float(coarse[max(at - 1, 0)]), float(coarse[min(at + 1, coarse.size - 1)])
+    found = minimize_scalar(bound, bounds=ends, method="bounded", options={"xatol": 1e-7 * ends[1]})
+    return min(values[at], float(found.fun))
+
+
+def _exponent(theta: float, budget: float, floor: float, slope: float) -> float:
+    """φ·budget + floor·(e^θ − 1), with the φ that e^θ = 1 + (1 − e^{−φ})/slope asks for."""
+    gain = math.expm1(theta)
+    return -math.log1p(-min(slope * gain, 1 - 1e-16)) * budget + floor * gain
+
+
+def tail(count: float, *, budget: float, floor: float, slope: float) -> float:
+    """P[events ≥ count] when events have conditional rate ≤ floor_i + slope·e_i and Σ e_i is paid from `budget` = d·k.
+
+    `floor` is the sum of the floors over all rounds. min over φ > 0 of exp(φ·budget + floor·(e^θ−1) − θ·count) with
+    e^θ = 1 + (1−e^{−φ})/slope: docs/proofs/certificate.md (a negative-binomial quantile would not be a bound).
+    """
+    least = _best(lambda theta: _exponent(theta, budget, floor, slope) - theta * count, slope)
+    return math.exp(min(0.0, least))
+
+
+def quantile(probability: float, *, budget: float, floor: float, slope: float) -> int:
+    """A count with `tail` ≤ probability: for each θ the bound solves for the count, and the best θ is taken."""
+    log = math.log(1 / probability)
+    least = _best(lambda theta: (_exponent(theta, budget, floor, slope) + log) / theta, slope)
+    return math.ceil(least * (1 + 1e-12))
+
+
+def certificate(
+    rate: Rates, *, rounds: int, budget: float, unsure: int, start: float, after_halt: float, beta: float
+) -> Certificate:
+    """The certificate of a run of `rounds` rounds, or ValueError when it cannot have one at this β.
+
+    Parameters
+    ----------
+    budget
+        d·k: the errors that all copies together can make.
+    unsure
+        r: below this count the halting gate fires with probability `start` per round.
+    after_halt
+        Error rate of what answers after a halt.
+    """
+    if not (0 < beta <= 1 and budget >= 0 and 0 <= after_halt <= 1 and start >= 0):
+        raise ValueError("beta must lie in (0, 1], budget and start not be negative, after_halt be a probability")
+    early = min(1.0, rounds * start)
+    full = tail(unsure, budget=budget, floor=rate.unsure_floor * rounds, slope=rate.unsure_slope)
+    expected = rate.wrong_floor * rounds + rate.wrong_slope * budget + after_halt * rounds * min(1.0, early + full)
+    left = beta - early - full
+    if left <= 0:
+        raise ValueError(
+            f"the run may halt early with probability {early + full:.3g}, above beta={beta:g}; "
+            "ask for a larger beta or more copies"
+        )
+    most = quantile(left, budget=budget, floor=rate.wrong_floor * rounds, slope=rate.wrong_slope)
+    halts = min(1.0, early + full)
+    return Certificate(min(float(rounds), expected * (1 + 1e-9)), min(rounds, most), beta, halts, after_halt)

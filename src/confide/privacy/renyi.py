@@ -1,0 +1,168 @@
+"""From Rényi divergence to (ε, δ); composition; group privacy; and what an actual adversary reaches.
+
+Claims and proofs: docs/proofs/conversion.md, docs/proofs/composition.md. Everything fails closed: NaN, negative or
+impossible values raise, and what is returned is rounded up.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Context, Decimal
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import nbinom
+
+from confide._checks import integer
+from confide.privacy.cost import UP, float_up
+from confide.privacy.gate import VOTE, Gate, check_fraction, check_order
+
+_PRECISE = Context(prec=50)
+_SLACK = Decimal("1e-38")
+_ROUND = 1 + 1e-12
+"""Rounds a few float operations up."""
+
+
+def check_epsilon(epsilon: float) -> float:
+    """`epsilon` as a float, if it is a positive number."""
+    if not (epsilon > 0 and math.isfinite(epsilon)):
+        raise ValueError(f"epsilon={epsilon} must be a positive number; 1.0 is a usual promise")
+    return float(epsilon)
+
+
+def check_delta(delta: float) -> float:
+    """`delta` as a float, if it lies strictly between 0 and 1."""
+    if not 0 < delta < 1:
+        raise ValueError(f"delta={delta} must lie strictly between 0 and 1; 1e-6 is usual, far below 1/people")
+    return float(delta)
+
+
+def check_beta(beta: float) -> float:
+    """`beta` as a float, if it lies strictly between 0 and 1."""
+    if not 0 < beta < 1:
+        raise ValueError(f"beta={beta} must lie strictly between 0 and 1; 0.01 is usual")
+    return float(beta)
+
+
+def _check_renyi(renyi: float, order: int) -> None:
+    check_order(order)
+    if not renyi >= 0:
+        raise ValueError(f"a Rényi divergence is never {renyi}; the computation before this one is wrong")
+
+
+def _ln(value: Decimal) -> Decimal:
+    """ln rounded up: `decimal` rounds correctly at 50 digits, then we step outward."""
+    result = value.ln(_PRECISE)
+    return UP.add(result, _PRECISE.multiply(result.copy_abs(), _SLACK))
+
+
+def epsilon_from_renyi(renyi: float, order: int, delta: float) -> float:
+    """ε of a mechanism whose Rényi divergence of this order is at most `renyi`, at this δ; rounded up.
+
+    ε = R + ln(1 − 1/α) − ln(αδ)/(α − 1), never below 0. Proof page: docs/proofs/conversion.md.
+
+    Examples
+    --------
+    >>> round(epsilon_from_renyi(0.5, 20, 1e-6), 4)
+    1.0182
+    """
+    _check_renyi(renyi, order)
+    delta = check_delta(delta)
+    if math.isinf(renyi):
+        return math.inf
+    alpha = Decimal(int(order))
+    keep = _ln(UP.subtract(Decimal(1), _PRECISE.divide(Decimal(1), alpha)))
+    price = UP.divide(_ln(UP.divide(Decimal(1), _PRECISE.multiply(alpha, Decimal(delta)))), Decimal(int(order) - 1))
+    return max(0.0, float_up(UP.add(UP.add(Decimal(renyi), keep), price)))
+
+
+def renyi_from_epsilon(epsilon: float, order: int, delta: float) -> float:
+    """The largest Rényi divergence (up to rounding) that still gives (ε, δ); negative when the order cannot."""
+    order, epsilon, delta = check_order(order), check_epsilon(epsilon), check_delta(delta)
+    return epsilon - (math.log1p(-1 / order) - math.log(order * delta) / (order - 1))
+
+
+def delta_from_renyi(renyi: float, order: int, epsilon: float) -> float:
+    """δ at this ε ≥ 0: (1 − 1/α)^α/(α−1)·e^{(α−1)(R−ε)}, at most 1. Proof page: docs/proofs/conversion.md."""
+    _check_renyi(renyi, order)
+    if not epsilon >= 0:
+        raise ValueError(f"epsilon={epsilon} must not be negative")
+    if math.isinf(renyi):
+        return 1.0
+    log = (order - 1) * (renyi - epsilon) + order * math.log1p(-1 / order) - math.log(order - 1)
+    return min(1.0, math.nextafter(math.exp(min(log, 0.0)) * (1 + 1e-12), 1.0))
+
+
+def compose(epsilon: float, delta: float, times: int, slack: float) -> tuple[float, float]:
+    """(ε, δ) of `times` (ε, δ)-challenge-DP mechanisms one after the other: the paper's composition theorem.
+
+    `slack` is its δ'. The smaller of the advanced and the simple sum is returned; both are theorems. Sequential
+    only: see docs/proofs/composition.md for mechanisms that run at the same time.
+    """
+    check_epsilon(epsilon), check_delta(delta), check_delta(slack)
+    times = integer(times, "times", at_least=1)
+    growth = math.expm1(min(epsilon, 700.0))
+    advanced = math.sqrt(2 * times * math.log(1 / slack)) * epsilon + times * epsilon * growth
+    if advanced < times * epsilon:
+        return advanced * _ROUND, (times * delta + slack) * _ROUND
+    return times * epsilon * _ROUND, times * delta * _ROUND
+
+
+def group(epsilon: float, delta: float, size: int) -> tuple[float, float]:
+    """(ε, δ) for a group of `size` units: (gε, δ(e^{gε} − 1)/(e^ε − 1)).
+
+    The paper states g·e^{gε}·δ; the geometric sum is what its proof gives. Proof page: docs/proofs/composition.md.
+    """
+    check_epsilon(epsilon), check_delta(delta)
+    size = integer(size, "size", at_least=1)
+    exponent = size * epsilon * (_ROUND if size > 1 else 1.0)
+    total = math.inf if exponent > 700 else delta * math.expm1(exponent) / math.expm1(epsilon)
+    return exponent, min(1.0, total * _ROUND)
+
+
+def _constant_query_delta(
+    epsilon: NDArray[np.float64], p: NDArray[np.float64], q: NDArray[np.float64], reports: int
+) -> NDArray[np.float64]:
+    """Exact δ(ε) between the numbers of sure answers before the `reports`-th unsure one, P(unsure) = p against q.
+
+    The likelihood ratio is monotone in that number, so the best test is a threshold on it.
+    """
+    gain, drift = reports * np.log(p / q), np.log1p((q - p) / (1 - q))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        cut = (epsilon - gain) / drift  # the loss is gain + drift·K, drift < 0 iff p > q
+        few = np.floor(cut)
+        below = nbinom.cdf(few, reports, p) - np.exp(epsilon) * nbinom.cdf(few, reports, q)
+        above = nbinom.sf(np.floor(cut), reports, p) - np.exp(epsilon) * nbinom.sf(np.floor(cut), reports, q)
+    return np.nan_to_num(np.maximum(np.where(drift < 0, below, above), 0.0), nan=0.0)
+
+
+def constant_query_epsilon(
+    gate: Gate, *, reports: int, delta: float, poll_fraction: float | Fraction = 1.0
+) -> tuple[float, int, int]:
+    """The exact ε at δ of the best adversary that always asks where the margin is v: (ε, v, v').
+
+    A lower bound of the gate's true loss over `reports` unsure answers, so `certified / this` measures the accountant.
+    With polls the third vote count is the one of v and v' that costs more.
+    """
+    check_delta(delta)
+    reports = integer(reports, "reports", at_least=1)
+    share = float(check_fraction(poll_fraction))
+    table = np.concatenate([gate.table, np.repeat(gate.table[-1:], VOTE)])
+    low, high = table[:-VOTE], table[VOTE:]
+    best = (0.0, 0, 0)
+    for first, second, towards in ((low, high, VOTE), (high, low, -VOTE)):
+        for mixed in (first, second) if share < 1 else (first,):
+            p, q = (1 - share) * mixed + share * first, (1 - share) * mixed + share * second
+            keep = (p != q) & (p < 1) & (q < 1) & (np.minimum(p, q) > 1e-9)
+            lower, upper = np.zeros(p.shape), np.full(p.shape, 64.0)
+            for _ in range(40):
+                middle = (lower + upper) / 2
+                over = np.zeros(p.shape, dtype=bool)
+                over[keep] = _constant_query_delta(middle[keep], p[keep], q[keep], reports) > delta
+                lower, upper = np.where(over, middle, lower), np.where(over, upper, middle)
+            at = int(np.argmax(lower))
+            margin = at if towards > 0 else at + VOTE
+            if lower[at] > best[0]:
+                best = (float(lower[at]), margin, margin + towards)
+    return best

@@ -1,0 +1,1 @@
+"""A run: settings, the runner, its report."""

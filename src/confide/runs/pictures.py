@@ -1,0 +1,141 @@
+"""The pictures of a report, as SVG text to put into a page."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from confide.planning.plan import Plan
+from confide.privacy.halting import Halting
+from confide.runs.tally import Tally
+
+__all__ = ["margins", "mistakes", "unsure"]
+
+OURS, TWIN, GATE, QUIET, LIMIT = "#22577a", "#e07a1f", "#b5446e", "#eef1f4", "#9a1b1b"
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",  # text stays text: the page's font, and searchable
+    "font.family": "sans-serif",
+    "font.size": 10.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#8b95a1",
+    "axes.labelcolor": "#3d4752",
+    "xtick.color": "#5b6672",
+    "ytick.color": "#5b6672",
+    "axes.grid": True,
+    "grid.color": "#e3e7eb",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+}
+_THOUSANDS = FuncFormatter(
+    lambda value, _: f"{value / 1e6:g} M" if value >= 1e6 else f"{value / 1e3:g} k" if value >= 1e4 else f"{value:,.0f}"
+)
+
+
+def mistakes(plan: Plan, tally: Tally, twin: bool) -> str:
+    """Wrong answers since the silent start, beside the twin's."""
+
+    def paint(axes: Axes) -> None:
+        x = [min(plan.silent, tally.rounds), *tally.curve_rounds]
+        live = [i for i, rounds in enumerate(x) if rounds >= plan.silent]
+        lines = [("private", OURS, tally.curve_mistakes)]
+        if twin:
+            lines.append(("twin, not private", TWIN, tally.curve_twin))
+        for name, colour, curve in lines:
+            values = [0, *curve]
+            axes.plot([x[i] for i in live], [values[i] for i in live], color=colour, lw=2, label=name)
+        _rounds(axes, plan, tally)
+        axes.set_ylabel("wrong answers so far")
+        axes.yaxis.set_major_formatter(_THOUSANDS)
+        axes.legend(loc="upper left", bbox_to_anchor=(0, 1.13), ncols=2)
+
+    return _svg("mistakes", paint)
+
+
+def unsure(plan: Plan, tally: Tally) -> str:
+    """Unsure answers against what was planned, and where the run would halt for certain."""
+
+    def paint(axes: Axes) -> None:
+        axes.plot([0, *tally.curve_rounds], [0, *tally.curve_unsure], color=OURS, lw=2)
+        lines = [(plan.unsure, "--", "planned", -11)]
+        if isinstance(plan.halting, Halting):
+            lines.append((plan.halting.stop, ":", "halts for certain", 4))
+        for height, style, name, off in lines:
+            axes.axhline(height, color=LIMIT, lw=1.5, ls=style)
+            place: dict[str, Any] = {
+                "xycoords": ("axes fraction", "data"),
+                "textcoords": "offset points",
+                "ha": "right",
+            }
+            axes.annotate(f"{name}: {height:,}", (0.99, height), (0, off), color=LIMIT, **place)
+        axes.set_ylim(top=1.12 * max(height for height, *_ in lines))
+        _rounds(axes, plan, tally)
+        axes.set_ylabel("unsure answers")
+        axes.yaxis.set_major_formatter(_THOUSANDS)
+
+    return _svg("unsure", paint)
+
+
+def margins(plan: Plan, tally: Tally) -> str:
+    """How far the winning label led, against the gate's probability to say unsure."""
+
+    def paint(axes: Axes) -> None:
+        seen = np.array(sorted(tally.margins))
+        shares = np.array([tally.margins[int(margin)] for margin in seen], dtype=float)
+        bins = np.linspace(0, plan.polls + 1, min(plan.polls + 2, 45))
+        if seen.size:
+            weights = shares / shares.sum()
+            axes.hist(seen, bins=bins.tolist(), weights=weights, color=OURS, label="live rounds (left, log)")
+        axes.set(yscale="log", xlabel="lead of the winning label, in votes", ylabel="share of live rounds")
+        axes.set_xlim(0, plan.polls + 1)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+        right = axes.twinx()
+        right.grid(False)
+        right.spines["right"].set_visible(True)
+        table = plan.gate.table
+        lead = np.arange(plan.polls + 1)
+        right.plot(lead, table[np.minimum(lead, table.size - 1)], color=GATE, lw=2, label="P(unsure) (right)")
+        right.set_ylim(0, 1.04)
+        right.set_ylabel("P(unsure)", color=GATE)
+        handles = [h for ax in (axes, right) for h in ax.get_legend_handles_labels()[0]]
+        names = [n for ax in (axes, right) for n in ax.get_legend_handles_labels()[1]]
+        right.legend(handles, names, loc="upper left", bbox_to_anchor=(0, 1.13), ncols=2)
+
+    return _svg("margins", paint)
+
+
+def _rounds(axes: Axes, plan: Plan, tally: Tally) -> None:
+    """The x axis: all planned rounds, the silent ones shaded."""
+    axes.set_xlim(0, max(plan.rounds, 1))
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_formatter(_THOUSANDS)
+    axes.set_xlabel("rounds")
+    if plan.silent:
+        axes.axvspan(0, plan.silent, color=QUIET, lw=0, zorder=0)
+        axes.text(
+            0.5 * plan.silent,
+            0.5,
+            "silent: copies learn",
+            transform=axes.get_xaxis_transform(),
+            ha="center",
+            color="#5b6672",
+        )
+    if tally.rounds < plan.rounds:
+        axes.axvline(tally.rounds, color="#8b95a1", lw=1)
+
+
+def _svg(name: str, paint: Callable[[Axes], None]) -> str:
+    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}):  # a salt each: ids must not meet in one page
+        figure = Figure(figsize=(6.3, 3.2), layout="constrained")
+        paint(figure.add_subplot())
+        page = io.StringIO()
+        figure.savefig(page, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = page.getvalue()
+    return text[text.index("<svg") :].replace("<svg ", f'<svg role="img" aria-label="{name}" ', 1)
