@@ -135,11 +135,11 @@ def play(task: Task, plan: Plan, order: str, step: Callable[[int], None]) -> dic
     """One run to the end of its rounds."""
     pop = POP(task.learner, plan, labels=[0, 1], features=task.questions.shape[1])
     everyone = np.arange(plan.copies)
-    encoded = [pop._bank.encode(x) for x in task.questions]
+    encoded = [pop.operator.bank.encode(x) for x in task.questions]
     draw = np.random.default_rng()
 
     def look() -> NDArray[np.int64]:
-        votes = np.array([pop._bank.votes(x, everyone) for x in encoded])
+        votes = np.array([pop.operator.bank.votes(x, everyone) for x in encoded])
         return plan.copies - votes[np.arange(task.labels.size), task.labels]
 
     twin, known, twin_mistakes = task.learner.clone(), set(), 0

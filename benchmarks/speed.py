@@ -30,7 +30,7 @@ from confide.learners import DecisionTree, GaussianNB, LogisticRegression
 from confide.pop import batches
 from confide.privacy.draws import draw_marked
 from confide.privacy.random import Random
-from confide.privacy.tables import lead
+from confide.privacy.gate import lead
 
 POLLS, FEATURES, ROWS = 129, 20, 4096
 console = Console(width=118)
@@ -158,7 +158,7 @@ def only_gates(counts: Any, words: Any, sure: Any, go: Any, rows: int) -> int:
 
 
 def against_memory(targets: Targets, repeat: int, pop: confide.POP) -> None:
-    bank: Any = pop._bank
+    bank: Any = pop.operator.bank
     copies, weights = bank.copies, bank._arrays["weights"]
     memory, _, constants, *_ = bank._memory(0, np.zeros(6, dtype=np.int64))
     vote, counts = kernel(bank._learner.compiled()[0], VOTE), np.zeros(2, dtype=np.int64)
@@ -235,7 +235,7 @@ def generic(targets: Targets, repeat: int) -> None:
         plan = confide.Plan.tight(60.0, 1e-2, 10**6, copies=copies, polls=POLLS, unsure=10**4, silent=0, beta=0.1)
         pop = confide.POP(naive_bayes.GaussianNB(), plan, labels=[0, 1], fallback=0)
         for copy_number in range(copies):  # so that every polled copy is an object of its own
-            pop._bank.learn(copy_number, dicts[copy_number % 400], int(ys[copy_number % 400]))
+            pop.operator.bank.learn(copy_number, dicts[copy_number % 400], int(ys[copy_number % 400]))
         pops[copies] = pop
 
     def one_by_one(pop: confide.POP) -> None:

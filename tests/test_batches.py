@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 from confide import POP, Halted, Monitor, Plan, TicketError, evaluate
 from confide import learners as known
-from confide.games.worlds import _digests
+from confide.games.worlds import digests
 from confide.learners import LogisticRegression
 from confide.pop import batches
+from confide.pop import evaluate as evaluating
+from confide.pop.loop import Loop
 
 ROUNDS = 240
 LEARNERS: dict[str, Any] = {
@@ -101,13 +103,16 @@ def plain(pop: POP, xs: Any, ys: list[str], units: list[str] | None) -> list[tup
 
 def leftovers(pop: POP) -> dict[str, Any]:
     """Everything that the future of a POP depends on."""
-    bank = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in pop._bank.state(trusted=True).items()}
+    bank = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in pop.operator.bank.state(trusted=True).items()}
     bank.pop("pickles", None)
     bank.pop("sizes", None)
-    last = None if pop._last is None else pop._last.tolist()
+    last = None if pop.operator.counts is None else pop.operator.counts.tolist()
     return {
-        "bank": bank, "rounds": pop.rounds, "unsure": pop._unsure, "units": pop._unit_unsure, "halted": pop.halt_reason,
-        "taught": pop._taught, "last": last, "next word": pop._rng.word(),
+        "bank": bank, "rounds": pop.rounds, "unsure": pop.operator.unsure, "halted": pop.halt_reason,
+        "units": pop.operator.loop.account.shares, "watched": pop.operator.loop.account.watched,
+        "taught": pop.operator.taught, "last": last, "tickets": [key for key, _ in pop.operator.loop.tickets],
+        "next word": None if pop.halt_reason == "budget" else pop.operator.loop.rng.word(),
+        "next coin": None if pop.halt_reason else pop.operator.loop.fallback.answer(None),
         "monitor": None if pop.monitor is None else (pop.monitor.estimate, list(pop.monitor._waiting)),
     }  # fmt: skip
 
@@ -126,11 +131,11 @@ def agree(name: str, which: str, seed: int, **options: Any) -> POP:
 
 @pytest.mark.parametrize(("name", "which"), PAIRS)
 def test_the_compiled_loop_equals_the_plain_one(name: str, which: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "CHUNK", 50)
+    monkeypatch.setattr(evaluating, "CHUNK", 50)
     monkeypatch.setattr(batches, "WORDS", 64)
     pop = agree(name, which, seed=3)
-    assert batches.compiles(pop) == (name not in ("halving", "batch"))
-    assert pop.rounds > 60 and pop._unsure > 0
+    assert batches.fuses(pop.operator.loop) == (name not in ("halving", "batch"))
+    assert pop.rounds > 60 and pop.operator.unsure > 0
 
 
 @settings(max_examples=30, deadline=None)
@@ -142,7 +147,7 @@ def test_the_compiled_loop_equals_the_plain_one(name: str, which: str, monkeypat
     monitored=st.booleans(),
 )
 def test_any_stream_any_fallback(name: str, which: str, seed: int, fallback: str, monitored: bool) -> None:
-    monitor = Monitor(epsilon=1.0, delay=7) if monitored and which != "people" else None
+    monitor = Monitor(epsilon=1.0, delay=7) if monitored else None
     agree(name, which, seed, monitor=monitor, fallback=(lambda x: "b") if fallback == "public" else fallback)
 
 
@@ -159,7 +164,7 @@ def test_public_start_and_the_papers_plan() -> None:
     papers = [POP(known.Points(), literal, labels=[0, 1], features=1, seed=1) for _ in range(2)]
     plain(papers[0], np.ones((20, 1)), [1] * 20, None)  # type: ignore[list-item]
     evaluate(papers[1], np.ones((20, 1)), [1] * 20)
-    assert leftovers(papers[0]) == leftovers(papers[1]) and not batches.compiles(papers[1])
+    assert leftovers(papers[0]) == leftovers(papers[1]) and not batches.fuses(papers[1].operator.loop)
 
 
 @pytest.mark.parametrize("which", ["polled", "people"])
@@ -207,15 +212,15 @@ def test_a_bad_row_keeps_no_other_row_from_being_learned() -> None:
     answers = pop.predict_many(np.ones((4, 3)))
     with pytest.raises(TicketError, match=r"row 1 was refused.*not a ticket"):
         pop.learn_many([answers[0].ticket, "nonsense"], ["a", "b"])
-    assert pop._taught == 1
+    assert pop.operator.taught == 1
     with pytest.raises(ValueError, match=r"row 0 was refused.*y is not.*1 more rows"):
         pop.learn_many([answers[1].ticket, answers[2].ticket, answers[2].ticket], ["z", "b", "b"])
-    assert pop._taught == 2
+    assert pop.operator.taught == 2
     with pytest.raises(ValueError, match=r"row 1 was refused.*x has a NaN"):
         pop.teach_many(np.array([[1.0, 2, 3], [np.nan, 2, 3], [3.0, 2, 1]]), ["a", "a", "b"])
-    assert pop._taught == 4
+    assert pop.operator.taught == 4
     pop.learn_many([answers[1].ticket, answers[3].ticket], ["a", "b"])  # a refused label leaves its ticket as it was
-    assert pop._taught == 6
+    assert pop.operator.taught == 6
     with pytest.raises(TicketError, match=r"row 0 was refused.*this ticket was used"):
         pop.learn_many([answers[0].ticket], ["a"])
 
@@ -230,10 +235,10 @@ def test_one_units_bad_row_moves_no_other_copy(name: str, which: str) -> None:
         tickets = [answer.ticket for answer in pop.predict_many(xs, units)]
         with contextlib.suppress(ValueError):
             pop.learn_many(tickets, ["a"] * 5 + [label] + ["b"] * 6)
-    held = [_digests(pop._bank) for pop in worlds]
+    held = [digests(pop.operator.bank) for pop in worlds]
     differing = [copy for copy in held[0].keys() | held[1].keys() if held[0].get(copy) != held[1].get(copy)]
     assert len(differing) == 1 and len(held[1]) >= 5
-    assert [pop._taught for pop in worlds] == [12, 11]
+    assert [pop.operator.taught for pop in worlds] == [12, 11]
 
 
 def test_calls_that_do_not_fit_are_refused_before_anything_happens() -> None:
@@ -247,7 +252,7 @@ def test_calls_that_do_not_fit_are_refused_before_anything_happens() -> None:
         people.predict_many(np.ones((1, 3)), ["alice", "bob"])
     with pytest.raises(ValueError, match="protects people"):
         people.predict_many(np.ones((1, 3)))
-    assert pop.rounds == people.rounds == pop._taught == 0
+    assert pop.rounds == people.rounds == pop.operator.taught == 0
 
 
 @pytest.mark.parametrize("which", ["polled", "people"])
@@ -257,15 +262,15 @@ def test_what_a_batch_spent_is_on_disk_before_its_answers(which: str, tmp_path: 
     xs, ys = stream("logistic", 2, 9, bad=False)
     units = ids(len(ys), 9) if which == "people" else None
     evaluate(pop, xs[:150], ys[:150], None if units is None else units[:150])
-    assert pop._unsure > 5
-    pop._journal.close()  # type: ignore[union-attr]  # as a crash would
+    assert pop.operator.unsure > 5
+    pop.operator.loop.account.book.close()  # type: ignore[union-attr]  # as a crash would
     again = POP.load(tmp_path / "state")
-    assert again._unsure == pop._unsure and again._unit_unsure == pop._unit_unsure
+    assert again.operator.unsure == pop.operator.unsure and again.operator.loop.account.shares == pop.operator.loop.account.shares
     assert again.rounds >= pop.rounds
     again.close()
 
 
-def test_a_journal_that_cannot_be_written_answers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ledger_that_cannot_be_written_answers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pop = make("logistic", "polled")
     pop.save(tmp_path / "state")
 
@@ -281,12 +286,15 @@ def test_a_journal_that_cannot_be_written_answers_nothing(tmp_path: Path, monkey
 
 
 def test_a_subclass_with_a_loop_of_its_own_is_asked_its_own_way() -> None:
-    class Own(POP):
-        def _live(self, x: Any, malformed: bool, who: bytes | None) -> int | None:
+    class Stubborn(Loop):
+        def live(self, x: Any, malformed: bool, who: bytes | None) -> int | None:
             return 1
 
+    class Own(POP):
+        loop_type = Stubborn
+
     pop = Own(LogisticRegression(), PLANS["polled"], labels=["a", "b"], features=3, seed=1)
-    assert not batches.compiles(pop)
+    assert not batches.fuses(pop.operator.loop)
     assert {a.label for a in pop.predict_many(np.ones((60, 3)))[40:]} == {"b"}
 
 
@@ -307,13 +315,13 @@ class Born(known.Thresholds):
 
 def test_birth_gives_every_copy_its_own_start() -> None:
     pair = [POP(Born(15), PLANS["full"], labels=["a", "b"], features=1, seed=4) for _ in range(2)]
-    cuts = pair[0]._bank.state()["array cut"]
+    cuts = pair[0].operator.bank.state()["array cut"]
     assert len(np.unique(np.asarray(cuts)[:, 0])) > 3
     xs, ys = stream("thresholds", 2, 1)
     plain(pair[0], xs, ys, None)
     evaluate(pair[1], xs, ys)
     assert leftovers(pair[0]) == leftovers(pair[1])
-    bank = pair[0]._bank
+    bank = pair[0].operator.bank
     assert (bank.votes(bank.encode([3.0]), np.arange(30)).sum()) == 30
     bank.reset([3])
     assert (bank.votes(bank.encode([3.0]), np.array([3])).sum()) == 1
@@ -325,9 +333,9 @@ def test_a_copied_pop_has_a_memory_of_its_own() -> None:
     xs, ys = stream("logistic", 2, 2)
     evaluate(first, xs[:80], ys[:80])
     second, third = copy.deepcopy(first), pickle.loads(pickle.dumps(first))
-    before = first._bank.state()
+    before = first.operator.bank.state()
     for pop in (second, third):
         evaluate(pop, xs[80:], ys[80:])
-    assert all(np.array_equal(before[name], value) for name, value in first._bank.state().items())
+    assert all(np.array_equal(before[name], value) for name, value in first.operator.bank.state().items())
     evaluate(first, xs[80:], ys[80:])
     assert leftovers(first) == leftovers(second) == leftovers(third)

@@ -228,7 +228,7 @@ class Walk:
 
     def encodes(self, x: Any) -> bool:
         try:
-            self.first._bank.encode(x)
+            self.first.operator.bank.encode(x)
         except ValueError:
             return False
         return True
@@ -280,7 +280,7 @@ class Walk:
             fallback = public if self.case.options.get("fallback") is public else None
             given = pop._public_start or isinstance(self.case.learner, known.Halving)
             loaded = POP.load(home, fallback=fallback, learner=self.case.learner if given else None)
-            loaded._rng = Random(self.loads)
+            loaded.operator.loop.rng = Random(self.loads)
             again.append(loaded)
         self.first, self.second = again
 
@@ -301,23 +301,23 @@ class Walk:
 
 def everything(pop: POP) -> dict[str, Any]:
     """Everything that the future of a POP depends on."""
-    bank = pop._bank.state(trusted=True)
+    bank = pop.operator.bank.state(trusted=True)
     watch = None if pop._monitor is None else (list(pop._monitor._waiting), pop._monitor._asked)
-    opened = [(key, w.copy, np.asarray(w.x).tolist(), w.answered, w.counted, w.who) for key, w in pop._open.items()]
+    opened = [(key, w.copy, np.asarray(w.x).tolist(), w.answered, w.counted, w.who) for key, w in pop.operator.loop.tickets.items()]
     return {
         "bank": {name: v.tobytes() if isinstance(v, np.ndarray) else v for name, v in bank.items()},
-        "counts": (pop._round, pop._unsure, pop._taught, pop._unit_unsure, pop._unit_counted),
+        "counts": (pop.operator.loop.account.rounds, pop.operator.unsure, pop.operator.taught, pop.operator.loop.account.shares, pop.operator.loop.account.watched),
         "halt": (pop.halt_reason, pop.state),
-        "last": None if pop._last is None else pop._last.tolist(),
+        "last": None if pop.operator.counts is None else pop.operator.counts.tolist(),
         "open": opened,
-        "next words": copy.deepcopy(pop._rng).words(3).tolist(),
+        "next words": copy.deepcopy(pop.operator.loop.rng).words(3).tolist(),
         "watch": watch,
     }
 
 
 def isolated(pop: POP) -> None:
     """No two copies share a slot, and no slot is both given and free; the tables of a bank agree."""
-    bank = pop._bank
+    bank = pop.operator.bank
     if not isinstance(bank, StackedBank) or not bank.compiles:
         return
     held, given = bank._arrays["seen"].size, bank._slot[bank._slot >= 0]
@@ -345,7 +345,7 @@ def test_any_walk_through_batches_equals_single_calls(
         walk = Walk(CASES[name], seed, tmp_path / str(seed))
         walk.go(40)
         assert batches.compiles(walk.second) == (name not in ("not compiled", "people, watched"))
-        assert walk.second.rounds > 40 and walk.second._taught > 3
+        assert walk.second.rounds > 40 and walk.second.operator.taught > 3
         walk.second.close()
         walk.first.close()
 
@@ -363,7 +363,7 @@ def rows(n: int = 60) -> tuple[Any, list[str]]:
 def test_an_interrupt_repeats_no_word_and_lets_no_two_copies_share(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C during a kernel comes up right after it."""
     pop, (xs, ys) = make(CASES["logistic"], 1), rows()
-    position = pop._rng._produced - (pop._rng._buffer.size - pop._rng._cursor)
+    position = pop.operator.loop.rng._produced - (pop.operator.loop.rng._buffer.size - pop.operator.loop.rng._cursor)
     ran: list[int] = []
 
     def interrupted(kernel: Callable[..., None]) -> Callable[..., None]:
@@ -386,12 +386,12 @@ def test_an_interrupt_repeats_no_word_and_lets_no_two_copies_share(call: str, mo
     monkeypatch.undo()
     assert ran
     isolated(pop)
-    assert pop._rng._produced - (pop._rng._buffer.size - pop._rng._cursor) >= position + 60
+    assert pop.operator.loop.rng._produced - (pop.operator.loop.rng._buffer.size - pop.operator.loop.rng._cursor) >= position + 60
     for x, y in zip(xs, ys, strict=True):
         pop.teach(x, y)
     isolated(pop)
     if call != "teach":
-        assert pop.rounds == 60 and pop._unsure > 0
+        assert pop.rounds == 60 and pop.operator.unsure > 0
 
 
 @pytest.mark.parametrize("wrong", [KeyError, ValueError])
@@ -404,7 +404,7 @@ def test_a_fallback_that_fails_spoils_its_own_row_alone(wrong: type[Exception]) 
     pop, (xs, _) = make(Case(known.LogisticRegression(), options={"fallback": failing}), 1), rows()
     answers = pop.predict_many(xs)
     assert [answer.error is not None for answer in answers] == (xs[:, 0] > 0.8).tolist()
-    assert pop.rounds == 60 and len(pop._open) == (xs[:, 0] <= 0.8).sum()
+    assert pop.rounds == 60 and len(pop.operator.loop.tickets) == (xs[:, 0] <= 0.8).sum()
 
 
 def test_an_encoder_of_ones_own_is_asked_in_batches_too() -> None:
@@ -427,7 +427,7 @@ def test_a_subclass_that_teaches_its_own_way_does_so_in_batches_too() -> None:
 
     pop, (xs, ys) = Own(known.GaussianNB(), PLANS["polled"], labels=["a", "b"], features=3, seed=1), rows()
     pop.teach_many(xs, ys)
-    assert pop._taught == 0
+    assert pop.operator.taught == 0
 
 
 def test_a_learner_with_other_arrays_is_not_compiled() -> None:
@@ -479,7 +479,7 @@ def test_what_the_journal_missed_once_it_gets_the_next_time(tmp_path: Path, monk
         pop.predict(xs[i], f"p{i}")
     pop._journal.close()  # type: ignore[union-attr]  # as a crash would
     again = POP.load(tmp_path / "state")
-    assert sum(pop._unit_unsure.values()) > 10 and again._unit_unsure == pop._unit_unsure
+    assert sum(pop.operator.loop.account.shares.values()) > 10 and again.operator.loop.account.shares == pop.operator.loop.account.shares
     again.close()
 
 

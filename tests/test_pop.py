@@ -93,7 +93,7 @@ def people(**settings: Any) -> POP:
 
 def taught(pop: POP) -> list[int]:
     """The copies that know something."""
-    known: Any = pop._bank.state(trusted=True)["taught"]
+    known: Any = pop.operator.bank.state(trusted=True)["taught"]
     return list(known.tolist())
 
 
@@ -133,7 +133,7 @@ def test_the_halting_round_is_answered_and_the_next_is_not() -> None:
 def test_a_sure_round_may_be_the_one_that_halts() -> None:
     """The halting draw is made after every round, and the answer of that round is still delivered."""
     pop = make()
-    pop._unsure = pop.plan.halting.stop  # type: ignore[union-attr]
+    pop.operator.loop.account.unsure = pop.plan.halting.stop  # type: ignore[union-attr]
     answer = pop.predict(clear(1))
     assert answer.sure and answer.label == "yes" and pop.state == "halted"
     pop.learn(answer.ticket, "yes")
@@ -142,7 +142,7 @@ def test_a_sure_round_may_be_the_one_that_halts() -> None:
 
 def test_after_the_halt_the_fallback_may_answer() -> None:
     pop = make(small_plan(unsure=3), after_halt="fallback", fallback="yes")
-    pop._unsure = 10_000
+    pop.operator.loop.account.unsure = 10_000
     pop.predict(clear())
     rounds = pop.rounds
     for x in (clear(0), DOUBT):
@@ -326,8 +326,8 @@ def test_ids_are_refused_where_rounds_are_protected() -> None:
 
 def test_a_person_is_capped() -> None:
     """After G unsure answers the fallback answers, nothing more is counted, and the halting draw is still made."""
-    pop = people()
-    pop._rng = coins = Coins(1)
+    coins = Coins(1)
+    pop = people(rng=coins)
     drawn = []
     for number, x in enumerate([DOUBT, DOUBT, clear(1), DOUBT, DOUBT, clear(1), clear(1)]):
         coins.at(number)
@@ -336,7 +336,7 @@ def test_a_person_is_capped() -> None:
     assert [count for _, count, _ in drawn] == [1, 2, 2, 3, 3, 3, 3]
     assert len({coins for *_, coins in drawn}) == 1
     assert pop.predict(clear(1), unit="bob").sure
-    pop._unsure = 10_000
+    pop.operator.loop.account.unsure = 10_000
     assert pop.state == "live" and pop.predict(clear(1), unit="ann").label == "no" and pop.state == "halted"
 
 
@@ -413,7 +413,7 @@ def test_waiting_answers_take_bounded_memory() -> None:
     pop = make(ticket_life=10)
     for _ in range(200):
         pop.predict(clear())
-    assert len(pop._open) == 10
+    assert len(pop.operator.loop.tickets) == 10
 
 
 def test_tickets_tell_the_round_and_nothing_else() -> None:
@@ -447,7 +447,7 @@ def test_tickets_tell_the_round_and_nothing_else() -> None:
 def test_a_malformed_question_takes_its_round(x: Any, silent: int) -> None:
     """It raises ValueError to its asker alone, after the same draws as any other round, and is not counted."""
     pop = make(small_plan(silent=silent), learner=LogisticRegression(), features=2)
-    pop._rng = coins = Coins(1)
+    pop.operator.loop.rng = coins = Coins(1)
     pop.predict([1.0, 2.0])
     usual = coins.drawn
     coins.at(2)
@@ -462,7 +462,7 @@ def test_a_malformed_question_takes_its_round(x: Any, silent: int) -> None:
 
 def test_a_malformed_question_may_be_the_one_that_halts() -> None:
     pop = make(learner=LogisticRegression(), features=2)
-    pop._unsure = 10_000
+    pop.operator.loop.account.unsure = 10_000
     with pytest.raises(ValueError, match="features"):
         pop.predict([1.0])
     assert pop.state == "halted"
@@ -497,7 +497,7 @@ def test_questions_are_not_kept() -> None:
     ticket = pop.predict(x).ticket
     x[0] = 2.0
     pop.learn(ticket, "yes")
-    assert [copy.seen for copy in pop._bank._replicas.values()] == [[(1.0, 1)]]  # type: ignore[attr-defined]
+    assert [copy.seen for copy in pop.operator.bank._replicas.values()] == [[(1.0, 1)]]  # type: ignore[attr-defined]
 
 
 # ---------------------------------------------------------------------- learners that fail
@@ -704,8 +704,7 @@ def test_the_unsure_rate_is_the_tables(copies: int, polls: int) -> None:
 @pytest.mark.parametrize("units", ["rounds", "people"])
 def test_every_round_draws_the_same_coins(units: Any) -> None:
     """Sure, unsure, capped, malformed or failing: one word for the gate and one for the halt; all copies are polled."""
-    pop = make(small_plan(unit_unsure=3), learner=Failing(), units=units, features=1)
-    pop._rng = coins = Coins(1)
+    pop = make(small_plan(unit_unsure=3), learner=Failing(), units=units, features=1, rng=(coins := Coins(1)))
     drawn = set()
     for number, x in enumerate([clear(), DOUBT, [8.0], [1.0, 2.0], DOUBT, DOUBT, DOUBT, clear(1), [float("nan")]]):
         coins.at(number)
@@ -785,10 +784,12 @@ def test_nothing_private_is_shown() -> None:
     shown = []
     for x, y in ((clear(1), "yes"), (DOUBT, "no")):
         pop = make()
-        for _ in range(20):
+        used = pop.predict(x).ticket
+        pop.learn(used, y)
+        for _ in range(19):
             pop.learn(pop.predict(x).ticket, y)
         errors = []
-        for bad, label in itertools.product(["0-1-00", pop._ticket(0, 1), ""], ["no", "maybe"]):
+        for bad, label in itertools.product(["0-1-00", used, ""], ["no", "maybe"]):
             with pytest.raises(ValueError) as caught:
                 pop.learn(bad, label)
             errors.append(str(caught.value))

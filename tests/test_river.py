@@ -108,7 +108,7 @@ def test_people_are_named_by_the_stream() -> None:
     named = ((x, y, {"unit": f"person {i % 50}"}) for i, (x, y) in enumerate(stream(1200)))
     evaluate.progressive_val_score(named, model, metrics.Accuracy(), delay=10)
     assert model.pop.rounds == model.pop.operator.taught == 1200
-    taught = [copy for copy in range(PEOPLE.copies) if model.pop._bank._slot[copy] >= 0]  # type: ignore[attr-defined]
+    taught = [copy for copy in range(PEOPLE.copies) if model.pop.operator.bank._slot[copy] >= 0]  # type: ignore[attr-defined]
     assert 1 < len(taught) <= 50  # each person has one copy
     with pytest.raises(ValueError, match="protects people"):
         model.predict_one({"a": 1.0})
@@ -152,7 +152,7 @@ def test_what_cannot_be_read_takes_its_round() -> None:
 
 def lessons(model: PrivateClassifier) -> dict[int, bytes]:
     """What each taught copy knows."""
-    state = dict(model.pop._bank.state())
+    state = dict(model.pop.operator.bank.state())
     arrays = [value for name, value in sorted(state.items()) if name.startswith("array ")]
     return {int(c): b"".join(a[i].tobytes() for a in arrays) for i, c in enumerate(state["taught"])}  # type: ignore[arg-type]
 
@@ -199,7 +199,7 @@ def test_no_ticket_is_kept() -> None:
     model = small()
     for x, _ in stream(500):
         model.predict_one(x)
-    assert len(model.pop._open) == 1
+    assert len(model.pop.operator.loop.tickets) == 1
 
 
 SCALER = preprocessing.StandardScaler

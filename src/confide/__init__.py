@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     from confide.learners.theory.littlestone import littlestone_dimension
     from confide.planning.mistakes import Certificate
     from confide.planning.plan import Guarantee, Plan
-    from confide.pop.batches import Evaluation, evaluate
+    from confide.pop.evaluate import Evaluation, evaluate
     from confide.pop.monitor import Monitor
-    from confide.pop.pop import POP, Answer
+    from confide.pop.base import Answer
+    from confide.pop.pop import POP
     from confide.privacy.gate import Gate
     from confide.privacy.halting import Halting
 
@@ -20,9 +21,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "POP": "confide.pop.pop",
-    "Answer": "confide.pop.pop",
+    "Answer": "confide.pop.base",
     "Certificate": "confide.planning.mistakes",
-    "Evaluation": "confide.pop.batches",
+    "Evaluation": "confide.pop.evaluate",
     "Gate": "confide.privacy.gate",
     "Guarantee": "confide.planning.plan",
     "Halted": "confide.errors",
@@ -31,7 +32,7 @@ _HOMES = {
     "Plan": "confide.planning.plan",
     "StateError": "confide.errors",
     "TicketError": "confide.errors",
-    "evaluate": "confide.pop.batches",
+    "evaluate": "confide.pop.evaluate",
     "littlestone_dimension": "confide.learners.theory.littlestone",
 }
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bank", "State"]
+__all__ = ["FORM", "Bank", "Fused", "Rounds", "RowByRow", "State", "encode_rows"]
 
 State = Mapping[str, NDArray[Any] | str | int]
+Ints = NDArray[np.int64]
+
+FORM = "x is not of a form that this POP takes"
+"""What is said of an x that raises something of its own: what that was stays untold."""
 
 
 @runtime_checkable
@@ -18,7 +23,8 @@ class Bank(Protocol):
     """All copies of one learner, isolated from each other: the ground that the guarantee stands on.
 
     A lesson touches one copy. No other copy's votes, memory or randomness may depend on it, and asking
-    for votes changes nothing at all. `confide.banks.checks` tells whether a bank keeps to that.
+    for votes changes nothing at all. In a batch no row's votes depend on another row. `confide.banks.checks` tells
+    whether a bank keeps to that.
     """
 
     @property
@@ -36,7 +42,7 @@ class Bank(Protocol):
     def encode(self, x: Any) -> Any:
         """What the methods below take for `x`: it shares nothing with `x`. Malformed x raises ValueError."""
 
-    def votes(self, x: Any, poll: NDArray[np.int64]) -> NDArray[np.int64]:
+    def votes(self, x: Any, poll: Ints) -> Ints:
         """The votes of the polled copies by label, for an encoded x, in whatever order the copies come.
 
         A copy that abstains adds to no label; so does one whose learner fails.
@@ -47,6 +53,18 @@ class Bank(Protocol):
 
         An exception of its learner goes up, the lesson learned in part or not at all: POP swallows it.
         """
+
+    def encode_many(self, xs: Any) -> tuple[Any, dict[int, str]]:
+        """All x encoded, for the two methods below, and what is wrong with those that cannot be.
+
+        A row that is wrong touches no other; what stands in its place is never asked or taught.
+        """
+
+    def votes_many(self, xs: Any, polls: Ints) -> Ints:
+        """The votes on each encoded row, asked of the copies in the same row of `polls`, as `votes` says them."""
+
+    def learn_many(self, copies: Ints, xs: Any, ys: Ints) -> int:
+        """Teach each encoded row to its copy, in order; a lesson that fails is left out. How many were taught."""
 
     def reset(self, copies: Iterable[int]) -> None:
         """Make the copies forget everything: each is as if it had never been taught."""
@@ -59,3 +77,111 @@ class Bank(Protocol):
 
     def load_state(self, state: State, trusted: bool = False) -> None:
         """Take over a state of a bank that was made in the same way; anything else raises ValueError."""
+
+
+class Rounds(NamedTuple):
+    """A chunk of rounds for a bank that runs them fused: what goes in, and where what comes out is written.
+
+    Rows from `progress[ROW]` on are asked, and taught where they come with a label, until words or budget run out.
+    """
+
+    sure: NDArray[np.uint64]
+    """The gate's table."""
+    go: NDArray[np.uint64]
+    """The halting table."""
+    polls: int
+    silent: int
+    """How many rows are still silent."""
+    most: int
+    """G: the unsure answers after which a unit is capped."""
+    words: NDArray[np.uint64]
+    """Uniform words from `progress[CURSOR]` on: for each row its copy, its poll, the gate's word, the halting word."""
+    xs: NDArray[np.float64]
+    ys: Ints
+    """Labels to teach at once; −1 for none."""
+    malformed: NDArray[np.bool_]
+    units: Ints
+    """For people the row of `shares`; −1 for rounds, whose copy is drawn."""
+    shares: Ints
+    """Unsure answers by unit."""
+    progress: Ints
+    copy_of: Ints
+    """Whose lesson it is: given for people, written for rounds."""
+    tops: Ints
+    """The copies' answer; −1 where they are unsure, silent, or the round is capped or malformed."""
+    margins: Ints
+    """The vote's margin; −1 in silent rounds."""
+    counts: Ints
+    """Votes of the last live round."""
+
+
+class RowByRow(ABC):
+    """The batch part of a bank that has none of its own: row after row."""
+
+    @property
+    @abstractmethod
+    def labels(self) -> int:
+        """See `Bank`."""
+
+    @abstractmethod
+    def encode(self, x: Any) -> Any:
+        """See `Bank`."""
+
+    @abstractmethod
+    def votes(self, x: Any, poll: Ints) -> Ints:
+        """See `Bank`."""
+
+    @abstractmethod
+    def learn(self, copy: int, x: Any, y: int) -> None:
+        """See `Bank`."""
+
+    def encode_many(self, xs: Any) -> tuple[Any, dict[int, str]]:
+        """Row by row: None stands for a row that is wrong, and whatever it raises stays with it."""
+        return encode_rows(self.encode, xs)
+
+    def votes_many(self, xs: Any, polls: Ints) -> Ints:
+        """Row by row."""
+        return np.array([self.votes(xs[i], polls[i]) for i in range(len(xs))], int).reshape(len(xs), self.labels)
+
+    def learn_many(self, copies: Ints, xs: Any, ys: Ints) -> int:
+        """Row by row."""
+        taught = 0
+        for copy, x, y in zip(copies.tolist(), xs, ys.tolist(), strict=True):
+            try:
+                self.learn(copy, x, y)
+            except Exception:  # its own lesson alone
+                continue
+            taught += 1
+        return taught
+
+
+ROW, CURSOR, UNSURE, HALTED, TAUGHT = range(5)
+"""What `Rounds.progress` holds."""
+
+
+@runtime_checkable
+class Fused(Bank, Protocol):
+    """A bank that can run whole chunks of rounds by itself, in one compiled loop."""
+
+    @property
+    def fuses(self) -> bool:
+        """Whether it can, for the learner it holds."""
+
+    def run(self, rounds: Rounds) -> None:
+        """Take the rounds as the plain loop would, with the same words in the same order."""
+
+
+def encode_rows(encode: Any, xs: Any) -> tuple[list[Any], dict[int, str]]:
+    """Encode row by row: None stands for a row that is wrong, and whatever it raises stays with it."""
+    rows: list[Any] = []
+    errors: dict[int, str] = {}
+    for i in range(len(xs)):
+        try:
+            rows.append(encode(xs[i]))
+        except ValueError as error:
+            rows.append(None)
+            errors[i] = str(error)
+        except Exception:
+            rows.append(None)
+            errors[i] = FORM
+    return rows, errors

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
-from confide.banks.base import State
+from confide.banks.base import RowByRow, State
 from confide.banks.inside import is_pure, reseed, weigh
 from confide.learners.base import Learner
 from confide.learners.features import Encoder, encoder_for
@@ -22,7 +22,7 @@ from confide.privacy.random import Random
 __all__ = ["ReplicaBank"]
 
 
-class ReplicaBank:
+class ReplicaBank(RowByRow):
     """A bank of anything that learns online, each copy an object of its own.
 
     A copy is made, as a deep copy of the prototype, when it is first taught; until then its vote is the

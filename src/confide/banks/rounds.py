@@ -1,32 +1,37 @@
 """Whole chunks of rounds in one compiled loop: poll, votes, gate, halting draw, lesson.
 
-The loop does what `confide.POP` does round by round, with the same words in the same order, so that under a seed both
-give the same answers and leave the same copies behind (tests/test_batches.py). `POP` is the reference to read; here is
-the same once more for machines. Every row has its own poll, gate draw, count and halting draw.
+The loop does what `confide.pop.loop` does round by round, with the same words in the same order, so that under a seed
+both give the same answers and leave the same copies behind (tests/test_batches.py). That loop is the reference to read;
+here is the same once more for machines, with the same decisions: `lead` and `is_sure` of the gate, `goes_on` of the
+halting gate. Every row has its own poll, gate word and halting word.
 
-A chunk that runs out of random words stops *before* the row that it cannot finish, and is called again.
+What is drawn does not depend on what was voted, so the polls of a block of rows are drawn first; while one row's
+copies vote, the next row's are sent for. A chunk that runs out of random words stops *before* the row that it cannot
+finish, and is called again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.banks.base import CURSOR, HALTED, ROW, TAUGHT, UNSURE, Rounds
 from confide.kernels.compile import jit
 from confide.kernels.machine import prefetch
 from confide.kernels.memory import view
 from confide.privacy.draws import draw_below, draw_marked
-from confide.privacy.tables import lead
+from confide.privacy.gate import is_sure, lead
+from confide.privacy.halting import goes_on
 
-__all__ = ["COIN", "HIDDEN", "NOTHING", "UNTAUGHT", "WARMING", "ask", "teach_rows"]
+__all__ = ["UNTAUGHT", "WARMING", "Copies", "ask", "teach_rows"]
 
 UNTAUGHT, WARMING = -1, -2
-COIN, HIDDEN = -1, -2  # fallbacks: a coin, or one that is not known here
-NOTHING = -1  # no label, no copy
 
-ROW, CURSOR, UNSURE, FREE, HALTED, TAUGHT = range(6)  # what `ask` keeps in `progress`
+BLOCK = 4096
+"""Polled copies that are drawn ahead, about."""
 
 _seen, _bytes = view(np.int64, 0), view(np.uint8, 1)
 
@@ -36,46 +41,34 @@ Slots = NDArray[np.int32]
 Floats = NDArray[np.float64]
 
 
-@jit
-def _slot_of(copy: int, memory: Ints, start: Ints, slot: Slots, free: Slots, progress: Ints) -> int:
-    """The slot of a copy; one that has none gets its own number, or else a free one, with what the prototype knows."""
-    if slot[copy] < 0:
-        if memory[0, 1] == slot.size:
-            slot[copy] = copy
-        else:
-            progress[FREE] -= 1
-            slot[copy] = free[progress[FREE]]
-        for i in range(start.shape[0]):  # none where the prototype knows nothing: free slots are zeros
-            size = memory[i, 4]
-            begin, own = _byte_rows(start, i, size), _byte_rows(memory, i, size)
-            for j in range(size):
-                own[slot[copy], j] = begin[0, j]
-    return int(slot[copy])
+class Copies(NamedTuple):
+    """A stacked bank as kernels see it."""
+
+    vote: Callable[..., None]
+    teach: Callable[..., None]
+    memory: Ints
+    """The arrays (`confide.kernels.memory`): a row of each belongs to the copy of the same number."""
+    start: Ints
+    """The same for what every copy starts with; empty where that is nothing."""
+    constants: Floats
+    warmup: int
+    voter: Slots
+    """A copy's own number, or why it does not vote."""
+    idle: Words
+    """A bit for every copy that does not vote: small enough for the cache."""
 
 
-@jit
-def _send_for_lesson(memory: Ints, slot: int) -> None:
-    """Fetch the first cache lines of all arrays of a slot."""
-    for i in range(memory.shape[0]):
-        here = memory[i, 0] + memory[i, 4] * slot
-        for line in range(min(memory[i, 4] // 64 + 1, 4)):
-            prefetch(here + 64 * line)
+class _Block(NamedTuple):
+    """What was drawn for the next rows."""
 
-
-@jit
-def _find(poll: Ints, voter: Slots, idle: Words, dense: bool, slots: Slots) -> int:
-    """Write the slot of each polled copy over `slots`, negative where it abstains; how many were never taught.
-
-    In a dense bank a copy's slot is its own number, and a table of bits, small enough for the cache, says who votes.
-    """
-    untaught = 0
-    for j in range(poll.size):
-        copy = poll[j]
-        slots[j] = copy
-        if not dense or (idle[copy >> 6] >> np.uint64(copy & 63)) & np.uint64(1):
-            slots[j] = voter[copy]
-            untaught += slots[j] == UNTAUGHT
-    return untaught
+    copies: Ints
+    polls: NDArray[np.int64]
+    gate: Words
+    go: Words
+    ends: Ints
+    """Where in the words each row ends."""
+    taken: Words
+    """All zeros: for `draw_marked`."""
 
 
 @jit
@@ -86,184 +79,172 @@ def _byte_rows(memory: Ints, i: int, size: int) -> NDArray[np.uint8]:
 
 
 @jit
-def _lesson(
-    teach: Callable[..., None],
-    memory: Ints,
-    start: Ints,
-    constants: Floats,
-    warmup: int,
-    slot: Slots,
-    voter: Slots,
-    idle: Words,
-    free: Slots,
-    progress: Ints,
-    copy: int,
-    x: Floats,
-    y: int,
-) -> None:
-    here = _slot_of(copy, memory, start, slot, free, progress)
-    seen = _seen(memory, 0)
-    teach(memory, constants, here, seen[here], x, y)
-    seen[here] += 1
+def _begin(copies: Copies, copy: int) -> None:
+    """Give a copy what the prototype knows, before its first lesson."""
+    for i in range(copies.start.shape[0]):
+        size = copies.memory[i, 4]
+        begin, own = _byte_rows(copies.start, i, size), _byte_rows(copies.memory, i, size)
+        for j in range(size):
+            own[copy, j] = begin[0, j]
+
+
+@jit
+def _lesson(copies: Copies, progress: Ints, copy: int, x: Floats, y: int) -> None:
+    if copies.voter[copy] == UNTAUGHT:
+        _begin(copies, copy)
+    seen = _seen(copies.memory, 0)
+    copies.teach(copies.memory, copies.constants, copy, seen[copy], x, y)
+    seen[copy] += 1
     bit = np.uint64(1) << np.uint64(copy & 63)
-    if seen[here] >= warmup:
-        voter[copy] = here
-        idle[copy >> 6] &= ~bit
+    if seen[copy] >= copies.warmup:
+        copies.voter[copy] = copy
+        copies.idle[copy >> 6] &= ~bit
     else:
-        voter[copy] = WARMING
-        idle[copy >> 6] |= bit
+        copies.voter[copy] = WARMING
+        copies.idle[copy >> 6] |= bit
     progress[TAUGHT] += 1
 
 
 @jit
-def teach_rows(
-    teach: Callable[..., None],
-    memory: Ints,
-    start: Ints,
-    constants: Floats,
-    warmup: int,
-    slot: Slots,
-    voter: Slots,
-    idle: Words,
-    free: Slots,
-    progress: Ints,
-    copies: Ints,
-    xs: Floats,
-    ys: Ints,
-) -> None:
+def teach_rows(copies: Copies, progress: Ints, copy_of: Ints, xs: Floats, ys: Ints) -> None:
     """Teach row after row to its copy."""
     for i in range(ys.size):
-        _lesson(
-            teach, memory, start, constants, warmup, slot, voter, idle, free, progress, copies[i], xs[i], ys[i]
-        )
+        _lesson(copies, progress, copy_of[i], xs[i], ys[i])
 
 
 @jit
-def ask(
-    vote: Callable[..., None],
-    teach: Callable[..., None],
-    memory: Ints,
-    start: Ints,
-    constants: Floats,
-    warmup: int,
-    slot: Slots,
-    voter: Slots,
-    idle: Words,
-    free: Slots,
-    words: Words,
-    sure: Words,
-    go: Words,
-    copies: int,
-    polls: int,
-    silent: int,
-    fallback: int,
-    most: int,
-    xs: Floats,
-    ys: Ints,
-    malformed: NDArray[np.bool_],
-    units: Ints,
-    unit_unsure: Ints,
-    progress: Ints,
-    copy_of: Ints,
-    shown: Ints,
-    answered: NDArray[np.bool_],
-    margins: Ints,
-    counts: Ints,
-) -> None:
-    """Ask rows from progress[ROW] on, and teach those that come with a label, until words or budget run out.
+def _send_for_lesson(memory: Ints, copy: int) -> None:
+    """Fetch the first cache lines of all arrays of a copy."""
+    for i in range(memory.shape[0]):
+        here = memory[i, 0] + memory[i, 4] * copy
+        for line in range(min(memory[i, 4] // 64 + 1, 4)):
+            prefetch(here + 64 * line)
 
-    `silent` is how many rows are still silent. `units` holds −1 for rounds, whose copy is drawn and goes into
-    `copy_of`; else the row of `unit_unsure`, and `copy_of` is given. `margins` is −1 in silent rounds.
-    """
-    dense = memory[0, 1] == copies
-    begins = start.shape[0] > 0 and _seen(start, 0)[0] >= warmup
-    poll, following, slots = np.empty(polls, np.int64), np.empty(polls, np.int64), np.empty(polls, np.int32)
-    only, alike = np.zeros(1, np.int32), np.empty(counts.size, np.int64)
-    ahead, nobody = np.empty(polls, np.int32), np.empty(0, np.int32)
-    taken = np.zeros((copies + 63) >> 6, np.uint64)
-    guessed_at, guessed_end, next_untaught, found = -1, -1, 0, False
-    while progress[ROW] < xs.shape[0] and progress[HALTED] == 0:
-        i, cursor = progress[ROW], progress[CURSOR]
-        copy, unit = copy_of[i], units[i]
-        live = i >= silent
-        if unit < 0:
-            value, cursor = draw_below(words, cursor, np.uint64(copies))
+
+@jit
+def _find(poll: Ints, voter: Slots, idle: Words, slots: Slots) -> int:
+    """Write the slot of each polled copy over `slots`, negative where it abstains; how many were never taught."""
+    untaught = 0
+    for j in range(poll.size):
+        copy = poll[j]
+        slots[j] = copy
+        if (idle[copy >> 6] >> np.uint64(copy & 63)) & np.uint64(1):
+            slots[j] = voter[copy]
+            untaught += slots[j] == UNTAUGHT
+    return untaught
+
+
+@jit
+def _draw(rounds: Rounds, k: int, block: _Block) -> int:
+    """Draw copies, polls and words of the next rows; for how many the words sufficed."""
+    first, cursor, words = rounds.progress[ROW], rounds.progress[CURSOR], rounds.words
+    for j in range(min(block.ends.size, rounds.ys.size - first)):
+        i = first + j
+        block.copies[j] = rounds.copy_of[i]
+        if rounds.units[i] < 0:
+            value, cursor = draw_below(words, cursor, np.uint64(k))
             if cursor < 0:
-                return
-            copy = np.int64(value)
-        if ys[i] >= 0 and slot[copy] >= 0:  # what the lesson will need is sent for before the votes are counted
-            _send_for_lesson(memory, slot[copy])
-        label, margin, answer = -1, -1, -1
-        counted, capped, known, go_on = False, False, False, np.uint64(0)
-        if live:
-            for j in range(counts.size):
-                counts[j] = 0
-            if polls < copies:
-                known, found = found and cursor == guessed_at, False
-                if cursor == guessed_at:
-                    poll, following, cursor = following, poll, guessed_end
-                else:
-                    cursor = draw_marked(words, cursor, copies, polls, poll, taken)
-                    if cursor < 0:
-                        return
-                # Unless a coin is drawn, the next poll is settled by now: its copies are sent for while these vote.
-                guessed_at = cursor + 2
-                if i + 1 < xs.shape[0] and units[i + 1] < 0:
-                    value, guessed_at = draw_below(words, guessed_at, np.uint64(copies))
-                    prefetch(slot.ctypes.data + 4 * np.int64(value))
-                    prefetch(voter.ctypes.data + 4 * np.int64(value))
-                guessed_end = -1
-                if guessed_at >= 0:
-                    guessed_end = draw_marked(words, guessed_at, copies, polls, following, taken)
-                if guessed_end < 0:
-                    guessed_at = -1
-            if not malformed[i]:
-                untaught = 0
-                if polls < copies:
-                    if known:
-                        slots, ahead, untaught = ahead, slots, next_untaught
-                    else:
-                        untaught = _find(poll, voter, idle, dense, slots)
-                    if guessed_at >= 0:
-                        next_untaught, found = _find(following, voter, idle, dense, ahead), True
-                    vote(memory, constants, slots, ahead if guessed_at >= 0 else nobody, xs[i], counts)
-                else:
-                    for j in range(copies if begins else 0):
-                        untaught += voter[j] == UNTAUGHT
-                    vote(memory, constants, voter, nobody, xs[i], counts)
-                if begins and untaught > 0:
-                    for j in range(counts.size):
-                        alike[j] = 0
-                    vote(start, constants, only, nobody, xs[i], alike)
-                    for j in range(counts.size):
-                        counts[j] += untaught * alike[j]
-            if cursor + 2 > words.size:
-                return
-            top, margin = lead(counts)
-            is_sure = words[cursor] < sure[min(margin, sure.size - 1)]
-            go_on = words[cursor + 1]
+                return j
+            block.copies[j] = np.int64(value)
+        if i >= rounds.silent:
+            if rounds.polls < k:
+                cursor = draw_marked(words, cursor, k, rounds.polls, block.polls[j], block.taken)
+            if cursor < 0 or cursor + 2 > words.size:
+                return j
+            block.gate[j], block.go[j] = words[cursor], words[cursor + 1]
             cursor += 2
-            capped = unit >= 0 and unit_unsure[unit] >= most
-            counted = not (is_sure or malformed[i] or capped)
-            label = top if is_sure and not (malformed[i] or capped) else -1
-        answer = label
-        if label < 0 and not malformed[i]:
-            answer = fallback
-            if fallback == COIN:
-                value, cursor = draw_below(words, cursor, np.uint64(counts.size))
-                if cursor < 0:
-                    return
-                answer = int(value)
-        progress[CURSOR] = cursor  # nothing was changed up to here
-        if counted:
-            progress[UNSURE] += 1
-            if unit >= 0:
-                unit_unsure[unit] += 1
-        if live and go_on >= go[min(progress[UNSURE], go.size - 1)]:
-            progress[HALTED] = 1
-        copy_of[i], shown[i], answered[i], margins[i] = copy, answer, label >= 0, margin
+        block.ends[j] = cursor
+    return min(block.ends.size, rounds.ys.size - first)
+
+
+@jit
+def _count(copies: Copies, x: Floats, counts: Ints, slots: Slots, ahead: Slots, untaught: int, alike: Ints) -> None:
+    """The votes of these slots, and those of copies that were never taught, which all vote as the prototype does."""
+    for j in range(counts.size):
+        counts[j] = 0
+    copies.vote(copies.memory, copies.constants, slots, ahead, x, counts)
+    if untaught > 0:
+        for j in range(counts.size):
+            alike[j] = 0
+        only = np.zeros(1, np.int32)
+        copies.vote(copies.start, copies.constants, only, only[:0], x, alike)
+        for j in range(counts.size):
+            counts[j] += untaught * alike[j]
+
+
+@jit
+def _decide(rounds: Rounds, i: int, gate: np.uint64, go: np.uint64) -> None:
+    """Gate, count, cap and halting draw of one live row, from the votes in `rounds.counts`."""
+    unit, progress = rounds.units[i], rounds.progress
+    top, margin = lead(rounds.counts)
+    sure = is_sure(gate, rounds.sure, margin)
+    capped = unit >= 0 and rounds.shares[unit] >= rounds.most
+    if not (sure or rounds.malformed[i] or capped):
+        progress[UNSURE] += 1
+        if unit >= 0:
+            rounds.shares[unit] += 1
+    rounds.tops[i] = top if sure and not (rounds.malformed[i] or capped) else -1
+    rounds.margins[i] = margin
+    if not goes_on(go, rounds.go, progress[UNSURE]):
+        progress[HALTED] = 1
+
+
+@jit
+def _take(copies: Copies, rounds: Rounds, block: _Block, drawn: int, begins: bool) -> None:
+    """Take the rows that were drawn, until one halts."""
+    progress, k = rounds.progress, copies.voter.size
+    polled, alike = rounds.polls < k, np.empty(rounds.counts.size, np.int64)
+    slots, ahead = np.empty(rounds.polls if polled else 0, np.int32), np.empty(rounds.polls if polled else 0, np.int32)
+    found, untaught, next_untaught, nobody = False, 0, 0, np.empty(0, np.int32)
+    for j in range(drawn):
+        i, copy = progress[ROW], block.copies[j]
+        if rounds.ys[i] >= 0:  # what the lesson will need is sent for before the votes are counted
+            _send_for_lesson(copies.memory, copy)
+        if i >= rounds.silent:
+            if polled:
+                if found:
+                    slots, ahead, untaught = ahead, slots, next_untaught
+                else:
+                    untaught = _find(block.polls[j], copies.voter, copies.idle, slots)
+                found = j + 1 < drawn
+                if found:
+                    next_untaught = _find(block.polls[j + 1], copies.voter, copies.idle, ahead)
+                _count(copies, rounds.xs[i], rounds.counts, slots, ahead if found else nobody,
+                       untaught if begins else 0, alike)  # fmt: skip
+            else:
+                untaught = 0
+                for c in range(k if begins else 0):
+                    untaught += copies.voter[c] == UNTAUGHT
+                _count(copies, rounds.xs[i], rounds.counts, copies.voter, nobody, untaught, alike)
+            if rounds.malformed[i]:
+                rounds.counts[:] = 0
+            _decide(rounds, i, block.gate[j], block.go[j])
+        rounds.copy_of[i], progress[CURSOR] = copy, block.ends[j]
         progress[ROW] += 1
-        if ys[i] >= 0 and not malformed[i]:
-            before = voter[copy]
-            _lesson(teach, memory, start, constants, warmup, slot, voter, idle, free, progress, copy, xs[i], ys[i])
-            found = found and voter[copy] == before
+        if rounds.ys[i] >= 0 and not rounds.malformed[i]:
+            before = copies.voter[copy]
+            _lesson(copies, progress, copy, rounds.xs[i], rounds.ys[i])
+            found = found and copies.voter[copy] == before
+        if progress[HALTED]:
+            return
+
+
+@jit
+def ask(copies: Copies, rounds: Rounds) -> None:
+    """Ask rows from progress[ROW] on, and teach those that come with a label, until words or budget run out."""
+    k = copies.voter.size
+    begins = copies.start.shape[0] > 0 and _seen(copies.start, 0)[0] >= copies.warmup
+    size = min(max(BLOCK // rounds.polls, 2), 64)
+    block = _Block(
+        np.empty(size, np.int64),
+        np.empty((size, rounds.polls if rounds.polls < k else 0), np.int64),
+        np.empty(size, np.uint64),
+        np.empty(size, np.uint64),
+        np.empty(size, np.int64),
+        np.zeros((k + 63) >> 6, np.uint64),
+    )
+    while rounds.progress[ROW] < rounds.ys.size and rounds.progress[HALTED] == 0:
+        drawn = _draw(rounds, k, block)
+        if drawn == 0:
+            return
+        _take(copies, rounds, block, drawn, begins)

@@ -16,7 +16,7 @@ from confide.games.adversaries import WorstMargin
 from confide.games.moves import BOTTOM, Adversary, Batch, Record, Records, Round, RuleBroken, Seen, View
 from confide.games.others import Query, Start
 from confide.games.play import OnlineGame
-from confide.pop.pop import Answer
+from confide.pop.base import Answer
 from confide.privacy.random import Random
 
 __all__ = ["Membership", "Repeated", "Simulator", "Unprotected"]

@@ -32,8 +32,9 @@ from confide.games.moves import (
     View,
     same,
 )
-from confide.pop.batches import evaluate
-from confide.pop.pop import POP, Answer
+from confide.pop.evaluate import evaluate
+from confide.pop.base import Answer
+from confide.pop.pop import POP
 
 __all__ = ["OnlineGame"]
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from confide.games.script import Ask, AskMany, Forget, Hidden, Label, Load, Script, Step, Teach
-from confide.pop.pop import POP, Answer
+from confide.pop.base import Answer
+from confide.pop.pop import POP
 from confide.privacy.random import Random
 
 
@@ -173,7 +174,7 @@ class World:
             counts=[] if pop._last is None else pop._last.tolist(),
             old_poll=self._old_poll(),
             lessons=lessons,
-            copies=_digests(self.bank),
+            copies=digests(self.bank),
             unsure=pop._unsure,
             heard=list(self.heard),
             lost=lost,
@@ -277,7 +278,7 @@ def _digest(thing: Any) -> bytes:
     return hashlib.sha256(repr(thing).encode()).digest()
 
 
-def _digests(bank: Any) -> dict[int, bytes]:
+def digests(bank: Any) -> dict[int, bytes]:
     """A digest of each taught copy. A bank's state has one row a taught copy, or all their pickles end to end."""
     state = bank.state(trusted=True)
     taught = state["taught"].tolist()

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from confide.kernels.compile import jit
 from confide.kernels.memory import view
-from confide.privacy.tables import lead
+from confide.privacy.gate import lead
 
 __all__ = ["follow"]
 

@@ -44,6 +44,11 @@ class Guarantee:
         seeded = "" if self.secure else " (insecure: seeded, so nothing is promised)"
         return f"({self.epsilon:.4g}, {self.delta:.3g})-challenge-DP{seeded}"
 
+    def plus(self, epsilon: float) -> Guarantee:
+        """The same with so much more ε, rounded up."""
+        total = self.epsilon + epsilon
+        return replace(self, epsilon=math.nextafter(total, math.inf))
+
     @property
     def sentence(self) -> str:
         """The guarantee in one sentence that a lawyer could read."""

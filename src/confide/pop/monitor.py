@@ -55,12 +55,17 @@ class Monitor:
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name}={value} must be a whole number of at least 1")
 
+    def start(self, horizon: int, rng: Random) -> MonitorState:
+        """The running counter for so many rounds."""
+        return MonitorState(self, horizon, rng)
+
 
 class MonitorState:
     """The counter of a running monitor, and the outcomes that wait for their tick."""
 
     def __init__(self, monitor: Monitor, horizon: int, rng: Random) -> None:
-        self._monitor = monitor
+        self.rounds_per_unit = monitor.rounds_per_unit
+        self._delay = monitor.delay
         self._counter = SmoothCounter(Fraction(monitor.epsilon), horizon, monitor.rounds_per_unit, rng)
         self._waiting: deque[int] = deque()  # 1 where a wrong answer is known; position = rounds since asked
         self._asked = 0
@@ -71,9 +76,9 @@ class MonitorState:
         """A round was asked: its outcome starts to wait, and the outcome that waited `delay` rounds is counted."""
         self._asked += 1
         self._waiting.append(0)
-        if len(self._waiting) > self._monitor.delay:
+        if len(self._waiting) > self._delay:
             noisy = self._counter.step(self._waiting.popleft())
-            self._estimate = Estimate(noisy, self._asked - self._monitor.delay, self._error)
+            self._estimate = Estimate(noisy, self._asked - self._delay, self._error)
 
     def wrong(self, age: int) -> None:
         """The answer given `age` rounds ago (0: the last one) was wrong."""

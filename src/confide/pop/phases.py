@@ -9,14 +9,16 @@ import math
 import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from confide.errors import Halted, TicketError
 from confide.planning.certified import Search
 from confide.planning.mistakes import Rates, quantile, tail
 from confide.planning.plan import Guarantee, Plan
+from confide.pop.base import TICKET_LIFE, Answer, Unit, Xs
+from confide.pop.batches import refuse, rows_of
 from confide.pop.monitor import Monitor
-from confide.pop.pop import POP, TICKET_LIFE, Answer
+from confide.pop.pop import POP
 
 COUNTER_RISK = 0.05
 """The monitor's error bound fails in a phase with at most this probability (`Estimate.error`)."""
@@ -223,24 +225,96 @@ class Phases:
         estimate = self._pop.monitor.estimate
         return estimate.mistakes >= self._stop_after + estimate.error
 
-    def predict(self, x: Any) -> Answer:
+    def predict(self, x: Any, unit: Unit | None = None) -> Answer:
         """Answer one round, in a new phase if the last one is over; raises Halted after `plan.rounds` rounds."""
         with self._lock:
-            if self.rounds >= self.plan.rounds:
-                raise Halted("the rounds of this run are over; plan a new one")
-            if self._over():
-                self._begin()
+            self._check_round()
             self.rounds += 1
-            answer = self._pop.predict(x)
-            return replace(answer, ticket=f"{self.phase}:{answer.ticket}")
+            answer = self._pop.predict(x, unit)
+            return self._signed(answer)
+
+    def predict_many(self, xs: Xs, units: Sequence[Unit] | None = None) -> list[Answer]:
+        """Answer many rounds: what `predict` would answer one after the other, errors in the answers."""
+        rows, answers = rows_of(xs, self._pop.named), list[Answer]()
+        if units is not None:
+            raise ValueError("phases protect rounds, not people: leave units out")
+        with self._lock:
+            while len(answers) < len(rows):
+                try:
+                    self._check_round()
+                except Halted as halted:
+                    if not answers:
+                        raise
+                    answers += [Answer(None, False, "", str(halted))] * (len(rows) - len(answers))
+                    break
+                before = self._pop.rounds
+                some = self._pop.predict_many(rows[len(answers) : len(answers) + self.plan.rounds - self.rounds])
+                taken = self._pop.rounds - before
+                self.rounds += taken
+                answers += [self._signed(answer) for answer in some[:taken]]
+        return answers
 
     def learn(self, ticket: str, y: Hashable) -> None:
         """Teach the label of an answered round; tickets of an ended phase are refused."""
         with self._lock:
-            phase, _, inner = str(ticket).partition(":")
-            if phase != str(self.phase):
-                raise TicketError("this ticket belongs to a phase that has ended, or to another run")
-            self._pop.learn(inner, y)
+            self._pop.learn(self._inner(ticket), y)
+
+    def learn_many(self, tickets: Sequence[str], ys: Sequence[Hashable]) -> None:
+        """Teach many labels; all good ones are learned, then ValueError tells of the bad ones."""
+        if len(tickets) != len(ys):
+            raise ValueError(f"there are {len(tickets)} tickets for {len(ys)} labels: give one label for each")
+        refused: dict[int, ValueError] = {}
+        for i, (ticket, y) in enumerate(zip(tickets, ys, strict=True)):
+            try:
+                self.learn(ticket, y)
+            except ValueError as error:
+                refused[i] = error
+        refuse(refused)
+
+    def teach(self, x: Any, y: Hashable, unit: Unit | None = None) -> None:
+        """Teach a labelled record that was never asked to one copy of the present phase."""
+        with self._lock:
+            self._pop.teach(x, y, unit)
+
+    def teach_many(self, xs: Xs, ys: Sequence[Hashable], units: Sequence[Unit] | None = None) -> None:
+        """Teach many records; all good ones are learned, then ValueError tells of the bad ones."""
+        with self._lock:
+            self._pop.teach_many(xs, ys, units)
+
+    def _check_round(self) -> None:
+        if self.rounds >= self.plan.rounds:
+            raise Halted("the rounds of this run are over; plan a new one")
+        if self._over():
+            self._begin()
+
+    def _signed(self, answer: Answer) -> Answer:
+        return replace(answer, ticket=answer.ticket and f"{self.phase}:{answer.ticket}")
+
+    def _inner(self, ticket: str) -> str:
+        phase, _, inner = str(ticket).partition(":")
+        if phase != str(self.phase):
+            raise TicketError("this ticket belongs to a phase that has ended, or to another run")
+        return inner
+
+    @property
+    def labels(self) -> tuple[Hashable, ...]:
+        """All labels, public."""
+        return self._pop.labels
+
+    @property
+    def units(self) -> Literal["rounds", "people"]:
+        """Phases protect rounds."""
+        return "rounds"
+
+    @property
+    def state(self) -> Literal["silent", "live", "halted"]:
+        """Where the run stands (public): a phase that ends is followed by the next one."""
+        return "halted" if self.rounds >= self.plan.rounds else "live"
+
+    @property
+    def halt_reason(self) -> str | None:
+        """None, or "rounds"."""
+        return "rounds" if self.rounds >= self.plan.rounds else None
 
     @property
     def guarantee(self) -> Guarantee:

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from confide._checks import integer
+from confide.kernels.compile import jit
 from confide.privacy.cost import ONE, cost_from_excess, worst_excess
-from confide.privacy.tables import descend, lead
+from confide.privacy.tables import descend
 
 FLOOR = 2.0**-36
 """Tables stop falling here: below it 64-bit rounding would cost more privacy than the last unsure answers are worth."""
@@ -32,6 +33,25 @@ SURE_FLOOR = 2.0**-50
 
 VOTE = 2
 """One changed vote moves a margin by at most this much."""
+
+
+@jit
+def lead(counts: NDArray[np.int64]) -> tuple[int, int]:
+    """(top label, margin): every count is looked at once, in the same way whatever it is; ties go to the first."""
+    top, first, second = 0, counts[0], np.int64(-1)
+    for label in range(1, counts.size):
+        count = counts[label]
+        above = count > first
+        second = max(second, min(count, first))
+        top = label if above else top
+        first = max(first, count)
+    return top, first - second
+
+
+@jit
+def is_sure(word: np.uint64, sure: NDArray[np.uint64], margin: int) -> bool:
+    """The gate's one comparison: sure iff the uniform word lies below the table's integer at this margin."""
+    return np.uint64(word) < sure[min(margin, sure.size - 1)]
 
 
 class Words(Protocol):
@@ -228,7 +248,7 @@ class Gate:
         if votes.dtype.kind not in "iu" or bool((votes < 0).any()):
             raise ValueError("counts are whole numbers of votes, none negative")
         top, margin = lead((votes - votes.min()).astype(np.int64))
-        return top if rng.word() < int(self._sure[min(margin, self._sure.size - 1)]) else None
+        return top if is_sure(np.uint64(rng.word()), self._sure, margin) else None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Gate) and np.array_equal(self._sure, other._sure)

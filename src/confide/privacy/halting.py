@@ -28,6 +28,12 @@ from confide.privacy.gate import VOTE, Gate, Words, check_fraction, check_order,
 from confide.privacy.tables import climb
 
 
+@jit
+def goes_on(word: np.uint64, go: NDArray[np.uint64], count: int) -> bool:
+    """The halting gate's one comparison: go on iff the uniform word lies below the table's integer at this count."""
+    return np.uint64(word) < go[min(count, go.size - 1)]
+
+
 class Halting:
     """A table h[0 … n_stop] of the probability to halt by the number n of unsure answers so far.
 
@@ -168,7 +174,7 @@ class Halting:
         """Whether to halt now; one comparison with one random word. `count` must never be shown to anybody."""
         if integer(count, "the count") < 0:
             raise ValueError("a count of unsure answers is never negative")
-        return rng.word() >= int(self._go[min(count, self.stop)])
+        return not goes_on(np.uint64(rng.word()), self._go, count)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Halting) and self.shift == other.shift and np.array_equal(self._go, other._go)

@@ -14,19 +14,6 @@ from confide.kernels.compile import jit
 
 
 @jit
-def lead(counts: NDArray[np.int64]) -> tuple[int, int]:
-    """(top label, margin): every count is looked at once, in the same way whatever it is; ties go to the first."""
-    top, first, second = 0, counts[0], np.int64(-1)
-    for label in range(1, counts.size):
-        count = counts[label]
-        above = count > first
-        second = max(second, min(count, first))
-        top = label if above else top
-        first = max(first, count)
-    return top, first - second
-
-
-@jit
 def _excess(p_u: float, p_s: float, q_u: float, q_s: float, fall: float, order: int) -> float:
     """e^c − 1 that one ordered pair needs; `fall` = P(unsure) − Q(unsure). For design: bounds.py certifies."""
     ratio_s, ratio_u = -fall / q_s, fall / q_u

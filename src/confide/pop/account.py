@@ -1,0 +1,151 @@
+"""What a run has spent: rounds, unsure answers, each unit's share of them, monitored rounds, the halt.
+
+It is the only thing that must be durable. Every call writes one entry, whatever came of it, and the entry is on disk
+before anything leaves (`Account.enter` under the loop's lock, `Account.settle` outside of it). So neither what is
+written nor when tells anything but that there was a call. Proof pages: docs/proofs/halting.md (why the count is
+private and what hides it), docs/proofs/people.md (shares, and what is durable).
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from confide.ledger.ledger import Book, Entry, Spent
+from confide.planning.plan import Plan
+from confide.privacy.counters import TreeCounter
+from confide.privacy.halting import Halting, goes_on
+from confide.privacy.random import Random
+
+__all__ = ["Account", "Mark"]
+
+
+class Mark(NamedTuple):
+    """What a call wrote down, and what others may see once that is durable."""
+
+    sequence: int
+    rounds: int
+    halted: str | None
+
+
+class Account:
+    """The spending of one run.
+
+    Parameters
+    ----------
+    plan
+        Its halting table, its rounds and its cap on a unit's unsure answers.
+    rng
+        For the paper's noisy counter; tables need none.
+    """
+
+    def __init__(self, plan: Plan, rng: Random) -> None:
+        self.plan = plan
+        self.rounds = 0
+        """Rounds taken."""
+        self.unsure = 0
+        """Unsure answers counted: private."""
+        self.shares: dict[bytes, int] = {}
+        """Unsure answers of each person: private."""
+        self.watched: dict[bytes, int] = {}
+        """Rounds of each person that the monitor counts."""
+        self.halted: str | None = None
+        self.book: Book | None = None
+        """Where it is durable, once the run has been saved."""
+        self._counter: TreeCounter | None = None
+        if not isinstance(plan.halting, Halting):
+            self._counter = TreeCounter(plan.halting.noise_epsilon, plan.rounds, 1, rng.spawn())
+        self._shown: tuple[int, str | None] = (0, None)
+        self._showing = threading.Lock()
+
+    # ------------------------------------------------------------------ a round
+
+    def open(self) -> bool:
+        """Whether there is a round left; the run halts with its rounds."""
+        if self.halted is None and self.rounds >= self.plan.rounds:
+            self.halted = "rounds"
+        return self.halted is None
+
+    def take(self, rounds: int = 1) -> int:
+        """Take so many rounds; the number of the last one."""
+        self.rounds += rounds
+        return self.rounds
+
+    def capped(self, who: bytes | None) -> bool:
+        """Whether this unit has had all the unsure answers it may receive."""
+        return who is not None and self.shares.get(who, 0) >= self.plan.unit_unsure
+
+    def spend(self, who: bytes | None, counted: bool, word: int) -> None:
+        """Count a live round's outcome, and make the halting draw: in every live round, whatever happened in it."""
+        if counted:
+            self.unsure += 1
+            if who is not None:
+                self.shares[who] = self.shares.get(who, 0) + 1
+        halting = self.plan.halting
+        if isinstance(halting, Halting):
+            fires = not goes_on(np.uint64(word), halting.go, self.unsure)
+        else:
+            assert self._counter is not None
+            fires = self._counter.step(int(counted)) >= halting.limit
+        if fires:
+            self.halted = "budget"
+
+    def watch(self, who: bytes, most: int) -> bool:
+        """Whether the monitor counts this round of a person: their first ones, for life."""
+        used = self.watched.get(who, 0)
+        if used >= most:
+            return False
+        self.watched[who] = used + 1
+        return True
+
+    # ------------------------------------------------------------------ durable, then seen
+
+    def enter(
+        self,
+        *whos: bytes | None,
+        used: tuple[tuple[int, int], ...] = (),
+        forgot: tuple[tuple[int, bytes], ...] = (),
+    ) -> Mark:
+        """Write down what a call of these units spent. Its form depends on who called, not on what came of it."""
+        sequence = 0
+        if self.book is not None:
+            people = sorted({who for who in whos if who is not None})
+            entry = Entry(
+                rounds=self.rounds,
+                unsure=self.unsure,
+                halted=self.halted,
+                shares=tuple((who, self.shares.get(who, 0)) for who in people),
+                watched=tuple((who, self.watched.get(who, 0)) for who in people),
+                used=used,
+                forgot=forgot,
+            )
+            sequence = self.book.add(entry)
+        return Mark(sequence, self.rounds, self.halted)
+
+    def settle(self, mark: Mark) -> None:
+        """Durable when it returns, and then for everybody to see; a failure is raised, from then on to all alike."""
+        if self.book is not None:
+            self.book.wait(mark.sequence)
+        with self._showing:
+            rounds, halted = self._shown
+            self._shown = max(rounds, mark.rounds), halted or mark.halted
+
+    @property
+    def shown(self) -> tuple[int, str | None]:
+        """Rounds taken and why the run halted, as far as it is durable: what others may see."""
+        return self._shown
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_showing"}
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        vars(self).update(saved)
+        self._showing = threading.Lock()
+
+    def restore(self, spent: Spent) -> None:
+        """Go on from what a ledger says."""
+        self.rounds, self.unsure, self.halted = min(spent.rounds, self.plan.rounds), spent.unsure, spent.halted
+        self.shares, self.watched = dict(spent.shares), dict(spent.watched)
+        self._shown = self.rounds, self.halted

@@ -1,0 +1,99 @@
+"""What a mechanism is: something that answers people, learns from them, and promises each of them something."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, Self, runtime_checkable
+
+from numpy.typing import NDArray
+
+from confide.planning.plan import Guarantee
+
+__all__ = ["TICKET_LIFE", "Answer", "Durable", "Mechanism", "Unit", "Xs"]
+
+Unit = str | bytes
+Xs = Sequence[Any] | NDArray[Any]
+
+TICKET_LIFE = 10_000
+"""Public rounds after which a ticket expires, unless the user says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the asker gets: for their eyes only."""
+
+    label: Any
+    sure: bool
+    """Whether the copies answered; if not, the fallback did."""
+    ticket: str
+    """Bring it back once with the right label: `pop.learn(ticket, y)`."""
+    error: str | None = None
+    """In a batch: what was wrong with this row, which was then not answered and has no ticket."""
+
+
+@runtime_checkable
+class Mechanism(Protocol):
+    """Answers questions, learns labels, and promises each unit something: what games, runs and adapters build on.
+
+    POP is one, and so is whatever is made of POPs. What a mechanism must keep to is tested by one suite for all of
+    them (tests/test_mechanisms.py).
+    """
+
+    @property
+    def labels(self) -> tuple[Hashable, ...]:
+        """All labels, public."""
+
+    @property
+    def units(self) -> Literal["rounds", "people"]:
+        """Whose privacy is protected; people come with an id in every call."""
+
+    @property
+    def rounds(self) -> int:
+        """Rounds taken so far (public)."""
+
+    @property
+    def state(self) -> Literal["silent", "live", "halted"]:
+        """Where the run stands (public)."""
+
+    @property
+    def halt_reason(self) -> str | None:
+        """None, "budget" or "rounds" (public)."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised to each unit."""
+
+    def predict(self, x: Any, unit: Unit | None = None) -> Answer:
+        """Answer one round. An x that cannot be read takes its round too, then raises ValueError to its asker."""
+
+    def learn(self, ticket: str, y: Hashable) -> None:
+        """Teach the label of an answered round. A ticket is good once."""
+
+    def teach(self, x: Any, y: Hashable, unit: Unit | None = None) -> None:
+        """Teach a labelled record that was never asked."""
+
+    def predict_many(self, xs: Xs, units: Sequence[Unit] | None = None) -> list[Answer]:
+        """Answer many rounds: what `predict` would answer one after the other, errors in the answers."""
+
+    def learn_many(self, tickets: Sequence[str], ys: Sequence[Hashable]) -> None:
+        """Teach many labels; all good ones are learned, then ValueError tells of the bad ones."""
+
+    def teach_many(self, xs: Xs, ys: Sequence[Hashable], units: Sequence[Unit] | None = None) -> None:
+        """Teach many records; all good ones are learned, then ValueError tells of the bad ones."""
+
+
+@runtime_checkable
+class Durable(Mechanism, Protocol):
+    """A mechanism whose spending outlives its process."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the state to this folder, and from now on keep a ledger there of everything that is spent."""
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Go on from a folder that `save` wrote: nothing that was spent is forgotten."""
+
+    def close(self) -> None:
+        """Give the folder back; another process may load it then."""

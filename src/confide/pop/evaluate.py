@@ -1,0 +1,213 @@
+"""How a mechanism does on a stream: ask each row, then teach its label. The operator's own tool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.errors import Halted
+from confide.pop.base import Mechanism, Unit, Xs
+from confide.pop.batches import rows_of
+
+__all__ = ["Evaluation", "Followed", "Follows", "evaluate"]
+
+CHUNK = 4096
+"""Rows that are prepared together."""
+
+FIRST = 256
+"""If so many rows at the start are all refused, something is wrong with all of them."""
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+class Followed(NamedTuple):
+    """What came of rows that were asked and taught in order: as many as there were rounds left."""
+
+    answers: Ints
+    """The number of the label shown; −1 where the row was refused."""
+    sure: Flags
+    margins: Ints
+    """The vote's margin; −1 in silent rounds, and where the mechanism does not tell its operator."""
+
+
+@runtime_checkable
+class Follows(Protocol):
+    """A mechanism that asks and teaches many rows at once."""
+
+    def follow_many(self, xs: Any, ys: Ints, units: Sequence[Unit] | None = None) -> Followed:
+        """Ask each row, then teach its label (a number, −1 for none) before the next one."""
+
+    def readable(self, xs: Any) -> dict[int, str]:
+        """What is wrong with rows that cannot be read; takes no round."""
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation:
+    """How a mechanism did on a stream. Exact, for the operator's eyes only, and outside the guarantee.
+
+    A row that was refused is a wrong answer in every number.
+    """
+
+    answers: Ints
+    """The label's number shown in each round; −1 for a row that was refused."""
+    sure: Flags
+    """Whether the copies answered."""
+    margins: Ints
+    """The vote's margin; −1 in silent rounds."""
+    wrong: Flags
+    """Whether the answer was wrong, refused rows included."""
+    silent: int
+    """How many of the first rows were silent rounds."""
+
+    @property
+    def rounds(self) -> int:
+        """Rounds taken: fewer than asked for where the mechanism halted."""
+        return self.answers.size
+
+    @property
+    def refused(self) -> Flags:
+        """Which rows could not be read."""
+        return self.answers < 0
+
+    @property
+    def live(self) -> int:
+        """Live rounds."""
+        return self.rounds - self.silent
+
+    @property
+    def mistakes(self) -> int:
+        """Wrong answers in live rounds."""
+        return int(self.wrong[self.silent :].sum())
+
+    @property
+    def error(self) -> float:
+        """Wrong answers a live round."""
+        return self.mistakes / self.live if self.live else float("nan")
+
+    def __repr__(self) -> str:
+        refused = f", {int(self.refused.sum()):,} refused" if self.refused.any() else ""
+        return f"Evaluation({self.rounds:,} rounds, {self.live:,} live, error {self.error:.3%}{refused})"
+
+
+def evaluate(
+    mechanism: Mechanism,
+    xs: Xs,
+    ys: Sequence[Hashable] | NDArray[Any],
+    units: Sequence[Unit] | None = None,
+    *,
+    progress: Callable[[int], object] | None = None,
+) -> Evaluation:
+    """Ask each row, then teach its label, in order, until the rows or the budget are used up.
+
+    It is the loop `answer = pop.predict(x); pop.learn(answer.ticket, y)`, with the same coins and the same copies in
+    the end, in compiled chunks where there are kernels for the learner.
+
+    Parameters
+    ----------
+    mechanism
+        A POP, or any other mechanism. It is changed: its rounds and its budget are used.
+    xs, ys
+        The stream, as arrays, sequences or a data frame. A row that cannot be read takes its round and counts as a
+        wrong answer; so does one whose label is not one of the labels, which is asked and not taught.
+    units
+        One id a row, for a mechanism that protects people.
+    progress
+        Called with the number of rounds taken since its last call.
+
+    Examples
+    --------
+    >>> import confide
+    >>> from confide.learners import LogisticRegression
+    >>> plan = confide.Plan.tight(epsilon=8.0, delta=1e-5, rounds=2000, copies=150, unsure=100, silent=1000, beta=1e-6)
+    >>> pop = confide.POP(LogisticRegression(), plan, labels=[0, 1], features=1)
+    >>> xs = np.arange(2000.0)[:, None] % 7 - 3
+    >>> result = evaluate(pop, xs, (xs[:, 0] > 0).astype(int))
+    >>> result.live, result.error < 0.2
+    (1000, True)
+    """
+    xs, labels = rows_of(xs, getattr(mechanism, "named", True)), label_numbers(mechanism.labels, ys)
+    if len(xs) != labels.size:
+        raise ValueError(f"there are {len(xs)} rows for {labels.size} labels: give one label for each")
+    if isinstance(units, str | bytes) or (units is not None and len(units) != labels.size):
+        raise ValueError("units must be a sequence of ids, one for each row")
+    follows = mechanism if isinstance(mechanism, Follows) else _OneByOne(mechanism)
+    _check_readable(follows, xs[:FIRST], labels)
+    silent, parts, at = _silent_left(mechanism), list[Followed](), 0
+    while at < labels.size and mechanism.state != "halted":
+        part = slice(at, min(at + CHUNK, labels.size))
+        parts.append(follows.follow_many(xs[part], labels[part], None if units is None else units[part]))
+        taken = parts[-1].answers.size
+        at += taken
+        if progress is not None:
+            progress(taken)
+        if taken == 0:
+            break
+    answers, sure, margins = (np.concatenate([p[i] for p in parts]) if parts else np.empty(0, int) for i in range(3))
+    wrong = (answers != labels[:at]) | (answers < 0)
+    return Evaluation(answers, sure.astype(np.bool_), margins, wrong, min(silent, at))
+
+
+def _silent_left(mechanism: Mechanism) -> int:
+    plan = getattr(mechanism, "plan", None)
+    return 0 if plan is None else max(0, plan.silent - mechanism.rounds)
+
+
+def _check_readable(follows: Follows, xs: Any, labels: Ints) -> None:
+    """Refuse a stream of which no row can be used, before it takes a round."""
+    if not len(xs):
+        return
+    if (labels[: len(xs)] < 0).all():
+        raise ValueError(f"none of the first {len(xs)} labels is one that this mechanism knows: labels are fixed")
+    errors = follows.readable(xs)
+    if len(errors) == len(xs):
+        raise ValueError(f"none of the first {len(xs)} rows can be read: {errors[0]}")
+
+
+class _OneByOne:
+    """Any mechanism, asked row by row."""
+
+    def __init__(self, mechanism: Mechanism) -> None:
+        self._mechanism = mechanism
+
+    def readable(self, xs: Any) -> dict[int, str]:
+        return {}
+
+    def follow_many(self, xs: Any, ys: Ints, units: Sequence[Unit] | None = None) -> Followed:
+        mechanism, labels = self._mechanism, {label: i for i, label in enumerate(self._mechanism.labels)}
+        names, answers, sure = list(labels), list[int](), list[bool]()
+        for i in range(len(ys)):
+            try:
+                answer = mechanism.predict(xs[i], None if units is None else units[i])
+            except Halted:
+                break
+            except ValueError:  # for its asker alone
+                answers.append(-1)
+                sure.append(False)
+                continue
+            answers.append(labels[answer.label])
+            sure.append(answer.sure)
+            if ys[i] >= 0:
+                mechanism.learn(answer.ticket, names[ys[i]])
+        return Followed(np.array(answers, int), np.array(sure, bool), np.full(len(answers), -1))
+
+
+def label_numbers(labels: Sequence[Hashable], ys: Any) -> Ints:
+    """The number of every label; −1 for what is none."""
+    count = len(labels)
+    if isinstance(ys, np.ndarray) and ys.ndim == 1 and ys.dtype.kind in "iu" and tuple(labels) == tuple(range(count)):
+        return np.where((ys >= 0) & (ys < count), ys, -1).astype(np.int64)
+    index = {label: i for i, label in enumerate(labels)}
+    plain = ys.tolist() if hasattr(ys, "tolist") else list(ys)
+    return np.array([_number(index, y) for y in plain], dtype=np.int64)
+
+
+def _number(index: dict[Hashable, int], y: Any) -> int:
+    try:
+        return index.get(y, -1)
+    except TypeError:
+        return -1

@@ -1,0 +1,64 @@
+"""Lessons on their way to the copies: brought at any time, learned when the next public round begins.
+
+So bringing a label takes the same time whatever its copy knows. No vote is counted in between, so the copies are those
+that had learned at once. Proof page: docs/proofs/people.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from confide.banks.base import Bank
+
+__all__ = ["Lessons"]
+
+MOST = 1 << 16
+"""Lessons that may wait: more come only where history is taught one by one."""
+
+
+class Lessons:
+    """A queue in front of a bank."""
+
+    def __init__(self, bank: Bank) -> None:
+        self._bank = bank
+        self._queue: list[tuple[int, Any, int]] = []
+        self._taught = 0
+
+    @property
+    def taught(self) -> int:
+        """Labels taught: private, for the operator."""
+        self.apply()
+        return self._taught
+
+    def add(self, copy: int, x: Any, label: int) -> None:
+        """Teach this later."""
+        self._queue.append((copy, x, label))
+        if len(self._queue) >= MOST:
+            self.apply()
+
+    def apply(self) -> None:
+        """Teach what waits, in order. A learner's exception reaches nobody: it would tell of what the copy knows."""
+        if not self._queue:
+            return
+        queue, self._queue = self._queue, []  # an interrupt loses lessons; it never teaches one twice
+        if len(queue) == 1:
+            copy, x, label = queue[0]
+            try:
+                self._bank.learn(copy, x, label)
+            except Exception:
+                return
+            self._taught += 1
+            return
+        copies, labels = np.array([(copy, label) for copy, _, label in queue], dtype=np.int64).T.copy()
+        self.many(copies, [x for _, x, _ in queue], labels)
+
+    def many(self, copies: Any, rows: Any, labels: Any) -> None:
+        """Teach these now, after whatever waits."""
+        self.apply()
+        self._taught += self._bank.learn_many(copies, rows, labels)
+
+    def count(self, taught: int) -> None:
+        """So many were taught by fused rounds."""
+        self._taught += taught

@@ -1,0 +1,161 @@
+"""The loop: many copies of a learner, a gated vote, each label taught to one copy. To be read beside the proofs.
+
+    x → routing (whose copy) → bank.votes(x, poll) → counts → gate → the top label, or, unsure, the fallback
+      → account (count, share, halting draw) → ticket
+    later: (ticket, y) → the unit's one copy learns
+
+What is drawn in a round is a function of the plan and of public rounds alone: the copy, the poll, the gate's word, the
+halting word, the fallback's coin, used or not. Claims and proofs: docs/proofs/gate.md, docs/proofs/halting.md,
+docs/proofs/people.md. Whole chunks of rounds, compiled: `confide.banks.rounds`; both agree to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.banks.base import FORM, Bank
+from confide.planning.plan import Plan
+from confide.pop.account import Account
+from confide.pop.fallback import Fallback
+from confide.pop.lessons import Lessons
+from confide.pop.monitor import MonitorState
+from confide.pop.routing import Routing
+from confide.pop.tickets import Key, Tickets, Waiting
+from confide.privacy.gate import is_sure, lead
+from confide.privacy.random import Random
+
+__all__ = ["Loop", "Outcome"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one round, for its asker."""
+
+    label: int
+    """The number of the label shown; −1 where there is none."""
+    sure: bool = False
+    ticket: str = ""
+    error: BaseException | None = None
+    """What its asker is told instead of an answer."""
+
+
+@dataclass
+class Loop:
+    """The parts of a running POP, and the rounds they take together. One thread at a time: POP holds the lock."""
+
+    plan: Plan
+    index: Mapping[Hashable, int]
+    """The labels' numbers."""
+    rng: Random
+    bank: Bank
+    account: Account
+    tickets: Tickets
+    routing: Routing
+    fallback: Fallback
+    lessons: Lessons
+    monitor: MonitorState | None = None
+    last: NDArray[np.int64] | None = None
+    """Vote counts of the last live round: private."""
+
+    # ------------------------------------------------------------------ a question
+
+    def ask(self, x: Any, who: bytes | None) -> Outcome:
+        """Take one round, whatever x is; the caller has made sure that there is one left."""
+        number = self.account.take()
+        watched = self.watch(who)  # by the public schedule, so it is settled before x is looked at
+        self.tickets.expire(number)
+        self.lessons.apply()
+        copy = self.routing.copy_for(who)
+        encoded, malformed = self.encode(x)
+        label = self.live(encoded, malformed is not None, who) if number > self.plan.silent else None
+        other = self.fallback.answer(x)  # also where it is not needed
+        shown = other if label is None else label
+        error = malformed if malformed is not None else shown if isinstance(shown, ValueError) else None
+        if error is not None or not isinstance(shown, int):
+            self.tickets.issue(number, None)
+            return Outcome(-1, error=error)
+        ticket = self.tickets.issue(number, Waiting(copy, encoded, shown, watched, who))
+        return Outcome(shown, label is not None, ticket)
+
+    def encode(self, x: Any) -> tuple[Any, BaseException | None]:
+        """x for the copies, or what is wrong with it: whatever x does, its round goes on as any other."""
+        try:
+            return self.bank.encode(x), None
+        except ValueError as error:
+            return None, error
+        except Exception:
+            return None, ValueError(FORM)
+        except BaseException as error:  # an interrupt: the round is finished first
+            return None, error
+
+    def live(self, x: Any, malformed: bool, who: bytes | None) -> int | None:
+        """Poll, gate, count, halting draw; the copies' answer, or None."""
+        plan = self.plan
+        poll = self.poll()
+        gate_word, halting_word = self.rng.word(), self.rng.word()
+        counts = np.zeros(plan.labels, dtype=np.int64) if malformed else self.votes(x, poll)
+        top, margin = lead(counts)
+        sure = bool(is_sure(np.uint64(gate_word), plan.gate.sure, margin))
+        self.last = counts
+        capped = self.account.capped(who)
+        self.account.spend(who, not (sure or malformed or capped), halting_word)
+        return top if sure and not (malformed or capped) else None
+
+    def votes(self, x: Any, poll: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The poll's votes; a bank that fails as a whole, which none should, has abstained."""
+        try:
+            return self.bank.votes(x, poll)
+        except Exception:
+            return np.zeros(self.plan.labels, dtype=np.int64)
+
+    def poll(self) -> NDArray[np.int64]:
+        """The copies asked in this round: all of them, or a fresh random subset."""
+        plan = self.plan
+        return np.arange(plan.copies) if plan.polls == plan.copies else self.rng.subset(plan.copies, plan.polls)
+
+    def watch(self, who: bytes | None) -> bool:
+        """The monitor's tick; whether it counts this round."""
+        if self.monitor is None:
+            return False
+        self.monitor.asked()
+        return who is None or self.account.watch(who, self.monitor.rounds_per_unit)
+
+    # ------------------------------------------------------------------ a label
+
+    def learn(self, ticket: str, y: Hashable) -> Key:
+        """A label comes: its unit's one copy will learn it. The ticket's key, which is used now."""
+        label = self.label(y)
+        key, waiting = self.tickets.redeem(ticket, self.account.rounds)
+        if self.monitor is not None and waiting.counted and label != waiting.answered:
+            self.monitor.wrong(self.account.rounds - key[1])
+        self.lessons.add(waiting.copy, waiting.x, label)
+        return key
+
+    def teach(self, x: Any, y: Hashable, who: bytes | None) -> None:
+        """A labelled record that was never asked, for its unit's one copy. Its copy is drawn whatever x is."""
+        copy = self.routing.copy_for(who)
+        encoded, malformed = self.encode(x)
+        label = self.label(y)
+        if malformed is not None:
+            raise malformed
+        self.lessons.add(copy, encoded, label)
+
+    def label(self, y: Hashable) -> int:
+        """The number of a label."""
+        try:
+            return self.index[y]
+        except (KeyError, TypeError, ValueError):
+            raise ValueError("y is not one of the labels this POP was made with; labels are public and fixed") from None
+
+    def forget(self, who: bytes) -> int:
+        """Reset the copy that knows this person and drop their open questions; the copy's number."""
+        copy = self.routing.copy_for(who)
+        self.lessons.apply()
+        self.bank.reset([copy])
+        self.tickets.drop(who)
+        return copy

@@ -1,0 +1,65 @@
+"""What a POP was made with: checked once, kept as given."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from confide._checks import integer
+from confide.learners import Columns, Pipeline
+from confide.planning.plan import Guarantee, Plan
+from confide.pop.monitor import Monitor
+from confide.privacy.halting import Halting
+
+__all__ = ["Settings"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The arguments of a POP, as its docstring explains them."""
+
+    learner: Any
+    plan: Plan
+    labels: tuple[Hashable, ...]
+    fallback: Any
+    features: Any
+    units: Literal["rounds", "people"]
+    after_halt: Literal["raise", "fallback"]
+    ticket_life: int
+    monitor: Monitor | None
+    public_start: bool
+
+    def __post_init__(self) -> None:
+        if len(self.index) != len(self.labels) or len(self.labels) != self.plan.labels:
+            raise ValueError(
+                f"labels must be {self.plan.labels} different labels, as the plan says; got {len(self.labels)}"
+            )
+        if self.units not in ("rounds", "people"):
+            raise ValueError(f"units={self.units!r} must be 'rounds' or 'people'")
+        if self.after_halt not in ("raise", "fallback"):
+            raise ValueError(f"after_halt={self.after_halt!r} must be 'raise' or 'fallback'")
+        integer(self.ticket_life, "ticket_life", at_least=1)
+        if self.units == "people" and not isinstance(self.plan.halting, Halting):
+            raise ValueError("the paper's plan protects rounds, not people: use Plan.tight(..., unit_unsure=G)")
+
+    @property
+    def index(self) -> dict[Hashable, int]:
+        """The labels' numbers."""
+        return {label: i for i, label in enumerate(self.labels)}
+
+    @property
+    def named(self) -> bool:
+        """Whether x is a dict of named features rather than an array."""
+        features = self.learner.features if isinstance(self.learner, Pipeline) else self.features
+        return not (isinstance(features, int | Columns) and not isinstance(features, bool))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The plan's guarantee plus the monitor's price."""
+        plan = self.plan.guarantee
+        return plan if self.monitor is None else plan.plus(self.monitor.epsilon)
+
+    def options(self) -> dict[str, Any]:
+        """All but learner and plan, by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("learner", "plan")}

@@ -1,0 +1,250 @@
+"""A POP on disk: a snapshot of the copies, and a ledger of what was spent that is always ahead of the answers.
+
+A state is a folder, readable by its owner alone (docs/state.md):
+
+    snapshot.npz   arrays and a JSON header, no pickle; replaced atomically
+    ledger.db      what was spent (confide.ledger)
+    key            the keys of the routing and of the tickets
+
+Loading takes the snapshot's copies and the ledger's spending, so an old snapshot can neither lower what was spent, nor
+revive what was forgotten, nor make a used ticket good again. All randomness is new; only the keys persist. Proof page:
+docs/proofs/people.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from confide.errors import StateError
+from confide.learners.spec import from_spec, to_spec
+from confide.ledger import old, snapshot
+from confide.ledger.ledger import Book, Ledger, Spent
+from confide.planning.plan import Plan
+from confide.pop.loop import Loop
+from confide.pop.monitor import Monitor
+from confide.pop.routing import Routing
+from confide.pop.settings import Settings
+from confide.pop.tickets import Tickets, Waiting
+from confide.privacy.halting import Halting
+
+__all__ = ["Saved", "look", "opened", "save"]
+
+MODEL = "pop"
+"""The name of the one model in a POP's own ledger."""
+
+
+def _ledger(folder: Path) -> Ledger:
+    return Ledger(folder / "ledger.db")
+
+
+# ---------------------------------------------------------------------- out
+
+
+def save(settings: Settings, loop: Loop, folder: Path, *, insecure: bool) -> None:
+    """See `POP.save`."""
+    _check_savable(settings)
+    arrays: dict[str, Any] = {}
+    loop.lessons.apply()
+    header = {**_settings_header(settings), **_loop_header(loop, arrays), "insecure": insecure}
+    book = loop.account.book
+    if book is None:
+        book = _first(loop, folder)
+    elif folder.resolve() != book.path.parent.resolve():
+        raise StateError(f"this POP lives in {book.path.parent}: a second copy elsewhere could spend the budget again")
+    book.wait(book.sequence)
+    snapshot.write(folder, {**header, "sequence": book.sequence}, arrays)
+    book.prune(loop.account.rounds - settings.ticket_life)
+
+
+def _check_savable(settings: Settings) -> None:
+    if not isinstance(settings.plan.halting, Halting):
+        raise StateError("the paper's plan halts by a noisy counter that must not be restarted: it cannot be saved")
+    if any(not isinstance(label, (str, int, bool)) for label in settings.labels):
+        raise StateError("only labels that are str or int can be saved")
+    if settings.features is not None and to_spec(settings.features) is None:
+        raise StateError("features= is an encoder of your own, which cannot be saved: use confide.learners.Features")
+
+
+def _first(loop: Loop, folder: Path) -> Book:
+    """The folder's ledger, made from what was spent so far; the POP lives there from now on."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise StateError(f"{folder} is not empty: a POP's state needs a folder of its own")
+        folder.chmod(0o700)
+    except OSError as error:
+        raise StateError(f"{folder} cannot be made: {error.strerror}") from None
+    snapshot.write_key(folder, loop.routing.secret)
+    account, ledger = loop.account, _ledger(folder)
+    spent = Spent(account.rounds, account.unsure, account.halted, account.shares, account.watched)
+    ledger.create(MODEL, spent)
+    account.book = ledger.claim(MODEL)
+    return account.book
+
+
+def _settings_header(settings: Settings) -> dict[str, Any]:
+    fallback, monitor = settings.fallback, settings.monitor
+    return {
+        "plan": settings.plan.to_json(),
+        "labels": list(settings.labels),
+        "fallback": fallback if isinstance(fallback, (str, int, bool)) else None,
+        "units": settings.units,
+        "after_halt": settings.after_halt,
+        "ticket_life": settings.ticket_life,
+        "monitor": None if monitor is None else asdict(monitor),
+        "public_start": settings.public_start,
+        "learner": None if settings.public_start else to_spec(settings.learner),
+        "features": to_spec(settings.features),
+    }
+
+
+def _loop_header(loop: Loop, arrays: dict[str, Any]) -> dict[str, Any]:
+    bank = {}
+    for name, value in loop.bank.state(trusted=True).items():
+        if isinstance(value, np.ndarray):
+            arrays[f"bank/{name}"] = value
+        else:
+            bank[name] = value
+    return {
+        "bank": bank,
+        "key": blake2b(loop.routing.secret).hexdigest(),
+        "taught": loop.lessons.taught,
+        "open": _open_tickets(loop.tickets, arrays),
+    }
+
+
+def _open_tickets(tickets: Tickets, arrays: dict[str, Any]) -> list[list[Any]]:
+    """Open tickets whose x can be stored without pickle; others expire with this process."""
+    rows, kept = [], []
+    for (epoch, number), waiting in tickets:
+        entry = [epoch, number, waiting.copy, waiting.answered, None, waiting.who and waiting.who.hex()]
+        if isinstance(waiting.x, np.ndarray):
+            kept.append(waiting.x)
+            entry[4] = waiting.x.size
+        else:
+            try:
+                entry[4] = json.loads(json.dumps(waiting.x))
+            except (TypeError, ValueError):
+                continue
+            if entry[4] != waiting.x:
+                continue
+        rows.append(entry)
+    if kept:
+        arrays["open"] = np.concatenate(kept)
+    return rows
+
+
+# ---------------------------------------------------------------------- in
+
+
+@dataclass
+class Saved:
+    """A state that is being loaded: claimed, read, and not yet anybody's."""
+
+    folder: Path
+    header: Mapping[str, Any]
+    arrays: Mapping[str, Any]
+    spent: Spent
+    book: Book
+
+    @property
+    def insecure(self) -> bool:
+        """Whether it was made with a seed."""
+        return bool(self.header["insecure"])
+
+    def settings(self, learner: Any, fallback: Any) -> Settings:
+        """What the POP was made with; what cannot be stored is given again."""
+        header = self.header
+        given = learner if learner is not None else from_spec(header["learner"])
+        if given is None:
+            raise StateError("the learner is not one of Confide's own: give it again, load(path, learner=…)")
+        refill = fallback if fallback is not None else header["fallback"]
+        if refill is None:
+            raise StateError("the fallback was a callable or a model: give it again, load(path, fallback=…)")
+        return Settings(
+            given,
+            Plan.from_json(header["plan"]),
+            tuple(header["labels"]),
+            refill,
+            from_spec(header["features"]),
+            header["units"],
+            header["after_halt"],
+            header["ticket_life"],
+            None if header["monitor"] is None else Monitor(**header["monitor"]),
+            header["public_start"],
+        )
+
+    def restore(self, loop: Loop, trusted: bool) -> None:
+        """Bring a fresh loop to where this state stands, and hand it the book."""
+        secret = snapshot.read_key(self.folder)
+        if blake2b(secret).hexdigest() != self.header["key"]:
+            raise StateError(f"the key in {self.folder} is not the one this state was made with")
+        stored = {name.removeprefix("bank/"): a for name, a in self.arrays.items() if name.startswith("bank/")}
+        loop.bank.load_state({**self.header["bank"], **stored}, trusted=trusted)
+        loop.routing = Routing(loop.routing.units, loop.plan.copies, loop.rng, secret)
+        loop.tickets = Tickets(loop.routing.ticket_key, loop.tickets.life)
+        loop.tickets.epoch = self.book.epoch
+        gone = [(copy, who) for sequence, copy, who in self.spent.forgot if sequence > self.header["sequence"]]
+        loop.bank.reset([copy for copy, _ in gone])
+        self._reopen(loop, {who for _, who in gone})
+        loop.lessons.count(self.header["taught"])
+        loop.account.restore(self.spent)
+        loop.account.book = self.book
+
+    def _reopen(self, loop: Loop, gone: set[bytes]) -> None:
+        """The tickets that were open at the snapshot, less those used since and those of people forgotten since."""
+        waiting, at = self.arrays.get("open", np.empty(0)), 0
+        for epoch, number, copy, answered, x, who in self.header["open"]:
+            if isinstance(x, int):
+                x, at = waiting[at : at + x], at + x
+            whose = who and bytes.fromhex(who)
+            if (epoch, number) not in self.spent.used and whose not in gone:
+                loop.tickets.restore((epoch, number), Waiting(copy, x, answered, False, whose))
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[Saved]:
+    """Claim a state for loading; whatever goes wrong inside gives it back."""
+    old.move(folder, MODEL)
+    if not snapshot.exists(folder):
+        raise StateError(f"there is no saved state in {folder}")
+    ledger = _ledger(folder)
+    book = ledger.claim(MODEL)
+    try:
+        header, arrays = snapshot.read(folder)
+        spent = ledger.read(MODEL)
+        if spent.sequence < header["sequence"]:
+            raise StateError(f"the ledger in {folder} is older than its snapshot: this state must not be used")
+        yield Saved(folder, header, arrays, spent, book)
+    except BaseException:
+        book.close()
+        raise
+
+
+def look(folder: Path) -> dict[str, Any]:
+    """What a state says about itself, without loading it: for `confide status`. Operator-only where it is private."""
+    if not snapshot.exists(folder):
+        raise StateError(f"there is no saved state in {folder}")
+    header, _ = snapshot.read(folder)
+    spent = _ledger(folder).read(MODEL)
+    plan = Plan.from_json(header["plan"])
+    monitor = None if header["monitor"] is None else Monitor(**header["monitor"])
+    return {
+        "plan": plan,
+        "guarantee": plan.guarantee if monitor is None else plan.guarantee.plus(monitor.epsilon),
+        "labels": header["labels"],
+        "units": header["units"],
+        "insecure": header["insecure"],
+        "rounds": min(spent.rounds, plan.rounds),
+        "unsure": spent.unsure,
+        "halted": spent.halted,
+        "taught": header["taught"],
+    }

@@ -1,0 +1,104 @@
+"""Tickets: how a label finds the round it belongs to, once, within a public number of rounds.
+
+A ticket expires by its age in public rounds, never by a count of open ones, and only expiry and prior use are ever
+reported. Proof page: docs/proofs/people.md.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from confide.errors import TicketError
+
+__all__ = ["Tickets", "Waiting"]
+
+Key = tuple[int, int]
+"""Which load of the state issued it, and the number of its round."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """An answer that waits for its label."""
+
+    copy: int
+    x: Any
+    answered: int
+    counted: bool
+    """Whether the monitor counts this round."""
+    who: bytes | None = None
+
+
+class Tickets:
+    """All open tickets of a run.
+
+    Parameters
+    ----------
+    key
+        32 secret bytes: a ticket is signed with them, so that nobody makes one up.
+    life
+        Public rounds after which a ticket expires.
+    """
+
+    def __init__(self, key: bytes, life: int) -> None:
+        self.life, self.epoch = life, 0
+        self._key = key
+        self._open: dict[Key, Waiting] = {}
+        self._due: deque[Key] = deque()  # every round, with a ticket or not: each expiry is the same work
+
+    def issue(self, number: int, waiting: Waiting | None) -> str:
+        """The ticket of a round; None, and no ticket, for a round without an answer."""
+        key = self.epoch, number
+        self._due.append(key)
+        if waiting is None:
+            return ""
+        self._open[key] = waiting
+        return self._sign(key)
+
+    def expire(self, now: int) -> None:
+        """Drop what was issued `life` rounds ago or earlier."""
+        due, last = self._due, now - self.life
+        while due and due[0][1] <= last:
+            self._open.pop(due.popleft(), None)
+
+    def redeem(self, ticket: str, now: int) -> tuple[Key, Waiting]:
+        """Take a ticket back: good once, and in time."""
+        try:
+            epoch, number = (int(part) for part in ticket.split("-")[:2])
+            known = hmac.compare_digest(ticket.encode(), self._sign((epoch, number)).encode())
+        except (AttributeError, TypeError, ValueError):
+            raise TicketError("this is not a ticket: bring back the one that came with the answer") from None
+        if not known:
+            raise TicketError("this ticket was not issued by this POP")
+        if number <= now - self.life:
+            raise TicketError(f"this ticket has expired: labels are taken for {self.life:,} rounds")
+        waiting = self._open.pop((epoch, number), None)
+        if waiting is None:
+            if epoch != self.epoch:
+                raise TicketError("this ticket was used, or it expired when the POP was loaded again")
+            raise TicketError("this ticket was used: a label is taken once")
+        return (epoch, number), waiting
+
+    def drop(self, who: bytes) -> None:
+        """Forget a person's open questions: theirs alone, nobody else's ticket is touched."""
+        for key in [key for key, waiting in self._open.items() if waiting.who == who]:
+            del self._open[key]
+
+    def __iter__(self) -> Iterator[tuple[Key, Waiting]]:
+        return iter(self._open.items())
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def restore(self, key: Key, waiting: Waiting) -> None:
+        """Put an open ticket of an earlier load back, in the order in which they were issued."""
+        self._open[key] = waiting
+        self._due.append(key)
+
+    def _sign(self, key: Key) -> str:
+        text = f"{key[0]}-{key[1]}"
+        return f"{text}-{blake2b(text.encode(), key=self._key, digest_size=16, person=b'ticket').hexdigest()}"
