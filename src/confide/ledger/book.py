@@ -1,0 +1,251 @@
+"""A model's book: entries that many threads add, and one of them writes for all.
+
+What is written does not depend on an outcome, nor does its size or the pages it touches: every entry of a person's
+round changes that person's row, sure or not, and numbers of any size take the same room.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import weakref
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Self
+
+from confide.errors import StateError
+from confide.ledger.file import CHECKSUM, File, Lock, trouble
+
+__all__ = ["FORGOT", "PERSON", "SIGN", "USED", "WIDE", "Book", "Entry"]
+
+WIDE = 1 << 32
+"""Added to what is counted for a person: SQLite stores all such numbers in six bytes, so a row's size says nothing."""
+
+PERSON = f"""
+INSERT INTO person(model, who, unsure, watched, sequence, checksum)
+VALUES (?1, ?2, ?3, ?4, ?5, {CHECKSUM}(?1, ?2, ?3, ?4, ?5))
+ON CONFLICT(model, who) DO UPDATE SET
+    unsure = MAX(unsure, ?3), watched = MAX(watched, ?4), sequence = ?5,
+    checksum = {CHECKSUM}(model, who, MAX(unsure, ?3), MAX(watched, ?4), ?5)"""
+"""Raise a person's counts: model, who, unsure, watched, sequence. The sequence changes the row even if nothing else."""
+SIGN = f"UPDATE model SET checksum = {CHECKSUM}(id, name, epoch, sequence, rounds, unsure, halted) WHERE id = ?"
+"""Renew the checksum of a model's row."""
+USED = "INSERT OR IGNORE INTO used(model, number, epoch) VALUES (?, ?, ?)"
+"""A ticket that was learned."""
+FORGOT = "INSERT OR IGNORE INTO forgot(model, sequence, copy, who) VALUES (?, ?, ?, ?)"
+"""A copy that was reset for a person."""
+_GROW = """
+UPDATE model SET rounds = MAX(rounds, ?), unsure = MAX(unsure, ?), halted = COALESCE(halted, ?), sequence = ?
+WHERE id = ? AND epoch = ? AND sequence = ?"""
+_PRUNE = "DELETE FROM used WHERE model = ? AND number <= ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What one call of a mechanism adds. All numbers are absolute; the form never depends on an outcome.
+
+    Parameters
+    ----------
+    rounds, unsure
+        Rounds taken, and unsure answers counted, up to and with this call.
+    halted
+        Why the run halted; None while it has not.
+    shares
+        (who, their unsure answers so far), for every round of a person, sure or not.
+    watched
+        (who, their rounds that the monitor has counted).
+    used
+        Tickets (epoch, number) whose label was learned.
+    forgot
+        (copy, who): the copy was reset and the person's open questions were dropped.
+    """
+
+    rounds: int
+    unsure: int
+    halted: str | None = None
+    shares: tuple[tuple[bytes, int], ...] = ()
+    watched: tuple[tuple[bytes, int], ...] = ()
+    used: tuple[tuple[int, int], ...] = ()
+    forgot: tuple[tuple[int, bytes], ...] = ()
+
+
+class Book:
+    """One model, owned by this process: the only thing that writes to its row. Made by `Ledger.claim`.
+
+    `add` is cheap and may be called under a lock; `wait` goes to the disk and is called by many threads outside of it:
+    whoever comes first writes everything that was added, in one transaction, and the others find theirs written.
+
+    After a write that failed, for whatever reason, the book is broken for good: `add` and `wait` raise the same
+    sentence to everybody, whatever was in the entry. What was in the failed write never counts as durable.
+    """
+
+    def __init__(self, file: File, lock: Lock, writing: threading.Lock, key: int, epoch: int, sequence: int) -> None:
+        self.path = file.path
+        self.pid = os.getpid()
+        self.epoch = epoch
+        """How often the model was claimed, this time included."""
+        self._file, self._key = file, key
+        self._adding, self._writing = threading.Lock(), writing
+        self._pending: list[tuple[int, Entry]] = []
+        self._sequence = self._durable = sequence
+        self._prune = -1
+        self._ended: str | None = None
+        self._identity = _identity(file.path)
+        self._release = weakref.finalize(self, _release, file, lock, key, epoch, self.pid)
+
+    @property
+    def sequence(self) -> int:
+        """The number of the last entry that was added: what a snapshot taken now remembers."""
+        return self._sequence
+
+    @property
+    def durable(self) -> int:
+        """The number of the last entry that is on the disk, with all before it. Reading it takes no lock."""
+        return self._durable
+
+    def add(self, entry: Entry) -> int:
+        """Put in an entry, and get its number for `wait`. Nothing goes to the disk yet.
+
+        Raises
+        ------
+        StateError
+            If a write failed before, if the book was closed, or if this process was forked from its owner.
+        """
+        with self._adding:
+            self._check()
+            self._sequence += 1
+            self._pending.append((self._sequence, entry))
+            return self._sequence
+
+    def wait(self, sequence: int) -> None:
+        """Return when the entry with this number, and all before it, are on the disk.
+
+        Raises
+        ------
+        StateError
+            As `add`, and if this write fails.
+        ValueError
+            If there is no entry with this number.
+        """
+        self._check()
+        if sequence <= self._durable:
+            return
+        if sequence > self._sequence:
+            raise ValueError(f"no entry has the number {sequence}: wait for what add returned")
+        with self._writing:
+            self._check()
+            if sequence <= self._durable:
+                return
+            try:
+                self._write()
+            except BaseException as error:
+                self._ended = self._why(error)
+                if not isinstance(error, Exception):
+                    raise
+            self._check()
+
+    def prune(self, before: int) -> None:
+        """With the next write, drop used tickets whose number is at most this: they have expired anyway."""
+        with self._adding:
+            self._check()
+            self._prune = max(self._prune, before)
+
+    def close(self) -> None:
+        """Write what is pending and give the model back; in a forked process, nothing.
+
+        Raises
+        ------
+        StateError
+            If what was pending could not be written; the model is given back all the same.
+        """
+        if os.getpid() != self.pid or not self._release.alive:
+            return
+        try:
+            if self._ended is None:
+                self.wait(self._sequence)
+        finally:
+            with self._writing:
+                self._ended = self._ended or "this book was closed: load the state again"
+                self._release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check(self) -> None:
+        if os.getpid() != self.pid:  # before any lock: another thread may have held it when the process was forked
+            raise StateError("this book was forked: two processes must not spend one budget; use it where it was made")
+        if self._ended is not None:
+            raise StateError(self._ended)
+
+    def _why(self, error: BaseException) -> str:
+        if isinstance(error, StateError):
+            return str(error)
+        reason = trouble(error) if isinstance(error, sqlite3.Error | OSError) else type(error).__name__
+        return (
+            f"the ledger {self.path} could not be written ({reason}): nothing is answered any more; "
+            "make room, then load the state again"
+        )
+
+    def _write(self) -> None:
+        """Everything pending, in one transaction."""
+        with self._adding:
+            batch, self._pending = self._pending, []
+            prune = self._prune
+        last, key = batch[-1][0], self._key
+        entries = [entry for _, entry in batch]
+        people: dict[bytes, list[int]] = {}
+        for column, (who, count) in chain(
+            ((0, share) for entry in entries for share in entry.shares),
+            ((1, share) for entry in entries for share in entry.watched),
+        ):
+            counts = people.setdefault(who, [0, 0])
+            counts[column] = max(counts[column], count)
+        if _identity(self.path) != self._identity:
+            raise StateError(
+                f"the ledger {self.path} was moved or replaced: nothing is answered any more; load it again"
+            )
+        with self._file.transaction() as db:
+            grown = db.execute(
+                _GROW,
+                (
+                    max(entry.rounds for entry in entries),
+                    max(entry.unsure for entry in entries),
+                    next((entry.halted for entry in entries if entry.halted is not None), None),
+                    *(last, key, self.epoch, self._durable),
+                ),
+            )
+            if grown.rowcount != 1:
+                raise StateError(
+                    f"another process has taken over this model of the ledger {self.path}: "
+                    "nothing is answered here any more; go on where it was loaded last"
+                )
+            db.execute(SIGN, (key,))
+            db.executemany(PERSON, ((key, who, u + WIDE, w + WIDE, last) for who, (u, w) in people.items()))
+            db.executemany(USED, ((key, number, epoch) for entry in entries for epoch, number in entry.used))
+            db.executemany(FORGOT, ((key, at, copy, who) for at, entry in batch for copy, who in entry.forgot))
+            if prune >= 0:
+                db.execute(_PRUNE, (key, prune))
+        self._durable = last
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+def _release(file: File, lock: Lock, key: int, epoch: int, pid: int) -> None:
+    """Give a model back. It also runs when the book is dropped, or the process ends, without a `close`."""
+    if os.getpid() != pid:
+        return
+    try:
+        file.db.execute("UPDATE model SET owned = 0 WHERE id = ? AND epoch = ?", (key, epoch))
+        file.db.execute("PRAGMA wal_checkpoint(PASSIVE)")  # then the file alone is the whole ledger
+    except sqlite3.Error:
+        pass  # the model stays marked, and its -wal stays beside it
+    file.close()
+    lock.release()
