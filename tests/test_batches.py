@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from confide import POP, Halted, Monitor, Plan, TicketError, evaluate
+from confide import POP, Halted, Monitor, Plan, StateError, TicketError, evaluate
 from confide import learners as known
 from confide.games.worlds import digests
 from confide.learners import LogisticRegression
@@ -275,14 +275,19 @@ def test_a_ledger_that_cannot_be_written_answers_nothing(tmp_path: Path, monkeyp
     pop.save(tmp_path / "state")
 
     def full(*_: object) -> None:
-        raise OSError("the disk is full")
+        raise OSError(28, "the disk is full")
 
-    monkeypatch.setattr(type(pop._journal), "_write", full)
-    with pytest.raises(OSError, match="full"):
-        pop.predict_many(np.ones((100, 3)))
+    monkeypatch.setattr(type(pop.operator.loop.account.book), "_write", full)
+    for _ in range(2):
+        with pytest.raises(StateError, match="full"):
+            pop.predict_many(np.ones((100, 3)))
     assert pop.rounds == 0
     monkeypatch.undo()
+    with pytest.raises(StateError, match="full"):  # for good, and for everybody
+        pop.predict(np.ones(3))
     pop.close()
+    with POP.load(tmp_path / "state") as again:
+        assert again.rounds == 0
 
 
 def test_a_subclass_with_a_loop_of_its_own_is_asked_its_own_way() -> None:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from confide.ledger.ledger import Book, Entry, Spent
+from confide.ledger.book import Book, Entry
+from confide.ledger.ledger import Spent
 from confide.planning.plan import Plan
 from confide.privacy.counters import TreeCounter
 from confide.privacy.halting import Halting, goes_on

@@ -26,7 +26,8 @@ import numpy as np
 from confide.errors import StateError
 from confide.learners.spec import from_spec, to_spec
 from confide.ledger import old, snapshot
-from confide.ledger.ledger import Book, Ledger, Spent
+from confide.ledger.book import Book
+from confide.ledger.ledger import Ledger, Spent
 from confide.planning.plan import Plan
 from confide.pop.loop import Loop
 from confide.pop.monitor import Monitor
@@ -75,13 +76,7 @@ def _check_savable(settings: Settings) -> None:
 
 def _first(loop: Loop, folder: Path) -> Book:
     """The folder's ledger, made from what was spent so far; the POP lives there from now on."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise StateError(f"{folder} is not empty: a POP's state needs a folder of its own")
-        folder.chmod(0o700)
-    except OSError as error:
-        raise StateError(f"{folder} cannot be made: {error.strerror}") from None
+    snapshot.make_folder(folder)
     snapshot.write_key(folder, loop.routing.secret)
     account, ledger = loop.account, _ledger(folder)
     spent = Spent(account.rounds, account.unsure, account.halted, account.shares, account.watched)
@@ -213,10 +208,11 @@ class Saved:
 @contextmanager
 def opened(folder: Path) -> Iterator[Saved]:
     """Claim a state for loading; whatever goes wrong inside gives it back."""
-    old.move(folder, MODEL)
+    ledger = _ledger(folder)
+    if old.is_old(folder):
+        old.move(folder, ledger, MODEL)
     if not snapshot.exists(folder):
         raise StateError(f"there is no saved state in {folder}")
-    ledger = _ledger(folder)
     book = ledger.claim(MODEL)
     try:
         header, arrays = snapshot.read(folder)
