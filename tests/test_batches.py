@@ -265,7 +265,8 @@ def test_what_a_batch_spent_is_on_disk_before_its_answers(which: str, tmp_path: 
     assert pop.operator.unsure > 5
     pop.operator.loop.account.book.close()  # type: ignore[union-attr]  # as a crash would
     again = POP.load(tmp_path / "state")
-    assert again.operator.unsure == pop.operator.unsure and again.operator.loop.account.shares == pop.operator.loop.account.shares
+    assert again.operator.unsure == pop.operator.unsure
+    assert again.operator.loop.account.shares == pop.operator.loop.account.shares
     assert again.rounds >= pop.rounds
     again.close()
 

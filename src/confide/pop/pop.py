@@ -400,7 +400,15 @@ class POP:
             state.save(self._settings, self._loop, Path(path), insecure=self._insecure)
 
     @classmethod
-    def load(cls, path: str | Path, *, learner: Any = None, fallback: Any = None, trusted: bool = False) -> Self:
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        learner: Any = None,
+        fallback: Any = None,
+        trusted: bool = False,
+        rng: Random | None = None,
+    ) -> Self:
         """Go on from a folder that `save` wrote: nothing that was spent is forgotten, all randomness is fresh.
 
         Parameters
@@ -411,16 +419,18 @@ class POP:
             The fallback again, where it was a callable or a model.
         trusted
             Allow pickled replicas of River or scikit-learn models; only for folders nobody else could write.
+        rng
+            As for `POP`.
         """
         with state.opened(Path(path)) as saved:
             settings = saved.settings(learner, fallback)
-            pop = cls(settings.learner, settings.plan, **settings.options())
+            pop = cls(settings.learner, settings.plan, **settings.options(), rng=rng)
             return pop.resume(saved, trusted)
 
     def resume(self, saved: Saved, trusted: bool = False) -> Self:
         """Take over a saved state: `load` does this to a POP that it has just made."""
         with self._lock:
-            self._insecure = saved.insecure
+            self._insecure |= saved.insecure
             saved.restore(self._loop, trusted)
         return self
 
