@@ -327,7 +327,9 @@ def isolated(pop: POP) -> None:
     bank = pop.operator.bank
     if not isinstance(bank, StackedBank) or not bank.fuses:
         return
-    votes = bank._arrays["seen"] >= bank._learner.warmup
+    seen = bank._arrays["seen"]
+    votes = (seen >= bank._learner.warmup) & (seen > 0)
+    assert (bank._voter[seen == 0] == -1).all()
     assert ((bank._voter >= 0) == votes).all() and (bank._voter[votes] == np.flatnonzero(votes)).all()
     bits = np.unpackbits(bank._idle.view(np.uint8), bitorder="little")[: bank.copies]
     assert (bits == ~votes).all()
