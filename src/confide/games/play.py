@@ -32,8 +32,8 @@ from confide.games.moves import (
     View,
     same,
 )
-from confide.pop.evaluate import evaluate
 from confide.pop.base import Answer
+from confide.pop.evaluate import evaluate
 from confide.pop.pop import POP
 
 __all__ = ["OnlineGame"]

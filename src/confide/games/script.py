@@ -1,4 +1,4 @@
-"""Scripts for replays: what happens to a POP, with a version for each of two worlds where a step is the unit's own."""
+"""Scripts: what happens to a mechanism, with a version for each of two worlds where a step is the unit's own."""
 
 from __future__ import annotations
 
@@ -6,21 +6,52 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+__all__ = [
+    "Ask",
+    "AskMany",
+    "Follow",
+    "Forget",
+    "Hidden",
+    "Label",
+    "LabelMany",
+    "Load",
+    "Script",
+    "Step",
+    "Teach",
+    "TeachMany",
+    "check_script",
+]
+
+Unit = str | bytes
+
 
 @dataclass(frozen=True)
 class Ask:
     """Somebody asks."""
 
     x: Any
-    unit: str | bytes | None = None
+    unit: Unit | None = None
 
 
 @dataclass(frozen=True)
 class AskMany:
-    """Somebody asks a batch: each row counts as an Ask."""
+    """A batch of questions: each row counts as an Ask."""
 
     xs: Sequence[Any]
-    units: Sequence[str | bytes] | None = None
+    units: Sequence[Unit] | None = None
+
+
+@dataclass(frozen=True)
+class Follow:
+    """Rows that are asked and, where there is a label, taught before the next one: `confide.evaluate`'s loop.
+
+    Each row counts as an Ask whose ticket never leaves.
+    """
+
+    xs: Sequence[Any]
+    ys: Sequence[int]
+    """Numbers of labels; −1 for none."""
+    units: Sequence[Unit] | None = None
 
 
 @dataclass(frozen=True)
@@ -32,19 +63,36 @@ class Label:
 
 
 @dataclass(frozen=True)
+class LabelMany:
+    """Labels that come in together."""
+
+    asks: Sequence[int]
+    ys: Sequence[Any]
+
+
+@dataclass(frozen=True)
 class Teach:
     """A labelled record that was never asked."""
 
     x: Any
     y: Any
-    unit: str | bytes | None = None
+    unit: Unit | None = None
+
+
+@dataclass(frozen=True)
+class TeachMany:
+    """A batch of records."""
+
+    xs: Sequence[Any]
+    ys: Sequence[Any]
+    units: Sequence[Unit] | None = None
 
 
 @dataclass(frozen=True)
 class Forget:
     """A person wants to be forgotten."""
 
-    unit: str | bytes
+    unit: Unit
 
 
 @dataclass(frozen=True)
@@ -54,43 +102,95 @@ class Load:
     saved: bool = True
 
 
-Step = Ask | AskMany | Label | Teach | Forget | Load
+Step = Ask | AskMany | Follow | Label | LabelMany | Teach | TeachMany | Forget | Load
+Batch = AskMany | Follow | LabelMany | TeachMany
 
 
 @dataclass(frozen=True)
 class Hidden:
-    """A step of the protected unit, one version for each world; only an Ask must be in both."""
+    """A step that has to do with the protected unit, one version for each world.
+
+    An Ask or a batch must be in both worlds. `rows` are the unit's own rows of a batch: all others are the same in both
+    worlds, and visible.
+    """
 
     first: Step | None
     second: Step | None
+    rows: tuple[int, ...] = ()
+
+    def version(self, world: int) -> Step | None:
+        """What happens in this world."""
+        return (self.first, self.second)[world]
 
 
 Script = Sequence[Step | Hidden]
 
 
+def version(step: Step | Hidden, world: int) -> Step | None:
+    """What happens in this world."""
+    return step.version(world) if isinstance(step, Hidden) else step
+
+
+def size(step: Step | None) -> int:
+    """How many rounds a step asks for."""
+    if isinstance(step, AskMany | Follow):
+        return len(step.xs)
+    return int(isinstance(step, Ask))
+
+
+def units_of(step: Step | None, rounds: int) -> list[Any]:
+    """Whose the rounds, or records, of a step are."""
+    if isinstance(step, Ask | Teach | Forget):
+        return [step.unit]
+    if isinstance(step, AskMany | Follow | TeachMany):
+        return [None] * len(step.xs) if step.units is None else list(step.units)
+    return []
+
+
 def check_script(script: Script) -> None:
     """One unit is hidden: one person, or one round with its label, or one record."""
-    units: dict[bool, set[Any]] = {True: set(), False: set()}
-    labelled: dict[bool, set[int]] = {True: set(), False: set()}
-    hidden_asks, asks, records = set(), 0, 0
+    hidden_units, others, hidden_asks, asks, rounds = set[Any](), set[Any](), set[int](), 0, 0
+    for step in script:
+        versions = [version(step, world) for world in (0, 1)]
+        if len({size(one) for one in versions}) > 1:
+            raise ValueError("whether the unit asks is public: a hidden Ask must be in both worlds")
+        if isinstance(step, Hidden):
+            _check_hidden(step)
+            batch = isinstance(step.first, Batch) or isinstance(step.second, Batch)
+            for one in versions:
+                whose = units_of(one, size(one))
+                hidden_units |= {whose[i] for i in step.rows if i < len(whose)} if batch else set(whose)
+                others |= {unit for i, unit in enumerate(whose) if i not in step.rows} if batch else set()
+            mine = step.rows if batch else range(size(versions[0]))
+            hidden_asks |= {asks + 1 + i for i in mine} if size(versions[0]) else set()
+            rounds += len(step.rows) if batch and size(versions[0]) else int(size(versions[0]) > 0)
+            rounds += any(isinstance(one, Teach | TeachMany) for one in versions)
+        else:
+            others |= set(units_of(step, size(step)))
+        asks += size(versions[0])
+    if len(hidden_units) > 1 or (hidden_units == {None} and rounds > 1):
+        raise ValueError("the hidden steps must all belong to one unit: one person, or one round or record")
+    if (hidden_units - {None}) & others:
+        raise ValueError("every step with the hidden person's id is hidden")
+    _check_labels(script, hidden_asks)
+
+
+def _check_hidden(step: Hidden) -> None:
+    pair = step.first, step.second
+    if any(isinstance(one, Load) for one in pair):
+        raise ValueError("a Load is public: leave it out of Hidden")
+    batches = [one for one in pair if isinstance(one, Batch)]
+    if batches and (len(batches) < 2 or type(pair[0]) is not type(pair[1]) or not step.rows):
+        raise ValueError("a batch that holds the unit is in both worlds, and `rows` says which rows are the unit's")
+
+
+def _check_labels(script: Script, hidden_asks: set[int]) -> None:
     for step in script:
         hidden = isinstance(step, Hidden)
-        versions = (step.first, step.second) if isinstance(step, Hidden) else (step, step)
-        if isinstance(versions[0], Ask) != isinstance(versions[1], Ask):
-            raise ValueError("whether the unit asks is public: a hidden Ask must be in both worlds")
-        if hidden and any(isinstance(version, Load) for version in versions):
-            raise ValueError("a Load is public: leave it out of Hidden")
-        if hidden and any(isinstance(version, AskMany) for version in versions):
-            raise ValueError("a batch is visible: hide the unit's rounds one by one, as Ask")
-        asks += len(versions[0].xs) if isinstance(versions[0], AskMany) else isinstance(versions[0], Ask)
-        hidden_asks |= {asks} if hidden and isinstance(versions[0], Ask) else set()
-        records += hidden and any(isinstance(version, Teach) for version in versions)
-        units[hidden] |= {version.unit for version in versions if isinstance(version, Ask | Teach | Forget)}
-        units[hidden] |= {unit for version in versions if isinstance(version, AskMany) for unit in version.units or ()}
-        labelled[hidden] |= {version.ask for version in versions if isinstance(version, Label)}
-    if len(units[True]) > 1 or (units[True] == {None} and len(hidden_asks) + records > 1):
-        raise ValueError("the hidden steps must all belong to one unit: one person, or one round or record")
-    if (units[True] - {None}) & units[False]:
-        raise ValueError("every step with the hidden person's id is hidden")
-    if labelled[False] & hidden_asks or not labelled[True] <= hidden_asks:
-        raise ValueError("a label is hidden where its Ask is, and only there")
+        for one in (version(step, 0), version(step, 1)):
+            if isinstance(one, Label) and (one.ask in hidden_asks) != hidden:
+                raise ValueError("a label is hidden where its Ask is, and only there")
+            if isinstance(one, LabelMany):
+                mine = {i for i, ask in enumerate(one.asks) if ask in hidden_asks}
+                if mine != (set(step.rows) if isinstance(step, Hidden) else set()):
+                    raise ValueError("a label is hidden where its Ask is, and only there")

@@ -1,290 +1,275 @@
-"""One of the two worlds of a replay: a POP whose coins are in our hands, and a line on what each step left behind."""
+"""One of the two worlds of a replay: a mechanism with its coins in our hands, and a line on what each step left behind.
+
+Beside the mechanism runs a reference (`confide.games.reference`) that says by itself what each round must show. What
+the mechanism did otherwise is a fault of this world alone; what differs between the worlds is for
+`confide.games.replay`.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from confide.games.script import Ask, AskMany, Forget, Hidden, Label, Load, Script, Step, Teach
+from confide.banks.base import Bank
+from confide.games.reference import Before, Line, Reference, Round, copy_of, digests
+from confide.games.script import (
+    Ask,
+    AskMany,
+    Follow,
+    Forget,
+    Hidden,
+    Label,
+    LabelMany,
+    Load,
+    Script,
+    Step,
+    Teach,
+    TeachMany,
+    size,
+    units_of,
+    version,
+)  # fmt: skip
+from confide.games.tape import MOST, Drawn, Tape, read_rows
 from confide.pop.base import Answer
-from confide.pop.pop import POP
+from confide.pop.loop import Loop
+from confide.pop.monitor import Monitor, MonitorState
+from confide.pop.pop import Operator
+from confide.privacy.halting import Halting
 from confide.privacy.random import Random
 
+__all__ = ["Heard", "World", "inside"]
 
-class Coins(Random):
-    """Coins that belong to a step, a kind of draw and its place in the step: no draw moves another."""
-
-    __slots__ = ("_seed", "_step", "drawn", "polls")
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self._seed = seed
-        self.at(0)
-
-    def at(self, step: int) -> None:
-        """Go to a step."""
-        self._step = step
-        self.drawn: list[str] = []
-        self.polls: list[list[int]] = []
-
-    def _turn(self, kind: str) -> None:
-        self.drawn.append(kind)
-        name = f"{self._seed} {self._step} {kind} {self.drawn.count(kind)}"
-        self._start(hashlib.sha256(name.encode()).digest())
-
-    def word(self) -> int:
-        self._turn("word")
-        return super().word()
-
-    def below(self, n: int) -> int:
-        self._turn(f"below {n}")
-        return int.from_bytes(self.words(4).tobytes(), "little") * n >> 256
-
-    def subset(self, k: int, m: int) -> Any:
-        self._turn(f"subset {m} of {k}")
-        poll = super().subset(k, m)
-        self.polls.append(sorted(poll.tolist()))
-        return poll
+Make = Callable[[Random], Any]
+LoadFrom = Callable[[Path, Random], Any]
 
 
-class Lesson(NamedTuple):
-    """What a copy was taught."""
-
-    copy: int
-    record: bytes
-    """A digest of x and y as the copy got them."""
+def inside(mechanism: Any) -> Loop | None:
+    """The running parts of a mechanism, where it shows them to its operator: a POP, or what is made of one."""
+    for name in ("operator", "pop", "pop_"):
+        part = getattr(mechanism, name, None)
+        if isinstance(part, Operator):
+            return part.loop
+        if part is not None:
+            return inside(part)
+    return None
 
 
 @dataclass(frozen=True)
-class Line:
-    """What one step of a world left behind."""
+class Heard(Monitor):
+    """A monitor whose inputs a replay can hear."""
 
-    public: tuple[object, ...]
-    """What everybody may know: rounds, state, loads."""
-    drawn: list[str]
-    """The kinds of coins drawn, without those of the fallback, which come after all others of a round."""
-    shown: tuple[str, ...]
-    """Error and tickets, as the one who took the step saw them."""
-    answers: list[tuple[object, bool]]
-    questions: list[bytes]
-    """A digest of each x that copies were asked about."""
-    votes: list[int | None]
-    """Each copy's vote on the question of a live round."""
-    counts: list[int]
-    """The poll's votes by label."""
-    old_poll: list[int]
-    """Copies that were asked by a poll which was not drawn in this step, or was used before in it."""
-    lessons: list[Lesson]
-    copies: dict[int, bytes]
-    """A digest of each taught copy's memory."""
-    unsure: int
-    heard: list[int]
-    """The monitor's inputs so far."""
-    lost: str
-    """What a load forgot, or brought back though it was used."""
+    def start(self, horizon: int, rng: Random) -> MonitorState:
+        """The running counter, with an ear on it."""
+        return _Listening(self, horizon, rng)
+
+
+class _Listening(MonitorState):
+    """A running monitor that writes down what its counter is told."""
+
+    def __init__(self, monitor: Monitor, horizon: int, rng: Random) -> None:
+        super().__init__(monitor, horizon, rng)
+        self.inputs: list[int] = []
+
+    def count(self, value: int) -> int:
+        self.inputs.append(value)
+        return super().count(value)
 
 
 class World:
-    """One of the two POPs, with its coins in our hands."""
+    """One of the two worlds."""
 
-    def __init__(self, pop: POP, seed: int) -> None:
-        if pop.guarantee.secure:
-            raise ValueError("a replay needs POPs made with a seed")
-        self.seed = seed
-        self.heard: list[int] = []
-        self.tickets: list[str | None] = []
-        self.take(pop, seed)
+    def __init__(self, make: Make, load: LoadFrom, seed: int, folder: Path, reference: bool = True) -> None:
+        self.make, self.load, self.seed, self.folder, self.reference = make, load, seed, folder, reference
+        self.tickets: list[tuple[str | None, int | None]] = []  # of each ask: the ticket, and whose lesson it is
+        self.tape = Tape(seed)
+        self.mechanism = make(self.tape)
+        self.loads = 0
 
-    def take(self, pop: POP, seed: int) -> None:
-        """Go on with this POP. After a load all randomness is new: the same in both worlds."""
-        self.pop, self.coins = pop, Coins(seed)
-        pop._rng = self.coins
-        bank: Any = pop._bank
-        if hasattr(bank, "_rng") and bank._rng.secure:
-            bank._rng = Random(seed)
-            bank.load_state(bank.state(trusted=True), trusted=True)
-        self.bank: Any = _Listening(bank)
-        pop._bank = self.bank
-        monitor: Any = pop._monitor
-        if monitor is not None:
-            monitor._counter = _Ear(monitor._counter, self.heard)
-
-    def live(self, script: Script, which: int, load: Callable[[Path], POP], folder: Path) -> list[Line]:
-        """Everything that happens in this world, the first (0) or the second (1)."""
-        place, lines = folder / f"world {which}", []
+    def live(self, script: Script, which: int, other: Sequence[Line] | None = None) -> list[Line]:
+        """Everything that happens in this world; gate and halting words forced to what they decided in the other."""
+        lines: list[Line] = []
         if any(isinstance(step, Load) for step in script):
-            self.pop.save(place)
+            self.mechanism.save(self.folder)
         for number, step in enumerate(script, start=1):
-            lost = ""
-            if isinstance(step, Load):
-                if step.saved:
-                    self.pop.save(place)
-                lost = self.reload(lambda: load(place), number)
-            version = (step.first, step.second)[which] if isinstance(step, Hidden) else step
-            lines.append(self.act(version, number, lost))
-        self.pop.close()
+            forced = {} if other is None else self._forced(number, version(step, which), step, other[number - 1])
+            lines.append(self._act(number, version(step, which), forced))
+        if hasattr(self.mechanism, "close"):
+            self.mechanism.close()
         return lines
 
-    def reload(self, load: Callable[[], POP], number: int) -> str:
-        """Load twice, as after a crash at the start: nothing that was spent is forgotten, and no coin comes back."""
-        before = _spent(self.pop)
-        self.pop.close()
-        first = load()
-        used = _next_coins(first)
-        first.close()
-        pop = load()
-        after, drawn = _spent(pop), _next_coins(pop)
-        self.take(pop, self.seed + number)
-        if used & drawn:
-            return "the load brought back randomness: another load of this state drew the same coins"
-        fell = [f"{name} fell from {n} to {after.get(name, 0)}" for name, n in before.items() if after.get(name, 0) < n]
-        return f"the load forgot what was spent: {', '.join(fell[:2])}" if fell else ""
+    # ------------------------------------------------------------------ a step
 
-    def act(self, step: Step | None, number: int, lost: str = "") -> Line:
-        """Take one step, and write down whatever comes of it."""
-        self.coins.at(number)
-        self.bank.forget()
-        self.pop._last = None
-        answers: list[Answer] = []
-        error = ""
+    def _act(self, number: int, step: Step | None, forced: Mapping[int, int]) -> Line:
+        fault = self._reload(step, number) if isinstance(step, Load) else ""
+        loop = inside(self.mechanism)
+        before = Before.of(loop)
+        expected, whose = self._expect(loop, number, step, forced)
+        fault = fault or before.moved(loop, set(), "a question changed it")
+        self.tape.at(number, forced)
+        answers, error = self._do(step, whose)
+        line = Line(self._public(), [error, *(a.error or a.ticket for a in answers)], [], self.tape.position)
+        line.answers = [(answer.label, answer.sure) for answer in answers]
+        if loop is None:
+            return line
+        line.rounds = expected
+        if any(one.halts for one in expected) or (before.halted is None and loop.account.halted):
+            line.used = None
+        if step is not None and not isinstance(step, Load | Follow):
+            line.votes = [] if not expected else self._votes(loop, step, expected)
+        line.copies, line.unsure = digests(self._bank(loop)), loop.account.unsure
+        line.heard = list(getattr(loop.monitor, "inputs", []))
+        allowed = set(whose) if not isinstance(step, Load) else None
+        line.fault = fault or before.compare(loop, step, expected, line, allowed, self.reference)
+        return line
+
+    def _bank(self, loop: Loop) -> Bank:
+        loop.lessons.apply()
+        return loop.bank
+
+    def _public(self) -> tuple[object, ...]:
+        names = ("rounds", "state", "halt_reason", "guarantee", "labels", "units")
+        here = getattr(self.mechanism, "pop_", getattr(self.mechanism, "pop", self.mechanism))
+        return (*(getattr(here, name, None) for name in names), self.loads)
+
+    def _do(self, step: Step | None, whose: list[int]) -> tuple[list[Answer], str]:
+        """Take the step: its answers, and the error that its taker saw."""
+        first = len(self.tickets)
+        self.tickets += [(None, whose[i] if i < len(whose) else None) for i in range(size(step))]
         try:
-            answers = self._do(step)
+            answers = self._call(step)
         except Exception as raised:
-            error = f"{type(raised).__name__}: {raised}"
-        pop, drawn = self.pop, self.coins.drawn
-        questions, lessons = self.bank.questions, self.bank.lessons
-        coin = f"below {len(pop.labels)}"
-        if isinstance(step, AskMany):
-            drawn = [kind for kind in drawn if kind != coin]
-        elif answers and not answers[0].sure and drawn[-1:] == [coin]:
-            drawn = drawn[:-1]
-        live = isinstance(step, Ask) and answers and pop._last is not None
-        return Line(
-            public=(pop.rounds, pop.state, pop._epoch),
-            drawn=drawn,
-            shown=(error, *(answer.error or answer.ticket for answer in answers)),
-            answers=[(answer.label, answer.sure) for answer in answers],
-            questions=questions,
-            votes=self._votes(step) if live else [],
-            counts=[] if pop._last is None else pop._last.tolist(),
-            old_poll=self._old_poll(),
-            lessons=lessons,
-            copies=digests(self.bank),
-            unsure=pop._unsure,
-            heard=list(self.heard),
-            lost=lost,
-        )
+            return [], f"{type(raised).__name__}: {raised}"
+        if isinstance(step, Ask | AskMany):
+            for i, answer in enumerate(answers):
+                self.tickets[first + i] = (answer.ticket or None, self.tickets[first + i][1])
+        return answers, ""
 
-    def _do(self, step: Step | None) -> list[Answer]:
-        pop = self.pop
+    def _call(self, step: Step | None) -> list[Answer]:
+        mechanism: Any = self.mechanism
         match step:
             case Ask(x, unit):
-                self.tickets.append(None)
-                answer = pop.predict(x, unit)
-                self.tickets[-1] = answer.ticket
-                return [answer]
+                return [mechanism.predict(x) if unit is None else mechanism.predict(x, unit)]
             case AskMany(xs, units):
-                self.tickets += [None] * len(xs)
-                answers = pop.predict_many(xs, units)
-                self.tickets[-len(xs) :] = [answer.ticket or None for answer in answers]
-                return answers
+                return list(mechanism.predict_many(xs, units))
+            case Follow(xs, ys, units):
+                rows = mechanism.follow_many(xs, np.array(ys, dtype=np.int64), units)
+                labels = [None if label < 0 else mechanism.labels[label] for label in rows.answers]
+                return [Answer(label, bool(sure), "") for label, sure in zip(labels, rows.sure, strict=True)]
             case Label(ask, y):
-                ticket = self.tickets[ask - 1]
-                if ticket is not None:
-                    pop.learn(ticket, y)
+                if (ticket := self.tickets[ask - 1][0]) is not None:
+                    mechanism.learn(ticket, y)
+            case LabelMany(asks, ys):
+                mechanism.learn_many([self.tickets[ask - 1][0] or "" for ask in asks], ys)
             case Teach(x, y, unit):
-                pop.teach(x, y, unit)
+                mechanism.teach(x, y) if unit is None else mechanism.teach(x, y, unit)
+            case TeachMany(xs, ys, units):
+                mechanism.teach_many(xs, ys, units)
             case Forget(unit):
-                pop.forget(unit)
+                mechanism.forget(unit)
         return []
 
-    def _old_poll(self) -> list[int]:
-        drawn = list(self.coins.polls)
-        for poll in self.bank.polls:
-            if poll in drawn:
-                drawn.remove(poll)
-            elif len(poll) < self.bank.copies:
-                return list(poll)
-        return []
+    def _reload(self, step: Load, number: int) -> str:
+        """Save or crash, then load twice: nothing that was spent is forgotten, and no coin comes back."""
+        if step.saved:
+            self.mechanism.save(self.folder)
+        loop = inside(self.mechanism)
+        spent = {} if loop is None else _spent(loop)
+        self.mechanism.close()
+        coins = []
+        for _ in range(2):
+            fresh = self.load(self.folder, Random())
+            coins.append(_next_coins(inside(fresh)))
+            fresh.close()
+        if coins[0] & coins[1]:
+            return "the load brought back randomness: another load of this state drew the same coins"
+        self.tape, self.loads = Tape(self.seed + number), self.loads + 1
+        self.mechanism = self.load(self.folder, self.tape)
+        again = inside(self.mechanism)
+        after = {} if again is None else _spent(again)
+        fell = [f"{name} fell from {n} to {after.get(name, 0)}" for name, n in spent.items() if after.get(name, 0) < n]
+        return f"the load forgot what was spent: {', '.join(fell[:2])}" if fell else ""
 
-    def _votes(self, step: Any) -> list[int | None]:
-        bank = self.bank.bank
-        x = bank.encode(step.x)
-        each = [bank.votes(x, np.array([copy])) for copy in range(bank.copies)]
-        return [int(votes.argmax()) if votes.any() else None for votes in each]
+    # ------------------------------------------------------------------ the reference
+
+    def _expect(
+        self, loop: Loop | None, number: int, step: Step | None, forced: Mapping[int, int]
+    ) -> tuple[list[Round], list[int]]:
+        """What the rounds of a step must show, and the copies that may learn in it."""
+        if loop is None:
+            return [], []
+        if isinstance(step, Label | LabelMany):
+            asks = [step.ask] if isinstance(step, Label) else step.asks
+            return [], [copy for ask in asks if (copy := self.tickets[ask - 1][1]) is not None]
+        whos = [self._who(loop, unit) for unit in units_of(step, size(step))]
+        if isinstance(step, Forget | Teach | TeachMany):
+            rows = len(whos)
+            drawn = self._drawn(loop, number, rows, rows, forced) if loop.routing.units == "rounds" else []
+            return [], [copy_of(loop, who, drawn[i] if drawn else None) for i, who in enumerate(whos)]
+        rows = min(size(step), loop.plan.rounds - loop.account.rounds) if loop.account.halted is None else 0
+        silent = max(0, loop.plan.silent - loop.account.rounds)
+        drawn = self._drawn(loop, number, rows, silent, forced)
+        whose = [copy_of(loop, whos[i], one) for i, one in enumerate(drawn)]
+        return Reference(loop, step, whos, drawn, self._words).rounds(), whose
+
+    def _who(self, loop: Loop, unit: Any) -> bytes | None:
+        try:
+            return loop.routing.who(unit)
+        except ValueError:  # refused before anything happens
+            return None
+
+    def _drawn(self, loop: Loop, number: int, rows: int, silent: int, forced: Mapping[int, int]) -> list[Drawn]:
+        k, m, people = loop.plan.copies, loop.plan.polls, loop.routing.units == "people"
+        n = 64 + rows * (m + 6)
+        while True:
+            self._words = self.tape.words_of(number, n, forced)
+            drawn = read_rows(self._words, rows, silent, k, m, people)
+            if drawn is not None:
+                return drawn
+            n *= 2
+
+    def _forced(self, number: int, step: Step | None, given: Step | Hidden, other: Line) -> dict[int, int]:
+        """Words that decide here what they decided there: gates of visible rounds, halting draws of all."""
+        loop = inside(self.mechanism)
+        if loop is None or not other.rounds or isinstance(given, Load) or not isinstance(loop.plan.halting, Halting):
+            return {}
+        rows = given.rows if isinstance(given, Hidden) else ()
+        own = set(range(size(step))) if isinstance(given, Hidden) and not rows else set(rows)
+        silent = max(0, loop.plan.silent - loop.account.rounds)
+        forced: dict[int, int] = {}
+        for i, (there, drawn) in enumerate(
+            zip(other.rounds, self._drawn(loop, number, len(other.rounds), silent, {}), strict=True)
+        ):
+            if drawn.gate >= 0:
+                if i not in own and not (there.malformed or there.capped):
+                    forced[drawn.gate] = 0 if there.sure else MOST
+                forced[drawn.gate + 1] = MOST if there.halts else 0
+        return forced
+
+    def _votes(self, loop: Loop, step: Any, rounds: list[Round]) -> list[list[int | None]]:
+        """Every copy's vote on each live question, as the copies are."""
+        found: list[list[int | None]] = []
+        bank = self._bank(loop)
+        for i, one in enumerate(rounds):
+            if one.live and not one.malformed:
+                x = bank.encode(step.x if isinstance(step, Ask) else step.xs[i])
+                each = [bank.votes(x, np.array([copy])) for copy in range(bank.copies)]
+                found.append([int(votes.argmax()) if votes.any() else None for votes in each])
+        return found
 
 
-class _Listening:
-    """A bank, with an ear on what its copies are asked and taught."""
-
-    def __init__(self, bank: Any) -> None:
-        self.bank = bank
-        self.forget()
-
-    def forget(self) -> None:
-        self.questions: list[bytes] = []
-        self.polls: list[list[int]] = []
-        self.lessons: list[Lesson] = []
-
-    def votes(self, x: Any, poll: Any) -> Any:
-        self.questions.append(_digest(x))
-        self.polls.append(sorted(poll.tolist()))
-        return self.bank.votes(x, poll)
-
-    def learn(self, copy: int, x: Any, y: int) -> None:
-        self.lessons.append(Lesson(copy, _digest((_digest(x), y))))
-        self.bank.learn(copy, x, y)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.bank, name)
-
-
-class _Ear(NamedTuple):
-    """Hears what a counter is told."""
-
-    counter: Any
-    heard: list[int]
-
-    def step(self, value: int) -> int:
-        self.heard.append(value)
-        return int(self.counter.step(value))
-
-
-def _spent(pop: POP) -> dict[str, int]:
+def _spent(loop: Loop) -> dict[str, int]:
     """Everything that may only grow."""
-    shares = {f"the unsure answers of unit {who.hex()[:6]}": n for who, n in pop._unit_unsure.items()}
-    counted = {f"the monitored rounds of unit {who.hex()[:6]}": n for who, n in pop._unit_counted.items()}
-    halted = int(pop._halt_reason is not None)
-    return {"the rounds": pop._round, "the unsure answers": pop._unsure, "the halt": halted, **shares, **counted}
+    account = loop.account
+    shares = {f"the unsure answers of unit {who.hex()[:6]}": n for who, n in account.shares.items()}
+    counted = {f"the monitored rounds of unit {who.hex()[:6]}": n for who, n in account.watched.items()}
+    halted = int(account.halted is not None)
+    return {"the rounds": account.rounds, "the unsure answers": account.unsure, "the halt": halted, **shares, **counted}
 
 
-def _next_coins(pop: POP) -> set[bytes]:
-    """What the generators of a POP that was just loaded draw first."""
-    bank: Any = pop._bank
-    generators = [pop._rng, *([bank._rng] if hasattr(bank, "_rng") else [])]
-    return {generator.words(4).tobytes() for generator in generators}
-
-
-def _digest(thing: Any) -> bytes:
-    if isinstance(thing, np.ndarray):
-        return hashlib.sha256(repr((thing.dtype, thing.shape)).encode() + thing.tobytes()).digest()
-    if isinstance(thing, dict):
-        thing = sorted(thing.items(), key=repr)
-    return hashlib.sha256(repr(thing).encode()).digest()
-
-
-def digests(bank: Any) -> dict[int, bytes]:
-    """A digest of each taught copy. A bank's state has one row a taught copy, or all their pickles end to end."""
-    state = bank.state(trusted=True)
-    taught = state["taught"].tolist()
-    if "pickles" in state:
-        rows: list[Any] = [np.split(state["pickles"], np.cumsum(state["sizes"])[:-1])]
-    else:
-        rows = [value for name, value in state.items() if isinstance(value, np.ndarray) and name != "taught"]
-    known = [b"".join(part[i].tobytes() for part in rows) for i in range(len(taught))]
-    return {copy: hashlib.sha256(memory).digest() for copy, memory in zip(taught, known, strict=True)}
+def _next_coins(loop: Loop | None) -> set[bytes]:
+    """What the generator of a mechanism that was just loaded draws first."""
+    return set() if loop is None else {loop.rng.words(4).tobytes()}

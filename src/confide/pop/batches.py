@@ -19,7 +19,6 @@ from confide.pop.loop import Loop, Outcome
 from confide.pop.tickets import Waiting
 from confide.privacy.gate import is_sure, lead
 from confide.privacy.halting import Halting
-from confide.privacy.random import Random
 
 __all__ = ["Chunk", "ask_many", "follow", "fuses", "learn_many", "refuse", "rows_of", "teach_many"]
 
@@ -61,7 +60,7 @@ def rows_of(xs: Any, named: bool) -> Any:
 
 def fuses(loop: Loop) -> bool:
     """Whether this loop's rounds run fused: in the bank's own compiled loop."""
-    plain = type(loop) is Loop and type(loop.rng) is Random and isinstance(loop.plan.halting, Halting)
+    plain = type(loop) is Loop and loop.rng.one_stream and isinstance(loop.plan.halting, Halting)
     return plain and isinstance(loop.bank, Fused) and loop.bank.fuses
 
 

@@ -77,8 +77,12 @@ class MonitorState:
         self._asked += 1
         self._waiting.append(0)
         if len(self._waiting) > self._delay:
-            noisy = self._counter.step(self._waiting.popleft())
+            noisy = self.count(self._waiting.popleft())
             self._estimate = Estimate(noisy, self._asked - self._delay, self._error)
+
+    def count(self, value: int) -> int:
+        """Tell the counter; its noisy total."""
+        return self._counter.step(value)
 
     def wrong(self, age: int) -> None:
         """The answer given `age` rounds ago (0: the last one) was wrong."""

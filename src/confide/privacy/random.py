@@ -76,6 +76,9 @@ class Random:
 
     __slots__ = ("__weakref__", "_buffer", "_cursor", "_key", "_produced", "_secure", "_stream", "_view")
 
+    one_stream = True
+    """Whether all draws are read from one stream of words, as compiled loops read it."""
+
     def __init__(self, seed: int | None = None) -> None:
         self._secure = seed is None
         if seed is None:
@@ -130,6 +133,11 @@ class Random:
         if not self._cursor <= cursor <= self._buffer.size:
             raise ValueError("the cursor lies outside the reserved words: pass the one the kernel returned")
         self._cursor = cursor
+
+    @property
+    def position(self) -> int:
+        """Words used so far."""
+        return self._produced - (self._buffer.size - self._cursor)
 
     def words(self, n: int) -> NDArray[np.uint64]:
         """`n` uniform 64-bit words."""
@@ -227,7 +235,7 @@ class Random:
                 "a secure generator is neither copied nor pickled, since two in one state draw one noise: "
                 "call spawn() for another one"
             )
-        return _restored, (self._key, self._produced - (self._buffer.size - self._cursor))
+        return _restored, (self._key, self.position)
 
 
 def _restored(key: bytes, position: int) -> Random:

@@ -1,0 +1,298 @@
+"""Scripts for two worlds: the unit's data replaced by anything, at every entry point of every mechanism."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from confide import POP, Gate, Guarantee, Halting, Plan
+from confide.games.replay import (
+    Ask, AskMany, Follow, Forget, Heard, Hidden, Label, LabelMany, Load, Script, Step, Teach, TeachMany,
+)  # fmt: skip
+from confide.learners import (
+    DecisionTree, Features, GaussianNB, Halving, HashedFeatures, LogisticRegression, Points, Refit,
+)  # fmt: skip
+from confide.planning.design import certify
+from confide.privacy.random import Random
+
+LABELS = ["no", "yes"]
+
+
+@functools.cache
+def small_plan(
+    unit_unsure: int = 1, copies: int = 12, polls: int = 12, unsure: int = 120, silent: int = 6, rounds: int = 400,
+    labels: int = 2, start: float = 1e-9,
+) -> Plan:  # fmt: skip
+    """A plan for a few copies: a steep gate, and an ε that nobody would run."""
+    share = Fraction(polls, copies)
+    gate = Gate.best(order=2, cost=3.0, poll_fraction=share, margins=polls, tie_sure=1e-6)
+    halting = Halting.best(order=2, cost=1.0, unsure=unsure, start=start, survive=1e-3, shift=unit_unsure)
+    got = certify(gate, halting, order=2, delta=0.02, poll_fraction=share)
+    return Plan(
+        kind="tight", rounds=rounds, copies=copies, polls=polls, unsure=unsure, silent=silent, unit_unsure=unit_unsure,
+        labels=labels, beta=0.01, order=2, gate=gate, halting=halting,
+        guarantee=Guarantee(got.epsilon, got.delta, unit_unsure),
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------- anything at all
+
+
+class Raises:
+    """Whatever is done with it, it raises this."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        vars(self)["error"] = error
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("__class__", "__dict__", "__deepcopy__", "__reduce_ex__"):
+            return object.__getattribute__(self, name)
+        raise object.__getattribute__(self, "__dict__")["error"]("private")
+
+    def _raise(self, *_: Any) -> Any:
+        raise object.__getattribute__(self, "__dict__")["error"]("private")
+
+    __array__ = __float__ = __len__ = __iter__ = __getitem__ = __eq__ = __bool__ = __str__ = __repr__ = _raise  # type: ignore[assignment]
+    __hash__ = _raise  # type: ignore[assignment]
+
+
+class BadFloat:
+    """A number that fails when it is looked at."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        self.error = error
+
+    def __float__(self) -> float:
+        raise self.error("private")
+
+
+class BadDict(Mapping[str, Any]):
+    """A dict that fails when it is read."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        self.error = error
+
+    def __getitem__(self, key: str) -> Any:
+        raise self.error("private")
+
+    def __iter__(self) -> Iterator[str]:
+        raise self.error("private")
+
+    def __len__(self) -> int:
+        return 2
+
+
+def anything(dice: random.Random) -> Any:
+    """An x that nobody expects."""
+    error = dice.choice([RuntimeError, OverflowError, TypeError, KeyError, ZeroDivisionError, RecursionError, MemoryError])
+    loop: list[Any] = []
+    loop.append(loop)
+    things: list[Callable[[], Any]] = [
+        lambda: None, lambda: "text", lambda: b"bytes", lambda: 10**401, lambda: [10**401, 0], lambda: [1.0],
+        lambda: [float("nan"), 0.0], lambda: [float("inf"), 0.0], lambda: [1e300, 0.0], lambda: [], lambda: {},
+        lambda: {"a": 10**401}, lambda: {"a": float("nan")}, lambda: {"a": "text", "b": {"c": 1}}, lambda: {1: 2.0},
+        lambda: {"a": BadFloat(error)}, lambda: [BadFloat(error), 1.0], lambda: BadDict(error), lambda: Raises(error),
+        lambda: {"a": Raises(error)}, lambda: loop, lambda: {"\ud800": 1.0}, lambda: {"a": "\ud800"}, lambda: {1, 2},
+        lambda: np.array([["x", 1]], dtype=object), lambda: np.zeros((2, 2)), lambda: np.array(3.0), lambda: object(),
+        lambda: (x for x in (1.0, 2.0)), lambda: [[1.0, 2.0]], lambda: {"a": [1, 2]}, lambda: 3 + 4j,
+    ]  # fmt: skip
+    return dice.choice(things)()
+
+
+# ---------------------------------------------------------------------- mechanisms
+
+
+class Own:
+    """A learner that somebody wrote: it remembers the last label, and fails now and then."""
+
+    def __init__(self) -> None:
+        self.last: int | None = None
+        self.lessons = 0
+
+    def predict(self, x: Any) -> int | None:
+        if self.lessons % 5 == 3:
+            raise ArithmeticError("private")
+        return self.last
+
+    def learn(self, x: Any, y: int) -> None:
+        self.lessons += 1
+        if self.lessons % 7 == 4:
+            raise ArithmeticError("private")
+        self.last = y
+
+
+def make_pop(learner: Any, **settings: Any) -> Callable[[Random], POP]:
+    """A maker of POPs on a given tape."""
+    settings = {"plan": small_plan(), "features": 2, **settings}
+    return lambda rng: POP(learner, labels=LABELS, rng=rng, **settings)
+
+
+def public(x: Any) -> str:
+    """A public model."""
+    return "yes" if np.size(x) == 2 and not isinstance(x, dict) and float(np.sum(np.asarray(x, dtype=float))) > 0 else "no"
+
+
+PEOPLE = {"units": "people", "plan": small_plan(2), "monitor": Heard(1.0, rounds_per_unit=2, delay=3)}
+POLLED = small_plan(1, copies=20, polls=7)
+
+
+def makers() -> dict[str, tuple[Callable[[Random], Any], bool]]:
+    """Every kind of bank and plan; whether x is a dict."""
+    from river import compose, linear_model, naive_bayes, preprocessing
+    from sklearn.naive_bayes import GaussianNB as Bayes
+    from sklearn.tree import DecisionTreeClassifier
+
+    named = Features(numeric=["a", "b"], categorical={"c": 3})
+    return {
+        "fused": (make_pop(LogisticRegression(), fallback=public), False),
+        "fused, polled": (make_pop(DecisionTree(memory=12), plan=POLLED), False),
+        "fused, people": (make_pop(GaussianNB(), **PEOPLE), False),
+        "fused, people, polled": (make_pop(LogisticRegression(), **{**PEOPLE, "plan": small_plan(2, 20, 7)}), False),
+        "fused, dicts": (make_pop(named | LogisticRegression(), features=None, fallback="no"), True),
+        "hashed, people": (make_pop(HashedFeatures(8) | GaussianNB(), **{**PEOPLE, "features": None}), True),
+        "soon halted": (make_pop(LogisticRegression(), plan=small_plan(1, unsure=4, silent=0)), False),
+        "soon halted, people": (
+            make_pop(LogisticRegression(), **{**PEOPLE, "plan": small_plan(2, unsure=6), "after_halt": "fallback"}), False,
+        ),
+        "few rounds": (make_pop(LogisticRegression(), plan=small_plan(1, rounds=30), monitor=Heard(1.0, delay=2)), False),
+        "stacked, plain": (make_pop(Halving(np.eye(4, dtype=int)), features=1, plan=POLLED), False),
+        "points": (make_pop(Points(), features=1), False),
+        "refit": (make_pop(Refit(DecisionTreeClassifier(max_depth=2, random_state=0), memory=6), **PEOPLE), False),
+        "scikit-learn": (make_pop(Bayes()), False),
+        "river": (make_pop(naive_bayes.GaussianNB(), features=None, **{**PEOPLE}), True),
+        "river, pipeline": (
+            make_pop(
+                compose.Pipeline(preprocessing.OneHotEncoder(), preprocessing.StandardScaler(),
+                                 linear_model.LogisticRegression()),
+                features=None,
+            ), True,
+        ),
+        "somebody's own": (make_pop(Own(), features=None), True),
+    }  # fmt: skip
+
+
+# ---------------------------------------------------------------------- scripts
+
+
+class Writer:
+    """Writes a script of random steps, some of them the unit's."""
+
+    def __init__(self, seed: int, dicts: bool, people: bool, wild: float = 0.5, fused: bool = True) -> None:
+        self.dice = random.Random(seed)
+        self.dicts, self.people, self.wild, self.fused = dicts, people, wild, fused
+        self.steps: list[Step | Hidden] = []
+        self.asks, self.open, self.hidden_open, self.cases, self.spent = 0, list[int](), list[int](), 0, False
+
+    def x(self) -> Any:
+        first, second = self.dice.uniform(-1, 1), self.dice.choice([-1.0, 0.0, 0.5, 1.0])
+        return {"a": first, "b": second, "c": self.dice.choice("uvw")} if self.dicts else [first, second]
+
+    def wild_x(self) -> Any:
+        return anything(self.dice) if self.dice.random() < self.wild else self.x()
+
+    def y(self, x: Any = None) -> Any:
+        return self.dice.choice(LABELS)
+
+    def wild_y(self) -> Any:
+        return self.dice.choice(["maybe", None, float("nan"), ["no"], 7, Raises(TypeError)]) if self.dice.random() < 0.3 else self.y()
+
+    def someone(self) -> str | None:
+        return f"person {self.dice.randrange(12)}" if self.people else None
+
+    def units(self, n: int) -> list[str] | None:
+        return [f"person {self.dice.randrange(12)}" for _ in range(n)] if self.people else None
+
+    def visible(self) -> None:
+        kind = self.dice.random()
+        n = self.dice.randrange(1, 6)
+        if kind < 0.4:
+            self.steps.append(Ask(self.x() if self.dice.random() < 0.95 else anything(self.dice), self.someone()))
+            self.asks += 1
+            self.open.append(self.asks)
+        elif kind < 0.55:
+            xs = [self.x() if self.dice.random() < 0.9 else anything(self.dice) for _ in range(n)]
+            self.steps.append(AskMany(xs, self.units(n)))
+            self.open += range(self.asks + 1, self.asks + n + 1)
+            self.asks += n
+        elif kind < 0.65 and self.fused:
+            self.steps.append(Follow([self.x() for _ in range(n)], [self.dice.randrange(-1, 2) for _ in range(n)], self.units(n)))
+            self.asks += n
+        elif kind < 0.85 and self.open:
+            self.steps.append(Label(self.open.pop(self.dice.randrange(len(self.open))), self.y()))
+        elif kind < 0.9 and len(self.open) > 2:
+            some = [self.open.pop(), self.open.pop(0)]
+            self.steps.append(LabelMany(some, [self.y(), self.y()]))
+        elif kind < 0.97:
+            self.steps.append(Teach(self.x(), self.y(), self.someone()))
+        elif self.people:
+            self.steps.append(Forget(self.someone() or ""))
+
+    def hidden(self) -> None:
+        """One thing of the unit, replaced by another."""
+        if self.spent and not self.people:
+            if self.hidden_open:
+                ask = self.hidden_open.pop()
+                self.steps.append(Hidden(Label(ask, self.wild_y()), self.dice.choice([None, Label(ask, self.wild_y())])))
+                self.cases += 1
+            return
+        who, kind, n = ("the unit" if self.people else None), self.dice.random(), self.dice.randrange(2, 6)
+        self.cases += 1
+        if kind < 0.35:
+            self.steps.append(Hidden(Ask(self.wild_x(), who), Ask(self.wild_x(), who)))
+            self.asks += 1
+            self.hidden_open.append(self.asks)
+        elif kind < 0.55:
+            self._hidden_batch(n, follow=self.fused and self.dice.random() < 0.4)
+        elif kind < 0.7 and self.hidden_open and self.people:
+            ask = self.hidden_open.pop(self.dice.randrange(len(self.hidden_open)))
+            pair = [Label(ask, self.wild_y()), self.dice.choice([None, Label(ask, self.wild_y())])]
+            self.dice.shuffle(pair)
+            self.steps.append(Hidden(*pair))
+        elif kind < 0.8:
+            row = self.dice.randrange(n)
+            xs, units = [self.x() for _ in range(n)], self.units(n)
+            ys = [self.y() for _ in range(n)]
+            self.steps.append(self._pair(lambda x, y: TeachMany(*self._with(row, xs, x, ys, y, units)), row))
+        elif kind < 0.9 or not self.people:
+            pair2: list[Any] = [Teach(self.wild_x(), self.wild_y(), who), self.dice.choice([None, Teach(self.wild_x(), self.y(), who)])]
+            self.steps.append(Hidden(*pair2))
+        else:
+            self.steps.append(Hidden(Forget("the unit"), None))
+        self.spent = True
+
+    def _with(self, row: int, xs: list[Any], x: Any, ys: list[Any], y: Any, units: list[str] | None) -> tuple[Any, ...]:
+        xs, ys = [*xs[:row], x, *xs[row + 1 :]], [*ys[:row], y, *ys[row + 1 :]]
+        whose = None if units is None else [*units[:row], "the unit", *units[row + 1 :]]
+        return xs, ys, whose
+
+    def _pair(self, make: Callable[[Any, Any], Step], row: int) -> Hidden:
+        return Hidden(make(self.wild_x(), self.wild_y()), make(self.wild_x(), self.wild_y()), rows=(row,))
+
+    def _hidden_batch(self, n: int, follow: bool) -> None:
+        row, xs, units = self.dice.randrange(n), [self.x() for _ in range(n)], self.units(n)
+        ys: list[Any] = [self.dice.randrange(-1, 2) for _ in range(n)]
+
+        def one(x: Any, y: Any) -> Step:
+            rows, labels, whose = self._with(row, xs, x, ys, self.dice.randrange(-1, 2), units)
+            return Follow(rows, labels, whose) if follow else AskMany(rows, whose)
+
+        self.steps.append(self._pair(one, row))
+        if not follow:
+            self.hidden_open.append(self.asks + 1 + row)
+            self.open += [self.asks + 1 + i for i in range(n) if i != row]
+        self.asks += n
+
+    def write(self, hidden: int, between: int) -> Script:
+        for _ in range(6):
+            self.visible()
+        for _ in range(hidden):
+            self.hidden()
+            for _ in range(self.dice.randrange(between + 1)):
+                self.visible()
+        return self.steps
