@@ -101,15 +101,14 @@ def test_nothing_is_ever_lowered(ledger: Ledger) -> None:
         Entry(2, 1, None, shares=((ANN, 0),), watched=((ANN, 1),)),
         Entry(1, 1, "rounds", shares=((ANN, 2), (ANN, 1))),
     ]
+    highest = (9, 5, "budget", {ANN: 3}, {ANN: 4})
     with ledger.claim("shop") as shop:
-        for entry in entries:
-            shop.wait(shop.add(entry))
-        for entry in entries:
-            shop.add(entry)
-        shop.wait(shop.sequence)
-    spent = ledger.read("shop")
-    assert (spent.rounds, spent.unsure, spent.halted) == (9, 5, "budget")
-    assert (spent.shares, spent.watched) == ({ANN: 3}, {ANN: 4})
+        for batch in ([entries[0]], [entries[1]], [entries[2]], entries[1:], entries[::-1]):
+            for entry in batch:
+                shop.add(entry)
+            shop.wait(shop.sequence)
+            spent = ledger.read("shop")
+            assert (spent.rounds, spent.unsure, spent.halted, spent.shares, spent.watched) == highest
 
 
 def test_models_are_kept_apart(ledger: Ledger) -> None:
@@ -257,6 +256,37 @@ def test_anybody_reads_while_the_owner_writes(ledger: Ledger, path: Path) -> Non
         assert other.told() == ""
         shop.wait(shop.add(Entry(3, 1)))
         assert ledger.read("shop").rounds == 3
+
+
+def test_two_processes_own_two_models(ledger: Ledger, path: Path) -> None:
+    ledger.create("bank")
+
+    def live(name: str) -> None:
+        with Ledger(path).claim(name) as one:
+            for i in range(1, 31):
+                one.wait(one.add(Entry(i, i, shares=((bytes([i]), i),))))
+                assert Ledger(path).read(name).rounds == i
+
+    other = Another(lambda: live("bank"))
+    told: list[str] = []
+    beside = threading.Thread(target=lambda: told.append(other.told()))
+    beside.start()
+    live("shop")
+    beside.join()
+    assert told == [""]
+    assert ledger.read("shop") == ledger.read("bank") and len(ledger.read("bank").shares) == 30
+
+
+@pytest.mark.parametrize("name", ["a b", "50%", "why?", "#1", "ä & ö"])
+def test_a_folder_may_have_any_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / name)
+    with Ledger("ledger.db") as ledger:
+        ledger.create("shop")
+        shop = ledger.claim("shop")
+        monkeypatch.chdir(tmp_path)
+        shop.wait(shop.add(Entry(1, 1)))
+        assert Ledger(tmp_path / name / "ledger.db").read("shop").rounds == ledger.read("shop").rounds == 1
 
 
 def test_a_forked_process_writes_nothing(ledger: Ledger, path: Path) -> None:
@@ -418,6 +448,16 @@ def test_a_missing_wal_is_refused(how: str, left: Path, tmp_path: Path) -> None:
     assert Ledger(path).read("shop").rounds == 41
 
 
+def test_who_closes_last_leaves_the_wal_to_others(left: Path) -> None:
+    """The dead owner of another model still counts on it; SQLite would remove it."""
+    with Ledger(left) as ledger:
+        ledger.create("bank")
+        ledger.claim("bank")
+    assert left.with_name("ledger.db-wal").stat().st_size > 0
+    assert Ledger(left).read("shop").rounds == 41
+    Ledger(left).claim("shop").close()
+
+
 def test_after_a_clean_end_the_file_alone_is_the_ledger(left: Path, tmp_path: Path) -> None:
     with Ledger(left) as ledger:
         ledger.claim("shop")
@@ -445,6 +485,19 @@ def test_a_changed_byte_is_noticed(left: Path, tmp_path: Path) -> None:
         except StateError:
             refused += 1
     assert refused > 40
+
+
+def test_a_damaged_page_is_refused_before_anything_is_spent(left: Path) -> None:
+    with Ledger(left) as ledger:
+        ledger.claim("shop")
+    whole = left.read_bytes()
+    for page in range(1, len(whole) // 4096):
+        left.with_name("ledger.db-wal").unlink(missing_ok=True)  # it would hide the damage
+        left.write_bytes(whole[: page * 4096 + 8] + b"\xff" * 8 + whole[page * 4096 + 16 :])
+        with pytest.raises(StateError, match="damaged"):
+            Ledger(left).claim("shop")
+    left.write_bytes(whole)
+    assert Ledger(left).read("shop").rounds == 41
 
 
 # ---------------------------------------------------------------------- many threads

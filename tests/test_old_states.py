@@ -20,7 +20,7 @@ V1 = Path(__file__).parent / "states" / "v1"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The folder that tests/states/make_v1.py wrote: a snapshot, and a journal that goes on after it."""
+    """See tests/states/README.md: a snapshot, and a journal that goes on after it."""
     return Path(shutil.copytree(V1, tmp_path / "v1"))
 
 
@@ -62,7 +62,7 @@ def test_a_state_of_version_1_is_read_for_ever(folder: Path) -> None:
     assert spent.forgot[0][0] > state.header["sequence"] == 1, "forgotten after the snapshot"
     assert state.header["version"] == snapshot.VERSION and state.header["open"] == []
     assert not {"journal", "round", "unsure", "halted", "epoch", "unit_unsure", "unit_counted"} & state.header.keys()
-    assert all(name.startswith("bank/") for name in state.arrays) and not state.closed
+    assert all(name.startswith("bank/") for name in state.arrays) and state.goes_to is None
     assert [path.read_bytes() for path in sorted(folder.iterdir())] == [
         path.read_bytes() for path in sorted(V1.iterdir())
     ], "reading changes nothing"
@@ -161,7 +161,9 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "gone": lambda whole: b"".join(whole.splitlines(keepends=True)[1:]),
     "twice": lambda whole: whole + whole.splitlines(keepends=True)[-1],
     "older": lambda whole: b"",
-    "on after the end": lambda whole: whole + old._CLOSED + b"\n" + whole.splitlines(keepends=True)[-1],
+    "on after the end": lambda whole: (
+        whole + b'{"closed":["ledger.db","pop"]} --------\n' + whole.splitlines(keepends=True)[-1]
+    ),
 }
 
 
@@ -185,8 +187,25 @@ def test_a_name_that_is_taken_is_refused(folder: Path, ledger: Ledger) -> None:
     ledger.create("pop")
     with pytest.raises(StateError, match="already"):
         old.move(folder, ledger, "pop")
-    assert ledger.read("pop").rounds == 0
+    assert ledger.read("pop").rounds == 0 and spent_by_0_1(folder), "nothing was done"
     old.move(folder, ledger, "second")
+
+
+def test_a_state_is_moved_to_one_place(folder: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not to a second ledger, or under a second name: each of them could spend the budget."""
+    with monkeypatch.context() as broken, pytest.raises(Crash):
+        stop_in(broken, "before the snapshot")
+        old.move(folder, ledger, "pop")
+    elsewhere = Ledger(folder.parent / "elsewhere.db")
+    for other, name in ((ledger, "second"), (elsewhere, "pop")):
+        with pytest.raises(StateError, match=r"ledger\.db as pop: go on there"):
+            old.move(folder, other, name)
+    assert ledger.models() == ["pop"] and not elsewhere.path.exists()
+    old.move(folder, ledger, "pop")
+    ledger.claim("pop").close()
+    shutil.copy(V1 / "snapshot.npz", folder)
+    with pytest.raises(StateError, match="moved before"):
+        old.move(folder, ledger, "pop")
 
 
 def test_a_living_process_of_0_1_is_noticed(folder: Path, ledger: Ledger) -> None:

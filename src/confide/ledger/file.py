@@ -120,7 +120,7 @@ class Reader:
     def _connect(self, mode: str) -> sqlite3.Connection:
         try:
             db = sqlite3.connect(
-                f"{self.path.resolve().as_uri()}?mode={mode}",
+                f"{self.path.as_uri()}?mode={mode}",
                 uri=True,
                 timeout=_PATIENCE,
                 isolation_level=None,

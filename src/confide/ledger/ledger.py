@@ -72,7 +72,7 @@ class Ledger:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = Path(path).resolve()
         self._books: weakref.WeakSet[Book] = weakref.WeakSet()
         self._writing = threading.Lock()
 
@@ -170,7 +170,8 @@ class Ledger:
 
     def _check_fork(self) -> None:
         # SQLite takes the locks that a fork left in its memory for its own, though the system gave them to the parent.
-        path = self.path.absolute()
         mine = os.getpid()
-        if any(book.pid != mine and not book.closed and book.path.absolute() == path for book in _all_books):
-            raise StateError(f"the ledger {path} was open when this process was forked: use it where it was opened")
+        if any(book.pid != mine and not book.closed and book.path == self.path for book in _all_books):
+            raise StateError(
+                f"the ledger {self.path} was open when this process was forked: use it where it was opened"
+            )
