@@ -45,7 +45,10 @@ def to_spec(thing: Any) -> Any:
     # JSON has no tuples, and a bank goes by the learner's repr: keep them apart from lists.
     plain |= {name: {"tuple": plain[name]} for name, value in params.items() if isinstance(value, tuple)}
     spec = {"class": type(thing).__name__, "params": plain}
-    return spec if repr(from_spec(spec)) == repr(thing) else None
+    try:
+        return spec if repr(from_spec(spec)) == repr(thing) else None
+    except StateError:
+        return None
 
 
 def from_spec(spec: Any) -> Any:
@@ -65,16 +68,17 @@ def from_spec(spec: Any) -> Any:
         raise StateError(
             f"the state names an unknown learner {spec['class']!r}: load it with the Confide that wrote it"
         )
-    params = {
-        name: tuple(value["tuple"]) if isinstance(value, dict) and set(value) == {"tuple"} else value
-        for name, value in spec["params"].items()
-    }
+    params = {name: tuple(value["tuple"]) if _is_tuple(value) else value for name, value in spec["params"].items()}
     try:
         return kind(**params)
     except (TypeError, ValueError):
         raise StateError(
             f"the state's {spec['class']} has other parameters than this Confide's: load it with the one that wrote it"
         ) from None
+
+
+def _is_tuple(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() == {"tuple"} and isinstance(value["tuple"], list)
 
 
 def _own(name: Any) -> type[Base] | None:

@@ -16,12 +16,9 @@ from pathlib import Path
 from typing import Self
 
 from confide.errors import StateError
-from confide.ledger.file import CHECKSUM, File, Lock, trouble
+from confide.ledger.file import CHECKSUM, WIDE, File, Lock, trouble
 
-__all__ = ["FORGOT", "PERSON", "SIGN", "USED", "WIDE", "Book", "Entry"]
-
-WIDE = 1 << 32
-"""Added to what is counted for a person: SQLite stores all such numbers in six bytes, so a row's size says nothing."""
+__all__ = ["FORGOT", "PERSON", "SIGN", "USED", "Book", "Entry"]
 
 PERSON = f"""
 INSERT INTO person(model, who, unsure, watched, sequence, checksum)
@@ -32,9 +29,11 @@ ON CONFLICT(model, who) DO UPDATE SET
 """Raise a person's counts: model, who, unsure, watched, sequence. The sequence changes the row even if nothing else."""
 SIGN = f"UPDATE model SET checksum = {CHECKSUM}(id, name, epoch, sequence, rounds, unsure, halted) WHERE id = ?"
 """Renew the checksum of a model's row."""
-USED = "INSERT OR IGNORE INTO used(model, number, epoch) VALUES (?, ?, ?)"
+USED = f"INSERT OR IGNORE INTO used(model, number, epoch, checksum) VALUES (?1, ?2, ?3, {CHECKSUM}(?1, ?2, ?3))"
 """A ticket that was learned."""
-FORGOT = "INSERT OR IGNORE INTO forgot(model, sequence, copy, who) VALUES (?, ?, ?, ?)"
+FORGOT = f"""
+INSERT OR IGNORE INTO forgot(model, sequence, copy, who, checksum)
+VALUES (?1, ?2, ?3, ?4, {CHECKSUM}(?1, ?2, ?3, ?4))"""
 """A copy that was reset for a person."""
 _GROW = """
 UPDATE model SET rounds = MAX(rounds, ?), unsure = MAX(unsure, ?), halted = COALESCE(halted, ?), sequence = ?
@@ -105,6 +104,11 @@ class Book:
         """The number of the last entry that is on the disk, with all before it. Reading it takes no lock."""
         return self._durable
 
+    @property
+    def closed(self) -> bool:
+        """Whether the model was given back."""
+        return not self._release.alive
+
     def add(self, entry: Entry) -> int:
         """Put in an entry, and get its number for `wait`. Nothing goes to the disk yet.
 
@@ -160,7 +164,7 @@ class Book:
         StateError
             If what was pending could not be written; the model is given back all the same.
         """
-        if os.getpid() != self.pid or not self._release.alive:
+        if os.getpid() != self.pid or self.closed:
             return
         try:
             if self._ended is None:

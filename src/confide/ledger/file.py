@@ -23,12 +23,15 @@ from typing import Any, Self
 
 from confide.errors import StateError
 
-__all__ = ["CHECKSUM", "File", "Lock", "Reader", "check_name", "trouble"]
+__all__ = ["CHECKSUM", "WIDE", "File", "Lock", "Reader", "check_name", "trouble"]
 
 VERSION = 1
 _APPLICATION = 0x434F4E46  # "CONF": SQLite keeps it in the file's header, for `file` and for us
 _PATIENCE = 30.0  # seconds that a write waits for another model's write
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+
+WIDE = 1 << 32
+"""Added to what must not show by its size: SQLite stores all numbers from here to 2⁴⁷ in six bytes."""
 
 CHECKSUM = "checksum"
 """The SQL function behind every row's checksum: SQLite notices a damaged page, but not a changed number in it."""
@@ -41,11 +44,11 @@ CREATE TABLE IF NOT EXISTS person(
     model INTEGER NOT NULL, who BLOB NOT NULL, unsure INTEGER NOT NULL, watched INTEGER NOT NULL,
     sequence INTEGER NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY(model, who)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS used(
-    model INTEGER NOT NULL, number INTEGER NOT NULL, epoch INTEGER NOT NULL, PRIMARY KEY(model, number, epoch)
-    ) WITHOUT ROWID;
+    model INTEGER NOT NULL, number INTEGER NOT NULL, epoch INTEGER NOT NULL, checksum INTEGER NOT NULL,
+    PRIMARY KEY(model, number, epoch)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS forgot(
     model INTEGER NOT NULL, sequence INTEGER NOT NULL, copy INTEGER NOT NULL, who BLOB NOT NULL,
-    PRIMARY KEY(model, sequence, copy, who)) WITHOUT ROWID;
+    checksum INTEGER NOT NULL, PRIMARY KEY(model, sequence, copy, who)) WITHOUT ROWID;
 """
 
 
@@ -89,7 +92,7 @@ def _create(path: Path) -> None:
 
 
 def _checksum(*values: Any) -> int:
-    return zlib.crc32(repr(values).encode())
+    return zlib.crc32(repr(values).encode()) + WIDE
 
 
 class Reader:
@@ -117,7 +120,7 @@ class Reader:
     def _connect(self, mode: str) -> sqlite3.Connection:
         try:
             db = sqlite3.connect(
-                f"{self.path.resolve().as_uri()}?mode={mode}",
+                f"{self.path.as_uri()}?mode={mode}",
                 uri=True,
                 timeout=_PATIENCE,
                 isolation_level=None,
@@ -155,26 +158,24 @@ class Reader:
         except sqlite3.DatabaseError:
             raise _damaged(self.path) from None
 
-    def model(self, name: str) -> tuple[Any, ...]:
+    def model(self, name: str) -> list[Any]:
         """The row of a model: id, name, epoch, sequence, rounds, unsure, halted."""
-        rows = self.rows(
-            "SELECT id, name, epoch, sequence, rounds, unsure, halted, owned, checksum FROM model WHERE name = ?",
-            check_name(name),
-        )
+        columns = "id, name, epoch, sequence, rounds, unsure, halted"
+        rows = self.checked(columns, "model", "name = ?", check_name(name))
         if not rows:
             raise StateError(f"the ledger {self.path} has no model {name!r}: create it first")
-        *row, owned, checksum = rows[0]
-        self.check(checksum, *row)
-        if owned and not self.whole:
+        if not self.whole and self.rows("SELECT owned FROM model WHERE name = ?", name)[0][0]:
             raise StateError(
                 f"{_wal(self.path).name} is missing beside {self.path}: what was spent last is in it; bring it back"
             )
-        return tuple(row)
+        return rows[0]
 
-    def check(self, checksum: int, *row: Any) -> None:
-        """Refuse a row that is not as it was written."""
-        if checksum != _checksum(*row):
+    def checked(self, columns: str, table: str, where: str, *values: Any) -> list[list[Any]]:
+        """All rows of a table that a condition picks, each as it was written: a changed one is refused."""
+        rows = [list(row) for row in self.rows(f"SELECT {columns}, checksum FROM {table} WHERE {where}", *values)]
+        if any(row.pop() != _checksum(*row) for row in rows):
             raise _damaged(self.path)
+        return rows
 
     def close(self) -> None:
         """Close it."""
@@ -278,6 +279,7 @@ class Lock:
         _create(path)
         self._db = sqlite3.connect(path, timeout=0.0, isolation_level=None, check_same_thread=False)
         try:
+            self._db.execute("PRAGMA journal_mode = MEMORY")  # nothing is ever written: no file for it
             self._db.execute("BEGIN EXCLUSIVE")
         except sqlite3.Error as error:
             self._db.close()

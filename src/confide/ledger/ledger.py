@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Self
 
 from confide.errors import StateError
-from confide.ledger.book import FORGOT, PERSON, SIGN, USED, WIDE, Book
-from confide.ledger.file import File, Lock, Reader, check_name, trouble
+from confide.ledger.book import FORGOT, PERSON, SIGN, USED, Book
+from confide.ledger.file import WIDE, File, Lock, Reader, check_name, trouble
 
 __all__ = ["Ledger", "Spent"]
 
@@ -72,7 +72,7 @@ class Ledger:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = Path(path).resolve()
         self._books: weakref.WeakSet[Book] = weakref.WeakSet()
         self._writing = threading.Lock()
 
@@ -115,24 +115,19 @@ class Ledger:
         with Reader(self.path) as file:
             file.rows("BEGIN")  # all of it as of one moment
             key, _, epoch, sequence, rounds, unsure, halted = file.model(model)
-            shares, watched = {}, {}
-            for *row, checksum in file.rows(
-                "SELECT model, who, unsure, watched, sequence, checksum FROM person WHERE model = ?", key
-            ):
-                file.check(checksum, *row)
-                shares[row[1]], watched[row[1]] = row[2] - WIDE, row[3] - WIDE
-            used = file.rows("SELECT epoch, number FROM used WHERE model = ?", key)
-            forgot = file.rows("SELECT sequence, copy, who FROM forgot WHERE model = ? ORDER BY 1, 2, 3", key)
+            people = file.checked("model, who, unsure, watched, sequence", "person", "model = ?", key)
+            used = file.checked("model, number, epoch", "used", "model = ?", key)
+            forgot = file.checked("model, sequence, copy, who", "forgot", "model = ?", key)
         return Spent(
             rounds=rounds,
             unsure=unsure,
             halted=halted,
-            shares={who: n for who, n in shares.items() if n},
-            watched={who: n for who, n in watched.items() if n},
+            shares={who: count - WIDE for _, who, count, _, _ in people if count > WIDE},
+            watched={who: count - WIDE for _, who, _, count, _ in people if count > WIDE},
             epoch=epoch,
             sequence=sequence,
-            used=frozenset((epoch, number) for epoch, number in used),
-            forgot=tuple((at, copy, who) for at, copy, who in forgot),
+            used=frozenset((epoch, number) for _, number, epoch in used),
+            forgot=tuple(sorted((at, copy, who) for _, at, copy, who in forgot)),
         )
 
     def claim(self, model: str) -> Book:
@@ -175,6 +170,8 @@ class Ledger:
 
     def _check_fork(self) -> None:
         # SQLite takes the locks that a fork left in its memory for its own, though the system gave them to the parent.
-        path = self.path.absolute()
-        if any(book.path.absolute() == path and book.pid != os.getpid() for book in _all_books):
-            raise StateError(f"the ledger {path} was open when this process was forked: use it where it was opened")
+        mine = os.getpid()
+        if any(book.pid != mine and not book.closed and book.path == self.path for book in _all_books):
+            raise StateError(
+                f"the ledger {self.path} was open when this process was forked: use it where it was opened"
+            )

@@ -34,7 +34,7 @@ except ImportError:  # then no process of 0.1 can be alive here: it needs fcntl 
 __all__ = ["Old", "is_old", "move", "read"]
 
 _VERSION = 1
-_CLOSED = b'{"closed":"this state was moved into a ledger"} --------'
+_CLOSED = (b'{"closed":', b"} --------")  # how the last line of a closed journal begins and ends
 _SPENDING = ("journal", "round", "unsure", "halted", "epoch", "unit_unsure", "unit_counted")
 
 
@@ -46,8 +46,8 @@ class Old:
     """As in a snapshot of today: `sequence` is in it, what was spent is not."""
     arrays: dict[str, NDArray[Any]]
     spent: Spent
-    closed: bool
-    """Whether the journal was closed by a move."""
+    goes_to: list[str] | None
+    """The ledger and the name for which a move has closed the journal; None if none has."""
 
 
 def is_old(folder: Path) -> bool:
@@ -64,13 +64,13 @@ def read(folder: Path) -> Old:
         If it is damaged, or if its journal is older than its snapshot.
     """
     header, arrays = snapshot.read(folder, _VERSION)
-    entries, _, closed = _journal(folder)
+    entries, _, goes_to = _journal(folder)
     if len(entries) < header["journal"]:
         raise StateError(f"the journal in {folder} is older than its snapshot: this state must not be used")
     today = {name: value for name, value in header.items() if name not in _SPENDING}
     today |= {"sequence": header["journal"], "version": snapshot.VERSION, "open": []}
     arrays.pop("open", None)
-    return Old(today, arrays, _spent(header, entries), closed)
+    return Old(today, arrays, _spent(header, entries), goes_to)
 
 
 def move(folder: Path, ledger: Ledger, model: str) -> None:
@@ -81,12 +81,23 @@ def move(folder: Path, ledger: Ledger, model: str) -> None:
     StateError
         If a process of 0.1 is using it, if it is damaged, or if the name is taken by another model.
     """
+    inside = ledger.path.is_relative_to(folder.resolve())
+    target = [str(ledger.path.relative_to(folder.resolve()) if inside else ledger.path), model]
     with _lock(folder):
         old = read(folder)
-        if not old.closed:
-            _close(folder)
-        if not (ledger.path.exists() and model in ledger.models() and ledger.read(model) == old.spent):
+        taken = ledger.path.exists() and model in ledger.models()
+        if old.goes_to is None:
+            if taken:
+                raise StateError(f"the ledger {ledger.path} has a model {model!r} already: choose another name")
+            _close(folder, target)
+        elif old.goes_to != target:
+            raise StateError(f"the state in {folder} is being moved into {' as '.join(old.goes_to)}: go on there")
+        if not taken:
             ledger.create(model, old.spent)
+        elif ledger.read(model) != old.spent:
+            raise StateError(
+                f"the state in {folder} was moved before: bring back the snapshot that was saved since then"
+            )
         snapshot.write(folder, old.header, old.arrays)
 
 
@@ -120,8 +131,8 @@ def _spent(header: dict[str, Any], entries: list[dict[str, Any]]) -> Spent:
     )
 
 
-def _journal(folder: Path) -> tuple[list[dict[str, Any]], int, bool]:
-    """All complete lines, how many bytes they are, and whether the journal was closed after them.
+def _journal(folder: Path) -> tuple[list[dict[str, Any]], int, list[str] | None]:
+    """All complete lines, how many bytes they are, and for which ledger and name the journal was closed after them.
 
     A torn last line was never synced, so its answer never left; any other damage is refused.
     """
@@ -131,10 +142,11 @@ def _journal(folder: Path) -> tuple[list[dict[str, Any]], int, bool]:
         raise StateError(
             f"the journal in {folder} cannot be read ({error.strerror}): without it nothing may be answered"
         ) from None
-    closed = bool(lines) and lines[-1] == _CLOSED
+    closed = bool(lines) and lines[-1].startswith(_CLOSED[0]) and lines[-1].endswith(_CLOSED[1])
+    goes_to = json.loads(lines.pop().removesuffix(b" --------"))["closed"] if closed else None
     entries: list[dict[str, Any]] = []
     size = 0
-    for line in lines[:-1] if closed else lines:
+    for line in lines:
         body, _, checksum = line.rpartition(b" ")
         entry = json.loads(body) if checksum == f"{zlib.crc32(body):08x}".encode() else {}
         if entry.get("number") != len(entries) + 1:
@@ -143,16 +155,16 @@ def _journal(folder: Path) -> tuple[list[dict[str, Any]], int, bool]:
             )
         entries.append(entry)
         size += len(line) + 1
-    return entries, size, closed
+    return entries, size, goes_to
 
 
-def _close(folder: Path) -> None:
+def _close(folder: Path, target: list[str]) -> None:
     """Add the line that 0.1 refuses, after the last whole one."""
     try:
         with open(folder / "journal", "r+b") as file:
             file.truncate(_journal(folder)[1])
             file.seek(0, os.SEEK_END)
-            file.write(_CLOSED + b"\n")
+            file.write(json.dumps({"closed": target}, separators=(",", ":")).encode() + b" --------\n")
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
