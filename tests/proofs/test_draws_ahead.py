@@ -41,7 +41,7 @@ def _outcome(poll: int, gate: int, halt: int, count: int) -> tuple[int | None, i
 def one_stream(words: Sequence[int]) -> View:
     """One generator for everything, each word drawn when it is needed: a coin moves what comes after it."""
     stream, view, count = iter(words), [], 0
-    for i in range(ROUNDS):
+    for _ in range(ROUNDS):
         label, count, goes_on = _outcome(_poll(next(stream)), next(stream), next(stream), count)
         view.append((next(stream) % 2, False) if label is None else (label, True))
         if not goes_on:
@@ -118,7 +118,7 @@ def test_shared_and_picked_words_do(broken: Callable[[Sequence[int]], View]) -> 
 
 @pytest.mark.parametrize("labels", [2, 3])
 def test_one_vote_is_two_of_margin_also_where_copies_abstain(labels: int) -> None:
-    """Lemma 1, every vote of up to four copies; nobody voting is a tie. A bank that fails as a whole is no abstention."""
+    """Lemma 1, every vote of four copies; nobody voting is a tie. A bank that fails as a whole is no abstention."""
 
     def lead(votes: Sequence[int | None]) -> tuple[int, int]:
         counts = [sum(vote == label for vote in votes) for label in range(labels)]
@@ -139,7 +139,7 @@ def test_one_vote_is_two_of_margin_also_where_copies_abstain(labels: int) -> Non
 
 
 def test_a_round_that_skips_its_draw_tells() -> None:
-    """A person whose thirty rounds are malformed in one world and sure in the other, at h = 1/5: is it alive at the end?"""
+    """A person whose thirty rounds are malformed in one world and sure in the other, at h = 1/5: alive at the end?"""
     h = Fraction(1, 5)
 
     def alive(kinds: Sequence[str], skip: frozenset[str]) -> Fraction:
