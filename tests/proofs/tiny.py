@@ -77,16 +77,22 @@ def tape_leak(grow: Fraction, tables: Tables, schedule: str, apart: int = 1) -> 
     """max over adaptive adversaries of Σ over views of (P − grow·Q)⁺, for two laws on one tape.
 
     The schedule has a letter for each round: "v" a visible one; "o" a hidden one whose unsure answer may be counted in
-    one law and not in the other; "s" a hidden one that counts in both or in neither.
+    one law and not in the other; "s" a hidden one that counts in both or in neither. "m" is no round but a noisy bit
+    that everybody sees: the unit's, which may differ between the laws, told truly three times in four.
     """
     visible = pairs(tables, apart)
     steps = {"o": list(product((0, 1), repeat=2)), "s": [(0, 0), (1, 1)]}
+
+    truth, lie = F(3, 4), F(1, 4)
+    bits = [[(truth, truth), (lie, lie)], [(truth, lie), (lie, truth)]]
 
     @cache
     def worth(ratio: Fraction, i: int, first: int, second: int) -> Fraction:
         """P is 1 and Q is `ratio` so far; the two counts."""
         if i == len(schedule):
             return max(F(0), 1 - grow * ratio)
+        if schedule[i] == "m":
+            return max(sum((after(p, ratio * q, i, first, second) for p, q in noisy), F(0)) for noisy in bits)
         if schedule[i] != "v":
             return max(draw(F(1), ratio, i, first + a, second + b) for a, b in steps[schedule[i]])
         best = F(0)
@@ -97,6 +103,9 @@ def tape_leak(grow: Fraction, tables: Tables, schedule: str, apart: int = 1) -> 
                 total += draw(chance, ratio * other.get(outcome, F(0)), i, first + more, second + more)
             best = max(best, total)
         return best
+
+    def after(p: Fraction, q: Fraction, i: int, first: int, second: int) -> Fraction:
+        return p * worth(q / p, i + 1, first, second)
 
     def draw(p: Fraction, q: Fraction, i: int, first: int, second: int) -> Fraction:
         h, g = tables.stops(first), tables.stops(second)
