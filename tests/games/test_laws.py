@@ -11,10 +11,12 @@ from scipy.stats import binom
 import confide
 from confide.games import OnlineGame, Region, WorstMargin, constant_query, yardstick
 from confide.games.adversaries import tally
-from confide.games.laws import outcomes, unsure_share
+from confide.games.laws import Turned, outcomes, unsure_share
 from confide.games.scenarios import SplitPOP, split_plan
 from confide.privacy.halting import Halting
 from confide.privacy.renyi import constant_query_epsilon
+
+pytestmark = pytest.mark.claim("audit.md")
 
 PLAN = split_plan(8.0, unsure=20, rounds=300, copies=160)
 TINY = Halting([int(0.9 * 2**64), int(0.8 * 2**64), int(0.5 * 2**64), int(0.25 * 2**64), 0], shift=1)
@@ -128,3 +130,85 @@ def test_the_changed_vote_counts_in_every_round() -> None:
         WorstMargin(paper)
     with pytest.raises(ValueError, match="halting table"):
         constant_query(paper, 90, 91)
+
+
+Views = dict[tuple[object, ...], list[float]]
+"""The probabilities of a view at bit 0 and bit 1."""
+
+
+def _views(turned: Turned, rounds: int) -> Views:
+    """Every view, turns included, by following each world: (turns, outcomes, halted)."""
+    found: Views = {}
+    k, table, stop = turned.copies, turned.halting.table, turned.halting.stop
+    more, same, fewer = turned.shares
+
+    def go(bit: int, place: int, count: int, turns: tuple[int, ...], seen: tuple[bool, ...], chance: float) -> None:
+        h = table[min(count, stop)]
+        for halted, share in ((True, h), (False, 1 - h)):
+            if halted or len(seen) == rounds:
+                found.setdefault((turns, seen, halted), [0.0, 0.0])[bit] += chance * share
+        if len(seen) == rounds or h == 1:
+            return
+        for turn in range(k):
+            here = (place + turn) % k < turned.ones
+            p = (same if here else more, fewer if here else same)[bit]
+            for unsure, share in ((True, p), (False, 1 - p)):
+                go(bit, place, count + unsure, (*turns, turn), (*seen, unsure), chance * (1 - h) * share / k)
+
+    for bit, place in itertools.product((0, 1), range(k)):
+        for before, weight in enumerate(turned.hidden[bit]):
+            go(bit, place, before, (), (), weight / k)
+    return found
+
+
+def _merged(views: Views, part: str) -> float:
+    """Total variation of what is left of the views."""
+    kept: Views = {}
+    for (turns, seen, halted), (zero, one) in views.items():  # type: ignore[misc]
+        key = {
+            "all": (turns, seen, halted),
+            "outcomes": (seen, halted),
+            "counts": (sum(seen), len(seen), halted),
+        }[part]
+        both = kept.setdefault(key, [0.0, 0.0])
+        both[0] += zero
+        both[1] += one
+    return sum(abs(one - zero) for zero, one in kept.values()) / 2
+
+
+HIDDEN = {"none": ((1.0,), (1.0,)), "alike": ((0.5, 0.5), (0.5, 0.5)), "one more": ((1.0,), (0.0, 1.0))}
+
+
+@pytest.mark.parametrize("shift", list(HIDDEN))
+def test_the_turns_tell_more_than_the_counts(shift: str) -> None:
+    """(u, s, halted) is sufficient for the outcomes if the hidden counts have one law, for the turns never."""
+    hidden = HIDDEN[shift]
+    turned = Turned(5, 3, (0.05, 0.3, 0.9), TINY, hidden)
+    views = _views(turned, 3)
+    assert sum(zero for zero, _ in views.values()) == pytest.approx(1) == sum(one for _, one in views.values())
+    for (turns, seen, halted), (zero, one) in views.items():  # type: ignore[misc]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.nan_to_num(np.log(one) - np.log(zero), nan=0.0, posinf=np.inf, neginf=-np.inf)
+        assert turned.score(np.array(turns, int), np.array(seen, bool), halted) == pytest.approx(ratio)
+    counts, order, everything = (_merged(views, part) for part in ("counts", "outcomes", "all"))
+    assert everything > order + 1e-3
+    assert (order == pytest.approx(counts)) if shift != "one more" else order > counts + 1e-4
+    p, q = (sum(w * t for w, t in zip((0.6, 0.4), pair, strict=True)) for pair in ((0.3, 0.05), (0.9, 0.3)))
+    laws = []
+    for share, weights in zip((p, q), hidden, strict=True):
+        parts = [(w, outcomes(share, TINY, n, 3)) for n, w in enumerate(weights)]
+        laws.append(
+            np.concatenate([sum(w * getattr(o, name).ravel() for w, o in parts) for name in ("halted", "alive")])
+        )
+    assert counts == pytest.approx(np.abs(laws[0] - laws[1]).sum() / 2)  # the law of the counts is exact all the same
+
+
+def test_a_turned_score_reads_the_plans_tables() -> None:
+    turned = Turned.of(PLAN, 100, ((1.0,), (0.0, 1.0)))
+    t = PLAN.gate.table
+    assert turned.shares == (t[42], t[40], t[38])
+    rng = np.random.default_rng(5)
+    turns = rng.integers(160, size=50)
+    assert turned.score(turns, np.ones(50, bool), False) > turned.score(turns, np.zeros(50, bool), False)
+    with pytest.raises(ValueError, match="halting table"):
+        Turned.of(confide.Plan.paper(8, 1e-6, 100, copies=20_000, unsure=10), 90, ((1.0,), (1.0,)))

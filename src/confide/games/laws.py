@@ -1,9 +1,10 @@
 """Exact trade-off curves: of any two discrete laws, and of the constant-query adversary with its halt.
 
 The constant-query adversary asks where the margin is always the same. Its view then is a sequence of sure and unsure
-answers that ends with the halt. With u unsure and s sure answers, each world's probability of the view is
-p^u·(1−p)^s times what the halting table makes of the order, so (u, s, halted or not) has an exact law in each world,
-and where the hidden rounds were equally often unsure in both it is sufficient. Proof page: docs/proofs/audit.md.
+answers that ends with the halt. With u unsure and s sure answers, each world's probability of the sequence is
+p^u·(1−p)^s times what the halting table makes of the order, so (u, s, halted or not) has an exact law in each world. It
+is sufficient for the sequence where the hidden rounds were equally often unsure in both worlds, and never for a view
+that has turns in it: `Turned` is the whole likelihood. Proof page: docs/proofs/audit.md.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import lfilter
+from scipy.special import logsumexp, xlogy
 from scipy.stats import hypergeom
 
 from confide._checks import integer
@@ -22,7 +25,7 @@ from confide.planning.plan import Plan
 from confide.privacy.halting import Halting
 from confide.privacy.renyi import check_delta
 
-__all__ = ["Curve", "Outcomes", "constant_query", "outcomes", "unsure_share", "yardstick"]
+__all__ = ["Curve", "Outcomes", "Turned", "constant_query", "outcomes", "unsure_share", "yardstick"]
 
 Floats = NDArray[np.float64]
 
@@ -152,6 +155,78 @@ def unsure_share(plan: Plan, ones: int) -> float:
     weights = hypergeom.pmf(hits, plan.copies, ones, plan.polls) if plan.polls < plan.copies else hits == ones
     margins = np.minimum(np.abs(2 * hits - plan.polls), plan.gate.sure.size - 1)
     return float((weights * plan.gate.table[margins]).sum())
+
+
+@dataclass(frozen=True)
+class Turned:
+    """The exact log-likelihood ratio of everything that the worst-margin adversary sees, its own turns included.
+
+    One copy of `copies`, at a uniform place on the circle, votes 1 at bit 0 and 0 at bit 1. A question with turn j is
+    for `ones` votes: the copies at places c with (c + j) mod `copies` < `ones`. Given the place every round's law is
+    known; the place is the same in all rounds, so the turns tell something, and the likelihood is a sum over places.
+
+    Parameters
+    ----------
+    shares
+        P(unsure) with one vote more than `ones`, with `ones`, and with one vote less.
+    halting
+        The halting table.
+    hidden
+        For each bit the probabilities of 0, 1, … unsure answers counted before, in hidden rounds.
+    """
+
+    copies: int
+    ones: int
+    shares: tuple[float, float, float]
+    halting: Halting
+    hidden: tuple[tuple[float, ...], tuple[float, ...]]
+
+    @classmethod
+    def of(cls, plan: Plan, ones: int, hidden: tuple[tuple[float, ...], tuple[float, ...]]) -> Self:
+        """For a plan with a halting table."""
+        if not isinstance(plan.halting, Halting):
+            raise ValueError("the exact law needs a halting table: the paper's plan has a noisy counter instead")
+        more, same, fewer = (unsure_share(plan, ones + change) for change in (1, 0, -1))
+        return cls(plan.copies, ones, (more, same, fewer), plan.halting, hidden)
+
+    def score(self, turns: NDArray[np.int64], unsure: NDArray[np.bool_], halted: bool) -> float:
+        """ln(P₁/P₀) of the rounds with these turns and outcomes, in order, and of the halt after the last or not."""
+        turns, unsure = np.asarray(turns, dtype=np.int64), np.asarray(unsure, dtype=np.bool_)
+        inside = [self._inside(turns[kind]) for kind in (unsure, ~unsure)]
+        totals = int(unsure.sum()), int((~unsure).sum())
+        more, same, fewer = self.shares
+        logs = []
+        for bit, (here, elsewhere) in enumerate(((same, more), (fewer, same))):
+            path = self._path(np.cumsum(unsure), halted, self.hidden[bit])
+            places = np.zeros(self.copies)
+            for held, total, p, q in zip(inside, totals, (here, 1 - here), (elsewhere, 1 - elsewhere), strict=True):
+                places += xlogy(held, p) + xlogy(total - held, q)
+            logs.append(path + float(logsumexp(places)))
+        return _difference(logs[1], logs[0])
+
+    def _inside(self, turns: NDArray[np.int64]) -> Floats:
+        """For every place c: in how many of these rounds (c + turn) mod `copies` < `ones`."""
+        counts = np.bincount(turns, minlength=self.copies)
+        sums = np.concatenate([[0], np.cumsum(np.tile(counts, 2))])
+        start = (-np.arange(self.copies)) % self.copies
+        return np.asarray(sums[start + self.ones] - sums[start], dtype=np.float64)
+
+    def _path(self, counts: NDArray[np.int64], halted: bool, weights: tuple[float, ...]) -> float:
+        """ln of what the halting table makes of the counts after each round, a draw before the first included."""
+        logs = []
+        for before, weight in enumerate(weights):
+            levels = np.minimum(np.concatenate([[0], counts]) + before, self.halting.stop)
+            stops = self.halting.table[levels]
+            factors = 1 - stops
+            if halted:
+                factors[-1] = stops[-1]
+            with np.errstate(divide="ignore"):
+                logs.append(np.log(weight) + np.log(factors).sum())
+        return float(logsumexp(logs))
+
+
+def _difference(one: float, zero: float) -> float:
+    return 0.0 if one == zero else one - zero  # both −inf: what neither world shows says nothing
 
 
 def constant_query(plan: Plan, fewer: int, more: int, shift: int = 0, rounds: int | None = None) -> Curve:
