@@ -29,8 +29,8 @@ from confide.kernels.memory import VOTE, kernel
 from confide.learners import DecisionTree, GaussianNB, LogisticRegression
 from confide.pop import batches
 from confide.privacy.draws import draw_marked
-from confide.privacy.random import Random
 from confide.privacy.gate import lead
+from confide.privacy.random import Random
 
 POLLS, FEATURES, ROWS = 129, 20, 4096
 console = Console(width=118)

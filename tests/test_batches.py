@@ -345,3 +345,25 @@ def test_a_copied_pop_has_a_memory_of_its_own() -> None:
     assert all(np.array_equal(before[name], value) for name, value in first.operator.bank.state().items())
     evaluate(first, xs[80:], ys[80:])
     assert leftovers(first) == leftovers(second) == leftovers(third)
+
+
+def test_a_label_whose_mark_cannot_be_written_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When labels come is private: a full disk just then must not tell the next asker that one came."""
+    pop = make("logistic", "people")
+    pop.save(tmp_path / "state")
+    ticket = pop.predict(np.ones(3), "ann").ticket
+    book = pop.operator.loop.account.book
+    assert book is not None
+
+    def full(*_: object) -> None:
+        raise OSError(28, "the disk is full")
+
+    monkeypatch.setattr(type(book), "_write", full)
+    pop.learn(ticket, "a")
+    with pytest.raises(StateError, match="try again"):
+        pop.forget("bob")
+    monkeypatch.undo()
+    assert pop.predict(np.ones(3), "cid").ticket  # and the marks went out with it
+    book.close()
+    with POP.load(tmp_path / "state") as again, pytest.raises(TicketError, match="used"):
+        again.learn(ticket, "a")

@@ -6,17 +6,34 @@ import functools
 import random
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from confide import POP, Gate, Guarantee, Halting, Plan
 from confide.games.replay import (
-    Ask, AskMany, Follow, Forget, Heard, Hidden, Label, LabelMany, Load, Script, Step, Teach, TeachMany,
+    Ask,
+    AskMany,
+    Follow,
+    Forget,
+    Heard,
+    Hidden,
+    Label,
+    LabelMany,
+    Script,
+    Step,
+    Teach,
+    TeachMany,
 )  # fmt: skip
 from confide.learners import (
-    DecisionTree, Features, GaussianNB, Halving, HashedFeatures, LogisticRegression, Points, Refit,
+    DecisionTree,
+    Features,
+    GaussianNB,
+    Halving,
+    HashedFeatures,
+    LogisticRegression,
+    Points,
+    Refit,
 )  # fmt: skip
 from confide.planning.design import certify
 from confide.privacy.random import Random

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from confide.learners.theory.littlestone import littlestone_dimension
     from confide.planning.mistakes import Certificate
     from confide.planning.plan import Guarantee, Plan
+    from confide.pop.base import Answer
     from confide.pop.evaluate import Evaluation, evaluate
     from confide.pop.monitor import Monitor
-    from confide.pop.base import Answer
     from confide.pop.pop import POP
     from confide.privacy.gate import Gate
     from confide.privacy.halting import Halting

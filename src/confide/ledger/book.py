@@ -123,8 +123,14 @@ class Book:
             self._pending.append((self._sequence, entry))
             return self._sequence
 
-    def wait(self, sequence: int) -> None:
+    def wait(self, sequence: int, *, private: bool = False) -> None:
         """Return when the entry with this number, and all before it, are on the disk.
+
+        Parameters
+        ----------
+        private
+            That there was this call is not public, such as a label's: then a write that fails is told to this caller
+            alone. What is pending stays so, and goes out with the next public call's write, or ends the book with it.
 
         Raises
         ------
@@ -145,6 +151,8 @@ class Book:
             try:
                 self._write()
             except BaseException as error:
+                if private and isinstance(error, Exception):
+                    raise StateError(f"the ledger {self.path} could not be written: try again") from None
                 self._ended = self._why(error)
                 if not isinstance(error, Exception):
                     raise
@@ -198,8 +206,7 @@ class Book:
     def _write(self) -> None:
         """Everything pending, in one transaction."""
         with self._adding:
-            batch, self._pending = self._pending, []
-            prune = self._prune
+            batch, prune = list(self._pending), self._prune
         last, key = batch[-1][0], self._key
         entries = [entry for _, entry in batch]
         people: dict[bytes, list[int]] = {}
@@ -234,6 +241,8 @@ class Book:
             db.executemany(FORGOT, ((key, at, copy, who) for at, entry in batch for copy, who in entry.forgot))
             if prune >= 0:
                 db.execute(_PRUNE, (key, prune))
+        with self._adding:
+            del self._pending[: len(batch)]
         self._durable = last
 
 

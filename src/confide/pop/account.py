@@ -125,10 +125,14 @@ class Account:
             sequence = self.book.add(entry)
         return Mark(sequence, self.rounds, self.halted)
 
-    def settle(self, mark: Mark) -> None:
-        """Durable when it returns, and then for everybody to see; a failure is raised, from then on to all alike."""
+    def settle(self, mark: Mark, *, private: bool = False) -> None:
+        """Durable when it returns, and then for everybody to see; a failure is raised, from then on to all alike.
+
+        Of a `private` call (that somebody brought a label, or wants to be forgotten, is nobody else's business) a
+        failure is raised to its caller alone: what it wrote goes out with the next public call.
+        """
         if self.book is not None:
-            self.book.wait(mark.sequence)
+            self.book.wait(mark.sequence, private=private)
         with self._showing:
             rounds, halted = self._shown
             self._shown = max(rounds, mark.rounds), halted or mark.halted

@@ -5,6 +5,7 @@ Claims and proofs: docs/proofs/gate.md, docs/proofs/halting.md, docs/proofs/peop
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import weakref
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.banks import Bank, bank_for
-from confide.errors import Halted
+from confide.errors import Halted, StateError
 from confide.planning.plan import Guarantee, Plan
 from confide.pop import batches, state
 from confide.pop.account import Account
@@ -220,7 +221,7 @@ class POP:
             who = loop.routing.who(unit)
             assert who is not None
             mark = loop.account.enter(who, forgot=((loop.forget(who), who),))
-        loop.account.settle(mark)
+        loop.account.settle(mark, private=True)
 
     # ------------------------------------------------------------------ many at once
 
@@ -259,7 +260,8 @@ class POP:
             self._check_process()
             used, refused = batches.learn_many(self._loop, tickets, ys)
             mark = account.enter(used=tuple(used))
-        account.settle(mark)
+        with contextlib.suppress(StateError):  # the labels are taken all the same: the marks go out with the next round
+            account.settle(mark, private=True)
         if _alone and refused:
             raise refused[0]
         batches.refuse(refused)
@@ -284,7 +286,7 @@ class POP:
             if loop.account.open() and len(ys):
                 rows = batches.follow(loop, xs, ys, whos)
                 n = rows.rows
-            mark = loop.account.enter(*whos[:n])
+            mark = loop.account.enter(*whos)
         loop.account.settle(mark)
         if rows is None:
             nothing = np.empty(0, dtype=np.int64)

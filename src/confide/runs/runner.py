@@ -25,9 +25,9 @@ from confide.errors import Halted, TicketError
 from confide.learners import Columns, DecisionTree, Learner, Pipeline, Stacked, as_learner
 from confide.planning.plan import Plan
 from confide.pop import batches
+from confide.pop.base import TICKET_LIFE
 from confide.pop.evaluate import evaluate
 from confide.pop.monitor import Monitor
-from confide.pop.base import TICKET_LIFE
 from confide.pop.pop import POP
 from confide.runs.tally import Tally
 
