@@ -108,7 +108,7 @@ def test_people_are_named_by_the_stream() -> None:
     named = ((x, y, {"unit": f"person {i % 50}"}) for i, (x, y) in enumerate(stream(1200)))
     evaluate.progressive_val_score(named, model, metrics.Accuracy(), delay=10)
     assert model.pop.rounds == model.pop.operator.taught == 1200
-    taught = [copy for copy in range(PEOPLE.copies) if model.pop.operator.bank._slot[copy] >= 0]  # type: ignore[attr-defined]
+    taught = model.pop.operator.bank.state()["taught"]
     assert 1 < len(taught) <= 50  # each person has one copy
     with pytest.raises(ValueError, match="protects people"):
         model.predict_one({"a": 1.0})
@@ -160,7 +160,7 @@ def lessons(model: PrivateClassifier) -> dict[int, bytes]:
 def by_content(model: PrivateClassifier) -> tuple[Callable[[Any], None], Callable[[Any, Any], None]]:
     """The tempting wrong way: give a label to the oldest open question with the same x."""
     waiting: dict[float, deque[str]] = defaultdict(deque)
-    model.pop.ticket_life = 1000
+    model.pop.operator.loop.tickets.life = 1000
 
     def ask(x: Any) -> None:
         waiting[x["a"]].append(model.pop.predict(x).ticket)

@@ -87,8 +87,12 @@ def test_partial_fit_teaches_more() -> None:
     assert model.score(X[:100], y[:100]) > 0.9
     with pytest.raises(ValueError, match="classes differ"):
         model.partial_fit(X[:10], y[:10], classes=[0, 1])
-    with pytest.raises(ValueError, match="declare them all"):
-        model.partial_fit(X[:10], np.full(10, 7))
+    with pytest.raises(ValueError, match="all good rows were learned"):  # one unknown label keeps no other from it
+        model.partial_fit(X[:10], [7, *y[1:10]])
+    assert pop.operator.taught == 1519
+    with pytest.raises(ValueError, match="NaN"):
+        model.partial_fit([[float("nan"), 0.0], *X[1:10].tolist()], y[:10])
+    assert pop.operator.taught == 1528
     declared = small(classes=(0, 1, 2)).partial_fit(X[:10], np.zeros(10, dtype=int))
     assert declared.classes_.tolist() == [0, 1, 2]
 
@@ -145,7 +149,11 @@ def test_a_halt_for_the_budget_delivers_its_own_answer() -> None:
     [
         (np.array([[1.0, np.nan], [1.0, 2.0]]), 2),
         (np.ones((3, 5)), 3),
-        (np.ones(4), 1),
+        (np.ones(4), 4),
+        ([[10**401, 0.0], [1.0, 2.0]], 2),
+        ([None, [1.0, 2.0]], 2),
+        (["text", [1.0, 2.0]], 2),
+        ([{}, [1.0, 2.0], [1.0, 2.0]], 3),
         ([[1.0, "x"]], 1),
         ([[1.0, 1e39], [1.0, 2.0], [3.0, 4.0]], 3),
         (None, 1),
@@ -200,7 +208,7 @@ def test_one_row_moves_one_copy() -> None:
     changed[17] = 50.0
     worlds = []
     for rows in (X, changed):
-        state = dict(small().fit(rows, y).pop_._bank.state())
+        state = dict(small().fit(rows, y).pop_.operator.bank.state())
         arrays = [value for name, value in sorted(state.items()) if name.startswith("array ")]
         worlds.append({int(c): b"".join(a[i].tobytes() for a in arrays) for i, c in enumerate(state["taught"])})
     one, two = worlds

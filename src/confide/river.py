@@ -21,6 +21,7 @@ from river import base, compose, linear_model, preprocessing
 from confide.learners import GaussianNB, HashedFeatures
 from confide.planning.plan import Plan
 from confide.pop.pop import POP
+from confide.privacy.random import Random
 
 __all__ = ["PrivateClassifier"]
 
@@ -67,7 +68,7 @@ class PrivateClassifier(base.Classifier):
     public_start
         Start every copy from what `model` has learned, on public data only.
     seed
-        For tests and benchmarks only: whatever is made with one promises nothing.
+        For tests and benchmarks only: whatever is made with one promises nothing. Or a generator.
 
     Examples
     --------
@@ -104,7 +105,7 @@ class PrivateClassifier(base.Classifier):
         units: Literal["rounds", "people"] = "rounds",
         after_halt: Literal["raise", "fallback"] = "raise",
         public_start: bool = False,
-        seed: int | None = None,
+        seed: int | Random | None = None,
     ) -> None:
         if plan is not None and (epsilon, delta, rounds) != (None, None, None):
             raise ValueError("give a plan, or epsilon, delta and rounds to make one from: not both")
@@ -139,7 +140,8 @@ class PrivateClassifier(base.Classifier):
                 after_halt=self.after_halt,
                 ticket_life=1,  # no ticket is ever brought back, so none needs to be kept
                 public_start=self.public_start,
-                seed=self.seed,
+                seed=None if isinstance(self.seed, Random) else self.seed,
+                rng=self.seed if isinstance(self.seed, Random) else None,
             )
         return self._pop
 

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from confide.errors import Halted
 from confide.planning.plan import Plan
 from confide.pop.pop import POP
+from confide.privacy.random import Random
 
 __all__ = ["PrivateClassifier"]
 
@@ -58,7 +59,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         "raise" `confide.Halted`, or answer by the "fallback". Rows of a batch after the halt are always answered by the
         fallback, with a warning.
     seed
-        For tests and benchmarks only: whatever is made with one promises nothing.
+        For tests and benchmarks only: whatever is made with one promises nothing. Or a generator.
 
     Attributes
     ----------
@@ -94,7 +95,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes: ArrayLike | None = None,
         fallback: Any = "coin",
         after_halt: Literal["raise", "fallback"] = "raise",
-        seed: int | None = None,
+        seed: int | Random | None = None,
     ) -> None:
         self.estimator = estimator
         self.epsilon = epsilon
@@ -123,43 +124,50 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "answer will be unsure; give more history, fewer copies or a larger epsilon",
                 stacklevel=2,
             )
-        self._teach(X, y)
+        self.pop_.teach_many(X, y.tolist())
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> Self:
-        """Teach every row to one copy; the first call needs all labels, here or at construction."""
+        """Teach every row to one copy; the first call needs all labels, here or at construction.
+
+        From the second call on a row that cannot be read, or whose label is unknown, is left out, all others are
+        learned, and then ValueError says so: nobody's row decides whether another's is taught.
+        """
         self._look_in_front()
-        first = not hasattr(self, "pop_")
-        X, y = self._records(X, y, reset=first)
         stated = self.classes if classes is None else classes
-        if first:
+        if not hasattr(self, "pop_"):
+            X, y = self._records(X, y, reset=True)
             if stated is None:
                 raise ValueError("the first partial_fit needs all classes: labels are public and fixed")
             self._start(stated, y)
         elif stated is not None and not np.array_equal(np.unique(stated), self.classes_):
             raise ValueError("classes differ from those of the first call: labels are public and fixed")
-        self._teach(X, y)
+        else:
+            y = np.asarray(y)
+            rows = self._rows(X, len(y))
+            if isinstance(rows, list):
+                with contextlib.suppress(ValueError):
+                    self.pop_.teach_many(rows, y.tolist())
+                self._complain(X)
+            X = rows
+        self.pop_.teach_many(X, y.tolist())
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Answer every row, one round each, in order.
 
-        A batch that cannot be read takes as many rounds as it has rows, then raises ValueError: what is in a row must
-        not change how many rounds there were. The error concerns the whole batch, so ask in batches of one asker.
+        A batch with a row that cannot be read takes as many rounds as it has rows, each of the good ones a round like
+        any other, and then raises ValueError: what is in a row must not change what happens to the others. The error
+        concerns the whole batch, so ask in batches of one asker.
         """
         check_is_fitted(self, "pop_")
         pop = self.pop_
         if pop.state == "halted" and self.after_halt == "raise":
             raise Halted(f"this classifier has halted, its {pop.halt_reason} used up: fit anew, which is a new promise")
-        try:
-            rows = validate_data(self, X, dtype=np.float64, reset=False)
-        except (TypeError, ValueError):
-            for _ in range(_rows(X)):
-                if pop.rounds < pop.plan.rounds and pop.state != "halted":
-                    with contextlib.suppress(ValueError):
-                        pop.predict(None)
-            raise
+        rows = self._rows(X)
         given = pop.predict_many(rows)
+        if isinstance(rows, list):
+            self._complain(X)
         for answer in given:
             if answer.error is not None:
                 raise ValueError(answer.error)
@@ -215,13 +223,32 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             features=self.n_features_in_,
             after_halt="fallback",  # rows of one batch after the halt; the next batch is refused above
             ticket_life=1,  # no ticket is ever brought back, so none needs to be kept
-            seed=self.seed,
+            seed=None if isinstance(self.seed, Random) else self.seed,
+            rng=self.seed if isinstance(self.seed, Random) else None,
         )
         self.classes_ = labels
 
-    def _teach(self, X: NDArray[np.float64], y: NDArray[Any]) -> None:
-        _check_known(y, self.classes_)
-        self.pop_.teach_many(X, y.tolist())
+    def _complain(self, X: Any) -> None:
+        """Say what is wrong with X, in scikit-learn's words."""
+        try:
+            validate_data(self, X, dtype=np.float64, reset=False)
+        except (TypeError, ValueError):
+            raise
+        except Exception:
+            raise ValueError("X has a row that is no array of numbers that float64 can hold") from None
+
+    def _rows(self, X: Any, rows: int | None = None) -> Any:
+        """X as an array if scikit-learn takes it; else row by row, as a list, whatever is in the rows."""
+        try:
+            return validate_data(self, X, dtype=np.float64, reset=False)
+        except Exception:
+            pass
+        count, shape = 1 if rows is None else rows, getattr(X, "shape", None)
+        try:
+            count = int(shape[0]) if isinstance(shape, tuple) and shape else len(X)
+            return [X[i] for i in range(count)]
+        except Exception:  # it has no rows that could be looked at: each is malformed
+            return [None] * count
 
     def _look_in_front(self) -> None:
         """Warn if pipelines call that fit steps in front of this one: all copies would share them."""
@@ -262,16 +289,6 @@ def _plan(
 def _check_known(y: NDArray[Any], classes: NDArray[Any]) -> None:
     if not np.isin(y, classes).all():
         raise ValueError("y has labels that are not among the classes: labels are public and fixed, declare them all")
-
-
-def _rows(X: Any) -> int:
-    """The rows of a batch that could not be read: its length where it has rows, else one."""
-    shape = getattr(X, "shape", None)
-    if isinstance(shape, tuple) and len(shape) >= 2:
-        return int(shape[0])
-    if isinstance(X, list) and X and isinstance(X[0], list | tuple | np.ndarray):
-        return len(X)
-    return 1
 
 
 def _learns(step: Any) -> bool:

@@ -138,7 +138,8 @@ def _find(poll: Ints, voter: Slots, idle: Words, slots: Slots) -> int:
 def _draw(rounds: Rounds, k: int, block: _Block) -> int:
     """Draw copies, polls and words of the next rows; for how many the words sufficed."""
     first, cursor, words = rounds.progress[ROW], rounds.progress[CURSOR], rounds.words
-    for j in range(min(block.ends.size, rounds.ys.size - first)):
+    most: int = min(block.ends.size, rounds.ys.size - first)
+    for j in range(most):
         i = first + j
         block.copies[j] = rounds.copy_of[i]
         if rounds.units[i] < 0:
@@ -154,7 +155,7 @@ def _draw(rounds: Rounds, k: int, block: _Block) -> int:
             block.gate[j], block.go[j] = words[cursor], words[cursor + 1]
             cursor += 2
         block.ends[j] = cursor
-    return min(block.ends.size, rounds.ys.size - first)
+    return most
 
 
 @jit

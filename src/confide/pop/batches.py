@@ -67,13 +67,13 @@ def fuses(loop: Loop) -> bool:
 def ask_many(loop: Loop, xs: Any, whos: Sequence[bytes | None]) -> list[Outcome]:
     """Take as many of the rounds as plan and budget allow, the copies as they are."""
     if type(loop) is not Loop:  # a loop of its own is asked its own way
-        outcomes = []
+        outcomes: list[Outcome] = []
         while len(outcomes) < len(xs) and loop.account.open():
             outcomes.append(loop.ask(xs[len(outcomes)], whos[len(outcomes)]))
         return outcomes
     first = loop.account.rounds
     chunk = _chunk(loop, xs, np.full(len(xs), NOTHING), whos)
-    outcomes = []
+    outcomes = list[Outcome]()
     for i in range(chunk.rows):
         number, watched = first + i + 1, loop.watch(whos[i])
         if i in chunk.errors:

@@ -51,7 +51,8 @@ def lead(counts: NDArray[np.int64]) -> tuple[int, int]:
 @jit
 def is_sure(word: np.uint64, sure: NDArray[np.uint64], margin: int) -> bool:
     """The gate's one comparison: sure iff the uniform word lies below the table's integer at this margin."""
-    return np.uint64(word) < sure[min(margin, sure.size - 1)]
+    below: bool = np.uint64(word) < sure[min(margin, sure.size - 1)]
+    return below
 
 
 class Words(Protocol):
