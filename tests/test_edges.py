@@ -1,0 +1,130 @@
+"""Edges leak more than centres: what one unit sends never decides what happens to another's row, nor how many rounds pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from confide import POP, Halted, Plan, evaluate
+from confide.learners import Columns, Features, Halving, LogisticRegression
+
+pytestmark = pytest.mark.claim("people.md")
+
+PLAN = Plan.tight(60.0, 1e-2, 400, copies=30, polls=30, unsure=60, silent=0)
+HUGE = 10**401  # a float cannot hold it: OverflowError, which is no ValueError
+
+
+def make(learner: Any = None, **options: Any) -> POP:
+    settings: dict[str, Any] = {"labels": ["no", "yes"], "features": 2, "seed": 1, **options}
+    return POP(LogisticRegression() if learner is None else learner, PLAN, **settings)
+
+
+class Erratic:
+    """A number that fails in a way of its own."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("private")
+
+
+@pytest.mark.parametrize("bad", [[HUGE, 0], [Erratic(), 0], None, "text"], ids=["huge", "erratic", "none", "text"])
+@pytest.mark.parametrize("learner", ["compiled", "plain"])
+def test_a_row_that_raises_anything_keeps_no_other_from_being_taught(learner: str, bad: Any) -> None:
+    width = {"features": 2} if learner == "compiled" else {"features": 1}
+    pop = make(None if learner == "compiled" else Halving(np.eye(8, dtype=int)), **width)
+    good = [1.0] * width["features"]
+    rows = [bad] + [good] * 50
+    with pytest.raises(ValueError, match="row 0 was refused, and all good rows were learned"):
+        pop.teach_many(rows, ["yes"] * 51)
+    assert pop.operator.taught == 50
+    with pytest.raises(ValueError):
+        pop.teach(bad, "yes")
+    assert pop.operator.taught == 50
+
+
+class WrongShape(Columns):
+    """An encoder of somebody's own that returns too much now and then."""
+
+    def encode(self, x: Any, /) -> Any:
+        row = super().encode(x)
+        return np.ones(3) if row[0] > 5 else row
+
+
+@pytest.mark.parametrize("x", [[9.0, 0.0], [float("nan"), 0.0]], ids=["wrong shape", "malformed"])
+def test_an_encoder_that_returns_a_wrong_shape_skips_no_halting_draw(x: list[float]) -> None:
+    pop = make(features=WrongShape(2))
+    pop.operator.loop.account.unsure = 10**6  # where the table says halt
+    with pytest.raises(ValueError):
+        pop.predict(x)
+    assert pop.state == "halted" and pop.rounds == 1
+
+
+def test_a_refused_row_is_a_wrong_answer_in_every_number() -> None:
+    xs: list[Any] = [{"a": 1.0, "b": float(i % 2)} if i % 2 else {"a": "text", "b": 0.0} for i in range(300)]
+    ys = ["yes"] * 300
+    pop = make(Features(numeric=["a", "b"]) | LogisticRegression(), features=None, fallback="yes")
+    result = evaluate(pop, xs, ys)
+    assert result.rounds == 300 and result.refused.sum() == 150
+    assert result.mistakes >= 150 and result.error >= 0.5
+    assert "150 refused" in repr(result) and "array" not in repr(result)
+
+
+def test_a_stream_of_which_no_row_can_be_read_is_an_error_at_once() -> None:
+    pop = make(Features(numeric=["a"]) | LogisticRegression(), features=None)
+    with pytest.raises(ValueError, match="none of the first 256 rows can be read"):
+        evaluate(pop, [{"a": "text"}] * 300, ["yes"] * 300)
+    with pytest.raises(ValueError, match="none of the first 256 labels"):
+        evaluate(pop, [{"a": 1.0}] * 300, ["Yes"] * 300)
+    assert pop.rounds == 0
+
+
+class Table:
+    """Like a data frame, as far as it is looked at."""
+
+    columns = ("a", "b")
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def to_dict(self, how: str) -> list[dict[str, float]]:
+        assert how == "records"
+        return [{"a": 1.0, "b": 2.0}] * self._rows
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.ones((self._rows, 2))
+
+
+def test_a_data_frame_is_rows() -> None:
+    named = make(Features(numeric=["a", "b"]) | LogisticRegression(), features=None)
+    for pop in (make(), named):
+        result = evaluate(pop, Table(20), ["yes"] * 20)
+        assert result.rounds == 20 and not result.refused.any()
+        assert len(pop.predict_many(Table(3))) == 3
+
+
+def test_draws_do_not_hang_on_the_fallback() -> None:
+    """Two POPs with one seed and other fallbacks: the same polls, gates and halting draws, to the last word."""
+    pops = [make(fallback=fallback) for fallback in ("coin", "no", lambda x: "yes")]
+    for pop in pops:
+        for i in range(40):
+            pop.predict([i % 3, i % 5])
+    assert len({pop.operator.loop.rng.position for pop in pops}) == 1
+    assert len({pop.operator.unsure for pop in pops}) == 1 and pops[0].operator.unsure > 10
+
+
+def test_an_interrupt_inside_a_question_finishes_its_round() -> None:
+    class Interrupting:
+        def __float__(self) -> float:
+            raise KeyboardInterrupt
+
+    pop = make()
+    pop.operator.loop.account.unsure = 10**6
+    with pytest.raises(KeyboardInterrupt):
+        pop.predict([Interrupting(), 1.0])
+    assert pop.rounds == 1 and pop.state == "halted"
+    with pytest.raises(Halted):
+        pop.predict([1.0, 1.0])
