@@ -160,7 +160,8 @@ def only_gates(counts: Any, words: Any, sure: Any, go: Any, rows: int) -> int:
 def against_memory(targets: Targets, repeat: int, pop: confide.POP) -> None:
     bank: Any = pop.operator.bank
     copies, weights = bank.copies, bank._arrays["weights"]
-    memory, _, constants, *_ = bank._memory(0, np.zeros(6, dtype=np.int64))
+    kernels = bank._kernels()
+    memory, constants = kernels.memory, kernels.constants
     vote, counts = kernel(bank._learner.compiled()[0], VOTE), np.zeros(2, dtype=np.int64)
     rng, xs = np.random.default_rng(3), rows(FEATURES)[0]
 
