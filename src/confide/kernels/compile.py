@@ -1,14 +1,24 @@
-"""The one way in which Confide compiles kernels."""
+"""The one way in which Confide compiles: kernels that Python calls, and callbacks that kernels call."""
 
+from __future__ import annotations
+
+import contextlib
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
+from numba.core import ccallback as untyped
 
-__all__ = ["jit"]
+from confide.kernels.cache import KernelCache
+
+ccallback: Any = untyped
+
+__all__ = ["callback", "jit"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+OPTIONS: dict[str, Any] = {"boundscheck": False, "error_model": "numpy"}
 
 
 def jit(function: Callable[P, R]) -> Callable[P, R]:
@@ -18,10 +28,9 @@ def jit(function: Callable[P, R]) -> Callable[P, R]:
     division by zero, so a caller checks shapes and values before it enters a kernel. Fast-math and
     automatic threads stay off: a kernel gives the same bits on every run.
 
-    The code on disk is renewed when the kernel's own file changes, not when a kernel that it calls in
-    another file does: keep kernels that call each other in one module, or, as `_rounds` must use those of `_draws`
-    and `_tables`, run `make clean` after an edit there. Where no folder can hold the code
-    (an interactive session, a read-only installation), the kernel is compiled anew in every process.
+    The code on disk belongs to the sources of all kernels as they stand: after an edit of any of them every kernel is
+    compiled anew (`confide.kernels.cache`). Where no folder can hold it (a read-only installation without a
+    home), and for a function outside this package, the kernel is compiled anew in every process.
 
     Parameters
     ----------
@@ -36,9 +45,22 @@ def jit(function: Callable[P, R]) -> Callable[P, R]:
     >>> add(2, 3)
     5
     """
-    options: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
-    try:
-        kernel = numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # Numba found no place for the cache
-        kernel = numba.njit(**options)(function)
+    kernel = numba.njit(nogil=True, **OPTIONS)(function)
+    with contextlib.suppress(RuntimeError):  # no place for the code
+        kernel._cache = KernelCache(function)  # Numba's own door leads to its own cache
     return cast(Callable[P, R], kernel)
+
+
+class _Callback(ccallback.CFunc):  # type: ignore[misc]
+    def enable_caching(self) -> None:
+        self._cache = KernelCache(self._pyfunc)
+
+
+def callback(function: Callable[..., None], signature: Any) -> Any:
+    """Machine code of `function` for one signature, which kernels can be given to call. Kept on disk as `jit`'s is."""
+    kind = signature.args, signature.return_type
+    made = _Callback(function, kind, locals={}, options={"nopython": True, **OPTIONS})
+    with contextlib.suppress(RuntimeError):  # no place for the code
+        made.enable_caching()
+    made.compile()
+    return made

@@ -20,6 +20,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from confide.kernels.compile import callback
+
 carray: Any = getattr(numba, "carray")  # noqa: B009, which Numba's own types leave out
 
 __all__ = ["TEACH", "VOTE", "Descriptor", "Kernels", "describe", "kernel", "view"]
@@ -40,11 +42,7 @@ _made: dict[Callable[..., None], Any] = {}
 def kernel(function: Callable[..., None], signature: Any) -> Any:
     """Machine code of `function` that compiled code can call; made once in a process, kept on disk."""
     if function not in _made:
-        options: dict[str, Any] = {"nopython": True, "error_model": "numpy", "boundscheck": False}
-        try:
-            _made[function] = numba.cfunc(signature, cache=True, **options)(function)
-        except RuntimeError:  # Numba found no place for the cache
-            _made[function] = numba.cfunc(signature, **options)(function)
+        _made[function] = callback(function, signature)
         _made[function]._numba_type_ = types.FunctionType(signature)  # else found out anew in every call
     return _made[function]
 
