@@ -3,9 +3,14 @@
 VENV      := .venv
 BIN       := $(VENV)/bin
 PIP       := $(BIN)/python -m pip --disable-pip-version-check -qq
+QUIET     := MPLBACKEND=Agg OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 RUN_READY := $(VENV)/.ready-run
 DEV_READY := $(VENV)/.ready-dev
 WHEEL_DIR := build/wheel
+
+# The interpreters that `make test-pythons` tries, and how often `make chaos` kills.
+PYTHONS   ?= python3.12 python3.13
+KILLS     ?= 300
 
 # What `make run` shows, and what `make bench` measures.
 MAIN_JOB  ?= $(BIN)/confide run
@@ -19,14 +24,17 @@ IMPORT_ALL = import confide, importlib, pathlib, pkgutil; \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint types docs wheel pytest bench bench-quick audit audit-quick clean
+.PHONY: help run test lint types docs wheel pytest chaos test-pythons bench bench-quick audit audit-quick timing clean
 
 help:
 	@echo "make run          a million private rounds, with a report"
 	@echo "make test         every check: lint, types, docs, wheel, tests with doctests"
+	@echo "make chaos        the tests that kill processes, $(KILLS) times (KILLS=...)"
+	@echo "make test-pythons the tests with other interpreters (PYTHONS=\"$(PYTHONS)\")"
 	@echo "make docs         build the site into site/"
 	@echo "make bench        all benchmarks"
 	@echo "make bench-quick  the benchmarks that take a minute or two"
+	@echo "make timing       what the time of an answer tells about others, channel by channel"
 	@echo "make audit        attack Confide with its own adversaries; can be stopped and continued"
 	@echo "make audit-quick  a first look at the audit, in three minutes"
 	@echo "make clean        remove $(VENV), caches and everything built"
@@ -43,7 +51,7 @@ $(BIN)/python:
 # Installed anew only when pyproject.toml changes; a development install serves `make run` too.
 $(RUN_READY): pyproject.toml | $(BIN)/python
 	@echo "installing confide"
-	@$(PIP) install --editable .
+	@$(PIP) install --editable '.[cli,report,parquet]'
 	@touch $@
 
 $(DEV_READY): pyproject.toml | $(BIN)/python
@@ -58,6 +66,7 @@ test: lint types docs wheel pytest
 
 lint: $(DEV_READY)
 	$(BIN)/ruff check
+	$(BIN)/lint-imports --no-cache --no-logo
 
 types: $(DEV_READY)
 	$(BIN)/mypy --strict
@@ -73,13 +82,29 @@ wheel: $(DEV_READY)
 	@PYTHONPATH=$(WHEEL_DIR) $(BIN)/python -P -c '$(IMPORT_ALL)'
 
 pytest: $(DEV_READY)
-	MPLBACKEND=Agg OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q -n 2
+	$(QUIET) $(BIN)/pytest -q -n 2
+
+chaos: $(DEV_READY)
+	CONFIDE_KILLS=$(KILLS) $(QUIET) $(BIN)/pytest -q -k kill tests
+
+# Each interpreter gets an environment of its own under build/, and its own machine code.
+test-pythons:
+	@for python in $(PYTHONS); do \
+	  version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])') || exit 1; \
+	  echo "testing with Python $$version"; \
+	  $$python -m venv build/python-$$version && \
+	  build/python-$$version/bin/python -m pip --disable-pip-version-check -qq install --editable '.[test]' && \
+	  $(QUIET) build/python-$$version/bin/pytest -q -n 2 || exit 1; \
+	done
 
 bench: $(DEV_READY)
 	$(BENCH_JOB)
 
 bench-quick: $(DEV_READY)
 	$(BENCH_JOB) --quick
+
+timing: $(DEV_READY)
+	$(QUIET) $(BIN)/python benchmarks/timing.py
 
 # Finished games are kept: the same command goes on.
 audit: $(RUN_READY)

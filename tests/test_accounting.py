@@ -24,6 +24,8 @@ from confide.privacy.renyi import (
     renyi_from_epsilon,
 )
 
+pytestmark = pytest.mark.claim("conversion.md", "composition.md")
+
 CALM = settings(derandomize=True, deadline=None)
 ORDERS = st.integers(2, 2000)
 DELTAS = st.floats(-40, -0.01).map(lambda power: 10**power)

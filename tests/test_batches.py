@@ -21,6 +21,8 @@ from confide.pop import batches
 from confide.pop import evaluate as evaluating
 from confide.pop.loop import Loop
 
+pytestmark = pytest.mark.claim("people.md")
+
 ROUNDS = 240
 LEARNERS: dict[str, Any] = {
     "logistic": known.LogisticRegression(),

@@ -26,6 +26,8 @@ from confide.privacy.cost import (
     worst_excess,
 )
 
+pytestmark = pytest.mark.claim("gate.md", "polls.md")
+
 LAST = ONE - 1
 FULL = Fraction(1)
 CALM = settings(derandomize=True, deadline=None)

@@ -17,6 +17,8 @@ from scipy.stats import binom, nbinom
 from confide.planning.mistakes import HYPOTHESES, Rates, certificate, quantile, rates, tail
 from confide.privacy.gate import Gate
 
+pytestmark = pytest.mark.claim("certificate.md")
+
 Floats = NDArray[np.float64]
 
 

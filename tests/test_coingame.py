@@ -19,6 +19,8 @@ from confide.learners.theory.coingame import (
 from confide.planning.paper import reports
 from confide.privacy.random import Random
 
+pytestmark = pytest.mark.claim("learners.md")
+
 GAMES = 20_000
 
 

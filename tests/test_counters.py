@@ -18,6 +18,8 @@ from confide.privacy import counters
 from confide.privacy.counters import Counter, SmoothCounter, TreeCounter, tree_error, tree_levels
 from confide.privacy.random import Random, discrete_laplace
 
+pytestmark = pytest.mark.claim("counters.md")
+
 Made = TreeCounter | SmoothCounter
 
 

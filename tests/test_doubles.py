@@ -17,6 +17,8 @@ from tests.doubles import VARIANTS, Variant
 from tests.hunts import EPSILON, Hunt, hunts, sparse_vector
 from tests.replays import REPLAYS, ReplayHunt
 
+pytestmark = pytest.mark.claim("people.md")
+
 QUICK = [hunt for hunt in hunts() if not hunt.slow]
 SEEDS = 20
 

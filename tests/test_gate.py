@@ -18,6 +18,8 @@ from confide.privacy.gate import Gate
 from confide.privacy.random import Random
 from confide.privacy.renyi import epsilon_from_renyi, renyi_from_epsilon
 
+pytestmark = pytest.mark.claim("gate.md", "best-table.md", "polls.md")
+
 CALM = settings(derandomize=True, deadline=None)
 DELTA = 1e-6
 Tables = NDArray[np.uint64]

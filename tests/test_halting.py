@@ -19,6 +19,8 @@ from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting, joint_renyi
 from confide.privacy.random import Random
 
+pytestmark = pytest.mark.claim("halting.md")
+
 CALM = settings(derandomize=True, deadline=None)
 Pair = tuple[mpmath.mpf, mpmath.mpf]
 

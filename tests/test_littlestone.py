@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 import confide.learners.theory.littlestone
 from confide.learners.theory.littlestone import FiniteClass, littlestone_dimension, perceptron_bound
 
+pytestmark = pytest.mark.claim("learners.md")
+
 Table = NDArray[np.uint8]
 
 

@@ -24,6 +24,8 @@ from confide.privacy.random import Random
 from confide.privacy.renyi import epsilon_from_renyi
 from confide.privacy.sparse import AboveThreshold, ChallengeAT, CounterBudget, smallest_scale, threshold_cost
 
+pytestmark = pytest.mark.claim("paper-plan.md")
+
 MILLION = 1_000_000
 
 

@@ -14,6 +14,8 @@ from confide.learners import Points
 from confide.pop.phases import Phases, agnostic_plan
 from confide.privacy.counters import SmoothCounter
 
+pytestmark = pytest.mark.claim("phases.md")
+
 ROUNDS = 6000
 
 

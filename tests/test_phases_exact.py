@@ -18,6 +18,8 @@ from confide import Gate
 from confide.planning.mistakes import Rates, rates, tail
 from confide.pop.phases import AgnosticBound
 
+pytestmark = pytest.mark.claim("phases.md")
+
 # ---------------------------------------------------------------------------------------------------------- privacy
 
 COPIES = 3

@@ -25,6 +25,8 @@ from confide.privacy.cost import ONE
 from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
 
+pytestmark = pytest.mark.claim("halting.md")
+
 PATIENCE = 12.0
 """Seconds after which a planner that should answer in three has hung."""
 

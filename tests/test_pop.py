@@ -24,6 +24,8 @@ from confide.planning.design import certify
 from confide.pop.monitor import MonitorState
 from confide.privacy.random import Random
 
+pytestmark = pytest.mark.claim("people.md", "monitor.md")
+
 FALSE_ALARM = 1e-6
 DOUBT = [0.0]
 

@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -13,6 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Put together here, so that this file does not contain what it forbids.
 MACHINE_PATHS = re.compile("/" + "(?:work|root|home|tmp/venv|tmp/brief)" + r"/")
+CLAIM = re.compile(r"mark\.claim\(([^)]*)\)")
+EXTRAS = ("typer", "rich", "matplotlib", "jinja2", "pyarrow", "pandas", "river", "sklearn")
 PROOF_PAGE = re.compile(r"docs/proofs/([\w-]+\.md)")
 
 
@@ -69,3 +72,69 @@ def test_every_proof_page_named_in_the_source_exists() -> None:
 
 def test_a_missing_proof_page_is_noticed() -> None:
     assert missing_pages("see docs/proofs/index.md and docs/proofs/nowhere.md") == {"nowhere.md"}
+
+
+def claimed(text: str) -> set[str]:
+    """The proof pages that a test file says it tests."""
+    return {page for marked in CLAIM.findall(text) for page in re.findall(r"[\w-]+\.md", marked)}
+
+
+def test_every_proof_page_has_tests_and_every_claim_its_page() -> None:
+    pages = {path.name for path in (ROOT / "docs" / "proofs").glob("*.md")} - {"index.md"}
+    files = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if path != Path(__file__).resolve()]
+    tested = {page for path in files for page in claimed(path.read_text(encoding="utf-8"))}
+    assert len(pages) > 10
+    assert tested == pages
+
+
+def test_a_claim_is_read_from_its_mark() -> None:
+    assert claimed('pytestmark = pytest.mark.claim("a-b.md", "c.md")\n# d.md') == {"a-b.md", "c.md"}
+
+
+def in_a_new_process(code: str) -> str:
+    """What `code` prints where none of the extras is installed."""
+    blocked = f"""
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {EXTRAS!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+"""
+    done = subprocess.run([sys.executable, "-c", blocked + code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_the_core_runs_without_any_extra() -> None:
+    code = """
+import importlib, pkgutil
+import confide
+from confide.learners import LogisticRegression
+for name in confide.__all__:
+    getattr(confide, name)
+rooms = ["kernels", "privacy", "planning", "learners", "banks", "ledger", "pop"]
+drawing = {"confide.planning.frontier"}
+for room in rooms:
+    home = importlib.import_module(f"confide.{room}")
+    for module in pkgutil.walk_packages(home.__path__, f"confide.{room}."):
+        if module.name not in drawing:
+            importlib.import_module(module.name)
+plan = confide.Plan.tight(epsilon=8.0, delta=1e-5, rounds=200, copies=20, unsure=10, silent=50)
+pop = confide.POP(LogisticRegression(), plan, labels=["no", "yes"], features=1)
+for i in range(3):
+    pop.learn(pop.predict([1.0]).ticket, "yes")
+print(pop.rounds)
+"""
+    assert in_a_new_process(code) == "3"
+
+
+def test_an_extra_that_is_missing_is_noticed() -> None:
+    with pytest.raises(AssertionError, match="No module named 'rich'"):
+        in_a_new_process("import rich.console")
+
+
+def test_importing_confide_alone_loads_nothing_heavy() -> None:
+    code = "import confide, sys; print(sorted({'numpy', 'scipy', 'numba', 'cryptography'} & set(sys.modules)))"
+    assert in_a_new_process(code) == "[]"
+    assert "numpy" in in_a_new_process(code.replace("confide,", "numpy,"))

@@ -27,6 +27,8 @@ from confide.privacy import random as randomness
 from confide.privacy.draws import SHORT, draw_marked, exact_bernoulli_exp, exact_gaussian, exact_laplace
 from confide.privacy.random import Prf, Random, discrete_gaussian, discrete_laplace, draw_below, draw_subset
 
+pytestmark = pytest.mark.claim("samplers.md", "polls.md")
+
 LEVEL = 1e-7
 
 

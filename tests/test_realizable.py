@@ -17,6 +17,8 @@ from confide import POP, Plan, evaluate
 from confide.games.replay import Ask, Hidden, Label, replay
 from confide.learners import Conjunctions, Parities, Points, Thresholds
 
+pytestmark = pytest.mark.claim("certificate.md")
+
 ROUNDS = 4000
 RISK = 2e-8
 """The certificates' β. With all runs of this file a false alarm has probability below 10⁻⁶."""

@@ -22,6 +22,8 @@ from tests.replays import (
     watched_script,
 )
 
+pytestmark = pytest.mark.claim("people.md")
+
 BANKS: dict[str, Any] = {
     "stacked logistic": LogisticRegression(),
     "stacked naive Bayes": GaussianNB(),

@@ -33,6 +33,8 @@ from confide.privacy.sparse import (
     threshold_table,
 )
 
+pytestmark = pytest.mark.claim("paper-plan.md")
+
 Floats = NDArray[np.float64]
 
 

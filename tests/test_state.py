@@ -25,6 +25,8 @@ from confide.learners import DecisionTree, Features, GaussianNB, LogisticRegress
 from confide.ledger.state import Journal, look, read_journal
 from confide.planning.design import certify
 
+pytestmark = pytest.mark.claim("people.md")
+
 V1 = Path(__file__).parent / "states" / "v1"
 DOUBT = [0.0, 0.0]
 """The copies abstain until they are taught, so before that every live answer is unsure."""
@@ -686,7 +688,7 @@ def test_a_halt_is_not_shown_before_it_is_on_disk(name: str, folder: Path, monke
 
 # ---------------------------------------------------------------------- killed at random moments
 
-KILLS = 200
+KILLS = int(os.environ.get("CONFIDE_KILLS", "20"))
 
 
 class Victim:
@@ -803,7 +805,7 @@ def kill_many(folder: Path, kills: int) -> tuple[int, int]:
 
 
 def test_killed_at_random_moments(tmp_path: Path) -> None:
-    """Killed 200 times, while loading, answering, forgetting and saving: the state loads, with nothing forgotten."""
+    """Killed many times, while loading, answering, forgetting and saving: the state loads, with nothing forgotten."""
     loads, answers = kill_many(tmp_path, KILLS)
     assert loads > KILLS / 4 and answers > KILLS, "the children were killed before they had done anything"
 

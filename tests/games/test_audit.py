@@ -21,12 +21,14 @@ from confide.games import (
     WorstMargin,
     audit,
     audit_game,
-    draw,
     yardstick,
 )
 from confide.games.bounds import choose, measure
+from confide.games.draw import draw
 from confide.games.learned import Learned, summary
 from confide.games.scenarios import SCENARIOS, SplitPOP, split_plan
+
+pytestmark = pytest.mark.claim("audit.md")
 
 PLAN = split_plan(8.0, unsure=20, rounds=300, copies=160)
 

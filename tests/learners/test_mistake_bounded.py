@@ -31,6 +31,8 @@ from confide.learners.weighted_majority import WeightedMajority
 from confide.learners.winnow import Winnow
 from confide.privacy.random import Random
 
+pytestmark = pytest.mark.claim("learners.md")
+
 LINE = np.tri(16, 15, -1)  # thresholds, as a table
 LEARNERS: list[ClassLearner] = [
     Points(),

@@ -2,13 +2,13 @@
 
     confide.games.OnlineGame(make_mechanism, adversary, rounds, challenges=1).play(bit)   # the adversary's view
     confide.games.audit(make_mechanism, adversary, games=10_000)                          # a lower bound on the leak
+    confide.games.draw.draw(reports, path)                                                # its picture: confide[report]
 
 See docs/audit.md.
 """
 
 from confide.games.adversaries import LastDrop, RandomAdversary, WorstMargin
 from confide.games.auditor import Report, audit, audit_game
-from confide.games.draw import draw
 from confide.games.laws import Curve, constant_query, yardstick
 from confide.games.meta import Membership, Repeated, Simulator, Unprotected
 from confide.games.moves import (
@@ -79,6 +79,5 @@ __all__ = [
     "audit",
     "audit_game",
     "constant_query",
-    "draw",
     "yardstick",
 ]

@@ -8,13 +8,13 @@ import os
 import pickle
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from confide.games.learned import summary
 from confide.games.moves import View
@@ -89,15 +89,26 @@ def play_many(
         _open(folder, {"name": name, "games": games, "batch": BATCH, "adversary": repr(game.adversary), **kind})
         done = {number: _read(path) for number in range(len(sizes)) if (path := _file(folder, number)).exists()}
     left = [number for number in range(len(sizes)) if number not in done]
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, disable=not progress) as bar:
-        task = bar.add_task(name, total=2 * games, completed=2 * sum(sizes[number] for number in done))
+    with _bar(name, 2 * games, 2 * sum(sizes[number] for number in done), progress) as advance:
         for number, zero, one in _played(_Job(game, learned), [(number, sizes[number]) for number in left], workers):
             if folder is not None:
                 _write(_file(folder, number), zero, one)
             done[number] = zero, one
-            bar.advance(task, 2 * sizes[number])
+            advance(2 * sizes[number])
     return [done[number][0] for number in range(len(sizes))], [done[number][1] for number in range(len(sizes))]
+
+
+@contextmanager
+def _bar(name: str, total: int, completed: int, shown: bool) -> Iterator[Callable[[int], None]]:
+    if not shown:
+        yield lambda steps: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # confide[cli]
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns) as bar:
+        task = bar.add_task(name, total=total, completed=completed)
+        yield lambda steps: bar.advance(task, steps)
 
 
 def _played(job: _Job, batches: list[tuple[int, int]], workers: int | None) -> Iterator[tuple[int, Floats, Floats]]:
