@@ -120,7 +120,7 @@ for room in rooms:
     for module in pkgutil.walk_packages(home.__path__, f"confide.{room}."):
         if module.name not in drawing:
             importlib.import_module(module.name)
-plan = confide.Plan.tight(epsilon=8.0, delta=1e-5, rounds=200, copies=20, unsure=10, silent=50)
+plan = confide.Plan.tight(epsilon=8.0, delta=1e-5, rounds=2000, copies=150, unsure=100, silent=1000)
 pop = confide.POP(LogisticRegression(), plan, labels=["no", "yes"], features=1)
 for i in range(3):
     pop.learn(pop.predict([1.0]).ticket, "yes")
