@@ -443,8 +443,10 @@ def markdown(rows: list[tuple[Channel, Measured, Measured]]) -> str:
 def write(rows: list[tuple[Channel, Measured, Measured]]) -> None:
     """Put the table between its marks on the page."""
     text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise SystemExit(f"{PAGE.name} has no place for the table: put its two marks back")
     PAGE.write_text(f"{before}{BEGIN}\n\n{markdown(rows)}\n\n{END}{after}", encoding="utf-8")
 
 
