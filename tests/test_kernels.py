@@ -18,16 +18,18 @@ from confide.kernels.compile import jit
 def step(x):
     return x + {by}
 """
+CONSTANT = "UNIT = {unit}\n"
 CALLER = """
 from confide.kernels.compile import jit
 from confide.kernels.memory import VOTE, kernel
 from confide.privacy.callee import step
+from confide.privacy.constant import UNIT
 @jit
 def steps(n):
     x = 0
     for _ in range(n):
         x = step(x)
-    return x
+    return x * UNIT
 def vote(memory, constants, slots, ahead, x, counts):
     counts[0] = step(counts[0])
 """
@@ -60,6 +62,7 @@ def house(tmp_path: Path) -> Path:
         (package / room / "__init__.py").touch()
     (package / "__init__.py").touch()
     (package / "privacy" / "callee.py").write_text(CALLEE.format(by=1))
+    (package / "privacy" / "constant.py").write_text(CONSTANT.format(unit=1))
     (package / "privacy" / "caller.py").write_text(CALLER)
     (package / "banks" / "ask.py").write_text(ASK)
     age(package)
@@ -103,6 +106,9 @@ def test_an_edit_of_a_kernel_in_another_file_is_followed(house: Path) -> None:
     (house / "confide" / "privacy" / "callee.py").write_text(CALLEE.format(by=7))
     age(house / "confide")
     assert run(house) == [70, 7, 0, 0, 0]
+    (house / "confide" / "privacy" / "constant.py").write_text(CONSTANT.format(unit=2))
+    age(house / "confide")
+    assert run(house) == [140, 7, 0, 0, 0]
     assert len(kept(house)) == len(before)
     assert not set(kept(house)) & set(before)  # what the old sources made is gone
 

@@ -13,6 +13,7 @@ import hashlib
 import inspect
 import os
 import pickle
+import re
 import secrets
 import sys
 import time
@@ -33,17 +34,25 @@ __all__ = ["KernelCache", "kernel_sources"]
 PACKAGE = Path(__file__).resolve().parent.parent
 SETTLED = 2.0
 """Seconds after which an edit is surely older than what this process has read."""
+IMPORT = re.compile(rb"^\s*(?:from|import) (confide(?:\.\w+)+|confide import \w+)", re.MULTILINE)
 CHECK = 32  # bytes of SHA-256 before the content: half a file is no file
 
 
 def kernel_sources() -> dict[str, bytes]:
-    """The files whose functions may end up in a kernel, by path: this folder, and all that mention it."""
-    folder, found = str(Path(__file__).resolve().parent), {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        text = path.read_bytes()
-        if str(path.parent) == folder or b"confide.kernels" in text:
-            found[str(path)] = text
-    return found
+    """The files whose text may end up in a kernel, by path: all that mention this folder, and what they import."""
+    texts = {path: path.read_bytes() for path in sorted(PACKAGE.rglob("*.py"))}
+    found, new = set[Path](), {path for path, text in texts.items() if b"confide.kernels" in text}
+    while new:
+        found |= new
+        named = {name.decode() for path in new for name in IMPORT.findall(texts[path])}
+        new = {path for name in named for path in _files(name) if path in texts} - found
+    return {str(path): texts[path] for path in sorted(found)}
+
+
+def _files(name: str) -> list[Path]:
+    """The file of a module; of a package, whose names may come from any of them, all."""
+    place = PACKAGE.parent.joinpath(*name.replace(" import ", ".").split("."))
+    return [place.with_suffix(".py"), *place.rglob("*.py")]
 
 
 def _times(paths: list[str]) -> list[tuple[int, int]]:
