@@ -22,18 +22,21 @@ __all__ = ["FORGOT", "PERSON", "SIGN", "USED", "Book", "Entry"]
 
 PERSON = f"""
 INSERT INTO person(model, who, unsure, watched, sequence, checksum)
-VALUES (?1, ?2, ?3, ?4, ?5, {CHECKSUM}(?1, ?2, ?3, ?4, ?5))
+SELECT m, w, u, d, s, {CHECKSUM}(m, w, u, d, s) FROM (SELECT ? AS m, ? AS w, ? AS u, ? AS d, ? AS s) WHERE true
 ON CONFLICT(model, who) DO UPDATE SET
-    unsure = MAX(unsure, ?3), watched = MAX(watched, ?4), sequence = ?5,
-    checksum = {CHECKSUM}(model, who, MAX(unsure, ?3), MAX(watched, ?4), ?5)"""
+    unsure = MAX(unsure, excluded.unsure), watched = MAX(watched, excluded.watched), sequence = excluded.sequence,
+    checksum = {CHECKSUM}(
+        model, who, MAX(unsure, excluded.unsure), MAX(watched, excluded.watched), excluded.sequence)"""
 """Raise a person's counts: model, who, unsure, watched, sequence. The sequence changes the row even if nothing else."""
 SIGN = f"UPDATE model SET checksum = {CHECKSUM}(id, name, epoch, sequence, rounds, unsure, halted) WHERE id = ?"
 """Renew the checksum of a model's row."""
-USED = f"INSERT OR IGNORE INTO used(model, number, epoch, checksum) VALUES (?1, ?2, ?3, {CHECKSUM}(?1, ?2, ?3))"
+USED = f"""
+INSERT OR IGNORE INTO used(model, number, epoch, checksum)
+SELECT m, n, e, {CHECKSUM}(m, n, e) FROM (SELECT ? AS m, ? AS n, ? AS e)"""
 """A ticket that was learned."""
 FORGOT = f"""
 INSERT OR IGNORE INTO forgot(model, sequence, copy, who, checksum)
-VALUES (?1, ?2, ?3, ?4, {CHECKSUM}(?1, ?2, ?3, ?4))"""
+SELECT m, s, c, w, {CHECKSUM}(m, s, c, w) FROM (SELECT ? AS m, ? AS s, ? AS c, ? AS w)"""
 """A copy that was reset for a person."""
 _GROW = """
 UPDATE model SET rounds = MAX(rounds, ?), unsure = MAX(unsure, ?), halted = COALESCE(halted, ?), sequence = ?
