@@ -364,6 +364,53 @@ def test_an_older_ledger_is_refused(folder: Path) -> None:
         assert back.operator.unsure == 2
 
 
+def left(folder: Path) -> Path:
+    """What a process leaves that is killed after 40 unsure answers: all of them are in the -wal."""
+
+    def live() -> None:
+        pop = make()
+        pop.save(folder)
+        for i in range(40):
+            pop.predict(DOUBT, unit=f"person {i}")
+        os._exit(0)
+
+    assert in_child(live) == ""
+    return folder / "ledger.db-wal"
+
+
+PAGE = 24 + 4096
+
+
+@pytest.mark.parametrize("at", [9, 17, 30, 32, 32 + 9, 32 + 200, 32 + 20 * PAGE, 32 + 20 * PAGE + 4000, -5 * PAGE])
+def test_a_damaged_wal_is_refused(at: int, folder: Path) -> None:
+    """SQLite itself takes it for one that ends there, and would forget what follows."""
+    wal = left(folder)
+    whole = wal.read_bytes()
+    changed = bytearray(whole)
+    changed[at] ^= 4
+    wal.write_bytes(changed)
+    for _ in range(2):
+        with pytest.raises(StateError, match="damaged"):
+            POP.load(folder)
+        with pytest.raises(StateError, match="damaged"):
+            Ledger(folder / "ledger.db").create("another")
+    wal.write_bytes(whole)
+    (folder / "ledger.db-shm").unlink()
+    with POP.load(folder) as back:
+        assert back.operator.unsure == 40
+
+
+@pytest.mark.parametrize("cut", [1, 100, 4096, PAGE, PAGE + 1])
+def test_a_torn_write_was_never_answered(cut: int, folder: Path) -> None:
+    wal = left(folder)
+    os.truncate(wal, wal.stat().st_size - cut)
+    with POP.load(folder) as back:
+        assert back.operator.unsure == 39
+        back.predict(DOUBT, unit="ann")
+    with POP.load(folder) as again:
+        assert again.operator.unsure == 40
+
+
 # ---------------------------------------------------------------------- files and locks
 
 

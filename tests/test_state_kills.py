@@ -168,7 +168,11 @@ def leave_out(name: str) -> Callable[[pytest.MonkeyPatch], None]:
 
 @pytest.mark.parametrize(
     ("broken", "said"),
-    [(lag, "are known|was lowered|taken again|came back"), (leave_out("used"), "taken again"), (leave_out("forgot"), "came back")],
+    [
+        (lag, "are known|was lowered|taken again|came back"),
+        (leave_out("used"), "taken again"),
+        (leave_out("forgot"), "came back"),
+    ],
     ids=["lags", "lacks used tickets", "lacks the forgotten"],
 )
 def test_a_ledger_that_is_behind_is_noticed(
