@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from confide import POP, Halted, Monitor, StateError
+from confide import POP, Halted, Monitor, StateError, TicketError
 from confide.ledger import Book, Entry, Ledger
 from confide.pop.account import Account
 from tests.saved import CLEAR, DOUBT, ECHO, account, bank_of, echo, make, small_plan, spent, teach
@@ -179,7 +179,7 @@ def everything(pop: POP, tickets: list[str], folder: Path) -> dict[str, Callable
     }
 
 
-@pytest.mark.parametrize("outcome", ["sure", "unsure", "capped, sure", "malformed", "a batch", "a label", "forget"])
+@pytest.mark.parametrize("outcome", ["sure", "unsure", "capped, sure", "malformed", "a batch", "followed", "save"])
 def test_after_a_failed_write_all_are_refused_alike(
     outcome: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +187,10 @@ def test_after_a_failed_write_all_are_refused_alike(
     pop.save(folder)
     tickets = [pop.predict(DOUBT, unit=who).ticket for who in ("ann", "ann", "ida")]
     acts = everything(pop, tickets, folder)
+    if outcome == "save":  # it has something to write
+        monkeypatch.setattr(Account, "settle", lambda self, mark: None)
+        pop.predict(CLEAR, unit="bob")
+        monkeypatch.undo()
     with monkeypatch.context() as broken, pytest.raises(StateError, match="nothing is answered any more") as first:
         broken.setattr(Book, "_write", full)
         acts[outcome]()
@@ -199,6 +203,26 @@ def test_after_a_failed_write_all_are_refused_alike(
     with POP.load(folder, **ECHO) as back:
         assert (back.rounds, back.operator.unsure) == (3, 3)
         assert back.predict(CLEAR, unit="bob").sure
+
+
+def test_that_a_label_was_brought_is_not_told_by_a_full_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor that somebody was forgotten: others are refused only when they ask something themselves."""
+    with echo() as pop:
+        ann, bob = (pop.predict(DOUBT, unit=who) for who in ("ann", "bob"))
+        pop.save(folder)
+        with monkeypatch.context() as broken:
+            broken.setattr(Book, "_write", full)
+            pop.learn(ann.ticket, "yes")
+            with pytest.raises(StateError, match="try again"):
+                pop.forget("bob")
+        ledger = Ledger(folder / "ledger.db")
+        assert not ledger.read("pop").used and not ledger.read("pop").forgot
+        assert pop.predict(CLEAR, unit="carl").sure
+        assert ledger.read("pop").used == {(0, 1)} and len(ledger.read("pop").forgot) == 1, "with the next question"
+    with POP.load(folder, **ECHO) as back:
+        for ticket in (ann.ticket, bob.ticket):
+            with pytest.raises(TicketError):
+                back.learn(ticket, "yes")
 
 
 def test_all_that_was_shown_on_a_disk_that_fills_up_is_remembered(folder: Path) -> None:

@@ -153,7 +153,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
 
 def lag(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers leave before what they cost is written, which the next save does."""
-    monkeypatch.setattr(Account, "settle", lambda self, mark: setattr(self, "_shown", mark[1:]))
+    monkeypatch.setattr(Account, "settle", lambda self, mark, **how: setattr(self, "_shown", mark[1:]))
 
 
 def leave_out(name: str) -> Callable[[pytest.MonkeyPatch], None]:
