@@ -4,18 +4,18 @@ import functools
 import os
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pytest
 
 from confide import POP, Gate, Guarantee, Halting, Plan
 from confide.learners import LogisticRegression
+from confide.ledger import Book, Entry
 from confide.planning.design import certify
 from confide.pop.account import Account
-
-__all__ = ["CLEAR", "DOUBT", "ECHO", "Echo", "account", "bank_of", "copy_of", "echo", "fork", "in_child", "make",
-           "share", "small_plan", "spent", "teach"]  # fmt: skip
 
 DOUBT = [0.0, 0.0]
 """The copies abstain until they are taught, so before that every live answer is unsure."""
@@ -128,3 +128,36 @@ def in_child(act: Callable[[], object]) -> str:
     os.waitpid(child, 0)
     with os.fdopen(reading) as file:
         return file.read()
+
+
+class Spy:
+    """What goes into the book, and how often it is written."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.entries: list[Entry] = []
+        self.writes = 0
+        add, write = Book.add, Book._write
+
+        def added(book: Book, entry: Entry) -> int:
+            self.entries.append(entry)
+            return add(book, entry)
+
+        def written(book: Book) -> None:
+            self.writes += 1
+            write(book)
+
+        monkeypatch.setattr(Book, "add", added)
+        monkeypatch.setattr(Book, "_write", written)
+
+    def look(self, act: Callable[[], object]) -> tuple[Any, ...]:
+        """How many entries and writes a call makes, and the form of its entry."""
+        self.entries.clear()
+        self.writes = 0
+        with suppress(ValueError):  # what its asker is told
+            act()
+        form = [(len(e.shares), len(e.watched), len(e.forgot)) for e in self.entries]
+        return len(self.entries), self.writes, *form
+
+
+def full(book: Book) -> None:
+    raise OSError(28, "No space left on device")

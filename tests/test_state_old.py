@@ -21,7 +21,7 @@ V1 = Path(__file__).parent / "states" / "v1"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A copy of what tests/states/make_v1.py wrote: a snapshot, and a journal that goes on after it."""
+    """A copy of what 0.1 wrote: a snapshot, and a journal that goes on after it (tests/states/README.md)."""
     return Path(shutil.copytree(V1, tmp_path / "v1"))
 
 
@@ -113,9 +113,7 @@ STEPS: dict[str, Callable[[pytest.MonkeyPatch, Path], object]] = {
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_move_can_be_interrupted_anywhere(
-    step: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_move_can_be_interrupted_anywhere(step: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """0.1 may go on only as long as nothing has been moved, and the next load goes on from what was spent."""
     with monkeypatch.context() as patch:
         STEPS[step](patch, folder)
