@@ -15,6 +15,8 @@ from confide.ledger import Ledger
 from confide.pop.state import look
 from tests.saved import DOUBT, account, bank_of, copy_of, in_child, make, share, small_plan, spent, teach
 
+pytestmark = pytest.mark.claim("people.md")
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

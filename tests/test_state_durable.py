@@ -259,6 +259,8 @@ del os.fdatasync
 del os.O_DIRECTORY
 from confide import POP
 from tests.saved import DOUBT, make, spent
+
+pytestmark = pytest.mark.claim("people.md")
 folder, old = sys.argv[1:]
 with make() as pop:
     ticket = pop.predict(DOUBT, unit="ann").ticket

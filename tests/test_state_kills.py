@@ -16,6 +16,8 @@ from confide import POP, Halted, TicketError
 from confide.pop.account import Account
 from tests.saved import DOUBT, account, bank_of, copy_of, fork, make, share, small_plan
 
+pytestmark = pytest.mark.claim("people.md")
+
 KILLS = int(os.environ.get("CONFIDE_KILLS", "20"))
 PLAN = small_plan(unsure=1000, rounds=20_000)
 

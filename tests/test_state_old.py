@@ -16,6 +16,8 @@ from confide.ledger.file import File
 from confide.pop.state import look
 from tests.saved import bank_of, copy_of, share
 
+pytestmark = pytest.mark.claim("people.md")
+
 V1 = Path(__file__).parent / "states" / "v1"
 
 

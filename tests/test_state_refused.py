@@ -16,6 +16,8 @@ from confide.learners import LogisticRegression
 from confide.ledger import Ledger
 from tests.saved import DOUBT, in_child, make, spent
 
+pytestmark = pytest.mark.claim("people.md")
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

@@ -10,6 +10,8 @@ from confide import POP, Halted, StateError
 from confide.ledger import Book, Ledger
 from tests.saved import CLEAR, DOUBT, ECHO, Spy, account, echo, full, small_plan
 
+pytestmark = pytest.mark.claim("people.md")
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
