@@ -408,6 +408,28 @@ def test_a_fallback_that_fails_spoils_its_own_row_alone(wrong: type[Exception]) 
     assert pop.rounds == 60 and len(pop.operator.loop.tickets) == (xs[:, 0] <= 0.8).sum()
 
 
+class Bad(str):
+    """A label that cannot be looked up, a ticket that cannot be read."""
+
+    def split(self, *_: Any) -> Any:
+        raise RuntimeError("private")
+
+    def __hash__(self) -> int:
+        raise RuntimeError("private")
+
+
+@pytest.mark.parametrize("bad", ["ticket", "label", "record"])
+def test_a_bad_label_spoils_its_own_row_alone(bad: str) -> None:
+    """What one unit brings must not decide whether another's label is learned."""
+    pop = POP(known.LogisticRegression(), PLANS["polled"], labels=["a", "b"], features=3)
+    xs = [[1.0, 2.0, 3.0]] * 5
+    tickets, ys = [answer.ticket for answer in pop.predict_many(xs)], ["a"] * 5
+    (tickets if bad == "ticket" else ys)[2] = Bad("a")
+    with pytest.raises(ValueError, match="row 2"):
+        pop.teach_many(xs, ys) if bad == "record" else pop.learn_many(tickets, ys)
+    assert pop.operator.taught == 4
+
+
 def test_an_encoder_of_ones_own_is_asked_in_batches_too() -> None:
     class Clipped(Columns):
         def encode(self, x: Any, /) -> Any:

@@ -17,11 +17,12 @@ import re
 import sqlite3
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 from confide.errors import StateError
+from confide.ledger.wal import lost
 
 __all__ = ["CHECKSUM", "WIDE", "File", "Lock", "Reader", "check_name", "trouble"]
 
@@ -225,6 +226,7 @@ class File(Reader):
             self.db.execute("PRAGMA synchronous = FULL")
             self.db.execute("PRAGMA fullfsync = ON")  # macOS: ask the disk, not only the system
             self.db.execute("PRAGMA checkpoint_fullfsync = ON")
+            self._check_wal()
             if self._new:
                 self.db.executescript(
                     f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA application_id = {_APPLICATION};"
@@ -235,6 +237,13 @@ class File(Reader):
             raise StateError(f"the ledger {self.path} cannot be written: {trouble(error)}") from None
         except sqlite3.DatabaseError:
             raise StateError(f"{self.path} is not a ledger, or it is damaged: this state must not be used") from None
+
+    def _check_wal(self) -> None:
+        """Refuse a `-wal` that is damaged, before anything is written over it."""
+        with self.transaction(), closing(self._connect("rw")) as other:  # nobody else writes meanwhile
+            busy, frames, _ = other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if not busy and lost(_wal(self.path), max(frames, 0)) > 1:
+                raise _damaged(self.path)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

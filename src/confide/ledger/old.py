@@ -85,19 +85,21 @@ def move(folder: Path, ledger: Ledger, model: str) -> None:
     target = [str(ledger.path.relative_to(folder.resolve()) if inside else ledger.path), model]
     with _lock(folder):
         old = read(folder)
-        taken = ledger.path.exists() and model in ledger.models()
         if old.goes_to is None:
-            if taken:
+            if ledger.path.exists() and model in ledger.models():
                 raise StateError(f"the ledger {ledger.path} has a model {model!r} already: choose another name")
             _close(folder, target)
         elif old.goes_to != target:
             raise StateError(f"the state in {folder} is being moved into {' as '.join(old.goes_to)}: go on there")
-        if not taken:
-            ledger.create(model, old.spent)
-        elif ledger.read(model) != old.spent:
-            raise StateError(
-                f"the state in {folder} was moved before: bring back the snapshot that was saved since then"
-            )
+        try:
+            ledger.create(model, old.spent)  # also where an earlier move left a file with nothing in it
+        except StateError:
+            if model not in ledger.models():
+                raise
+            if ledger.read(model) != old.spent:
+                raise StateError(
+                    f"the state in {folder} was moved before: bring back the snapshot that was saved since then"
+                ) from None
         snapshot.write(folder, old.header, old.arrays)
 
 

@@ -229,8 +229,12 @@ def look(folder: Path) -> dict[str, Any]:
     """What a state says about itself, without loading it: for `confide status`. Operator-only where it is private."""
     if not snapshot.exists(folder):
         raise StateError(f"there is no saved state in {folder}")
-    header, _ = snapshot.read(folder)
-    spent = _ledger(folder).read(MODEL)
+    if old.is_old(folder):
+        before = old.read(folder)
+        header, spent = before.header, before.spent
+    else:
+        header, _ = snapshot.read(folder)
+        spent = _ledger(folder).read(MODEL)
     plan = Plan.from_json(header["plan"])
     monitor = None if header["monitor"] is None else Monitor(**header["monitor"])
     return {
