@@ -8,21 +8,14 @@ from typing import Annotated
 
 import typer
 from rich.box import SIMPLE
-from rich.console import Console
 from rich.table import Table
 
+from confide.cli.terminal import console
+from confide.data.extras import need
 from confide.games.auditor import ALARM, Report
-from confide.games.draw import draw
 from confide.games.scenarios import SCENARIOS
 
-__all__ = ["audit", "register"]
-
-console = Console()
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    app.command()(audit)
+__all__ = ["audit"]
 
 
 def audit(
@@ -55,6 +48,7 @@ def audit(
         raise ValueError(f"no audit is called {sorted(unknown)[0]!r}: take {', '.join(s.key for s in SCENARIOS)}")
     if not games > 0:
         raise ValueError(f"--games {games:g} must be a positive factor")
+    picture = None if plot is None else need("confide.games.draw", "report", "drawing a picture")
     done: dict[str, Report] = {}
     for scenario in chosen:
         report = scenario.run(quick=quick, folder=folder, workers=workers, progress=console.is_terminal, times=games)
@@ -64,8 +58,8 @@ def audit(
     reports = list(done.values())
     if json is not None:
         json.write_text(json_module.dumps([r.as_dict() for r in reports], indent=1, ensure_ascii=False) + "\n")
-    if plot is not None:
-        draw(reports, plot)
+    if picture is not None and plot is not None:
+        picture.draw(reports, plot)
     if any(report.alarm for report in reports):
         raise ValueError("ALARM: more was measured than is certified; do not use this mechanism")
 
