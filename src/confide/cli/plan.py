@@ -11,7 +11,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from confide.cli.terminal import console, say, warn
-from confide.planning.frontier import DISSENT, UNSURE, draw, frontier
+from confide.data.extras import need
 from confide.planning.plan import Plan
 
 __all__ = ["plan"]
@@ -83,11 +83,12 @@ def plan(
 
 def _show_frontier(promise: tuple[float, float, int], given: dict[str, Any], plot: Path | None) -> None:
     epsilon, delta, rounds = promise
+    trade: Any = need("confide.planning.frontier", "report", "the frontier")  # it draws, and no other command needs it
     asked = given.pop("unsure", None)
-    numbers = UNSURE if asked is None else tuple(sorted({*UNSURE, asked}))
+    numbers = trade.UNSURE if asked is None else tuple(sorted({*trade.UNSURE, asked}))
     with Progress(console=console, transient=True) as bar:
-        task = bar.add_task("planning", total=len(numbers) * len(DISSENT))
-        points = frontier(*promise, unsure=numbers, progress=lambda: bar.advance(task), **given)
+        task = bar.add_task("planning", total=len(numbers) * len(trade.DISSENT))
+        points = trade.frontier(*promise, unsure=numbers, progress=lambda: bar.advance(task), **given)
     if not points:
         raise ValueError(f"rounds={rounds} are too few for a frontier: plan for a thousand or more")
     title = f"What ({epsilon:g}, {delta:g}) costs over {rounds:,} rounds"
@@ -101,5 +102,5 @@ def _show_frontier(promise: tuple[float, float, int], given: dict[str, Any], plo
         )
     console.print(table)
     if plot is not None:
-        draw(points, title, rounds, plot)
+        trade.draw(points, title, rounds, plot)
         say(f"picture written to {plot}")

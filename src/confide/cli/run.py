@@ -236,7 +236,7 @@ def _advise(outcome: runner.Outcome) -> None:
     say(advice.what_happened(outcome), "red")
     advised = advice.next_settings(outcome)
     if advised is None:
-        say("The stream is too short for this promise: ask for more rounds, or a larger --epsilon.", "red")
+        say(advice.NOTHING, "red")
     else:
         say(f"To try next: {advised.command}", "bold")
     say(advice.AGAIN, "dim")

@@ -51,8 +51,8 @@ def form_of(path: Path) -> Form:
         line = file.readline(_FIRST)
     if line[:2] in (b"\xff\xfe", b"\xfe\xff"):
         encoding = "utf-16"
-        with _open(path) as file:
-            line = TextIOWrapper(file, encoding, errors="replace").readline(_FIRST).encode()
+        with TextIOWrapper(_open(path), encoding, errors="replace") as text_file:
+            line = text_file.readline(_FIRST).encode()
     else:
         encoding = "utf-8-sig"
     if b"\0" in line:

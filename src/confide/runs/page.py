@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from confide.data.extras import need
-from confide.runs.advice import AGAIN, next_settings, what_happened
+from confide.runs.advice import AGAIN, NOTHING, next_settings, what_happened
 from confide.runs.runner import Outcome
 
 __all__ = ["page", "state_of"]
@@ -85,10 +85,7 @@ def _out_of_budget(outcome: Outcome) -> str:
     advised = next_settings(outcome)
     text = f"<p>{escape(what_happened(outcome))}</p>"
     if advised is None:
-        text += (
-            "<p>No plan for this stream at up to sixteen times this ε leaves each copy enough labels: "
-            "it needs more rounds, or a learner that agrees sooner.</p>"
-        )
+        text += f"<p>{escape(NOTHING)}</p>"
     else:
         text += f"<p>To try next:</p><pre>{escape(advised.command)}</pre>"
     return _section("Out of budget", f'{text}<p class="note">{escape(AGAIN)}</p>', "halted")

@@ -161,6 +161,8 @@ class Work:
         finally:
             self.tally.seconds = time.perf_counter() - started
             self.tally.point(self.pop.operator.unsure)
+            if progress is not None:
+                progress(self.pop, self.tally)
             if self.folder is not None:
                 self.checkpoint()
 
