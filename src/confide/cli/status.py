@@ -2,49 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from confide.cli.terminal import OPERATOR, say
-from confide.ledger import state
-from confide.planning.plan import Guarantee, Plan
+from confide.pop.state import look
 from confide.runs.checkpoints import read_run
 
 __all__ = ["status"]
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """What a saved mechanism says about itself."""
-
-    plan: Plan
-    guarantee: Guarantee
-    units: str
-    rounds: int
-    halted: str | None
-    unsure: int
-    taught: int
-
-    @property
-    def where(self) -> str:
-        if self.halted:
-            return f"halted: {'its privacy budget is used up' if self.halted == 'budget' else 'its rounds are over'}"
-        if self.rounds >= self.plan.rounds:
-            return "all rounds are over"
-        return "silent" if self.rounds < self.plan.silent else "live"
-
-
-def _look(folder: Path) -> _Seen:
-    seen = state.look(folder)
-    plan = Plan.from_json(seen["plan"])
-    monitor = seen["monitor"]
-    spent = 0.0 if monitor is None else monitor["epsilon"]
-    promise = replace(plan.guarantee, epsilon=plan.guarantee.epsilon + spent, secure=not seen["insecure"])
-    rounds = min(seen["round"], plan.rounds)  # rounds are reserved in blocks, and the last block goes beyond the end
-    return _Seen(plan, promise, seen["units"], rounds, seen["halted"], seen["unsure"], seen["taught"])
+def _where(seen: dict[str, Any]) -> str:
+    plan = seen["plan"]
+    if seen["halted"]:
+        return f"halted: its {'privacy budget is used up' if seen['halted'] == 'budget' else 'rounds are over'}"
+    if seen["rounds"] >= plan.rounds:
+        return "all rounds are over"
+    return "silent" if seen["rounds"] < plan.silent else "live"
 
 
 def status(
@@ -55,15 +32,16 @@ def status(
     Example: `confide run sea -T 200000 --state run1`, and in another window `confide status run1`
     """
     run = read_run(folder) if (folder / "run.json").exists() else None
-    seen = _look(folder if run is None else folder / "pop")
+    seen = look(folder if run is None else folder / "pop")
+    plan = seen["plan"]
     say("public", "bold")
-    say(f"  promise   {seen.guarantee}")
-    say(f"  units     {seen.units}")
-    say(f"  state     {seen.where}")
-    say(f"  rounds    {seen.rounds:,} of {seen.plan.rounds:,}, the first {seen.plan.silent:,} silent")
+    say(f"  promise   {replace(seen['guarantee'], secure=not seen['insecure'])}")
+    say(f"  units     {seen['units']}")
+    say(f"  state     {_where(seen)}")
+    say(f"  rounds    {seen['rounds']:,} of {plan.rounds:,}, the first {plan.silent:,} silent")
     say(OPERATOR, "bold red")
-    say(f"  unsure    {seen.unsure:,} of {seen.plan.unsure:,} planned")
-    say(f"  taught    {seen.taught:,} labels when it was last saved")
+    say(f"  unsure    {seen['unsure']:,} of {plan.unsure:,} planned")
+    say(f"  taught    {seen['taught']:,} labels when it was last saved")
     if run is not None:
         tally = run.tally
         say(f"  error     {tally.error:.3%} of {tally.live:,} live rounds; {tally.bad:,} bad rows")

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from confide.data.rows import BadRow, Stream
 from confide.learners import Columns, Pipeline
 from confide.planning.plan import Plan
+from confide.pop.base import TICKET_LIFE
 from confide.pop.monitor import Monitor
-from confide.pop.pop import POP, TICKET_LIFE
+from confide.pop.pop import POP
+from confide.runs.asking import questions
 from confide.runs.checkpoints import read_claim, read_run
 from confide.runs.settings import Settings
 from confide.runs.tally import Tally
@@ -27,6 +30,9 @@ __all__ = ["Hooks", "Outcome", "resume", "run"]
 
 BLOCKS = 200
 """Points of a curve."""
+
+FIRST = 128
+"""Rows of which at least one must fit the learner."""
 
 LABEL_TIME = 1000
 """Rounds that the private monitor waits for a label, or longer where labels come later."""
@@ -121,6 +127,7 @@ def run(
         _check_all(stream)
     features = None if dicts else stream.width
     pop = POP(learner, plan, labels=stream.labels, fallback=fallback, features=features, **_asked(settings))
+    _check_first(pop, stream, dicts)
     tally = Tally(len(stream.labels), max(1, plan.rounds // BLOCKS))
     work = Work(pop, stream, settings, tally, _twin(learner, stream, settings), dicts)
     if history is not None:
@@ -187,6 +194,14 @@ def _check_all(stream: Stream) -> None:
     for item in stream.rows(dicts=True):
         if isinstance(item, BadRow):
             raise ValueError(f"line {item.line} of {stream.name} is bad: {item.reason}; mend it, or leave out --strict")
+
+
+def _check_first(pop: POP, stream: Stream, dicts: bool) -> None:
+    """Refuse a stream of which no row at the start fits the learner, before anything is asked."""
+    first = list(islice(stream.rows(dicts), FIRST))
+    errors = pop.readable(questions(pop, first)) if first else {}
+    if first and len(errors) == len(first):
+        raise ValueError(f"none of the first {len(first)} rows of {stream.name} fits the learner: {errors[0]}")
 
 
 def _takes_dicts(learner: Any) -> bool:

@@ -175,11 +175,11 @@ class Work:
         if not rows:
             return False
         late, before = self.settings.delay > 0, self.pop.rounds
-        shown = ask_only(self.pop, rows) if late else ask_and_teach(self.pop, rows)
+        right = np.array([self.index.get(row.y, -1) for row in rows], dtype=np.int64)
+        shown = ask_only(self.pop, rows) if late else ask_and_teach(self.pop, rows, right)
         if shown.rounds < len(rows):
             self.tally.position = ends[shown.rounds - 1] if shown.rounds else ends[0] - 1
-        asked = rows[: shown.rounds]
-        right = np.array([self.index.get(row.y, -1) for row in asked], dtype=np.int64)
+        asked, right = rows[: shown.rounds], right[: shown.rounds]
         self._spoiled(asked, ends, shown)
         self._count(asked, right, shown, max(0, self.pop.plan.silent - before))
         if late:
