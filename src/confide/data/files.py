@@ -150,11 +150,11 @@ class _Reader:
         unit = None
         if self.unit is not None:
             at = self.header.index(self.unit)
-            unit = _text(fields[at]) if at < len(fields) else ""
-            if not unit:
-                return BadRow(line, f"its unit ({self.unit!r}) is missing")
+            unit = (_text(fields[at]) if at < len(fields) else "") or None
         if len(fields) != len(self.header):
             return BadRow(line, f"it has {len(fields)} fields where {len(self.header)} are expected", unit=unit)
+        if self.unit is not None and unit is None:
+            return BadRow(line, f"its unit ({self.unit!r}) is missing")
         x: dict[str, Any] | None = {}
         y, reason = "", ""
         for name, value in zip(self.header, fields, strict=True):

@@ -20,6 +20,9 @@ VERSION = 2
 EPSILON, DELTA = 1.0, 1e-6
 """The promise where none is asked for."""
 
+BATCH = 25
+"""Rounds asked at once at least, where labels come late: each batch is brought to the disk."""
+
 _PLANNED = ("epsilon", "delta", "rounds", "copies", "polls", "unsure", "silent", "unit_unsure")
 
 
@@ -42,7 +45,7 @@ class Settings:
     history
         Labelled rows to teach first.
     delay
-        Labels come this many rounds later: see `confide.runs.runner.run`.
+        Labels come this many rounds later, give or take a batch of 25 rounds or an eighth of the delay.
     label, labels
         The label's column, and all labels.
     monitor
@@ -110,8 +113,8 @@ class Settings:
 
     @property
     def batch(self) -> int:
-        """Rounds asked at once where labels come late: few enough that none comes an eighth later than it should."""
-        return max(1, self.delay // 8)
+        """Rounds asked at once where labels come late: a label may come so many rounds later still."""
+        return max(BATCH, self.delay // 8)
 
     @property
     def command(self) -> str:

@@ -34,7 +34,7 @@ CLAIM = 5_000
 """Rows that are claimed on disk before they are asked: after a crash none of them is asked a second time."""
 
 BATCH = 1000
-"""Rounds asked at once, at most; where labels come late, an eighth of the delay."""
+"""Rounds asked at once, at most; fewer where labels come late."""
 
 FIRST = 128
 """Rounds of the first batch; later ones take about `PATIENCE` seconds, so that an interrupt is heard."""
@@ -46,6 +46,9 @@ CHECKPOINT = 100_000
 
 TAUGHT_AT_ONCE = 4096
 """Records of a history taught at once."""
+
+MISFIT = "its features do not fit the learner"
+"""What is said of a row that was read, and that the mechanism refused."""
 
 Progress = Callable[[POP, Tally], None]
 
@@ -157,12 +160,11 @@ class Work:
                 if not whole:
                     break
             self._labels(0)
+            self._due(progress, time.perf_counter() - started, last=True)
             return True
         finally:
             self.tally.seconds = time.perf_counter() - started
             self.tally.point(self.pop.operator.unsure)
-            if progress is not None:
-                progress(self.pop, self.tally)
             if self.folder is not None:
                 self.checkpoint()
 
@@ -243,7 +245,7 @@ class Work:
         for i, row in enumerate(rows):
             if shown.refused[i]:
                 self.tally.refused += 1
-                reason = "its features do not fit the learner"
+                reason = MISFIT
                 if isinstance(row, BadRow) and row.x is None:
                     reason = row.reason
                 self.tally.spoiled(row.line or ends[i], reason)
@@ -279,16 +281,16 @@ class Work:
         said[judged] = self.twin.predict(good) if self.settings.delay else self.twin.follow(good, right[judged])
         return said
 
-    def _due(self, progress: Progress | None, seconds: float) -> None:
+    def _due(self, progress: Progress | None, seconds: float, last: bool = False) -> None:
         """Points, progress and checkpoints, where they are due."""
         tally, now = self.tally, time.perf_counter()
         tally.seconds, tally.unsure = seconds, self.pop.operator.unsure
         if tally.rounds % tally.block == 0:
             tally.point(tally.unsure)
-        if progress is not None and (tally.rounds % BATCH == 0 or now - self.seen > PATIENCE):
+        if progress is not None and (last or tally.rounds % BATCH == 0 or now - self.seen > PATIENCE):
             self.seen = now
             progress(self.pop, tally)
-        if self.folder is not None and tally.rounds % CHECKPOINT == 0:
+        if self.folder is not None and not last and tally.rounds % CHECKPOINT == 0:
             self.checkpoint()
 
     # ------------------------------------------------------------------ on disk
