@@ -255,6 +255,13 @@ def test_where_nothing_can_be_learned_no_command_is_advised(main: Main) -> None:
     assert code == 3 and "To try next" not in out and "another --learner" in out
 
 
+def test_a_run_without_a_silent_start_is_told_to_have_one(main: Main) -> None:
+    write("a.csv", table())
+    code, out, _ = main("run", "a.csv", "-e", "8", "-d", "1e-4", "--copies", "150", "--silent", "0", "--no-twin")
+    assert code == 3
+    assert numbers()["operator_only"]["next_command"] == "confide run a.csv --epsilon 8 --delta 0.0001 --no-twin"
+
+
 def test_a_finished_run_ends_well_and_advises_nothing(main: Main) -> None:
     write("a.csv", table())
     code, out, _ = main("run", "a.csv", *SMALL)

@@ -126,7 +126,7 @@ def _notes(path: Path, found: tuple[str, ...] | None, comma: bool) -> tuple[str,
             f"the {len(found)} labels were read from {path.name} and are treated as public; --labels declares them"
         )
     if comma:
-        notes.append(f"{path.name} is separated by semicolons, so 3,14 in it is read as a number")
+        notes.append(f"semicolons separate the columns of {path.name}, so 3,14 is read as a number")
     return tuple(notes)
 
 

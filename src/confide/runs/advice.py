@@ -25,6 +25,9 @@ COPIES = (1, 2, 2)
 FACTORS = (1, 2, 4, 8)
 """Times the ε that was asked for; the smallest that should last is advised."""
 
+USUAL_SILENCE = 0.2
+"""The share of the rounds below which a silence that was asked for, without a history, is the likely cause."""
+
 SPARE = 1.3
 """Room for other margins than the ones that were seen."""
 
@@ -48,6 +51,8 @@ def what_happened(outcome: Outcome) -> str:
 def next_settings(outcome: Outcome) -> Settings | None:
     """Settings with which the same stream should last, by the margins that were seen; None where none should."""
     plan, settings = outcome.pop.plan, outcome.settings
+    if settings.silent is not None and plan.silent < USUAL_SILENCE * plan.rounds and settings.history is None:
+        return settings.but(silent=None, copies=None, polls=None, unsure=None)  # copies that know nothing disagree
     epsilon = plan.guarantee.epsilon if settings.plan is not None else settings.epsilon or EPSILON
     return _search(settings, epsilon, plan.rounds, plan.silent, plan.labels, plan.polls, _margins(outcome))
 
