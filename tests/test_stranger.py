@@ -257,8 +257,8 @@ def test_where_nothing_can_be_learned_no_command_is_advised(main: Main) -> None:
 
 def test_a_run_without_a_silent_start_is_told_to_have_one(main: Main) -> None:
     write("a.csv", table())
-    code, out, _ = main("run", "a.csv", "-e", "8", "-d", "1e-4", "--copies", "150", "--silent", "0", "--no-twin")
-    assert code == 3
+    promise = ("-e", "8", "-d", "1e-4", "--no-twin")
+    assert main("run", "a.csv", *promise, "--copies", "150", "--silent", "0")[0] == 3
     assert numbers()["operator_only"]["next_command"] == "confide run a.csv --epsilon 8 --delta 0.0001 --no-twin"
 
 

@@ -42,7 +42,9 @@ def run(
     learner: Annotated[
         str, typer.Option(help=f"{', '.join(LEARNERS)}, each with (key=value) if wanted, or module:Name.")
     ] = "trees",
-    plan: Annotated[Path | None, typer.Option(help="A plan of `confide plan --json`: its numbers win.")] = None,
+    plan: Annotated[
+        Path | None, typer.Option(help="A plan of `confide plan --json`: its numbers win; --monitor comes on top.")
+    ] = None,
     epsilon: Annotated[
         float | None, typer.Option("--epsilon", "-e", help=f"The promise ε, all in all.  [default: {EPSILON:g}]")
     ] = None,
@@ -221,8 +223,8 @@ def _summary(outcome: runner.Outcome, path: Path) -> None:
 
 def _private_rows(outcome: runner.Outcome) -> list[tuple[str, str]]:
     tally, plan = outcome.tally, outcome.pop.plan
-    rows = [("error", f"[bold]{tally.error:.3%}[/] of {tally.live:,} live rounds ({tally.mistakes:,} mistakes)")]
-    if outcome.settings.twin:
+    rows = [("error", f"[bold]{tally.sentence}[/]")]
+    if outcome.settings.twin and tally.live:
         rows.append(("twin", f"{tally.twin_error:.3%} for one non-private learner taught everything"))
     rows.append(("unsure", f"{tally.unsure:,} of {plan.unsure:,} planned"))
     if tally.bad:

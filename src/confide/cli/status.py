@@ -43,6 +43,5 @@ def status(
     say(f"  unsure    {seen['unsure']:,} of {plan.unsure:,} planned")
     say(f"  taught    {seen['taught']:,} labels when it was last saved")
     if run is not None:
-        tally = run.tally
-        say(f"  error     {tally.error:.3%} of {tally.live:,} live rounds; {tally.bad:,} bad rows")
+        say(f"  error     {run.tally.sentence}; {run.tally.bad:,} bad rows")
         say(f"  run       {run.settings.command}")

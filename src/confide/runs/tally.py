@@ -69,6 +69,13 @@ class Tally:
         return self.twin_mistakes / self.live if self.live else float("nan")
 
     @property
+    def sentence(self) -> str:
+        """The error in words."""
+        if not self.live:
+            return "no live rounds yet"
+        return f"{self.error:.3%} of {self.live:,} live rounds ({self.mistakes:,} mistakes)"
+
+    @property
     def unanswered(self) -> int:
         """Live rounds that the fallback answered."""
         return sum(row[-1] for row in self.confusion)
