@@ -396,9 +396,11 @@ def test_a_seed_is_loud_and_a_read_label_set_is_said(cli: Any) -> None:
         (("agrawal", "--monitor", "8"), "must be a part of --epsilon 8"),
         (("agrawal", "--delay", "-3"), "delay=-3 must be at least 0"),
         (("agrawal", "--unit", "who"), "are for files"),
+        (("agrawal", "--rounds", "0"), "rounds=0 must be at least 1"),
+        (("agrawal", "--state", "a.csv/s"), "cannot be made"),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_one_sentence(cli: Any, words: tuple[str, ...], says: str) -> None:
     with pytest.raises(ValueError, match=says) as caught:
-        cli("run", *words, *SMALL)
+        cli("run", *SMALL, *words)
     assert "\n" not in str(caught.value)

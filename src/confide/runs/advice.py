@@ -31,7 +31,10 @@ USUAL_SILENCE = 0.2
 SPARE = 1.3
 """Room for other margins than the ones that were seen."""
 
-AGAIN = "A second run over the same people is a second promise to them: what both may reveal adds up."
+AGAIN = (
+    "A second run over the same people is a second promise to them, and what both may reveal adds up; "
+    "that its settings were chosen by their votes is outside of both."
+)
 
 NOTHING = (
     f"By the votes that were seen, no plan lasts on this stream at up to {FACTORS[-1]} times this ε: "

@@ -96,6 +96,8 @@ class Settings:
         epsilon = EPSILON if self.epsilon is None else check_epsilon(self.epsilon)
         if self.delta is not None:
             check_delta(self.delta)
+        if self.rounds is not None and self.rounds < 1:
+            raise ValueError(f"rounds={self.rounds} must be at least 1")
         if self.delay < 0:
             raise ValueError(f"delay={self.delay} must be at least 0 rounds")
         if self.monitor is not None and not 0 < self.monitor < (epsilon if self.plan is None else math.inf):

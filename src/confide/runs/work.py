@@ -123,7 +123,10 @@ class Work:
 
     def open_folder(self, folder: Path) -> None:
         """Leave checkpoints here from now on."""
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"{folder} cannot be made: {error.strerror}") from None
         if any(folder.iterdir()):
             raise ValueError(f"{folder} is not empty: go on with --resume, or name a new folder")
         self.folder = folder
