@@ -102,5 +102,6 @@ def _show_frontier(promise: tuple[float, float, int], given: dict[str, Any], plo
         )
     console.print(table)
     if plot is not None:
-        trade.draw(points, title, rounds, plot)
+        pictures: Any = trade if hasattr(trade, "draw") else need("confide.planning.pictures", "report", "a picture")
+        pictures.draw(points, title, rounds, plot)
         say(f"picture written to {plot}")
