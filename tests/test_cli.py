@@ -13,7 +13,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from confide.cli import main as cli
+from confide.cli.app import app
+from confide.cli.main import main as entry
+from confide.planning import frontier
 from confide.planning.plan import Plan
 
 EASY = ["-e", "8", "-d", "1e-4", "-T", "30000"]
@@ -31,7 +33,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def shown(*arguments: str) -> str:
     """What a command prints when all is well."""
-    result = CliRunner().invoke(cli.app, list(arguments))
+    result = CliRunner().invoke(app, list(arguments))
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -47,7 +49,7 @@ def main(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         monkeypatch.setattr(sys, "argv", ["confide", *arguments])
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
-            cli.main()
+            entry()
         out, err = capsys.readouterr()
         return int(left.value.code or 0), out, err
 
@@ -120,7 +122,7 @@ def test_certified_and_paper_plans_are_verified(tmp_path: Path) -> None:
 
 
 def test_the_frontier_is_a_table_and_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "UNSURE", (30, 300))
+    monkeypatch.setattr(frontier, "UNSURE", (30, 300))
     path = tmp_path / "frontier.png"
     text = shown("plan", *EASY, "--frontier", "--unsure", "77", "--plot", str(path))
     for heading in ("unsure tolerated", "copies", "labels per copy", "lead needed"):
@@ -195,7 +197,7 @@ def test_files_that_cannot_be_written_are_refused(
 ) -> None:
     """Whether or not the plan was shown before."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "UNSURE", (30,))
+    monkeypatch.setattr(frontier, "UNSURE", (30,))
     code, _, err = main("plan", *EASY, *arguments)
     assert code == 2 and err.startswith("confide: ") and err.count("\n") == 1
     assert arguments[-1].split("/")[0] in err or "nonsense" in err
@@ -230,7 +232,7 @@ def test_what_is_no_command_is_a_usage_error(main: Main, arguments: list[str]) -
 
 
 def commands() -> list[str]:
-    group = typer.main.get_command(cli.app)
+    group = typer.main.get_command(app)
     return sorted(group.commands)  # type: ignore[attr-defined]
 
 

@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from confide import Monitor, Plan
-from confide.data.rows import BadRow, Item, Row, Stream
+from confide import Plan
+from confide.data.rows import Item, Row, Stream
 from confide.learners import DecisionTree
-from confide.runs.report import command, numbers, page, write_html, write_json
+from confide.runs.page import page
+from confide.runs.report import numbers, write_html, write_json
 from confide.runs.runner import Outcome, run
+from confide.runs.settings import Settings
 
 
 def easy(rows: int, seed: int = 0) -> Stream:
@@ -33,9 +35,10 @@ def easy(rows: int, seed: int = 0) -> Stream:
 def outcome() -> Outcome:
     plan = Plan.tight(7.0, 1e-4, 3000, copies=120, unsure=100, silent=2000, beta=1e-6)
     stream = replace(easy(3000), name="<b>&co</b>", notes=("the labels are treated as public",))
-    settings = {"stream": "agrawal", "learner": "trees(memory=64)", "rounds": 3000, "delay": 0, "no-twin": False}
-    done = run(stream, DecisionTree(memory=64), plan, monitor=Monitor(1.0), settings=settings)
-    done.tally.spoiled(BadRow(12, "it has <3> fields"))
+    settings = Settings("agrawal", "trees(memory=64)", rounds=3000, epsilon=8.0, monitor=1.0)
+    done = run(stream, DecisionTree(memory=64), plan, settings)
+    done.tally.refused += 1
+    done.tally.spoiled(12, "it has <3> fields")
     return done
 
 
@@ -90,7 +93,7 @@ def test_the_page_says_what_it_must(outcome: Outcome) -> None:
     guarantee = outcome.pop.guarantee
     assert guarantee.sentence in text and f"{guarantee.epsilon:.4g}" in text
     assert f"{outcome.tally.mistakes:,} of 1,000 live rounds" in text
-    assert "treated as public" in text and "1 bad row," in text
+    assert "treated as public" in text and "1 row could not be read" in text
     assert "may be shown to others" in text
 
 
@@ -105,7 +108,8 @@ def test_json_keeps_the_public_apart(outcome: Outcome, tmp_path: Path) -> None:
     read = json.loads((tmp_path / "r.json").read_text())
     assert read == json.loads(json.dumps(numbers(outcome)))
     assert read["operator_only"]["mistakes"] == outcome.tally.mistakes
-    assert not {"error", "mistakes", "margins", "confusion", "bad", "seconds"} & set(read["public"])
+    assert not {"error", "mistakes", "margins", "confusion", "bad", "refused", "seconds"} & set(read["public"])
+    assert read["settings"] == outcome.settings.to_json() and read["command"] == outcome.settings.command
     assert read["public"]["plan"]["unsure"] == 100
 
 
@@ -127,9 +131,20 @@ def test_a_run_that_never_went_live_can_be_reported(tmp_path: Path) -> None:
 
 
 def test_the_command_repeats_the_settings() -> None:
-    assert command({}) == ""
-    settings = {"stream": "my file.csv", "learner": "trees(memory=64)", "delay": 0, "unit": None, "strict": True}
-    assert command(settings) == "confide run 'my file.csv' --learner 'trees(memory=64)' --strict"
+    assert Settings().command == "confide run agrawal"
+    settings = Settings("my file.csv", "trees(memory=64)", epsilon=0.25, labels=("a", "b c"), strict=True, twin=False)
+    said = "confide run 'my file.csv' --learner 'trees(memory=64)' --epsilon 0.25 --labels 'a,b c' --strict --no-twin"
+    assert settings.command == said
+
+
+def test_settings_come_back_from_json_and_others_are_refused() -> None:
+    settings = Settings("a.csv", epsilon=2.0, labels=("x", "y"), unit="who", delay=9, monitor=0.5)
+    plain = json.loads(json.dumps(settings.to_json()))
+    assert Settings.from_json(plain) == settings
+    with pytest.raises(ValueError, match="version 1"):
+        Settings.from_json({**plain, "version": 1})
+    with pytest.raises(ValueError, match="unknown entry, 'colour'"):
+        Settings.from_json({**plain, "colour": "red"})
 
 
 def test_a_place_that_cannot_be_written_is_named(outcome: Outcome, tmp_path: Path) -> None:

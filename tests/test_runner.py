@@ -1,27 +1,35 @@
-"""The run loop and its commands: what is counted, when labels come, and that no row is ever asked twice."""
+"""The run loop: what is counted, when labels come, that no row decides for others, and that none is asked twice."""
 
 import signal
-from collections.abc import Iterator
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import typer
 from river import naive_bayes
 from typer.testing import CliRunner
 
-from confide import Plan
-from confide.cli import run as cli_run
+from confide import POP, Plan
+from confide.cli.app import app
+from confide.data.datasets import open_stream
+from confide.data.files import open_file
 from confide.data.rows import BadRow, Item, Row, Stream
-from confide.learners import DecisionTree
-from confide.pop.pop import POP, batches
-from confide.runs import runner
+from confide.learners import DecisionTree, Features
+from confide.runs import runner, work
+from confide.runs.asking import Shown, ask_and_teach, ask_only
+from confide.runs.checkpoints import read_run, write_private
+from confide.runs.runner import Hooks
+from confide.runs.settings import Settings
 from confide.runs.tally import Tally
 
 ROUNDS, SILENT = 3000, 2000
 LEARNER = DecisionTree(memory=64)
+ALONE = Settings(twin=False)
 
 
 def easy(rows: int, seed: int = 0) -> Stream:
@@ -46,51 +54,57 @@ def stream() -> Stream:
     return easy(ROUNDS)
 
 
-def listen(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The first number of every question asked from now on: it tells the rows apart."""
-    heard: list[float] = []
+Asked = list[tuple[str | None, float | None]]
 
-    def evaluate(pop: POP, xs: Any, ys: Any, units: Any = None) -> batches.Evaluation:
-        done = batches.evaluate(pop, xs, ys, units)
-        heard.extend(float(x[0]) for x in xs[: done.rounds])
-        return done
 
-    predict = POP.predict
+def listen(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Whose each question was that is asked from now on, and its first number: it tells the rows apart."""
+    heard: Asked = []
 
-    def watched(self: POP, x: Any, unit: Any = None) -> Any:
-        heard.append(float(x[0]))
-        return predict(self, x, unit)
+    def note(rows: Sequence[Item], shown: Shown) -> Shown:
+        heard.extend((row.unit, None if row.x is None else float(row.x[0])) for row in rows[: shown.rounds])
+        return shown
 
-    monkeypatch.setattr(runner, "evaluate", evaluate)  # where rounds come in chunks
-    monkeypatch.setattr(POP, "predict", watched)  # where they come one by one
+    monkeypatch.setattr(work, "ask_and_teach", lambda pop, rows, right: note(rows, ask_and_teach(pop, rows, right)))
+    monkeypatch.setattr(work, "ask_only", lambda pop, rows: note(rows, ask_only(pop, rows)))
     return heard
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     return listen(monkeypatch)
 
 
-def firsts(stream: Stream) -> list[float]:
-    return [float(row.x[0]) for row in stream.rows() if isinstance(row, Row)]
+def firsts(stream: Stream) -> Asked:
+    return [(row.unit, float(row.x[0])) for row in stream.rows() if isinstance(row, Row)]
 
 
 def spoiled(stream: Stream, *lines: int) -> Stream:
-    """The stream with these rows bad."""
+    """The stream with these rows unreadable, each still its unit's."""
 
     def source(dicts: bool) -> Iterator[Item]:
         for line, item in enumerate(stream.rows(dicts), 1):
-            yield BadRow(line, "it is bad") if line in lines else item
+            yield BadRow(line, "it is bad", None, item.y, item.unit) if line in lines else item
 
     return replace(stream, source=source)
 
 
-def interrupt_at(rounds: int) -> runner.Progress:
+def peopled(stream: Stream, people: int) -> Stream:
+    """The same rows, in turn of so many people."""
+
+    def source(dicts: bool) -> Iterator[Item]:
+        for i, row in enumerate(stream.rows(dicts)):
+            yield Row(row.x, row.y, f"person {i % people}")
+
+    return replace(stream, source=source)
+
+
+def interrupt_at(rounds: int) -> Hooks:
     def progress(pop: POP, tally: Tally) -> None:
         if tally.rounds == rounds:
             signal.raise_signal(signal.SIGINT)
 
-    return progress
+    return Hooks(progress)
 
 
 def test_everything_is_counted(plan: Plan, stream: Stream) -> None:
@@ -112,104 +126,146 @@ def test_labels_come_as_late_as_said(plan: Plan, stream: Stream) -> None:
     taught: dict[int, int] = {}
 
     def progress(pop: POP, tally: Tally) -> None:
-        taught[tally.rounds] = pop.operator.taught
+        taught.setdefault(tally.rounds, pop.operator.taught)
 
-    outcome = runner.run(stream, LEARNER, plan, delay=70, twin=False, progress=progress)
-    assert taught == {1000: 930, 2000: 1930, 3000: 2930}
-    assert outcome.pop.operator.taught == ROUNDS
-    assert not outcome.twin and outcome.tally.twin_mistakes == 0
+    late = Settings(twin=False, delay=70)
+    outcome = runner.run(spoiled(stream, 2950), LEARNER, plan, late, hooks=Hooks(progress))
+    assert {rounds: taught[rounds] for rounds in (1000, 2000, 3000)} == {1000: 930, 2000: 1930, 3000: 2930}
+    assert outcome.pop.operator.taught == ROUNDS - 1
+    assert all(rounds - late.latest <= number <= rounds - 70 for rounds, number in taught.items() if rounds > 100)
+    assert outcome.tally.twin_mistakes == 0 and outcome.tally.refused == 1
 
 
 @pytest.mark.parametrize("twin", [True, False])
-def test_compiled_chunks_and_the_plain_loop_tally_the_same(
+def test_a_run_in_smaller_batches_tallies_the_same(
     plan: Plan, stream: Stream, twin: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fast = runner.run(spoiled(stream, 40, 41), LEARNER, plan, twin=twin, seed=5)
-    monkeypatch.setattr(batches, "compiles", lambda pop: False)
-    slow = runner.run(spoiled(stream, 40, 41), LEARNER, plan, twin=twin, seed=5)
-    assert replace(fast.tally, seconds=0.0) == replace(slow.tally, seconds=0.0)
+    settings = Settings(twin=twin, seed=5)
+    large = runner.run(spoiled(stream, 40, 41, 2500), LEARNER, plan, settings)
+    monkeypatch.setattr(work, "BATCH", 25)
+    small = runner.run(spoiled(stream, 40, 41, 2500), LEARNER, plan, settings)
+    assert replace(large.tally, seconds=0.0) == replace(small.tally, seconds=0.0)
 
 
-def test_bad_rows_are_counted_and_never_asked(plan: Plan, stream: Stream, asked: list[float]) -> None:
-    outcome = runner.run(spoiled(stream, 5, 17), LEARNER, plan, twin=False)
-    assert (outcome.tally.bad, outcome.tally.first_bad) == (2, [[5, "it is bad"], [17, "it is bad"]])
-    assert outcome.tally.rounds == ROUNDS - 2
-    assert asked == [first for line, first in enumerate(firsts(stream), 1) if line not in (5, 17)]
+# ---------------------------------------------------------------------- bad rows
+
+SPOILS = {
+    "a number that is none": "1e99,1.5,p7,Y",
+    "a field too many": "5,1.5,p7,Y,more",
+    "a field too few": "5,1.5,p7",
+    "an unknown label": "5,1.5,p7,Q",
+    "no label": "5,1.5,p7,",
+    "a long text": f"5,{'z' * 200_000},p7,Y",
+}
 
 
-def test_strict_stops_at_the_first_bad_row(plan: Plan, stream: Stream, asked: list[float]) -> None:
+@pytest.mark.parametrize("delay", [0, 30], ids=["labels at once", "labels late"])
+@pytest.mark.parametrize("spoil", SPOILS.values(), ids=SPOILS.keys())
+def test_one_persons_row_decides_no_others_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: str, delay: int
+) -> None:
+    """Two worlds: a file, and the same one with a row of one person unreadable. All others' rounds are the same."""
+    plan = Plan.tight(8.0, 1e-4, 600, copies=120, unsure=50, silent=300, beta=1e-6)
+    rows = ["n,m,who,y"] + [f"{i % 10},1.5,p{i % 40},{'NY'[i % 10 > 4]}" for i in range(600)]
+    worlds = []
+    for lines in ((), (8, 568)):
+        for line in lines:
+            rows[line] = spoil
+        (tmp_path / "a.csv").write_text("\n".join(rows) + "\n")
+        stream = open_file(tmp_path / "a.csv", labels=["N", "Y"], unit="who")
+        asked = listen(monkeypatch)
+        settings = Settings("a.csv", unit="who", delay=delay, monitor=0.5, twin=False, seed=2)
+        outcome = runner.run(stream, LEARNER, plan, settings)
+        assert outcome.pop.monitor is not None
+        ticks = outcome.pop.monitor.estimate and outcome.pop.monitor.estimate.rounds
+        others = [(number, row) for number, row in enumerate(asked) if row[0] != "p7"]
+        worlds.append((outcome.pop.rounds, outcome.pop.state, ticks, [who for who, _ in asked], others))
+    assert worlds[0] == worlds[1] and worlds[0][0] == 600
+
+
+def test_a_bad_row_takes_its_round_and_counts_as_wrong(plan: Plan, stream: Stream, asked: Asked) -> None:
+    outcome = runner.run(spoiled(stream, 5, 2500), LEARNER, plan)
+    tally = outcome.tally
+    assert (tally.refused, tally.bad, tally.first_bad) == (2, 2, [[5, "it is bad"], [2500, "it is bad"]])
+    assert tally.rounds == ROUNDS == len(asked) and asked[4] == asked[2499] == (None, None)
+    assert min(tally.mistakes, tally.twin_mistakes) >= 1 and sum(map(sum, tally.confusion)) == tally.live
+    assert outcome.pop.operator.taught == ROUNDS - 2
+
+
+def test_a_row_of_nobody_takes_no_round(plan: Plan, stream: Stream, asked: Asked) -> None:
+    def source(dicts: bool) -> Iterator[Item]:
+        for i, row in enumerate(peopled(stream, 9).rows(dicts)):
+            yield BadRow(i + 1, "its unit is missing") if i in (3, 2500) else row
+
+    nameless = replace(stream, source=source)
+    outcome = runner.run(nameless, LEARNER, plan, Settings(unit="who", twin=False))
+    assert outcome.tally.nobodys == outcome.tally.bad == 2 and outcome.pop.rounds == ROUNDS - 2
+    assert asked == [row for i, row in enumerate(firsts(peopled(stream, 9))) if i not in (3, 2500)]
+
+
+def test_strict_refuses_a_bad_row_before_anything_is_asked(plan: Plan, stream: Stream, asked: Asked) -> None:
     with pytest.raises(ValueError, match="line 17 of easy is bad"):
-        runner.run(spoiled(stream, 17, 30), LEARNER, plan, strict=True)
-    assert len(asked) == 16
+        runner.run(spoiled(stream, 17, 30), LEARNER, plan, Settings(strict=True))
+    assert not asked
+
+
+def test_a_stream_that_does_not_fit_the_learner_is_refused_at_once(plan: Plan, asked: Asked) -> None:
+    def source(dicts: bool) -> Iterator[Item]:
+        return (Row({"city": "Rome"}, i % 2) for i in range(ROUNDS))
+
+    texts = Stream("texts", (0, 1), ("city",), 1, source, ROUNDS)
+    with pytest.raises(ValueError, match="none of the first 128 rows of texts fits the learner") as caught:
+        runner.run(texts, Features(numeric=["city"]) | LEARNER, plan, ALONE)
+    assert not asked and "Rome" not in str(caught.value)
+
+
+def test_rows_that_do_not_fit_the_learner_are_refused_one_by_one(plan: Plan) -> None:
+    def source(dicts: bool) -> Iterator[Item]:
+        for i in range(ROUNDS):
+            yield Row({"n": "two" if i >= 2990 else float(i % 10)}, int(i % 10 > 4))
+
+    mixed = Stream("mixed", (0, 1), ("n",), 1, source, ROUNDS)
+    tally = runner.run(mixed, Features(numeric=["n"]) | LEARNER, plan).tally
+    assert (tally.rounds, tally.refused) == (ROUNDS, 10) and tally.first_bad[0] == [2991, work.MISFIT]
+    assert tally.mistakes >= 10 and tally.twin_mistakes >= 10
+
+
+# ---------------------------------------------------------------------- history, people, learners
 
 
 def test_history_replaces_the_silent_start(stream: Stream) -> None:
     plan = Plan.tight(8.0, 1e-4, 1000, copies=120, unsure=100, silent=0, beta=1e-6)
     history = easy(3000, seed=5)
-    taught = runner.run(stream, LEARNER, plan, history=spoiled(history, 9), twin=False)
-    untaught = runner.run(stream, LEARNER, plan, twin=False)
-    assert (taught.tally.taught_before, taught.tally.live) == (2999, 1000)
-    assert "in the history" in taught.tally.first_bad[0][1]
+    taught = runner.run(stream, LEARNER, plan, ALONE, history=spoiled(history, 9))
+    untaught = runner.run(stream, LEARNER, plan, ALONE)
+    assert (taught.tally.taught_before, taught.tally.history_bad, taught.tally.live) == (2999, 1, 1000)
+    assert taught.tally.bad == 0 and "in the history" in taught.tally.first_bad[0][1]
     assert taught.tally.error < 0.1 < untaught.tally.error
 
 
-def test_people_keep_one_copy_each(plan: Plan, stream: Stream) -> None:
-    def source(dicts: bool) -> Iterator[Item]:
-        for i, row in enumerate(stream.rows(dicts)):
-            assert isinstance(row, Row)
-            yield row._replace(unit=f"person {i % 7}")
+class Remembers:
+    """Knows which of its copies were taught."""
 
-    outcome = runner.run(replace(stream, source=source), LEARNER, plan, people=True, twin=False)
-    assert outcome.pop.units == "people"
-    assert len(outcome.pop._bank.state()["taught"]) <= 7  # type: ignore[arg-type]
+    taught: set[int] = set()  # noqa: RUF012
+    labels = 2
 
+    def predict(self, x: Any) -> None:
+        return None
 
-def test_an_interrupt_leaves_a_checkpoint_and_resume_asks_the_rest(
-    plan: Plan, stream: Stream, asked: list[float], tmp_path: Path
-) -> None:
-    first = runner.run(stream, LEARNER, plan, delay=40, rescue=tmp_path / "s", progress=interrupt_at(1000))
-    assert first.interrupted and first.folder == tmp_path / "s" and len(asked) == 1000
-    second = runner.resume(tmp_path / "s", stream, LEARNER, delay=40)
-    assert not second.interrupted and asked == firsts(stream)
-    assert (second.tally.rounds, second.tally.live) == (ROUNDS, ROUNDS - SILENT)
-    assert second.pop.operator.taught == ROUNDS, "labels that were waiting are taught after the resume"
-    assert second.tally.twin_mistakes < 0.05 * second.tally.live, "the twin has caught up"
+    def learn(self, x: Any, y: int) -> None:
+        self.taught.add(id(self))
+        warnings.warn(f"a private {x[0]}", stacklevel=2)
 
 
-def test_after_a_crash_no_row_is_asked_twice(
-    plan: Plan, stream: Stream, asked: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A crash is a run that neither checkpoints nor closes; rows that were claimed on disk are lost, not repeated."""
-    monkeypatch.setattr(runner, "CLAIM", 300)
-    pops: list[POP] = []
-
-    def crash(pop: POP, tally: Tally) -> None:
-        pops.append(pop)
-        monkeypatch.setattr(runner._Work, "checkpoint", lambda self: None)
-        raise RuntimeError("the power is gone")
-
-    with pytest.raises(RuntimeError, match="power"):
-        runner.run(stream, LEARNER, plan, state=tmp_path / "s", progress=crash)
-    assert pops[0]._journal is not None
-    pops[0]._journal.close()
-    monkeypatch.undo()
-    before, rest = len(asked), listen(monkeypatch)
-    runner.resume(tmp_path / "s", stream, LEARNER, twin=False)
-    assert before == 1000 and rest
-    assert not set(asked) & set(rest)
-    everything = firsts(stream)
-    assert rest[0] == everything[1200], "rows 1000 to 1199 were claimed before the crash"
-
-
-def test_a_folder_in_use_or_of_another_stream_is_refused(plan: Plan, stream: Stream, tmp_path: Path) -> None:
-    runner.run(stream, LEARNER, plan, twin=False, rescue=tmp_path / "s", progress=interrupt_at(1000))
-    with pytest.raises(ValueError, match="is not empty"):
-        runner.run(stream, LEARNER, plan, state=tmp_path / "s")
-    with pytest.raises(ValueError, match="other labels"):
-        runner.resume(tmp_path / "s", replace(stream, labels=("a", "b")), LEARNER)
-    with pytest.raises(ValueError, match="no saved run"):
-        runner.resume(tmp_path / "nowhere", stream, LEARNER)
-    runner.resume(tmp_path / "s", stream, LEARNER, twin=False)  # the refusals left it unlocked and whole
+def test_people_keep_one_copy_each_and_a_warning_is_said_once(stream: Stream) -> None:
+    plan = Plan.tight(8.0, 1e-4, 400, copies=100, unsure=50, silent=350, beta=1e-6)
+    said: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        settings = Settings(unit="who", twin=False)
+        outcome = runner.run(peopled(stream, 7), Remembers(), plan, settings, hooks=Hooks(say=said.append))
+    assert outcome.pop.units == "people" and 1 <= len(Remembers.taught) <= 7
+    assert len(said) <= 1 and "private" not in "".join(said)
 
 
 def test_rivers_learners_get_dicts() -> None:
@@ -218,16 +274,80 @@ def test_rivers_learners_get_dicts() -> None:
     assert outcome.tally.rounds == 400 and outcome.pop.operator.taught == 400
 
 
+# ---------------------------------------------------------------------- stopping and going on
+
+
+def test_an_interrupt_leaves_a_checkpoint_and_resume_asks_the_rest(
+    plan: Plan, stream: Stream, asked: Asked, tmp_path: Path
+) -> None:
+    late = Settings(delay=40)
+    first = runner.run(stream, LEARNER, plan, late, rescue=tmp_path / "s", hooks=interrupt_at(1000))
+    assert first.interrupted and first.folder == tmp_path / "s" and len(asked) == 1000
+    assert len(read_run(tmp_path / "s").waiting) == 40
+    second = runner.resume(tmp_path / "s", stream, LEARNER)
+    assert not second.interrupted and asked == firsts(stream) and second.settings == late
+    assert (second.tally.rounds, second.tally.live) == (ROUNDS, ROUNDS - SILENT)
+    assert second.pop.operator.taught == ROUNDS, "labels that were waiting are taught after the resume"
+    assert second.tally.twin_mistakes < 0.05 * second.tally.live, "the twin has caught up"
+
+
+CRASH = """
+import os, sys
+from pathlib import Path
+from confide import Plan
+from confide.data.datasets import open_stream
+from confide.learners import DecisionTree
+from confide.runs import runner, work
+from confide.runs.settings import Settings
+
+work.CLAIM = 300
+plan = Plan.tight(8.0, 1e-4, 3000, copies=120, unsure=100, silent=2000, beta=1e-6)
+
+def crash(pop, tally):
+    if tally.rounds == 1000:
+        os._exit(9)
+
+runner.run(open_stream("agrawal", rows=3000), DecisionTree(memory=64), plan, Settings(twin=False),
+           state=Path(sys.argv[1]), hooks=runner.Hooks(crash))
+"""
+
+
+def test_after_a_crash_no_row_is_asked_twice(asked: Asked, tmp_path: Path) -> None:
+    """Rows that were claimed on disk are lost, not repeated: a thousand were asked, and the claim is at 1200."""
+    died = subprocess.run([sys.executable, "-c", CRASH, str(tmp_path / "s")], timeout=120)
+    assert died.returncode == 9
+    stream = open_stream("agrawal", rows=ROUNDS)
+    outcome = runner.resume(tmp_path / "s", stream, LEARNER)
+    assert asked and asked == firsts(stream)[1200 : 1200 + len(asked)]
+    assert outcome.tally.rounds == len(asked), "what a crash lost is not counted"
+
+
+def test_a_folder_in_use_or_of_another_stream_is_refused(plan: Plan, stream: Stream, tmp_path: Path) -> None:
+    runner.run(stream, LEARNER, plan, ALONE, rescue=tmp_path / "s", hooks=interrupt_at(1000))
+    with pytest.raises(ValueError, match="is not empty"):
+        runner.run(stream, LEARNER, plan, state=tmp_path / "s")
+    with pytest.raises(ValueError, match="other labels"):
+        runner.resume(tmp_path / "s", replace(stream, labels=("a", "b")), LEARNER)
+    with pytest.raises(ValueError, match="no saved run"):
+        runner.resume(tmp_path / "nowhere", stream, LEARNER)
+    saved = (tmp_path / "s" / "run.json").read_text()
+    for damage, says in ((saved[:99], "damaged"), (saved.replace('"version": 2', '"version": 1'), "another version")):
+        write_private(tmp_path / "s" / "run.json", damage)
+        with pytest.raises(ValueError, match=says):
+            runner.resume(tmp_path / "s", stream, LEARNER)
+    write_private(tmp_path / "s" / "run.json", saved)
+    runner.resume(tmp_path / "s", stream, LEARNER)  # the refusals left it unlocked and whole
+
+
 # ---------------------------------------------------------------------- the commands
 
 
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("confide.runs.page._pictures", lambda outcome: [])
     rows = "\n".join(f"{i % 10},{int(i % 10 > 4)}" for i in range(ROUNDS))
     (tmp_path / "a.csv").write_text(f"n,y\n{rows}\n")
-    app = typer.Typer()
-    cli_run.register(app)
 
     def call(*words: str) -> str:
         result = CliRunner().invoke(app, list(words))
@@ -273,11 +393,14 @@ def test_a_seed_is_loud_and_a_read_label_set_is_said(cli: Any) -> None:
         (("agrawal", "--learner", "nowhere:Thing"), "cannot be imported"),
         (("agrawal", "--learner", "trees(64)"), "write parameters as"),
         (("agrawal", "--fallback", "9"), "must be coin"),
-        (("agrawal", "--monitor", "8"), "must be smaller"),
+        (("agrawal", "--monitor", "8"), "must be a part of --epsilon 8"),
+        (("agrawal", "--delay", "-3"), "delay=-3 must be at least 0"),
         (("agrawal", "--unit", "who"), "are for files"),
+        (("agrawal", "--rounds", "0"), "rounds=0 must be at least 1"),
+        (("agrawal", "--state", "a.csv/s"), "cannot be made"),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_one_sentence(cli: Any, words: tuple[str, ...], says: str) -> None:
     with pytest.raises(ValueError, match=says) as caught:
-        cli("run", *words, *SMALL)
+        cli("run", *SMALL, *words)
     assert "\n" not in str(caught.value)

@@ -11,8 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from river.datasets import synth
 
-from confide.data.datasets import AGRAWAL, KDD99, KDD99_WEIGHTS, agrawal_label, agrawal_rows, open_stream
-from confide.data.rows import BadRow, Row, Table, open_file
+from confide.data.agrawal import AGRAWAL, agrawal_label, agrawal_rows
+from confide.data.datasets import open_stream
+from confide.data.files import open_file
+from confide.data.kdd99 import KDD99, KDD99_WEIGHTS
+from confide.data.lines import form_of
+from confide.data.rows import BadRow, Row, Table
 
 CSV = """age,city,who,outcome
 41,Rome,ann,yes
@@ -23,8 +27,9 @@ oops
 33,Rome,,no
 33,Rome,eve,maybe
 33,Rome,eve,
-nan,Rome,fay,no
+NaN,infinity,fay,no
 1_000,Rome,gus,no
+1e99,Rome,hal,perhaps
 """
 
 
@@ -65,26 +70,30 @@ def test_a_generated_stream_repeats_itself_and_ends() -> None:
 def test_every_line_of_a_csv_comes_out_as_a_row_or_a_bad_row(csv: Path) -> None:
     stream = open_file(csv, labels=["yes", "no"], unit="who")
     items = list(stream.rows(dicts=True))
-    assert len(items) == stream.length == 10
+    assert len(items) == stream.length == 11
     good = {i + 2: item for i, item in enumerate(items) if isinstance(item, Row)}
     bad = {item.line: item.reason for item in items if isinstance(item, BadRow)}
-    assert good[2] == Row({"age": 41.0, "city": "Rome"}, "yes", "ann")
-    assert good[5] == Row({"age": None, "city": "Rome"}, "yes", "cat")
-    assert good[11].x["age"] == "1_000"
+    assert good[2] == Row({"age": 41.0, "city": "Rome"}, "yes", "ann", 2)
+    assert good[5] == Row({"age": None, "city": "Rome"}, "yes", "cat", 5)
+    assert good[10].x == {"age": None, "city": "infinity"} and good[11].x["age"] == "1_000"
     assert bad == {
         4: "it has 1 fields where 4 are expected",
         6: "its 'age' is not a finite number that float32 can hold",
         7: "its unit ('who') is missing",
         8: "its label is not one of the declared labels",
         9: "its label is missing",
-        10: "its 'age' is not a finite number that float32 can hold",
+        12: "its 'age' is not a finite number that float32 can hold",
     }
     assert not any(private in str(bad) for private in ("maybe", "eve", "1e99", "Rome"))
+    left = {item.line: (item.x, item.y, item.unit) for item in items if isinstance(item, BadRow)}
+    fine = {"age": 33.0, "city": "Rome"}
+    assert left[6] == (None, "yes", "dan") and left[12] == (None, None, "hal"), "what can be used of them is kept"
+    assert left[8] == left[9] == (fine, None, "eve") and left[4] == left[7] == (None, None, None)
 
 
 def test_labels_read_from_the_file_are_said_to_be_public(csv: Path) -> None:
     stream = open_file(csv)
-    assert stream.labels == ("maybe", "no", "yes")
+    assert stream.labels == ("maybe", "no", "perhaps", "yes")
     assert "treated as public" in stream.notes[0]
     assert open_file(csv, labels=["yes", "no"]).notes == ()
 
@@ -97,7 +106,7 @@ def test_gzipped_csv_and_parquet_read_like_the_csv(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": [1.0, 2.5, None], "c": ["red", "blue", "red"], "y": [0, 1, 1]}), parquet)
     streams = [open_file(path) for path in (plain, zipped, parquet)]
     rows = [list(stream.rows(dicts=True)) for stream in streams]
-    assert rows[0] == rows[1] == rows[2]
+    assert rows[0] == rows[1] and [row[:3] for row in rows[0]] == [row[:3] for row in rows[2]]
     assert {stream.labels for stream in streams} == {("0", "1")}
     arrays = [np.array([row.x for row in stream.rows()]) for stream in streams]
     assert (arrays[0] == arrays[1]).all() and (arrays[0] == arrays[2]).all()
@@ -114,8 +123,38 @@ def test_a_row_is_encoded_without_looking_at_other_rows(tmp_path: Path) -> None:
 
 
 def test_a_table_refuses_texts_where_it_has_no_columns_for_them() -> None:
+    table = Table(["age", "city"], hashed=0)
     with pytest.raises(ValueError, match="'city' must be a number"):
-        Table(["age", "city"], hashed=0).encode({"age": 1.0, "city": "Rome"})
+        table.encode({"age": 1.0, "city": "Rome"})
+    given = [Row({"age": 1.0}, "a", "ann"), Row({"city": "Rome"}, "b", "bob"), BadRow(7, "why", {}, "c")]
+    rows = list(table.rows(given))
+    assert isinstance(rows[0], Row) and rows[1][2:] == (None, "b", "bob") and "Rome" not in rows[1].reason
+    assert rows[2].reason == "why" and rows[2].x.tolist() == [0.0, 0.0]
+
+
+def test_how_a_file_is_written_is_read_from_its_first_line_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    for first, form in {
+        "a,b;c,d": (",", True),
+        '"a,b,c";d': (";", True),
+        "a\tb, c": ("\t", True),
+        "a|b": ("|", True),
+        "a": (";", True),
+    }.items():
+        path.write_text(f"{first}\n1;2;3;4;5;6\t7\t8\n")
+        assert (form_of(path).separator, form_of(path).quoted) == form
+    table = tmp_path / "a.tsv"
+    table.write_text('text\ty\n"an open quote\t1\nand the next line\t0\n')
+    assert [row.x["text"] for row in open_file(table).rows(dicts=True)] == ['"an open quote', "and the next line"]
+
+
+def test_a_number_is_told_by_itself(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("n;y\n1,5;a\n-2,25e1;b\n1,2,3;a\n1.5;b\nNA;a\n?;b\nnull;a\ninf;b\n7;a\n")
+    numbers = [row.x["n"] for row in open_file(path).rows(dicts=True)]
+    assert numbers == [1.5, -22.5, "1,2,3", 1.5, None, None, None, "inf", 7.0]
+    path.write_text('n,y\n"1,5",a\n1.5,b\n')
+    assert [row.x["n"] for row in open_file(path).rows(dicts=True)] == ["1,5", 1.5]
 
 
 @pytest.mark.parametrize(

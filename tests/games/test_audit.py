@@ -185,13 +185,8 @@ def test_bad_arguments_are_refused() -> None:
 
 
 def test_the_command(tmp_path: Path) -> None:
-    import typer
+    from confide.cli.app import app
 
-    from confide.cli.audit import register
-
-    app = typer.Typer()
-    register(app)
-    app.command("nothing")(lambda: None)
     names = ["audit", "drop8", "--quick", "--games", "0.2", "--workers", "1"]
     files = ["--json", str(tmp_path / "a.json"), "--plot", str(tmp_path / "a.png"), "--folder", str(tmp_path / "held")]
     result = CliRunner().invoke(app, [*names, *files])

@@ -4,31 +4,23 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.box import SIMPLE
-from rich.console import Console
 from rich.table import Table
 
-from confide.games.auditor import ALARM, Report
-from confide.games.draw import draw
-from confide.games.scenarios import SCENARIOS
+from confide.cli.terminal import console, say
+from confide.data.extras import need
 
-__all__ = ["audit", "register"]
+if TYPE_CHECKING:
+    from confide.games.auditor import Report
 
-console = Console()
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the app."""
-    app.command()(audit)
+__all__ = ["audit"]
 
 
 def audit(
-    only: Annotated[
-        str | None, typer.Argument(help=f"Which, separated by commas: {', '.join(s.key for s in SCENARIOS)}.")
-    ] = None,
+    only: Annotated[str | None, typer.Argument(help="Which, separated by commas; `list` lists them.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few games: a look in a minute or two.")] = False,
     folder: Annotated[Path | None, typer.Option(help="Keep finished games here, and go on with them later.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes; all cores if left out.")] = None,
@@ -49,30 +41,35 @@ def audit(
 
     * `confide audit eps4,eps8 --plot curves.png` — two of them, with a picture
     """
-    chosen = [scenario for scenario in SCENARIOS if only is None or scenario.key in only.split(",")]
-    unknown = set() if only is None else set(only.split(",")) - {scenario.key for scenario in SCENARIOS}
-    if unknown:
-        raise ValueError(f"no audit is called {sorted(unknown)[0]!r}: take {', '.join(s.key for s in SCENARIOS)}")
+    rooms: Any = need("confide.games.scenarios", "report", "the audit")  # heavy, and no other command needs it
+    known = {scenario.key: scenario for scenario in rooms.SCENARIOS}
+    asked = list(known) if only is None else only.split(",")
+    if asked == ["list"]:
+        say(", ".join(known))
+        return
+    if unknown := [key for key in asked if key not in known]:
+        raise ValueError(f"no audit is called {unknown[0]!r}: take {', '.join(known)}")
     if not games > 0:
         raise ValueError(f"--games {games:g} must be a positive factor")
+    picture: Any = None if plot is None else need("confide.games.draw", "report", "drawing a picture")
     done: dict[str, Report] = {}
-    for scenario in chosen:
-        report = scenario.run(quick=quick, folder=folder, workers=workers, progress=console.is_terminal, times=games)
+    for key in asked:
+        report = known[key].run(quick=quick, folder=folder, workers=workers, progress=console.is_terminal, times=games)
         console.print(str(report) + "\n", highlight=False, soft_wrap=True)
-        done[scenario.key] = report
-    console.print(_table(done))
+        done[key] = report
+    console.print(_table(done, need("confide.games.auditor", "report", "the audit").ALARM))
     reports = list(done.values())
     if json is not None:
         json.write_text(json_module.dumps([r.as_dict() for r in reports], indent=1, ensure_ascii=False) + "\n")
     if plot is not None:
-        draw(reports, plot)
+        picture.draw(reports, plot)
     if any(report.alarm for report in reports):
         raise ValueError("ALARM: more was measured than is certified; do not use this mechanism")
 
 
-def _table(reports: dict[str, Report]) -> Table:
+def _table(reports: dict[str, Report], alarm: float) -> Table:
     """Narrow enough for a terminal of 80 columns; all numbers are above it."""
-    table = Table(title=f"Lower bounds at 99 %; alarm level {ALARM:g}", box=SIMPLE, padding=(0, 1, 0, 0))
+    table = Table(title=f"Lower bounds at 99 %; alarm level {alarm:g}", box=SIMPLE, padding=(0, 1, 0, 0))
     table.add_column("audit", no_wrap=True)
     for heading in ("games", "adv. ≥", "exact", "ratio", "ε ≥", "promised", "ratio", "alarm"):
         table.add_column(heading, justify="right", no_wrap=True)

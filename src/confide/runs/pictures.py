@@ -10,7 +10,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from confide.planning.plan import Plan
 from confide.privacy.halting import Halting
@@ -35,7 +35,7 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
 }
 _THOUSANDS = FuncFormatter(
-    lambda value, _: f"{value / 1e6:g} M" if value >= 1e6 else f"{value / 1e3:g} k" if value >= 1e4 else f"{value:,.0f}"
+    lambda value, _: f"{value / 1e6:g} M" if value >= 1e6 else f"{value / 1e3:g} k" if value >= 1e3 else f"{value:g}"
 )
 
 
@@ -89,13 +89,15 @@ def margins(plan: Plan, tally: Tally) -> str:
     def paint(axes: Axes) -> None:
         seen = np.array(sorted(tally.margins))
         shares = np.array([tally.margins[int(margin)] for margin in seen], dtype=float)
-        bins = np.linspace(0, plan.polls + 1, min(plan.polls + 2, 45))
+        step = 2 * max(1, round(plan.polls / 80))  # even, since margins of two labels are all odd or all even
+        bins = np.arange(0, plan.polls + 1 + step, step)
         if seen.size:
             weights = shares / shares.sum()
             axes.hist(seen, bins=bins.tolist(), weights=weights, color=OURS, label="live rounds (left, log)")
         axes.set(yscale="log", xlabel="lead of the winning label, in votes", ylabel="share of live rounds")
         axes.set_xlim(0, plan.polls + 1)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
         right = axes.twinx()
         right.grid(False)
         right.spines["right"].set_visible(True)
@@ -121,7 +123,7 @@ def _rounds(axes: Axes, plan: Plan, tally: Tally) -> None:
         axes.axvspan(0, plan.silent, color=QUIET, lw=0, zorder=0)
         axes.text(
             0.5 * plan.silent,
-            0.5,
+            0.25,
             "silent: copies learn",
             transform=axes.get_xaxis_transform(),
             ha="center",

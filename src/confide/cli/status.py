@@ -1,0 +1,47 @@
+"""The command `confide status`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from confide.cli.terminal import OPERATOR, say
+from confide.pop.state import look
+from confide.runs.checkpoints import read_run
+
+__all__ = ["status"]
+
+
+def _where(seen: dict[str, Any]) -> str:
+    plan = seen["plan"]
+    if seen["halted"]:
+        return f"halted: its {'privacy budget is used up' if seen['halted'] == 'budget' else 'rounds are over'}"
+    if seen["rounds"] >= plan.rounds:
+        return "all rounds are over"
+    return "silent" if seen["rounds"] < plan.silent else "live"
+
+
+def status(
+    folder: Annotated[Path, typer.Argument(metavar="STATE", help="The folder of a run, or of a saved POP.")],
+) -> None:
+    """Say where a run stands, from what it last wrote: first what is public, then what is not.
+
+    Example: `confide run sea -T 200000 --state run1`, and in another window `confide status run1`
+    """
+    run = read_run(folder) if (folder / "run.json").exists() else None
+    seen = look(folder if run is None else folder / "pop")
+    plan = seen["plan"]
+    say("public", "bold")
+    say(f"  promise   {replace(seen['guarantee'], secure=not seen['insecure'])}")
+    say(f"  units     {seen['units']}")
+    say(f"  state     {_where(seen)}")
+    say(f"  rounds    {seen['rounds']:,} of {plan.rounds:,}, the first {plan.silent:,} silent")
+    say(OPERATOR, "bold red")
+    say(f"  unsure    {seen['unsure']:,} of {plan.unsure:,} planned")
+    say(f"  taught    {seen['taught']:,} labels when it was last saved")
+    if run is not None:
+        say(f"  error     {run.tally.sentence}; {run.tally.bad:,} bad rows")
+        say(f"  run       {run.settings.command}")

@@ -1,0 +1,24 @@
+"""How the commands speak: one console, plain sentences."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from confide.planning.plan import Plan
+
+__all__ = ["OPERATOR", "console", "say", "warn"]
+
+OPERATOR = "operator only, outside the guarantee"
+
+console = Console()
+
+
+def say(text: str, style: str | None = None) -> None:
+    """A sentence; brackets and numbers in it stay as they are."""
+    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def warn(plan: Plan) -> None:
+    """What is odd about a plan, in yellow."""
+    for warning in getattr(plan, "warnings", ()):
+        say(f"warning: {warning}", "yellow")

@@ -1,0 +1,36 @@
+"""Rows of a Parquet file; needs pyarrow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from confide.data.lines import Lines
+
+__all__ = ["lines"]
+
+
+def lines(path: Path) -> Lines:
+    """Rows with their numbers from 1, the names first. Numbers, texts and booleans; others are refused."""
+    try:
+        yield from _lines(path)
+    except pa.ArrowInvalid:
+        raise ValueError(f"cannot read {path}: it is damaged, or not what its name says") from None
+
+
+def _lines(path: Path) -> Lines:
+    with pq.ParquetFile(path) as file:
+        for column in file.schema_arrow:
+            kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+            plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+            if not (plain or pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)):
+                raise ValueError(f"{path}: column {column.name!r} is {kind}; make it a number or a text, or drop it")
+        yield 0, list(file.schema_arrow.names)
+        line = 0
+        for batch in file.iter_batches(batch_size=4096):
+            columns = [column.to_pylist() for column in batch.columns]
+            for fields in zip(*columns, strict=True):
+                line += 1
+                yield line, list(fields)

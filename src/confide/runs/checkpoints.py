@@ -1,0 +1,88 @@
+"""What a run leaves on disk beside its state: where it stands, and which rows it may have asked. Owner-only files."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from confide.runs.settings import Settings
+from confide.runs.tally import Tally
+
+__all__ = ["Checkpoint", "claim", "read_claim", "read_run", "write_private", "write_run"]
+
+FORMAT, VERSION = "confide-run", 2
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a run stands."""
+
+    settings: Settings
+    tally: Tally
+    waiting: list[list[Any]]
+    """Tickets that wait for their label, each with its row's place in the stream and its round."""
+
+
+def write_run(folder: Path, run: Checkpoint) -> None:
+    """Write where the run stands; the state must be saved before, so that a crash in between asks no row twice."""
+    body = {"format": FORMAT, "version": VERSION, "tally": asdict(run.tally), "waiting": run.waiting}
+    _replace(folder / "run.json", json.dumps({**body, "settings": run.settings.to_json()}))
+
+
+def read_run(folder: Path) -> Checkpoint:
+    """What `write_run` wrote."""
+    try:
+        saved: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        known = saved.get("format") == FORMAT
+    except FileNotFoundError:
+        raise ValueError(f"there is no saved run in {folder}: --state named another folder, or none") from None
+    except (OSError, ValueError, AttributeError):
+        raise ValueError(f"the run saved in {folder} cannot be read: run.json is damaged") from None
+    if not known or saved.get("version") != VERSION:
+        raise ValueError(
+            f"the run in {folder} was saved by another version: go on with the Confide that started it, or start anew"
+        )
+    try:
+        return Checkpoint(Settings.from_json(saved["settings"]), Tally(**saved["tally"]), saved["waiting"])
+    except (KeyError, TypeError):
+        raise ValueError(f"the run saved in {folder} cannot be read: run.json is damaged") from None
+
+
+def claim(folder: Path, position: int) -> None:
+    """Rows up to here may be asked: after a crash none of them is asked a second time."""
+    _replace(folder / "claimed", str(position))
+
+
+def read_claim(folder: Path) -> int:
+    """The last row that may have been asked."""
+    try:
+        return int((folder / "claimed").read_text())
+    except (OSError, ValueError):
+        raise ValueError(f"the run saved in {folder} cannot be read: its file `claimed` is damaged") from None
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that its owner alone may read, whatever it was before."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            if path.is_file():  # a pipe or a terminal has no access rights of ours to set
+                os.chmod(path, 0o600)
+                file.truncate(0)
+            file.write(text)
+    except OSError as error:
+        raise ValueError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _replace(path: Path, text: str) -> None:
+    """Replace a file atomically, readable by its owner alone."""
+    fresh = path.with_name(path.name + ".new")
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(fresh, path)

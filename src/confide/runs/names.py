@@ -1,0 +1,114 @@
+"""What the settings name: learners, fallbacks and streams."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import sys
+from typing import Any
+
+from confide import learners
+from confide.data.datasets import open_stream
+from confide.data.rows import Stream
+from confide.runs.settings import Settings
+
+__all__ = ["LEARNERS", "fallback_named", "learner_named", "streams"]
+
+LEARNERS: dict[str, Any] = {
+    "trees": learners.DecisionTree,
+    "logistic": learners.LogisticRegression,
+    "perceptron": learners.Perceptron,
+    "pa": learners.PAClassifier,
+    "gaussian-nb": learners.GaussianNB,
+    "bernoulli-nb": learners.BernoulliNB,
+    "knn": learners.KNNClassifier,
+}
+
+
+def learner_named(text: str) -> Any:
+    """A learner by name, with parameters if wanted, or by import path.
+
+    Examples
+    --------
+    >>> learner_named("logistic(learning_rate=0.3)").learning_rate
+    0.3
+    >>> learner_named("confide.learners:Perceptron")
+    Perceptron(l2=0.0, scale=True, class_weight=None, warmup=1, labels=2)
+    >>> learner_named("pa(depth=3)")
+    Traceback (most recent call last):
+    ...
+    ValueError: --learner 'pa(depth=3)': there is no parameter 'depth'; there are C, scale, class_weight, warmup, labels
+    """
+    name, opened, _ = text.partition("(")
+    thing = LEARNERS[name] if name in LEARNERS else _imported(text, name)
+    makes = isinstance(thing, type) or (callable(thing) and not hasattr(thing, "predict"))
+    if not makes:
+        if opened:
+            raise ValueError(f"--learner {text!r} is made already and takes no parameters")
+        return thing
+    options = _options(text) if opened else {}
+    known = _parameters(thing)
+    for option in options:
+        if known is not None and option not in known:
+            raise ValueError(f"--learner {text!r}: there is no parameter {option!r}; there are {', '.join(known)}")
+    try:
+        return thing(**options)
+    except TypeError as error:
+        raise ValueError(f"--learner {text!r} cannot be made: {error}") from None
+
+
+def _imported(text: str, name: str) -> Any:
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise ValueError(f"no learner is called {name!r}: take {', '.join(LEARNERS)}, or module:Name")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # modules in the folder one stands in
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"--learner {text!r} cannot be imported: {error}") from None
+
+
+def _parameters(thing: Any) -> list[str] | None:
+    """The names that a call takes; None where it takes any."""
+    try:
+        signature = inspect.signature(thing)
+    except (TypeError, ValueError):
+        return None
+    kinds = {parameter.kind for parameter in signature.parameters.values()}
+    return None if inspect.Parameter.VAR_KEYWORD in kinds else list(signature.parameters)
+
+
+def _options(text: str) -> dict[str, Any]:
+    try:
+        call = ast.parse("f(" + text.partition("(")[2], mode="eval").body
+        assert isinstance(call, ast.Call) and not call.args
+        return {str(k.arg): ast.literal_eval(k.value) for k in call.keywords if k.arg is not None}
+    except (SyntaxError, ValueError, AssertionError):
+        raise ValueError(f"--learner {text!r}: write parameters as name(key=value, key=value)") from None
+
+
+def fallback_named(text: str, stream: Stream) -> Any:
+    """The fallback meant: one of the labels first, else a coin or something to import."""
+    for label in stream.labels:
+        if str(label) == text:
+            return label
+    if ":" in text:
+        return learner_named(text)
+    if text != "coin":
+        raise ValueError(f"--fallback {text!r} must be coin, module:Name or one of the labels")
+    return text
+
+
+def streams(settings: Settings) -> tuple[Stream, Stream | None]:
+    """The stream to run, and its history if there is one."""
+    columns: dict[str, Any] = {"label": settings.label, "unit": settings.unit}
+    rows, seed = settings.rounds, settings.stream_seed
+    stream = open_stream(settings.stream, rows=rows, seed=seed, labels=settings.labels, **columns)
+    if settings.history is None:
+        return stream, None
+    history = open_stream(settings.history, labels=[str(label) for label in stream.labels], **columns)
+    if history.names != stream.names or history.width != stream.width:
+        raise ValueError("--history has other columns than the stream: they must be the same, in the same order")
+    return stream, history

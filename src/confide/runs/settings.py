@@ -1,0 +1,192 @@
+"""What a run was asked to do: one structure for the command line, the runner, its checkpoints and its report."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Self
+
+from confide.planning.plan import Plan
+from confide.privacy.renyi import check_delta, check_epsilon
+
+__all__ = ["DELTA", "EPSILON", "VERSION", "Settings"]
+
+VERSION = 2
+"""Of the settings as JSON; version 1 was 0.1's, in which a bad row took no round."""
+
+EPSILON, DELTA = 1.0, 1e-6
+"""The promise where none is asked for."""
+
+BATCH = 25
+"""Rounds asked at once at least, where labels come late: each batch is brought to the disk."""
+
+_PLANNED = ("epsilon", "delta", "rounds", "copies", "polls", "unsure", "silent", "unit_unsure")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A run, as it was asked for; what is None was left out, and is chosen by the planner or read from the stream.
+
+    Parameters
+    ----------
+    stream, learner, fallback
+        As `confide run` takes them.
+    plan
+        A plan file; its numbers win, and what contradicts it is refused.
+    epsilon, delta
+        The promise, all in all.
+    rounds, copies, polls, unsure, silent, unit_unsure
+        As for `confide.Plan.tight`.
+    unit
+        The column that names the person to protect; None protects rounds.
+    history
+        Labelled rows to teach first.
+    delay
+        Labels come this many rounds later, give or take a batch of 25 rounds or an eighth of the delay.
+    label, labels
+        The label's column, and all labels.
+    monitor
+        The part of ε that pays for a private accuracy.
+    strict
+        Refuse a stream with a bad row.
+    twin
+        Teach one non-private learner of the same kind everything, for comparison.
+    stream_seed
+        Of a generated stream: public.
+    seed
+        For tests and replays only: nothing is promised then.
+
+    Examples
+    --------
+    >>> print(Settings("visits.csv", learner="logistic", labels=("yes", "no")).command)
+    confide run visits.csv --learner logistic --labels yes,no
+    >>> Settings(delay=-1)
+    Traceback (most recent call last):
+    ...
+    ValueError: delay=-1 must be at least 0 rounds
+    """
+
+    stream: str = "agrawal"
+    learner: str = "trees"
+    plan: str | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    rounds: int | None = None
+    copies: int | None = None
+    polls: int | None = None
+    unsure: int | None = None
+    silent: int | None = None
+    unit: str | None = None
+    unit_unsure: int | None = None
+    history: str | None = None
+    delay: int = 0
+    label: str | None = None
+    labels: tuple[str, ...] | None = None
+    fallback: str = "coin"
+    monitor: float | None = None
+    strict: bool = False
+    twin: bool = True
+    stream_seed: int = 0
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        epsilon = EPSILON if self.epsilon is None else check_epsilon(self.epsilon)
+        if self.delta is not None:
+            check_delta(self.delta)
+        if self.rounds is not None and self.rounds < 1:
+            raise ValueError(f"rounds={self.rounds} must be at least 1")
+        if self.delay < 0:
+            raise ValueError(f"delay={self.delay} must be at least 0 rounds")
+        if self.monitor is not None and not 0 < self.monitor < (epsilon if self.plan is None else math.inf):
+            raise ValueError(f"--monitor {self.monitor:g} must be a part of --epsilon {epsilon:g}: a tenth is usual")
+
+    @property
+    def people(self) -> bool:
+        """Whether people are protected, over all their rounds."""
+        return self.unit is not None
+
+    @property
+    def latest(self) -> int:
+        """Rounds after which a label has come, whatever batch its question was in."""
+        return self.delay + self.batch
+
+    @property
+    def batch(self) -> int:
+        """Rounds asked at once where labels come late: a label may come so many rounds later still."""
+        return max(BATCH, self.delay // 8)
+
+    @property
+    def command(self) -> str:
+        """The command line that asks for the same."""
+        words = ["confide run", shlex.quote(self.stream)]
+        for field in fields(self)[1:]:
+            value, option = getattr(self, field.name), f"--{field.name.replace('_', '-')}"
+            if value == field.default:
+                continue
+            if field.name == "twin":
+                words.append("--no-twin")
+            elif value is True:
+                words.append(option)
+            else:
+                text = ",".join(value) if isinstance(value, tuple) else f"{value:g}" if _whole(value) else str(value)
+                words.append(f"{option} {shlex.quote(text)}")
+        return " ".join(words)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; `from_json` reads them back."""
+        return {"version": VERSION, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> Self:
+        """Settings that `to_json` wrote."""
+        given = dict(saved)
+        version = given.pop("version", 1)
+        if version != VERSION:
+            raise ValueError(
+                f"these settings have version {version}, and this Confide reads {VERSION}: "
+                "go on with the Confide that wrote them, or start a new run"
+            )
+        if unknown := sorted(given.keys() - {field.name for field in fields(cls)}):
+            raise ValueError(f"the settings have an unknown entry, {unknown[0]!r}: they were not written by Confide")
+        if given.get("labels") is not None:
+            given["labels"] = tuple(given["labels"])
+        return cls(**given)
+
+    def filed(self) -> Plan | None:
+        """The plan in the file that was named, unless something else that was asked for contradicts it."""
+        if self.plan is None:
+            return None
+        try:
+            plan = Plan.from_json(Path(self.plan).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is not text"
+            raise ValueError(f"cannot read {self.plan}: {why}") from None
+        promise = {"epsilon": plan.guarantee.epsilon, "delta": plan.guarantee.delta}
+        for name in _PLANNED:
+            asked, said = getattr(self, name), promise[name] if name in promise else getattr(plan, name)
+            if asked is not None and not math.isclose(asked, said, rel_tol=1e-3 if name in promise else 0):
+                option = f"--{name.replace('_', '-')} {asked:,}"
+                raise ValueError(f"{option} contradicts {self.plan}, which says {said:,}: leave it out")
+        return plan
+
+    def tight(self, labels: int, length: int | None) -> Plan:
+        """What `Plan.tight` makes of these settings, for so many labels and rows: one promise, one plan."""
+        rounds = length if self.rounds is None else self.rounds
+        if rounds is None:
+            raise ValueError("say how many rounds there will be with --rounds")
+        epsilon = EPSILON if self.epsilon is None else self.epsilon
+        if self.monitor is not None:
+            epsilon = math.nextafter(epsilon - self.monitor, 0.0)  # the two together must not exceed the promise
+        given = {name: getattr(self, name) for name in _PLANNED[3:] if getattr(self, name) is not None}
+        return Plan.tight(epsilon, DELTA if self.delta is None else self.delta, rounds, labels=labels, **given)
+
+    def but(self, **changes: Any) -> Self:
+        """The same with some changes."""
+        return replace(self, **changes)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, float) and float(f"{value:g}") == value

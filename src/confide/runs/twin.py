@@ -1,0 +1,62 @@
+"""The twin: one non-private learner of the same kind, taught everything, to compare with. Outside the guarantee."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.data.rows import Item
+from confide.learners import DecisionTree, Learner, Stacked, as_learner
+
+__all__ = ["Twin"]
+
+MEMORY = 4096
+"""Records that the twin of a decision tree keeps: it is one, and learns everything."""
+
+
+class Twin:
+    """A learner that never fails: what it cannot answer it answers wrongly, and what it cannot learn it leaves out.
+
+    Parameters
+    ----------
+    learner
+        The prototype of the copies.
+    labels
+        The number of labels.
+    """
+
+    def __init__(self, learner: Any, labels: int) -> None:
+        if isinstance(learner, DecisionTree):
+            learner = learner.clone(memory=max(MEMORY, learner.memory))
+        self._learner: Learner = as_learner(learner, labels)
+
+    def predict(self, rows: Sequence[Item]) -> NDArray[np.int64]:
+        """The label index of each row; −1 for none."""
+        return np.array([self._predict(row.x) for row in rows], dtype=np.int64)
+
+    def learn(self, x: Any, y: int) -> None:
+        """Learn one row."""
+        try:
+            self._learner.learn(x, y)
+        except Exception:  # it is somebody else's learner: the run goes on without this lesson
+            return
+
+    def follow(self, rows: Sequence[Item], right: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What it predicts of each row before it learns it."""
+        if isinstance(self._learner, Stacked) and rows:
+            return self._learner.follow(np.array([row.x for row in rows]), right)
+        predicted = np.empty(len(rows), dtype=np.int64)
+        for i, row in enumerate(rows):
+            predicted[i] = self._predict(row.x)
+            self.learn(row.x, int(right[i]))
+        return predicted
+
+    def _predict(self, x: Any) -> int:
+        try:
+            label = self._learner.predict(x)
+        except Exception:
+            return -1
+        return -1 if label is None else label

@@ -1,0 +1,398 @@
+"""What somebody meets who runs Confide on a file of their own for the first time; only the command line is used."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import stat
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from confide import POP, Monitor, Plan
+from confide.cli.main import main as entry
+from confide.learners import LogisticRegression
+
+ROWS, SILENT = 3000, 2000
+SMALL = ("-e", "8", "-d", "1e-4", "--copies", "120", "--unsure", "100", "--silent", str(SILENT), "--no-twin")
+
+Main = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def main(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Main:
+    """`confide …` in an empty folder, as a wide terminal shows it: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "GITHUB_ACTIONS", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in (("NO_COLOR", "1"), ("TERM", "dumb"), ("COLUMNS", "400")):
+        monkeypatch.setenv(name, value)
+
+    monkeypatch.setattr("confide.runs.page._pictures", lambda outcome: [])  # slow, and tested elsewhere
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["confide", *arguments])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            entry()
+        out, err = capsys.readouterr()
+        return int(left.value.code or 0), " ".join(out.split()), err
+
+    return run
+
+
+def table(rows: int = ROWS, separator: str = ",", people: int = 40) -> list[str]:
+    """A header and rows that any copy learns: the label says whether n is above 4."""
+    body = [separator.join(("n", "m", "who", "y"))]
+    return body + [separator.join((str(i % 10), "1.5", f"p{i % people}", "NY"[i % 10 > 4])) for i in range(rows)]
+
+
+def write(name: str, lines: list[str], encoding: str = "utf-8") -> None:
+    Path(name).write_bytes(("\n".join(lines) + "\n").encode(encoding))
+
+
+def refusal(result: tuple[int, str, str]) -> str:
+    """A refusal is exit code 2 and one sentence on standard error, never a traceback."""
+    code, out, err = result
+    assert code == 2 and err.startswith("confide: ") and err.strip().count("\n") == 0, (code, out, err)
+    return err.strip()
+
+
+def numbers() -> dict[str, Any]:
+    read: dict[str, Any] = json.loads(Path("confide-report.json").read_text())
+    return read
+
+
+# --- one person's row decides nothing for others
+
+
+@pytest.mark.parametrize("people", [True, False], ids=["people", "rounds"])
+def test_a_row_that_cannot_be_read_takes_its_round(main: Main, people: bool) -> None:
+    """The same file with one person's rows spoilt, before and after silence ends: all that is public stays the same."""
+    units = ("--unit", "who") if people else ()
+    seen = []
+    for spoils in ({}, {8: "1e99,1.5,p7,Y", 48: "5,1.5,p7,Y,more", 1008: "5,1.5,p7,Q", 2808: "5,1.5,p7"}):
+        rows = table()
+        for line, spoil in spoils.items():
+            rows[line] = spoil
+        write("a.csv", rows)
+        code, _, _ = main("run", "a.csv", "--labels", "N,Y", *SMALL, *units, "--monitor", "1", "--seed", "3")
+        public, private = numbers()["public"], numbers()["operator_only"]
+        assert code == 0 and private["bad"] == len(spoils)
+        seen.append({**public, "monitor": public["monitor"]["rounds"]})
+    assert seen[0] == seen[1] and seen[0]["rounds"] == ROWS
+
+
+def test_a_row_without_a_unit_is_nobodys_and_takes_no_round(main: Main) -> None:
+    rows = table()
+    rows[30] = rows[2500] = "5,1.5,,Y"
+    write("a.csv", rows)
+    code, out, _ = main("run", "a.csv", *SMALL, "--unit", "who")
+    public, _ = out.split("operator only, outside")
+    assert code == 0 and numbers()["public"]["rounds"] == ROWS - 2 == numbers()["operator_only"]["rounds"]
+    assert numbers()["public"]["rows_of_nobody"] == 2 and "2 rows name no unit" in public
+    assert main("run", "a.csv", *SMALL)[0] == 0
+    assert numbers()["public"]["rounds"] == ROWS and numbers()["public"]["rows_of_nobody"] == 0
+
+
+def test_bad_rows_count_as_wrong_in_every_number(main: Main) -> None:
+    rows = table()
+    for line in range(2502, 3001):
+        rows[line] = "1e99,1.5,p7,Y" if line % 2 else "5,1.5,p7,Q"
+    write("a.csv", rows)
+    arguments = [word for word in SMALL if word != "--no-twin"]
+    assert main("run", "a.csv", "--labels", "N,Y", *arguments)[0] == 0
+    private = numbers()["operator_only"]
+    assert (private["refused"], private["unlabelled"], private["bad"], private["live"]) == (249, 250, 499, 1000)
+    assert private["mistakes"] >= 499 and private["twin_mistakes"] >= 499
+    assert private["error"] == private["mistakes"] / 1000
+    assert sum(map(sum, private["confusion"])) == 750, "rounds without a label have no row in the table"
+
+
+# --- files as people have them
+
+
+@pytest.mark.parametrize(
+    ("name", "separator", "encoding"),
+    [
+        ("a.csv", ";", "utf-8"),
+        ("a.csv", "\t", "utf-8"),
+        ("a.csv", "|", "utf-8"),
+        ("a.csv", ";", "utf-8-sig"),
+        ("a.csv", "\t", "utf-16"),
+        ("a.csv", ";", "cp1252"),
+        ("a.tsv", "\t", "utf-8"),
+    ],
+)
+def test_the_first_line_says_how_a_file_is_written(main: Main, name: str, separator: str, encoding: str) -> None:
+    rows = table(separator=separator)
+    rows[0] = rows[0].replace("m", "größe, m" if encoding != "utf-8" else "m, cm")
+    write(name, rows, encoding)
+    code, out, err = main("run", name, *SMALL)
+    assert code == 0, (out, err)
+    assert numbers()["operator_only"]["bad"] == 0 and numbers()["operator_only"]["error"] < 0.2
+
+
+def test_a_decimal_comma_is_read_where_semicolons_separate(main: Main) -> None:
+    rows = ["a;y"] + [f"{i % 10},25;{'NY'[i % 10 > 4]}" for i in range(ROWS)]
+    write("a.csv", rows)
+    code, out, _ = main("run", "a.csv", *SMALL, "--learner", "trees(memory=64)")
+    assert code == 0 and "3,14" in out, "what was assumed is said"
+    assert numbers()["operator_only"]["error"] < 0.1
+
+
+def test_files_that_are_no_tables_each_have_their_sentence(main: Main) -> None:
+    files = {
+        "nothing.csv": (b"", "is empty"),
+        "blank.csv": (b"\n\na,b\n", "empty line"),
+        "picture.csv": (b"\x89PNG\r\n\x1a\n\x00\x00", "not a text file"),
+        "sheet.csv": (b"PK\x03\x04\x14\x00\x06\x00", "not a text file"),
+        "one.csv": (b"a\n1\n2\n", "one column"),
+        "twice.csv": (b"a,b,a\n1,2,3\n", "two columns called 'a'"),
+        "header.csv": (b"a,b\n", "no rows"),
+        "torn.csv": (b"a,b\n" + b"1\n" * 50, "none of the first 50 rows"),
+    }
+    said = set()
+    for name, (content, words) in files.items():
+        Path(name).write_bytes(content)
+        sentence = refusal(main("run", name, "--labels", "1,2", *SMALL))
+        assert words in sentence and name in sentence
+        said.add(sentence.replace(name, ""))
+    assert len(said) == len(files) - 1
+    Path("notes.txt").write_text("a,b\n1,2\n")
+    assert ".csv" in refusal(main("run", "notes.txt", *SMALL))
+
+
+def test_a_first_line_that_may_be_somebodys_row_is_not_shown(main: Main) -> None:
+    write("a.csv", ["51,Rome,ann,yes", "17,Oslo,bob,no"])
+    assert "Rome" not in refusal(main("run", "a.csv", "--label", "outcome", *SMALL))
+
+
+def test_labels_that_none_of_the_first_rows_has_are_an_error_at_once(main: Main) -> None:
+    write("ok.csv", [*table()[:1], *(row.replace("N", "no").replace("Y", "yes") for row in table()[1:])])
+    sentence = refusal(main("run", "ok.csv", "--labels", "Yes,No", *SMALL))
+    assert "'y'" in sentence and "Yes, No" in sentence and "first 100 rows" in sentence
+    assert "yes" not in sentence.replace("Yes", ""), "what the file holds is not shown"
+    assert not Path("confide-report.html").exists()
+
+
+# --- what is asked for
+
+
+@pytest.mark.parametrize("epsilon", ["-1", "0", "nan", "inf"])
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_an_epsilon_that_is_none_is_called_epsilon(main: Main, command: str, epsilon: str) -> None:
+    sentence = refusal(main(command, "-e", epsilon, "-T", "3000"))
+    assert "epsilon" in sentence and "monitor" not in sentence
+
+
+def test_a_parameter_that_a_learner_does_not_have_is_one_sentence(main: Main) -> None:
+    sentence = refusal(main("run", "agrawal", "-T", "3000", "--learner", "trees(foo=1)"))
+    assert "'foo'" in sentence and "memory" in sentence
+
+
+@pytest.mark.parametrize("words", [(), ("-T", "20000")], ids=["the file's rows", "as many asked for"])
+def test_one_promise_gives_one_plan(main: Main, words: tuple[str, ...]) -> None:
+    write("a.csv", table(20_000))
+    main("run", "a.csv", "-e", "6", "-d", "1e-5", "--no-twin", *words)
+    plan = Plan.tight(6.0, 1e-5, 20_000)
+    assert numbers()["public"]["plan"] == {name: getattr(plan, name) for name in numbers()["public"]["plan"]}
+    assert numbers()["public"]["guarantee"]["epsilon"] == plan.guarantee.epsilon
+
+
+def test_a_plan_file_is_run_and_nothing_contradicts_it(main: Main) -> None:
+    write("a.csv", table())
+    plan = Plan.tight(8.0, 1e-4, ROWS, copies=130, unsure=90, silent=SILENT, beta=1e-6)
+    Path("p.json").write_text(plan.to_json())
+    assert main("run", "a.csv", "--plan", "p.json", "--no-twin", "--copies", "130", "-e", "8")[0] == 0
+    assert numbers()["public"]["plan"] == {name: getattr(plan, name) for name in numbers()["public"]["plan"]}
+    assert "--plan p.json" in numbers()["command"]
+    for option, value in (("--copies", "131"), ("-e", "2"), ("-T", "2999"), ("--unit-unsure", "2"), ("--silent", "0")):
+        sentence = refusal(main("run", "a.csv", "--plan", "p.json", option, value))
+        assert "contradicts p.json" in sentence and "leave it out" in sentence
+    forged = json.loads(plan.to_json())
+    forged["guarantee"]["epsilon"] *= 0.9
+    Path("p.json").write_text(json.dumps(forged))
+    assert "do not run this plan" in refusal(main("run", "a.csv", "--plan", "p.json"))
+    assert "cannot read nowhere.json" in refusal(main("run", "a.csv", "--plan", "nowhere.json"))
+
+
+def test_the_saved_settings_are_those_of_the_run(main: Main) -> None:
+    write("a.csv", table())
+    assert main("run", "a.csv", *SMALL, "--labels", "N,Y", "--delay", "16", "--monitor", "0.5", "--state", "s")[0] == 0
+    saved = json.loads(Path("s/run.json").read_text())["settings"]
+    assert saved == numbers()["settings"] and saved["version"] == 2
+    assert (saved["copies"], saved["labels"], saved["delay"], saved["twin"]) == (120, ["N", "Y"], 16, False)
+    _, out, _ = main("status", "s")
+    assert numbers()["command"] in out
+
+
+# --- how it ends
+
+
+def test_a_run_out_of_budget_ends_with_its_own_code_and_says_what_to_try(main: Main) -> None:
+    rows = [f"{i * 7919 % 1000},{(i * 7919 % 1000 > 500) ^ (i * 104729 % 997 < 200)}" for i in range(8000)]
+    write("a.csv", ["a,y", *rows])  # a fifth of the labels is noise
+    code, out, _ = main("run", "a.csv", "-e", "8", "-d", "1e-4", "--copies", "150", "--unsure", "20", "--no-twin")
+    assert code == 3 and "out of budget" in out
+    tried = re.search(r"To try next: (confide run a\.csv .*?--unsure \d+)", out)
+    assert tried is not None, out
+    page = Path("confide-report.html").read_text()
+    assert 'class="halted"' in page and tried[1] in page
+    assert numbers()["operator_only"]["next_command"].startswith(tried[1])
+    assert main(*tried[1].split()[1:], "--no-twin")[0] == 0, "what is advised lasts"
+
+
+def test_where_nothing_can_be_learned_no_command_is_advised(main: Main) -> None:
+    write("a.csv", ["a,y"] + [f"{i * 7919 % 1000},{i * 104729 % 997 % 2}" for i in range(ROWS)])
+    code, out, _ = main("run", "a.csv", "-e", "8", "-d", "1e-4", "--copies", "120", "--unsure", "100", "--no-twin")
+    assert code == 3 and "To try next" not in out and "another --learner" in out
+
+
+def test_a_run_without_a_silent_start_is_told_to_have_one(main: Main) -> None:
+    write("a.csv", table())
+    promise = ("-e", "8", "-d", "1e-4", "--no-twin")
+    assert main("run", "a.csv", *promise, "--copies", "150", "--silent", "0")[0] == 3
+    assert numbers()["operator_only"]["next_command"] == "confide run a.csv --epsilon 8 --delta 0.0001 --no-twin"
+
+
+def test_a_finished_run_ends_well_and_advises_nothing(main: Main) -> None:
+    write("a.csv", table())
+    code, out, _ = main("run", "a.csv", *SMALL)
+    assert code == 0 and "To try next" not in out and 'class="halted"' not in Path("confide-report.html").read_text()
+
+
+def test_an_interrupted_run_ends_with_130_and_goes_on(main: Main, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("a.csv", table())
+    signalled = []
+    counted = POP.rounds.fget  # type: ignore[attr-defined]
+
+    def rounds(self: POP) -> int:
+        number: int = counted(self)
+        if number >= 1000 and not signalled:
+            signalled.append(number)
+            signal.raise_signal(signal.SIGINT)
+        return number
+
+    monkeypatch.setattr(POP, "rounds", property(rounds))
+    code, out, _ = main("run", "a.csv", *SMALL)
+    assert code == 130 and "interrupted" in out and "--resume" in out
+    assert main("run", "--state", "confide-state", "--resume")[0] == 0
+    assert numbers()["public"]["rounds"] == ROWS
+
+
+def test_reports_are_for_their_owner_alone(main: Main) -> None:
+    write("a.csv", table())
+    Path("confide-report.html").write_text("an old one, which anybody may read, and longer than the new one" * 10_000)
+    Path("confide-report.html").chmod(0o644)
+    main("run", "a.csv", *SMALL, "--state", "s")
+    for name in ("confide-report.html", "confide-report.json", "s/run.json", "s/claimed"):
+        assert stat.S_IMODE(Path(name).stat().st_mode) == 0o600, name
+    assert stat.S_IMODE(Path("s").stat().st_mode) == 0o700
+    assert Path("confide-report.html").read_text().endswith("</html>\n")
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_run(main: Main) -> None:
+    write("a.csv", table())
+    assert "nowhere" in refusal(main("run", "a.csv", *SMALL, "--report", "nowhere/r.html", "--state", "s"))
+    assert not Path("s").exists()
+
+
+MODEL = """
+import warnings
+from confide.learners import Features
+
+class Model:
+    labels = 2
+    def __init__(self): self.seen = {}
+    def predict(self, x): return self.seen.get(float(x[0]))
+    def learn(self, x, y): warnings.warn(f"odd lesson {x[0]}", stacklevel=2); self.seen[float(x[0])] = y
+
+declared = Features(numeric=["n"]) | Model()
+"""
+
+
+def test_a_learner_with_declared_features_resumes_and_warns_once(main: Main) -> None:
+    write("a.csv", table(400))
+    small = ("-e", "8", "-d", "1e-4", "--copies", "100", "--unsure", "50", "--silent", "350", "--no-twin")
+    Path("mine.py").write_text(MODEL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        code, out, err = main("run", "a.csv", *small, "--learner", "mine:declared", "--state", "s")
+    assert code == 0 and (out + err).count("UserWarning") <= 1
+    assert "odd lesson" not in out + err, "its words may quote private data"
+    code, out, err = main("run", "--state", "s", "--resume", "--trusted")
+    assert code == 0 and "400 of 400" in out, err
+
+
+# --- status
+
+
+def test_status_says_what_the_pop_says(main: Main) -> None:
+    plan = Plan.tight(60.0, 0.01, 300, copies=40, unsure=10, silent=200)
+    pop = POP(LogisticRegression(), plan, labels=[0, 1], features=1, monitor=Monitor(5.0))
+    pop.save("s")
+    for i in range(3):
+        pop.predict([float(i)])
+    code, out, _ = main("status", "s")
+    assert code == 0 and str(pop.guarantee) in out and f"({pop.guarantee.epsilon:.4g}," in out
+    taken = re.search(r"rounds ([\d,]+) of 300", out)
+    assert taken is not None and 3 <= int(taken[1]) <= 300
+    pop.close()
+
+
+# --- around the commands
+
+
+def test_the_program_says_its_version_and_can_be_completed(main: Main) -> None:
+    assert re.fullmatch(r"confide \d+\.\d+\S*", main("--version")[1])
+    assert "--install-completion" in main("--help")[1]
+    done = subprocess.run([sys.executable, "-m", "confide", "--version"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout.startswith("confide ")
+
+
+BLOCKED = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {packages!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+from confide.cli.main import main
+for sys.argv in {commands!r}:
+    try:
+        main()
+    except SystemExit as left:
+        print("exit", left.code or 0, file=sys.stderr)
+"""
+
+
+def without(packages: set[str], *commands: str) -> list[str]:
+    """What commands write to standard error where these packages are missing: what they say, and their exit codes."""
+    given = [["confide", *command.split()] for command in commands]
+    code = BLOCKED.format(packages=packages, commands=given)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stderr.splitlines()
+
+
+def test_without_its_packages_the_program_says_what_to_install() -> None:
+    said, code = without({"typer", "rich"}, "run")
+    assert code == "exit 2" and "confide[cli]" in said
+
+
+def test_a_run_needs_neither_pyarrow_nor_matplotlib_nor_river(main: Main) -> None:
+    write("a.csv", table())
+    Path("a.parquet").write_bytes(b"")
+    lean = {"pyarrow", "matplotlib", "river", "sklearn"}
+    code, *said = without(lean, f"run a.csv {' '.join(SMALL)}", "run a.parquet", "run sea -T 3000")
+    assert code == "exit 0" and "confide[report]" in Path("confide-report.html").read_text()
+    assert "confide[parquet]" in said[0] and "confide[river]" in said[2] and said[1::2] == ["exit 2"] * 2
