@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
+import numpy as np
 from numpy.typing import NDArray
 
 from confide.planning.plan import Guarantee
 
-__all__ = ["TICKET_LIFE", "Answer", "Durable", "Mechanism", "Unit", "Xs"]
+__all__ = ["TICKET_LIFE", "Answer", "Durable", "Followed", "Mechanism", "Unit", "Xs"]
 
 Unit = str | bytes
 Xs = Sequence[Any] | NDArray[Any]
@@ -31,6 +32,21 @@ class Answer:
     """Bring it back once with the right label: `pop.learn(ticket, y)`."""
     error: str | None = None
     """In a batch: what was wrong with this row, which was then not answered and has no ticket."""
+
+
+class Followed(NamedTuple):
+    """What came of rows that were asked and taught in order: as many as there were rounds left."""
+
+    answers: NDArray[np.int64]
+    """The number of the label shown; −1 where the row was refused."""
+    sure: NDArray[np.bool_]
+    margins: NDArray[np.int64]
+    """The vote's margin; −1 in silent rounds, and where the mechanism does not tell its operator."""
+
+    @classmethod
+    def nothing(cls) -> Followed:
+        """No row was asked."""
+        return cls(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int64))
 
 
 @runtime_checkable

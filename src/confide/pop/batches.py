@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.banks.base import CURSOR, HALTED, ROW, TAUGHT, UNSURE, Fused, Rounds
+from confide.pop.base import Followed
 from confide.pop.loop import Loop, Outcome
 from confide.pop.tickets import Waiting
 from confide.privacy.gate import is_sure, lead
@@ -45,6 +46,12 @@ class Chunk:
     """The number of the label shown; −1 where there is an error."""
     sure: NDArray[np.bool_]
     margins: Ints
+
+    def followed(self) -> Followed:
+        """For the operator: answers by row, −1 where there was an error."""
+        n = self.rows
+        shown = np.where(np.isin(np.arange(n), list(self.errors)), NOTHING, self.shown[:n])
+        return Followed(shown, self.sure[:n], self.margins[:n])
 
 
 def rows_of(xs: Any, named: bool) -> Any:

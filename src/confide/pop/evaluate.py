@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from confide.errors import Halted
-from confide.pop.base import Mechanism, Unit, Xs
+from confide.pop.base import Followed, Mechanism, Unit, Xs
 from confide.pop.batches import rows_of
 
-__all__ = ["Evaluation", "Followed", "Follows", "evaluate"]
+__all__ = ["Evaluation", "Follows", "evaluate"]
 
 CHUNK = 4096
 """Rows that are prepared together."""
@@ -23,16 +23,6 @@ FIRST = 256
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-
-
-class Followed(NamedTuple):
-    """What came of rows that were asked and taught in order: as many as there were rounds left."""
-
-    answers: Ints
-    """The number of the label shown; −1 where the row was refused."""
-    sure: Flags
-    margins: Ints
-    """The vote's margin; −1 in silent rounds, and where the mechanism does not tell its operator."""
 
 
 @runtime_checkable

@@ -22,61 +22,21 @@ from confide.errors import Halted, StateError
 from confide.planning.plan import Guarantee, Plan
 from confide.pop import batches, state
 from confide.pop.account import Account
-from confide.pop.base import TICKET_LIFE, Answer, Unit, Xs
-from confide.pop.evaluate import Followed
+from confide.pop.base import TICKET_LIFE, Answer, Followed, Unit, Xs
 from confide.pop.fallback import Fallback
 from confide.pop.lessons import Lessons
 from confide.pop.loop import Loop, Outcome
 from confide.pop.monitor import Monitor, MonitorState
+from confide.pop.operator import Operator
 from confide.pop.routing import Routing
 from confide.pop.settings import Settings
 from confide.pop.state import Saved
 from confide.pop.tickets import Tickets
-from confide.privacy.gate import lead
 from confide.privacy.random import Random
 
 __all__ = ["POP", "Operator"]
 
 _verified: weakref.WeakValueDictionary[int, Plan] = weakref.WeakValueDictionary()  # plans do not change
-
-
-class Operator:
-    """Exact, private numbers for the operator's eyes only: outside the guarantee, never to be shown to others."""
-
-    def __init__(self, loop: Loop) -> None:
-        self.loop = loop
-        """The running parts."""
-
-    @property
-    def unsure(self) -> int:
-        """The exact count of unsure answers."""
-        return self.loop.account.unsure
-
-    @property
-    def counts(self) -> NDArray[np.int64] | None:
-        """Vote counts of the last live round."""
-        return None if self.loop.last is None else self.loop.last.copy()
-
-    @property
-    def margin(self) -> int | None:
-        """Their margin."""
-        return None if self.loop.last is None else lead(self.loop.last)[1]
-
-    @property
-    def bank(self) -> Bank:
-        """The copies, with everything learned that was brought."""
-        self.loop.lessons.apply()
-        return self.loop.bank
-
-    @property
-    def nbytes(self) -> int:
-        """Memory of the copies, in bytes."""
-        return self.loop.bank.nbytes
-
-    @property
-    def taught(self) -> int:
-        """Labels taught."""
-        return self.loop.lessons.taught
 
 
 class POP:
@@ -282,17 +242,10 @@ class POP:
         with self._lock:
             self._check_process()
             whos = self._whos(units, len(ys))
-            rows, n = None, 0
-            if loop.account.open() and len(ys):
-                rows = batches.follow(loop, xs, ys, whos)
-                n = rows.rows
+            rows = batches.follow(loop, xs, ys, whos) if loop.account.open() and len(ys) else None
             mark = loop.account.enter(*whos)
         loop.account.settle(mark)
-        if rows is None:
-            nothing = np.empty(0, dtype=np.int64)
-            return Followed(nothing, nothing.astype(np.bool_), nothing)
-        shown = np.where(np.isin(np.arange(n), list(rows.errors)), -1, rows.shown[:n])
-        return Followed(shown, rows.sure[:n], rows.margins[:n])
+        return rows.followed() if rows is not None else Followed.nothing()
 
     def readable(self, xs: Any) -> dict[int, str]:
         """What is wrong with rows that cannot be read. Takes no round, and changes nothing."""

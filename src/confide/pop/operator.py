@@ -1,0 +1,51 @@
+"""What the operator alone may see."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.banks.base import Bank
+from confide.pop.loop import Loop
+from confide.privacy.gate import lead
+
+__all__ = ["Operator"]
+
+
+class Operator:
+    """Exact, private numbers for the operator's eyes only: outside the guarantee, never to be shown to others."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        """The running parts."""
+
+    @property
+    def unsure(self) -> int:
+        """The exact count of unsure answers."""
+        return self.loop.account.unsure
+
+    @property
+    def counts(self) -> NDArray[np.int64] | None:
+        """Vote counts of the last live round."""
+        return None if self.loop.last is None else self.loop.last.copy()
+
+    @property
+    def margin(self) -> int | None:
+        """Their margin."""
+        return None if self.loop.last is None else lead(self.loop.last)[1]
+
+    @property
+    def bank(self) -> Bank:
+        """The copies, with everything learned that was brought."""
+        self.loop.lessons.apply()
+        return self.loop.bank
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the copies, in bytes."""
+        return self.loop.bank.nbytes
+
+    @property
+    def taught(self) -> int:
+        """Labels taught."""
+        return self.loop.lessons.taught
