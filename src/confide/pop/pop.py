@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import weakref
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,9 +34,6 @@ from confide.pop.tickets import Tickets
 from confide.privacy.random import Random
 
 __all__ = ["POP", "Operator"]
-
-_verified: weakref.WeakValueDictionary[int, Plan] = weakref.WeakValueDictionary()  # plans do not change
-
 
 class POP:
     """Makes an online learner private between its users.
@@ -111,9 +107,7 @@ class POP:
         settings = Settings(
             learner, plan, tuple(labels), fallback, features, units, after_halt, ticket_life, monitor, public_start
         )
-        if _verified.get(id(plan)) is not plan:
-            plan.verify()
-            _verified[id(plan)] = plan
+        settings.verify()
         self._settings = settings
         self._loop = self._make_loop(settings, Random(seed) if rng is None else rng, bank)
         self._insecure = not self._loop.rng.secure
@@ -129,18 +123,10 @@ class POP:
         if (bank.copies, bank.labels) != (plan.copies, plan.labels):
             raise ValueError(f"the plan has {plan.copies} copies and {plan.labels} labels, the bank another number")
         routing = Routing(settings.units, plan.copies, rng)
-        return self.loop_type(
-            plan=plan,
-            index=index,
-            rng=rng,
-            bank=bank,
-            account=Account(plan, rng),
-            tickets=Tickets(routing.ticket_key, settings.ticket_life),
-            routing=routing,
-            fallback=Fallback(settings.fallback, index, rng.spawn()),
-            lessons=Lessons(bank),
-            monitor=None if settings.monitor is None else settings.monitor.start(plan.rounds, rng.spawn()),
-        )
+        account, tickets = Account(plan, rng), Tickets(routing.ticket_key, settings.ticket_life)
+        fallback = Fallback(settings.fallback, index, rng.spawn())
+        monitor = None if settings.monitor is None else settings.monitor.start(plan.rounds, rng.spawn())
+        return self.loop_type(plan, index, rng, bank, account, tickets, routing, fallback, Lessons(bank), monitor)
 
     # ------------------------------------------------------------------ one at a time
 

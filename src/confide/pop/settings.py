@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Hashable
 from dataclasses import dataclass, fields
 from typing import Any, Literal
@@ -13,6 +14,9 @@ from confide.pop.monitor import Monitor
 from confide.privacy.halting import Halting
 
 __all__ = ["Settings"]
+
+
+_verified: weakref.WeakValueDictionary[int, Plan] = weakref.WeakValueDictionary()
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,12 @@ class Settings:
         integer(self.ticket_life, "ticket_life", at_least=1)
         if self.units == "people" and not isinstance(self.plan.halting, Halting):
             raise ValueError("the paper's plan protects rounds, not people: use Plan.tight(..., unit_unsure=G)")
+
+    def verify(self) -> None:
+        """Certify the plan's tables, once for a plan: plans do not change."""
+        if _verified.get(id(self.plan)) is not self.plan:
+            self.plan.verify()
+            _verified[id(self.plan)] = self.plan
 
     @property
     def index(self) -> dict[Hashable, int]:
