@@ -16,6 +16,8 @@ from confide.ledger import Book, Ledger
 from confide.pop.account import Account
 from tests.saved import CLEAR, DOUBT, ECHO, Spy, account, bank_of, echo, full, make, small_plan, spent, teach
 
+pytestmark = pytest.mark.claim("people.md")
+
 V1 = Path(__file__).parent / "states" / "v1"
 MALFORMED = [float("nan"), 0.0]
 
@@ -259,8 +261,6 @@ del os.fdatasync
 del os.O_DIRECTORY
 from confide import POP
 from tests.saved import DOUBT, make, spent
-
-pytestmark = pytest.mark.claim("people.md")
 folder, old = sys.argv[1:]
 with make() as pop:
     ticket = pop.predict(DOUBT, unit="ann").ticket
