@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from confide.banks.base import FORM, Bank
 from confide.planning.plan import Plan
-from confide.pop.account import Account
+from confide.pop.account import Account, Mark
 from confide.pop.fallback import Fallback
 from confide.pop.lessons import Lessons
-from confide.pop.monitor import MonitorState
+from confide.pop.monitor import Estimate, MonitorState
 from confide.pop.routing import Routing
 from confide.pop.tickets import Key, Tickets, Waiting
 from confide.privacy.gate import is_sure, lead
@@ -124,6 +124,19 @@ class Loop:
             return False
         self.monitor.asked()
         return who is None or self.account.watch(who, self.monitor.rounds_per_unit)
+
+    # ------------------------------------------------------------------ durable, then seen
+
+    def enter(self, *whos: bytes | None, **more: Any) -> tuple[Mark, Estimate | None]:
+        """Write down what a call of these units spent (`Account.enter`), and what the monitor says now."""
+        return self.account.enter(*whos, **more), None if self.monitor is None else self.monitor.latest
+
+    def settle(self, entered: tuple[Mark, Estimate | None], *, private: bool = False) -> None:
+        """Durable when it returns, and then for everybody to see. It goes to the disk: hold no lock meanwhile."""
+        mark, latest = entered
+        self.account.settle(mark, private=private)
+        if self.monitor is not None:
+            self.monitor.show(latest)
 
     # ------------------------------------------------------------------ a label
 

@@ -70,7 +70,9 @@ class MonitorState:
         self._waiting: deque[int] = deque()  # 1 where a wrong answer is known; position = rounds since asked
         self._asked = 0
         self._error = self._counter.error(0.05)
-        self._estimate: Estimate | None = None
+        self.latest: Estimate | None = None
+        """The newest estimate: not to be shown before the rounds behind it are durable."""
+        self._shown: Estimate | None = None
 
     def asked(self) -> None:
         """A round was asked: its outcome starts to wait, and the outcome that waited `delay` rounds is counted."""
@@ -78,7 +80,7 @@ class MonitorState:
         self._waiting.append(0)
         if len(self._waiting) > self._delay:
             noisy = self.count(self._waiting.popleft())
-            self._estimate = Estimate(noisy, self._asked - self._delay, self._error)
+            self.latest = Estimate(noisy, self._asked - self._delay, self._error)
 
     def count(self, value: int) -> int:
         """Tell the counter; its noisy total."""
@@ -89,7 +91,12 @@ class MonitorState:
         if age < len(self._waiting):
             self._waiting[-1 - age] = 1
 
+    def show(self, latest: Estimate | None) -> None:
+        """The rounds behind this estimate are durable: anybody may see it."""
+        if latest is not None and (self._shown is None or latest.rounds > self._shown.rounds):
+            self._shown = latest
+
     @property
     def estimate(self) -> Estimate | None:
         """The latest private estimate; None until the first `delay` rounds are over."""
-        return self._estimate
+        return self._shown

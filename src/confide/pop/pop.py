@@ -138,8 +138,8 @@ class POP:
             who = loop.routing.who(unit)
             halted = not loop.account.open()
             outcome = self._after_halt(x) if halted else loop.ask(x, who)
-            mark = loop.account.enter(who)
-        loop.account.settle(mark)  # nothing leaves before it is durable
+            mark = loop.enter(who)
+        loop.settle(mark)  # nothing leaves before it is durable
         if outcome.error is not None:
             raise outcome.error
         return self._answer(outcome)
@@ -166,8 +166,8 @@ class POP:
                 raise ValueError("only people can be forgotten: make the POP with units='people'")
             who = loop.routing.who(unit)
             assert who is not None
-            mark = loop.account.enter(who, forgot=((loop.forget(who), who),))
-        loop.account.settle(mark, private=True)
+            mark = loop.enter(who, forgot=((loop.forget(who), who),))
+        loop.settle(mark, private=True)
 
     # ------------------------------------------------------------------ many at once
 
@@ -188,8 +188,8 @@ class POP:
                 loop.account.open()
             answered = len(outcomes)
             outcomes += [self._after_halt(rows[i]) for i in range(answered, len(rows))]
-            mark = loop.account.enter(*whos)
-        loop.account.settle(mark)
+            mark = loop.enter(*whos)
+        loop.settle(mark)
         if not answered and outcomes and isinstance(outcomes[0].error, Halted):
             raise outcomes[0].error
         return [self._answer(outcome) for outcome in outcomes]
@@ -201,13 +201,13 @@ class POP:
         """
         if len(tickets) != len(ys):
             raise ValueError(f"there are {len(tickets)} tickets for {len(ys)} labels: give one label for each")
-        account = self._loop.account
+        loop = self._loop
         with self._lock:
             self._check_process()
-            used, refused = batches.learn_many(self._loop, tickets, ys)
-            mark = account.enter(used=tuple(used))
+            used, refused = batches.learn_many(loop, tickets, ys)
+            mark = loop.enter(used=tuple(used))
         with contextlib.suppress(StateError):  # the labels are taken all the same: the marks go out with the next round
-            account.settle(mark, private=True)
+            loop.settle(mark, private=True)
         if _alone and refused:
             raise refused[0]
         batches.refuse(refused)
@@ -229,8 +229,8 @@ class POP:
             self._check_process()
             whos = self._whos(units, len(ys))
             rows = batches.follow(loop, xs, ys, whos) if loop.account.open() and len(ys) else None
-            mark = loop.account.enter(*whos)
-        loop.account.settle(mark)
+            mark = loop.enter(*whos)
+        loop.settle(mark)
         return rows.followed() if rows is not None else Followed.nothing()
 
     def readable(self, xs: Any) -> dict[int, str]:
