@@ -128,3 +128,18 @@ def test_an_interrupt_inside_a_question_finishes_its_round() -> None:
     assert pop.rounds == 1 and pop.state == "halted"
     with pytest.raises(Halted):
         pop.predict([1.0, 1.0])
+
+
+def test_no_part_of_a_pop_shows_anything_private() -> None:
+    """Not in a log by accident: no repr of a part has a vote, a count, a question or a label in it."""
+    pop = make(fallback="no")
+    answer = pop.predict([0.123456, 7.654321])
+    pop.learn(answer.ticket, "yes")
+    pop.operator.loop.account.unsure = 424242
+    loop = pop.operator.loop
+    parts: list[object] = [pop, loop, loop.account, loop.tickets, loop.lessons, loop.routing, loop.fallback, loop.bank]
+    parts += [loop.rng, pop.operator]
+    parts += [waiting for _, waiting in loop.tickets]
+    said = " ".join(map(repr, parts))
+    secrets = ["0.123456", "7.654321", "424242", str(loop.last), loop.routing.secret.hex(), str(loop.routing.secret)]
+    assert not [secret for secret in secrets if secret in said]

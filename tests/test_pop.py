@@ -647,8 +647,8 @@ def monitor_misses(monitor: Monitor, claim: float) -> int:
             state.asked()
             if i > 0:
                 truth += mistakes[i - 1]
-                assert state.estimate is not None
-                worst = max(worst, abs(state.estimate.mistakes - truth) - claim * state.estimate.error)
+                assert state.latest is not None
+                worst = max(worst, abs(state.latest.mistakes - truth) - claim * state.latest.error)
             if mistake:
                 state.wrong(0)
         misses += worst > 0

@@ -155,7 +155,7 @@ def test_after_a_failed_write_all_are_refused_alike(
     tickets = [pop.predict(DOUBT, unit=who).ticket for who in ("ann", "ann", "ida")]
     acts = everything(pop, tickets, folder)
     if outcome == "save":  # it has something to write
-        monkeypatch.setattr(Account, "settle", lambda self, mark: None)
+        monkeypatch.setattr(Account, "settle", lambda self, mark, private: None)
         pop.predict(CLEAR, unit="bob")
         monkeypatch.undo()
     with monkeypatch.context() as broken, pytest.raises(StateError, match="nothing is answered any more") as first:

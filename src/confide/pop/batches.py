@@ -32,7 +32,7 @@ WORDS = 1 << 17
 Ints = NDArray[np.int64]
 
 
-@dataclass
+@dataclass(repr=False)
 class Chunk:
     """What a chunk of rounds left behind: a row for each question, as far as `rows`."""
 

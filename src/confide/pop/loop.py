@@ -32,7 +32,7 @@ from confide.privacy.random import Random
 __all__ = ["Loop", "Outcome"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Outcome:
     """What came of one round, for its asker."""
 
@@ -44,7 +44,7 @@ class Outcome:
     """What its asker is told instead of an answer."""
 
 
-@dataclass
+@dataclass(repr=False)
 class Loop:
     """The parts of a running POP, and the rounds they take together. One thread at a time: POP holds the lock."""
 

@@ -21,7 +21,7 @@ Key = tuple[int, int]
 """Which load of the state issued it, and the number of its round."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Waiting:
     """An answer that waits for its label."""
 
