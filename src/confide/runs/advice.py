@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from itertools import product
 
@@ -31,8 +32,8 @@ USUAL_SILENCE = 0.2
 RARELY = 1e-6
 """The probability of halting by chance that is advised where it happened."""
 
-SPARE = 1.8
-"""Room for other margins than the ones that were seen."""
+SPARE, SPREAD = 1.2, 5.0
+"""Room for other margins than the ones that were seen, and for luck."""
 
 AGAIN = (
     "A second run over the same people is a second promise to them, and what both may reveal adds up; "
@@ -100,7 +101,8 @@ def _search(
                     plan = asked.but(rounds=rounds, silent=silent).tight(labels, rounds)
                 if rounds < LABELS_A_COPY * plan.copies:
                     break
-                if SPARE * _expected(plan, polls, margins) <= plan.unsure:
+                expected = _expected(plan, polls, margins)
+                if SPARE * expected + SPREAD * math.sqrt(expected) <= plan.unsure:
                     return asked
         except ValueError:
             continue
