@@ -359,7 +359,22 @@ def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return call
 
 
-SMALL = ("-e", "8", "-d", "1e-4", "-T", "3000", "--copies", "120", "--unsure", "100", "--silent", "2000")
+SMALL = (
+    "-e",
+    "8",
+    "-d",
+    "1e-4",
+    "-T",
+    "3000",
+    "--copies",
+    "120",
+    "--unsure",
+    "100",
+    "--silent",
+    "2000",
+    "--beta",
+    "1e-6",
+)
 
 
 def test_run_status_and_the_files(cli: Any, tmp_path: Path) -> None:

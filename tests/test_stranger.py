@@ -20,7 +20,21 @@ from confide.cli.main import main as entry
 from confide.learners import LogisticRegression
 
 ROWS, SILENT = 3000, 2000
-SMALL = ("-e", "8", "-d", "1e-4", "--copies", "120", "--unsure", "100", "--silent", str(SILENT), "--no-twin")
+SMALL = (
+    "-e",
+    "8",
+    "-d",
+    "1e-4",
+    "--copies",
+    "120",
+    "--unsure",
+    "100",
+    "--silent",
+    str(SILENT),
+    "--no-twin",
+    "--beta",
+    "1e-6",
+)
 
 Main = Callable[..., tuple[int, str, str]]
 
@@ -199,6 +213,7 @@ def test_a_parameter_that_a_learner_does_not_have_is_one_sentence(main: Main) ->
 
 @pytest.mark.parametrize("words", [(), ("-T", "20000")], ids=["the file's rows", "as many asked for"])
 def test_one_promise_gives_one_plan(main: Main, words: tuple[str, ...]) -> None:
+    """Whether or not such a run halts by chance."""
     write("a.csv", table(20_000))
     main("run", "a.csv", "-e", "6", "-d", "1e-5", "--no-twin", *words)
     plan = Plan.tight(6.0, 1e-5, 20_000)
@@ -239,27 +254,40 @@ def test_the_saved_settings_are_those_of_the_run(main: Main) -> None:
 def test_a_run_out_of_budget_ends_with_its_own_code_and_says_what_to_try(main: Main) -> None:
     rows = [f"{i * 7919 % 1000},{(i * 7919 % 1000 > 500) ^ (i * 104729 % 997 < 200)}" for i in range(8000)]
     write("a.csv", ["a,y", *rows])  # a fifth of the labels is noise
-    code, out, _ = main("run", "a.csv", "-e", "8", "-d", "1e-4", "--copies", "150", "--unsure", "20", "--no-twin")
+    small = ("-e", "8", "-d", "1e-4", "--copies", "150", "--unsure", "20", "--no-twin", "--beta", "1e-6", "--seed", "1")
+    code, out, _ = main("run", "a.csv", *small)
     assert code == 3 and "out of budget" in out
     tried = re.search(r"To try next: (confide run a\.csv .*?--unsure \d+)", out)
     assert tried is not None, out
     page = Path("confide-report.html").read_text()
     assert 'class="halted"' in page and tried[1] in page
     assert numbers()["operator_only"]["next_command"].startswith(tried[1])
-    assert main(*tried[1].split()[1:], "--no-twin")[0] == 0, "what is advised lasts"
+    assert main(*tried[1].split()[1:], "--no-twin", "--beta", "1e-6", "--seed", "2")[0] == 0, "what is advised lasts"
 
 
 def test_where_nothing_can_be_learned_no_command_is_advised(main: Main) -> None:
     write("a.csv", ["a,y"] + [f"{i * 7919 % 1000},{i * 104729 % 997 % 2}" for i in range(ROWS)])
-    code, out, _ = main("run", "a.csv", "-e", "8", "-d", "1e-4", "--copies", "120", "--unsure", "100", "--no-twin")
+    small = ("-e", "8", "-d", "1e-4", "--copies", "120", "--unsure", "100", "--no-twin", "--beta", "1e-6")
+    code, out, _ = main("run", "a.csv", *small)
     assert code == 3 and "To try next" not in out and "another --learner" in out
+
+
+def test_a_run_that_halts_by_chance_says_so(main: Main) -> None:
+    write("a.csv", table())
+    small = (*SMALL[:-1], "0.99", "--seed", "1")
+    code, out, _ = main("run", "a.csv", *small)
+    assert code == 3 and "halted by chance" in out and "disagreed" not in out
+    assert numbers()["operator_only"]["next_command"].endswith("--beta 1e-06 --no-twin --seed 1")
 
 
 def test_a_run_without_a_silent_start_is_told_to_have_one(main: Main) -> None:
     write("a.csv", table())
-    promise = ("-e", "8", "-d", "1e-4", "--no-twin")
+    promise = ("-e", "8", "-d", "1e-4", "--no-twin", "--beta", "1e-6")
     assert main("run", "a.csv", *promise, "--copies", "150", "--silent", "0")[0] == 3
-    assert numbers()["operator_only"]["next_command"] == "confide run a.csv --epsilon 8 --delta 0.0001 --no-twin"
+    assert (
+        numbers()["operator_only"]["next_command"]
+        == "confide run a.csv --epsilon 8 --delta 0.0001 --beta 1e-06 --no-twin"
+    )
 
 
 def test_a_finished_run_ends_well_and_advises_nothing(main: Main) -> None:
@@ -320,7 +348,7 @@ declared = Features(numeric=["n"]) | Model()
 
 def test_a_learner_with_declared_features_resumes_and_warns_once(main: Main) -> None:
     write("a.csv", table(400))
-    small = ("-e", "8", "-d", "1e-4", "--copies", "100", "--unsure", "50", "--silent", "350", "--no-twin")
+    small = (*SMALL[:4], "--copies", "100", "--unsure", "50", "--silent", "350", "--no-twin", "--beta", "1e-6")
     Path("mine.py").write_text(MODEL)
     with warnings.catch_warnings():
         warnings.simplefilter("always")

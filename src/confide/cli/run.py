@@ -58,6 +58,7 @@ def run(
     silent: Annotated[int | None, typer.Option(help="Rounds at the start in which copies only learn.")] = None,
     unit: Annotated[str | None, typer.Option(help="The column that names the person to protect.")] = None,
     unit_unsure: Annotated[int | None, typer.Option(help="Unsure answers one person may receive.")] = None,
+    beta: Annotated[float | None, typer.Option(help="Probability of halting early, by chance.")] = None,
     history: Annotated[Path | None, typer.Option(help="Labelled rows to teach first, in the same columns.")] = None,
     delay: Annotated[int, typer.Option(help="Labels come this many rounds later.")] = 0,
     label: Annotated[str | None, typer.Option(help="The label's column; the last one if left out.")] = None,

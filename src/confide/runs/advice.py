@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from itertools import product
 
@@ -28,8 +29,11 @@ FACTORS = (1, 2, 4, 8)
 USUAL_SILENCE = 0.2
 """The share of the rounds below which a silence that was asked for, without a history, is the likely cause."""
 
-SPARE = 1.3
-"""Room for other margins than the ones that were seen."""
+RARELY = 1e-6
+"""The probability of halting by chance that is advised where it happened."""
+
+SPARE, SPREAD = 1.2, 5.0
+"""Room for other margins than the ones that were seen, and for luck."""
 
 AGAIN = (
     "A second run over the same people is a second promise to them, and what both may reveal adds up; "
@@ -45,6 +49,11 @@ NOTHING = (
 def what_happened(outcome: Outcome) -> str:
     """Why the run ended, in one sentence."""
     plan, tally = outcome.pop.plan, outcome.tally
+    if tally.unsure < plan.unsure:
+        return (
+            f"The run halted by chance after {tally.live:,} of {plan.live:,} live rounds, with fewer unsure answers "
+            f"than planned: this plan does so with probability {plan.beta:g}."
+        )
     return (
         f"The privacy budget was used up after {tally.live:,} of {plan.live:,} live rounds: the copies disagreed too "
         f"much to answer {tally.unsure:,} of them, and {plan.unsure:,} such rounds were planned in all."
@@ -54,8 +63,12 @@ def what_happened(outcome: Outcome) -> str:
 def next_settings(outcome: Outcome) -> Settings | None:
     """Settings with which the same stream should last, by the margins that were seen; None where none should."""
     plan, settings = outcome.pop.plan, outcome.settings
+    if outcome.tally.unsure < plan.unsure:
+        return settings.but(plan=None, beta=RARELY)
     if settings.silent is not None and plan.silent < USUAL_SILENCE * plan.rounds and settings.history is None:
-        return settings.but(silent=None, copies=None, polls=None, unsure=None)  # copies that know nothing disagree
+        return settings.but(
+            plan=None, silent=None, copies=None, polls=None, unsure=None
+        )  # copies that know nothing disagree
     epsilon = plan.guarantee.epsilon if settings.plan is not None else settings.epsilon or EPSILON
     return _search(settings, epsilon, plan.rounds, plan.silent, plan.labels, plan.polls, _margins(outcome))
 
@@ -88,7 +101,8 @@ def _search(
                     plan = asked.but(rounds=rounds, silent=silent).tight(labels, rounds)
                 if rounds < LABELS_A_COPY * plan.copies:
                     break
-                if SPARE * _expected(plan, polls, margins) <= plan.unsure:
+                expected = _expected(plan, polls, margins)
+                if SPARE * expected + SPREAD * math.sqrt(expected) <= plan.unsure:
                     return asked
         except ValueError:
             continue

@@ -23,7 +23,7 @@ EPSILON, DELTA = 1.0, 1e-6
 BATCH = 25
 """Rounds asked at once at least, where labels come late: each batch is brought to the disk."""
 
-_PLANNED = ("epsilon", "delta", "rounds", "copies", "polls", "unsure", "silent", "unit_unsure")
+_PLANNED = ("epsilon", "delta", "rounds", "copies", "polls", "unsure", "silent", "unit_unsure", "beta")
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Settings:
         A plan file; its numbers win, and what contradicts it is refused.
     epsilon, delta
         The promise, all in all.
-    rounds, copies, polls, unsure, silent, unit_unsure
+    rounds, copies, polls, unsure, silent, unit_unsure, beta
         As for `confide.Plan.tight`.
     unit
         The column that names the person to protect; None protects rounds.
@@ -81,6 +81,7 @@ class Settings:
     silent: int | None = None
     unit: str | None = None
     unit_unsure: int | None = None
+    beta: float | None = None
     history: str | None = None
     delay: int = 0
     label: str | None = None
@@ -167,7 +168,7 @@ class Settings:
         promise = {"epsilon": plan.guarantee.epsilon, "delta": plan.guarantee.delta}
         for name in _PLANNED:
             asked, said = getattr(self, name), promise[name] if name in promise else getattr(plan, name)
-            if asked is not None and not math.isclose(asked, said, rel_tol=1e-3 if name in promise else 0):
+            if asked is not None and not math.isclose(asked, said, rel_tol=1e-3 if name in promise else 1e-9):
                 option = f"--{name.replace('_', '-')} {asked:,}"
                 raise ValueError(f"{option} contradicts {self.plan}, which says {said:,}: leave it out")
         return plan
