@@ -5,31 +5,36 @@ from __future__ import annotations
 import copy as copying
 import hashlib
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
-from confide.banks.base import RowByRow, State
-from confide.banks.inside import is_pure, reseed, weigh
-from confide.learners.base import Learner
-from confide.learners.features import Encoder, encoder_for
+from confide.banks.base import State
+from confide.banks.inside import freeze, hold_still, is_pure, reseed, thaw, weigh
+from confide.banks.quiet import Apart, Quiet
+from confide.learners.base import Learner, vector
+from confide.learners.features import AsGiven, Encoder, encoder_for
 from confide.learners.foreign import FromRiver, as_learner
 from confide.privacy.random import Random
 
 __all__ = ["ReplicaBank"]
 
+ABSTAINS = -1
 
-class ReplicaBank(RowByRow):
+
+class ReplicaBank:
     """A bank of anything that learns online, each copy an object of its own.
 
-    A copy is made, as a deep copy of the prototype, when it is first taught; until then its vote is the
-    prototype's. Every generator and seed found inside a copy is set anew from a secret key, the copy's
-    number and how often it was reset, so no copy's randomness depends on who was taught before. A learner
-    that is not known to stay as it is when it predicts votes by a copy of itself that is thrown away: slow,
-    but nothing moves. An exception while voting, or an answer that is no label, is an abstention.
+    A copy is made when it is first taught; until then its vote is the prototype's. Every generator and seed found
+    inside a copy is set anew from a secret key, the copy's number and how often it was reset, so no copy's randomness
+    depends on who was taught before. A learner that is not known to stay as it is when it predicts votes by a twin that
+    is made for each question and thrown away, whatever was asked and learned before: slow, but nothing moves, and the
+    work tells nothing. River's models are known to stay only where x has the same names always, so declare them:
+    `features=["age", "income"]` or `Features(...)`. An exception while voting, or an answer that is no label, is an
+    abstention. Warnings of learners are dropped, and what they set in numpy or scikit-learn is set back.
 
     What two deep copies still share (class attributes, module globals, `random` and `numpy.random`
     themselves) no bank can separate: `confide.banks.checks` finds it, as far as votes and memory show it.
@@ -43,7 +48,7 @@ class ReplicaBank(RowByRow):
     labels
         The number of labels.
     features
-        An encoder, the number of features of an array, or None to hand x over as it is.
+        An encoder, the number of features of an array, the names of numbers in a dict, or None to hand x over as it is.
     rng
         Where the secret key comes from.
     public_start
@@ -64,19 +69,22 @@ class ReplicaBank(RowByRow):
         learner: Any,
         copies: int,
         labels: int,
-        features: int | Encoder | None,
+        features: int | Sequence[str] | Encoder | None,
         rng: Random,
         public_start: bool = False,
     ) -> None:
         self._public_start = public_start
-        self._prototype = as_learner(learner, labels, keep=public_start)
-        if public_start:
-            self._prototype = copying.deepcopy(self._prototype)
-        self._untaught = copying.deepcopy(self._prototype)  # votes for the untaught copies
-        self._pure = is_pure(self._prototype)
         self._copies, self._labels = integer(copies, "copies", 1), integer(labels, "labels", 2)
         self._encoder = encoder_for(features)
+        self._width: int | None = getattr(self._encoder, "width", None)
+        names = getattr(self._encoder, "names", None)
+        self._prototype = copying.deepcopy(as_learner(learner, labels, keep=public_start, names=names))
+        hold_still(self._prototype)
+        self._pure = is_pure(self._prototype, fixed=self._width is not None)
+        self._river = isinstance(self._prototype, FromRiver)
+        self._start = freeze(self._prototype)
         self._replicas: dict[int, Learner] = {}
+        self._frozen: dict[int, bytes | None] = {}  # of those that are rewound
         self._resets: dict[int, int] = {}
         self._lessons: dict[int, int] = {}  # counted in replays only
         self._rng = rng
@@ -95,47 +103,104 @@ class ReplicaBank(RowByRow):
     @property
     def nbytes(self) -> int:
         """The memory of the taught copies in bytes, estimated by what they pickle to."""
-        return sum(weigh(replica) for replica in self._replicas.values())
+        frozen = sum(len(twin) for twin in self._frozen.values() if twin is not None)
+        return frozen + sum(weigh(replica) for replica in self._replicas.values())
 
     def encode(self, x: Any) -> Any:
         """x for the learner, sharing nothing with what was given; ValueError says what is wrong with it."""
-        return self._encoder.encode(x)
+        try:
+            encoded = self._encoder.encode(x)
+        except ValueError:
+            raise
+        except Exception:
+            raise ValueError("x is not of a form that this bank takes") from None
+        if self._width is None:
+            return encoded if isinstance(self._encoder, AsGiven) else copying.deepcopy(encoded)
+        try:
+            return vector(encoded, self._width)  # also a buffer that an encoder uses again becomes a row of its own
+        except ValueError:
+            raise ValueError(f"the encoder did not give {self._width} finite numbers, as its width says") from None
+
+    def encode_many(self, xs: Iterable[Any]) -> tuple[list[Any], dict[int, str]]:
+        """All x, None for each that is malformed, and what is wrong with those."""
+        rows: list[Any] = []
+        errors: dict[int, str] = {}
+        for i, x in enumerate(xs):
+            try:
+                rows.append(self.encode(x))
+            except ValueError as error:
+                rows.append(None)
+                errors[i] = str(error)
+        return rows, errors
 
     def votes(self, x: Any, poll: NDArray[np.int64]) -> NDArray[np.int64]:
         """The votes of the polled copies by label."""
-        counts = np.zeros(self._labels, dtype=np.int64)
-        untaught = 0
-        for copy in np.asarray(poll, dtype=np.int64).tolist():
-            if not 0 <= copy < self._copies:
-                raise ValueError("the poll names a copy that does not exist")
-            replica = self._replicas.get(copy)
-            if replica is None:
-                untaught += 1
-            elif (label := self._vote(replica, x)) is not None:
-                counts[label] += 1
-        if untaught and (label := self._vote(self._untaught, x)) is not None:
-            counts[label] += untaught
+        counts: NDArray[np.int64] = self.votes_many([x], [poll])[0]
         return counts
+
+    def votes_many(
+        self, rows: Sequence[Any], polls: Sequence[NDArray[np.int64]] | NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """The votes of each row's polled copies by label; none for a malformed row.
+
+        A copy is asked once about all rows that poll it, if its learner answers each as if it were alone.
+        """
+        if len(rows) != len(polls):
+            raise ValueError(f"there are {len(polls)} polls for {len(rows)} rows: give one poll for each")
+        sizes = [len(poll) if x is not None else 0 for x, poll in zip(rows, polls, strict=True)]
+        asked = [np.asarray(poll, dtype=np.int64) for poll, size in zip(polls, sizes, strict=True) if size]
+        copies = np.concatenate([*asked, np.empty(0, dtype=np.int64)])
+        if not _within(copies, self._copies):
+            raise ValueError("the poll names a copy that does not exist")
+        row = np.repeat(np.arange(len(rows)), sizes)
+        table = _table(rows)
+        order = np.argsort(copies, kind="stable")
+        ends = np.flatnonzero(np.diff(copies[order], append=-1)) + 1
+        with Quiet():
+            # The prototype is asked about every row, also where no untaught copy is polled.
+            labels = self._ask(self._prototype, self._start, self._pure and not self._river, table)[row]
+            for first, end in zip([0, *ends.tolist()], ends.tolist(), strict=False):
+                copy, these = int(copies[order[first]]), order[first:end]
+                replica = self._replicas.get(copy)
+                if replica is not None:
+                    questions = table[row[these]]
+                    labels[these] = self._ask(replica, self._frozen.get(copy), self._pure, questions)
+        votes = labels != ABSTAINS
+        cells = row[votes] * self._labels + labels[votes]
+        return np.bincount(cells, minlength=len(rows) * self._labels).reshape(len(rows), self._labels)
 
     def learn(self, copy: int, x: Any, y: int) -> None:
         """Teach one copy; its learner's exceptions go up."""
         copy, y = integer(copy, "a copy", 0, self._copies - 1), integer(y, "a label", 0, self._labels - 1)
-        replica = self._replicas.get(copy)
-        if replica is None:
-            replica = copying.deepcopy(self._prototype)
-            reseed(replica, self._seed(copy), seeds=not self._public_start)
-            self._replicas[copy] = replica
         try:
-            replica.learn(_own(x), y)
+            self._teach(copy, x, y)
         finally:
-            if not self._rng.secure:  # a replay: generators that the lesson made from system entropy too
-                self._lessons[copy] = self._lessons.get(copy, 0) + 1
-                reseed(replica, self._seed(copy), seeds=False)
+            self._freeze([copy])
+
+    def learn_many(self, copies: NDArray[np.int64], rows: Sequence[Any], ys: NDArray[np.int64]) -> int:
+        """Teach rows to their copies, in order; one whose learner fails is passed over. How many were taught."""
+        copies, ys = np.asarray(copies, dtype=np.int64), np.asarray(ys, dtype=np.int64)
+        if not len(rows) == copies.size == ys.size:
+            raise ValueError("the lessons do not fit this bank: give an encoded x, a copy and a label for each")
+        if not (_within(copies, self._copies) and _within(ys, self._labels)):
+            raise ValueError("the lessons name a copy or a label that does not exist")
+        taught = 0
+        try:
+            for copy, x, y in zip(copies.tolist(), rows, ys.tolist(), strict=True):
+                try:
+                    self._teach(copy, x, y)
+                except Exception:  # it stays with its copy
+                    continue
+                taught += 1
+        finally:
+            self._freeze(set(copies.tolist()))
+        return taught
 
     def reset(self, copies: Iterable[int]) -> None:
         """Make the copies forget everything: each starts again with a randomness of its own."""
         for copy in [integer(copy, "a copy", 0, self._copies - 1) for copy in copies]:
             self._replicas.pop(copy, None)
+            self._frozen.pop(copy, None)
             self._lessons.pop(copy, None)
             self._resets[copy] = self._resets.get(copy, 0) + 1
 
@@ -171,24 +236,64 @@ class ReplicaBank(RowByRow):
             raise ValueError("the state is damaged: take an older one")
         self._key, self._resets, self._lessons = self._rng.words(4).tobytes(), {}, {}
         ends = np.cumsum(sizes).tolist()
-        self._replicas = {}
+        self._replicas, self._frozen = {}, {}
         for copy, end, size in zip(taught.tolist(), ends, sizes.tolist(), strict=True):
             replica = pickle.loads(blob[end - size : end])
             reseed(replica, self._seed(copy), seeds=False)
             self._replicas[copy] = replica
+        self._freeze(self._replicas)
 
     def __repr__(self) -> str:
         return f"ReplicaBank({self._kind()}, copies={self._copies})"
 
-    def _vote(self, learner: Learner, x: Any) -> int | None:
+    def _ask(self, learner: Learner, frozen: bytes | None, pure: bool, rows: NDArray[Any]) -> NDArray[np.int64]:
+        """The label of each row, or ABSTAINS. No row knows of another."""
+        rows.flags.writeable = False
+        answers: Sequence[Any]
+        if pure and hasattr(learner, "predict_many") and rows.ndim == 2:
+            try:
+                answers = learner.predict_many(rows)
+            except Exception:
+                answers = [None] * len(rows)
+        elif pure:
+            answers = [_answer(learner, x) for x in rows]
+        else:
+            answers = [self._rewound(learner, frozen, x) for x in rows]
+        labels = range(self._labels)
+        known = [isinstance(label, int | np.integer | np.bool_) and int(label) in labels for label in answers]
+        return np.array([int(a) if k else ABSTAINS for a, k in zip(answers, known, strict=True)], dtype=np.int64)
+
+    def _rewound(self, learner: Learner, frozen: bytes | None, x: Any) -> Any:
+        """What a twin answers that nobody asks again."""
+        with Apart():
+            try:
+                return _answer(thaw(frozen, learner), x)
+            except Exception:
+                return None
+
+    def _teach(self, copy: int, x: Any, y: int) -> None:
+        replica = self._replicas.get(copy)
+        new = replica is None
+        if replica is None:
+            replica = thaw(self._start, self._prototype)
+            reseed(replica, self._seed(copy), seeds=not self._public_start)
+            self._replicas[copy] = replica
         try:
-            pure = self._pure and (not isinstance(learner, FromRiver) or learner.knows(x))
-            voter = learner if pure else copying.deepcopy(learner)
-            label = voter.predict(_own(x))
+            with Apart():
+                replica.learn(_own(x), y)
         except Exception:
-            return None
-        known = isinstance(label, int | np.integer | np.bool_) and 0 <= label < self._labels
-        return int(label) if known and label is not None else None
+            if new and self._river:  # it may not know all names: one that was asked about them now would change
+                del self._replicas[copy]
+            raise
+        finally:
+            if not self._rng.secure:  # a replay: generators that the lesson made from system entropy too
+                self._lessons[copy] = self._lessons.get(copy, 0) + 1
+                reseed(replica, self._seed(copy), seeds=False)
+
+    def _freeze(self, copies: Iterable[int]) -> None:
+        """Have a twin ready of each copy that votes by one: here, so that no vote takes longer after a lesson."""
+        if not self._pure:
+            self._frozen.update({copy: freeze(self._replicas[copy]) for copy in copies if copy in self._replicas})
 
     def _seed(self, copy: int) -> bytes:
         which = f"{copy} {self._resets.get(copy, 0)} {self._lessons.get(copy, 0)}".encode()
@@ -207,6 +312,28 @@ class ReplicaBank(RowByRow):
         }
 
 
+def _answer(learner: Learner, x: Any) -> Any:
+    try:
+        return learner.predict(_own(x))
+    except Exception:
+        return None
+
+
 def _own(x: Any) -> Any:
     """x for one learner alone. A dict could be changed and handed on; encoded arrays are read-only."""
     return x.copy() if isinstance(x, dict) else x
+
+
+def _table(rows: Sequence[Any]) -> NDArray[Any]:
+    """The rows as a matrix where all are vectors of one length, a malformed one as zeros; else as they are."""
+    lengths = {x.size if isinstance(x, np.ndarray) and x.ndim == 1 else -1 for x in rows if x is not None}
+    if len(lengths) == 1 and (length := lengths.pop()) > 0:
+        return np.array([np.zeros(length) if x is None else x for x in rows])
+    table = np.empty(len(rows), dtype=object)
+    for i, x in enumerate(rows):
+        table[i] = x
+    return table
+
+
+def _within(numbers: NDArray[np.int64], end: int) -> bool:
+    return not numbers.size or bool(0 <= numbers.min() <= numbers.max() < end)

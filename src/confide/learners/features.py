@@ -247,7 +247,7 @@ def encoder_for(features: int | Sequence[str] | Encoder | None) -> Encoder:
         return AsGiven()
     if isinstance(features, list | tuple):
         return Features(numeric=list(features))
-    return features if isinstance(features, Encoder) else Columns(integer(features, "the number of features", 1))
+    return features if isinstance(features, Encoder) else Columns(features)  # type: ignore[arg-type]  # checked there
 
 
 def _column(key: str, width: int) -> int:
