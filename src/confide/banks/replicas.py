@@ -18,11 +18,10 @@ from confide.banks.quiet import Apart, Quiet
 from confide.learners.base import Learner, vector
 from confide.learners.features import AsGiven, Encoder, encoder_for
 from confide.learners.foreign import FromRiver, as_learner
+from confide.learners.rowwise import ABSTAINS
 from confide.privacy.random import Random
 
 __all__ = ["ReplicaBank"]
-
-ABSTAINS = -1
 
 
 class ReplicaBank:
@@ -249,27 +248,24 @@ class ReplicaBank:
     def _ask(self, learner: Learner, frozen: bytes | None, pure: bool, rows: NDArray[Any]) -> NDArray[np.int64]:
         """The label of each row, or ABSTAINS. No row knows of another."""
         rows.flags.writeable = False
-        answers: Sequence[Any]
         if pure and hasattr(learner, "predict_many") and rows.ndim == 2:
             try:
-                answers = learner.predict_many(rows)
+                labels = np.asarray(learner.predict_many(rows), dtype=np.int64).reshape(len(rows))
             except Exception:
-                answers = [None] * len(rows)
-        elif pure:
-            answers = [_answer(learner, x) for x in rows]
+                labels = np.full(len(rows), ABSTAINS)
         else:
-            answers = [self._rewound(learner, frozen, x) for x in rows]
-        labels = range(self._labels)
-        known = [isinstance(label, int | np.integer | np.bool_) and int(label) in labels for label in answers]
-        return np.array([int(a) if k else ABSTAINS for a, k in zip(answers, known, strict=True)], dtype=np.int64)
+            labels = np.array([_label(self._answer(learner, frozen, pure, x)) for x in rows], dtype=np.int64)
+        return np.where((labels >= 0) & (labels < self._labels), labels, ABSTAINS)
 
-    def _rewound(self, learner: Learner, frozen: bytes | None, x: Any) -> Any:
-        """What a twin answers that nobody asks again."""
-        with Apart():
-            try:
-                return _answer(thaw(frozen, learner), x)
-            except Exception:
-                return None
+    def _answer(self, learner: Learner, frozen: bytes | None, pure: bool, x: Any) -> Any:
+        """What the learner answers, or a twin of it that nobody asks again."""
+        try:
+            if pure:
+                return learner.predict(_own(x))
+            with Apart():
+                return thaw(frozen, learner).predict(_own(x))
+        except Exception:
+            return None
 
     def _teach(self, copy: int, x: Any, y: int) -> None:
         replica = self._replicas.get(copy)
@@ -312,11 +308,10 @@ class ReplicaBank:
         }
 
 
-def _answer(learner: Learner, x: Any) -> Any:
-    try:
-        return learner.predict(_own(x))
-    except Exception:
-        return None
+def _label(answer: Any) -> int:
+    """A label of at most 2¹⁵, or ABSTAINS."""
+    known = isinstance(answer, int | np.integer | np.bool_) and 0 <= answer < 1 << 15
+    return int(answer) if known else ABSTAINS
 
 
 def _own(x: Any) -> Any:

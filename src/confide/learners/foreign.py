@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from confide.learners.base import Base, Learner, fresh
 from confide.learners.features import Pipeline
 from confide.learners.refit import Refit, classifies
-from confide.learners.rowwise import ask, ask_each
+from confide.learners.rowwise import ABSTAINS, ask, ask_each
 
 __all__ = ["FromRiver", "FromSklearn", "as_learner"]
 
@@ -82,11 +83,11 @@ class FromSklearn(Base):
 
     def predict(self, x: Any, /) -> int | None:
         """What the model predicts, or None before it was taught."""
-        return ask(self.model, np.array([x]))[0] if self._taught else None
+        return int(ask(self.model, np.array([x]))[0]) if self._taught else None
 
-    def predict_many(self, xs: Any, /) -> list[int | None]:
-        """`predict` of each of several rows, None also where it fails."""
-        return ask_each(self.model, np.asarray(xs)) if self._taught else [None] * len(xs)
+    def predict_many(self, xs: Any, /) -> NDArray[np.int64]:
+        """`predict` of each of several rows, −1 where it abstains or fails."""
+        return ask_each(self.model, np.asarray(xs)) if self._taught else np.full(len(xs), ABSTAINS)
 
     def learn(self, x: Any, y: int, /) -> None:
         """Teach the model."""

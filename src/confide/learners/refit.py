@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from confide._checks import integer
 from confide.kernels.compile import jit
 from confide.learners.base import Base, fresh, vector
-from confide.learners.rowwise import ask, ask_each
+from confide.learners.rowwise import ABSTAINS, ask, ask_each
 
 __all__ = ["Refit", "classifies", "due"]
 
@@ -106,12 +106,13 @@ class Refit(Base):
         row = self._vector(x)
         if self._seen < self.warmup:
             return None
-        return self._only if self._model is None else ask(self._model, row[None])[0]
+        return self._only if self._model is None else int(ask(self._model, row[None])[0])
 
-    def predict_many(self, xs: Any, /) -> list[int | None]:
-        """`predict` of each of several rows, None also where it fails."""
+    def predict_many(self, xs: Any, /) -> NDArray[np.int64]:
+        """`predict` of each of several rows, −1 where it abstains or fails."""
         if self._seen < self.warmup or self._model is None:
-            return [None if self._seen < self.warmup else self._only] * len(xs)
+            only = ABSTAINS if self._seen < self.warmup or self._only is None else self._only
+            return np.full(len(xs), only)
         return ask_each(self._model, np.asarray(xs, dtype=np.float64))
 
     def learn(self, x: Any, y: int, /) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import numpy as np
@@ -17,51 +18,52 @@ from numpy.typing import NDArray
 
 from confide.kernels.compile import jit
 
-__all__ = ["ask", "ask_each", "is_linear", "is_rowwise"]
+__all__ = ["ABSTAINS", "ask", "ask_each", "is_linear", "is_rowwise"]
 
 # Each is tried in the tests, score by score. CategoricalNB is not here: one row that it refuses would refuse them all.
 _BY_ROW = """
     GaussianNB DecisionTreeClassifier ExtraTreeClassifier RandomForestClassifier ExtraTreesClassifier
-    HistGradientBoostingClassifier DummyClassifier
+    HistGradientBoostingClassifier
 """
 _LINEAR = """
     SGDClassifier Perceptron PassiveAggressiveClassifier LogisticRegression RidgeClassifier LinearSVC
 """
 _SCALERS = "StandardScaler MinMaxScaler MaxAbsScaler RobustScaler"
 
+ABSTAINS = -1
 
-def ask(model: Any, rows: NDArray[np.float64]) -> list[int]:
+
+def ask(model: Any, rows: NDArray[np.float64]) -> NDArray[np.int64]:
     """What a fitted scikit-learn model predicts of rows: of one, or of many if it `is_rowwise` or `is_linear`."""
-    with sys.modules["sklearn"].config_context(assume_finite=True) if "sklearn" in sys.modules else _Nothing():
+    with sys.modules["sklearn"].config_context(assume_finite=True) if "sklearn" in sys.modules else nullcontext():
         if not is_linear(model):
-            return [int(label) for label in model.predict(rows)]
+            return np.asarray(model.predict(rows)).astype(np.int64)
         *scalers, last = _steps(model)
         for scaler in scalers:
             rows = scaler.transform(rows)
         weights = np.atleast_2d(np.asarray(last.coef_, dtype=np.float64, order="C"))
         if weights.shape[1:] != rows.shape[1:]:
-            raise ValueError(f"x has {rows.shape[1]} features where another number is expected")
+            raise ValueError("x has another number of features than the model has learned from")
         bias = np.broadcast_to(np.asarray(last.intercept_, dtype=np.float64), weights.shape[:1]).copy()
         which = _highest(np.ascontiguousarray(rows, dtype=np.float64), weights, bias)
-        return [int(label) for label in last.classes_[which]]
+        labels: NDArray[np.int64] = np.asarray(last.classes_)[which].astype(np.int64)
+        return labels
 
 
-def ask_each(model: Any, rows: NDArray[np.float64]) -> list[int | None]:
+def ask_each(model: Any, rows: NDArray[np.float64]) -> NDArray[np.int64]:
     """What a fitted scikit-learn model predicts of each row, as if it had been asked about that one alone.
 
-    None where it fails.
+    ABSTAINS where it fails.
     """
     if is_rowwise(model) or is_linear(model):
         try:
-            return [*ask(model, rows)]
+            return ask(model, rows)
         except Exception:  # then one by one: whichever fails, fails alone
             pass
-    labels: list[int | None] = []
+    labels = np.full(len(rows), ABSTAINS)
     for i in range(len(rows)):
-        try:
-            labels.extend(ask(model, rows[i : i + 1]))
-        except Exception:
-            labels.append(None)
+        with suppress(Exception):
+            labels[i] = ask(model, rows[i : i + 1])[0]
     return labels
 
 
@@ -90,12 +92,6 @@ def _steps(model: Any) -> Iterator[Any]:
 def _is(model: Any, names: str) -> bool:
     """Whether the model is one of scikit-learn's of these names, and no subclass that may do otherwise."""
     return type(model).__module__.partition(".")[0] == "sklearn" and type(model).__name__ in names.split()
-
-
-class _Nothing:
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 @jit
