@@ -1,5 +1,8 @@
 """Models of others as learners: classifiers only, and no row moves another's answer."""
 
+import importlib
+import re
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -53,6 +56,17 @@ def test_what_predicts_labels_is_taken_and_a_shared_cache_is_not() -> None:
 
 KINDS = dict(all_estimators())
 SHAPES = ((1, 2, None), (7, 3, StandardScaler()), (33, 2, RobustScaler()), (130, 4, None))
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [("confide.river", "river"), ("confide.sklearn", "sklearn")])
+def test_without_the_library_its_adapter_says_what_to_install(
+    ours: str, theirs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name == ours or name.partition(".")[0] == theirs]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, theirs, None)  # type: ignore[arg-type]
+    with pytest.raises(ModuleNotFoundError, match=re.escape(f'pip install "confide[{theirs}]"')):
+        importlib.import_module(ours)
 
 
 def fitted(name: str) -> Iterator[tuple[Any, Any]]:
