@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
-from confide.banks.base import State
+from confide.banks.base import FORM, State, encode_rows
 from confide.banks.inside import freeze, hold_still, is_pure, reseed, thaw, weigh
 from confide.banks.quiet import Apart, Quiet
 from confide.learners.base import Learner, vector
@@ -112,7 +112,7 @@ class ReplicaBank:
         except ValueError:
             raise
         except Exception:
-            raise ValueError("x is not of a form that this bank takes") from None
+            raise ValueError(FORM) from None
         if self._width is None:
             return encoded if isinstance(self._encoder, AsGiven) else copying.deepcopy(encoded)
         try:
@@ -120,17 +120,9 @@ class ReplicaBank:
         except ValueError:
             raise ValueError(f"the encoder did not give {self._width} finite numbers, as its width says") from None
 
-    def encode_many(self, xs: Iterable[Any]) -> tuple[list[Any], dict[int, str]]:
+    def encode_many(self, xs: Any) -> tuple[list[Any], dict[int, str]]:
         """All x, None for each that is malformed, and what is wrong with those."""
-        rows: list[Any] = []
-        errors: dict[int, str] = {}
-        for i, x in enumerate(xs):
-            try:
-                rows.append(self.encode(x))
-            except ValueError as error:
-                rows.append(None)
-                errors[i] = str(error)
-        return rows, errors
+        return encode_rows(self.encode, xs)
 
     def votes(self, x: Any, poll: NDArray[np.int64]) -> NDArray[np.int64]:
         """The votes of the polled copies by label."""
