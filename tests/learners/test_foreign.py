@@ -89,7 +89,7 @@ def scores(model: Any, rows: Any) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", _BY_ROW.split())
+@pytest.mark.parametrize("name", sorted(_BY_ROW))
 def test_a_model_that_is_asked_in_batches_scores_each_row_as_if_alone(name: str) -> None:
     for model, xs in fitted(name):
         assert is_rowwise(model) and not is_linear(model)
@@ -102,7 +102,7 @@ def test_a_model_that_is_asked_in_batches_scores_each_row_as_if_alone(name: str)
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", _LINEAR.split())
+@pytest.mark.parametrize("name", sorted(_LINEAR))
 def test_linear_models_are_asked_by_sums_that_know_one_row(name: str) -> None:
     for model, xs in fitted(name):
         assert is_linear(model) and not is_rowwise(model)

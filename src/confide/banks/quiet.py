@@ -26,7 +26,7 @@ _FILTER: Any = ("ignore", _HERE, Warning, None, 0)
 
 
 class Quiet:
-    """Warnings raised in this thread are dropped.
+    """Warnings raised in this thread are dropped, and numpy raises none; its settings are afterwards as they were.
 
     `warnings.catch_warnings` would do that for all threads, and undo what others set meanwhile. This puts one filter
     into the process's list, which matches nothing but in a thread that is in here.
@@ -35,6 +35,9 @@ class Quiet:
     --------
     >>> with Quiet():
     ...     warnings.warn("the copies disagree")
+    ...     _ = np.seterr(all="raise")
+    >>> np.geterr()["over"]
+    'warn'
     """
 
     def __enter__(self) -> Self:
@@ -42,28 +45,20 @@ class Quiet:
         if not filters or filters[0] is not _FILTER:  # the first time, and whenever others changed the list
             filters[:] = [_FILTER, *(other for other in filters if other is not _FILTER)]
         _HERE.depth += 1
+        self._numpy = np.errstate(all="ignore")
+        self._numpy.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._numpy.__exit__(None, None, None)
         _HERE.depth -= 1
 
 
 class Apart(Quiet):
-    """Quiet, and numpy's and scikit-learn's settings are afterwards as they were: no copy sets them for others.
-
-    Examples
-    --------
-    >>> before = np.geterr()
-    >>> with Apart():
-    ...     _ = np.seterr(all="raise")
-    >>> np.geterr() == before
-    True
-    """
+    """Quiet, and scikit-learn's settings too are afterwards as they were: no copy sets them for others."""
 
     def __enter__(self) -> Self:
         super().__enter__()
-        self._numpy = np.errstate(all="ignore")
-        self._numpy.__enter__()
         sklearn = sys.modules.get("sklearn")
         self._sklearn = None if sklearn is None else sklearn.config_context()
         if self._sklearn is not None:
@@ -73,5 +68,4 @@ class Apart(Quiet):
     def __exit__(self, *_: object) -> None:
         if self._sklearn is not None:
             self._sklearn.__exit__(None, None, None)
-        self._numpy.__exit__(None, None, None)
         super().__exit__()

@@ -23,6 +23,8 @@ from confide.privacy.random import Random
 
 __all__ = ["ReplicaBank"]
 
+Ints = NDArray[np.int64]
+
 
 class ReplicaBank:
     """A bank of anything that learns online, each copy an object of its own.
@@ -81,6 +83,7 @@ class ReplicaBank:
         hold_still(self._prototype)
         self._pure = is_pure(self._prototype, fixed=self._width is not None)
         self._river = isinstance(self._prototype, FromRiver)
+        self._batches = self._pure and self._width is not None and hasattr(self._prototype, "predict_many")
         self._start = freeze(self._prototype)
         self._replicas: dict[int, Learner] = {}
         self._frozen: dict[int, bytes | None] = {}  # of those that are rewound
@@ -124,14 +127,12 @@ class ReplicaBank:
         """All x, None for each that is malformed, and what is wrong with those."""
         return encode_rows(self.encode, xs)
 
-    def votes(self, x: Any, poll: NDArray[np.int64]) -> NDArray[np.int64]:
+    def votes(self, x: Any, poll: Ints) -> Ints:
         """The votes of the polled copies by label."""
-        counts: NDArray[np.int64] = self.votes_many([x], [poll])[0]
+        counts: Ints = self.votes_many([x], [poll])[0]
         return counts
 
-    def votes_many(
-        self, rows: Sequence[Any], polls: Sequence[NDArray[np.int64]] | NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def votes_many(self, rows: Sequence[Any], polls: Sequence[Ints] | Ints) -> Ints:
         """The votes of each row's polled copies by label; none for a malformed row.
 
         A copy is asked once about all rows that poll it, if its learner answers each as if it were alone.
@@ -144,19 +145,10 @@ class ReplicaBank:
         if not _within(copies, self._copies):
             raise ValueError("the poll names a copy that does not exist")
         row = np.repeat(np.arange(len(rows)), sizes)
-        table = _table(rows)
-        order = np.argsort(copies, kind="stable")
-        ends = np.flatnonzero(np.diff(copies[order], append=-1)) + 1
         with Quiet():
-            # The prototype is asked about every row, also where no untaught copy is polled.
-            labels = self._ask(self._prototype, self._start, self._pure and not self._river, table)[row]
-            for first, end in zip([0, *ends.tolist()], ends.tolist(), strict=False):
-                copy, these = int(copies[order[first]]), order[first:end]
-                replica = self._replicas.get(copy)
-                if replica is not None:
-                    questions = table[row[these]]
-                    labels[these] = self._ask(replica, self._frozen.get(copy), self._pure, questions)
-        votes = labels != ABSTAINS
+            ask = self._labels_by_copy if self._batches else self._labels_one_by_one
+            labels = ask(rows, copies, row)
+        votes = (labels >= 0) & (labels < self._labels)
         cells = row[votes] * self._labels + labels[votes]
         return np.bincount(cells, minlength=len(rows) * self._labels).reshape(len(rows), self._labels)
 
@@ -168,7 +160,7 @@ class ReplicaBank:
         finally:
             self._freeze([copy])
 
-    def learn_many(self, copies: NDArray[np.int64], rows: Sequence[Any], ys: NDArray[np.int64]) -> int:
+    def learn_many(self, copies: Ints, rows: Sequence[Any], ys: Ints) -> int:
         """Teach rows to their copies, in order; one whose learner fails is passed over. How many were taught."""
         copies, ys = np.asarray(copies, dtype=np.int64), np.asarray(ys, dtype=np.int64)
         if not len(rows) == copies.size == ys.size:
@@ -237,27 +229,43 @@ class ReplicaBank:
     def __repr__(self) -> str:
         return f"ReplicaBank({self._kind()}, copies={self._copies})"
 
-    def _ask(self, learner: Learner, frozen: bytes | None, pure: bool, rows: NDArray[Any]) -> NDArray[np.int64]:
-        """The label of each row, or ABSTAINS. No row knows of another."""
-        rows.flags.writeable = False
-        if pure and hasattr(learner, "predict_many") and rows.ndim == 2:
-            try:
-                labels = np.asarray(learner.predict_many(rows), dtype=np.int64).reshape(len(rows))
-            except Exception:
-                labels = np.full(len(rows), ABSTAINS)
-        else:
-            labels = np.array([_label(self._answer(learner, frozen, pure, x)) for x in rows], dtype=np.int64)
-        return np.where((labels >= 0) & (labels < self._labels), labels, ABSTAINS)
+    # Untaught copies vote as the prototype does. It is asked about every row, also where none of them is polled.
 
-    def _answer(self, learner: Learner, frozen: bytes | None, pure: bool, x: Any) -> Any:
-        """What the learner answers, or a twin of it that nobody asks again."""
+    def _labels_by_copy(self, rows: Sequence[Any], copies: Ints, row: Ints) -> Ints:
+        """What each copy says of its row, each asked once: by learners whose answer to a row knows no other row."""
+        table = np.array([np.zeros(self._width or 1) if x is None else x for x in rows]).reshape(len(rows), -1)
+        labels = _predict_many(self._prototype, table)[row]
+        order = np.argsort(copies, kind="stable")
+        ends = (np.flatnonzero(np.diff(copies[order], append=-1)) + 1).tolist()
+        for first, end in zip([0, *ends], ends, strict=False):
+            these = order[first:end]
+            replica = self._replicas.get(int(copies[these[0]]))
+            if replica is not None:
+                labels[these] = _predict_many(replica, table[row[these]])
+        return labels
+
+    def _labels_one_by_one(self, rows: Sequence[Any], copies: Ints, row: Ints) -> Ints:
+        """The same with a question for each copy and row."""
+        if isinstance(self._prototype, FromRiver):
+            rows = [x if x is None else self._prototype.named(x) for x in rows]
+        start = [self._answer(self._prototype, self._start, self._pure and not self._river, x) for x in rows]
+        labels = np.array(start, dtype=np.int64)[row]
+        order = np.argsort(copies, kind="stable")  # all of a copy's rows while it is in the cache
+        for place, copy, i in zip(order.tolist(), copies[order].tolist(), row[order].tolist(), strict=True):
+            replica = self._replicas.get(copy)
+            if replica is not None:
+                labels[place] = self._answer(replica, self._frozen.get(copy), self._pure, rows[i])
+        return labels
+
+    def _answer(self, learner: Learner, frozen: bytes | None, pure: bool, x: Any) -> int:
+        """The label that the learner answers, or a twin of it that nobody asks again; else ABSTAINS."""
         try:
             if pure:
-                return learner.predict(_own(x))
+                return _label(learner.predict(_own(x)))
             with Apart():
-                return thaw(frozen, learner).predict(_own(x))
+                return _label(thaw(frozen, learner).predict(_own(x)))
         except Exception:
-            return None
+            return ABSTAINS
 
     def _teach(self, copy: int, x: Any, y: int) -> None:
         replica = self._replicas.get(copy)
@@ -311,16 +319,12 @@ def _own(x: Any) -> Any:
     return x.copy() if isinstance(x, dict) else x
 
 
-def _table(rows: Sequence[Any]) -> NDArray[Any]:
-    """The rows as a matrix where all are vectors of one length, a malformed one as zeros; else as they are."""
-    lengths = {x.size if isinstance(x, np.ndarray) and x.ndim == 1 else -1 for x in rows if x is not None}
-    if len(lengths) == 1 and (length := lengths.pop()) > 0:
-        return np.array([np.zeros(length) if x is None else x for x in rows])
-    table = np.empty(len(rows), dtype=object)
-    for i, x in enumerate(rows):
-        table[i] = x
-    return table
+def _predict_many(learner: Any, rows: NDArray[Any]) -> Ints:
+    try:
+        return np.array(learner.predict_many(rows), dtype=np.int64).reshape(len(rows))
+    except Exception:
+        return np.full(len(rows), ABSTAINS)
 
 
-def _within(numbers: NDArray[np.int64], end: int) -> bool:
+def _within(numbers: Ints, end: int) -> bool:
     return not numbers.size or bool(0 <= numbers.min() <= numbers.max() < end)

@@ -49,14 +49,15 @@ class FromRiver(Base):
 
     def predict(self, x: Any, /) -> int | None:
         """What the model predicts, or None where it predicts nothing."""
-        label = self.model.predict_one(self._named(x))
+        label = self.model.predict_one(self.named(x))
         return None if label is None else int(label)
 
     def learn(self, x: Any, y: int, /) -> None:
         """Teach the model."""
-        self.model.learn_one(self._named(x), y)
+        self.model.learn_one(self.named(x), y)
 
-    def _named(self, x: Any) -> Mapping[Any, Any]:
+    def named(self, x: Any) -> Mapping[Any, Any]:
+        """x as River takes it."""
         if isinstance(x, Mapping):
             return x
         row = np.asarray(x).tolist()
@@ -91,7 +92,8 @@ class FromSklearn(Base):
 
     def learn(self, x: Any, y: int, /) -> None:
         """Teach the model."""
-        self.model.partial_fit(np.array([x]), np.array([y]), classes=np.arange(self.labels))
+        first = {} if self._taught else {"classes": np.arange(self.labels)}  # to check them again takes a third of it
+        self.model.partial_fit(np.array([x]), np.array([y]), **first)
         self._taught = True
 
 

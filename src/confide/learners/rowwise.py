@@ -21,14 +21,23 @@ from confide.kernels.compile import jit
 __all__ = ["ABSTAINS", "ask", "ask_each", "is_linear", "is_rowwise"]
 
 # Each is tried in the tests, score by score. CategoricalNB is not here: one row that it refuses would refuse them all.
-_BY_ROW = """
-    GaussianNB DecisionTreeClassifier ExtraTreeClassifier RandomForestClassifier ExtraTreesClassifier
-    HistGradientBoostingClassifier
-"""
-_LINEAR = """
-    SGDClassifier Perceptron PassiveAggressiveClassifier LogisticRegression RidgeClassifier LinearSVC
-"""
-_SCALERS = "StandardScaler MinMaxScaler MaxAbsScaler RobustScaler"
+_BY_ROW = {
+    "GaussianNB",
+    "DecisionTreeClassifier",
+    "ExtraTreeClassifier",
+    "RandomForestClassifier",
+    "ExtraTreesClassifier",
+    "HistGradientBoostingClassifier",
+}
+_LINEAR = {
+    "SGDClassifier",
+    "Perceptron",
+    "PassiveAggressiveClassifier",
+    "LogisticRegression",
+    "RidgeClassifier",
+    "LinearSVC",
+}
+_SCALERS = {"StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler"}
 
 ABSTAINS = -1
 
@@ -81,7 +90,7 @@ def is_linear(model: Any) -> bool:
 
 
 def _steps(model: Any) -> Iterator[Any]:
-    if not _is(model, "Pipeline"):
+    if not _is(model, {"Pipeline"}):
         yield model
         return
     for _, step in model.steps:
@@ -89,9 +98,9 @@ def _steps(model: Any) -> Iterator[Any]:
             yield from _steps(step)
 
 
-def _is(model: Any, names: str) -> bool:
+def _is(model: Any, names: set[str]) -> bool:
     """Whether the model is one of scikit-learn's of these names, and no subclass that may do otherwise."""
-    return type(model).__module__.partition(".")[0] == "sklearn" and type(model).__name__ in names.split()
+    return type(model).__module__.partition(".")[0] == "sklearn" and type(model).__name__ in names
 
 
 @jit
