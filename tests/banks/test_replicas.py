@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn
-from river import compose, datasets, linear_model, multiclass, naive_bayes, preprocessing
+from river import compose, datasets, linear_model, multiclass, naive_bayes, neighbors, preprocessing
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import SGDClassifier
 
@@ -222,6 +222,8 @@ def test_what_cannot_be_banked_is_refused_with_the_reason() -> None:
         (SGDClassifier(), 2, None, "which features"),
         (Features(numeric=["a"]) | DecisionTree(), 2, 3, "its own features"),
         (linear_model.LogisticRegression(), 3, None, "OneVsRest"),
+        (neighbors.KNNClassifier(), 2, None, "SWINN"),
+        (preprocessing.StandardScaler() | neighbors.KNNClassifier(), 2, None, "SWINN"),
         (object(), 2, None, "no learner"),
         (DecisionTree(), 1, 3, "labels"),
     ):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["freeze", "hold_still", "is_pure", "reseed", "thaw", "walk", "weigh"]
+__all__ = ["freeze", "hold_still", "is_pure", "reseed", "stand_apart", "thaw", "walk", "weigh"]
 
 _SEED_NAMES = ("seed", "random_state", "_seed")
 _CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
@@ -77,6 +77,25 @@ def reseed(thing: Any, key: bytes, seeds: bool) -> None:
             for name in _SEED_NAMES:
                 if name in attributes and isinstance(attributes[name], int | np.integer | None):
                     attributes[name] = seed % (1 << 31)
+
+
+def stand_apart(learner: Any) -> None:
+    """Refuse a learner whose copies are known to share something that no copying separates.
+
+    Examples
+    --------
+    >>> from river import neighbors
+    >>> stand_apart(neighbors.KNNClassifier(engine=neighbors.LazySearch()))
+    >>> stand_apart(neighbors.KNNClassifier())
+    Traceback (most recent call last):
+    ...
+    ValueError: all copies would share a list that River's SWINN keeps in its class: use engine=neighbors.LazySearch()
+    """
+    for here in walk(learner):
+        if type(here).__module__.startswith("river.") and type(here).__name__ == "SWINN":
+            raise ValueError(
+                "all copies would share a list that River's SWINN keeps in its class: use engine=neighbors.LazySearch()"
+            )
 
 
 def hold_still(learner: Any) -> None:

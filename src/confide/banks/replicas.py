@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from confide._checks import integer
 from confide.banks.base import FORM, State, encode_rows
-from confide.banks.inside import freeze, hold_still, is_pure, reseed, thaw, weigh
+from confide.banks.inside import freeze, hold_still, is_pure, reseed, stand_apart, thaw, weigh
 from confide.banks.quiet import Apart, Quiet
 from confide.learners.base import Learner, vector
 from confide.learners.features import AsGiven, Encoder, encoder_for
@@ -80,6 +80,7 @@ class ReplicaBank:
         self._width: int | None = getattr(self._encoder, "width", None)
         names = getattr(self._encoder, "names", None)
         self._prototype = copying.deepcopy(as_learner(learner, labels, keep=public_start, names=names))
+        stand_apart(self._prototype)
         hold_still(self._prototype)
         self._pure = is_pure(self._prototype, fixed=self._width is not None)
         self._river = isinstance(self._prototype, FromRiver)
