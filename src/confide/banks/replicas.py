@@ -140,6 +140,8 @@ class ReplicaBank:
         """
         if len(rows) != len(polls):
             raise ValueError(f"there are {len(polls)} polls for {len(rows)} rows: give one poll for each")
+        if not len(rows):
+            return np.zeros((0, self._labels), dtype=np.int64)
         sizes = [len(poll) if x is not None else 0 for x, poll in zip(rows, polls, strict=True)]
         asked = [np.asarray(poll, dtype=np.int64) for poll, size in zip(polls, sizes, strict=True) if size]
         copies = np.concatenate([*asked, np.empty(0, dtype=np.int64)])
@@ -234,7 +236,7 @@ class ReplicaBank:
 
     def _labels_by_copy(self, rows: Sequence[Any], copies: Ints, row: Ints) -> Ints:
         """What each copy says of its row, each asked once: by learners whose answer to a row knows no other row."""
-        table = np.array([np.zeros(self._width or 1) if x is None else x for x in rows]).reshape(len(rows), -1)
+        table = np.array([np.zeros(self._width or 1) if x is None else x for x in rows])
         labels = _predict_many(self._prototype, table)[row]
         order = np.argsort(copies, kind="stable")
         ends = (np.flatnonzero(np.diff(copies[order], append=-1)) + 1).tolist()

@@ -42,9 +42,7 @@ class FromRiver(Base):
     def __init__(self, model: Any, labels: int = 2, names: Sequence[str] | None = None) -> None:
         _classifies(model)
         if labels > 2 and not getattr(model, "_multiclass", True):
-            raise ValueError(
-                "this River model knows two labels only: wrap it in river.multiclass.OneVsRestClassifier"
-            )
+            raise ValueError("this River model knows two labels only: wrap it in river.multiclass.OneVsRestClassifier")
         self.model, self.labels, self.names = model, labels, names
 
     def predict(self, x: Any, /) -> int | None:

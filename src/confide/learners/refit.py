@@ -32,9 +32,7 @@ def classifies(estimator: Any) -> None:
     tags = sys.modules["sklearn.utils"].get_tags(estimator) if ours else None
     kind = getattr(estimator, "_estimator_type", None) if tags is None else tags.estimator_type
     if kind not in (None, "classifier"):
-        raise ValueError(
-            f"{type(estimator).__name__} does not predict labels: give one of scikit-learn's classifiers"
-        )
+        raise ValueError(f"{type(estimator).__name__} does not predict labels: give one of scikit-learn's classifiers")
     if isinstance(getattr(estimator, "steps", None), list) and getattr(estimator, "memory", None) is not None:
         raise ValueError("a pipeline's cache on disk would be shared by all copies: make it without memory")
 
