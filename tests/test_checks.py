@@ -1,5 +1,6 @@
 """Every learner in every bank passes every check, and every check can fail."""
 
+import contextlib
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -7,17 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from river import facto, forest, linear_model, naive_bayes, preprocessing, tree
+from river import facto, forest, linear_model, multiclass, naive_bayes, preprocessing, tree
 from sklearn.linear_model import SGDClassifier
+from sklearn.naive_bayes import BernoulliNB as SklearnBernoulliNB
 from sklearn.naive_bayes import GaussianNB as SklearnGaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 import confide.learners
 from confide.banks import Bank, ReplicaBank, StackedBank, bank_for, checks
+from confide.banks.inside import _SWITCH
 from confide.learners import (
     BernoulliNB,
     Bounded,
     DecisionTree,
+    Features,
     HashedFeatures,
     Learner,
     LogisticRegression,
@@ -41,7 +45,11 @@ FOREIGN = [
     forest.ARFClassifier(n_models=1, seed=1),  # random, and made anew when it predicts
     SGDClassifier(random_state=1),
     SklearnGaussianNB(),
+    SklearnBernoulliNB(),  # asked row by row
+    preprocessing.OneHotEncoder() | preprocessing.StandardScaler() | linear_model.LogisticRegression(),
+    multiclass.OneVsRestClassifier(preprocessing.StandardScaler() | linear_model.LogisticRegression()),
 ]
+DECLARED = [preprocessing.StandardScaler() | linear_model.LogisticRegression(), naive_bayes.GaussianNB()]
 GROWING = {"FMClassifier", "ARFClassifier", "HoeffdingTreeClassifier"}  # River promises no bound for these
 
 
@@ -71,6 +79,9 @@ def cases() -> Iterator[Any]:
         make = partial(chosen_bank, model, 2, None if names else 4)
         records = checks.example_records(number=30, names=names)
         yield pytest.param(make, records, id=f"{home}-{type(model).__name__}")
+    for model in DECLARED:  # and so asked without rewinding
+        make = partial(chosen_bank, Features(numeric=[f"f{j}" for j in range(4)]) | model, 2, None)
+        yield pytest.param(make, checks.example_records(number=30, names=True), id=f"declared-{type(model).__name__}")
 
 
 def chosen_bank(learner: Any, labels: int, features: int | None, copies: int) -> Bank:
@@ -160,7 +171,7 @@ class DrawsFromNumpy(StackedBank):
 
 class RemembersAfterReset(StackedBank):
     def reset(self, copies: Any) -> None:
-        super().reset([copy for copy in copies if self._slot[copy] < 0])
+        super().reset([copy for copy in copies if not self.votes(self.encode(np.ones(4)), [copy]).any()])
 
 
 class ResetsANeighbour(StackedBank):
@@ -199,16 +210,6 @@ class Hoarding(StackedBank):
         self.kept.append(x)
 
 
-class Eager(StackedBank):
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.ready = self._learner.allocate(4, self.copies)
-
-    @property
-    def nbytes(self) -> int:
-        return super().nbytes + sum(array.nbytes for array in self.ready.values())
-
-
 class TakesAnything(StackedBank):
     def encode(self, x: Any) -> Any:
         return super().encode(np.nan_to_num(np.array(x, dtype=np.float64)))
@@ -217,6 +218,53 @@ class TakesAnything(StackedBank):
 class CountsFromTheEnd(StackedBank):
     def learn(self, copy: int, x: Any, y: int) -> None:
         super().learn(copy % self.copies, x, y)
+
+
+class Centres(StackedBank):
+    """Takes the mean of a batch off its rows: each row feels who else is there."""
+
+    def votes_many(self, xs: Any, polls: Any) -> Any:
+        return super().votes_many(xs - xs.mean(axis=0) if len(xs) else xs, polls)
+
+
+class Backwards(StackedBank):
+    def learn_many(self, copies: Any, xs: Any, ys: Any) -> int:
+        return super().learn_many(copies[::-1], xs[::-1], ys[::-1])
+
+
+class MiscountsLessons(StackedBank):
+    def learn_many(self, copies: Any, xs: Any, ys: Any) -> int:
+        return super().learn_many(copies, xs, ys) + 1
+
+
+class StopsAtABadRow(StackedBank):
+    def encode_many(self, xs: Any) -> Any:
+        rows, errors = super().encode_many(xs)
+        first = min(errors, default=len(xs))
+        return rows, {i: errors[first] for i in range(first, len(xs))}
+
+
+class QuotesTheRow(StackedBank):
+    def encode_many(self, xs: Any) -> Any:
+        rows, errors = super().encode_many(xs)
+        for i in errors:
+            with contextlib.suppress(ValueError):
+                try:
+                    float(xs[i])
+                except Exception as error:
+                    errors[i] = str(error)
+        return rows, errors
+
+
+class Listens(ReplicaBank):
+    """Decides once, when it is made, that its River models stay as they are, and River may say otherwise later."""
+
+    def __init__(self, *_: Any) -> None:
+        model = preprocessing.StandardScaler() | linear_model.LogisticRegression()
+        super().__init__(model, 5, 2, 4, Random(seed=1))
+        vars(self._prototype.model).pop(_SWITCH)  # type: ignore[attr-defined]
+        self._start = None
+        assert self._pure
 
 
 BROKEN: list[tuple[type, Callable[..., None]]] = [
@@ -233,9 +281,14 @@ BROKEN: list[tuple[type, Callable[..., None]]] = [
     (StateOfAnySize, checks.state_round_trips),
     (ObjectsInState, checks.state_round_trips),
     (Hoarding, checks.memory_is_bounded),
-    (Eager, checks.an_untaught_copy_costs_nothing),
     (TakesAnything, checks.nonsense_is_refused),
     (CountsFromTheEnd, checks.nonsense_is_refused),
+    (Centres, checks.a_batch_votes_row_by_row),
+    (Backwards, checks.a_batch_is_taught_in_order),
+    (MiscountsLessons, checks.a_batch_is_taught_in_order),
+    (StopsAtABadRow, checks.a_bad_row_touches_no_other),
+    (QuotesTheRow, checks.a_bad_row_touches_no_other),
+    (Listens, checks.rivers_switch_teaches_nobody),
 ]
 
 

@@ -5,6 +5,7 @@ import pickle
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-import confide.learners.theory.littlestone
+from confide.learners import Halving, StandardOptimal, WeightedMajority
+from confide.learners.theory import littlestone
 from confide.learners.theory.littlestone import FiniteClass, littlestone_dimension, perceptron_bound
 
 pytestmark = pytest.mark.claim("learners.md")
@@ -147,7 +149,7 @@ def shatters(table: Table, depth: int) -> bool:
     return reaches((1 << len(distinct)) - 1, depth)
 
 
-def assert_shattered(table: Table, dimension: int, tree: confide.learners.theory.littlestone.Tree) -> None:
+def assert_shattered(table: Table, dimension: int, tree: littlestone.Tree) -> None:
     labels = set()
     for pairs, hypothesis in tree.branches():
         assert all(table[hypothesis, point] == label for point, label in pairs)
@@ -213,29 +215,46 @@ def test_ten_thousand_small_sets() -> None:
 def test_a_memo_of_two_places_gives_the_same_dimensions(monkeypatch: pytest.MonkeyPatch) -> None:
     tables = [(np.random.default_rng(i).random((60, 12)) < 0.3).astype(np.uint8) for i in range(20)]
     dimensions = [littlestone_dimension(table) for table in tables]
-    monkeypatch.setattr(confide.learners.theory.littlestone, "_PLACES", 1)
+    monkeypatch.setattr(littlestone, "_PLACES", 1)
     assert [littlestone_dimension(table) for table in tables] == dimensions
-    assert FiniteClass(tables[0])._memo.keys.shape[0] == 2
+    assert FiniteClass(tables[0]).memo().keys.shape[0] == 2
 
 
 def test_what_was_asked_before_changes_no_answer() -> None:
-    """The memo is shared between copies: an answer is the same whoever asked for what before."""
+    """Within one memo too: an answer is the same whoever asked for what before."""
     table = (np.random.default_rng(8).random((50, 10)) < 0.4).astype(np.uint8)
     ways = [[(x, y) for x in order for y in (0, 1)] for order in (range(10), range(9, -1, -1))]
     answers = []
     for way in ways:
         shared = FiniteClass(table)
-        found = {}
+        memo, found = shared.memo(), {}
         for x, y in way:
             left = shared.restrict(shared.everyone, x, y)
             for z in range(10):
                 deeper = shared.restrict(left, z, 1)
-                found[x, y, z] = (shared.dimension(deeper), shared.standard(left).tolist())
+                found[x, y, z] = (shared.dimension(deeper, memo), shared.standard(left, memo).tolist())
         answers.append(found)
     assert answers[0] == answers[1]
     for (x, y, z), (dimension, _) in answers[0].items():
         left = shared.table[(shared.table[:, x] == y) & (shared.table[:, z] == 1)]
         assert dimension == (brute(left) if len(left) else -1)
+
+
+@pytest.mark.parametrize("kind", [StandardOptimal, Halving, WeightedMajority])
+def test_a_lesson_leaves_nothing_behind_for_another_copy(kind: Any) -> None:
+    """What is kept with the class, and shared by all copies, is the same whatever one copy was taught."""
+    known = FiniteClass(thresholds(15))
+    learners = [kind(known) for _ in range(2)]
+    known.dimension()
+
+    def kept() -> bytes:
+        memo = littlestone._MEMOS[known]
+        return pickle.dumps((memo.keys.tobytes(), memo.bounds.tobytes(), memo.dimensions, memo.answers))
+
+    before, slots = kept(), set(vars(known))
+    for point in (7, 3, 11, 5):
+        learners[0].learn([point], int(point > 6))
+    assert kept() == before and set(vars(known)) == slots
 
 
 def test_a_class_is_one_object_in_all_its_copies() -> None:

@@ -16,7 +16,12 @@ from functools import cache
 from types import FrameType
 from typing import Any, Literal
 
-from river import base, compose, linear_model, preprocessing
+try:
+    from river import base, compose, linear_model, preprocessing
+except ModuleNotFoundError as missing:
+    if missing.name != "river":
+        raise
+    raise ModuleNotFoundError('confide.river needs River: pip install "confide[river]"', name="river") from None
 
 from confide.learners import GaussianNB, HashedFeatures
 from confide.planning.plan import Plan

@@ -11,11 +11,18 @@ from typing import Any, Literal, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.pipeline import Pipeline
-from sklearn.utils import Tags, get_tags
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils import Tags, get_tags
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ModuleNotFoundError as missing:
+    if missing.name not in ("sklearn", "sklearn.base"):
+        raise
+    needed = 'confide.sklearn needs scikit-learn: pip install "confide[sklearn]"'
+    raise ModuleNotFoundError(needed, name="sklearn") from None
 
 from confide.errors import Halted
 from confide.planning.plan import Plan

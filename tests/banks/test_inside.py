@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import river
-from river import base, compose, datasets, linear_model, preprocessing
+from river import base, compose, datasets, linear_model, multiclass, preprocessing
 from sklearn.dummy import DummyClassifier
 
 from confide.banks import ReplicaBank
-from confide.banks.inside import _PURE_IN_RIVER, is_pure
+from confide.banks.inside import _PURE_IN_RIVER, hold_still, is_pure
 from confide.learners import DecisionTree, Refit, as_learner
 from confide.privacy.random import Random
 
@@ -31,20 +31,25 @@ def river_models() -> Iterator[Any]:
                 yield from (kind(**params) for params in kind._unit_test_params())
 
 
+PHISHING = [(x, int(y)) for x, y in datasets.Phishing().take(60)]
+
+
 @pytest.mark.parametrize("model", list(river_models()), ids=lambda model: type(model).__name__)
 def test_a_model_that_is_not_rewound_stays_as_it_is(model: Any) -> None:
-    """Also when features come that it never saw, and when those it knows stay away."""
+    """From its first lesson on, whatever it is asked, and also where River is told to learn when asked."""
     if not hasattr(model, "predict_one"):
         model = model | linear_model.LogisticRegression()
-    bank = ReplicaBank(model, 2, 2, None, Random())
-    assert is_pure(bank._prototype)
-    for i, (x, y) in enumerate(datasets.Phishing().take(60)):
-        bank.learn(0, bank.encode(x), int(y))
+    names = list(PHISHING[0][0])
+    bank = ReplicaBank(model, 2, 2, names, Random())
+    assert bank._pure
+    for i, (x, y) in enumerate(PHISHING):
+        bank.learn(0, bank.encode(x), y)
         if i % 10 == 0:
             before = pickle.dumps(bank._replicas[0])
-            for question in (x, {**x, "new": 1.0}, {"new": 2.0}, dict(list(x.items())[:3])):
-                votes = bank.votes(bank.encode(question), np.array([0]))
-                assert i == 0 or votes.sum() == 1 or question != x
+            for question in (x, {**x, names[0]: 1e30, "new": 1.0}, {}, {names[1]: -1.0}):
+                with compose.learn_during_predict():
+                    votes = bank.votes(bank.encode(question), np.array([0]))
+                assert i == 0 or votes.sum() == 1 or question is not x
                 assert pickle.dumps(bank._replicas[0]) == before
 
 
@@ -61,8 +66,24 @@ def test_what_is_not_known_is_rewound() -> None:
         def learn(self, x: Any, y: int) -> None: ...
 
     scaled = preprocessing.StandardScaler() | linear_model.LogisticRegression()
-    assert is_pure(as_learner(scaled)) and is_pure(DecisionTree()) and is_pure(Refit(DummyClassifier()))
+    invents = preprocessing.OneHotEncoder() | linear_model.LogisticRegression()
+    wrapped = multiclass.OneVsRestClassifier(scaled)  # clones its pipelines as labels come
+    assert is_pure(DecisionTree()) and is_pure(Refit(DummyClassifier()))
     assert not is_pure(Mine())
-    assert not is_pure(as_learner(compose.FuncTransformer(len) | linear_model.LogisticRegression()))
+    held = {}
+    for name, model in {"scaled": scaled, "invents": invents, "wrapped": wrapped}.items():
+        held[name] = as_learner(model)
+        assert not is_pure(held[name], fixed=True)
+        hold_still(held[name])
+        assert not is_pure(held[name], fixed=False)
+    assert is_pure(held["scaled"], fixed=True)
+    assert not is_pure(held["invents"], fixed=True) and not is_pure(held["wrapped"], fixed=True)
+    assert not is_pure(as_learner(compose.FuncTransformer(len) | linear_model.LogisticRegression()), fixed=True)
+
+
+def test_a_public_model_is_not_held_still_itself() -> None:
+    model = preprocessing.StandardScaler() | linear_model.LogisticRegression()
+    ReplicaBank(model, 2, 2, ["a"], Random(), public_start=True)
     with compose.learn_during_predict():
-        assert not is_pure(as_learner(scaled))
+        model.predict_one({"a": 3.0})
+    assert model["StandardScaler"].counts["a"] == 1

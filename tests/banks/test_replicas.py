@@ -2,16 +2,20 @@
 
 import pickle
 import random
+import threading
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
-from river import compose, datasets, linear_model, multiclass, naive_bayes, preprocessing
+import sklearn
+from river import compose, datasets, linear_model, multiclass, naive_bayes, neighbors, preprocessing
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import SGDClassifier
 
-from confide.banks import ReplicaBank, StackedBank, bank_for
-from confide.banks.inside import reseed, walk
+from confide.banks import ReplicaBank, StackedBank, bank_for, replicas
+from confide.banks.inside import reseed, thaw, walk
+from confide.banks.quiet import Quiet
 from confide.learners import DecisionTree, Features, LogisticRegression, Refit
 from confide.privacy.random import Random
 
@@ -218,12 +222,171 @@ def test_what_cannot_be_banked_is_refused_with_the_reason() -> None:
         (SGDClassifier(), 2, None, "which features"),
         (Features(numeric=["a"]) | DecisionTree(), 2, 3, "its own features"),
         (linear_model.LogisticRegression(), 3, None, "OneVsRest"),
+        (neighbors.KNNClassifier(), 2, None, "SWINN"),
+        (preprocessing.StandardScaler() | neighbors.KNNClassifier(), 2, None, "SWINN"),
         (object(), 2, None, "no learner"),
         (DecisionTree(), 1, 3, "labels"),
     ):
         with pytest.raises(ValueError, match=reason):
             bank_for(learner, 10, labels, features, rng)
     assert bank_for(multiclass.OneVsRestClassifier(linear_model.LogisticRegression()), 10, 3, None, rng).labels == 3
+
+
+RIVER = {
+    "declared": (lambda: preprocessing.StandardScaler() | linear_model.LogisticRegression(), ["a", "b"]),
+    "as given": (lambda: preprocessing.StandardScaler() | linear_model.LogisticRegression(), None),
+    "nested": (
+        lambda: multiclass.OneVsRestClassifier(preprocessing.StandardScaler() | linear_model.LogisticRegression()),
+        ["a", "b"],
+    ),
+    "invents names": (
+        lambda: preprocessing.OneHotEncoder() | preprocessing.StandardScaler() | linear_model.LogisticRegression(),
+        None,
+    ),
+}
+
+
+def taught_by_river(kind: str) -> ReplicaBank:
+    make, features = RIVER[kind]
+    bank = ReplicaBank(make(), 6, 2, features, Random(seed=1))
+    for i in range(60):
+        bank.learn(i % 6, bank.encode({"a": float(i % 7), "b": -1.0}), int(i % 7 > 3))
+    return bank
+
+
+def minds(bank: ReplicaBank) -> list[bytes]:
+    return [pickle.dumps(bank._replicas[copy]) for copy in sorted(bank._replicas)]
+
+
+@pytest.mark.parametrize("kind", RIVER)
+def test_a_question_teaches_nobody_while_river_is_told_to_learn_when_asked(kind: str) -> None:
+    """The switch is thrown after the bank was made, as by any other thread of the process."""
+    bank = taught_by_river(kind)
+    mine = bank.encode({"a": 5.0, "b": -1.0})
+    before, votes = minds(bank), bank.votes(mine, ALL)
+    hidden = bank.encode({"a": 1e6, "b": 1e6})
+    with compose.learn_during_predict():
+        for _ in range(3):
+            bank.votes(hidden, ALL)
+            bank.votes_many([hidden, mine], [ALL, ALL])
+    assert minds(bank) == before and (bank.votes(mine, ALL) == votes).all()
+
+
+@pytest.mark.parametrize("x", [{"a": "cat", "b": 0.0}, {"illness": 1.0}, {"a": 2.0, "b": 1.0, "c": "dog"}])
+def test_a_question_with_a_new_name_or_category_stays_in_no_copy(x: dict[str, Any]) -> None:
+    for kind in ("as given", "invents names"):
+        bank = taught_by_river(kind)
+        before = minds(bank)
+        bank.votes(bank.encode(x), ALL)
+        assert minds(bank) == before and not any(b"illness" in mind or b"dog" in mind for mind in before)
+
+
+@pytest.mark.parametrize("kind", RIVER)
+def test_the_work_of_a_vote_tells_nothing_of_what_the_copies_have_seen(kind: str, monkeypatch: Any) -> None:
+    """As many copies are rewound, whether or not they know the names and values of x."""
+    bank = taught_by_river(kind)
+    rewound = 0
+
+    def counting(frozen: bytes | None, thing: Any) -> Any:
+        nonlocal rewound
+        rewound += 1
+        return thaw(frozen, thing)
+
+    monkeypatch.setattr(replicas, "thaw", counting)
+    works = []
+    for x in ({"a": 1.0, "b": -1.0}, {"new": 1.0}, {}, {"a": 1.0, "b": -1.0, "c": 9.0}):
+        rewound = 0
+        bank.votes(bank.encode(x), ALL)
+        works.append(rewound)
+    assert works == [1 if kind == "declared" else 7] * 4
+
+
+def test_a_river_copy_whose_first_lesson_failed_was_never_taught() -> None:
+    model = preprocessing.StandardScaler() | linear_model.LogisticRegression()
+    bank = ReplicaBank(model, 2, 2, None, Random(seed=1))
+    rows = [bank.encode({"a": a}) for a in ("text", 1.0, "text")]
+    with pytest.raises(TypeError):
+        bank.learn(0, rows[0], 1)
+    assert not bank._replicas
+    assert bank.learn_many(np.array([0, 1, 1]), rows, np.array([0, 1, 1])) == 1 and list(bank._replicas) == [1]
+
+
+def test_columns_keep_their_names_in_river() -> None:
+    model = compose.Select("b") | naive_bayes.GaussianNB()
+    bank = ReplicaBank(model, 1, 2, ["a", "b"], Random(seed=1))
+    for i in range(40):
+        bank.learn(0, bank.encode({"a": 1.0, "b": float(i)}), int(i > 20))
+    rows = [bank.encode({"a": 0.0, "b": b}) for b in (3.0, 35.0)]
+    assert bank.votes_many(rows, [[0], [0]]).tolist() == [[1, 0], [0, 1]]
+
+
+class Wide:
+    """An encoder that says how wide its rows are, and makes them otherwise for some x."""
+
+    width = 2
+    buffer = np.zeros(2)
+
+    def encode(self, x: Any) -> Any:
+        if isinstance(x, Exception):
+            raise x
+        if isinstance(x, list):
+            self.buffer[:] = x
+            return self.buffer
+        return x
+
+
+@pytest.mark.parametrize("learner", [SGDClassifier(), naive_bayes.GaussianNB(), Coin()], ids=lambda m: type(m).__name__)
+def test_what_an_encoder_gives_is_checked_and_copied(learner: Any) -> None:
+    bank = ReplicaBank(learner, 2, 2, Wide(), Random(seed=1))
+    bad = [np.zeros(3), np.zeros((2, 1)), np.zeros((1, 2)), 1.0, "ab", None, np.array([1.0, np.nan]), {"a": 1.0}]
+    errors = [OverflowError("SECRET"), RecursionError(), KeyError("SECRET"), MemoryError(), ZeroDivisionError()]
+    for x in (*bad, *errors):
+        with pytest.raises(ValueError, match=r"encoder|form") as caught:
+            bank.encode(x)
+        assert "SECRET" not in str(caught.value)
+    rows, refused = bank.encode_many([[1.0, 2.0], *bad, [3.0, 4.0], *errors])
+    assert [i for i, row in enumerate(rows) if row is not None] == [0, len(bad) + 1]
+    assert rows[0].tolist() == [1.0, 2.0] and rows[len(bad) + 1].tolist() == [3.0, 4.0]
+    assert sorted(refused) == [i for i, row in enumerate(rows) if row is None]
+
+
+class Loud:
+    """Warns and sets what all of the process uses, whenever it is asked or taught."""
+
+    def predict(self, x: Any) -> int:
+        return self.noise()
+
+    def learn(self, x: Any, y: int) -> None:
+        self.noise()
+
+    def noise(self) -> int:
+        warnings.warn("SECRET", stacklevel=2)
+        np.seterr(all="raise")
+        sklearn.set_config(assume_finite=True, display="text")
+        warnings.simplefilter("error")
+        return 0
+
+
+def test_a_learner_warns_nobody_and_sets_nothing_for_others() -> None:
+    heard: list[str] = []
+    before = np.geterr(), sklearn.get_config()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda message, *_, **__: heard.append(str(message))  # type: ignore[assignment]
+        bank = ReplicaBank(Loud(), 3, 2, 1, Random(seed=1))
+        x = bank.encode([0.0])
+        for copy in range(3):
+            bank.learn(copy, x, 0)
+        assert bank.learn_many(np.array([0, 1]), [x, x], np.array([0, 1])) == 2
+        assert bank.votes_many([x, x], [ALL[:3], ALL[:2]]).tolist() == [[3, 0], [2, 0]]
+        assert not heard and (np.geterr(), sklearn.get_config()) == before
+        warnings.simplefilter("always")
+        with Quiet():  # only in its own thread
+            other = threading.Thread(target=warnings.warn, args=("of another thread",))
+            other.start()
+            other.join()
+        warnings.warn("afterwards", stacklevel=1)
+    assert heard == ["of another thread", "afterwards"]
 
 
 def test_reseeding_reaches_every_generator_and_seed() -> None:

@@ -2,6 +2,9 @@
 
 import subprocess
 import sys
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -9,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from confide.learners import Columns, DecisionTree, Features, HashedFeatures
-from confide.learners.features import AsGiven
+from confide.learners.features import AsGiven, encoder_for
 
 ALL = Features(numeric=["a", "b"], log=["c"], categorical={"d": 3}, text={"e": 5})
 VALUES = st.one_of(st.none(), st.booleans(), st.integers(-(10**6), 10**6), st.floats(-1e6, 1e6))
@@ -58,21 +61,108 @@ def test_hashes_are_the_same_in_every_process() -> None:
         (ALL, {"a": 1e39}, "float32"),
         (ALL, {"d": float("nan")}, "'d'"),
         (ALL, {"e": 3}, "text"),
-        (HashedFeatures(4), {"a": float("nan")}, "'a'"),
+        (HashedFeatures(4), {"a": float("nan")}, "a feature must be a finite number"),
         (HashedFeatures(1), {"a": 3e38, "b": 3e38}, "float32"),
         (HashedFeatures(4), [1.0], "dict"),
         (Columns(2), {"a": 1}, "array"),
         (Columns(2), [1.0], "1 features where 2"),
         (Columns(2), [1.0, "x"], "numbers"),
         (Columns(1), [float("nan")], "NaN"),
-        (AsGiven(), {"a": float("nan")}, "'a'"),
-        (AsGiven(), {"a": [1, 2]}, "'a'"),
+        (ALL, {"a": 10**401}, "'a'"),
+        (AsGiven(), {"a": float("nan")}, "a feature must be a finite number"),
+        (AsGiven(), {"a": [1, 2]}, "a feature must be a finite number"),
+        (AsGiven(), {("a", 1): 1.0}, "name"),
         (AsGiven(), "text", "numbers"),
     ],
 )
 def test_malformed_x_is_refused_with_the_reason(features: Features, x: object, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         features.encode(x)
+
+
+class Odd(float):
+    """A number, a text, an array, a dict: it claims anything, and raises when it is looked at."""
+
+    def __init__(self, raises: type[Exception]) -> None:
+        self.raises = raises
+
+    def __new__(cls, *_: Any) -> Self:
+        return super().__new__(cls, 1.0)
+
+    def odd(self, *_: Any, **__: Any) -> Any:
+        raise self.raises("SECRET")
+
+    __float__ = __int__ = __index__ = __str__ = __format__ = __len__ = __iter__ = __bool__ = odd
+    __array__ = __getitem__ = __abs__ = __le__ = __lt__ = __hash__ = __eq__ = get = items = keys = lower = odd
+
+
+class OddText(str):
+    def odd(self, *_: Any, **__: Any) -> Any:
+        raise RuntimeError("SECRET")
+
+    __str__ = __format__ = lower = encode = odd
+
+
+class OddDict(dict[Any, Any]):
+    def odd(self, *_: Any) -> Any:
+        raise OSError("SECRET")
+
+    get = items = keys = __iter__ = odd  # type: ignore[assignment]
+
+
+LOOP: dict[str, Any] = {}
+LOOP["a"] = LOOP
+NEST: list[Any] = [1.0]
+for _ in range(5000):
+    NEST = [NEST]
+RAISED = (ValueError, TypeError, OverflowError, RecursionError, MemoryError, KeyError, RuntimeError, ZeroDivisionError)
+THINGS = [
+    *map(Odd, RAISED),
+    *(10**401, -(10**5000), Fraction(10**500, 3), Decimal("NaN"), 1j, b"SECRET", LOOP, NEST, [], object),
+    *(OddText("SECRET"), "SECRET" * 10**5, "\ud800SECRET", np.array(["SECRET"]), np.datetime64("NaT")),
+]
+KEYS: list[Any] = [*"abcde", OddText("SECRET"), ("SECRET", 1), 10**5000, None, 7]
+HOSTILE = st.one_of(VALUES, st.integers(0, len(THINGS) - 1).map(lambda i: THINGS[i]), st.floats(), st.text(max_size=5))
+NAMES = st.one_of(st.integers(0, len(KEYS) - 1).map(lambda i: KEYS[i]), st.text(max_size=3))
+QUESTIONS = st.one_of(
+    HOSTILE,
+    st.lists(HOSTILE, max_size=3),
+    st.dictionaries(NAMES, HOSTILE, max_size=4),
+    st.dictionaries(NAMES, HOSTILE, max_size=4).map(OddDict),
+    st.lists(HOSTILE, min_size=1, max_size=3).map(lambda values: np.array([*values, None], dtype=object)[:-1]),
+)
+ENCODERS = (ALL, HashedFeatures(7), Columns(2), AsGiven(), encoder_for(["a", "b"]))
+
+
+@given(QUESTIONS)
+@settings(deadline=None, max_examples=400)
+def test_whatever_x_is_an_encoder_gives_plain_numbers_or_one_of_our_sentences(x: object) -> None:
+    """No other exception, none of the words in x, and nothing in what comes out that could act on its own."""
+    for features in ENCODERS:
+        try:
+            row = features.encode(x)
+        except ValueError as error:
+            assert type(error) is ValueError and "SECRET" not in str(error) and len(str(error)) < 120
+            continue
+        if isinstance(row, dict):
+            assert {type(name) for name in row} <= {str, int}
+            assert {type(value) for value in row.values()} <= {str, int, float, bool, type(None)}
+        else:
+            assert type(row) is np.ndarray and row.ndim == 1 and not row.flags.writeable
+            assert np.isfinite(row.astype(np.float32)).all()
+
+
+def test_names_that_came_with_x_are_not_quoted() -> None:
+    for features in (HashedFeatures(4), AsGiven()):
+        for x in ({"has-cancer": "yes", "hiv": float("nan")}, {"hiv": [1]}, {"hiv": 10**401}):
+            with pytest.raises(ValueError, match="finite") as caught:
+                features.encode(x)
+            assert "hiv" not in str(caught.value)
+
+
+def test_columns_have_the_declared_names() -> None:
+    assert ALL.names == ("a", "b", "c", "d 0", "d 1", "d 2", "e 0", "e 1", "e 2", "e 3", "e 4")
+    assert encoder_for(["a", "b"]).encode({"b": 2, "c": 9}).tolist() == [0.0, 2.0]
 
 
 @pytest.mark.parametrize("bad", [{}, {"numeric": ["a", "a"]}, {"numeric": "ab"}, {"text": {"a": 0}}])

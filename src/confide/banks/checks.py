@@ -18,10 +18,12 @@ import contextlib
 import copy as copying
 import math
 import random
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from confide.banks.base import Bank, State
 
@@ -34,6 +36,19 @@ Lesson = Callable[[Any, int], Records]
 
 _COPIES = 5
 _ONE = 2  # the copy that is taught otherwise
+_SECRET = "what nobody else may read"
+
+
+class _Raises:
+    """An x that raises something of its own when it is looked at."""
+
+    def __len__(self) -> int:
+        raise RecursionError(_SECRET)
+
+    def __float__(self) -> float:
+        raise OverflowError(_SECRET)
+
+    __iter__ = __getitem__ = __array__ = __len__
 
 
 def yield_checks() -> Iterator[Check]:
@@ -46,8 +61,11 @@ def yield_checks() -> Iterator[Check]:
     yield reset_forgets_everything
     yield state_round_trips
     yield memory_is_bounded
-    yield an_untaught_copy_costs_nothing
     yield nonsense_is_refused
+    yield a_batch_votes_row_by_row
+    yield a_batch_is_taught_in_order
+    yield a_bad_row_touches_no_other
+    yield rivers_switch_teaches_nobody
 
 
 def check_bank(make: Make, records: Records) -> None:
@@ -184,15 +202,6 @@ def memory_is_bounded(make: Make, records: Records) -> None:
     assert 0 < sizes[2] <= 1.25 * max(sizes[:2]) + 256, f"a copy grows: it had {sizes} bytes"
 
 
-def an_untaught_copy_costs_nothing(make: Make, records: Records) -> None:
-    """Copies take memory when they are first taught: before that, at most 16 bytes each."""
-    few, many = make(1), make(10_001)
-    for bank in (few, many):
-        _learn(bank, 0, *records[0])
-    spare = (many.nbytes - few.nbytes) / 10_000
-    assert spare <= 16 + 15 * few.nbytes / 10_000, f"an untaught copy costs {spare:.0f} bytes"
-
-
 def nonsense_is_refused(make: Make, records: Records) -> None:
     """Bad numbers, labels and copies raise ValueError and teach nothing."""
     bank = _taught(make, records)
@@ -211,6 +220,74 @@ def nonsense_is_refused(make: Make, records: Records) -> None:
     assert not difference, f"what was refused was learned: {difference}"
 
 
+def a_batch_votes_row_by_row(make: Make, records: Records) -> None:
+    """A row of a batch has the votes it has alone, whoever is polled with it, whatever else is asked, in any order."""
+    bank = _taught(make, records)
+    xs = [x for x, _ in records]
+    rows, errors = bank.encode_many(xs)
+    assert not errors and len(rows) == len(xs), "a good row was refused"
+    polls = np.array([[(i * j + j) % _COPIES for j in range(1, 4)] for i in range(len(xs))], dtype=np.int64)
+    alone = [bank.votes(bank.encode(x), poll) for x, poll in zip(xs, polls, strict=True)]
+    backwards = np.arange(len(xs))[::-1]
+    for some in (backwards, backwards[::-1], backwards[:5], backwards[7:8], backwards[:0]):
+        votes = bank.votes_many(_some(rows, some), polls[some])
+        assert votes.shape == (some.size, bank.labels) and votes.dtype == np.int64, "votes are not an int64 a label"
+        same = all((votes[i] == alone[row]).all() for i, row in enumerate(some.tolist()))
+        assert same, "a row's votes in a batch are not those it has alone"
+    spoilt = _some(bank.encode_many([_replaced(x, 1e30) for x in xs])[0], backwards)
+    mixed = [rows[0], *spoilt] if isinstance(rows, list) else np.concatenate([rows[:1], spoilt])
+    votes = bank.votes_many(mixed, np.concatenate([polls[:1], polls]))
+    assert (votes[0] == alone[0]).all(), "a row's votes depend on the rows that it came with"
+
+
+def a_batch_is_taught_in_order(make: Make, records: Records) -> None:
+    """Teaching a batch leaves the bank as teaching its rows one after the other does."""
+    bank, twin = make(_COPIES), make(_COPIES)
+    half = len(records) // 2
+    for part in (records[:half], records[half:], records[:0]):
+        copies = np.array([(i * i) % _COPIES for i in range(len(part))], dtype=np.int64)
+        rows, _ = bank.encode_many([x for x, _ in part])
+        taught = bank.learn_many(copies, rows, np.array([y for _, y in part], dtype=np.int64))
+        learned = [_learn(twin, copy, x, y) for copy, (x, y) in zip(copies.tolist(), part, strict=True)]
+        assert taught == sum(learned), "the number of lessons learned is wrong"
+    difference = _difference(_state(bank), _state(twin))
+    assert not difference, f"a batch teaches otherwise than its rows do: {difference}"
+
+
+def a_bad_row_touches_no_other(make: Make, records: Records) -> None:
+    """Whatever one row of a batch is, the others are encoded as they are alone, and only it is refused."""
+    bank = _taught(make, records)
+    xs = [x for x, _ in records[:6]]
+    poll = np.arange(_COPIES)
+    alone = [(bank.encode(x), bank.votes(bank.encode(x), poll)) for x in xs]
+    for bad in (*(_replaced(xs[2], value) for value in (math.nan, math.inf)), None, "text", [[]], _Raises()):
+        mixed = [*xs[:2], bad, *xs[3:]]
+        rows, errors = bank.encode_many(mixed)
+        assert list(errors) == [2] and len(rows) == len(mixed), "a bad row did not stay alone"
+        assert isinstance(errors[2], str) and _SECRET not in errors[2], "an error quotes what came with x"
+        good = np.array([0, 1, 3, 4, 5])
+        asked = _some(rows, good)
+        votes = bank.votes_many(asked, np.tile(poll, (good.size, 1)))
+        for i, row in enumerate(good.tolist()):
+            encoded, counts = alone[row]
+            assert _same(np.array(asked[i]) if isinstance(encoded, np.ndarray) else asked[i], encoded), "x differs"
+            assert (votes[i] == counts).all(), "a bad row moved another row's votes"
+
+
+def rivers_switch_teaches_nobody(make: Make, records: Records) -> None:
+    """Also where `river.compose.learn_during_predict` is on, a question teaches nothing, alone or in a batch."""
+    asked, quiet = _taught(make, records), _taught(make, records)
+    poll = np.arange(_COPIES)
+    river = sys.modules.get("river.compose")
+    with contextlib.nullcontext() if river is None else river.learn_during_predict():
+        for x, _ in records[:12]:
+            asked.votes(asked.encode(_replaced(x, 1e6)), poll)
+        rows, _ = asked.encode_many([_replaced(x, -1e6) for x, _ in records[:12]])
+        asked.votes_many(rows, np.tile(poll, (len(rows), 1)))
+    difference = _difference(_state(asked), _state(quiet))
+    assert not difference, f"votes changed the bank: {difference}"
+
+
 def _taught(make: Make, records: Records) -> Bank:
     bank = make(_COPIES)
     for i, (x, y) in enumerate(records):
@@ -218,11 +295,14 @@ def _taught(make: Make, records: Records) -> Bank:
     return bank
 
 
-def _learn(bank: Bank, copy: int, x: Any, y: int, encoded: Any = None) -> None:
-    """Teach as POP does: a learner's own failure stays with its copy."""
+def _learn(bank: Bank, copy: int, x: Any, y: int, encoded: Any = None) -> bool:
+    """Teach as POP does: a learner's own failure stays with its copy. Whether it learned."""
     encoded = bank.encode(x) if encoded is None else encoded
-    with contextlib.suppress(Exception):
+    try:
         bank.learn(copy, encoded, y)
+    except Exception:
+        return False
+    return True
 
 
 def _world(make: Make, records: Records, lesson: Lesson) -> tuple[list[list[int]], State]:
@@ -239,6 +319,10 @@ def _world(make: Make, records: Records, lesson: Lesson) -> tuple[list[list[int]
 
 def _questions(bank: Bank, records: Records) -> Iterator[Any]:
     return (bank.encode(x) for x, _ in records[:12])
+
+
+def _some(rows: Any, which: NDArray[np.int64]) -> Any:
+    return rows[which] if isinstance(rows, np.ndarray) else [rows[i] for i in which.tolist()]
 
 
 def _lessons(records: Records, labels: int) -> Iterator[Lesson]:

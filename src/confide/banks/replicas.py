@@ -5,31 +5,37 @@ from __future__ import annotations
 import copy as copying
 import hashlib
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
-from confide.banks.base import RowByRow, State
-from confide.banks.inside import is_pure, reseed, weigh
-from confide.learners.base import Learner
-from confide.learners.features import Encoder, encoder_for
+from confide.banks.base import FORM, State, encode_rows
+from confide.banks.inside import freeze, hold_still, is_pure, reseed, stand_apart, thaw, weigh
+from confide.banks.quiet import Apart, Quiet
+from confide.learners.base import Learner, vector
+from confide.learners.features import AsGiven, Encoder, encoder_for
 from confide.learners.foreign import FromRiver, as_learner
+from confide.learners.rowwise import ABSTAINS
 from confide.privacy.random import Random
 
 __all__ = ["ReplicaBank"]
 
+Ints = NDArray[np.int64]
 
-class ReplicaBank(RowByRow):
+
+class ReplicaBank:
     """A bank of anything that learns online, each copy an object of its own.
 
-    A copy is made, as a deep copy of the prototype, when it is first taught; until then its vote is the
-    prototype's. Every generator and seed found inside a copy is set anew from a secret key, the copy's
-    number and how often it was reset, so no copy's randomness depends on who was taught before. A learner
-    that is not known to stay as it is when it predicts votes by a copy of itself that is thrown away: slow,
-    but nothing moves. An exception while voting, or an answer that is no label, is an abstention.
+    A copy is made when it is first taught; until then its vote is the prototype's. Every generator and seed found
+    inside a copy is set anew from a secret key, the copy's number and how often it was reset, so no copy's randomness
+    depends on who was taught before. A learner that is not known to stay as it is when it predicts votes by a twin that
+    is made for each question and thrown away, whatever was asked and learned before: slow, but nothing moves, and the
+    work tells nothing. River's models are known to stay only where x has the same names always, so declare them:
+    `features=["age", "income"]` or `Features(...)`. An exception while voting, or an answer that is no label, is an
+    abstention. Warnings of learners are dropped, and what they set in numpy or scikit-learn is set back.
 
     What two deep copies still share (class attributes, module globals, `random` and `numpy.random`
     themselves) no bank can separate: `confide.banks.checks` finds it, as far as votes and memory show it.
@@ -43,7 +49,7 @@ class ReplicaBank(RowByRow):
     labels
         The number of labels.
     features
-        An encoder, the number of features of an array, or None to hand x over as it is.
+        An encoder, the number of features of an array, the names of numbers in a dict, or None to hand x over as it is.
     rng
         Where the secret key comes from.
     public_start
@@ -64,19 +70,24 @@ class ReplicaBank(RowByRow):
         learner: Any,
         copies: int,
         labels: int,
-        features: int | Encoder | None,
+        features: int | Sequence[str] | Encoder | None,
         rng: Random,
         public_start: bool = False,
     ) -> None:
         self._public_start = public_start
-        self._prototype = as_learner(learner, labels, keep=public_start)
-        if public_start:
-            self._prototype = copying.deepcopy(self._prototype)
-        self._untaught = copying.deepcopy(self._prototype)  # votes for the untaught copies
-        self._pure = is_pure(self._prototype)
         self._copies, self._labels = integer(copies, "copies", 1), integer(labels, "labels", 2)
         self._encoder = encoder_for(features)
+        self._width: int | None = getattr(self._encoder, "width", None)
+        names = getattr(self._encoder, "names", None)
+        self._prototype = copying.deepcopy(as_learner(learner, labels, keep=public_start, names=names))
+        stand_apart(self._prototype)
+        hold_still(self._prototype)
+        self._pure = is_pure(self._prototype, fixed=self._width is not None)
+        self._river = isinstance(self._prototype, FromRiver)
+        self._batches = self._pure and self._width is not None and hasattr(self._prototype, "predict_many")
+        self._start = freeze(self._prototype)
         self._replicas: dict[int, Learner] = {}
+        self._frozen: dict[int, bytes | None] = {}  # of those that are rewound
         self._resets: dict[int, int] = {}
         self._lessons: dict[int, int] = {}  # counted in replays only
         self._rng = rng
@@ -95,47 +106,87 @@ class ReplicaBank(RowByRow):
     @property
     def nbytes(self) -> int:
         """The memory of the taught copies in bytes, estimated by what they pickle to."""
-        return sum(weigh(replica) for replica in self._replicas.values())
+        frozen = sum(len(twin) for twin in self._frozen.values() if twin is not None)
+        return frozen + sum(weigh(replica) for replica in self._replicas.values())
 
     def encode(self, x: Any) -> Any:
         """x for the learner, sharing nothing with what was given; ValueError says what is wrong with it."""
-        return self._encoder.encode(x)
+        try:
+            encoded = self._encoder.encode(x)
+        except ValueError:
+            raise
+        except Exception:
+            raise ValueError(FORM) from None
+        if self._width is None:
+            return encoded if isinstance(self._encoder, AsGiven) else copying.deepcopy(encoded)
+        try:
+            return vector(encoded, self._width)  # also a buffer that an encoder uses again becomes a row of its own
+        except ValueError:
+            raise ValueError(f"the encoder did not give {self._width} finite numbers, as its width says") from None
 
-    def votes(self, x: Any, poll: NDArray[np.int64]) -> NDArray[np.int64]:
+    def encode_many(self, xs: Any) -> tuple[list[Any], dict[int, str]]:
+        """All x, None for each that is malformed, and what is wrong with those."""
+        return encode_rows(self.encode, xs)
+
+    def votes(self, x: Any, poll: Ints) -> Ints:
         """The votes of the polled copies by label."""
-        counts = np.zeros(self._labels, dtype=np.int64)
-        untaught = 0
-        for copy in np.asarray(poll, dtype=np.int64).tolist():
-            if not 0 <= copy < self._copies:
-                raise ValueError("the poll names a copy that does not exist")
-            replica = self._replicas.get(copy)
-            if replica is None:
-                untaught += 1
-            elif (label := self._vote(replica, x)) is not None:
-                counts[label] += 1
-        if untaught and (label := self._vote(self._untaught, x)) is not None:
-            counts[label] += untaught
+        counts: Ints = self.votes_many([x], [poll])[0]
         return counts
+
+    def votes_many(self, rows: Sequence[Any], polls: Sequence[Ints] | Ints) -> Ints:
+        """The votes of each row's polled copies by label; none for a malformed row.
+
+        A copy is asked once about all rows that poll it, if its learner answers each as if it were alone.
+        """
+        if len(rows) != len(polls):
+            raise ValueError(f"there are {len(polls)} polls for {len(rows)} rows: give one poll for each")
+        if not len(rows):
+            return np.zeros((0, self._labels), dtype=np.int64)
+        sizes = [len(poll) if x is not None else 0 for x, poll in zip(rows, polls, strict=True)]
+        asked = [np.asarray(poll, dtype=np.int64) for poll, size in zip(polls, sizes, strict=True) if size]
+        copies = np.concatenate([*asked, np.empty(0, dtype=np.int64)])
+        if not _within(copies, self._copies):
+            raise ValueError("the poll names a copy that does not exist")
+        row = np.repeat(np.arange(len(rows)), sizes)
+        with Quiet():
+            ask = self._labels_by_copy if self._batches else self._labels_one_by_one
+            labels = ask(rows, copies, row)
+        votes = (labels >= 0) & (labels < self._labels)
+        cells = row[votes] * self._labels + labels[votes]
+        return np.bincount(cells, minlength=len(rows) * self._labels).reshape(len(rows), self._labels)
 
     def learn(self, copy: int, x: Any, y: int) -> None:
         """Teach one copy; its learner's exceptions go up."""
         copy, y = integer(copy, "a copy", 0, self._copies - 1), integer(y, "a label", 0, self._labels - 1)
-        replica = self._replicas.get(copy)
-        if replica is None:
-            replica = copying.deepcopy(self._prototype)
-            reseed(replica, self._seed(copy), seeds=not self._public_start)
-            self._replicas[copy] = replica
         try:
-            replica.learn(_own(x), y)
+            self._teach(copy, x, y)
         finally:
-            if not self._rng.secure:  # a replay: generators that the lesson made from system entropy too
-                self._lessons[copy] = self._lessons.get(copy, 0) + 1
-                reseed(replica, self._seed(copy), seeds=False)
+            self._freeze([copy])
+
+    def learn_many(self, copies: Ints, rows: Sequence[Any], ys: Ints) -> int:
+        """Teach rows to their copies, in order; one whose learner fails is passed over. How many were taught."""
+        copies, ys = np.asarray(copies, dtype=np.int64), np.asarray(ys, dtype=np.int64)
+        if not len(rows) == copies.size == ys.size:
+            raise ValueError("the lessons do not fit this bank: give an encoded x, a copy and a label for each")
+        if not (_within(copies, self._copies) and _within(ys, self._labels)):
+            raise ValueError("the lessons name a copy or a label that does not exist")
+        taught = 0
+        try:
+            for copy, x, y in zip(copies.tolist(), rows, ys.tolist(), strict=True):
+                try:
+                    self._teach(copy, x, y)
+                except Exception:  # it stays with its copy
+                    continue
+                taught += 1
+        finally:
+            self._freeze(set(copies.tolist()))
+        return taught
 
     def reset(self, copies: Iterable[int]) -> None:
         """Make the copies forget everything: each starts again with a randomness of its own."""
         for copy in [integer(copy, "a copy", 0, self._copies - 1) for copy in copies]:
             self._replicas.pop(copy, None)
+            self._frozen.pop(copy, None)
             self._lessons.pop(copy, None)
             self._resets[copy] = self._resets.get(copy, 0) + 1
 
@@ -171,24 +222,77 @@ class ReplicaBank(RowByRow):
             raise ValueError("the state is damaged: take an older one")
         self._key, self._resets, self._lessons = self._rng.words(4).tobytes(), {}, {}
         ends = np.cumsum(sizes).tolist()
-        self._replicas = {}
+        self._replicas, self._frozen = {}, {}
         for copy, end, size in zip(taught.tolist(), ends, sizes.tolist(), strict=True):
             replica = pickle.loads(blob[end - size : end])
             reseed(replica, self._seed(copy), seeds=False)
             self._replicas[copy] = replica
+        self._freeze(self._replicas)
 
     def __repr__(self) -> str:
         return f"ReplicaBank({self._kind()}, copies={self._copies})"
 
-    def _vote(self, learner: Learner, x: Any) -> int | None:
+    # Untaught copies vote as the prototype does. It is asked about every row, also where none of them is polled.
+
+    def _labels_by_copy(self, rows: Sequence[Any], copies: Ints, row: Ints) -> Ints:
+        """What each copy says of its row, each asked once: by learners whose answer to a row knows no other row."""
+        table = np.array([np.zeros(self._width or 1) if x is None else x for x in rows])
+        labels = _predict_many(self._prototype, table)[row]
+        order = np.argsort(copies, kind="stable")
+        ends = (np.flatnonzero(np.diff(copies[order], append=-1)) + 1).tolist()
+        for first, end in zip([0, *ends], ends, strict=False):
+            these = order[first:end]
+            replica = self._replicas.get(int(copies[these[0]]))
+            if replica is not None:
+                labels[these] = _predict_many(replica, table[row[these]])
+        return labels
+
+    def _labels_one_by_one(self, rows: Sequence[Any], copies: Ints, row: Ints) -> Ints:
+        """The same with a question for each copy and row."""
+        if isinstance(self._prototype, FromRiver):
+            rows = [x if x is None else self._prototype.named(x) for x in rows]
+        start = [self._answer(self._prototype, self._start, self._pure and not self._river, x) for x in rows]
+        labels = np.array(start, dtype=np.int64)[row]
+        order = np.argsort(copies, kind="stable")  # all of a copy's rows while it is in the cache
+        for place, copy, i in zip(order.tolist(), copies[order].tolist(), row[order].tolist(), strict=True):
+            replica = self._replicas.get(copy)
+            if replica is not None:
+                labels[place] = self._answer(replica, self._frozen.get(copy), self._pure, rows[i])
+        return labels
+
+    def _answer(self, learner: Learner, frozen: bytes | None, pure: bool, x: Any) -> int:
+        """The label that the learner answers, or a twin of it that nobody asks again; else ABSTAINS."""
         try:
-            pure = self._pure and (not isinstance(learner, FromRiver) or learner.knows(x))
-            voter = learner if pure else copying.deepcopy(learner)
-            label = voter.predict(_own(x))
+            if pure:
+                return _label(learner.predict(_own(x)))
+            with Apart():
+                return _label(thaw(frozen, learner).predict(_own(x)))
         except Exception:
-            return None
-        known = isinstance(label, int | np.integer | np.bool_) and 0 <= label < self._labels
-        return int(label) if known and label is not None else None
+            return ABSTAINS
+
+    def _teach(self, copy: int, x: Any, y: int) -> None:
+        replica = self._replicas.get(copy)
+        new = replica is None
+        if replica is None:
+            replica = thaw(self._start, self._prototype)
+            reseed(replica, self._seed(copy), seeds=not self._public_start)
+            self._replicas[copy] = replica
+        try:
+            with Apart():
+                replica.learn(_own(x), y)
+        except Exception:
+            if new and self._river:  # it may not know all names: one that was asked about them now would change
+                del self._replicas[copy]
+            raise
+        finally:
+            if not self._rng.secure:  # a replay: generators that the lesson made from system entropy too
+                self._lessons[copy] = self._lessons.get(copy, 0) + 1
+                reseed(replica, self._seed(copy), seeds=False)
+
+    def _freeze(self, copies: Iterable[int]) -> None:
+        """Have a twin ready of each copy that votes by one: here, so that no vote takes longer after a lesson."""
+        if not self._pure:
+            self._frozen.update({copy: freeze(self._replicas[copy]) for copy in copies if copy in self._replicas})
 
     def _seed(self, copy: int) -> bytes:
         which = f"{copy} {self._resets.get(copy, 0)} {self._lessons.get(copy, 0)}".encode()
@@ -207,6 +311,23 @@ class ReplicaBank(RowByRow):
         }
 
 
+def _label(answer: Any) -> int:
+    """A label of at most 2¹⁵, or ABSTAINS."""
+    known = isinstance(answer, int | np.integer | np.bool_) and 0 <= answer < 1 << 15
+    return int(answer) if known else ABSTAINS
+
+
 def _own(x: Any) -> Any:
     """x for one learner alone. A dict could be changed and handed on; encoded arrays are read-only."""
     return x.copy() if isinstance(x, dict) else x
+
+
+def _predict_many(learner: Any, rows: NDArray[Any]) -> Ints:
+    try:
+        return np.array(learner.predict_many(rows), dtype=np.int64).reshape(len(rows))
+    except Exception:
+        return np.full(len(rows), ABSTAINS)
+
+
+def _within(numbers: Ints, end: int) -> bool:
+    return not numbers.size or bool(0 <= numbers.min() <= numbers.max() < end)

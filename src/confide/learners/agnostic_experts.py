@@ -111,9 +111,9 @@ def _make_states(H: FiniteClass) -> _States:
     """All states, breadth first: an order that depends on the class alone."""
     number = {H.everyone.tobytes(): 0}
     reached = [H.everyone]
-    said, child = [], []
+    said, child, memo = [], [], H.memo()
     for alive in reached:  # grows on the way
-        answers = H.standard(alive).astype("<u8").view(np.uint8)
+        answers = H.standard(alive, memo).astype("<u8").view(np.uint8)
         said.append(np.unpackbits(answers, count=H.points, bitorder="little"))
         row = np.full(H.points, -1, dtype=np.int64)
         for point in range(H.points):
@@ -129,7 +129,7 @@ def _make_states(H: FiniteClass) -> _States:
                     reached.append(left)
                 row[point] = number[name]
         child.append(row)
-    dimension = np.array([H.dimension(alive) for alive in reached], dtype=np.int64)
+    dimension = np.array([H.dimension(alive, memo) for alive in reached], dtype=np.int64)
     states = _States(np.array(said), np.array(child), dimension)
     for array in states:
         array.flags.writeable = False

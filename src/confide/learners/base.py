@@ -220,7 +220,7 @@ def vector(x: Any, features: int | None = None) -> Floats:
     """`x` as a new read-only float64 array of the right length, or a ValueError that says what is wrong."""
     try:
         row = np.array(x, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # x may be any object at all
         raise ValueError("x must be an array of numbers; for a dict use Features") from None
     if row.ndim != 1 or row.size == 0:
         raise ValueError("x must be a one-dimensional array of at least one number")

@@ -12,7 +12,7 @@ import re
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -24,6 +24,8 @@ from confide.learners.base import Base, vector
 __all__ = ["AsGiven", "Columns", "Encoder", "Features", "HashedFeatures", "Pipeline", "encoder_for"]
 
 _WORD = re.compile(r"\w+")
+_NUMBER = "a feature must be a finite number that float32 can hold"
+_FORM = "x is not of a form that these features take: give plain numbers and texts"
 
 
 @runtime_checkable
@@ -34,12 +36,23 @@ class Encoder(Protocol):
         """A new object that shares nothing with `x`, or a ValueError that says what is wrong with it."""
 
 
-class _Encoding(Base, ABC):
-    width: int
+class _Malformed(ValueError):
+    """What is wrong with x, in words of ours: they quote nothing of it."""
 
+
+class _Encoding(Base, ABC):
     @abstractmethod
-    def encode(self, x: Any, /) -> NDArray[np.float64]:
+    def _encode(self, x: Any) -> Any:
+        """What `encode` gives; whatever it raises is turned into a ValueError that quotes nothing of x."""
+
+    def encode(self, x: Any, /) -> Any:
         """See `Encoder`."""
+        try:
+            return self._encode(x)
+        except _Malformed as error:
+            raise ValueError(str(error)) from None
+        except Exception:  # x may be any object at all, and raise anything when it is looked at
+            raise ValueError(_FORM) from None
 
     def __or__(self, learner: Any) -> Pipeline:
         return Pipeline(self, learner)
@@ -61,10 +74,10 @@ class Columns(_Encoding):
     def __init__(self, width: int) -> None:
         self.width = integer(width, "the number of features", 1)
 
-    def encode(self, x: Any, /) -> NDArray[np.float64]:
+    def _encode(self, x: Any) -> NDArray[np.float64]:
         if isinstance(x, Mapping):
-            raise ValueError("x is a dict where an array is expected: declare its names with Features")
-        return vector(x, self.width)
+            raise _Malformed("x is a dict where an array is expected: declare its names with Features")
+        return _vector(x, self.width)
 
 
 class Features(_Encoding):
@@ -114,15 +127,21 @@ class Features(_Encoding):
             raise ValueError("declare at least one feature, and each name once")
         self.width = column
 
-    def encode(self, x: Any, /) -> NDArray[np.float64]:
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of each column: a number's own, and for hashed ones the name and a count."""
+        hashed = [f"{name} {column}" for name, _, width, _ in self._hashed for column in range(width)]
+        return (*self.numeric, *self.log, *hashed)
+
+    def _encode(self, x: Any) -> NDArray[np.float64]:
         _dict(x)
         row = np.zeros(self.width)
         column = 0
         for name in self.numeric:
-            row[column] = _number(name, x.get(name))
+            row[column] = _number(x.get(name), name)
             column += 1
         for name in self.log:
-            value = _number(name, x.get(name))
+            value = _number(x.get(name), name)
             row[column] = math.copysign(math.log1p(abs(value)), value)
             column += 1
         for name, first, width, words in self._hashed:
@@ -130,11 +149,11 @@ class Features(_Encoding):
             if value is None:
                 continue
             if not words:
-                row[first + _column(_category(name, value), width)] = 1.0
+                row[first + _column(_category(value, name), width)] = 1.0
             elif not isinstance(value, str):
-                raise ValueError(f"feature {name!r} must be a text, not {type(value).__name__}")
+                raise _Malformed(f"feature {name!r} must be a text")
             else:
-                for word in _WORD.findall(value.lower()):
+                for word in _WORD.findall(_text(value).lower()):
                     row[first + _column(word, width)] += 1.0
         row.flags.writeable = False
         return row
@@ -159,21 +178,22 @@ class HashedFeatures(_Encoding):
     def __init__(self, width: int) -> None:
         self.width = integer(width, "width", 1)
 
-    def encode(self, x: Any, /) -> NDArray[np.float64]:
+    def _encode(self, x: Any) -> NDArray[np.float64]:
         _dict(x)
         row = np.zeros(self.width)
         for name, value in x.items():
             if isinstance(value, str):
-                row[_column(f"{name}={value}", self.width)] += 1.0
+                row[_column(f"{name}={_text(value)}", self.width)] += 1.0
             else:
-                row[_column(str(name), self.width)] += _number(name, value)
-        return vector(row)  # sums may be too large where their parts were not
+                row[_column(str(name), self.width)] += _number(value)
+        return _vector(row)  # sums may be too large where their parts were not
 
 
 class AsGiven(_Encoding):
     """x goes to the learner as it is, copied and checked: for River's models and for learners of your own.
 
-    A dict of numbers, texts and None stays a dict; anything else must be an array of numbers.
+    A dict of numbers, texts and None, named by texts or whole numbers, stays a dict; anything else must be an array of
+    numbers. Names and values come out as plain Python objects: nothing that behaves in its own way reaches a copy.
 
     Examples
     --------
@@ -181,13 +201,8 @@ class AsGiven(_Encoding):
     {'age': 41, 'city': 'Rome'}
     """
 
-    def encode(self, x: Any, /) -> Any:
-        if not isinstance(x, Mapping):
-            return vector(x)
-        for name, value in x.items():
-            if not isinstance(value, str):
-                _number(name, value)
-        return dict(x)
+    def _encode(self, x: Any) -> Any:
+        return {_name(name): _plain(value) for name, value in x.items()} if isinstance(x, Mapping) else _vector(x)
 
 
 class Pipeline(Base):
@@ -220,11 +235,19 @@ class Pipeline(Base):
         self.learner.learn(self.features.encode(x), y)
 
 
-def encoder_for(features: int | Encoder | None) -> Encoder:
-    """The encoder meant: a number of columns, an encoder itself, or none."""
+def encoder_for(features: int | Sequence[str] | Encoder | None) -> Encoder:
+    """The encoder meant: a number of columns, the names of numbers, an encoder itself, or none.
+
+    Examples
+    --------
+    >>> encoder_for(["age", "income"]).encode({"income": 2.5})
+    array([0. , 2.5])
+    """
     if features is None:
         return AsGiven()
-    return features if isinstance(features, Encoder) else Columns(features)
+    if isinstance(features, list | tuple):
+        return Features(numeric=list(features))
+    return features if isinstance(features, Encoder) else Columns(features)  # type: ignore[arg-type]  # checked there
 
 
 def _column(key: str, width: int) -> int:
@@ -233,21 +256,54 @@ def _column(key: str, width: int) -> int:
 
 def _dict(x: Any) -> None:
     if not isinstance(x, Mapping):
-        raise ValueError("x must be a dict of features, as declared")
+        raise _Malformed("x must be a dict of features, as declared")
 
 
-def _number(name: Any, value: Any) -> float:
+def _vector(x: Any, width: int | None = None) -> NDArray[np.float64]:
+    try:
+        return vector(x, width)
+    except ValueError as error:  # its words quote nothing
+        raise _Malformed(str(error)) from None
+
+
+def _number(value: Any, declared: str | None = None) -> float:
+    """`value` as a float. Only a declared name, which is public, may be quoted."""
     if value is None:
         return 0.0
-    if isinstance(value, Real | np.bool_):
-        number = float(value)
-        if abs(number) <= 3.4e38:  # false for NaN too
-            return number
-    raise ValueError(f"feature {name!r} must be a finite number that float32 can hold")
+    try:
+        number = float(value) if isinstance(value, Real | np.bool_) else math.nan
+    except Exception:  # too large an integer, or an object that only claims to be a number
+        number = math.nan
+    if abs(number) <= 3.4e38:  # false for NaN too
+        return number
+    raise _Malformed(_NUMBER if declared is None else _NUMBER.replace("a feature", f"feature {declared!r}"))
 
 
-def _category(name: str, value: Any) -> str:
+def _text(value: str) -> str:
+    return str.__str__(value)  # a subclass may answer otherwise every time
+
+
+def _name(name: Any) -> str | int:
+    if isinstance(name, str):
+        return _text(name)
+    if isinstance(name, int | np.integer):
+        return int(name)
+    raise _Malformed("a feature's name must be a text or a whole number")
+
+
+def _plain(value: Any) -> str | float | None:
+    if value is None:
+        return None
     if isinstance(value, str):
-        return value
-    number = _number(name, value)
+        return _text(value)
+    if isinstance(value, Integral):
+        value = bool(value) if isinstance(value, bool) else int(value)  # plain, and checked below as what it is now
+    number = _number(value)
+    return value if isinstance(value, int) else bool(number) if isinstance(value, np.bool_) else number
+
+
+def _category(value: Any, declared: str) -> str:
+    if isinstance(value, str):
+        return _text(value)
+    number = _number(value, declared)
     return str(int(number)) if number.is_integer() else repr(number)

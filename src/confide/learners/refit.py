@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,30 @@ from numpy.typing import NDArray
 from confide._checks import integer
 from confide.kernels.compile import jit
 from confide.learners.base import Base, fresh, vector
+from confide.learners.rowwise import ABSTAINS, ask, ask_each
 
-__all__ = ["Refit", "due"]
+__all__ = ["Refit", "classifies", "due"]
+
+
+def classifies(estimator: Any) -> None:
+    """Refuse a scikit-learn estimator that predicts something else than labels, or shares a cache between copies.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LinearRegression
+    >>> classifies(LinearRegression())
+    Traceback (most recent call last):
+    ...
+    ValueError: LinearRegression does not predict labels: give one of scikit-learn's classifiers
+    """
+    known = sys.modules.get("sklearn.base")
+    ours = known is not None and isinstance(estimator, known.BaseEstimator)
+    tags = sys.modules["sklearn.utils"].get_tags(estimator) if ours else None
+    kind = getattr(estimator, "_estimator_type", None) if tags is None else tags.estimator_type
+    if kind not in (None, "classifier"):
+        raise ValueError(f"{type(estimator).__name__} does not predict labels: give one of scikit-learn's classifiers")
+    if isinstance(getattr(estimator, "steps", None), list) and getattr(estimator, "memory", None) is not None:
+        raise ValueError("a pipeline's cache on disk would be shared by all copies: make it without memory")
 
 
 @jit
@@ -65,6 +88,7 @@ class Refit(Base):
     def __init__(self, estimator: Any, memory: int = 256, warmup: int = 1, labels: int = 2) -> None:
         if not (hasattr(estimator, "fit") and hasattr(estimator, "predict")):
             raise ValueError("estimator must have scikit-learn's fit and predict")
+        classifies(estimator)
         self.estimator = estimator
         self.memory = integer(memory, "memory", 2)
         self.warmup = integer(warmup, "warmup", 1)
@@ -80,7 +104,14 @@ class Refit(Base):
         row = self._vector(x)
         if self._seen < self.warmup:
             return None
-        return self._only if self._model is None else int(self._model.predict(row[None])[0])
+        return self._only if self._model is None else int(ask(self._model, row[None])[0])
+
+    def predict_many(self, xs: Any, /) -> NDArray[np.int64]:
+        """`predict` of each of several rows, −1 where it abstains or fails."""
+        if self._seen < self.warmup or self._model is None:
+            only = ABSTAINS if self._seen < self.warmup or self._only is None else self._only
+            return np.full(len(xs), only)
+        return ask_each(self._model, np.asarray(xs, dtype=np.float64))
 
     def learn(self, x: Any, y: int, /) -> None:
         """Keep the record, and fit anew when that is due."""

@@ -14,8 +14,8 @@ class StandardOptimal(VersionSpace):
     and no learner has a smaller bound (Littlestone, "Learning Quickly When Irrelevant Attributes Abound", 1988). Proof
     page: docs/proofs/learners.md.
 
-    All dimensions are exact. They depend on the class alone, which is public, and are worked out once for all copies:
-    see `FiniteClass` for why that shares nothing between people.
+    All dimensions are exact. Those of what a copy's labels leave of the class are worked out anew in every lesson that
+    changes it: see `FiniteClass` for why nothing of that is shared between copies.
 
     Parameters
     ----------

@@ -234,6 +234,21 @@ def _sort(records: Singles, feature: int, order: Ints) -> None:
 
 
 @jit
+def _divide(row: Ints, a: int, b: int, goes_left: NDArray[np.bool_], spare: Ints) -> None:
+    """Those of row[a:b] that go left first, in the order they had, so that each side stays sorted."""
+    put, aside = a, 0
+    for i in range(a, b):
+        if goes_left[row[i]]:
+            row[put] = row[i]
+            put += 1
+        else:
+            spare[aside] = row[i]
+            aside += 1
+    for i in range(aside):
+        row[put + i] = spare[i]
+
+
+@jit
 def _grow(
     records: Singles,
     targets: NDArray[np.int16],
@@ -281,17 +296,8 @@ def _grow(
             record = order[feature, i]
             goes_left[record] = records[record, feature] <= cuts[node, 0]
             middle += goes_left[record]
-        for f in range(features):  # stable, so that each side stays sorted
-            row, put, aside = order[f], a, 0
-            for i in range(a, b):
-                if goes_left[row[i]]:
-                    row[put] = row[i]
-                    put += 1
-                else:
-                    spare[aside] = row[i]
-                    aside += 1
-            for i in range(aside):
-                row[put + i] = spare[i]
+        for f in range(features):
+            _divide(order[f], a, b, goes_left, spare)
         first[used], last[used], first[used + 1], last[used + 1] = a, middle, middle, b
         depth[used] = depth[used + 1] = depth[node] + 1
         label[used] = label[used + 1] = best

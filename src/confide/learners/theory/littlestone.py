@@ -21,9 +21,9 @@ from confide.learners.theory.search import Words, pack, sauer, search
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FiniteClass", "Tree", "littlestone_dimension", "perceptron_bound"]
+__all__ = ["FiniteClass", "Memo", "Tree", "littlestone_dimension", "perceptron_bound"]
 
-_LOCK = threading.RLock()  # the kernels let go of the interpreter's lock, and memos are written
+_LOCK = threading.RLock()
 _MOST_ENTRIES = 1 << 16
 _PLACES = 18  # of the memo: at most 2¹⁸, and 16 MiB
 
@@ -31,9 +31,10 @@ _PLACES = 18  # of the memo: at most 2¹⁸, and 16 MiB
 class FiniteClass:
     """Finitely many functions from points 0 … m−1 to labels 0 and 1, with what is worked out about them.
 
-    The class is public, and everything here is a pure function of it: an entry of a memo is the same whoever asked for
-    it first. So copies of a learner share one object without sharing anything about people; only the time that an
-    answer takes can tell that it was asked before. It cannot be changed, and a copy of it is itself.
+    The class is public, and everything here is a pure function of it. Copies of a learner share one object without
+    sharing anything about people: what is kept is about the class as a whole, and what labels leave of it is worked out
+    anew each time it is asked for, so that the time of a lesson does not tell whether another copy had the same one. It
+    cannot be changed, and a copy of it is itself.
 
     Parameters
     ----------
@@ -71,38 +72,46 @@ class FiniteClass:
         self._rows = pack(np.ascontiguousarray(useful))
         self._sums = sauer(useful.shape[1], self.hypotheses.bit_length())
 
-    @property
-    def _memo(self) -> _Memo:
-        # Not an attribute: who walks through a learner to reseed or to weigh it need not come by here.
-        memo = _MEMOS.get(self)
-        if memo is None:
-            words = 2 * self._rows.shape[1]
-            places = 1 << min(_PLACES, max(8, self.table.size.bit_length()), max(1, 21 - words.bit_length()))
-            keys = np.zeros((places, words), dtype=np.uint64)
-            memo = _MEMOS[self] = _Memo(keys, np.zeros((places, 2), dtype=np.int8), {}, {})
-        return memo
+    def memo(self, alive: Words | None = None) -> Memo:
+        """Room for what is worked out about the class, or about what is left of it: for public questions only."""
+        words = 2 * self._rows.shape[1]
+        size = self.points * (self.hypotheses if alive is None else int(np.bitwise_count(alive).sum()))
+        places = 1 << min(_PLACES, max(8, size.bit_length()), max(1, 21 - words.bit_length()))
+        keys = np.zeros((places, words), dtype=np.uint64)
+        return Memo(keys, np.zeros((places, 2), dtype=np.int8), {}, {}, threading.RLock())
 
-    def dimension(self, alive: Words | None = None) -> int:
+    def _memo(self, alive: Words) -> Memo:
+        """The one that is kept, for the class as a whole; for what labels leave of it, one that is thrown away."""
+        if alive is not self.everyone:
+            return self.memo(alive)
+        with _LOCK:  # not an attribute: who walks through a learner to reseed or to weigh it need not come by here
+            memo = _MEMOS.get(self)
+            if memo is None:
+                memo = _MEMOS[self] = self.memo()
+            return memo
+
+    def dimension(self, alive: Words | None = None, memo: Memo | None = None) -> int:
         """The Littlestone dimension of the class, or of what labelled points leave of it (−1 for nothing).
 
-        `alive` has a bit for each row of `table`, as `restrict` makes it.
+        `alive` has a bit for each row of `table`, as `restrict` makes it. What is found goes into `memo`.
         """
         alive = self.everyone if alive is None else alive
+        memo = self._memo(alive) if memo is None else memo
         name = alive.tobytes()
-        with _LOCK:
-            known = self._memo.dimensions
+        with memo.lock:
+            known = memo.dimensions
             if name not in known:
                 if len(known) >= _MOST_ENTRIES:
                     known.clear()
                 if not self._whole(alive):
                     raise ValueError("alive is not what labelled points leave of the class: make a class of its own")
                 depth = -1
-                while self._shatters(alive, depth + 1):
+                while self._shatters(alive, depth + 1, memo):
                     depth += 1
                 known[name] = depth
             return known[name]
 
-    def _shatters(self, alive: Words, depth: int) -> bool:
+    def _shatters(self, alive: Words, depth: int, memo: Memo) -> bool:
         """Whether what is alive shatters a complete tree of this depth."""
         size = int(np.bitwise_count(alive).sum())
         if size < 1 << depth:
@@ -110,8 +119,8 @@ class FiniteClass:
         if depth <= 1:
             return True
         chosen = self._rows[self._picked(alive)]  # a copy: the search changes the order of its rows
-        with _LOCK:
-            return search(chosen, depth, self._sums, self._memo.keys, self._memo.bounds)
+        with memo.lock:  # the kernel lets go of the interpreter's lock
+            return search(chosen, depth, self._sums, memo.keys, memo.bounds)
 
     def restrict(self, alive: Words, point: int, label: int) -> Words:
         """What is left when `point` has `label`."""
@@ -119,26 +128,28 @@ class FiniteClass:
         left: Words = alive & (column if label else ~column)
         return left
 
-    def standard(self, alive: Words) -> Words:
+    def standard(self, alive: Words, memo: Memo | None = None) -> Words:
         """What the Standard Optimal Algorithm answers: a bit for each point, where `alive` is left of the class.
 
         The label whose restriction keeps the dimension, if there is one; otherwise what most hypotheses say.
         """
+        memo = self._memo(alive) if memo is None else memo
         name = alive.tobytes()
-        with _LOCK:
-            known = self._memo.answers
+        with memo.lock:
+            known = memo.answers
             if name not in known:
                 if len(known) >= _MOST_ENTRIES:
                     known.clear()
                 answers = np.zeros((1, self.points), dtype=np.uint8)
-                depth = self.dimension(alive)
+                depth = self.dimension(alive, memo)
                 for point in range(self.points):
                     zero, one = self.restrict(alive, point, 0), self.restrict(alive, point, 1)
                     larger = int(np.bitwise_count(one).sum()) > int(np.bitwise_count(zero).sum())
-                    if self._shatters(one if larger else zero, depth):
+                    if self._shatters(one if larger else zero, depth, memo):
                         answers[0, point] = larger
                     else:
-                        answers[0, point] = not larger if self._shatters(zero if larger else one, depth) else larger
+                        smaller = self._shatters(zero if larger else one, depth, memo)
+                        answers[0, point] = not larger if smaller else larger
                 words = pack(answers)[0]
                 words.flags.writeable = False
                 known[name] = words
@@ -146,17 +157,18 @@ class FiniteClass:
 
     def tree(self) -> Tree:
         """A complete tree, as deep as the dimension, that the class shatters."""
-        return self._tree(self.everyone, self.dimension())
+        memo = self.memo()
+        return self._tree(self.everyone, self.dimension(memo=memo), memo)
 
-    def _tree(self, alive: Words, depth: int) -> Tree:
+    def _tree(self, alive: Words, depth: int, memo: Memo) -> Tree:
         if depth == 0:
             return Tree(None, hypothesis=int(self.first[np.flatnonzero(self._picked(alive))[0]]))
         ones = np.bitwise_count(self.columns & alive).sum(axis=1, dtype=np.int64)
         smaller = np.minimum(ones, int(np.bitwise_count(alive).sum()) - ones)
         for point in np.argsort(-smaller, kind="stable").tolist():
             zero, one = self.restrict(alive, point, 0), self.restrict(alive, point, 1)
-            if self._shatters(zero, depth - 1) and self._shatters(one, depth - 1):
-                return Tree(point, self._tree(zero, depth - 1), self._tree(one, depth - 1))
+            if self._shatters(zero, depth - 1, memo) and self._shatters(one, depth - 1, memo):
+                return Tree(point, self._tree(zero, depth - 1, memo), self._tree(one, depth - 1, memo))
         raise AssertionError("a class of this dimension has a point to begin its tree with")
 
     def _whole(self, alive: Words) -> bool:
@@ -189,16 +201,17 @@ class FiniteClass:
 
 
 @dataclass(frozen=True)
-class _Memo:
-    """What was worked out about a class: pure functions of it."""
+class Memo:
+    """What was worked out about a class: pure functions of it, but when it was asked for shows in the time it takes."""
 
     keys: Words
     bounds: NDArray[np.int8]
     dimensions: dict[bytes, int]
     answers: dict[bytes, Words]
+    lock: threading.RLock
 
 
-_MEMOS: weakref.WeakKeyDictionary[FiniteClass, _Memo] = weakref.WeakKeyDictionary()
+_MEMOS: weakref.WeakKeyDictionary[FiniteClass, Memo] = weakref.WeakKeyDictionary()
 _KNOWN: weakref.WeakValueDictionary[tuple[int, int, bytes], FiniteClass] = weakref.WeakValueDictionary()
 
 

@@ -85,6 +85,32 @@ def _known(keys: Words, bounds: NDArray[np.int8], place: int, name: Words) -> bo
 
 
 @jit
+def _remember(keys: Words, bounds: NDArray[np.int8], name: Words, level: int, shattered: bool) -> None:
+    """Note that the set of this name does, or does not, shatter a tree of this depth."""
+    place = _place(name, keys.shape[0])
+    if not _known(keys, bounds, place, name):
+        for w in range(name.size):
+            keys[place, w] = name[w]
+        bounds[place, 0], bounds[place, 1] = 0, 127
+    if shattered:
+        bounds[place, 0] = max(bounds[place, 0], level)
+    else:
+        bounds[place, 1] = min(bounds[place, 1], level - 1)
+
+
+@jit
+def _far(rows: Words, lo: int, hi: int, majority: Words, want: int) -> bool:
+    """Whether some row differs from the majority in `want` points or more."""
+    for r in range(lo, hi):
+        differs = 0
+        for w in range(majority.size):
+            differs += _ones(rows[r, w] ^ majority[w])
+        if differs >= want:
+            return True
+    return False
+
+
+@jit
 def _quick(
     rows: Words,
     lo: int,
@@ -138,16 +164,8 @@ def _quick(
         for b in range(64):
             if 2 * ones[b] > n:
                 majority[w] |= _ONE << np.uint64(b)
-    far = 0  # who answers as the majority until corrected errs no more often than a row differs from it
-    for r in range(lo, hi):
-        differs = 0
-        for w in range(width):
-            differs += _ones(rows[r, w] ^ majority[w])
-        far = max(far, differs)
-        if far >= want:
-            break
-    if far < want:
-        return 0
+    if not _far(rows, lo, hi, majority, want):
+        return 0  # who answers as the majority until corrected errs no more often than a row differs from it
     for c in range(side.size):
         side[c] = min(side[c], n - side[c])
     return -1
@@ -206,15 +224,7 @@ def search(
             highs[level - 1] = middle if smaller_first else hi
             level -= 1
             continue
-        place = _place(name, keys.shape[0])
-        if not _known(keys, bounds, place, name):
-            for w in range(2 * width):
-                keys[place, w] = name[w]
-            bounds[place, 0], bounds[place, 1] = 0, 127
-        if answer == 1:
-            bounds[place, 0] = max(bounds[place, 0], level)
-        else:
-            bounds[place, 1] = min(bounds[place, 1], level - 1)
+        _remember(keys, bounds, name, level, answer == 1)
         if level == want:
             return answer == 1
         level += 1
