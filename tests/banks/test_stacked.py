@@ -55,11 +55,10 @@ def test_a_copy_is_the_learner_by_itself(kind: type[Stacked]) -> None:
             votes = bank.votes(bank.encode(x), np.array([copy]))
             assert votes.tolist() == [int(label == y) for y in range(3)]
         if alone.learned is not None:
-            slot = bank._slot[copy]
             for name, array in alone.learned.items():
-                assert array[0].tobytes() == bank._arrays[name][slot].tobytes(), name
+                assert array[0].tobytes() == bank._arrays[name][copy].tobytes(), name
         else:
-            assert bank._slot[copy] < 0
+            assert bank._voter[copy] < 0
 
 
 @pytest.mark.parametrize("kind", STACKED)
@@ -102,26 +101,35 @@ def test_a_public_start_is_where_every_copy_starts(kind: type[Stacked]) -> None:
         StackedBank(learner, 40, 5, 3, public_start=True)
 
 
-def test_memory_grows_with_the_copies_taught_and_not_with_their_number() -> None:
-    bank = StackedBank(DecisionTree(), 100_000, 2, 9)
-    empty = bank.nbytes
-    assert empty <= 8.2 * 100_000
+def test_no_lesson_makes_room_for_itself() -> None:
+    """All rows are there from the start: how long a lesson takes must not tell how many copies were taught."""
+    bank = StackedBank(DecisionTree(), 1000, 2, 9)
+    size, arrays = bank.nbytes, dict(bank._arrays)
     row = bank.encode(np.zeros(9))
-    for copy in range(40):
+    for copy in range(0, 1000, 7):
         bank.learn(copy, row, 0)
-    one = sum(array.nbytes for array in DecisionTree().allocate(9, 1).values())
-    assert empty + 40 * one <= bank.nbytes <= empty + 80 * one
+    assert bank.nbytes == size and all(bank._arrays[name] is array for name, array in arrays.items())
 
 
-def test_a_reset_wipes_the_memory_and_the_place_is_used_again() -> None:
+def test_copies_that_no_memory_holds_are_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    allocate = DecisionTree.allocate
+
+    def scarce(self: DecisionTree, features: int, slots: int) -> Any:
+        if slots > 1000:
+            raise MemoryError
+        return allocate(self, features, slots)
+
+    monkeypatch.setattr(DecisionTree, "allocate", scarce)
+    with pytest.raises(ValueError, match=r"1,000,000 copies of [\d,]+ bytes each do not fit in memory: take fewer"):
+        StackedBank(DecisionTree(), 1_000_000, 2, 9)
+
+
+def test_a_reset_wipes_the_memory() -> None:
     bank = taught(DecisionTree(memory=8))
-    size, slots = bank.nbytes, set(bank._slot[bank._slot >= 0])
     bank.reset([0, 1])
-    for slot in slots - set(bank._slot):
-        assert not any(array[slot].any() for array in bank._arrays.values())
-    for copy in (3, 7):
-        bank.learn(copy, bank.encode(X[0]), 1)
-    assert bank.nbytes == size and set(bank._slot[bank._slot >= 0]) == slots
+    for array in bank._arrays.values():
+        assert not array[:2].any()
+    assert not {0, 1} & set(bank.state()["taught"].tolist())  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("kind", STACKED)
