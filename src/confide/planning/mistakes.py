@@ -12,17 +12,19 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
 from confide._checks import integer
 from confide.privacy.gate import Gate
+from confide.privacy.least import least
 
 HYPOTHESES = (
     "every copy errs at most d times on the records it is taught (realizable)",
     "unit = round, so that each label goes to a fresh, uniformly random copy",
     "every round is labelled before the next one is asked, and its label does not depend on its own answer",
     "an abstention counts as an error",
+    "no round is silent",
+    "the fallback, also after a halt, errs with probability at most fallback_error in every round",
 )
 
 
@@ -38,8 +40,23 @@ class Certificate:
     early_halt: float
     """The run halts before its rounds are over with at most this probability."""
     fallback_error: float = 1.0
-    """Error probability of the fallback's answers that it counts with."""
+    """It counts with a fallback that is wrong with at most this probability, whatever was asked before."""
     hypotheses: tuple[str, ...] = HYPOTHESES
+
+    def covers(self, fallback: str, labels: int) -> bool:
+        """Whether the bound holds with this kind of fallback: "coin", a fair one over so many labels, or any other.
+
+        A constant label, or a model, may be wrong in every round that it answers: such a fallback is covered only by a
+        certificate that counts with fallback_error = 1, as `Plan.certified(..., fallback_error=1.0)` makes it.
+
+        Examples
+        --------
+        >>> half = Certificate(100.0, 120, 0.05, 0.01, fallback_error=0.5)
+        >>> half.covers("coin", labels=2), half.covers("coin", labels=3), half.covers("constant", labels=2)
+        (True, False, False)
+        """
+        error = 1 - 1 / labels if fallback == "coin" else 1.0
+        return self.fallback_error >= error
 
 
 @dataclass(frozen=True)
@@ -127,8 +144,7 @@ def _best(bound: Callable[[float], float], slope: float) -> float:
     values = [bound(float(theta)) for theta in coarse]
     at = int(np.argmin(values))
     ends = float(coarse[max(at - 1, 0)]), float(coarse[min(at + 1, coarse.size - 1)])
-    found = minimize_scalar(bound, bounds=ends, method="bounded", options={"xatol": 1e-7 * ends[1]})
-    return min(values[at], float(found.fun))
+    return min(values[at], least(bound, *ends))
 
 
 def _exponent(theta: float, budget: float, floor: float, slope: float) -> float:
