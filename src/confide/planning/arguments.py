@@ -60,7 +60,7 @@ def check_rare(beta: float, rounds: int, live: int, room: float = 1.0) -> None:
     least = live * LEAST_START * room
     if beta >= least:
         return
-    fewer = math.floor(beta / (LEAST_START * room) * rounds / live)
+    fewer = math.floor(beta / (LEAST_START * room) * rounds / live) - 2
     ways = [f"beta={two_digits_up(least):g}"] if two_digits_up(least) < 1 else []
     ways += [f"rounds={fewer}"] if fewer >= 1 else []
     raise ValueError(

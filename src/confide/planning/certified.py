@@ -16,6 +16,7 @@ from confide.planning.design import (
     Certified,
     Found,
     Split,
+    TooRare,
     Unreachable,
     build,
     draft,
@@ -23,7 +24,7 @@ from confide.planning.design import (
     renyi_budget,
 )
 from confide.planning.mistakes import Rates, certificate, quantile, rates
-from confide.privacy.gate import Gate
+from confide.privacy.gate import LEAST_TIE_SURE, Gate
 from confide.privacy.halting import Halting
 
 
@@ -171,14 +172,20 @@ def best(asked: Asked) -> Found:
     check_rare(asked.beta, asked.rounds, asked.rounds, room=2.0)
     try:
         return _found(asked)
+    except TooRare:
+        raise ValueError(_refuse_delta(asked)) from None
     except Unreachable:
         raise ValueError(_refusal(asked)) from None
 
 
-def _found(asked: Asked) -> Found:
-    search = Search(
+def _search(asked: Asked) -> Search:
+    return Search(
         asked.epsilon, asked.delta, asked.rounds, asked.mistakes, asked.beta, asked.polls, asked.fallback_error
     )
+
+
+def _found(asked: Asked) -> Found:
+    search = _search(asked)
     copies = search.choose(asked.copies)
     unsure, gate, halting, got, rate = search.tables(copies)
     stated = certificate(
@@ -197,15 +204,18 @@ def _found(asked: Asked) -> Found:
 
 
 def _works(asked: Asked) -> bool:
-    try:
-        _found(asked)
-    except ValueError:
-        return False
-    return True
+    """Whether some number of copies has drafted tables that certify something, and whose near-ties δ can bear."""
+    search, copies = _search(asked), max(16, asked.polls or 0)
+    while asked.mistakes * copies <= asked.rounds:
+        expected, unsure = search.drafted(copies)
+        if math.isfinite(expected) and 2 * unsure <= asked.rounds:
+            return 100 * unsure * LEAST_TIE_SURE <= asked.delta
+        copies = math.ceil(copies * 1.6)
+    return False
 
 
 def _refusal(asked: Asked) -> str:
-    """Why nothing is certified, and the nearest that is: each of them was tried."""
+    """Why nothing is certified, and the nearest that is: each of them was drafted."""
     if asked.copies is not None and _works(replace(asked, copies=None)):
         return (
             f"copies={asked.copies} cannot certify a bound at epsilon={asked.epsilon:g} over rounds={asked.rounds}; "
@@ -216,14 +226,23 @@ def _refusal(asked: Asked) -> str:
     if fewer is not None:
         ways.append(f"mistakes={fewer}")
     else:
-        larger = [float(f"{asked.epsilon * 2**n:.3g}") for n in range(1, 12)]
-        ways += [f"epsilon={e:g}" for e in larger if e <= 64 and _works(replace(free, epsilon=e))][:1]
+        larger = (float(f"{asked.epsilon * 2**n:.3g}") for n in range(1, 12))
+        works = (f"epsilon={e:g}" for e in larger if e <= 64 and _works(replace(free, epsilon=e)))
+        ways += [way for way in [next(works, None)] if way]
     given = "" if asked.polls is None else f" with polls={asked.polls}"
     return (
         f"no number of copies certifies mistakes={asked.mistakes} at epsilon={asked.epsilon:g} and "
         f"delta={asked.delta:g} over rounds={asked.rounds}{given}; "
         + (f"{ways[0]} can" if ways else "ask for a larger epsilon, a larger delta or more rounds")
     )
+
+
+def _refuse_delta(asked: Asked) -> str:
+    """Why δ is out of reach, and the nearest that is not: each of them was drafted."""
+    said = f"delta={asked.delta:g} is below what 64-bit tables can keep over so many unsure answers; "
+    larger = (10.0**power for power in range(max(-16, math.ceil(math.log10(asked.delta))), -2))
+    works = (f"delta={delta:g} can" for delta in larger if _works(replace(asked, delta=delta)))
+    return said + next(works, "ask for a larger delta or a larger epsilon")
 
 
 def _halves(number: int) -> list[int]:

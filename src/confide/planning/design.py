@@ -141,14 +141,17 @@ def _too_long(budget: Budget, split: Split) -> bool:
 
 
 def _halting(budget: Budget, split: Split) -> Halting:
-    return Halting.best(
-        order=split.order,
-        cost=_halting_cost(budget, split),
-        unsure=budget.unsure,
-        start=budget.start,
-        survive=budget.delta * split.survive,
-        shift=budget.shift,
-    )
+    try:
+        return Halting.best(
+            order=split.order,
+            cost=_halting_cost(budget, split),
+            unsure=budget.unsure,
+            start=budget.start,
+            survive=budget.delta * split.survive,
+            shift=budget.shift,
+        )
+    except ValueError as error:
+        raise Unreachable(str(error)) from None
 
 
 def gate_for(budget: Budget, split: Split, tau: float, visible: int) -> Gate:
@@ -172,7 +175,10 @@ def draft(budget: Budget, split: Split) -> tuple[float, int] | None:
         return None
     flat = min(budget.unsure, 2 * budget.shift + 20)
     skipped = budget.unsure - flat
-    halting = _halting(replace(budget, unsure=flat), split)
+    try:
+        halting = _halting(replace(budget, unsure=flat), split)
+    except Unreachable:
+        return None
     if budget.shift > 3:  # the programme is slow for many hidden answers; `build` corrects this estimate
         visible = halting.visible + skipped
         return renyi * (1 - split.halting / 2) / visible, visible

@@ -65,17 +65,20 @@ def _counter(epsilon: float, rounds: int, unsure: int, beta: float, delta: float
     return CounterBudget.make(epsilon=epsilon, rounds=rounds, unsure=unsure, beta=beta / 3, delta=delta / 4)
 
 
-@lru_cache(maxsize=64)
 def _scale(epsilon: float, delta: float, visible: int) -> tuple[float, int]:
     """γ and the order for `visible` unsure answers; a vote's step of 1 in v/2 is a threshold query's step of 1."""
     # Past 3000 reports the table's cost scales as 1/γ² to four digits: search at a smaller size, then scale up.
     least = min(visible, 3_000)
-    grown = math.sqrt(visible / least)
-    guess, order = leading_scale(epsilon, delta, least)
+    scale, order = _searched_scale(epsilon, delta, least)
+    return scale * math.sqrt(visible / least) * 1.002, order
+
+
+@lru_cache(maxsize=64)
+def _searched_scale(epsilon: float, delta: float, reports: int) -> tuple[float, int]:
+    guess, order = leading_scale(epsilon, delta, reports)
     if guess > WIDE:  # a wide table is long, and its cost that of the leading order to five digits
-        return guess * grown * 1.002, order
-    scale, order = smallest_scale(lambda s, a: threshold_cost(s, order=a), epsilon=epsilon, delta=delta, reports=least)
-    return scale * grown * 1.002, order
+        return guess, order
+    return smallest_scale(lambda s, a: threshold_cost(s, order=a), epsilon=epsilon, delta=delta, reports=reports)
 
 
 @dataclass(frozen=True)
@@ -142,8 +145,8 @@ def tables(found: PaperSize, *, epsilon: float, delta: float, rounds: int) -> tu
             f"the paper's constants ask for {found.copies:.3g} copies here, more than can be run; give copies= and "
             "unsure= of your own (privacy is certified, the paper's mistake bound is not), or use Plan.tight"
         )
-    scale = found.scale
-    for _ in range(6):
+    scale, hopeless = found.scale, found.copies < safe_copies(found, 4 * delta)
+    for _ in range(0 if hopeless else 6):
         gate = Gate.laplace(scale=scale, threshold=found.copies / 4)
         try:
             got = recertify(gate, found.counter, order=found.order, delta=delta, rounds=rounds)
@@ -151,7 +154,7 @@ def tables(found: PaperSize, *, epsilon: float, delta: float, rounds: int) -> tu
             break
         if got.epsilon <= epsilon:
             return gate, got
-        scale *= 1.002
+        scale *= max(1.002, got.epsilon / epsilon)
     raise LeakError(
         f"copies={found.copies} would leak: in a near-tie the paper releases the exact majority, with probability "
         "above delta"

@@ -51,8 +51,8 @@ def _paper(plan: Plan, counter: CounterBudget) -> float:
         raise ValueError("the paper's plan protects rounds: its unit_unsure is 1")
     if plan.polls != plan.copies or plan.silent or counter.unsure != plan.unsure:
         raise ValueError("the paper's plan asks every copy, is never silent and counts to its unsure answers")
-    paper.check_delay(counter, rounds=plan.rounds, beta=plan.beta)
     got = paper.recertify(plan.gate, counter, order=plan.order, delta=plan.guarantee.delta, rounds=plan.rounds)
+    paper.check_delay(counter, rounds=plan.rounds, beta=plan.beta)
     return got.epsilon
 
 
