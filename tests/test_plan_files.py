@@ -1,8 +1,8 @@
 """A plan file is believed in nothing: whatever is changed in it, it is refused or it still keeps what it states.
 
-What it states: (ε, δ), the probability of halting early, and, with a certificate, the mistakes. Each is recomputed here
-from the file's integers, without the planner: the programme of docs/proofs/halting.md in extended precision, the rates of
-docs/proofs/certificate.md in a plain loop, Theorems 11 and 12 of docs/proofs/paper-plan.md as they stand.
+What it states: (ε, δ), the probability of halting early, and, with a certificate, the mistakes. Each is recomputed
+here from the file's integers, without the planner: the programme of docs/proofs/halting.md in extended precision, the
+rates of docs/proofs/certificate.md in a plain loop, Theorems 11 and 12 of docs/proofs/paper-plan.md as they stand.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from confide.planning.arguments import MISTAKE_BETA, check, check_rare, check_tables
 from confide.planning.certified import Search
-from confide.planning.design import Unreachable
+from confide.planning.design import Found, Unreachable
 from confide.planning.mistakes import Rates, quantile, tail
 from confide.planning.plan import Guarantee, Plan
 from confide.planning.verify import early_halt
@@ -78,6 +78,19 @@ class AgnosticSearch(Search):
 
     reserve = 3.0
 
+    def found(self, copies: int | None) -> tuple[Found, Rates]:
+        """The plan of a phase with these copies, or with those that are best, and its rates."""
+        try:
+            number = self.choose(copies)
+            unsure, gate, halting, got, rate = self.tables(number)
+        except Unreachable:
+            asked = "no number of copies" if copies is None else f"copies={copies}"
+            raise ValueError(
+                f"{asked} bounds the mistakes at epsilon={self.epsilon:g} over rounds={self.rounds}; ask for a larger "
+                "epsilon, more rounds, or a learner with a smaller extra"
+            ) from None
+        return Found(number, number, unsure, gate, halting, got), rate
+
     def _need(self, rate: Rates, copies: int) -> int:
         return math.ceil(rate.unsure_floor * self.rounds + rate.unsure_slope * self.mistakes * copies)
 
@@ -130,30 +143,22 @@ def agnostic_plan(
         raise ValueError(f"reserve={reserve} must be above 1: what is planned must be more than the start costs")
     search = AgnosticSearch(epsilon, delta, rounds, factor * extra * reserve, beta, None, 1 - 1 / labels)
     search.reserve = reserve
-    try:
-        copies = search.choose(copies)
-        unsure, gate, halting, got, rate = search.tables(copies)
-    except Unreachable:
-        asked = "no number of copies" if copies is None else f"copies={copies}"
-        raise ValueError(
-            f"{asked} bounds the mistakes of factor={factor:g}, extra={extra:g} at epsilon={epsilon:g} over "
-            f"rounds={rounds}; ask for a larger epsilon, more rounds, or a learner with a smaller extra"
-        ) from None
-    early = rounds * early_halt(halting, unsure)
+    found, rate = search.found(copies)
+    early, got = rounds * early_halt(found.halting, found.unsure), found.got
     plan = Plan(
         kind="agnostic",
         rounds=rounds,
-        copies=copies,
-        polls=copies,
-        unsure=unsure,
+        copies=found.copies,
+        polls=found.copies,
+        unsure=found.unsure,
         silent=0,
         unit_unsure=1,
         labels=labels,
         beta=early,
         order=got.order,
-        gate=gate,
-        halting=halting,
+        gate=found.gate,
+        halting=found.halting,
         guarantee=Guarantee(got.epsilon, got.delta),
         notes=("one phase of many: when it halts the next one starts with fresh copies (confide.pop.phases.Phases)",),
     )
-    return plan, AgnosticBound(rounds, copies, unsure, factor, extra, early, rate)
+    return plan, AgnosticBound(rounds, found.copies, found.unsure, factor, extra, early, rate)

@@ -12,7 +12,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from confide._checks import integer
 from confide.privacy.gate import Gate
@@ -120,19 +119,19 @@ def _grid(copies: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=4)
 def _poll_weights(copies: int, polls: int) -> NDArray[np.float64]:
-    """Hypergeometric probabilities of each number of errors in the poll, one row for each number in the grid."""
+    """Hypergeometric probabilities of each number of errors in the poll, one row for each number in the grid.
+
+    From the ratios of neighbours, p(w+1)/p(w) = (bad − w)(polls − w)/((w + 1)(good − polls + w + 1)), then normalised.
+    """
     bad, inside = _grid(copies)[:, None], np.arange(polls + 1)[None, :]
-    good, outside = copies - bad, polls - inside
-    possible = (inside <= bad) & (outside <= good)
-
-    def choose(n: NDArray[np.int64], k: NDArray[np.int64]) -> NDArray[np.float64]:
-        rest = np.maximum(n - k, 0)
-        log: NDArray[np.float64] = gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(rest + 1.0)
-        return log
-
-    whole = gammaln(copies + 1.0) - gammaln(polls + 1.0) - gammaln(copies - polls + 1.0)
-    log = choose(bad, np.minimum(inside, bad)) + choose(good, np.minimum(outside, good)) - whole
-    weights = np.where(possible, np.exp(log), 0.0)
+    good = copies - bad
+    up, down = (bad - inside) * (polls - inside), (inside + 1) * (good - polls + inside + 1)
+    possible = (inside <= bad) & (polls - inside <= good)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steps = np.where((up > 0) & (down > 0), np.log(up / down), 0.0)[:, :-1]
+    log = np.concatenate([np.zeros((len(bad), 1)), np.cumsum(steps, axis=1)], axis=1)
+    log = np.where(possible, log, -np.inf)
+    weights = np.exp(log - log.max(axis=1, keepdims=True))
     normal: NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
     return normal
 
