@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from fractions import Fraction
@@ -102,6 +104,12 @@ def test_what_a_refusal_offers_works(make: Callable[..., Plan], asked: dict[str,
 @pytest.mark.parametrize("make", [Plan.tight, Plan.paper, lambda **asked: Plan.certified(mistakes=1, **asked), phases])
 def test_an_epsilon_that_is_none_is_refused_as_such(make: Callable[..., Any], epsilon: Any) -> None:
     assert refusal(make, {"epsilon": epsilon}).startswith(f"epsilon={epsilon} must be a positive number")
+
+
+def test_planning_loads_neither_scipy_nor_matplotlib() -> None:
+    """`confide verify` is to answer at once."""
+    heavy = "import sys, confide.planning.frontier; print({'scipy', 'matplotlib'} & {*sys.modules})"
+    assert subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True).stdout == "set()\n"
 
 
 # --- one promise, one plan
