@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from confide.privacy.gate import FLOOR, Gate, integers
 from confide.privacy.tables import descend
 
+pytestmark = pytest.mark.claim("best-table.md")
+
 
 def shipped(order: int, cost: float, tie_sure: float, floor: float) -> Gate:
     """`Gate.best` with another floor."""

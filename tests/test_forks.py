@@ -10,6 +10,8 @@ import pytest
 from confide.privacy.counters import SmoothCounter, TreeCounter
 from confide.privacy.sparse import AboveThreshold, ChallengeAT
 
+pytestmark = pytest.mark.claim("counters.md", "paper-plan.md")
+
 MAKERS: dict[str, Callable[[], Callable[[int], object]]] = {
     "TreeCounter": lambda: TreeCounter(1.0, 100).step,
     "endless TreeCounter": lambda: TreeCounter(1.0, None).step,

@@ -28,6 +28,8 @@ from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
 from confide.privacy.sparse import CounterBudget
 
+pytestmark = pytest.mark.claim("halting.md", "certificate.md", "paper-plan.md")
+
 CALM = settings(derandomize=True, deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 
 
