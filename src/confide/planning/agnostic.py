@@ -12,7 +12,7 @@ from confide.planning.arguments import MISTAKE_BETA, check, check_rare, check_ta
 from confide.planning.certified import Search
 from confide.planning.design import Found, Unreachable
 from confide.planning.mistakes import Rates, quantile, tail
-from confide.planning.plan import Guarantee, Plan
+from confide.planning.plan import Plan, numbers_of
 from confide.planning.verify import early_halt
 
 COUNTER_RISK = 0.05
@@ -89,7 +89,8 @@ class AgnosticSearch(Search):
                 f"{asked} bounds the mistakes at epsilon={self.epsilon:g} over rounds={self.rounds}; ask for a larger "
                 "epsilon, more rounds, or a learner with a smaller extra"
             ) from None
-        return Found(number, number, unsure, gate, halting, got), rate
+        note = "one phase of many: when it halts the next one starts with fresh copies (confide.pop.phases.Phases)"
+        return Found(number, number, unsure, gate, halting, got, notes=(note,)), rate
 
     def _need(self, rate: Rates, copies: int) -> int:
         return math.ceil(rate.unsure_floor * self.rounds + rate.unsure_slope * self.mistakes * copies)
@@ -144,21 +145,6 @@ def agnostic_plan(
     search = AgnosticSearch(epsilon, delta, rounds, factor * extra * reserve, beta, None, 1 - 1 / labels)
     search.reserve = reserve
     found, rate = search.found(copies)
-    early, got = rounds * early_halt(found.halting, found.unsure), found.got
-    plan = Plan(
-        kind="agnostic",
-        rounds=rounds,
-        copies=found.copies,
-        polls=found.copies,
-        unsure=found.unsure,
-        silent=0,
-        unit_unsure=1,
-        labels=labels,
-        beta=early,
-        order=got.order,
-        gate=found.gate,
-        halting=found.halting,
-        guarantee=Guarantee(got.epsilon, got.delta),
-        notes=("one phase of many: when it halts the next one starts with fresh copies (confide.pop.phases.Phases)",),
-    )
+    early = rounds * early_halt(found.halting, found.unsure)
+    plan = Plan(**numbers_of(found), kind="agnostic", rounds=rounds, labels=labels, beta=early)
     return plan, AgnosticBound(rounds, found.copies, found.unsure, factor, extra, early, rate)

@@ -24,7 +24,7 @@ from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
 from confide.privacy.sparse import CounterBudget
 
-__all__ = ["BETA", "MISTAKE_BETA", "Guarantee", "Kind", "Plan"]
+__all__ = ["BETA", "MISTAKE_BETA", "Guarantee", "Kind", "Plan", "numbers_of"]
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Plan:
             epsilon, delta, rounds, copies, unsure, polls, silent, unit_unsure, labels, beta, dissent
         )
         found = tight.best(asked)
-        return cls(**_numbers(found), kind="tight", rounds=rounds, labels=labels, beta=beta)
+        return cls(**numbers_of(found), kind="tight", rounds=rounds, labels=labels, beta=beta)
 
     @classmethod
     def certified(
@@ -160,7 +160,7 @@ class Plan:
         mistakes = mistake_bound(mistakes)
         error = 1 - 1 / labels if fallback_error is None else float(fallback_error)
         asked = certified_plans.Asked(epsilon, delta, rounds, mistakes, beta, copies, polls, error)
-        numbers = _numbers(certified_plans.best(asked))
+        numbers = numbers_of(certified_plans.best(asked))
         return cls(**numbers, kind="certified", rounds=rounds, labels=labels, beta=beta, mistakes=mistakes)
 
     @classmethod
@@ -242,7 +242,7 @@ class Plan:
         return text.describe(self)
 
 
-def _numbers(found: Found) -> dict[str, Any]:
+def numbers_of(found: Found) -> dict[str, Any]:
     """What a search found, by the names that a plan has for it."""
     got, shift = found.got, found.halting.shift
     names = ("copies", "polls", "unsure", "silent", "gate", "halting", "certificate", "notes")
