@@ -41,7 +41,8 @@ from rich.table import Table
 from confide import Monitor, Plan
 from confide.learners import WeightedMajority
 from confide.planning import paper
-from confide.pop.phases import AgnosticBound, Phases, agnostic_plan
+from confide.planning.agnostic import AgnosticBound, agnostic_plan
+from confide.pop.phases import Phases
 
 DELTA, BETA, COUNTER = 1e-6, 0.05, 0.1
 THRESHOLDS = np.tri(8, 7, -1).astype(np.int64)
@@ -84,7 +85,7 @@ def ways(epsilon: float, rounds: int) -> list[Way]:
 def literal(epsilon: float, rounds: int, opt: float) -> float:
     """The paper's bound: (1 + OPT/M) phases of w = 2u mistakes, u for copies that err C·(M + D) times, M = D."""
     d = math.ceil(FACTOR * 2 * EXTRA)
-    size = paper.size(epsilon, DELTA, rounds, d, beta=BETA)
+    size = paper.size(paper.Asked(epsilon, DELTA, rounds, d, beta=BETA))
     return (1 + opt / EXTRA) * 2 * paper.reports(size.copies, d, BETA / 3)
 
 

@@ -14,10 +14,11 @@ from rich.console import Console
 from rich.table import Table
 
 from confide import Plan
+from confide.games.constant import constant_query_epsilon
 from confide.planning.design import reach
-from confide.planning.paper import size
+from confide.planning.paper import Asked, size
 from confide.privacy.gate import Gate
-from confide.privacy.renyi import constant_query_epsilon, epsilon_from_renyi, renyi_from_epsilon
+from confide.privacy.renyi import epsilon_from_renyi, renyi_from_epsilon
 
 console = Console(width=118)
 
@@ -95,7 +96,7 @@ def certificates(quick: bool) -> None:
         took = time.perf_counter() - start
         certificate = plan.certificate
         assert certificate is not None
-        literal = size(epsilon, 1e-6, 10**6, d).copies
+        literal = size(Asked(epsilon, 1e-6, 10**6, d)).copies
         table.add_row(
             *(f"{epsilon}", f"{d}", f"{plan.copies:,}", f"{certificate.expected_mistakes:,.0f}"),
             *(f"{certificate.mistakes:,}", f"{certificate.early_halt:.1e}", note, f"{literal:.2e}", f"{took:.1f}"),

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from confide.games.constant import constant_query_epsilon
 from confide.privacy.gate import Gate
 from confide.privacy.renyi import (
     check_delta,
     check_epsilon,
     compose,
-    constant_query_epsilon,
     delta_from_renyi,
     epsilon_from_renyi,
     group,

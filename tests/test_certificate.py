@@ -365,3 +365,30 @@ def test_rates_that_are_no_numbers_certify_nothing(field: str) -> None:
     rate = replace(FINE, **{field: math.nan})
     with pytest.raises(ValueError):
         certificate(rate, rounds=10**6, budget=1000, unsure=4000, start=1e-9, after_halt=0.5, beta=0.05)
+
+
+# --- what the page says of slack, of b = 0 and of the fallback
+
+
+def test_the_slack_is_what_the_page_says() -> None:
+    asked = {"rounds": 10**6, "budget": 1000, "unsure": 4000, "start": 1e-9, "after_halt": 0.5, "beta": 0.05}
+    found = certificate(FINE, **asked)  # type: ignore[arg-type]
+    full = tail(4000, budget=1000, floor=1.0, slope=2.0)
+    exact = 5e-7 * 10**6 + 1.3 * 1000 + 0.5 * 10**6 * (10**6 * 1e-9 + full)
+    assert 0 < found.expected_mistakes / exact - 1 < 1.1e-9
+    left = 0.05 - 10**6 * 1e-9 - full
+    assert tail(found.mistakes, budget=1000, floor=0.5, slope=1.3) <= left
+    assert tail(found.mistakes - 1, budget=1000, floor=0.5, slope=1.3) > left
+
+
+def test_without_a_slope_the_errors_of_copies_do_not_matter() -> None:
+    """b = 0: every θ with φ = 0, whatever the copies have left to err; the best θ is ln(r/floor)."""
+    for budget in (0, 7, 10**9):
+        assert tail(12, budget=budget, floor=3.0, slope=0.0) == pytest.approx((3 / 12) ** 12 * math.exp(9), rel=1e-6)
+
+
+def test_a_coins_certificate_is_void_for_a_constant() -> None:
+    """A gate that is always unsure, one round: a coin over two labels errs with ½, the wrong constant for certain."""
+    gate = Gate([1.0, 1.0, 1.0])
+    said = {f: rates(gate, copies=2, polls=2, fallback_error=f).wrong_floor for f in (0.5, 1.0)}
+    assert said == {0.5: 0.5, 1.0: 1.0}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom, chi2
 
-from confide.privacy import counters
+from confide.privacy import chains, counters
 from confide.privacy.counters import Counter, SmoothCounter, TreeCounter, tree_error, tree_levels
 from confide.privacy.random import Random, discrete_laplace
 
@@ -126,7 +126,7 @@ def test_codes_are_the_best_chains() -> None:
     for ones, zeros in itertools.product(range(1, 7), repeat=2):
         assert longest_stream(ones, zeros) == math.comb(ones + zeros, zeros) - 1
     for horizon in [*range(1, 300), 10**4, 10**6]:
-        found = counters._best_code(horizon)
+        found = chains.best_code(horizon)
         assert (
             longest_stream(*found) >= horizon if horizon < 300 else math.comb(sum(found), found[1]) > horizon
         )
@@ -134,7 +134,7 @@ def test_codes_are_the_best_chains() -> None:
         for zeros in range(1, 30):
             ones = (value - 1) // zeros**2  # the most ones that would beat it
             assert math.comb(ones + zeros, zeros) <= horizon
-        half = counters._balanced_code(horizon)[0]
+        half = chains.balanced_code(horizon)[0]
         assert math.comb(2 * half, half) > horizon >= (math.comb(2 * half - 2, half - 1) if half > 1 else 1)
 
 
@@ -142,14 +142,14 @@ def test_codes_are_the_best_chains() -> None:
 @given(st.integers(1, 400), st.booleans())
 def test_depth_counts(horizon: int, even: bool) -> None:
     assert (
-        counters._tree_depths(horizon)
+        chains.tree_depths(horizon)
         == np.bincount(
             [t.bit_count() for t in range(1, horizon + 1)], minlength=horizon.bit_length() + 1
         ).tolist()
     )
     counter = balanced(horizon) if even else smooth(horizon)
     lengths = [len(counter._state[2]) for _ in range(horizon) if counter.step(0) is not None]
-    depths = counters._smooth_depths(horizon, counter.ones, counter.zeros)
+    depths = chains.smooth_depths(horizon, counter.ones, counter.zeros)
     assert depths == np.bincount(lengths, minlength=counter.ones + 1).tolist()
 
 
@@ -212,7 +212,8 @@ def test_privacy_loss_is_at_most_epsilon(
     adversaries = [*(fixed_pair(a, b) for a, b in pairs), adaptive]
     losses = [largest_loss(lambda: kind(3, epsilon), adversary, noise) for adversary in adversaries]
     assert max(losses) == epsilon  # attained, never exceeded
-    monkeypatch.setattr(counters, "_round_up", lambda scale: scale * Fraction(9, 10))
+    for module in (chains, counters):
+        monkeypatch.setattr(module, "round_up", lambda scale: scale * Fraction(9, 10))
     assert max(largest_loss(lambda: kind(3, epsilon), a, noise) for a in adversaries[:3]) > epsilon
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from confide.planning.frontier import DISSENT, Point, draw, frontier
+from confide.planning.frontier import DISSENT, Point, frontier
+from confide.planning.pictures import draw
 from confide.planning.plan import Plan
 
 ROUNDS = 100_000

@@ -11,7 +11,8 @@ import pytest
 
 from confide import Halted, Monitor, TicketError
 from confide.learners import Points
-from confide.pop.phases import Phases, agnostic_plan
+from confide.planning.agnostic import agnostic_plan
+from confide.pop.phases import Phases
 from confide.privacy.counters import SmoothCounter
 
 pytestmark = pytest.mark.claim("phases.md")

@@ -15,8 +15,8 @@ from itertools import permutations, product
 import pytest
 
 from confide import Gate
+from confide.planning.agnostic import AgnosticBound
 from confide.planning.mistakes import Rates, rates, tail
-from confide.pop.phases import AgnosticBound
 
 pytestmark = pytest.mark.claim("phases.md")
 

@@ -592,7 +592,7 @@ def test_certified_plans_are_at_least_as_good_as_the_theorys(
     assert plan.guarantee.delta == 1e-6 and row[0] * 0.999 <= plan.guarantee.epsilon <= row[0]
     assert stated.early_halt <= stated.beta == plan.beta == 0.05
     assert stated.expected_mistakes <= stated.mistakes <= 1.1 * stated.expected_mistakes
-    assert stated.hypotheses == HYPOTHESES and len(HYPOTHESES) == 4
+    assert stated.hypotheses == HYPOTHESES and len(HYPOTHESES) == 6
     assert plan.verify() == plan.guarantee
 
 

@@ -114,7 +114,7 @@ from confide.learners import LogisticRegression
 for name in confide.__all__:
     getattr(confide, name)
 rooms = ["kernels", "privacy", "planning", "learners", "banks", "ledger", "pop"]
-drawing = {"confide.planning.frontier"}
+drawing = {"confide.planning.pictures"}
 for room in rooms:
     home = importlib.import_module(f"confide.{room}")
     for module in pkgutil.walk_packages(home.__path__, f"confide.{room}."):

@@ -1,11 +1,12 @@
 """Checks of arguments that several modules share. They refuse with ValueError and never show the value."""
 
 import operator
+import os
 from fractions import Fraction
 from numbers import Rational
 from typing import SupportsIndex
 
-__all__ = ["integer", "positive_rational", "probability"]
+__all__ = ["integer", "own_process", "positive_rational", "probability"]
 
 
 def integer(value: SupportsIndex, name: str, at_least: int | None = None, at_most: int | None = None) -> int:
@@ -47,3 +48,11 @@ def probability(value: float, name: str) -> float:
     if not 0 < value < 1:
         raise ValueError(f"{name} must lie strictly between 0 and 1")
     return value
+
+
+def own_process(pid: int, name: str) -> None:
+    """Refuse in a forked child what was made by process `pid`: two processes must not spend one budget."""
+    if os.getpid() != pid:
+        raise RuntimeError(
+            f"this {name} was forked: two processes must not spend one budget; make it in the process that uses it"
+        )

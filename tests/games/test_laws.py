@@ -11,10 +11,10 @@ from scipy.stats import binom
 import confide
 from confide.games import OnlineGame, Region, WorstMargin, constant_query, yardstick
 from confide.games.adversaries import tally
+from confide.games.constant import constant_query_epsilon
 from confide.games.laws import Turned, outcomes, unsure_share
 from confide.games.scenarios import SplitPOP, split_plan
 from confide.privacy.halting import Halting
-from confide.privacy.renyi import constant_query_epsilon
 
 pytestmark = pytest.mark.claim("audit.md")
 

@@ -10,8 +10,9 @@ from rich.box import SIMPLE
 from rich.progress import Progress
 from rich.table import Table
 
-from confide.cli.terminal import console, say, warn
+from confide.cli.terminal import console, say
 from confide.data.extras import need
+from confide.planning.frontier import DISSENT, UNSURE, frontier
 from confide.planning.plan import Plan
 
 __all__ = ["plan"]
@@ -74,7 +75,6 @@ def plan(
     else:
         made = Plan.tight(*promise, **given)
     say(str(made))
-    warn(made)
     console.print(f"\n{made.guarantee.sentence}", highlight=False, markup=False)
     if json is not None:
         json.write_text(made.to_json())
@@ -83,12 +83,11 @@ def plan(
 
 def _show_frontier(promise: tuple[float, float, int], given: dict[str, Any], plot: Path | None) -> None:
     epsilon, delta, rounds = promise
-    trade: Any = need("confide.planning.frontier", "report", "the frontier")  # it draws, and no other command needs it
     asked = given.pop("unsure", None)
-    numbers = trade.UNSURE if asked is None else tuple(sorted({*trade.UNSURE, asked}))
+    numbers = UNSURE if asked is None else tuple(sorted({*UNSURE, asked}))
     with Progress(console=console, transient=True) as bar:
-        task = bar.add_task("planning", total=len(numbers) * len(trade.DISSENT))
-        points = trade.frontier(*promise, unsure=numbers, progress=lambda: bar.advance(task), **given)
+        task = bar.add_task("planning", total=len(numbers) * len(DISSENT))
+        points = frontier(*promise, unsure=numbers, progress=lambda: bar.advance(task), **given)
     if not points:
         raise ValueError(f"rounds={rounds} are too few for a frontier: plan for a thousand or more")
     title = f"What ({epsilon:g}, {delta:g}) costs over {rounds:,} rounds"
@@ -102,6 +101,6 @@ def _show_frontier(promise: tuple[float, float, int], given: dict[str, Any], plo
         )
     console.print(table)
     if plot is not None:
-        pictures: Any = trade if hasattr(trade, "draw") else need("confide.planning.pictures", "report", "a picture")
+        pictures: Any = need("confide.planning.pictures", "report", "a picture")
         pictures.draw(points, title, rounds, plot)
         say(f"picture written to {plot}")

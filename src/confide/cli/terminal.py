@@ -20,5 +20,5 @@ def say(text: str, style: str | None = None) -> None:
 
 def warn(plan: Plan) -> None:
     """What is odd about a plan, in yellow."""
-    for warning in getattr(plan, "warnings", ()):
+    for warning in plan.warnings:
         say(f"warning: {warning}", "yellow")

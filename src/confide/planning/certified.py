@@ -6,26 +6,40 @@ Claims and proofs: docs/proofs/certificate.md. The search is a heuristic; what i
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from confide.planning.design import Budget, Certified, Split, build, draft, renyi_budget
-from confide.planning.mistakes import Certificate, Rates, certificate, quantile, rates
-from confide.privacy.gate import Gate
+from confide.planning.arguments import check_rare, check_tables
+from confide.planning.design import (
+    LEAST_START,
+    Budget,
+    Certified,
+    Found,
+    Split,
+    TooRare,
+    Unreachable,
+    build,
+    draft,
+    gate_for,
+    renyi_budget,
+)
+from confide.planning.mistakes import Rates, certificate, quantile, rates
+from confide.privacy.gate import LEAST_TIE_SURE, Gate
 from confide.privacy.halting import Halting
 
 
 @dataclass(frozen=True)
-class Found:
-    """The best plan found."""
+class Asked:
+    """What `Plan.certified` is asked for; see there."""
 
-    copies: int
-    polls: int
-    unsure: int
-    gate: Gate
-    halting: Halting
-    got: Certified
-    certificate: Certificate
+    epsilon: float
+    delta: float
+    rounds: int
+    mistakes: int
+    beta: float
+    copies: int | None
+    polls: int | None
+    fallback_error: float
 
 
 @dataclass
@@ -43,7 +57,7 @@ class Search:
     def __post_init__(self) -> None:
         # Halting early, for either reason, shall cost at most about one mistake in expectation, and a tenth of beta.
         self.rare = max(1e-12, min(0.05 * self.beta, 2.0 / self.rounds))
-        self.start = max(2.0**-40, min(0.05 * self.beta, 50.0 / self.rounds) / self.rounds)
+        self.start = max(LEAST_START, min(0.05 * self.beta, 50.0 / self.rounds) / self.rounds)
         self.split = Split(max(2, round(1 + 1.35 * math.log(1 / self.delta) / self.epsilon)), 0.01, 0.003, 0.01)
         self.guess = 2.4  # unsure answers per d·k
         self.spans: dict[Split, int] = {}
@@ -74,18 +88,13 @@ class Search:
 
     def drafted(self, copies: int) -> tuple[float, int]:
         """(expected mistakes, unsure) for quickly drafted tables; (inf, 0) where no consistent `unsure` exists."""
-        unsure, span, polls = max(1, int(self.guess * self.mistakes * copies)), self._span(), self._polls(copies)
+        unsure, span = max(1, int(self.guess * self.mistakes * copies)), self._span()
         renyi = renyi_budget(self.budget(copies, unsure), self.split)
-        if span == 0 or renyi <= 0:
-            return math.inf, 0
+        if span == 0 or renyi <= 0 or self.mistakes * copies > self.rounds:
+            return math.inf, 0  # copies that may all err in every round certify nothing
         for _ in range(40):
-            gate = Gate.best(
-                order=self.split.order,
-                cost=renyi * (1 - self.split.halting / 2) / (unsure + span),
-                poll_fraction=Fraction(polls, copies),
-                margins=max(2, polls),
-                tie_sure=min(0.25, self.delta * self.split.ties / (unsure + span)),
-            )
+            tau = renyi * (1 - self.split.halting / 2) / (unsure + span)
+            gate = gate_for(self.budget(copies, unsure), self.split, tau, unsure + span)
             rate = self._rates(gate, copies)
             need = self._need(rate, copies)
             if need <= unsure <= need * 1.002 + 1:
@@ -101,11 +110,8 @@ class Search:
         high = max(low, 16)
         while not math.isfinite(self.drafted(high)[0]):
             low, high = high, math.ceil(high * 1.3)
-            if high > self.rounds:  # then every copy errs before it is taught twice: nothing to certify
-                raise ValueError(
-                    f"no number of copies certifies mistakes={self.mistakes:g} at epsilon={self.epsilon:g} over "
-                    f"{self.rounds:,} rounds; ask for a larger epsilon or more rounds"
-                )
+            if self.mistakes * high > self.rounds:
+                raise Unreachable("no number of copies certifies anything")
         a, b = math.log(max(self._polls(1) if self.polls else 2, low)), math.log(high * 1.4)
         ratio = (math.sqrt(5) - 1) / 2
         c, d = b - ratio * (b - a), a + ratio * (b - a)
@@ -138,17 +144,14 @@ class Search:
         """Finished tables for this many copies, with an `unsure` that is large enough for them."""
         expected, unsure = self.drafted(copies)
         if not math.isfinite(expected):
-            raise ValueError(
-                f"copies={copies:,} cannot certify a bound at epsilon={self.epsilon:g} over {self.rounds:,} rounds; "
-                "leave copies out and the planner finds the best number"
-            )
+            raise Unreachable("so many copies certify nothing")
         for _ in range(40):
             gate, halting, got = build(self.budget(copies, unsure), self.split)
             rate = self._rates(gate, copies)
             if self._need(rate, copies) <= unsure:
                 return unsure, gate, halting, got, rate
             unsure = math.ceil(unsure * 1.002)
-        raise ValueError("the search for consistent tables did not end; ask for a larger epsilon")
+        raise Unreachable("no consistent tables")
 
     def choose(self, copies: int | None) -> int:
         """The given number of copies, or the best; the Rényi order is tuned either way."""
@@ -161,28 +164,87 @@ class Search:
         return self.best_copies(max(least, int(first * 0.8)))
 
 
-def best(
-    epsilon: float,
-    delta: float,
-    rounds: int,
-    mistakes: int,
-    *,
-    beta: float,
-    copies: int | None,
-    polls: int | None,
-    fallback_error: float,
-) -> Found:
-    """The best certified plan; see `Plan.certified`."""
-    search = Search(epsilon, delta, rounds, mistakes, beta, polls, fallback_error)
-    copies = search.choose(copies)
+def best(asked: Asked) -> Found:
+    """The best certified plan, or ValueError with the nearest that can be had; see `Plan.certified`."""
+    check_tables(asked.epsilon)
+    if not 0 <= asked.fallback_error <= 1:
+        raise ValueError(f"fallback_error={asked.fallback_error} must be a probability; 1 covers every fallback")
+    check_rare(asked.beta, asked.rounds, asked.rounds, room=2.0)
+    try:
+        return _found(asked)
+    except TooRare:
+        raise ValueError(_refuse_delta(asked)) from None
+    except Unreachable:
+        raise ValueError(_refusal(asked)) from None
+
+
+def _search(asked: Asked) -> Search:
+    return Search(
+        asked.epsilon, asked.delta, asked.rounds, asked.mistakes, asked.beta, asked.polls, asked.fallback_error
+    )
+
+
+def _found(asked: Asked) -> Found:
+    search = _search(asked)
+    copies = search.choose(asked.copies)
     unsure, gate, halting, got, rate = search.tables(copies)
     stated = certificate(
         rate,
-        rounds=rounds,
-        budget=mistakes * copies,
+        rounds=asked.rounds,
+        budget=asked.mistakes * copies,
         unsure=unsure,
         start=float(halting.table[: unsure + 1].max()),
-        after_halt=fallback_error,
-        beta=beta,
+        after_halt=asked.fallback_error,
+        beta=asked.beta,
     )
-    return Found(copies, copies if polls is None else polls, unsure, gate, halting, got, stated)
+    chosen = (f"copies={copies:,} minimises the expected mistakes that can be certified",)
+    notes = chosen if asked.copies is None else ()
+    polls = copies if asked.polls is None else asked.polls
+    return Found(copies, polls, unsure, gate, halting, got, certificate=stated, notes=notes)
+
+
+def _works(asked: Asked) -> bool:
+    """Whether some number of copies has drafted tables that certify something, and whose near-ties δ can bear."""
+    search, copies = _search(asked), max(16, asked.polls or 0)
+    while asked.mistakes * copies <= asked.rounds:
+        expected, unsure = search.drafted(copies)
+        if math.isfinite(expected) and 2 * unsure <= asked.rounds:
+            return 100 * unsure * LEAST_TIE_SURE <= asked.delta
+        copies = math.ceil(copies * 1.6)
+    return False
+
+
+def _refusal(asked: Asked) -> str:
+    """Why nothing is certified, and the nearest that is: each of them was drafted."""
+    if asked.copies is not None and _works(replace(asked, copies=None)):
+        return (
+            f"copies={asked.copies} cannot certify a bound at epsilon={asked.epsilon:g} over rounds={asked.rounds}; "
+            "leave copies out and the planner finds the best number"
+        )
+    free, ways = replace(asked, copies=None), []
+    fewer = next((d for d in _halves(asked.mistakes) if _works(replace(free, mistakes=d))), None)
+    if fewer is not None:
+        ways.append(f"mistakes={fewer}")
+    else:
+        larger = (float(f"{asked.epsilon * 2**n:.3g}") for n in range(1, 12))
+        works = (f"epsilon={e:g}" for e in larger if e <= 64 and _works(replace(free, epsilon=e)))
+        ways += [way for way in [next(works, None)] if way]
+    given = "" if asked.polls is None else f" with polls={asked.polls}"
+    return (
+        f"no number of copies certifies mistakes={asked.mistakes} at epsilon={asked.epsilon:g} and "
+        f"delta={asked.delta:g} over rounds={asked.rounds}{given}; "
+        + (f"{ways[0]} can" if ways else "ask for a larger epsilon, a larger delta or more rounds")
+    )
+
+
+def _refuse_delta(asked: Asked) -> str:
+    """Why δ is out of reach, and the nearest that is not: each of them was drafted."""
+    said = f"delta={asked.delta:g} is below what 64-bit tables can keep over so many unsure answers; "
+    larger = (10.0**power for power in range(max(-16, math.ceil(math.log10(asked.delta))), -2))
+    works = (f"delta={delta:g} can" for delta in larger if _works(replace(asked, delta=delta)))
+    return said + next(works, "ask for a larger delta or a larger epsilon")
+
+
+def _halves(number: int) -> list[int]:
+    """number/2, number/4, … down to 1, whole."""
+    return [number >> n for n in range(1, number.bit_length())]

@@ -14,12 +14,27 @@ from itertools import product
 
 import numpy as np
 
+from confide.planning.mistakes import Certificate
 from confide.privacy.gate import FLOOR, LEAST_TIE_SURE, Gate
 from confide.privacy.halting import Halting, backward, joint_renyi
 from confide.privacy.renyi import epsilon_from_renyi, renyi_from_epsilon
 
 MOST_JOINT = 10
 """For larger shifts the joint programme would take long; the plain sum is certified instead."""
+
+MOST_LEVELS, MOST_COUNTS = 200_000, 5_000_000
+"""A halting table of more levels would take minutes to make, one of more counts too much memory."""
+
+LEAST_START = 2.0**-40
+"""The rarest halt that a table begins with: below it 64-bit integers are too coarse for its first steps."""
+
+
+class Unreachable(ValueError):
+    """No tables keep this promise; the caller says so in the words of its own arguments."""
+
+
+class TooRare(Unreachable):
+    """The bad events of 64-bit tables alone are likelier than δ."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +71,7 @@ def certify(gate: Gate, halting: Halting, *, order: int, delta: float, poll_frac
     # Exact subtraction, then one rounding down: the three may nearly cancel.
     rest = math.nextafter(float(Fraction(delta) - Fraction(ties) - Fraction(survive)), -math.inf)
     if not rest > 0:
-        raise ValueError(
+        raise TooRare(
             f"the tables' bad events alone have probability {ties + survive:.3g}, which is not below delta={delta:g}"
         )
     epsilon = epsilon_from_renyi(renyi, order, rest)
@@ -78,6 +93,21 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class Found:
+    """What a search found: the numbers and tables of a plan, with what they cost."""
+
+    copies: int
+    polls: int
+    unsure: int
+    gate: Gate
+    halting: Halting
+    got: Certified
+    silent: int = 0
+    certificate: Certificate | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Split:
     """How a budget is divided: the things the search moves."""
 
@@ -92,30 +122,45 @@ class Split:
 
 def renyi_budget(budget: Budget, split: Split) -> float:
     """R: the Rényi divergence of this order that the budget allows; not positive where the order is useless."""
-    if budget.epsilon > 500:
-        raise ValueError(f"epsilon={budget.epsilon:g} promises nothing; plan with at most 500, and 8 is already weak")
     main = budget.delta * (1 - split.survive - split.ties)
     return renyi_from_epsilon(budget.epsilon * (1 - 1e-9), split.order, main)
 
 
+def _halting_cost(budget: Budget, split: Split) -> float:
+    # Beyond e^5 the table's steps stand so near to where no cost bounds them that 64-bit rounding would cross.
+    return min(split.halting * renyi_budget(budget, split), 5 / (split.order - 1))
+
+
+def _too_long(budget: Budget, split: Split) -> bool:
+    """Whether the halting table would be too long to make; to leading order its logit climbs by √(2·cost/α) a level."""
+    cost = _halting_cost(budget, split)
+    if cost * (split.order - 1) < 1e-12:
+        return True
+    levels = math.log(1 / budget.start) / min(1.0, math.sqrt(2 * cost / split.order))
+    return levels > MOST_LEVELS or levels * budget.shift + budget.unsure > MOST_COUNTS
+
+
 def _halting(budget: Budget, split: Split) -> Halting:
-    return Halting.best(
-        order=split.order,
-        # Beyond e^5 the table's steps stand so near to where no cost bounds them that 64-bit rounding would cross.
-        cost=min(split.halting * renyi_budget(budget, split), 5 / (split.order - 1)),
-        unsure=budget.unsure,
-        start=budget.start,
-        survive=budget.delta * split.survive,
-        shift=budget.shift,
-    )
+    try:
+        return Halting.best(
+            order=split.order,
+            cost=_halting_cost(budget, split),
+            unsure=budget.unsure,
+            start=budget.start,
+            survive=budget.delta * split.survive,
+            shift=budget.shift,
+        )
+    except ValueError as error:
+        raise Unreachable(str(error)) from None
 
 
-def _gate(budget: Budget, split: Split, tau: float, visible: int, margins: int | None) -> Gate:
+def gate_for(budget: Budget, split: Split, tau: float, visible: int) -> Gate:
+    """The steepest gate of cost τ whose `visible` near-ties keep to this split's share of δ."""
     return Gate.best(
         order=split.order,
         cost=max(1e-12, min(tau, 400 / (split.order - 1))),
         poll_fraction=budget.poll_fraction,
-        margins=margins,
+        margins=budget.margins,
         tie_sure=min(0.25, max(LEAST_TIE_SURE, budget.delta * split.ties / visible)),
     )
 
@@ -126,11 +171,14 @@ def draft(budget: Budget, split: Split) -> tuple[float, int] | None:
     While h is flat each unsure answer costs τ, so the programme is run from a few counts before the planned number on.
     """
     renyi = renyi_budget(budget, split)
-    if renyi <= 0:
+    if renyi <= 0 or _too_long(budget, split):
         return None
     flat = min(budget.unsure, 2 * budget.shift + 20)
     skipped = budget.unsure - flat
-    halting = _halting(replace(budget, unsure=flat), split)
+    try:
+        halting = _halting(replace(budget, unsure=flat), split)
+    except Unreachable:
+        return None
     if budget.shift > 3:  # the programme is slow for many hidden answers; `build` corrects this estimate
         visible = halting.visible + skipped
         return renyi * (1 - split.halting / 2) / visible, visible
@@ -151,21 +199,19 @@ def draft(budget: Budget, split: Split) -> tuple[float, int] | None:
 def sketch(budget: Budget, split: Split) -> Gate | None:
     """A drafted gate: close to what `build` makes, quickly, and not certified."""
     drafted = draft(budget, split)
-    return None if drafted is None else _gate(budget, split, *drafted, budget.margins)
+    return None if drafted is None else gate_for(budget, split, *drafted)
 
 
 def build(budget: Budget, split: Split) -> tuple[Gate, Halting, Certified]:
     """Finished tables whose certified ε is at most the budget's, as close below as a few corrections bring it."""
     drafted = draft(budget, split)
     if drafted is None:
-        raise ValueError(
-            f"Rényi order {split.order} cannot certify epsilon={budget.epsilon:g} at delta={budget.delta:g}"
-        )
+        raise Unreachable(f"epsilon={budget.epsilon:g} at delta={budget.delta:g} is out of reach at this split")
     tau, halting = drafted[0], _halting(budget, split)
     best: tuple[Gate, Halting, Certified] | None = None
     renyi = renyi_budget(budget, split)
     for _ in range(12):
-        gate = _gate(budget, split, tau, halting.visible, budget.margins)
+        gate = gate_for(budget, split, tau, halting.visible)
         certified = certify(gate, halting, order=split.order, delta=budget.delta, poll_fraction=budget.poll_fraction)
         if certified.epsilon <= budget.epsilon and (best is None or certified.epsilon > best[2].epsilon):
             best = gate, halting, certified
@@ -173,10 +219,7 @@ def build(budget: Budget, split: Split) -> tuple[Gate, Halting, Certified]:
                 break
         tau *= min(4.0, renyi / certified.renyi) * (1 - 2e-5)
     if best is None:
-        raise ValueError(
-            f"no tables were found for epsilon={budget.epsilon:g} at delta={budget.delta:g}, unsure={budget.unsure} "
-            f"and unit_unsure={budget.shift}; ask for a larger epsilon or fewer unsure answers"
-        )
+        raise Unreachable(f"no tables were found for epsilon={budget.epsilon:g} at delta={budget.delta:g}")
     return best
 
 
@@ -238,8 +281,5 @@ def search(budget: Budget, objective: Objective, start: Split | None = None) -> 
         if split == before:
             break
     if not math.isfinite(value(split)):
-        raise ValueError(
-            f"epsilon={budget.epsilon:g} at delta={budget.delta:g} is out of reach of every Rényi order; "
-            "ask for a larger epsilon"
-        )
+        raise Unreachable(f"epsilon={budget.epsilon:g} at delta={budget.delta:g} is out of reach of every order")
     return split

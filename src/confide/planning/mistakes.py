@@ -12,17 +12,18 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import gammaln
 
 from confide._checks import integer
 from confide.privacy.gate import Gate
+from confide.privacy.least import least
 
 HYPOTHESES = (
     "every copy errs at most d times on the records it is taught (realizable)",
     "unit = round, so that each label goes to a fresh, uniformly random copy",
     "every round is labelled before the next one is asked, and its label does not depend on its own answer",
     "an abstention counts as an error",
+    "no round is silent",
+    "the fallback, also after a halt, errs with probability at most fallback_error in every round",
 )
 
 
@@ -38,8 +39,23 @@ class Certificate:
     early_halt: float
     """The run halts before its rounds are over with at most this probability."""
     fallback_error: float = 1.0
-    """Error probability of the fallback's answers that it counts with."""
+    """It counts with a fallback that is wrong with at most this probability, whatever was asked before."""
     hypotheses: tuple[str, ...] = HYPOTHESES
+
+    def covers(self, fallback: str, labels: int) -> bool:
+        """Whether the bound holds with this kind of fallback: "coin", a fair one over so many labels, or any other.
+
+        A constant label, or a model, may be wrong in every round that it answers: such a fallback is covered only by a
+        certificate that counts with fallback_error = 1, as `Plan.certified(..., fallback_error=1.0)` makes it.
+
+        Examples
+        --------
+        >>> half = Certificate(100.0, 120, 0.05, 0.01, fallback_error=0.5)
+        >>> half.covers("coin", labels=2), half.covers("coin", labels=3), half.covers("constant", labels=2)
+        (True, False, False)
+        """
+        error = 1 - 1 / labels if fallback == "coin" else 1.0
+        return self.fallback_error >= error
 
 
 @dataclass(frozen=True)
@@ -103,19 +119,19 @@ def _grid(copies: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=4)
 def _poll_weights(copies: int, polls: int) -> NDArray[np.float64]:
-    """Hypergeometric probabilities of each number of errors in the poll, one row for each number in the grid."""
+    """Hypergeometric probabilities of each number of errors in the poll, one row for each number in the grid.
+
+    From the ratios of neighbours, p(w+1)/p(w) = (bad − w)(polls − w)/((w + 1)(good − polls + w + 1)), then normalised.
+    """
     bad, inside = _grid(copies)[:, None], np.arange(polls + 1)[None, :]
-    good, outside = copies - bad, polls - inside
-    possible = (inside <= bad) & (outside <= good)
-
-    def choose(n: NDArray[np.int64], k: NDArray[np.int64]) -> NDArray[np.float64]:
-        rest = np.maximum(n - k, 0)
-        log: NDArray[np.float64] = gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(rest + 1.0)
-        return log
-
-    whole = gammaln(copies + 1.0) - gammaln(polls + 1.0) - gammaln(copies - polls + 1.0)
-    log = choose(bad, np.minimum(inside, bad)) + choose(good, np.minimum(outside, good)) - whole
-    weights = np.where(possible, np.exp(log), 0.0)
+    good = copies - bad
+    up, down = (bad - inside) * (polls - inside), (inside + 1) * (good - polls + inside + 1)
+    possible = (inside <= bad) & (polls - inside <= good)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        steps = np.where((up > 0) & (down > 0), np.log(up / down), 0.0)[:, :-1]
+    log = np.concatenate([np.zeros((len(bad), 1)), np.cumsum(steps, axis=1)], axis=1)
+    log = np.where(possible, log, -np.inf)
+    weights = np.exp(log - log.max(axis=1, keepdims=True))
     normal: NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
     return normal
 
@@ -127,8 +143,7 @@ def _best(bound: Callable[[float], float], slope: float) -> float:
     values = [bound(float(theta)) for theta in coarse]
     at = int(np.argmin(values))
     ends = float(coarse[max(at - 1, 0)]), float(coarse[min(at + 1, coarse.size - 1)])
-    found = minimize_scalar(bound, bounds=ends, method="bounded", options={"xatol": 1e-7 * ends[1]})
-    return min(values[at], float(found.fun))
+    return min(values[at], least(bound, *ends))
 
 
 def _exponent(theta: float, budget: float, floor: float, slope: float) -> float:

@@ -6,18 +6,22 @@ Claims and proofs: docs/proofs/paper-plan.md, with the repairs of the paper that
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
+from confide.planning.arguments import MISTAKE_BETA
 from confide.planning.mistakes import Certificate
-from confide.privacy.counters import tree_error, tree_levels
-from confide.privacy.gate import FLOOR, Gate
-from confide.privacy.renyi import epsilon_from_renyi
-from confide.privacy.sparse import CounterBudget, smallest_scale, threshold_cost
+from confide.privacy.counters import tree_error, tree_scale
+from confide.privacy.gate import Gate
+from confide.privacy.renyi import epsilon_from_renyi, sum_up
+from confide.privacy.sparse import CounterBudget, leading_scale, smallest_scale, threshold_cost
 
 MOST_COPIES = 4_000_000
 """Beyond this a plan is a number in a table, not something that runs."""
+
+WIDE = 20_000.0
+"""Noise of this scale, in votes, makes tables that are too long to be searched over."""
 
 HYPOTHESES = (
     "each copy errs at most d times (realizable)",
@@ -61,44 +65,62 @@ def _counter(epsilon: float, rounds: int, unsure: int, beta: float, delta: float
     return CounterBudget.make(epsilon=epsilon, rounds=rounds, unsure=unsure, beta=beta / 3, delta=delta / 4)
 
 
-@lru_cache(maxsize=64)
 def _scale(epsilon: float, delta: float, visible: int) -> tuple[float, int]:
     """γ and the order for `visible` unsure answers; a vote's step of 1 in v/2 is a threshold query's step of 1."""
     # Past 3000 reports the table's cost scales as 1/γ² to four digits: search at a smaller size, then scale up.
     least = min(visible, 3_000)
-    grown = math.sqrt(visible / least)
-    scale, order = smallest_scale(lambda s, a: threshold_cost(s, order=a), epsilon=epsilon, delta=delta, reports=least)
-    return scale * grown * 1.002, order
+    scale, order = _searched_scale(epsilon, delta, least)
+    return scale * math.sqrt(visible / least) * 1.002, order
 
 
-def size(
-    epsilon: float,
-    delta: float,
-    rounds: int,
-    mistakes: int,
-    *,
-    beta: float = 0.05,
-    copies: int | None = None,
-    unsure: int | None = None,
-    counter_share: float | None = None,
-) -> PaperSize:
+@lru_cache(maxsize=64)
+def _searched_scale(epsilon: float, delta: float, reports: int) -> tuple[float, int]:
+    guess, order = leading_scale(epsilon, delta, reports)
+    if guess > WIDE:  # a wide table is long, and its cost that of the leading order to five digits
+        return guess, order
+    return smallest_scale(lambda s, a: threshold_cost(s, order=a), epsilon=epsilon, delta=delta, reports=reports)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What `Plan.paper` is asked for; see there."""
+
+    epsilon: float
+    delta: float
+    rounds: int
+    mistakes: int
+    beta: float = MISTAKE_BETA
+    copies: int | None = None
+    unsure: int | None = None
+    counter_share: float | None = None
+
+
+def size(asked: Asked) -> PaperSize:
     """The paper's parameters; k and r are mutually dependent, so k is found by iteration when it is not given."""
+    epsilon, delta, rounds, beta, counter_share = (
+        asked.epsilon, asked.delta, asked.rounds, asked.beta, asked.counter_share
+    )  # fmt: skip
     shares = [counter_share] if counter_share is not None else [0.02, 0.05, 0.1, 0.2, 0.3, 0.4]
     if any(not 0 < share < 1 for share in shares):
-        raise ValueError(f"counter_share={counter_share} must lie strictly between 0 and 1")
+        raise ValueError(f"counter_share={counter_share} must lie strictly between 0 and 1; 0.1 is usual")
 
     def at(copies_now: int) -> PaperSize:
-        r = reports(copies_now, mistakes, beta / 3) if unsure is None else unsure
+        r = reports(copies_now, asked.mistakes, beta / 3) if asked.unsure is None else asked.unsure
         # γ ∝ √N/ε_gate decides which share of ε the counter should have.
         counters = {share: _counter(epsilon * share, rounds, r, beta, delta) for share in shares}
         share = min(counters, key=lambda s: math.sqrt(counters[s].visible) / (1 - s))
         counter = counters[share]
-        scale, order = _scale(epsilon * (1 - share), delta / 2, counter.visible)
+        try:
+            scale, order = _scale(epsilon * (1 - share), delta / 2, counter.visible)
+        except ValueError:
+            raise ValueError(
+                f"epsilon={epsilon:g} at delta={delta:g} is out of reach of the paper's noise; ask for a larger epsilon"
+            ) from None
         literal = math.ceil(20 * scale * math.log(3 * rounds / beta))
         return PaperSize(copies_now, r, scale, order, literal, counter)
 
-    if copies is not None:
-        return at(copies)
+    if asked.copies is not None:
+        return at(asked.copies)
     found = at(10_000)
     for _ in range(60):
         if found.literal <= found.copies <= found.literal * 1.01 + 2:
@@ -123,8 +145,8 @@ def tables(found: PaperSize, *, epsilon: float, delta: float, rounds: int) -> tu
             f"the paper's constants ask for {found.copies:.3g} copies here, more than can be run; give copies= and "
             "unsure= of your own (privacy is certified, the paper's mistake bound is not), or use Plan.tight"
         )
-    scale = found.scale
-    for _ in range(6):
+    scale, hopeless = found.scale, found.copies < safe_copies(found, 4 * delta)
+    for _ in range(0 if hopeless else 6):
         gate = Gate.laplace(scale=scale, threshold=found.copies / 4)
         try:
             got = recertify(gate, found.counter, order=found.order, delta=delta, rounds=rounds)
@@ -132,33 +154,89 @@ def tables(found: PaperSize, *, epsilon: float, delta: float, rounds: int) -> tu
             break
         if got.epsilon <= epsilon:
             return gate, got
-        scale *= 1.002
+        scale *= max(1.002, got.epsilon / epsilon)
     raise LeakError(
         f"copies={found.copies} would leak: in a near-tie the paper releases the exact majority, with probability "
         "above delta"
     )
 
 
+def best(asked: Asked) -> tuple[PaperSize, Gate, PaperCertified]:
+    """The paper's plan, or ValueError with the fewest copies that do not leak."""
+    found = size(asked)
+    try:
+        return found, *tables(found, epsilon=asked.epsilon, delta=asked.delta, rounds=asked.rounds)
+    except LeakError as error:
+        enough = _fewest_copies(asked, found)
+        promise = f"({asked.epsilon:g}, {asked.delta:g})"
+        raise ValueError(f"{error}; copies={enough} is enough for {promise}") from None
+
+
+def _fewest_copies(asked: Asked, found: PaperSize) -> int:
+    """The fewest copies, to one in a hundred, whose majority does not leak."""
+
+    def sizes(k: int) -> PaperSize:
+        return size(replace(asked, copies=k))
+
+    def keeps(k: int) -> bool:
+        try:
+            tables(sizes(k), epsilon=asked.epsilon, delta=asked.delta, rounds=asked.rounds)
+        except LeakError:
+            return False
+        return True
+
+    low, high = found.copies, safe_copies(found, asked.delta)
+    while not keeps(high):  # r, and so γ, may grow with k
+        low, high = high, max(high + 1, safe_copies(sizes(high), asked.delta))
+    while high - low > max(1, high // 100):
+        middle = (low + high) // 2
+        low, high = (low, middle) if keeps(middle) else (middle, high)
+    return high
+
+
 def recertify(gate: Gate, counter: CounterBudget, *, order: int, delta: float, rounds: int) -> PaperCertified:
     """(ε, δ) from the shipped table and the counter's numbers alone: ε_gate + ε_c and δ' + N·x + δ_λ."""
-    if counter.scale * Fraction(counter.epsilon) < tree_levels(rounds):
-        raise ValueError("the counter's noise is too small for its epsilon")
-    if counter.over < tree_error(rounds, counter.scale, delta / 4):
-        raise ValueError("the counter's error bound is smaller than its noise allows")
+    if counter.scale != tree_scale(counter.noise_epsilon, rounds):
+        raise ValueError("the counter's noise is not that of its epsilon and these rounds: do not run this plan")
+    if not (counter.unsure >= 1 and 0 <= counter.late < math.inf):
+        raise ValueError("the counter's halt must come after an unsure answer or more: do not run this plan")
+    if not _at_least(counter.over, tree_error(rounds, counter.scale, delta / 4)):
+        raise ValueError("the counter's error bound is smaller than its noise allows: do not run this plan")
     ties = math.nextafter(counter.visible * gate.tie_sure * (1 + 1e-15), math.inf)
     rest = math.nextafter(float(Fraction(delta) * 3 / 4 - Fraction(ties)), -math.inf)
     if not rest > 0:
         raise ValueError("near-ties alone have a probability above delta: the plan needs more copies")
     renyi = math.nextafter(counter.visible * gate.cost(order=order) * (1 + 1e-15), math.inf)
-    epsilon = epsilon_from_renyi(renyi, order, rest) + counter.epsilon
-    return PaperCertified(math.nextafter(epsilon, math.inf), delta, order)
+    return PaperCertified(sum_up(epsilon_from_renyi(renyi, order, rest), counter.epsilon), delta, order)
 
 
-def certificate(found: PaperSize, *, rounds: int, mistakes: int, beta: float) -> Certificate | None:
-    """The paper's mistake bound, where k is large enough for it; else None."""
-    # The table never falls below 2⁻³⁶, so over very many rounds even agreeing copies are unsure now and then.
-    floor = rounds * FLOOR > beta / 3
-    if floor or found.copies < found.literal or found.unsure < reports(found.copies, mistakes, beta / 3):
+def _at_least(stated: float, found: float) -> bool:
+    """Whether a stated error bound is no smaller than the one found now, up to the last digits of two searches.
+
+    `found` is a bound times 1 + 2⁻⁴⁰, so that what is allowed here is still one.
+    """
+    return found * (1 - 2.0**-42) <= stated < math.inf
+
+
+def check_delay(counter: CounterBudget, *, rounds: int, beta: float) -> None:
+    """Refuse a counter that halts before `unsure` answers with a probability above β/3."""
+    if not _at_least(counter.late, tree_error(rounds, counter.scale, beta / 3)):
+        raise ValueError(
+            "the counter halts before its unsure answers are used up more often than beta says: do not believe it"
+        )
+
+
+def bounded(
+    gate: Gate, *, copies: int, unsure: int, mistakes: int, rounds: int, beta: float
+) -> Certificate | None:
+    """Theorem 12's bound, where these very integers keep its two conditions; else None.
+
+    The counter's delay is its third part: `check_delay`.
+    """
+    # A table need not fall everywhere, and beyond its end the last entry stands.
+    table, lead = gate.table, min(-(-3 * copies // 5), gate.sure.size - 1)
+    most = reports(copies, mistakes, beta / 3)
+    if unsure < most or not rounds * float(table[lead:].max()) <= beta / 3:
         return None
-    most = min(rounds, reports(found.copies, mistakes, beta / 3))
+    most = min(rounds, most)
     return Certificate(float(min(rounds, most + beta * rounds)), most, beta, beta, 1.0, HYPOTHESES)

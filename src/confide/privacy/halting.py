@@ -90,7 +90,7 @@ class Halting:
         go = np.concatenate([np.full(flat, go[0]), np.repeat(go[1:], shift), [0.0]])
         # The end: the first count whose survival is rare enough is n_stop − G; the G counts after it are only met by
         # the other world.
-        ends = np.flatnonzero(np.cumsum(np.log1p(-halt[1:-1])) <= math.log(survive) - 1e-9)
+        ends = np.flatnonzero(np.cumsum(np.log(go[1:-1])) <= math.log(survive) - 1e-9)
         if not ends.size:
             raise ValueError(f"cost={cost} is too small for 64-bit steps: ask for a larger epsilon")
         rare = ends[0] + 1

@@ -1,4 +1,4 @@
-"""From Rényi divergence to (ε, δ); composition; group privacy; and what an actual adversary reaches.
+"""From Rényi divergence to (ε, δ), sums that round up, composition and group privacy.
 
 Claims and proofs: docs/proofs/conversion.md, docs/proofs/composition.md. Everything fails closed: NaN, negative or
 impossible values raise, and what is returned is rounded up.
@@ -9,14 +9,11 @@ from __future__ import annotations
 import math
 from decimal import Context, Decimal
 from fractions import Fraction
-
-import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import nbinom
+from numbers import Real
 
 from confide._checks import integer
 from confide.privacy.cost import UP, float_up
-from confide.privacy.gate import VOTE, Gate, check_fraction, check_order
+from confide.privacy.gate import check_order
 
 _PRECISE = Context(prec=50)
 _SLACK = Decimal("1e-38")
@@ -24,25 +21,44 @@ _ROUND = 1 + 1e-12
 """Rounds a few float operations up."""
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def check_epsilon(epsilon: float) -> float:
     """`epsilon` as a float, if it is a positive number."""
-    if not (epsilon > 0 and math.isfinite(epsilon)):
+    if not (_is_number(epsilon) and epsilon > 0 and math.isfinite(epsilon)):
         raise ValueError(f"epsilon={epsilon} must be a positive number; 1.0 is a usual promise")
     return float(epsilon)
 
 
 def check_delta(delta: float) -> float:
     """`delta` as a float, if it lies strictly between 0 and 1."""
-    if not 0 < delta < 1:
+    if not (_is_number(delta) and 0 < delta < 1):
         raise ValueError(f"delta={delta} must lie strictly between 0 and 1; 1e-6 is usual, far below 1/people")
     return float(delta)
 
 
 def check_beta(beta: float) -> float:
     """`beta` as a float, if it lies strictly between 0 and 1."""
-    if not 0 < beta < 1:
+    if not (_is_number(beta) and 0 < beta < 1):
         raise ValueError(f"beta={beta} must lie strictly between 0 and 1; 0.01 is usual")
     return float(beta)
+
+
+def sum_up(*values: float) -> float:
+    """The sum, rounded up: the smallest double that is not below the exact sum of the given doubles.
+
+    Examples
+    --------
+    >>> 0.1 + 0.7 < sum_up(0.1, 0.7)
+    True
+    >>> sum_up(0.5, 0.25)
+    0.75
+    """
+    exact = sum((Fraction(value) for value in values), Fraction(0))
+    rounded = float(exact)
+    return rounded if Fraction(rounded) >= exact else math.nextafter(rounded, math.inf)
 
 
 def _check_renyi(renyi: float, order: int) -> None:
@@ -119,50 +135,3 @@ def group(epsilon: float, delta: float, size: int) -> tuple[float, float]:
     exponent = size * epsilon * (_ROUND if size > 1 else 1.0)
     total = math.inf if exponent > 700 else delta * math.expm1(exponent) / math.expm1(epsilon)
     return exponent, min(1.0, total * _ROUND)
-
-
-def _constant_query_delta(
-    epsilon: NDArray[np.float64], p: NDArray[np.float64], q: NDArray[np.float64], reports: int
-) -> NDArray[np.float64]:
-    """Exact δ(ε) between the numbers of sure answers before the `reports`-th unsure one, P(unsure) = p against q.
-
-    The likelihood ratio is monotone in that number, so the best test is a threshold on it.
-    """
-    gain, drift = reports * np.log(p / q), np.log1p((q - p) / (1 - q))
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        cut = (epsilon - gain) / drift  # the loss is gain + drift·K, drift < 0 iff p > q
-        few = np.floor(cut)
-        below = nbinom.cdf(few, reports, p) - np.exp(epsilon) * nbinom.cdf(few, reports, q)
-        above = nbinom.sf(np.floor(cut), reports, p) - np.exp(epsilon) * nbinom.sf(np.floor(cut), reports, q)
-    return np.nan_to_num(np.maximum(np.where(drift < 0, below, above), 0.0), nan=0.0)
-
-
-def constant_query_epsilon(
-    gate: Gate, *, reports: int, delta: float, poll_fraction: float | Fraction = 1.0
-) -> tuple[float, int, int]:
-    """The exact ε at δ of the best adversary that always asks where the margin is v: (ε, v, v').
-
-    A lower bound of the gate's true loss over `reports` unsure answers, so `certified / this` measures the accountant.
-    With polls the third vote count is the one of v and v' that costs more.
-    """
-    check_delta(delta)
-    reports = integer(reports, "reports", at_least=1)
-    share = float(check_fraction(poll_fraction))
-    table = np.concatenate([gate.table, np.repeat(gate.table[-1:], VOTE)])
-    low, high = table[:-VOTE], table[VOTE:]
-    best = (0.0, 0, 0)
-    for first, second, towards in ((low, high, VOTE), (high, low, -VOTE)):
-        for mixed in (first, second) if share < 1 else (first,):
-            p, q = (1 - share) * mixed + share * first, (1 - share) * mixed + share * second
-            keep = (p != q) & (p < 1) & (q < 1) & (np.minimum(p, q) > 1e-9)
-            lower, upper = np.zeros(p.shape), np.full(p.shape, 64.0)
-            for _ in range(40):
-                middle = (lower + upper) / 2
-                over = np.zeros(p.shape, dtype=bool)
-                over[keep] = _constant_query_delta(middle[keep], p[keep], q[keep], reports) > delta
-                lower, upper = np.where(over, middle, lower), np.where(over, upper, middle)
-            at = int(np.argmax(lower))
-            margin = at if towards > 0 else at + VOTE
-            if lower[at] > best[0]:
-                best = (float(lower[at]), margin, margin + towards)
-    return best

@@ -7,6 +7,7 @@ are whole numbers, noise is a whole number (discrete Laplace), and the report is
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,10 +16,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from confide._checks import integer
+from confide._checks import integer, own_process
 from confide.errors import Halted
 from confide.privacy.cost import cost_from_excess, worst_excess
-from confide.privacy.counters import TreeCounter, tree_error
+from confide.privacy.counters import TreeCounter, tree_error, tree_scale
 from confide.privacy.gate import FLOOR, SURE_FLOOR, integers
 from confide.privacy.random import Random
 from confide.privacy.renyi import check_beta, check_delta, check_epsilon, epsilon_from_renyi, renyi_from_epsilon
@@ -72,19 +73,24 @@ def _total(cost: Callable[[float, int], float], scale: float, reports: int, orde
     return cost(scale, order) * reports
 
 
-def smallest_scale(
-    cost: Callable[[float, int], float], *, epsilon: float, delta: float, reports: int, least: float = 1.0
-) -> tuple[float, int]:
-    """(γ, order): the smallest scale, to 0.1 %, at which `reports` reports of cost(γ, order) each are (ε, δ)-private.
-
-    Leading order γ ≈ √(reports·order/renyi) only starts the search; the certificate is the shipped table's own.
-    """
+def leading_scale(epsilon: float, delta: float, reports: int) -> tuple[float, int]:
+    """(γ, order) to leading order, γ = √(reports·order/renyi): where a search starts, never what is certified."""
     check_epsilon(epsilon), check_delta(delta)
     budgets = ((a, renyi_from_epsilon(epsilon, a, delta)) for a in range(2, 2000))
     guesses = [(math.sqrt(reports * a / left), a) for a, left in budgets if left > 0]
     if not guesses:
         raise ValueError(f"epsilon={epsilon:g} at delta={delta:g} is out of reach; ask for a larger epsilon")
-    first, order = min(guesses)
+    return min(guesses)
+
+
+def smallest_scale(
+    cost: Callable[[float, int], float], *, epsilon: float, delta: float, reports: int, least: float = 1.0
+) -> tuple[float, int]:
+    """(γ, order): the smallest scale, to 0.1 %, at which `reports` reports of cost(γ, order) each are (ε, δ)-private.
+
+    The leading order only starts the search; the certificate is the shipped table's own.
+    """
+    first, order = leading_scale(epsilon, delta, reports)
     scale, low, high, best = max(least, first * least), 0.0, math.inf, order
     for _ in range(100):
         if high - low <= 1e-3 * high < math.inf:
@@ -154,8 +160,10 @@ class AboveThreshold:
         self.halted = False
         self._rng = Random() if rng is None else rng
         self._left = self.reports
+        self._pid = os.getpid()
 
     def _report(self, value: int) -> bool:
+        own_process(self._pid, type(self).__name__)
         value = integer(value, "a query's value")
         if self.halted:
             raise Halted("the planned reports are used up; start a new AboveThreshold with its own budget")
@@ -191,7 +199,7 @@ class CounterBudget:
         cls, *, epsilon: float, rounds: int, unsure: int, beta: float, delta: float, shift: int = 1
     ) -> CounterBudget:
         """Error bounds at the two failure probabilities: β is utility, δ is privacy (THEORY's repair of the paper)."""
-        scale = TreeCounter(Fraction(epsilon), rounds, shift).scale
+        scale = tree_scale(Fraction(epsilon), rounds, shift)
         return cls(epsilon, scale, unsure, tree_error(rounds, scale, beta), tree_error(rounds, scale, delta))
 
     @property

@@ -1,0 +1,122 @@
+"""Plans as files: JSON out and in. What is read is checked for its form here, and re-certified by `Plan.from_json`."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from confide.planning import paper
+from confide.planning.arguments import check
+from confide.planning.guarantee import Guarantee
+from confide.planning.mistakes import HYPOTHESES, Certificate
+from confide.privacy.gate import Gate
+from confide.privacy.halting import Halting
+from confide.privacy.renyi import check_delta, check_epsilon
+from confide.privacy.sparse import CounterBudget
+
+if TYPE_CHECKING:
+    from confide.planning.plan import Plan
+
+Kind = Literal["tight", "certified", "paper", "agnostic"]
+
+VERSION = 1
+MOST_ENTRIES = 50_000_000
+"""A file whose tables are longer is refused."""
+
+_PLAIN = ("kind", "rounds", "copies", "polls", "unsure", "silent", "unit_unsure", "labels", "beta", "order", "mistakes")
+
+
+def write(plan: Plan) -> str:
+    """The plan as JSON, tables as run-length lists of integers in decimal."""
+    halting: dict[str, Any]
+    if isinstance(plan.halting, Halting):
+        halting = {"go": _runs(plan.halting.go), "shift": plan.halting.shift}
+    else:
+        c = plan.halting
+        halting = {"counter_epsilon": c.epsilon, "scale": str(c.scale), "unsure": c.unsure}
+        halting |= {"late": c.late, "over": c.over}
+    body = {
+        "format": "confide-plan",
+        "version": VERSION,
+        **{name: getattr(plan, name) for name in _PLAIN},
+        "notes": plan.notes,
+        "guarantee": {"epsilon": plan.guarantee.epsilon, "delta": plan.guarantee.delta},
+        "certificate": None if plan.certificate is None else vars(plan.certificate),
+        "gate": {"sure": _runs(plan.gate.sure)},
+        "halting": halting,
+    }
+    return json.dumps(body, indent=1, default=int)  # NumPy's integers are integers
+
+
+def read(text: str | Path) -> dict[str, Any]:
+    """The fields of a plan that `write` wrote, checked one by one; whether they keep what they say is not."""
+    try:
+        body = json.loads(text.read_text() if isinstance(text, Path) else text)
+        if body["format"] != "confide-plan" or body["version"] != VERSION or body["kind"] not in get_args(Kind):
+            raise ValueError("this is not a plan of a version that this Confide reads; make it again")
+        fields = _fields(body)
+    except (KeyError, TypeError, OverflowError, ZeroDivisionError, json.JSONDecodeError) as error:
+        raise ValueError(f"this is not a plan written by Plan.to_json: {type(error).__name__} {error}") from None
+    said = fields["guarantee"]
+    whole = ("copies", "unsure", "polls", "silent", "unit_unsure", "labels", "beta")
+    check(said.epsilon, said.delta, fields["rounds"], **{name: fields[name] for name in whole})
+    return fields
+
+
+def _fields(body: dict[str, Any]) -> dict[str, Any]:
+    whole = ("rounds", "copies", "polls", "unsure", "silent", "unit_unsure", "labels", "order")
+    epsilon, delta = check_epsilon(body["guarantee"]["epsilon"]), check_delta(body["guarantee"]["delta"])
+    return {
+        "kind": body["kind"],
+        **{name: int(body[name]) for name in whole},
+        "beta": float(body["beta"]),
+        "gate": Gate.from_integers(_expand(body["gate"]["sure"])),
+        "halting": _halting(body["halting"]),
+        "guarantee": Guarantee(epsilon, delta, int(body["unit_unsure"])),
+        "certificate": None if body["certificate"] is None else _certificate(body["certificate"], body["kind"]),
+        "mistakes": None if body["mistakes"] is None else int(body["mistakes"]),
+        "notes": tuple(str(note) for note in body["notes"]),
+    }
+
+
+def _halting(saved: dict[str, Any]) -> Halting | CounterBudget:
+    if "go" in saved:
+        return Halting(_expand(saved["go"]), int(saved["shift"]))
+    return CounterBudget(
+        float(saved["counter_epsilon"]),
+        Fraction(saved["scale"]),
+        int(saved["unsure"]),
+        float(saved["late"]),
+        float(saved["over"]),
+    )
+
+
+def _certificate(saved: dict[str, Any], kind: str) -> Certificate:
+    return Certificate(
+        float(saved["expected_mistakes"]),
+        int(saved["mistakes"]),
+        float(saved["beta"]),
+        float(saved["early_halt"]),
+        float(saved["fallback_error"]),
+        # What is assumed follows from the proof and not from the file, which could leave some of it out.
+        paper.HYPOTHESES if kind == "paper" else HYPOTHESES,
+    )
+
+
+def _runs(values: Any) -> list[list[Any]]:
+    """Run-length form [[value, times], …] with values in decimal strings (64-bit integers do not fit JSON numbers)."""
+    changes = np.flatnonzero(np.diff(values)) + 1
+    starts = np.concatenate([[0], changes])
+    ends = np.concatenate([changes, [len(values)]])
+    return [[str(int(values[s])), int(e - s)] for s, e in zip(starts, ends, strict=True)]
+
+
+def _expand(runs: list[list[Any]]) -> list[int]:
+    lengths = [int(times) for _, times in runs]
+    if min(lengths, default=0) < 1 or sum(lengths) > MOST_ENTRIES:
+        raise ValueError("a table's runs are at least 1 long, and 50 million together at most")
+    return [int(value) for value, times in runs for _ in range(int(times))]

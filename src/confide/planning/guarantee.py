@@ -1,0 +1,49 @@
+"""What is promised to each unit."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from confide.privacy.renyi import sum_up
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What is promised to each unit. Proof page: docs/proofs/halting.md."""
+
+    epsilon: float
+    delta: float
+    unit_unsure: int = 1
+    secure: bool = True
+
+    def plus(self, epsilon: float) -> Guarantee:
+        """The guarantee with another ε-private release beside it, rounded up: never below the exact sum.
+
+        Proof page: docs/proofs/monitor.md.
+
+        Examples
+        --------
+        >>> Guarantee(0.7, 1e-6).plus(0.1).epsilon > 0.7 + 0.1
+        True
+        """
+        if not 0 <= epsilon < math.inf:
+            raise ValueError("what is added to a guarantee is an epsilon of at least 0")
+        return replace(self, epsilon=sum_up(self.epsilon, epsilon))
+
+    def __str__(self) -> str:
+        seeded = "" if self.secure else " (insecure: seeded, so nothing is promised)"
+        return f"({self.epsilon:.4g}, {self.delta:.3g})-challenge-DP{seeded}"
+
+    @property
+    def sentence(self) -> str:
+        """The guarantee in one sentence that a lawyer could read."""
+        chance = f"{self.delta:.2g}"
+        factor = f"{math.exp(self.epsilon):.3g}"
+        return (
+            "Whatever one unit (a single round, or a person who receives at most "
+            f"{self.unit_unsure} unsure answer{'s' if self.unit_unsure > 1 else ''}) told the system, everyone else "
+            "together, asking adaptively for as long as they like, sees any given pattern of answers with a "
+            f"probability that changes by at most a factor of {factor} (ε = {self.epsilon:.4g}), except with "
+            f"probability {chance}."
+        )

@@ -1,0 +1,86 @@
+"""A plan as a person reads it: what is promised, to whom, what it costs, and what to think twice about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from confide.planning.design import reach
+from confide.planning.mistakes import Certificate
+from confide.planning.tight import labels_each
+from confide.privacy.gate import Gate
+from confide.privacy.halting import Halting
+from confide.privacy.renyi import group
+
+if TYPE_CHECKING:
+    from confide.planning.plan import Plan
+
+WEAK = 10.0
+"""Beyond this ε a promise is hardly one."""
+
+MANY_POLLS = 10_000
+"""Copies asked in a round beyond which rounds are slow and hardly anything is gained."""
+
+
+def describe(plan: Plan) -> str:
+    """The whole plan, a row a number, then its warnings and its notes."""
+    if isinstance(plan.halting, Halting):
+        stop = f"halts for certain by {plan.halting.stop:,}"
+    else:
+        stop = f"halts at a noisy count of {plan.halting.limit:,}"
+    people = f"each person, up to {plan.unit_unsure} unsure answers"
+    rows = [
+        ("promise", str(plan.guarantee)),
+        ("to whom", "each round" if plan.unit_unsure == 1 else people),
+        ("rounds", f"{plan.rounds:,}, the first {plan.silent:,} silent" if plan.silent else f"{plan.rounds:,}"),
+        ("copies", f"{plan.copies:,}, each taught {labels_each(plan.rounds, plan.copies)}"),
+        ("polls", f"{plan.polls:,} copies asked in a round" + (" (all)" if plan.polls == plan.copies else "")),
+        ("unsure answers", f"planned for {plan.unsure:,}; {stop}"),
+        ("gate", _gate(plan.gate, plan.polls)),
+        ("labels", f"{plan.labels}"),
+        ("Rényi order", f"{plan.order}"),
+        ("mistakes", _mistakes(plan.certificate, plan.labels)),
+    ]
+    if plan.unit_unsure == 1:
+        grown = group(plan.guarantee.epsilon, plan.guarantee.delta, 10)
+        promise = f"({grown[0]:.3g}, {grown[1]:.2g}) by group privacy; see unit_unsure"
+        rows.append(("ten rounds of one person", promise))
+    width = max(len(name) for name, _ in rows)
+    lines = [f"Plan.{plan.kind}", *(f"  {name:<{width}}  {value}" for name, value in rows)]
+    return "\n".join([*lines, *(f"  ! {line}" for line in plan.warnings), *(f"  · {note}" for note in plan.notes)])
+
+
+def warnings(plan: Plan) -> tuple[str, ...]:
+    """What to think twice about, each in a sentence with what to do; read from the plan's numbers alone."""
+    found = []
+    if plan.copies > plan.rounds:
+        found.append(
+            f"copies={plan.copies:,} over rounds={plan.rounds:,}: most copies learn nothing in this run, so nearly "
+            "every answer will be unsure unless history is taught first; plan with fewer copies or more rounds"
+        )
+    if plan.polls > MANY_POLLS and plan.kind == "tight":
+        found.append(
+            f"polls={plan.polls:,}: every round asks so many copies, and takes as long; 129 to 1,000 are usual"
+        )
+    if plan.guarantee.epsilon > WEAK:
+        found.append(f"epsilon={plan.guarantee.epsilon:.4g} is hardly a promise; 1 is strong, 8 already weak")
+    return tuple(found)
+
+
+def _gate(gate: Gate, polls: int) -> str:
+    half, rare = reach(gate, 0.5), reach(gate, 1e-3)
+    rare_text = f"{rare / polls:.0%}" if rare <= polls else "more than all"
+    half_text = f"{half / polls:.0%}" if half <= polls else "more than all"
+    return f"unsure half of the time at a lead of {half_text} of the poll, one in 1000 at {rare_text}"
+
+
+def _mistakes(stated: Certificate | None, labels: int) -> str:
+    if stated is None:
+        return "no mistake certificate"
+    if stated.covers("constant", labels):
+        fallback = "any fallback"
+    elif stated.covers("coin", labels):
+        fallback = "a coin as fallback, and with no constant or model"
+    else:
+        fallback = f"a fallback that errs with probability at most {stated.fallback_error:.3g}"
+    most = f"{stated.mistakes:,} with probability {1 - stated.beta:g}"
+    return f"at most {stated.expected_mistakes:,.0f} expected, {most}; with {fallback}"

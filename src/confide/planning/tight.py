@@ -1,0 +1,279 @@
+"""The search behind `Plan.tight`: what the user gives is kept, the rest is chosen, and what cannot be is refused.
+
+Nothing here is trusted: `design.certify` reads the finished tables. Proof page: docs/proofs/halting.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from confide.planning.arguments import BETA, check, check_rare, check_tables
+from confide.planning.design import (
+    Budget,
+    Certified,
+    Found,
+    Split,
+    TooRare,
+    Unreachable,
+    build,
+    draft,
+    reach,
+    search,
+    sketch,
+)
+from confide.privacy.gate import LEAST_TIE_SURE, Gate
+from confide.privacy.halting import Halting
+
+DISSENT = 0.1
+"""Where the user leaves the number of copies open: room for this share of the poll to disagree."""
+
+POLLS = 129
+"""Copies asked in a round unless the user says otherwise: enough votes, and a round stays cheap at any k."""
+
+SILENT = 0.4
+"""Share of the rounds in which copies only learn, unless the user says otherwise."""
+
+MOST_COPIES = 10**9
+"""Beyond this the search for copies gives up."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What `Plan.tight` is asked for; see there. None is chosen."""
+
+    epsilon: float
+    delta: float
+    rounds: int
+    copies: int | None = None
+    unsure: int | None = None
+    polls: int | None = None
+    silent: int | None = None
+    unit_unsure: int = 1
+    labels: int = 2
+    beta: float = BETA
+    dissent: float = DISSENT
+
+
+def best(asked: Asked) -> Found:
+    """The plan that was asked for, or ValueError with the nearest that can be had."""
+    check(
+        asked.epsilon,
+        asked.delta,
+        asked.rounds,
+        beta=asked.beta,
+        labels=asked.labels,
+        silent=asked.silent,
+        unit_unsure=asked.unit_unsure,
+        copies=asked.copies,
+        unsure=asked.unsure,
+        polls=asked.polls,
+    )
+    check_tables(asked.epsilon)
+    if not 0 <= asked.dissent < 0.5:
+        raise ValueError(f"dissent={asked.dissent} must be a share of the poll from 0 to below 1/2; 0.1 is usual")
+    silent = int(SILENT * asked.rounds) if asked.silent is None else asked.silent
+    live = asked.rounds - silent
+    unsure = max(1, min(round(math.sqrt(asked.rounds)), live // 10)) if asked.unsure is None else asked.unsure
+    if unsure > live:
+        raise ValueError(f"unsure={unsure} is more than the {live} live rounds; plan for a tenth of them at most")
+    check_rare(asked.beta, asked.rounds, live)
+    polls = default_polls(asked.copies) if asked.polls is None else asked.polls
+    target = Target(
+        asked.epsilon, asked.delta, live, unsure, asked.unit_unsure, asked.beta, polls, unsure / (2 * live)
+    )
+    copies, gate, halting, got = _tables(asked, target)
+    notes = _notes(asked, copies, target, silent, gate)
+    return Found(copies, polls, unsure, gate, halting, got, silent=silent, notes=notes)
+
+
+def default_polls(copies: int | None) -> int:
+    """129, or every copy where there are not many more."""
+    return copies if copies is not None and copies < 2 * POLLS else POLLS
+
+
+def _tables(asked: Asked, target: Target) -> tuple[int, Gate, Halting, Certified]:
+    """Copies and tables, or ValueError in the words of the arguments."""
+    try:
+        if target.unsure * LEAST_TIE_SURE >= target.delta:
+            raise TooRare
+        copies = asked.copies
+        if copies is None:
+            copies = target.fewest_copies((1 - 2 * asked.dissent) * target.polls)
+            if copies is None:
+                raise ValueError(target.refuse_polls(asked.dissent))
+        gate, halting, got = target.tables(copies)
+    except TooRare:
+        raise ValueError(target.refuse_delta()) from None
+    except Unreachable:
+        raise ValueError(target.refuse_epsilon()) from None
+    if gate.table[min(target.polls, gate.sure.size - 1)] > target.allowed:
+        raise ValueError(target.refuse_copies(copies, polls_given=asked.polls is not None))
+    return copies, gate, halting, got
+
+
+def _notes(asked: Asked, copies: int, target: Target, silent: int, gate: Gate) -> tuple[str, ...]:
+    """What was chosen, and why."""
+    polls, notes = target.polls, []
+    if asked.silent is None:
+        notes.append(f"silent={silent:,}: copies learn for 40 % of the rounds before their votes are used")
+    if asked.unsure is None:
+        notes.append(f"unsure={target.unsure:,}: the square root of the rounds")
+    if asked.polls is None:
+        notes.append(f"polls={polls:,}: copies asked in a round; more ask more precisely and take longer")
+    if asked.copies is None:
+        notes.append(
+            f"copies={copies:,}: the fewest that leave room for {asked.dissent:.0%} of a poll to dissent; "
+            f"each is taught {labels_each(asked.rounds, copies)}"
+        )
+    notes.append(
+        f"the gate answers when the winning label leads by {reach(gate, target.allowed) / polls:.0%} of the poll "
+        f"({reach(gate, 0.5) / polls:.0%} for even odds)"
+    )
+    return tuple(notes)
+
+
+def labels_each(rounds: int, copies: int) -> str:
+    """How many labels a copy is taught, in words."""
+    each = rounds / copies
+    return f"about {each:,.0f} labels" if each >= 1.5 else "about one label" if each >= 0.95 else "less than one label"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the tables must do; knows them for each number of copies."""
+
+    epsilon: float
+    delta: float
+    live: int
+    unsure: int
+    shift: int
+    beta: float
+    polls: int
+    allowed: float
+    """The rate of unsure answers that unanimous copies may have."""
+
+    def budget(self, copies: int, margins: int | None = None) -> Budget:
+        """The budget of tables for so many copies."""
+        start = min(0.25, self.beta / max(1, self.live))
+        share = Fraction(self.polls, copies)
+        return Budget(self.epsilon, self.delta, self.unsure, start, self.shift, share, margins)
+
+    def split(self, copies: int, start: Split | None = None) -> Split:
+        """The split of the budget whose gate falls to the allowed rate soonest."""
+        # A table somewhat longer than the poll tells which split is steepest; its end stands for what lies beyond.
+        budget = self.budget(copies, margins=max(256, 4 * self.polls))
+
+        def lead(gate: Gate) -> float:
+            found = reach(gate, self.allowed)
+            beyond = math.log(max(1.0, float(gate.table[-1]) / self.allowed))
+            return found if math.isfinite(found) else gate.sure.size * (2 + beyond)
+
+        return search(budget, lead, start)
+
+    def tables(self, copies: int) -> tuple[Gate, Halting, Certified]:
+        """Finished tables for so many copies."""
+        return build(self.budget(copies, margins=max(2, self.polls)), self.split(copies))
+
+    def needs(self, copies: int, split: Split) -> float:
+        """The margin that the tables for this many copies need."""
+        gate = sketch(self.budget(copies, margins=max(256, 4 * self.polls)), split)
+        return math.inf if gate is None else reach(gate, self.allowed) * (1 + 1e-3)
+
+    def fewest_copies(self, margin: float) -> int | None:
+        """The fewest copies whose gate falls to the allowed rate within `margin` votes of the poll, if any do."""
+        high = max(2 * self.polls, 64)
+        split = self.split(high)
+        while self.needs(high, split) > margin:
+            high *= 2
+            if high > MOST_COPIES:
+                return None
+        split = self.split(high)
+        low = max(self.polls, high // 2)
+        while high - low > max(1, high // 200):
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.needs(middle, split) <= margin else (middle, high)
+        return high
+
+    def works(self, copies: int) -> bool:
+        """Whether finished tables for this many copies are sure enough of unanimous polls."""
+        try:
+            gate = self.tables(copies)[0]
+        except Unreachable:
+            return False
+        return bool(gate.table[min(self.polls, gate.sure.size - 1)] <= self.allowed)
+
+    def refuse_copies(self, copies: int, polls_given: bool) -> str:
+        """Why these copies will not do, and the nearest plans that would: each of them was tried."""
+        ways = [self._more_copies(copies, polls_given), self._other_unsure(copies)]
+        if self.polls < copies and replace(self, polls=copies).works(copies):
+            ways.append(f"polls={copies} (all)")
+        can = " can, or ".join(way for way in ways if way)
+        return (
+            f"copies={copies} cannot reach epsilon={self.epsilon:g} with unsure={self.unsure} and "
+            f"polls={self.polls} over {self.live:,} live rounds: even unanimous copies would be unsure too often; "
+            + (f"{can} can" if can else "ask for a larger epsilon")
+        )
+
+    def refuse_polls(self, dissent: float) -> str:
+        """Why so few polls will not do with any number of copies, and how many would."""
+        said = (
+            f"polls={self.polls} cannot reach epsilon={self.epsilon:g} with unsure={self.unsure} for any number of "
+            "copies; "
+        )
+        polls = self.polls
+        while polls < 5000:
+            polls = 2 * polls + 1
+            if replace(self, polls=polls).fewest_copies((1 - 2 * dissent) * polls) is not None:
+                return f"{said}polls={polls} can"
+        return f"{said}ask more of them, or plan for a larger share of unsure answers"
+
+    def refuse_epsilon(self) -> str:
+        """Why ε is out of reach, and the nearest that is not."""
+        said = f"epsilon={self.epsilon:g} at delta={self.delta:g}, unsure={self.unsure} and unit_unsure={self.shift} "
+        said += "needs longer tables than can be made; "
+        other = self.epsilon
+        while (other := float(f"{other * 1.25:.2g}")) <= 50:
+            if replace(self, epsilon=other).in_reach():
+                return f"{said}epsilon={other:g} is in reach"
+        return f"{said}ask for a larger epsilon, fewer unsure answers or a smaller unit_unsure"
+
+    def refuse_delta(self) -> str:
+        """Why δ is out of reach, and the nearest that is not."""
+        said = f"delta={self.delta:g} is below what 64-bit tables can keep over unsure={self.unsure} answers; "
+        other = 10.0 ** math.ceil(math.log10(self.unsure * LEAST_TIE_SURE))
+        while other < 0.01:
+            if replace(self, delta=other).in_reach():
+                return f"{said}delta={other:.0e} is in reach"
+            other *= 10
+        return f"{said}ask for a larger delta, or fewer unsure answers"
+
+    def in_reach(self) -> bool:
+        """Whether ε and δ leave anything for tables, whatever the copies."""
+        order = max(2, round(1 + math.log(1 / self.delta) / self.epsilon * 1.35))
+        drafted = draft(self.budget(self.polls), Split(order))
+        return drafted is not None and drafted[1] * LEAST_TIE_SURE * 10 <= self.delta
+
+    def _more_copies(self, copies: int, polls_given: bool) -> str | None:
+        more = self.fewest_copies(float(self.polls))
+        if more is None:
+            return None
+        for _ in range(40):
+            if more > copies and self.works(more):
+                same = polls_given or default_polls(more) == self.polls
+                return f"copies={more}" if same else f"copies={more} with polls={self.polls}"
+            more = math.ceil(more * 1.005)
+        return None
+
+    def _other_unsure(self, copies: int) -> str | None:
+        """Fewer unsure answers make the gate steeper, more of them allow a higher rate: either may do."""
+        split = self.split(copies)
+        for factor in (0.8, 0.6, 0.4, 0.25, 0.15, 0.1, 0.05, 0.02, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0):
+            number = round(self.unsure * factor)
+            if not 1 <= number <= self.live:
+                continue
+            other = replace(self, unsure=number, allowed=number / (2 * self.live))
+            if other.needs(copies, split) <= self.polls and other.works(copies):
+                return f"unsure={number}"
+        return None

@@ -1,0 +1,108 @@
+"""From a plan's tables back to what it may promise: every statement of a plan is recomputed, none is believed.
+
+Claims and proofs: docs/proofs/halting.md, docs/proofs/certificate.md, docs/proofs/paper-plan.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from confide.planning import paper
+from confide.planning.design import certify
+from confide.planning.guarantee import Guarantee
+from confide.planning.mistakes import Certificate, certificate, rates
+from confide.privacy.halting import Halting
+from confide.privacy.sparse import CounterBudget
+
+if TYPE_CHECKING:
+    from confide.planning.plan import Plan
+
+SLACK = 1e-9
+"""Relative: two searches for the least of a bound, or its last digits, may differ by this much."""
+
+
+def verify(plan: Plan) -> Guarantee:
+    """The guarantee that the tables keep; ValueError if it, or anything else that the plan states, is not kept."""
+    if (plan.kind == "paper") != isinstance(plan.halting, CounterBudget):
+        raise ValueError("the paper's plan, and no other, halts by a noisy counter: do not run this plan")
+    epsilon = _tables(plan, plan.halting) if isinstance(plan.halting, Halting) else _paper(plan, plan.halting)
+    if epsilon > plan.guarantee.epsilon:
+        raise ValueError(
+            f"the tables cost ε = {epsilon:.6g} at δ = {plan.guarantee.delta:.3g}, more than the claimed "
+            f"{plan.guarantee.epsilon:.6g}: do not run this plan"
+        )
+    if plan.certificate is not None:
+        _check_certificate(plan, plan.certificate)
+    return replace(plan.guarantee, epsilon=epsilon)
+
+
+def _tables(plan: Plan, halting: Halting) -> float:
+    if halting.shift != plan.unit_unsure:
+        raise ValueError("the halting table hides another shift than unit_unsure says")
+    if plan.live * early_halt(halting, plan.unsure) > plan.beta * (1 + SLACK):
+        raise ValueError("the halting table halts early more often than beta says: do not believe this plan")
+    delta = plan.guarantee.delta
+    return certify(plan.gate, halting, order=plan.order, delta=delta, poll_fraction=plan.poll_fraction).epsilon
+
+
+def _paper(plan: Plan, counter: CounterBudget) -> float:
+    if plan.unit_unsure != 1:
+        raise ValueError("the paper's plan protects rounds: its unit_unsure is 1")
+    if plan.polls != plan.copies or plan.silent or counter.unsure != plan.unsure:
+        raise ValueError("the paper's plan asks every copy, is never silent and counts to its unsure answers")
+    got = paper.recertify(plan.gate, counter, order=plan.order, delta=plan.guarantee.delta, rounds=plan.rounds)
+    paper.check_delay(counter, rounds=plan.rounds, beta=plan.beta)
+    return got.epsilon
+
+
+def early_halt(halting: Halting, unsure: int) -> float:
+    """The largest probability of halting in a round while at most `unsure` answers were unsure."""
+    return float(halting.table[: unsure + 1].max())
+
+
+def _check_certificate(plan: Plan, said: Certificate) -> None:
+    """Refuse a mistake bound that says less than the tables certify."""
+    if plan.mistakes is None or plan.mistakes < 1:
+        raise ValueError("a mistake certificate needs the learner's mistake bound, of at least 1")
+    if plan.silent or plan.unit_unsure != 1:
+        raise ValueError("a mistake certificate is for plans of rounds, without silent ones: do not believe this plan")
+    if not 0 < said.beta < 1:
+        raise ValueError("a mistake certificate's beta lies strictly between 0 and 1")
+    true = _from_paper(plan, said) if plan.kind == "paper" else _from_tables(plan, said)
+    kept = (
+        said.expected_mistakes >= true.expected_mistakes * (1 - SLACK)
+        and said.mistakes >= true.mistakes
+        and said.early_halt >= true.early_halt * (1 - SLACK)
+    )
+    if not kept:
+        raise ValueError("the mistake certificate says less than the tables certify: do not believe this plan")
+
+
+def _from_tables(plan: Plan, said: Certificate) -> Certificate:
+    assert isinstance(plan.halting, Halting) and plan.mistakes is not None
+    return certificate(
+        rates(plan.gate, copies=plan.copies, polls=plan.polls, fallback_error=said.fallback_error),
+        rounds=plan.rounds,
+        budget=plan.mistakes * plan.copies,
+        unsure=plan.unsure,
+        start=early_halt(plan.halting, plan.unsure),
+        after_halt=said.fallback_error,
+        beta=said.beta,
+    )
+
+
+def _from_paper(plan: Plan, said: Certificate) -> Certificate:
+    assert isinstance(plan.halting, CounterBudget) and plan.mistakes is not None
+    paper.check_delay(plan.halting, rounds=plan.rounds, beta=said.beta)
+    true = paper.bounded(
+        plan.gate,
+        copies=plan.copies,
+        unsure=plan.unsure,
+        mistakes=plan.mistakes,
+        rounds=plan.rounds,
+        beta=said.beta,
+    )
+    if true is None:
+        raise ValueError("the paper proves no mistake bound for these tables: do not believe this plan")
+    return true
