@@ -143,3 +143,13 @@ def test_no_part_of_a_pop_shows_anything_private() -> None:
     said = " ".join(map(repr, parts))
     secrets = ["0.123456", "7.654321", "424242", str(loop.last), loop.routing.secret.hex(), str(loop.routing.secret)]
     assert not [secret for secret in secrets if secret in said]
+
+
+def test_a_certificate_that_does_not_hold_with_the_fallback_is_said() -> None:
+    """With a constant fallback 3009 mistakes were made against 2087 certified."""
+    plan = Plan.certified(8.0, 1e-4, 20_000, mistakes=1)
+    with pytest.warns(UserWarning, match="certificate does not hold with this fallback"):
+        POP(LogisticRegression(), plan, labels=[0, 1], features=1, fallback=0)
+    POP(LogisticRegression(), plan, labels=[0, 1], features=1)
+    careful = Plan.certified(8.0, 1e-4, 20_000, mistakes=1, fallback_error=1.0)
+    POP(LogisticRegression(), careful, labels=[0, 1], features=1, fallback=0)

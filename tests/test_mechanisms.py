@@ -12,7 +12,7 @@ import pytest
 
 from confide import POP, Answer, Halted, Plan, TicketError, evaluate
 from confide.learners import DecisionTree, LogisticRegression
-from confide.pop.phases import agnostic_plan  # moves
+from confide.planning.agnostic import agnostic_plan
 from confide.pop.base import Durable, Mechanism
 from confide.pop.phases import Phases
 

@@ -110,6 +110,7 @@ class POP:
         settings.verify()
         self._settings = settings
         self._loop = self._make_loop(settings, Random(seed) if rng is None else rng, bank)
+        settings.check_certificate(self._loop.fallback.kind)
         self._insecure = not self._loop.rng.secure
         self._closed = False
         self._lock = threading.RLock()

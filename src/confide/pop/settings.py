@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Hashable
 from dataclasses import dataclass, fields
@@ -52,6 +53,16 @@ class Settings:
         if _verified.get(id(self.plan)) is not self.plan:
             self.plan.verify()
             _verified[id(self.plan)] = self.plan
+
+    def check_certificate(self, fallback: str) -> None:
+        """Warn where the plan's mistake certificate does not hold with this kind of fallback."""
+        certificate = self.plan.certificate
+        if certificate is not None and not certificate.covers(fallback, self.plan.labels):
+            warnings.warn(
+                "the plan's mistake certificate does not hold with this fallback, which may be wrong whenever it answers: "
+                "take fallback='coin', or make the plan with Plan.certified(..., fallback_error=1.0)",
+                stacklevel=3,
+            )
 
     @property
     def index(self) -> dict[Hashable, int]:
