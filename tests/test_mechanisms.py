@@ -76,8 +76,11 @@ def test_a_question_takes_a_round_and_its_ticket_is_good_once(make: Callable[[],
     assert mechanism.rounds == 1
 
 
+QUESTIONS: list[Any] = [None, [1.0], [float("nan"), 1.0], "text", {"a": 1.0}, [10**401, 0], object()]
+
+
 @every
-@pytest.mark.parametrize("x", [None, [1.0], [float("nan"), 1.0], "text", {"a": 1.0}, [10**401, 0], object()], ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize("x", QUESTIONS, ids=lambda x: type(x).__name__)
 def test_what_cannot_be_read_takes_its_round(make: Callable[[], Any], x: Any) -> None:
     mechanism = make()
     with pytest.raises(ValueError):

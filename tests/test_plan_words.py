@@ -65,7 +65,7 @@ def refusal(make: Callable[..., Any], asked: dict[str, Any]) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(("make", "asked"), REFUSED, ids=str)
+@pytest.mark.parametrize(("make", "asked"), REFUSED, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_a_refusal_speaks_of_the_arguments(make: Callable[..., Any], asked: dict[str, Any]) -> None:
     said = refusal(make, asked)
     assert not re.search(INTERNAL, said), said

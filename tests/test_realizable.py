@@ -16,6 +16,7 @@ from scipy.stats import kstest
 from confide import POP, Plan, evaluate
 from confide.games.replay import Ask, Hidden, Label, replay
 from confide.learners import Conjunctions, Parities, Points, Thresholds
+from confide.privacy.random import Random
 
 pytestmark = pytest.mark.claim("certificate.md")
 
@@ -112,8 +113,8 @@ def test_a_false_promise_leaves_one_copy_and_one_vote_between_the_worlds(learner
     width = learner._features
     draw = np.random.default_rng(5)
 
-    def make() -> POP:
-        return POP(learner, plan, labels=[0, 1], features=width, seed=5)
+    def make(rng: Random) -> POP:
+        return POP(learner, plan, labels=[0, 1], features=width, rng=rng)
 
     apart = 0
     for label in (0, 1):

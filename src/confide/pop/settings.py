@@ -59,7 +59,7 @@ class Settings:
         certificate = self.plan.certificate
         if certificate is not None and not certificate.covers(fallback, self.plan.labels):
             warnings.warn(
-                "the plan's mistake certificate does not hold with this fallback, which may be wrong whenever it answers: "
+                "the plan's mistake certificate does not hold with this fallback, which may be wrong in every answer: "
                 "take fallback='coin', or make the plan with Plan.certified(..., fallback_error=1.0)",
                 stacklevel=3,
             )
