@@ -42,8 +42,6 @@ small_plan = functools.partial(worlds.small_plan, copies=16, polls=16, unsure=50
 POLLED = small_plan(3, polls=11)
 HALTING = small_plan(3, polls=11, start=0.05)
 """It halts soon, by the halting draw."""
-STOPPING = small_plan(3, polls=11, unsure=5)
-"""It halts soon, by its count."""
 
 
 def takes_dicts(learner: Any) -> bool:
@@ -85,7 +83,7 @@ class Writer:
         for _ in range(rounds):
             first, noise = self.random.uniform(-1, 1), self.random.random()
             y = self.y(first, noise)
-            self.steps.append(Ask(self.x(first), self.someone()))
+            self.steps.append(Ask(self.x(first if noise < 0.95 else float("nan")), self.someone()))
             self.asks += 1
             if noise < 0.8:
                 self.waiting.append((self.random.randrange(12), Label(self.asks, y)))
@@ -199,12 +197,12 @@ def one_label_script(seed: int) -> Script:
     return writer.steps
 
 
-def batch_script(seed: int, malformed: bool = False) -> Script:
+def batch_script(seed: int, malformed: bool = False, parts: int = 6) -> Script:
     """Batches only, all of which hold the unit, after a few rounds to learn from."""
     writer = Writer(seed)
     writer.batch("teach", 40)
     writer.visible(16)
-    for i in range(9):
+    for i in range(parts):
         writer.batch(("ask", "follow", "ask")[i % 3], malformed=malformed)
     return writer.steps
 
@@ -314,19 +312,20 @@ def _halting(broken: bool) -> dict[str, Any]:
     return {"plan": HALTING}
 
 
-def _stopping(broken: bool) -> dict[str, Any]:
-    return {"plan": STOPPING, "monitor": None}
-
-
 def _all_polled(broken: bool) -> dict[str, Any]:
     return {"plan": small_plan(3)}
 
 
-_loads = functools.partial(people_script, loads=(True, False))
+_loads = functools.partial(people_script, loads=(True, False), parts=4)
 _words = functools.partial(secret_word_script, word={"zebra": 1.0}, other={"a": 1.0})
 _large = functools.partial(secret_word_script, word=[1000.0, 0.0], other=[0.5, 0.0])
 _bad_batches = functools.partial(batch_script, malformed=True)
-_single = functools.partial(people_script, batches=False)
+
+
+def _saved_batches(seed: int) -> Script:
+    return [*batch_script(seed, parts=4), Load()]
+
+
 
 _WORDS = r"drew \d+ words, and its copies, polls, gates and halting draws take \d+"
 _COUNT = r"the count of unsure answers"
@@ -409,7 +408,7 @@ REPLAYS = [
     ReplayHunt("no halting draw for capped rounds", _WORDS, coins.NoDrawWhereCapped),
     ReplayHunt("no halting draw for sure rounds", _WORDS, coins.NoDrawWhereSure),
     ReplayHunt("no halting draw for malformed questions", _WORDS, coins.NoDrawWhereMalformed),
-    ReplayHunt("no halting draw for malformed questions, compiled", _WORDS, compiled.NoDrawWhereMalformedCompiled, script=_bad_batches),
+    ReplayHunt("no halting draw for malformed questions, compiled", rf"{_WORDS}|rounds were taken", compiled.NoDrawWhereMalformedCompiled, script=_bad_batches),
     ReplayHunt("no poll for malformed questions", _WORDS, coins.NoPollForMalformed),
     ReplayHunt("a wrong shape skips the draws", _WORDS, coins.WrongShape, script=lambda seed: shape_script(seed)),
     ReplayHunt("a malformed question takes no round", _WORDS + r"|rounds were taken", coins.NoRoundForMalformed),
@@ -427,11 +426,11 @@ REPLAYS = [
     ReplayHunt("a load takes tickets of the forgotten", r"a ticket that was used, or whose person was forgotten", disk.RevivesTickets, script=crash_script),
     ReplayHunt("a load takes used tickets again", r"a ticket that was used, or whose person was forgotten", disk.RevivesUsedTickets, script=crash_script),
     ReplayHunt("entries where unsure only", r"0 entries were written", disk.WritesWhereUnsure, script=_loads),
-    ReplayHunt("entries that name the answered only", r"the entry names others than those who asked", disk.EntersTheAnswered, settings=_stopping, script=_loads),
+    ReplayHunt("entries that name the answered only", r"the entry names others than those who asked", disk.EntersTheAnswered, settings=_halting, script=_saved_batches),
     ReplayHunt("a label's failed write stops everybody", r"the error that others see is .*could not be written", disk.LabelsStopEverybody, script=disk_script),
     ReplayHunt("a failed write is passed over", r"answered though what was spent could not be written", disk.FailsOpen, script=disk_script),
     ReplayHunt("answers leave before they are durable", r"over before what it spent was durable", disk.AnswersBeforeDurable, script=_loads),
-    ReplayHunt("a halt is seen before it is durable", r"could be seen before they were durable", disk.HaltBeforeDurable, settings=_stopping, script=_loads),
+    ReplayHunt("a halt is seen before it is durable", r"could be seen before they were durable", disk.HaltBeforeDurable, settings=_halting, script=_saved_batches),
 ]  # fmt: skip
 
 

@@ -14,12 +14,14 @@ from confide import POP, Gate, Guarantee, Halting, Plan
 from confide.games.replay import (
     Ask,
     AskMany,
+    Disk,
     Follow,
     Forget,
     Heard,
     Hidden,
     Label,
     LabelMany,
+    Load,
     Script,
     Step,
     Teach,
@@ -200,13 +202,18 @@ def makers() -> dict[str, tuple[Callable[[Random], Any], bool]]:
 class Writer:
     """Writes a script of random steps, some of them the unit's."""
 
-    def __init__(self, seed: int, dicts: bool, people: bool, wild: float = 0.5, fused: bool = True) -> None:
+    def __init__(
+        self, seed: int, dicts: bool, people: bool, wild: float = 0.5, fused: bool = True, width: int = 2,
+        loads: bool = False,
+    ) -> None:  # fmt: skip
         self.dice = random.Random(seed)
-        self.dicts, self.people, self.wild, self.fused = dicts, people, wild, fused
+        self.dicts, self.people, self.wild, self.fused, self.width, self.loads = dicts, people, wild, fused, width, loads
         self.steps: list[Step | Hidden] = []
         self.asks, self.open, self.hidden_open, self.cases, self.spent = 0, list[int](), list[int](), 0, False
 
     def x(self) -> Any:
+        if self.width == 1:
+            return [float(self.dice.randrange(4))]
         first, second = self.dice.uniform(-1, 1), self.dice.choice([-1.0, 0.0, 0.5, 1.0])
         return {"a": first, "b": second, "c": self.dice.choice("uvw")} if self.dicts else [first, second]
 
@@ -228,6 +235,9 @@ class Writer:
     def visible(self) -> None:
         kind = self.dice.random()
         n = self.dice.randrange(1, 6)
+        if self.loads and kind < 0.05:
+            self.steps.append(Load(saved=kind < 0.02))
+            return
         if kind < 0.4:
             self.steps.append(Ask(self.x() if self.dice.random() < 0.95 else anything(self.dice), self.someone()))
             self.asks += 1
@@ -251,7 +261,15 @@ class Writer:
             self.steps.append(Forget(self.someone() or ""))
 
     def hidden(self) -> None:
-        """One thing of the unit, replaced by another."""
+        """One thing of the unit, replaced by another; what only its bringer knows of, now and then without a disk."""
+        before = len(self.steps)
+        self._hidden()
+        new = self.steps[before:]
+        private = new and all(isinstance(one, Hidden) and isinstance(one.first, Label | Forget | None) for one in new)
+        if self.loads and private and self.dice.random() < 0.3:
+            self.steps[before:] = [Disk(False), *new, Disk(True)]
+
+    def _hidden(self) -> None:
         if self.spent and not self.people:
             if self.hidden_open:
                 ask = self.hidden_open.pop()

@@ -211,12 +211,12 @@ class Before:
 
     def _spent(self, loop: Loop, expected: Expected) -> str:
         account, rounds = loop.account, expected.rounds
+        if account.rounds != self.rounds + len(rounds):
+            return f"{account.rounds - self.rounds} rounds were taken, and {len(rounds)} were asked before a halt"
         live = [one for one in rounds if one.live]
         if live and (loop.last is None or tuple(loop.last.tolist()) != live[-1].counts):
             counted = None if loop.last is None else tuple(loop.last.tolist())
             return f"the votes {counted} were counted, and the copies that its poll names voted {live[-1].counts}"
-        if account.rounds != self.rounds + len(rounds):
-            return f"{account.rounds - self.rounds} rounds were taken, and {len(rounds)} were asked before a halt"
         grown, counted_ = account.unsure - self.unsure, sum(one.counted for one in rounds)
         if grown != counted_:
             kinds = ", ".join(one.kind for one in rounds)

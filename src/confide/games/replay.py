@@ -129,11 +129,11 @@ def replay(make: Make, script: Script, *, load: LoadFrom = _load, seed: int = 0,
     check_script(script)
     with tempfile.TemporaryDirectory() as folder:  # one world after the other, so that what they share is noticed
         first = World(make, load, seed, Path(folder) / "world 0")
-        one = first.live(script, 0)
+        one = first.live(script, 0, len(script))
         second = World(make, load, seed, Path(folder) / "world 1")
-        other = second.live(script, 1, one if forced else None)
+        other = second.live(script, 1, len(one), one if forced else None)
     checker, together = _Checker(second.mechanism), True
-    for number, (step, *lines) in enumerate(zip(script, one, other, strict=True), start=1):
+    for number, (step, *lines) in enumerate(zip(script, one, other, strict=False), start=1):
         where = f"round {lines[0].public[0]} (step {number} of the script)"
         for world, line in enumerate(lines):
             _demand(not line.fault, f"{where}, world {world}: {line.fault}")
@@ -161,9 +161,9 @@ class _Checker:
             cause = "; what is drawn hangs on private data"
             _same(first.used, second.used, f"{where}: the words drawn from the tape are", cause)
         together = first.halt == second.halt
+        self._compare_shown(number, where, step, first, second)
         if together:
             _same(first.public, second.public, f"{where}: what everybody sees (rounds, state, loads) is")
-        self._compare_shown(number, where, step, first, second)
         self._compare_entries(where, step, first, second)
         self._compare_votes(where, step, first, second)
         self._compare_copies(where, hidden, first, second)
@@ -202,14 +202,8 @@ class _Checker:
         for i, (one, other) in enumerate(zip(first.rounds, second.rounds, strict=False)):
             changed = "what others asked reached the copies changed by the unit: something that learns stands before"
             _demand(own.has(i) or one.row == other.row, f"{where}, row {i}: {changed} them, a scaler or a vocabulary")
-            if not own.has(i) and one.counts and other.counts:
-                _same(one.malformed, other.malformed, f"{where}, row {i}: whether others' question could be read is")
-                moved = np.array(one.counts) - np.array(other.counts)
-                most = max(moved.clip(0).sum(), (-moved).clip(0).sum())
-                _demand(most <= 1, f"{where}: the poll's votes {one.counts} and {other.counts} differ by more than one")
-        if isinstance(step, Hidden):
-            return
-        for one_votes, other_votes in zip(first.votes, second.votes, strict=False):
+        pairs_of = [] if isinstance(step, Hidden) else zip(first.votes, second.votes, strict=False)
+        for one_votes, other_votes in pairs_of:
             pairs = enumerate(zip(one_votes, other_votes, strict=True))
 
             def cause(copy: int) -> str:
@@ -218,6 +212,12 @@ class _Checker:
                 return "so does its memory" if apart else shared
 
             self._one_copy(where, "vote", [copy for copy, (a, b) in pairs if a != b], cause)
+        for i, (one, other) in enumerate(zip(first.rounds, second.rounds, strict=False)):
+            if not own.has(i) and one.counts and other.counts:
+                _same(one.malformed, other.malformed, f"{where}, row {i}: whether others' question could be read is")
+                moved = np.array(one.counts) - np.array(other.counts)
+                most = max(moved.clip(0).sum(), (-moved).clip(0).sum())
+                _demand(most <= 1, f"{where}: the poll's votes {one.counts} and {other.counts} differ by more than one")
 
     def _compare_copies(self, where: str, hidden: bool, first: Line, second: Line) -> None:
         known = sorted(first.copies.keys() | second.copies.keys())

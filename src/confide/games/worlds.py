@@ -35,7 +35,7 @@ from confide.games.script import (
     units_of,
     version,
 )  # fmt: skip
-from confide.games.tape import MOST, Drawn, Tape, read_rows
+from confide.games.tape import LEAST, MOST, Drawn, Tape, read_rows
 from confide.pop.base import Answer
 from confide.pop.loop import Loop
 from confide.pop.monitor import Monitor, MonitorState
@@ -106,15 +106,20 @@ class World:
         loop = inside(self.mechanism)
         self.plan = None if loop is None else loop.plan
 
-    def live(self, script: Script, which: int, other: Sequence[Line] | None = None) -> list[Line]:
-        """Everything that happens in this world; gate and halting words forced to what they decided in the other."""
+    def live(self, script: Script, which: int, most: int, other: Sequence[Line] | None = None) -> list[Line]:
+        """What happens in this world, up to its first fault or so many steps.
+
+        Gate and halting words are forced to what they decided in the other world, where its lines are given.
+        """
         lines: list[Line] = []
         if any(isinstance(step, Load | Disk) for step in script):
             self.mechanism.save(self.folder)
             self.disk.listen(inside(self.mechanism))
-        for number, step in enumerate(script, start=1):
+        for number, step in enumerate(script[:most], start=1):
             forced = {} if other is None else self._forced(number, version(step, which), step, other[number - 1])
             lines.append(self._act(number, version(step, which), forced))
+            if lines[-1].fault:  # nothing after it would be worth comparing
+                break
         self.disk.turn(True)
         if hasattr(self.mechanism, "close"):
             self.mechanism.close()
@@ -191,7 +196,7 @@ class World:
         try:
             answers = self._call(step)
         except Exception as raised:
-            return [], f"{type(raised).__name__}: {raised}"
+            return [], f"{type(raised).__name__}: {raised}".replace(str(self.folder), "the folder")
         if isinstance(step, Ask | AskMany):
             for i, answer in enumerate(answers):
                 self.tickets[first + i].ticket = answer.ticket or None
@@ -282,8 +287,8 @@ class World:
         ):
             if drawn.gate >= 0:
                 if i not in own and not (there.malformed or there.capped):
-                    forced[drawn.gate] = 0 if there.sure else MOST
-                forced[drawn.gate + 1] = MOST if there.halts else 0
+                    forced[drawn.gate] = LEAST if there.sure else MOST
+                forced[drawn.gate + 1] = MOST if there.halts else LEAST
         return forced
 
     def _votes(self, loop: Loop, step: Any, rounds: list[Round]) -> list[list[int | None]]:
@@ -292,7 +297,7 @@ class World:
         bank = self._bank(loop)
         for i, one in enumerate(rounds):
             if one.live and not one.malformed:
-                x = bank.encode(step.x if isinstance(step, Ask) else step.xs[i])
-                each = [bank.votes(x, np.array([copy])) for copy in range(bank.copies)]
+                x, _ = loop.encode(step.x if isinstance(step, Ask) else step.xs[i])
+                each = [loop.votes(x, np.array([copy])) for copy in range(bank.copies)]
                 found.append([int(votes.argmax()) if votes.any() else None for votes in each])
         return found

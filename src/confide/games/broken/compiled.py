@@ -40,7 +40,9 @@ class UncappedCompiled(Broken):
 
 class _WrongInequality(Compiled):
     def run(self, rounds: Rounds) -> None:
-        super().run(_changed(rounds, sure=~rounds.sure))
+        sure = ~rounds.sure
+        sure.setflags(write=False)  # as the table is: other code would be compiled for another kind of array
+        super().run(_changed(rounds, sure=sure))
 
 
 class WrongInequalityCompiled(Broken):

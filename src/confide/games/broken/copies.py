@@ -176,8 +176,9 @@ class SharedVocabulary:
 
     def encode(self, x: Any) -> Any:
         row = np.zeros(self.width)
-        for word, value in x.items():
-            row[self.columns.setdefault(word, len(self.columns)) % self.width] += float(value)
+        for name, value in x.items():
+            word, amount = (f"{name} {value}", 1.0) if isinstance(value, str) else (name, float(value))
+            row[self.columns.setdefault(word, len(self.columns)) % self.width] += amount
         if not bool(np.isfinite(row).all()):
             raise ValueError("x has a NaN or an infinity")
         return row
