@@ -1,4 +1,4 @@
-"""Scripts for replays, and the doubles that a replay catches.
+"""The doubles that a replay catches, each with the cause that it must name.
 
 A script runs in two worlds with identical coins; a violated line, with its round and cause, is the catch. Unless a hunt
 says otherwise, a POP for people with G = 3, polls, silence and a monitor is asked, alone and in batches that hold the
@@ -8,249 +8,29 @@ unit.
 from __future__ import annotations
 
 import functools
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from confide import POP
 from confide.games.broken import coins, compiled, copies, disk, seen
-from confide.games.replay import (
-    Ask,
-    AskMany,
-    Disk,
-    Follow,
-    Forget,
-    Heard,
-    Hidden,
-    Label,
-    LabelMany,
-    Load,
-    Script,
-    Step,
-    Teach,
-    TeachMany,
-    replay,
-)  # fmt: skip
+from confide.games.replay import Heard, Load, Script, replay
 from confide.learners import Features, LogisticRegression
 from confide.privacy.random import Random
-from tests import worlds
-from tests.worlds import LABELS
-
-small_plan = functools.partial(worlds.small_plan, copies=16, polls=16, unsure=500, silent=15, rounds=500)
-POLLED = small_plan(3, polls=11)
-HALTING = small_plan(3, polls=11, start=0.05)
-"""It halts soon, by the halting draw."""
-
-
-def takes_dicts(learner: Any) -> bool:
-    return hasattr(learner, "predict_one")
-
-
-def make_pop(learner: Any, kind: type[POP] = POP, **settings: Any) -> Callable[[Random], POP]:
-    """A maker of POPs for people with G = 3 on a given tape."""
-    features = None if takes_dicts(learner) else 2
-    settings = {"plan": small_plan(3), "units": "people", "features": features, **settings}
-    return lambda rng: kind(learner, labels=LABELS, rng=rng, **settings)
-
-
-def loader(learner: Any, kind: type[POP] = POP) -> Callable[[Path, Random], POP]:
-    return lambda folder, rng: kind.load(folder, learner=learner, trusted=True, rng=rng)
-
-
-class Writer:
-    """Writes a script: people ask at random, and labels come late, out of order, or never."""
-
-    def __init__(self, seed: int, dicts: bool = False, people: bool = True) -> None:
-        self.random = random.Random(seed)
-        self.dicts, self.people = dicts, people
-        self.steps: list[Step | Hidden] = []
-        self.waiting: list[tuple[int, Step | Hidden]] = []
-        self.asks = 0
-
-    def x(self, first: float) -> Any:
-        values = [first, self.random.uniform(-1, 1)]
-        return {"a": values[0], "b": values[1]} if self.dicts else values
-
-    def y(self, first: float, noise: float = 1.0) -> str:
-        return "yes" if (first > 0) != (noise < 0.05) else "no"
-
-    def someone(self) -> str | None:
-        return f"person {self.random.randrange(60)}" if self.people else None
-
-    def visible(self, rounds: int) -> None:
-        for _ in range(rounds):
-            first, noise = self.random.uniform(-1, 1), self.random.random()
-            y = self.y(first, noise)
-            self.steps.append(Ask(self.x(first if noise < 0.95 else float("nan")), self.someone()))
-            self.asks += 1
-            if noise < 0.8:
-                self.waiting.append((self.random.randrange(12), Label(self.asks, y)))
-            if noise < 0.1:
-                self.steps.append(Teach(self.x(first), y, self.someone()))
-            if noise < 0.04 and self.people:
-                self.steps.append(Forget(self.someone() or ""))
-            self.bring_labels()
-
-    def bring_labels(self) -> None:
-        self.steps += [step for due, step in self.waiting if due <= 0]
-        self.waiting = [(due - 1, step) for due, step in self.waiting if due > 0]
-
-    def hidden(self, malformed: bool = False) -> None:
-        """The unit asks something doubtful in one world and something clear in the other, and labels differ."""
-        who = "the unit" if self.people else None
-        other = float("nan") if malformed else self.random.choice([-1.0, 1.0])
-        self.steps.append(Hidden(Ask(self.x(0.0), who), Ask(self.x(other), who)))
-        self.asks += 1
-        mine, yours = Label(self.asks, "yes"), Label(self.asks, "no")
-        kind = self.random.randrange(3)
-        if kind == 0:
-            self.waiting.append((4, Hidden(mine, yours)))
-        elif kind == 1:
-            self.waiting += [(2, Hidden(mine, None)), (9, Hidden(None, yours))]
-        else:
-            self.steps.append(Hidden(None, yours))
-
-    def rows(self, n: int) -> tuple[list[float], list[Any], list[str]]:
-        """First numbers, questions and people of a batch."""
-        firsts = [self.random.uniform(-1, 1) for _ in range(n)]
-        return firsts, [self.x(first) for first in firsts], [self.someone() or "" for _ in firsts]
-
-    def batch(self, kind: str, n: int = 8, malformed: bool = False, holds_unit: bool = True) -> None:
-        """A batch of others, with the unit in its second row: something else in each world, malformed in one."""
-        firsts, xs, people = self.rows(n)
-        row = 1 if holds_unit else n
-        people[row:row + 1] = ["the unit"] if holds_unit else []
-        here, there = self.x(0.0), self.x(float("nan") if malformed else 1.0)
-
-        def one(mine: Any, label: str) -> Step:
-            asked = [*xs[:row], mine, *xs[row + 1 :]]
-            ys = [self.y(first) for first in firsts]
-            ys[row:row + 1] = [label] if holds_unit else []
-            numbers = [LABELS.index(y) for y in ys]
-            if kind == "teach":
-                return TeachMany(asked, ys, people)
-            return Follow(asked, numbers, people) if kind == "follow" else AskMany(asked, people)
-
-        both = one(here, "yes"), one(there, "no")
-        self.steps.append(Hidden(*both, rows=(row,)) if holds_unit else both[0])
-        if kind == "ask":
-            asks = [self.asks + 1 + i for i in range(n)]
-            labels = [self.y(first) for first in firsts]
-            mine = [*labels[:row], "maybe", *labels[row + 1 :]]
-            some = slice(0, n, 1 if holds_unit and not malformed else n)
-            if holds_unit and not malformed:  # in one world the unit's own label is none
-                self.steps.append(Hidden(LabelMany(asks, labels), LabelMany(asks, mine), rows=(row,)))
-            else:
-                self.steps.append(LabelMany(asks[some], labels[some]))
-        self.asks += n if kind != "teach" else 0
-
-
-def people_script(
-    seed: int, dicts: bool = False, loads: tuple[bool, ...] = (), parts: int = 6, batches: bool = True
-) -> Script:
-    """One hidden person among sixty: questions, labels, records and forgetting that differ between the worlds."""
-    writer = Writer(seed, dicts)
-    for x in (-1.0, -0.5, 0.5, 1.0):
-        writer.steps.append(Hidden(Teach(writer.x(x), "yes", "the unit"), Teach(writer.x(-x), "no", "the unit")))
-    for part in range(parts):
-        writer.visible(8)
-        writer.hidden(malformed=part == 3)
-        if batches:
-            writer.batch(("ask", "follow", "teach")[(part + seed) % 3], malformed=part >= 3)
-        if part in (2, 4):
-            writer.steps.append(Hidden(Forget("the unit"), None))
-        if part in (1, 3) and loads:
-            writer.steps.append(Load(saved=loads[part == 3]))
-    return writer.steps
-
-
-def rounds_script(seed: int, dicts: bool = False, loads: tuple[bool, ...] = ()) -> Script:
-    """One hidden round among a hundred."""
-    writer = Writer(seed, dicts, people=False)
-    writer.visible(30)
-    writer.hidden(malformed=seed == 2)
-    for saved in loads:
-        writer.visible(10)
-        writer.steps.append(Load(saved))
-    writer.visible(40)
-    return writer.steps
-
-
-def secret_word_script(seed: int, word: Any, other: Any) -> Script:
-    """The unit teaches something odd in one world, something usual in the other; then the others go on."""
-    writer = Writer(seed, isinstance(word, dict))
-    writer.steps.append(Hidden(Teach(word, "yes", "the unit"), Teach(other, "yes", "the unit")))
-    writer.visible(60)
-    return writer.steps
-
-
-def one_label_script(seed: int) -> Script:
-    """The unit asks once; its label comes, or it does not."""
-    writer = Writer(seed)
-    writer.visible(10)
-    writer.steps.append(Hidden(Ask([0.5, 0.0], "the unit"), Ask([0.5, 0.0], "the unit")))
-    writer.asks += 1
-    writer.steps.append(Hidden(Label(writer.asks, "yes"), None))
-    writer.visible(30)
-    return writer.steps
-
-
-def batch_script(seed: int, malformed: bool = False, parts: int = 6) -> Script:
-    """Batches only, all of which hold the unit, after a few rounds to learn from."""
-    writer = Writer(seed)
-    writer.batch("teach", 40)
-    writer.visible(16)
-    for i in range(parts):
-        writer.batch(("ask", "follow", "ask")[i % 3], malformed=malformed)
-    return writer.steps
-
-
-def watched_script() -> Script:
-    """In one world the unit's first question is malformed; its second must not take that one's place."""
-    writer = Writer(1)
-    for first in (0.5, float("nan")), (0.5, 0.5):
-        writer.steps.append(Hidden(Ask([first[0], 0.0], "the unit"), Ask([first[1], 0.0], "the unit")))
-        writer.steps.append(Hidden(Label(len(writer.steps) // 2 + 1, "no"), Label(len(writer.steps) // 2 + 1, "no")))
-        writer.asks += 1
-    writer.visible(30)
-    return writer.steps
-
-
-def disk_script(seed: int) -> Script:
-    """The disk goes away while the unit brings a label, in one world only, and comes back."""
-    writer = Writer(seed)
-    writer.visible(20)
-    writer.steps.append(Hidden(Ask([0.5, 0.0], "the unit"), Ask([0.5, 0.0], "the unit")))
-    writer.asks += 1
-    writer.steps += [Disk(False), Hidden(Label(writer.asks, "yes"), None), Disk(True)]
-    writer.visible(3)
-    writer.steps.append(Disk(False))
-    writer.visible(3)
-    return writer.steps
-
-
-def crash_script(seed: int) -> Script:
-    """The unit asks, a snapshot is taken; then it brings a label or is forgotten, the process crashes, and it tries."""
-    writer = Writer(seed)
-    writer.visible(20)
-    for _ in range(2):
-        writer.steps.append(Hidden(Ask([0.5, 0.0], "the unit"), Ask([-0.5, 0.0], "the unit")))
-    first, second = writer.asks + 1, writer.asks + 2
-    writer.asks += 2
-    writer.steps += [
-        Hidden(Teach([0.5, 0.5], "yes", "the unit"), Teach([0.5, 0.5], "no", "the unit")),
-        Load(saved=True),
-        Hidden(Label(first, "yes"), Label(first, "no")),
-        Load(saved=False),
-        Hidden(Label(first, "yes"), Label(first, "no")),
-        Hidden(Forget("the unit"), Forget("the unit")),
-        Load(saved=False),
-        Hidden(Label(second, "yes"), Label(second, "no")),
-    ]
-    writer.visible(5)
-    return writer.steps
+from tests.scripts import (
+    HALTING,
+    POLLED,
+    batch_script,
+    crash_script,
+    disk_script,
+    loader,
+    make_pop,
+    one_label_script,
+    people_script,
+    secret_word_script,
+    shape_script,
+    watched_script,
+)
 
 
 @dataclass(frozen=True)
@@ -312,10 +92,6 @@ def _halting(broken: bool) -> dict[str, Any]:
     return {"plan": HALTING}
 
 
-def _all_polled(broken: bool) -> dict[str, Any]:
-    return {"plan": small_plan(3)}
-
-
 _loads = functools.partial(people_script, loads=(True, False), parts=4)
 _words = functools.partial(secret_word_script, word={"zebra": 1.0}, other={"a": 1.0})
 _large = functools.partial(secret_word_script, word=[1000.0, 0.0], other=[0.5, 0.0])
@@ -324,7 +100,6 @@ _bad_batches = functools.partial(batch_script, malformed=True)
 
 def _saved_batches(seed: int) -> Script:
     return [*batch_script(seed, parts=4), Load()]
-
 
 
 _WORDS = r"drew \d+ words, and its copies, polls, gates and halting draws take \d+"
@@ -339,19 +114,27 @@ _EVERYBODY = r"what everybody sees|everybody sees \d+ rounds"
 REPLAYS = [
     # copies that are not apart
     ReplayHunt("the label goes to two copies", rf"copy \d+: {_OTHER}", copies.TeachesTwo),
-    ReplayHunt("the label goes to two copies, compiled", rf"copy \d+: {_OTHER}", copies.TeachesTwoCompiled, script=batch_script),
+    ReplayHunt(
+        "the label goes to two copies, compiled", rf"copy \d+: {_OTHER}", copies.TeachesTwoCompiled, script=batch_script
+    ),
     ReplayHunt("labels go to the copies in turn", rf"copy \d+: {_OTHER}", copies.RoutesInTurn, script=one_label_script),
     ReplayHunt("the question decides whose lesson it is", rf"copy \d+: {_OTHER}", copies.RoutesByQuestion),
     ReplayHunt("predict changes every copy", r"copy \d+: a question changed it", copies.NoRewind),
-    ReplayHunt("answers are taught, compiled", r"copy \d+: a question changed it", copies.NoRewindCompiled, script=batch_script),
+    ReplayHunt(
+        "answers are taught, compiled", r"copy \d+: a question changed it", copies.NoRewindCompiled, script=batch_script
+    ),
     ReplayHunt("questions teach without labels", r"copy \d+: a question changed it", copies.ScalesByQuestions),
     ReplayHunt(
-        "copies share a random stream", r"copy \d+: its memory .* share a random stream",
-        learner=copies.SharedStream(), sound=LogisticRegression(),
+        "copies share a random stream",
+        r"copy \d+: its memory .* share a random stream",
+        learner=copies.SharedStream(),
+        sound=LogisticRegression(),
     ),
     ReplayHunt(
-        "copies share a memory", r"copy \d+: its vote .* reads what copies share",
-        learner=copies.SharedMemory(), sound=LogisticRegression(),
+        "copies share a memory",
+        r"copy \d+: its vote .* reads what copies share",
+        learner=copies.SharedMemory(),
+        sound=LogisticRegression(),
     ),
     ReplayHunt("a shared scaler in front", r"encoded in two ways: something that learns", settings=_scaler),
     ReplayHunt("a shared vocabulary", r"changed by the unit.*a vocabulary", settings=_vocabulary, script=_words),
@@ -362,29 +145,48 @@ REPLAYS = [
     # what others see
     ReplayHunt("answers show the last label taught", r"not the top label|fallback answered", seen.ShowsTheLastLabel),
     ReplayHunt(
-        "answers show the last label taught, compiled", r"not the top label", seen.ShowsTheLastLabelCompiled,
+        "answers show the last label taught, compiled",
+        r"not the top label",
+        seen.ShowsTheLastLabelCompiled,
         script=batch_script,
     ),
     ReplayHunt("the fallback is the majority label", r"fallback answered .* it is not public", seen.MajorityFallback),
-    ReplayHunt("the fallback is the copies' label", r"where the fallback, which is public, says", seen.CopiesAsFallback, settings=_constant),
+    ReplayHunt(
+        "the fallback is the copies' label",
+        r"where the fallback, which is public, says",
+        seen.CopiesAsFallback,
+        settings=_constant,
+    ),
     ReplayHunt("silence that ends on a count of labels", _WORDS, seen.SilentByLabels),
     ReplayHunt("tickets evicted by count", r"what others see|the error that others see", seen.EvictsByCount),
     ReplayHunt(
-        "an exception shown to its asker", r"the error that others see is .*ArithmeticError", seen.ShowsExceptions,
-        learner=seen.Touchy(), script=_large, first=1,
+        "an exception shown to its asker",
+        r"the error that others see is .*ArithmeticError",
+        seen.ShowsExceptions,
+        learner=seen.Touchy(),
+        script=_large,
+        first=1,
     ),
-    ReplayHunt("errors that count others' labels", r"what others see|the error that others see", seen.ErrorsTellOfOthers),
+    ReplayHunt(
+        "errors that count others' labels", r"what others see|the error that others see", seen.ErrorsTellOfOthers
+    ),
     ReplayHunt("a reset that others notice", r"the error that others see", seen.TellsOfForgetting, first=1),
     ReplayHunt("a bad row refuses its batch", r"0 words", seen.BatchRefused, script=_bad_batches),
     ReplayHunt("a count that is shown", _EVERYBODY, seen.ShowsTheCount),
     ReplayHunt("a guarantee that follows the count", r"what everybody sees", seen.ShowsSpending),
     ReplayHunt(
-        "a monitor that follows what can be read", r"2 of the monitor's inputs differ", seen.WatchesReadable,
-        settings=_monitored, script=lambda seed: watched_script(),
+        "a monitor that follows what can be read",
+        r"2 of the monitor's inputs differ",
+        seen.WatchesReadable,
+        settings=_monitored,
+        script=lambda seed: watched_script(),
     ),
     ReplayHunt("a monitor that ticks where it can be read", r"the monitor's ticks are", seen.TicksWhereReadable),
     ReplayHunt(
-        "a monitor of the taught copies", r"\d+ of the monitor's inputs differ", seen.WatchesTheTaught, settings=_monitored,
+        "a monitor of the taught copies",
+        r"\d+ of the monitor's inputs differ",
+        seen.WatchesTheTaught,
+        settings=_monitored,
     ),
     # coins, counts and halts
     ReplayHunt("the same poll in every round", _WORDS, coins.SamePoll),
@@ -393,52 +195,118 @@ REPLAYS = [
     ReplayHunt("a poll without majority is drawn again", _WORDS, coins.PollsAgain),
     ReplayHunt("only taught copies are polled", f"{_WORDS}|{_VOTES}", coins.PollsTheTaught),
     ReplayHunt("the wrong inequality", _TABLE + f"|{_COUNT}", coins.WrongInequality),
-    ReplayHunt("the wrong inequality, compiled", _TABLE + f"|{_COUNT}", compiled.WrongInequalityCompiled, script=batch_script),
+    ReplayHunt(
+        "the wrong inequality, compiled", _TABLE + f"|{_COUNT}", compiled.WrongInequalityCompiled, script=batch_script
+    ),
     ReplayHunt("a gate chosen by a count of labels", _TABLE + f"|{_COUNT}", coins.GateByLabels),
-    ReplayHunt("a gate chosen by a count of labels, compiled", _TABLE + f"|{_COUNT}", compiled.GateByLabelsCompiled, script=batch_script),
+    ReplayHunt(
+        "a gate chosen by a count of labels, compiled",
+        _TABLE + f"|{_COUNT}",
+        compiled.GateByLabelsCompiled,
+        script=batch_script,
+    ),
     ReplayHunt("no gate word where the margin is large", _WORDS, coins.NoWordWhereClear),
     ReplayHunt("the fallback's coin from the polls' stream", _WORDS, coins.CoinOfTheSameStream),
     ReplayHunt("no cap", rf"{_COUNT} grew by 1, and 0 .*capped", coins.Uncapped),
     ReplayHunt("no cap, compiled", rf"{_COUNT} grew by .*capped", compiled.UncappedCompiled, script=batch_script),
     ReplayHunt("capped rounds are counted", rf"{_COUNT} grew by 1, and 0 .*capped", coins.CountsCapped),
     ReplayHunt("malformed rounds are counted", rf"{_COUNT} grew by .*malformed", coins.CountsMalformed),
-    ReplayHunt("shares are not counted, compiled", r"the shares of people", compiled.SharesNotCounted, script=batch_script),
-    ReplayHunt("labels that agree give the count back", rf"{_COUNT} moved in a step that asks nothing", coins.RefundsAgreement),
-    ReplayHunt("labels that agree give the count back, compiled", rf"{_COUNT} grew by", compiled.RefundsAgreementCompiled, script=batch_script),
+    ReplayHunt(
+        "shares are not counted, compiled", r"the shares of people", compiled.SharesNotCounted, script=batch_script
+    ),
+    ReplayHunt(
+        "labels that agree give the count back", rf"{_COUNT} moved in a step that asks nothing", coins.RefundsAgreement
+    ),
+    ReplayHunt(
+        "labels that agree give the count back, compiled",
+        rf"{_COUNT} grew by",
+        compiled.RefundsAgreementCompiled,
+        script=batch_script,
+    ),
     ReplayHunt("no halting draw for capped rounds", _WORDS, coins.NoDrawWhereCapped),
     ReplayHunt("no halting draw for sure rounds", _WORDS, coins.NoDrawWhereSure),
     ReplayHunt("no halting draw for malformed questions", _WORDS, coins.NoDrawWhereMalformed),
-    ReplayHunt("no halting draw for malformed questions, compiled", rf"{_WORDS}|rounds were taken", compiled.NoDrawWhereMalformedCompiled, script=_bad_batches),
+    ReplayHunt(
+        "no halting draw for malformed questions, compiled",
+        rf"{_WORDS}|rounds were taken",
+        compiled.NoDrawWhereMalformedCompiled,
+        script=_bad_batches,
+    ),
     ReplayHunt("no poll for malformed questions", _WORDS, coins.NoPollForMalformed),
-    ReplayHunt("a wrong shape skips the draws", _WORDS, coins.WrongShape, script=lambda seed: shape_script(seed)),
+    ReplayHunt("a wrong shape skips the draws", _WORDS, coins.WrongShape, script=shape_script),
     ReplayHunt("a malformed question takes no round", _WORDS + r"|rounds were taken", coins.NoRoundForMalformed),
-    ReplayHunt("malformed rows leave their batch", _WORDS + r"|rounds were taken", coins.NoRoundInBatches, script=_bad_batches),
+    ReplayHunt(
+        "malformed rows leave their batch", _WORDS + r"|rounds were taken", coins.NoRoundInBatches, script=_bad_batches
+    ),
     ReplayHunt("a halt when one record is taught", _BEGAN, coins.HaltsOnARecord),
     ReplayHunt("a halt on a count of wrong labels", _HALT, coins.HaltsOnWrongLabels),
     ReplayHunt("rounds that end on a count of wrong labels", r"as if its rounds were over", coins.HaltsTheRounds),
     ReplayHunt("a halt at unsure + 30·labels", _HALT, coins.HaltsOnLabels),
-    ReplayHunt("a halt at unsure + 30·labels, compiled", rf"{_HALT}|rounds were taken", compiled.HaltsOnLabelsCompiled, script=batch_script),
-    ReplayHunt("a chunk goes on after its halt, compiled", r"rounds were taken, and \d+ were asked before a halt", compiled.GoesOnToTheEnd, settings=_halting, script=batch_script),
+    ReplayHunt(
+        "a halt at unsure + 30·labels, compiled",
+        rf"{_HALT}|rounds were taken",
+        compiled.HaltsOnLabelsCompiled,
+        script=batch_script,
+    ),
+    ReplayHunt(
+        "a chunk goes on after its halt, compiled",
+        r"rounds were taken, and \d+ were asked before a halt",
+        compiled.GoesOnToTheEnd,
+        settings=_halting,
+        script=batch_script,
+    ),
     # what is durable
     ReplayHunt("a resume that forgets", r"forgot what was spent", disk.ForgetsSpending, script=_loads),
     ReplayHunt("randomness restored", r"brought back randomness", disk.RestoresCoins, script=_loads),
-    ReplayHunt("a load remembers the forgotten", r"brought back what it knew of a person who was forgotten", disk.RevivesTheForgotten, script=crash_script),
-    ReplayHunt("a load takes tickets of the forgotten", r"a ticket that was used, or whose person was forgotten", disk.RevivesTickets, script=crash_script),
-    ReplayHunt("a load takes used tickets again", r"a ticket that was used, or whose person was forgotten", disk.RevivesUsedTickets, script=crash_script),
+    ReplayHunt(
+        "a load remembers the forgotten",
+        r"brought back what it knew of a person who was forgotten",
+        disk.RevivesTheForgotten,
+        script=crash_script,
+    ),
+    ReplayHunt(
+        "a load takes tickets of the forgotten",
+        r"a ticket that was used, or whose person was forgotten",
+        disk.RevivesTickets,
+        script=crash_script,
+    ),
+    ReplayHunt(
+        "a load takes used tickets again",
+        r"a ticket that was used, or whose person was forgotten",
+        disk.RevivesUsedTickets,
+        script=crash_script,
+    ),
     ReplayHunt("entries where unsure only", r"0 entries were written", disk.WritesWhereUnsure, script=_loads),
-    ReplayHunt("entries that name the answered only", r"the entry names others than those who asked", disk.EntersTheAnswered, settings=_halting, script=_saved_batches),
-    ReplayHunt("a label's failed write stops everybody", r"the error that others see is .*could not be written", disk.LabelsStopEverybody, script=disk_script),
-    ReplayHunt("a failed write is passed over", r"answered though what was spent could not be written", disk.FailsOpen, script=disk_script),
-    ReplayHunt("answers leave before they are durable", r"over before what it spent was durable", disk.AnswersBeforeDurable, script=_loads),
-    ReplayHunt("a halt is seen before it is durable", r"could be seen before they were durable", disk.HaltBeforeDurable, settings=_halting, script=_saved_batches),
-]  # fmt: skip
-
-
-def shape_script(seed: int) -> Script:
-    """The unit sends one number where two are wanted, in one world."""
-    writer = Writer(seed)
-    writer.visible(25)
-    writer.steps.append(Hidden(Ask([0.5], "the unit"), Ask([0.5, 0.0], "the unit")))
-    writer.asks += 1
-    writer.visible(5)
-    return writer.steps
+    ReplayHunt(
+        "entries that name the answered only",
+        r"the entry names others than those who asked",
+        disk.EntersTheAnswered,
+        settings=_halting,
+        script=_saved_batches,
+    ),
+    ReplayHunt(
+        "a label's failed write stops everybody",
+        r"the error that others see is .*could not be written",
+        disk.LabelsStopEverybody,
+        script=disk_script,
+    ),
+    ReplayHunt(
+        "a failed write is passed over",
+        r"answered though what was spent could not be written",
+        disk.FailsOpen,
+        script=disk_script,
+    ),
+    ReplayHunt(
+        "answers leave before they are durable",
+        r"over before what it spent was durable",
+        disk.AnswersBeforeDurable,
+        script=_loads,
+    ),
+    ReplayHunt(
+        "a halt is seen before it is durable",
+        r"could be seen before they were durable",
+        disk.HaltBeforeDurable,
+        settings=_halting,
+        script=_saved_batches,
+    ),
+]

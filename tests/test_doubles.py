@@ -90,15 +90,15 @@ def log_probability(variant: Variant, reports: int, values: Sequence[int], outco
     rho = np.exp(-np.abs(wide) / first)
     rho /= rho.sum()
     total, part = 0.0, np.zeros(wide.size)
-    for value, seen in zip(values, outcome, strict=True):
-        if seen is None:
+    for value, shown in zip(values, outcome, strict=True):
+        if shown is None:
             part += _log_below(wide - value, second)
         elif variant.shows:
-            noise = -abs(seen - value) / second + math.log(math.tanh(0.5 / second))
-            part += np.where(wide <= seen, noise, -math.inf)
+            noise = -abs(shown - value) / second + math.log(math.tanh(0.5 / second))
+            part += np.where(wide <= shown, noise, -math.inf)
         else:
             part += _log_below(value - wide + 1, second)
-        if seen is not None and variant.redraws:
+        if shown is not None and variant.redraws:
             total, part = total + _log_mean(part, rho), np.zeros(wide.size)
     return total + _log_mean(part, rho)
 
@@ -120,7 +120,7 @@ def worst_loss(number: int, reports: int, zero: Sequence[int], one: Sequence[int
     """The largest ln P₀(outcome)/P₁(outcome) over all outcomes of these two rows of values."""
     variant, worst = VARIANTS[number], 0.0
     for outcome in itertools.product((None, 1), repeat=len(zero)):
-        if variant.stops and sum(seen is not None for seen in outcome[:-1]) >= reports:
+        if variant.stops and sum(shown is not None for shown in outcome[:-1]) >= reports:
             continue
         loss = log_probability(variant, reports, zero, outcome) - log_probability(variant, reports, one, outcome)
         worst = max(worst, loss)

@@ -10,7 +10,7 @@ from sklearn.tree import DecisionTreeClassifier
 from confide.games.broken import tables
 from confide.games.replay import Ask, AskMany, Disk, Forget, Heard, Hidden, Label, Load, Script, replay
 from confide.learners import DecisionTree, GaussianNB, LogisticRegression, Refit
-from tests.replays import (
+from tests.scripts import (
     POLLED,
     Writer,
     batch_script,

@@ -1,9 +1,9 @@
 """One unit's data replaced by anything: in two worlds with the same coins, nobody else sees a difference.
 
 The net under everything: each case replaces one thing that the unit does, at any entry point, by anything, objects that
-raise anything included; gates and halting draws are forced to the other world's. `replay` then compares errors, tickets,
-rounds, draws, state and every other copy, which are equal, the votes, which differ by at most one, and the counts, by
-at most G.
+raise anything included; gates and halting draws are forced to the other world's. `replay` then compares errors,
+tickets, rounds, draws, state and every other copy, which are equal, the votes, which differ by at most one, and the
+counts, by at most G.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def test_nobody_else_sees_what_one_unit_sends(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["fused, people", "soon halted", "fused, people, polled"])
 def test_nor_after_loads_and_while_the_disk_is_away(name: str) -> None:
-    """Saved, or crashed and loaded from an older snapshot; a label or a forgetting comes while nothing can be written."""
+    """Saved, or crashed and loaded from an older snapshot; labels come while nothing can be written."""
     make, dicts = MAKERS[name]
     for number in range(3):
         replay(make, Writer(number, dicts, "people" in name, loads=True).write(12, between=2), seed=number)
