@@ -323,6 +323,8 @@ class Writer:
             self._hidden_batch(n, follow=self.fused and self.dice.random() < 0.4)
         elif kind < 0.7 and self.hidden_open and self.people:
             ask = self.hidden_open.pop(self.dice.randrange(len(self.hidden_open)))
+            if self.dice.random() < 0.3:  # it tries once more later
+                self.hidden_open.append(ask)
             if self.open and self.dice.random() < 0.4:  # with somebody else's, who must not notice
                 asks = [ask, self.open.pop()]
                 y = self.y(self.asked[asks[1]])

@@ -24,7 +24,7 @@ __all__ = [
 
 def _changed(rounds: Rounds, **parts: Any) -> Rounds:
     """The same rounds with some parts changed."""
-    return Rounds(**{**dict(zip(Rounds._fields, rounds, strict=True)), **parts})
+    return Rounds(**{**dict(zip(Rounds.__annotations__, rounds, strict=True)), **parts})
 
 
 class _Uncapped(Compiled):
