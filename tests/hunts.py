@@ -15,15 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from confide import POP, Gate, Halting, Plan
+from confide import POP, Gate, Guarantee, Halting, Plan
 from confide.games import BOTTOM, Batch, OnlineGame, Region, Report, Round, View, audit_game
+from confide.games.broken import coins, compiled, tables
+from confide.games.broken.variants import VARIANTS, SparseVector
 from confide.games.others import AdaptiveQuery, OnData, Query, Start
 from confide.learners import LogisticRegression, Points
+from confide.planning.design import certify
 from confide.privacy.random import Random
 from confide.privacy.renyi import delta_from_renyi
 from confide.privacy.sparse import AboveThreshold, threshold_cost
-from tests import doubles
-from tests.replays import make_plan
 
 Moves = Generator[Any, Any, None]
 
@@ -187,6 +188,17 @@ class Rising(Contrast):
 # ---------------------------------------------------------------------- plans
 
 
+def make_plan(
+    gate: Gate, halting: Halting, *, order: int, delta: float, copies: int, polls: int, **numbers: int
+) -> Plan:
+    """A plan with these tables, and what they certify."""
+    got = certify(gate, halting, order=order, delta=delta, poll_fraction=Fraction(polls, copies))
+    return Plan(
+        kind="tight", copies=copies, polls=polls, unit_unsure=halting.shift, labels=2, beta=0.01, order=order,
+        gate=gate, halting=halting, guarantee=Guarantee(got.epsilon, got.delta, halting.shift), **numbers,
+    )  # fmt: skip
+
+
 @functools.cache
 def full_plan() -> Plan:
     """Every copy is asked, and all of them agreeing is a margin at which the gate is unsure half of the time."""
@@ -259,7 +271,7 @@ class Hunt:
     rounds: int = 0
     """Of an OnlineGame; 0 for queries."""
     slow: bool = False
-    """Too slow for the tests, where the double is caught in another way; played by benchmarks/doubles.py."""
+    """Too slow for the tests, where the double is caught in another way; played by benchmarks/tables.py."""
 
     def run(self, seed: int, broken: bool = True, games: int | None = None) -> Report:
         rng = Random(seed=seed)
@@ -283,20 +295,20 @@ def _pop(plan: Plan, rng: Random, kind: type[POP], learner: Any) -> POP:
 
 def _tables(plan: Callable[[], Plan], change: Callable[[Plan], Plan], learner: Any) -> Callable[[bool, Random], POP]:
     """POPs with the plan's tables or, broken, with those that `change` makes of them."""
-    both = functools.cache(lambda broken: change(plan()) if broken else doubles.unchecked(plan()))
+    both = functools.cache(lambda broken: change(plan()) if broken else tables.unchecked(plan()))
     return lambda broken, rng: _pop(both(broken), rng, POP, learner)
 
 
 def _kinds(plan: Callable[[], Plan], kind: type[POP], learner: Any) -> Callable[[bool, Random], POP]:
     """POPs or, broken, another kind of them."""
-    whole = functools.cache(lambda: doubles.unchecked(plan()))
+    whole = functools.cache(lambda: tables.unchecked(plan()))
     return lambda broken, rng: _pop(whole(), rng, kind if broken else POP, learner)
 
 
 def _threshold(broken: bool, rng: Random) -> AboveThreshold:
     made = AboveThreshold.__new__(AboveThreshold)  # the search for the scale is the same each time: done once
     vars(made).update(vars(threshold()), _rng=rng)
-    return doubles.half_noise(made) if broken else made
+    return tables.half_noise(made) if broken else made
 
 
 def _hunt(name: str, plan: Callable[[], Plan], make: Any, adversary: Any, games: int, **more: Any) -> Hunt:
@@ -316,15 +328,15 @@ EPSILON = Fraction(2)
 def sparse_vector(number: int, adversary: Any, reports: int, games: int, sound: int = 1) -> Hunt:
     """A variant by its number, with the private one of number `sound` as the correct mechanism."""
 
-    def make(broken: bool, rng: Random) -> doubles.SparseVector:
-        return doubles.SparseVector(doubles.VARIANTS[number if broken else sound], EPSILON, reports, rng)
+    def make(broken: bool, rng: Random) -> SparseVector:
+        return SparseVector(VARIANTS[number if broken else sound], EPSILON, reports, rng)
 
     promise = Region(((float(EPSILON), 0.0),))
     return Hunt(f"sparse vector technique, variant {number}", lambda: promise, make, adversary, games)
 
 
 def _halved(plan: Plan) -> Plan:
-    return doubles.half_scale(plan, **LAPLACE)
+    return tables.half_scale(plan, **LAPLACE)
 
 
 def hunts() -> list[Hunt]:
@@ -344,22 +356,22 @@ def hunts() -> list[Hunt]:
         _hunt(
             "one table entry too steep",
             full_plan,
-            _tables(full_plan, lambda plan: doubles.steep_entry(plan, plan.copies), points),
+            _tables(full_plan, lambda plan: tables.steep_entry(plan, plan.copies), points),
             Unanimous(12),
             200,
         ),
-        _hunt("halting ignored", full_plan, _tables(full_plan, doubles.halting_ignored, abstaining), Ties(400), 350),
+        _hunt("halting ignored", full_plan, _tables(full_plan, tables.halting_ignored, abstaining), Ties(400), 350),
         _hunt(
             "the exact count instead of the halting gate",
             full_plan,
-            _tables(full_plan, doubles.exact_count, abstaining),
+            _tables(full_plan, tables.exact_count, abstaining),
             LastUnsure(full.unsure - 1),
             200,
         ),
         _hunt(
             "the same poll in every round",
             polled_plan,
-            _kinds(polled_plan, doubles.SamePoll, points),
+            _kinds(polled_plan, coins.SamePoll, points),
             _likely(polled, polled.gate.table, rounds=50, cut=4.8),
             5000,
             slow=True,
@@ -367,7 +379,7 @@ def hunts() -> list[Hunt]:
         _hunt(
             "one poll for a whole batch",
             polled_plan,
-            _kinds(polled_plan, doubles.OnePollABatch, points),
+            _kinds(polled_plan, coins.OnePollABatch, points),
             _likely(polled, polled.gate.table, rounds=50, cut=4.8),
             5000,
             slow=True,
@@ -380,7 +392,14 @@ def hunts() -> list[Hunt]:
             250,
         ),
         _hunt(
-            "the wrong inequality", full_plan, _kinds(full_plan, doubles.WrongInequality, abstaining), Ties(1), 200
+            "the wrong inequality", full_plan, _kinds(full_plan, coins.WrongInequality, abstaining), Ties(1), 200
+        ),
+        _hunt(
+            "the wrong inequality, compiled",
+            full_plan,
+            _kinds(full_plan, compiled.WrongInequalityCompiled, abstaining),
+            Ties(50),
+            200,
         ),
         sparse_vector(3, Revealed(), 1, 10_000),
         sparse_vector(4, Rising(), 20, 400),
@@ -391,4 +410,4 @@ def hunts() -> list[Hunt]:
 
 @functools.cache
 def _paper(broken: bool) -> Plan:
-    return doubles.one_copy(*PAPER) if broken else doubles.unchecked(paper_plan())
+    return tables.one_copy(*PAPER) if broken else tables.unchecked(paper_plan())

@@ -1,192 +1,36 @@
-"""Scripts for replays, and the doubles that a replay catches.
+"""The doubles that a replay catches, each with the cause that it must name.
 
-A script runs in two worlds with identical coins; a violated line, with its round and cause, is the catch.
+A script runs in two worlds with identical coins; a violated line, with its round and cause, is the catch. Unless a hunt
+says otherwise, a POP for people with G = 3, polls, silence and a monitor is asked, alone and in batches that hold the
+unit.
 """
 
 from __future__ import annotations
 
 import functools
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
-from confide import POP, Gate, Guarantee, Halting, Monitor, Plan
-from confide.games.replay import Ask, AskMany, Forget, Hidden, Label, Load, Script, Step, Teach, replay
+from confide import POP
+from confide.games.broken import coins, compiled, copies, disk, seen
+from confide.games.replay import Heard, Load, Script, replay
 from confide.learners import Features, LogisticRegression
-from confide.planning.design import certify
-from tests import doubles
-
-SEED = 7
-
-
-@functools.cache
-def small_plan(unit_unsure: int, copies: int = 16, polls: int = 16, unsure: int = 500) -> Plan:
-    """A plan for a few copies: a steep gate, and an ε that nobody would run."""
-    share = Fraction(polls, copies)
-    gate = Gate.best(order=2, cost=3.0, poll_fraction=share, margins=polls, tie_sure=1e-6)
-    halting = Halting.best(order=2, cost=1.0, unsure=unsure, start=1e-9, survive=1e-3, shift=unit_unsure)
-    sizes = {"copies": copies, "polls": polls, "unsure": unsure}
-    return make_plan(gate, halting, order=2, delta=0.02, rounds=500, silent=15, **sizes)
-
-
-def make_plan(
-    gate: Gate, halting: Halting, *, order: int, delta: float, copies: int, polls: int, **numbers: int
-) -> Plan:
-    """A plan with these tables, and what they certify."""
-    got = certify(gate, halting, order=order, delta=delta, poll_fraction=Fraction(polls, copies))
-    return Plan(
-        kind="tight",
-        copies=copies,
-        polls=polls,
-        unit_unsure=halting.shift,
-        labels=2,
-        beta=0.01,
-        order=order,
-        gate=gate,
-        halting=halting,
-        guarantee=Guarantee(got.epsilon, got.delta, halting.shift),
-        **numbers,
-    )
-
-
-def takes_dicts(learner: Any) -> bool:
-    return hasattr(learner, "predict_one")
-
-
-def make_pop(learner: Any, kind: type[POP] = POP, **settings: Any) -> Callable[[], POP]:
-    """A maker of seeded POPs for people with G = 3."""
-    features = None if takes_dicts(learner) else 2
-    settings = {"plan": small_plan(3), "units": "people", "features": features, "seed": SEED, **settings}
-    return lambda: kind(learner, labels=["no", "yes"], **settings)
-
-
-def loader(learner: Any, kind: type[POP] = POP) -> Callable[[Path], POP]:
-    return lambda folder: kind.load(folder, learner=learner, trusted=True)
-
-
-class Writer:
-    """Writes a script: people ask at random, and labels come late, out of order, or never."""
-
-    def __init__(self, seed: int, dicts: bool, people: bool = True) -> None:
-        self.random = random.Random(seed)
-        self.dicts, self.people = dicts, people
-        self.steps: list[Step | Hidden] = []
-        self.waiting: list[tuple[int, Step | Hidden]] = []
-        self.asks = 0
-
-    def x(self, first: float) -> Any:
-        values = [first, self.random.uniform(-1, 1)]
-        return {"a": values[0], "b": values[1]} if self.dicts else values
-
-    def someone(self) -> str | None:
-        return f"person {self.random.randrange(60)}" if self.people else None
-
-    def visible(self, rounds: int) -> None:
-        for _ in range(rounds):
-            first, noise = self.random.uniform(-1, 1), self.random.random()
-            y = "yes" if (first > 0) != (noise < 0.05) else "no"
-            self.steps.append(Ask(self.x(first), self.someone()))
-            self.asks += 1
-            if noise < 0.8:
-                self.waiting.append((self.random.randrange(12), Label(self.asks, y)))
-            if noise < 0.1:
-                self.steps.append(Teach(self.x(first), y, self.someone()))
-            if noise < 0.04 and self.people:
-                self.steps.append(Forget(self.someone() or ""))
-            self.bring_labels()
-
-    def bring_labels(self) -> None:
-        self.steps += [step for due, step in self.waiting if due <= 0]
-        self.waiting = [(due - 1, step) for due, step in self.waiting if due > 0]
-
-    def hidden(self, malformed: bool = False) -> None:
-        """The unit asks something doubtful in one world and something clear in the other, and labels differ."""
-        who = "the unit" if self.people else None
-        other = float("nan") if malformed else self.random.choice([-1.0, 1.0])
-        self.steps.append(Hidden(Ask(self.x(0.0), who), Ask(self.x(other), who)))
-        self.asks += 1
-        mine, yours = Label(self.asks, "yes"), Label(self.asks, "no")
-        kind = self.random.randrange(3)
-        if kind == 0:
-            self.waiting.append((4, Hidden(mine, yours)))
-        elif kind == 1:
-            self.waiting += [(2, Hidden(mine, None)), (9, Hidden(None, yours))]
-        else:
-            self.steps.append(Hidden(None, yours))
-
-
-def people_script(seed: int, dicts: bool, loads: tuple[bool, ...] = ()) -> Script:
-    """One hidden person among sixty: asks, labels, history and forgetting that differ between the worlds."""
-    writer = Writer(seed, dicts)
-    for x in (-1.0, -0.5, 0.5, 1.0):
-        writer.steps.append(Hidden(Teach(writer.x(x), "yes", "the unit"), Teach(writer.x(-x), "no", "the unit")))
-    for part in range(10):
-        writer.visible(9)
-        writer.hidden(malformed=part == 6)
-        if part in (4, 8):
-            writer.steps.append(Hidden(Forget("the unit"), None))
-        if part in (3, 7) and loads:
-            writer.steps.append(Load(saved=loads[part == 7]))
-    return writer.steps
-
-
-def rounds_script(seed: int, dicts: bool, loads: tuple[bool, ...] = ()) -> Script:
-    """One hidden round among a hundred."""
-    writer = Writer(seed, dicts, people=False)
-    writer.visible(30)
-    writer.hidden(malformed=seed == 2)
-    for saved in loads:
-        writer.visible(10)
-        writer.steps.append(Load(saved))
-    writer.visible(40)
-    return writer.steps
-
-
-def secret_word_script(seed: int, word: Any, other: Any) -> Script:
-    """The unit teaches something odd in one world, something usual in the other; then the others go on."""
-    writer = Writer(seed, isinstance(word, dict))
-    writer.steps.append(Hidden(Teach(word, "yes", "the unit"), Teach(other, "yes", "the unit")))
-    writer.visible(60)
-    return writer.steps
-
-
-def one_label_script(seed: int) -> Script:
-    """The unit asks once; its label comes, or it does not."""
-    writer = Writer(seed, False)
-    writer.visible(10)
-    writer.steps.append(Hidden(Ask([0.5, 0.0], "the unit"), Ask([0.5, 0.0], "the unit")))
-    writer.asks += 1
-    writer.steps.append(Hidden(Label(writer.asks, "yes"), None))
-    writer.visible(30)
-    return writer.steps
-
-
-def batch_script(seed: int) -> Script:
-    """Whole batches of others after the unit's lesson, then their labels."""
-    writer = Writer(seed, False)
-    writer.visible(20)
-    writer.steps.append(Hidden(Teach([1.0, 0.0], "yes", "the unit"), Teach([1.0, 0.0], "no", "the unit")))
-    for _ in range(4):
-        people, first = [writer.someone() or "" for _ in range(10)], writer.asks
-        xs = [writer.x(writer.random.uniform(-1, 1)) for _ in people]
-        writer.steps.append(AskMany(xs, people))
-        writer.asks += len(people)
-        writer.steps += [Label(first + 1 + i, "yes" if x[0] > 0 else "no") for i, x in enumerate(xs)]
-    return writer.steps
-
-
-def watched_script() -> Script:
-    """In one world the unit's first question is malformed; its second must not take that one's place."""
-    writer = Writer(1, False)
-    for first in (0.5, float("nan")), (0.5, 0.5):
-        writer.steps.append(Hidden(Ask([first[0], 0.0], "the unit"), Ask([first[1], 0.0], "the unit")))
-        writer.steps.append(Hidden(Label(len(writer.steps) // 2 + 1, "no"), Label(len(writer.steps) // 2 + 1, "no")))
-        writer.asks += 1
-    writer.visible(30)
-    return writer.steps
+from confide.privacy.random import Random
+from tests.scripts import (
+    HALTING,
+    POLLED,
+    batch_script,
+    crash_script,
+    disk_script,
+    loader,
+    make_pop,
+    one_label_script,
+    people_script,
+    secret_word_script,
+    shape_script,
+    watched_script,
+)
 
 
 @dataclass(frozen=True)
@@ -196,13 +40,12 @@ class ReplayHunt:
     name: str
     cause: str
     """A regular expression."""
-    learner: Any = None
     kind: type[POP] = POP
+    learner: Any = None
     sound: Any = None
     """What takes the learner's place in the correct mechanism, where the learner is the double."""
     settings: Callable[[bool], dict[str, Any]] = lambda broken: {}
-    script: Callable[[int], Script] = lambda seed: people_script(seed, dicts=False)
-
+    script: Callable[[int], Script] = people_script
     first: int = 0
     """The seed to begin with: not every script has somebody who shares a copy with the unit."""
 
@@ -211,92 +54,259 @@ class ReplayHunt:
         return next((line for line in map(self.run, range(self.first, self.first + 8)) if line), "")
 
     def run(self, seed: int, broken: bool = True) -> str:
-        """What the replay says, or nothing. The routing follows the POP's seed, the questions the script's."""
+        """What the replay says, or nothing. The routing follows the tape's seed, the questions the script's."""
+        return self.replay(self.script(seed), seed, broken)
+
+    def replay(self, script: Script, seed: int, broken: bool = True, **general: Any) -> str:
         learner = (self.learner if broken or self.sound is None else self.sound) or LogisticRegression()
         kind = self.kind if broken else POP
 
-        def make() -> POP:  # settings anew: features may be an object that learns
-            return make_pop(learner, kind, seed=SEED + seed, **self.settings(broken))()
+        def make(rng: Random) -> POP:  # settings anew: features may be an object that learns
+            usual = {"plan": POLLED, "monitor": Heard(1.0, rounds_per_unit=2, delay=5), **general}
+            return make_pop(learner, kind, **{**usual, **self.settings(broken)})(rng)
 
         try:
-            replay(make, self.script(seed), load=loader(learner, kind))
+            replay(make, script, load=loader(learner, kind), seed=seed)
         except AssertionError as violated:
             return str(violated)
         return ""
 
 
 def _vocabulary(broken: bool) -> dict[str, Any]:
-    return {"features": doubles.SharedVocabulary() if broken else Features(numeric=["a", "b", "zebra"])}
+    return {"features": copies.SharedVocabulary() if broken else Features(numeric=["a", "b", "zebra"])}
+
+
+def _scaler(broken: bool) -> dict[str, Any]:
+    return {"features": copies.RunningMean() if broken else 2}
 
 
 def _monitored(broken: bool) -> dict[str, Any]:
-    return {"monitor": Monitor(epsilon=1.0, rounds_per_unit=1, delay=5), "fallback": "yes"}
+    return {"monitor": Heard(1.0, rounds_per_unit=1, delay=5), "fallback": "yes"}
 
 
-_loads = functools.partial(people_script, dicts=False, loads=(True, False))
+def _constant(broken: bool) -> dict[str, Any]:
+    return {"fallback": "no"}
+
+
+def _halting(broken: bool) -> dict[str, Any]:
+    return {"plan": HALTING}
+
+
+_loads = functools.partial(people_script, loads=(True, False), parts=4)
 _words = functools.partial(secret_word_script, word={"zebra": 1.0}, other={"a": 1.0})
 _large = functools.partial(secret_word_script, word=[1000.0, 0.0], other=[0.5, 0.0])
+_bad_batches = functools.partial(batch_script, malformed=True)
+
+
+def _saved_batches(seed: int) -> Script:
+    return [*batch_script(seed, parts=4), Load()]
+
+
+_WORDS = r"drew \d+ words, and its copies, polls, gates and halting draws take \d+"
+_COUNT = r"the count of unsure answers"
+_OTHER = r"a lesson or a reset that was not its own changed it"
+_TABLE = r"it said \w+ in a live round, which votes \(.*\), word, table and cap do not"
+_HALT = r"it halted, and the halting word against the table at the count says otherwise"
+_BEGAN = r"a halt may begin in a question only"
+_VOTES = r"were counted, and the copies that its poll names voted"
+_EVERYBODY = r"what everybody sees|everybody sees \d+ rounds"
 
 REPLAYS = [
-    ReplayHunt("the label goes to two copies", r"copies \[\d+, \d+\]: one label", kind=doubles.TeachesTwo),
+    # copies that are not apart
+    ReplayHunt("the label goes to two copies", rf"copy \d+: {_OTHER}", copies.TeachesTwo),
     ReplayHunt(
-        "labels go to the copies in turn",
-        r"went to copy \d+ or \d+",
-        kind=doubles.RoutesInTurn,
-        script=one_label_script,
+        "the label goes to two copies, compiled", rf"copy \d+: {_OTHER}", copies.TeachesTwoCompiled, script=batch_script
     ),
-    ReplayHunt("labels of one unit go to two copies", r"the unit taught a second copy", kind=doubles.RoutesInTurn),
-    ReplayHunt("predict changes every copy", r"copy \d+: its memory .* a question changed it", kind=doubles.NoRewind),
+    ReplayHunt("labels go to the copies in turn", rf"copy \d+: {_OTHER}", copies.RoutesInTurn, script=one_label_script),
+    ReplayHunt("the question decides whose lesson it is", rf"copy \d+: {_OTHER}", copies.RoutesByQuestion),
+    ReplayHunt("predict changes every copy", r"copy \d+: a question changed it", copies.NoRewind),
+    ReplayHunt(
+        "answers are taught, compiled", r"copy \d+: a question changed it", copies.NoRewindCompiled, script=batch_script
+    ),
+    ReplayHunt("questions teach without labels", r"copy \d+: a question changed it", copies.ScalesByQuestions),
     ReplayHunt(
         "copies share a random stream",
         r"copy \d+: its memory .* share a random stream",
-        learner=doubles.SharedStream(),
+        learner=copies.SharedStream(),
         sound=LogisticRegression(),
     ),
     ReplayHunt(
         "copies share a memory",
         r"copy \d+: its vote .* reads what copies share",
-        learner=doubles.SharedMemory(),
+        learner=copies.SharedMemory(),
         sound=LogisticRegression(),
     ),
-    ReplayHunt("a shared scaler in front", r"copy.*changed by the unit.*a scaler", kind=doubles.ScalerInFront),
-    ReplayHunt("a shared vocabulary", r"copy.*changed by the unit.*a vocabulary", settings=_vocabulary, script=_words),
-    ReplayHunt("silence that ends on a count of labels", r"the coins|everybody", kind=doubles.SilentByLabels, first=1),
-    ReplayHunt("a resume that forgets", r"forgot what was spent", kind=doubles.ForgetsSpending, script=_loads),
-    ReplayHunt("randomness restored", r"brought back randomness", kind=doubles.RestoresCoins, script=_loads),
-    ReplayHunt("no halting draw for capped rounds", r"the coins", kind=doubles.NoDrawWhereCapped, first=4),
-    ReplayHunt("no halting draw for sure rounds", r"the coins", kind=doubles.NoDrawWhereSure),
-    ReplayHunt("no poll for malformed questions", r"the coins", kind=doubles.NoPollForMalformed),
-    ReplayHunt("tickets evicted by count", r"what others see", kind=doubles.EvictsByCount),
+    ReplayHunt("a shared scaler in front", r"encoded in two ways: something that learns", settings=_scaler),
+    ReplayHunt("a shared vocabulary", r"changed by the unit.*a vocabulary", settings=_vocabulary, script=_words),
+    ReplayHunt("a batch is scaled as a whole", _VOTES, copies.BatchScaled, script=batch_script),
+    ReplayHunt("forgetting resets two copies", rf"copy \d+: {_OTHER}", copies.ResetsTwo),
+    ReplayHunt("a batch of records ends at a bad row", r"copy \d+: its memory differs", copies.TeachStopsAtTheFirst),
+    ReplayHunt("a batch of labels ends at a bad one", r"copy \d+: its memory differs", copies.LearnStopsAtTheFirst),
+    # what others see
+    ReplayHunt("answers show the last label taught", r"not the top label|fallback answered", seen.ShowsTheLastLabel),
+    ReplayHunt(
+        "answers show the last label taught, compiled",
+        r"not the top label",
+        seen.ShowsTheLastLabelCompiled,
+        script=batch_script,
+    ),
+    ReplayHunt("the fallback is the majority label", r"fallback answered .* it is not public", seen.MajorityFallback),
+    ReplayHunt(
+        "the fallback is the copies' label",
+        r"where the fallback, which is public, says",
+        seen.CopiesAsFallback,
+        settings=_constant,
+    ),
+    ReplayHunt("silence that ends on a count of labels", _WORDS, seen.SilentByLabels),
+    ReplayHunt("tickets evicted by count", r"what others see|the error that others see", seen.EvictsByCount),
     ReplayHunt(
         "an exception shown to its asker",
-        r"what others see .*ArithmeticError",
-        learner=doubles.Touchy(),
-        kind=doubles.ShowsExceptions,
+        r"the error that others see is .*ArithmeticError",
+        seen.ShowsExceptions,
+        learner=seen.Touchy(),
         script=_large,
         first=1,
     ),
-    ReplayHunt("a reset that others notice", r"what others see", kind=doubles.TellsOfForgetting, first=1),
-    ReplayHunt("a count that is shown", r"what everybody sees", kind=doubles.ShowsTheCount),
-    ReplayHunt("no cap", r"counted unsure 4 times", kind=doubles.Uncapped),
     ReplayHunt(
-        "the same poll in every round",
-        r"copies \[.*\]: they were asked by a poll",
-        kind=doubles.SamePoll,
-        settings=lambda broken: {"plan": small_plan(3, polls=11)},
+        "errors that count others' labels", r"what others see|the error that others see", seen.ErrorsTellOfOthers
+    ),
+    ReplayHunt("a reset that others notice", r"the error that others see", seen.TellsOfForgetting, first=1),
+    ReplayHunt("a bad row refuses its batch", r"0 words", seen.BatchRefused, script=_bad_batches),
+    ReplayHunt("a count that is shown", _EVERYBODY, seen.ShowsTheCount),
+    ReplayHunt("a guarantee that follows the count", r"what everybody sees", seen.ShowsSpending),
+    ReplayHunt(
+        "a monitor that follows what can be read",
+        r"2 of the monitor's inputs differ",
+        seen.WatchesReadable,
+        settings=_monitored,
+        script=lambda seed: watched_script(),
+    ),
+    ReplayHunt("a monitor that ticks where it can be read", r"the monitor's ticks are", seen.TicksWhereReadable),
+    ReplayHunt(
+        "a monitor of the taught copies",
+        r"\d+ of the monitor's inputs differ",
+        seen.WatchesTheTaught,
+        settings=_monitored,
+    ),
+    # coins, counts and halts
+    ReplayHunt("the same poll in every round", _WORDS, coins.SamePoll),
+    ReplayHunt("one poll for a whole batch", _WORDS, coins.OnePollABatch, script=batch_script),
+    ReplayHunt("one poll for a block, compiled", _VOTES, compiled.OnePollABlock, script=batch_script),
+    ReplayHunt("a poll without majority is drawn again", _WORDS, coins.PollsAgain),
+    ReplayHunt("only taught copies are polled", f"{_WORDS}|{_VOTES}", coins.PollsTheTaught),
+    ReplayHunt("the wrong inequality", _TABLE + f"|{_COUNT}", coins.WrongInequality),
+    ReplayHunt(
+        "the wrong inequality, compiled", _TABLE + f"|{_COUNT}", compiled.WrongInequalityCompiled, script=batch_script
+    ),
+    ReplayHunt("a gate chosen by a count of labels", _TABLE + f"|{_COUNT}", coins.GateByLabels),
+    ReplayHunt(
+        "a gate chosen by a count of labels, compiled",
+        _TABLE + f"|{_COUNT}",
+        compiled.GateByLabelsCompiled,
+        script=batch_script,
+    ),
+    ReplayHunt("no gate word where the margin is large", _WORDS, coins.NoWordWhereClear),
+    ReplayHunt("the fallback's coin from the polls' stream", _WORDS, coins.CoinOfTheSameStream),
+    ReplayHunt("no cap", rf"{_COUNT} grew by 1, and 0 .*capped", coins.Uncapped),
+    ReplayHunt("no cap, compiled", rf"{_COUNT} grew by .*capped", compiled.UncappedCompiled, script=batch_script),
+    ReplayHunt("capped rounds are counted", rf"{_COUNT} grew by 1, and 0 .*capped", coins.CountsCapped),
+    ReplayHunt("malformed rounds are counted", rf"{_COUNT} grew by .*malformed", coins.CountsMalformed),
+    ReplayHunt(
+        "shares are not counted, compiled", r"the shares of people", compiled.SharesNotCounted, script=batch_script
     ),
     ReplayHunt(
-        "one poll for a whole batch",
-        r"copies \[.*\]: they were asked by a poll",
-        kind=doubles.OnePollABatch,
-        settings=lambda broken: {"plan": small_plan(3, polls=11)},
+        "labels that agree give the count back", rf"{_COUNT} moved in a step that asks nothing", coins.RefundsAgreement
+    ),
+    ReplayHunt(
+        "labels that agree give the count back, compiled",
+        rf"{_COUNT} grew by",
+        compiled.RefundsAgreementCompiled,
+        script=batch_script,
+    ),
+    ReplayHunt("no halting draw for capped rounds", _WORDS, coins.NoDrawWhereCapped),
+    ReplayHunt("no halting draw for sure rounds", _WORDS, coins.NoDrawWhereSure),
+    ReplayHunt("no halting draw for malformed questions", _WORDS, coins.NoDrawWhereMalformed),
+    ReplayHunt(
+        "no halting draw for malformed questions, compiled",
+        rf"{_WORDS}|rounds were taken",
+        compiled.NoDrawWhereMalformedCompiled,
+        script=_bad_batches,
+    ),
+    ReplayHunt("no poll for malformed questions", _WORDS, coins.NoPollForMalformed),
+    ReplayHunt("a wrong shape skips the draws", _WORDS, coins.WrongShape, script=shape_script),
+    ReplayHunt("a malformed question takes no round", _WORDS + r"|rounds were taken", coins.NoRoundForMalformed),
+    ReplayHunt(
+        "malformed rows leave their batch", _WORDS + r"|rounds were taken", coins.NoRoundInBatches, script=_bad_batches
+    ),
+    ReplayHunt("a halt when one record is taught", _BEGAN, coins.HaltsOnARecord),
+    ReplayHunt("a halt on a count of wrong labels", _HALT, coins.HaltsOnWrongLabels),
+    ReplayHunt("rounds that end on a count of wrong labels", r"as if its rounds were over", coins.HaltsTheRounds),
+    ReplayHunt("a halt at unsure + 30·labels", _HALT, coins.HaltsOnLabels),
+    ReplayHunt(
+        "a halt at unsure + 30·labels, compiled",
+        rf"{_HALT}|rounds were taken",
+        compiled.HaltsOnLabelsCompiled,
         script=batch_script,
     ),
     ReplayHunt(
-        "a monitor that follows private data",
-        r"2 of the monitor's inputs differ",
-        kind=doubles.WatchesAnswered,
-        settings=_monitored,
-        script=lambda seed: watched_script(),
+        "a chunk goes on after its halt, compiled",
+        r"rounds were taken, and \d+ were asked before a halt",
+        compiled.GoesOnToTheEnd,
+        settings=_halting,
+        script=batch_script,
+    ),
+    # what is durable
+    ReplayHunt("a resume that forgets", r"forgot what was spent", disk.ForgetsSpending, script=_loads),
+    ReplayHunt("randomness restored", r"brought back randomness", disk.RestoresCoins, script=_loads),
+    ReplayHunt(
+        "a load remembers the forgotten",
+        r"brought back what it knew of a person who was forgotten",
+        disk.RevivesTheForgotten,
+        script=crash_script,
+    ),
+    ReplayHunt(
+        "a load takes tickets of the forgotten",
+        r"a ticket that was used, or whose person was forgotten",
+        disk.RevivesTickets,
+        script=crash_script,
+    ),
+    ReplayHunt(
+        "a load takes used tickets again",
+        r"a ticket that was used, or whose person was forgotten",
+        disk.RevivesUsedTickets,
+        script=crash_script,
+    ),
+    ReplayHunt("entries where unsure only", r"0 entries were written", disk.WritesWhereUnsure, script=_loads),
+    ReplayHunt(
+        "entries that name the answered only",
+        r"the entry names others than those who asked",
+        disk.EntersTheAnswered,
+        settings=_halting,
+        script=_saved_batches,
+    ),
+    ReplayHunt(
+        "a label's failed write stops everybody",
+        r"the error that others see is .*could not be written",
+        disk.LabelsStopEverybody,
+        script=disk_script,
+    ),
+    ReplayHunt(
+        "a failed write is passed over",
+        r"answered though what was spent could not be written",
+        disk.FailsOpen,
+        script=disk_script,
+    ),
+    ReplayHunt(
+        "answers leave before they are durable",
+        r"over before what it spent was durable",
+        disk.AnswersBeforeDurable,
+        script=_loads,
+    ),
+    ReplayHunt(
+        "a halt is seen before it is durable",
+        r"could be seen before they were durable",
+        disk.HaltBeforeDurable,
+        settings=_halting,
+        script=_saved_batches,
     ),
 ]

@@ -7,12 +7,14 @@ from river import linear_model, preprocessing, tree
 from sklearn.linear_model import SGDClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from confide import POP, Monitor
-from confide.games.replay import Ask, AskMany, Forget, Hidden, Label, Load, Script, replay
+from confide.games.broken import tables
+from confide.games.replay import Ask, AskMany, Disk, Forget, Heard, Hidden, Label, Load, Script, replay
 from confide.learners import DecisionTree, GaussianNB, LogisticRegression, Refit
-from tests.replays import (
+from tests.scripts import (
+    POLLED,
     Writer,
     batch_script,
+    disk_script,
     loader,
     make_pop,
     people_script,
@@ -41,10 +43,10 @@ banks = pytest.mark.parametrize("learner", BANKS.values(), ids=BANKS)
 
 @banks
 def test_people(learner: Any) -> None:
-    """Late labels, history, forgetting, a load and a crash, for a person with a cap of G = 3."""
+    """Late labels, history, forgetting, batches, a load and a crash, for a person with a cap of G = 3."""
     script = people_script(1, takes_dicts(learner), loads=(True, False))
     outcome = replay(make_pop(learner), script, load=loader(learner))
-    assert outcome.copy is not None and outcome.apart > 50
+    assert outcome.copy is not None and outcome.apart > 50 and outcome.steps == len(script)
     assert outcome.hidden[0] == 3, "the unit reached its cap"
 
 
@@ -92,8 +94,7 @@ def test_a_load_shows_nothing_of_what_came_before(secret: Hidden, saved: bool) -
 
 def test_with_polls_of_some_copies() -> None:
     for seed in range(4):
-        outcome = replay(make_pop(LogisticRegression(), plan=small_plan(3, polls=11)), people_script(seed, False))
-        assert outcome.apart > 50
+        assert replay(make_pop(LogisticRegression(), plan=POLLED), people_script(seed)).apart > 50
 
 
 def test_the_unsure_counts_differ_and_are_compared_to_the_end() -> None:
@@ -106,15 +107,35 @@ def test_the_unsure_counts_differ_and_are_compared_to_the_end() -> None:
 
 def test_the_monitor_hears_at_most_its_rounds_per_unit() -> None:
     for seed in range(3):
-        make = make_pop(LogisticRegression(), monitor=Monitor(epsilon=1.0, rounds_per_unit=2, delay=5))
-        replay(make, people_script(seed, False, loads=(True, True)), load=loader(None))
-    make = make_pop(LogisticRegression(), monitor=Monitor(epsilon=1.0, rounds_per_unit=1, delay=5), fallback="yes")
+        make = make_pop(LogisticRegression(), monitor=Heard(epsilon=1.0, rounds_per_unit=2, delay=5))
+        replay(make, people_script(seed, loads=(True, True)[: seed % 2 * 2]))
+    make = make_pop(LogisticRegression(), monitor=Heard(epsilon=1.0, rounds_per_unit=1, delay=5), fallback="yes")
     replay(make, watched_script())
 
 
-def test_a_run_that_halts() -> None:
-    """Halting in one world only is the luck of the coins; up to there everything is compared."""
-    replay(make_pop(LogisticRegression(), plan=small_plan(3, unsure=5)), people_script(1, False))
+@pytest.mark.parametrize("seed", range(4))
+def test_a_run_that_halts_is_compared_up_to_there(seed: int) -> None:
+    """By its halting word, the same in both worlds, or by its count, which may stop one world alone."""
+    script = people_script(seed)
+    plans = [small_plan(3, start=0.05), small_plan(3, unsure=2, start=0.01)]
+    halted = [replay(make_pop(LogisticRegression(), plan=plan), script).steps for plan in plans]
+    assert all(10 < steps <= len(script) for steps in halted)
+
+
+@pytest.mark.parametrize("forced", [True, False])
+def test_a_batch_may_meet_its_halt_at_different_rows(forced: bool) -> None:
+    """Nobody is accused where the tables say so: one world's count is G ahead, and this table halts at the 100th."""
+    plan = tables.exact_count(small_plan(3, copies=40, polls=40, unsure=100, silent=0))
+    first = [Hidden(Ask(CLEAR, "the unit"), Ask(DOUBTFUL, "the unit"))] * 3
+    batches = [AskMany([DOUBTFUL] * 60, [f"person {60 * i + j}" for j in range(60)]) for i in range(3)]
+    make = make_pop(Echo(), plan=plan, after_halt="fallback")
+    outcome = replay(make, [*first, *batches], forced=forced)
+    assert outcome.unsure == [100, 100] and outcome.steps == 5, "the worlds part in the second batch, and only there"
+
+
+def test_a_label_whose_write_fails_is_its_bringers_own_business() -> None:
+    outcome = replay(make_pop(LogisticRegression()), disk_script(1))
+    assert outcome.steps == len(disk_script(1))
 
 
 @pytest.mark.parametrize("bad", [[10**400, 1.0], [1.0], [1.0, "x"], None, [[1.0, 2.0]], {"a": 1.0}, 3, b"ab"])
@@ -134,8 +155,7 @@ def test_whatever_the_unit_asks_takes_its_round_and_its_coins(bad: Any) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_batches(seed: int) -> None:
     """A batch is a sequence of rounds like any other: its labels come one by one, and polls are drawn for each row."""
-    plan = small_plan(3, polls=11)
-    assert replay(make_pop(LogisticRegression(), plan=plan), batch_script(seed)).apart > 5
+    assert replay(make_pop(LogisticRegression(), plan=POLLED), batch_script(seed, malformed=seed == 1)).apart > 5
 
 
 def test_a_batch_with_a_malformed_row() -> None:
@@ -158,7 +178,9 @@ def test_a_batch_with_a_malformed_row() -> None:
         ([Hidden(Ask([0, 0]), Ask([1, 0])), Hidden(Ask([0, 0]), Ask([1, 0]))], "one unit"),
         ([Hidden(Forget("a"), None), Ask([0, 0], "a")], "is hidden"),
         ([Hidden(Load(), None)], "a Load is public"),
-        ([Hidden(AskMany([[0, 0]], ["a"]), None)], "a batch is visible"),
+        ([Hidden(AskMany([[0, 0]], ["a"]), None)], "must be in both worlds"),
+        ([Hidden(AskMany([[0, 0]], ["a"]), AskMany([[0, 1]], ["a"]))], "`rows` says"),
+        ([Hidden(Disk(False), None)], "so is the Disk"),
         ([Hidden(Forget("a"), None), AskMany([[0, 0]], ["a"])], "is hidden"),
         ([Ask([0, 0]), Hidden(Label(1, "yes"), None)], "a label is hidden where"),
         ([Hidden(Ask([0, 0]), Ask([1, 1])), Label(1, "yes")], "a label is hidden where"),
@@ -167,8 +189,3 @@ def test_a_batch_with_a_malformed_row() -> None:
 def test_a_script_hides_one_unit(script: Script, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         replay(make_pop(LogisticRegression()), script)
-
-
-def test_a_replay_needs_a_seed() -> None:
-    with pytest.raises(ValueError, match="seed"):
-        replay(lambda: POP(LogisticRegression(), small_plan(1), labels=[0, 1], features=2), [])

@@ -1,9 +1,9 @@
 """One unit's data replaced by anything: in two worlds with the same coins, nobody else sees a difference.
 
 The net under everything: each case replaces one thing that the unit does, at any entry point, by anything, objects that
-raise anything included; gates and halting draws are forced to the other world's. `replay` then compares errors, tickets,
-rounds, draws, state and every other copy, which are equal, the votes, which differ by at most one, and the counts, by
-at most G.
+raise anything included; gates and halting draws are forced to the other world's. `replay` then compares errors,
+tickets, rounds, draws, state and every other copy, which are equal, the votes, which differ by at most one, and the
+counts, by at most G.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from confide.games.replay import replay
+from confide.games.replay import Ask, replay
+from confide.privacy.random import Random
 from tests.worlds import Writer, makers
 
 pytestmark = pytest.mark.claim("people.md")
@@ -20,6 +21,8 @@ pytestmark = pytest.mark.claim("people.md")
 MAKERS = makers()
 SCRIPTS = 26
 HIDDEN = 30
+NARROW = {"points", "stacked, plain"}
+"""Those whose x is one number."""
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -31,7 +34,23 @@ def test_nobody_else_sees_what_one_unit_sends(name: str) -> None:
     @settings(max_examples=SCRIPTS, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.integers(0, 10**9))
     def check(number: int) -> None:
-        script = Writer(number, dicts, people).write(HIDDEN, between=2)
+        script = Writer(number, dicts, people, width=1 if name in NARROW else 2).write(HIDDEN, between=2)
         replay(make, script, seed=number)
 
     check()
+
+
+@pytest.mark.parametrize("name", ["fused, people", "soon halted", "fused, people, polled"])
+def test_nor_after_loads_and_while_the_disk_is_away(name: str) -> None:
+    """Saved, or crashed and loaded from an older snapshot; labels come while nothing can be written."""
+    make, dicts = MAKERS[name]
+    for number in range(3):
+        replay(make, Writer(number, dicts, "people" in name, loads=True).write(12, between=2), seed=number)
+
+
+@pytest.mark.parametrize("name", sorted(NARROW))
+def test_the_scripts_of_narrow_questions_can_be_read(name: str) -> None:
+    """Else the test above would say little of them."""
+    make, _ = MAKERS[name]
+    xs = [step.x for step in Writer(1, False, False, width=1).write(40, between=2) if isinstance(step, Ask)]
+    assert len(xs) > 10 and len(make(Random(seed=1)).readable(xs)) < len(xs) / 4

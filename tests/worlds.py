@@ -14,12 +14,14 @@ from confide import POP, Gate, Guarantee, Halting, Plan
 from confide.games.replay import (
     Ask,
     AskMany,
+    Disk,
     Follow,
     Forget,
     Heard,
     Hidden,
     Label,
     LabelMany,
+    Load,
     Script,
     Step,
     Teach,
@@ -107,7 +109,9 @@ class BadDict(Mapping[str, Any]):
 
 def anything(dice: random.Random) -> Any:
     """An x that nobody expects."""
-    error = dice.choice([RuntimeError, OverflowError, TypeError, KeyError, ZeroDivisionError, RecursionError, MemoryError])
+    error = dice.choice(
+        [RuntimeError, OverflowError, TypeError, KeyError, ZeroDivisionError, RecursionError, MemoryError]
+    )
     loop: list[Any] = []
     loop.append(loop)
     things: list[Callable[[], Any]] = [
@@ -152,11 +156,15 @@ def make_pop(learner: Any, **settings: Any) -> Callable[[Random], POP]:
 
 def public(x: Any) -> str:
     """A public model."""
-    return "yes" if np.size(x) == 2 and not isinstance(x, dict) and float(np.sum(np.asarray(x, dtype=float))) > 0 else "no"
+    return (
+        "yes" if np.size(x) == 2 and not isinstance(x, dict) and float(np.sum(np.asarray(x, dtype=float))) > 0 else "no"
+    )
 
 
 PEOPLE = {"units": "people", "plan": small_plan(2), "monitor": Heard(1.0, rounds_per_unit=2, delay=3)}
 POLLED = small_plan(1, copies=20, polls=7)
+SOON = small_plan(2, start=0.05)
+"""It halts after about twenty rounds."""
 
 
 def makers() -> dict[str, tuple[Callable[[Random], Any], bool]]:
@@ -173,11 +181,13 @@ def makers() -> dict[str, tuple[Callable[[Random], Any], bool]]:
         "fused, people, polled": (make_pop(LogisticRegression(), **{**PEOPLE, "plan": small_plan(2, 20, 7)}), False),
         "fused, dicts": (make_pop(named | LogisticRegression(), features=None, fallback="no"), True),
         "hashed, people": (make_pop(HashedFeatures(8) | GaussianNB(), **{**PEOPLE, "features": None}), True),
-        "soon halted": (make_pop(LogisticRegression(), plan=small_plan(1, unsure=4, silent=0)), False),
+        "soon halted": (make_pop(LogisticRegression(), plan=small_plan(1, silent=0, start=0.05)), False),
         "soon halted, people": (
-            make_pop(LogisticRegression(), **{**PEOPLE, "plan": small_plan(2, unsure=6), "after_halt": "fallback"}), False,
+            make_pop(LogisticRegression(), **{**PEOPLE, "plan": SOON, "after_halt": "fallback"}), False,
         ),
-        "few rounds": (make_pop(LogisticRegression(), plan=small_plan(1, rounds=30), monitor=Heard(1.0, delay=2)), False),
+        "few rounds": (
+            make_pop(LogisticRegression(), plan=small_plan(1, rounds=30), monitor=Heard(1.0, delay=2)), False,
+        ),
         "stacked, plain": (make_pop(Halving(np.eye(4, dtype=int)), features=1, plan=POLLED), False),
         "points": (make_pop(Points(), features=1), False),
         "refit": (make_pop(Refit(DecisionTreeClassifier(max_depth=2, random_state=0), memory=6), **PEOPLE), False),
@@ -200,13 +210,26 @@ def makers() -> dict[str, tuple[Callable[[Random], Any], bool]]:
 class Writer:
     """Writes a script of random steps, some of them the unit's."""
 
-    def __init__(self, seed: int, dicts: bool, people: bool, wild: float = 0.5, fused: bool = True) -> None:
+    def __init__(
+        self, seed: int, dicts: bool, people: bool, wild: float = 0.5, fused: bool = True, width: int = 2,
+        loads: bool = False,
+    ) -> None:  # fmt: skip
         self.dice = random.Random(seed)
-        self.dicts, self.people, self.wild, self.fused = dicts, people, wild, fused
+        self.dicts, self.people, self.wild, self.fused, self.width, self.loads = (
+            dicts,
+            people,
+            wild,
+            fused,
+            width,
+            loads,
+        )
         self.steps: list[Step | Hidden] = []
         self.asks, self.open, self.hidden_open, self.cases, self.spent = 0, list[int](), list[int](), 0, False
+        self.asked: dict[int, Any] = {}
 
     def x(self) -> Any:
+        if self.width == 1:
+            return [float(self.dice.randrange(4))]
         first, second = self.dice.uniform(-1, 1), self.dice.choice([-1.0, 0.0, 0.5, 1.0])
         return {"a": first, "b": second, "c": self.dice.choice("uvw")} if self.dicts else [first, second]
 
@@ -214,70 +237,113 @@ class Writer:
         return anything(self.dice) if self.dice.random() < self.wild else self.x()
 
     def y(self, x: Any = None) -> Any:
-        return self.dice.choice(LABELS)
+        """Mostly what x says, so that copies come to agree and are sure of something."""
+        if self.dice.random() < 0.1 or not (isinstance(x, list | dict) and x):
+            return self.dice.choice(LABELS)
+        first = x.get("a") if isinstance(x, dict) else x[0]
+        return LABELS[int(type(first) is float and first > (1.5 if self.width == 1 else 0.0))]
+
+    def number(self, x: Any) -> int:
+        """A label to follow with: sometimes none."""
+        return -1 if self.dice.random() < 0.2 else LABELS.index(self.y(x))
 
     def wild_y(self) -> Any:
-        return self.dice.choice(["maybe", None, float("nan"), ["no"], 7, Raises(TypeError)]) if self.dice.random() < 0.3 else self.y()
+        return (
+            self.dice.choice(["maybe", None, float("nan"), ["no"], 7, Raises(TypeError)])
+            if self.dice.random() < 0.3
+            else self.y()
+        )
 
     def someone(self) -> str | None:
-        return f"person {self.dice.randrange(12)}" if self.people else None
+        return f"person {self.dice.randrange(30)}" if self.people else None
 
     def units(self, n: int) -> list[str] | None:
-        return [f"person {self.dice.randrange(12)}" for _ in range(n)] if self.people else None
+        return [f"person {self.dice.randrange(30)}" for _ in range(n)] if self.people else None
 
     def visible(self) -> None:
         kind = self.dice.random()
         n = self.dice.randrange(1, 6)
+        if self.loads and kind < 0.05:
+            self.steps.append(Load(saved=kind < 0.02))
+            return
         if kind < 0.4:
             self.steps.append(Ask(self.x() if self.dice.random() < 0.95 else anything(self.dice), self.someone()))
-            self.asks += 1
-            self.open.append(self.asks)
+            self._opened([self.steps[-1].x])
         elif kind < 0.55:
             xs = [self.x() if self.dice.random() < 0.9 else anything(self.dice) for _ in range(n)]
             self.steps.append(AskMany(xs, self.units(n)))
-            self.open += range(self.asks + 1, self.asks + n + 1)
-            self.asks += n
+            self._opened(xs)
         elif kind < 0.65 and self.fused:
-            self.steps.append(Follow([self.x() for _ in range(n)], [self.dice.randrange(-1, 2) for _ in range(n)], self.units(n)))
+            xs = [self.x() for _ in range(n)]
+            self.steps.append(Follow(xs, [self.number(x) for x in xs], self.units(n)))
             self.asks += n
         elif kind < 0.85 and self.open:
-            self.steps.append(Label(self.open.pop(self.dice.randrange(len(self.open))), self.y()))
+            ask = self.open.pop(self.dice.randrange(len(self.open)))
+            self.steps.append(Label(ask, self.y(self.asked[ask])))
         elif kind < 0.9 and len(self.open) > 2:
             some = [self.open.pop(), self.open.pop(0)]
-            self.steps.append(LabelMany(some, [self.y(), self.y()]))
+            self.steps.append(LabelMany(some, [self.y(self.asked[ask]) for ask in some]))
         elif kind < 0.97:
-            self.steps.append(Teach(self.x(), self.y(), self.someone()))
+            x = self.x()
+            self.steps.append(Teach(x, self.y(x), self.someone()))
         elif self.people:
             self.steps.append(Forget(self.someone() or ""))
 
+    def _opened(self, xs: list[Any], hidden: int | None = None) -> None:
+        """These were asked; their labels may come."""
+        for i, x in enumerate(xs):
+            self.asks += 1
+            self.asked[self.asks] = x
+            (self.hidden_open if i == hidden else self.open).append(self.asks)
+
     def hidden(self) -> None:
-        """One thing of the unit, replaced by another."""
+        """One thing of the unit, replaced by another; what only its bringer knows of, now and then without a disk."""
+        before = len(self.steps)
+        self._hidden()
+        new = self.steps[before:]
+        private = new and all(isinstance(one, Hidden) and isinstance(one.first, Label | Forget | None) for one in new)
+        if self.loads and private and self.dice.random() < 0.3:
+            self.steps[before:] = [Disk(False), *new, Disk(True)]
+
+    def _hidden(self) -> None:
         if self.spent and not self.people:
             if self.hidden_open:
                 ask = self.hidden_open.pop()
-                self.steps.append(Hidden(Label(ask, self.wild_y()), self.dice.choice([None, Label(ask, self.wild_y())])))
+                self.steps.append(
+                    Hidden(Label(ask, self.wild_y()), self.dice.choice([None, Label(ask, self.wild_y())]))
+                )
                 self.cases += 1
             return
         who, kind, n = ("the unit" if self.people else None), self.dice.random(), self.dice.randrange(2, 6)
         self.cases += 1
         if kind < 0.35:
             self.steps.append(Hidden(Ask(self.wild_x(), who), Ask(self.wild_x(), who)))
-            self.asks += 1
-            self.hidden_open.append(self.asks)
+            self._opened([None], hidden=0)
         elif kind < 0.55:
             self._hidden_batch(n, follow=self.fused and self.dice.random() < 0.4)
         elif kind < 0.7 and self.hidden_open and self.people:
             ask = self.hidden_open.pop(self.dice.randrange(len(self.hidden_open)))
+            if self.dice.random() < 0.3:  # it tries once more later
+                self.hidden_open.append(ask)
+            if self.open and self.dice.random() < 0.4:  # with somebody else's, who must not notice
+                asks = [ask, self.open.pop()]
+                y = self.y(self.asked[asks[1]])
+                both = [LabelMany(asks, [self.wild_y(), y]) for _ in range(2)]
+                self.steps.append(Hidden(*both, rows=(0,)))
+                return
             pair = [Label(ask, self.wild_y()), self.dice.choice([None, Label(ask, self.wild_y())])]
             self.dice.shuffle(pair)
             self.steps.append(Hidden(*pair))
         elif kind < 0.8:
             row = self.dice.randrange(n)
             xs, units = [self.x() for _ in range(n)], self.units(n)
-            ys = [self.y() for _ in range(n)]
+            ys = [self.y(x) for x in xs]
             self.steps.append(self._pair(lambda x, y: TeachMany(*self._with(row, xs, x, ys, y, units)), row))
         elif kind < 0.9 or not self.people:
-            pair2: list[Any] = [Teach(self.wild_x(), self.wild_y(), who), self.dice.choice([None, Teach(self.wild_x(), self.y(), who)])]
+            pair2: list[Any] = [
+                Teach(self.wild_x(), self.wild_y(), who),
+                self.dice.choice([None, Teach(self.wild_x(), self.y(), who)]),
+            ]
             self.steps.append(Hidden(*pair2))
         else:
             self.steps.append(Hidden(Forget("the unit"), None))
@@ -293,19 +359,22 @@ class Writer:
 
     def _hidden_batch(self, n: int, follow: bool) -> None:
         row, xs, units = self.dice.randrange(n), [self.x() for _ in range(n)], self.units(n)
-        ys: list[Any] = [self.dice.randrange(-1, 2) for _ in range(n)]
+        ys: list[Any] = [self.number(x) for x in xs]
 
         def one(x: Any, y: Any) -> Step:
             rows, labels, whose = self._with(row, xs, x, ys, self.dice.randrange(-1, 2), units)
             return Follow(rows, labels, whose) if follow else AskMany(rows, whose)
 
         self.steps.append(self._pair(one, row))
-        if not follow:
-            self.hidden_open.append(self.asks + 1 + row)
-            self.open += [self.asks + 1 + i for i in range(n) if i != row]
-        self.asks += n
+        if follow:
+            self.asks += n
+        else:
+            self._opened(xs, hidden=row)
 
     def write(self, hidden: int, between: int) -> Script:
+        xs = [self.x() for _ in range(150)]
+        readers = [f"reader {i}" for i in range(len(xs))] if self.people else None
+        self.steps.append(TeachMany(xs, [self.y(x) for x in xs], readers))
         for _ in range(6):
             self.visible()
         for _ in range(hidden):

@@ -5,6 +5,7 @@ From the tape's words, the copies' votes, the tables and the caps (docs/proofs/g
 
 from __future__ import annotations
 
+import contextlib
 import copy as copying
 import hashlib
 from collections.abc import Mapping
@@ -14,13 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from confide.banks.base import Bank
-from confide.games.script import Ask, AskMany, Follow, Load, Step
+from confide.games.script import Ask, AskMany, Disk, Follow, Load, Step
 from confide.games.tape import Drawn
+from confide.ledger.book import Entry
+from confide.pop.fallback import Fallback
 from confide.pop.loop import Loop
 from confide.privacy.gate import is_sure, lead
 from confide.privacy.halting import Halting, goes_on
+from confide.privacy.random import Random
 
-__all__ = ["Before", "Line", "Reference", "Round", "copy_of", "digests"]
+__all__ = ["Before", "Expected", "Line", "Reference", "Round", "copy_of", "digests"]
 
 
 class Round(NamedTuple):
@@ -34,6 +38,8 @@ class Round(NamedTuple):
     sure: bool
     """What the gate said."""
     halts: bool
+    row: bytes = b""
+    """A digest of the question as the copies get it; empty where it has none."""
 
     @property
     def shows(self) -> bool:
@@ -44,6 +50,31 @@ class Round(NamedTuple):
     def counted(self) -> bool:
         """Whether it adds to the count of unsure answers."""
         return self.live and not (self.sure or self.malformed or self.capped)
+
+    @property
+    def kind(self) -> str:
+        """What kind of round it is, in a word."""
+        return "malformed" if self.malformed else "silent" if not self.live else "capped" if self.capped else "live"
+
+
+@dataclass
+class Expected:
+    """What a step must do, by the reference."""
+
+    rounds: list[Round] = field(default_factory=list)
+    copies: list[int] = field(default_factory=list)
+    """The copies that may learn in it."""
+    whos: list[bytes | None] = field(default_factory=list)
+    words: int | None = None
+    """Words of the tape that it draws; None where that is not known."""
+    shares: dict[bytes, int] = field(default_factory=dict)
+    """Unsure answers of each person after it."""
+    fault: str = ""
+
+    @property
+    def halts(self) -> bool:
+        """Whether its last round halts."""
+        return bool(self.rounds and self.rounds[-1].halts)
 
 
 @dataclass
@@ -65,8 +96,15 @@ class Line:
     unsure: int = 0
     heard: list[int] = field(default_factory=list)
     """The monitor's inputs so far."""
+    entries: list[Entry] = field(default_factory=list)
+    """What was put into the ledger."""
     fault: str = ""
     """What this world did otherwise than the reference."""
+
+    @property
+    def halt(self) -> int | None:
+        """The row that halts."""
+        return len(self.rounds) - 1 if self.rounds and self.rounds[-1].halts else None
 
 
 @dataclass
@@ -79,41 +117,48 @@ class Reference:
     drawn: list[Drawn]
     words: Any
 
-    def rounds(self) -> list[Round]:
+    def expect(self) -> Expected:
+        """Take the rounds, changing nothing."""
         loop, step, account = self.loop, self.step, self.loop.account
         loop.lessons.apply()
-        bank, unsure, shares = loop.bank, account.unsure, dict(account.shares)
+        bank, unsure = loop.bank, account.unsure
+        done = Expected(shares=dict(account.shares), whos=self.whos, words=0)
+        done.copies = [copy_of(loop, self.whos[i], one) for i, one in enumerate(self.drawn)]
         if isinstance(step, Follow):
             bank = copying.deepcopy(bank)
-        done: list[Round] = []
         for i, drawn in enumerate(self.drawn):
             x = step.x if isinstance(step, Ask) else step.xs[i]
             encoded, malformed = loop.encode(x)
+            again, _ = loop.encode(x)
+            if _digest(encoded) != _digest(again):
+                done.fault = "a question was encoded in two ways: something that learns stands before all copies"
             who = self.whos[i]
-            capped = who is not None and shares.get(who, 0) >= loop.plan.unit_unsure
+            capped = who is not None and done.shares.get(who, 0) >= loop.plan.unit_unsure
             one = self._round(bank, encoded, malformed is not None, capped, drawn, unsure)
             unsure += one.counted
             if one.counted and who is not None:
-                shares[who] = shares.get(who, 0) + 1
-            done.append(one)
+                done.shares[who] = done.shares.get(who, 0) + 1
+            done.rounds.append(one)
+            done.words = None if one.halts else drawn.end
+            if isinstance(step, Follow) and step.ys[i] >= 0 and malformed is None:
+                bank.learn_many(np.array([done.copies[i]]), [encoded], np.array([step.ys[i]]))
             if one.halts:
                 break
-            if isinstance(step, Follow) and step.ys[i] >= 0 and malformed is None:
-                bank.learn_many(np.array([copy_of(loop, who, drawn)]), [encoded], np.array([step.ys[i]]))
         return done
 
-    def _round(
-        self, bank: Bank, x: Any, malformed: bool, capped: bool, drawn: Drawn, unsure: int
-    ) -> Round:
+    def _round(self, bank: Bank, x: Any, malformed: bool, capped: bool, drawn: Drawn, unsure: int) -> Round:
         plan = self.loop.plan
         if drawn.poll is None:
-            return Round(malformed, False, False, (), False, False)
-        counts = np.zeros(plan.labels, dtype=np.int64) if malformed else bank.votes(x, drawn.poll)
+            return Round(malformed, False, False, (), False, False, _digest(x))
+        counts = np.zeros(plan.labels, dtype=np.int64)
+        if not malformed:
+            with contextlib.suppress(Exception):  # a bank that fails as a whole has abstained
+                counts = bank.votes(x, drawn.poll)
         sure = bool(is_sure(self.words[drawn.gate], plan.gate.sure, lead(counts)[1]))
         count = unsure + int(not (sure or malformed or capped))
         halting = plan.halting
         halts = isinstance(halting, Halting) and not goes_on(self.words[drawn.gate + 1], halting.go, count)
-        return Round(malformed, capped, True, tuple(counts.tolist()), sure, halts)
+        return Round(malformed, capped, True, tuple(counts.tolist()), sure, halts, _digest(x))
 
 
 @dataclass
@@ -142,57 +187,74 @@ class Before:
         changed = {copy for copy in self.copies.keys() | after.keys() if self.copies.get(copy) != after.get(copy)}
         return f"copy {min(changed - allowed)}: {cause}" if changed - allowed else ""
 
-    def compare(
-        self, loop: Loop, step: Step | None, rounds: list[Round], line: Line, allowed: set[int] | None, strict: bool
-    ) -> str:
+    def compare(self, loop: Loop, step: Step | None, expected: Expected, line: Line, strict: bool) -> str:
         """What the world did otherwise than the reference says."""
-        if allowed is not None:
-            asked = isinstance(step, Ask | AskMany)
-            cause = "a question changed it" if asked else "a lesson or a reset that was not its own changed it"
-            if fault := self.moved(loop, set() if asked else allowed, cause):
-                return fault
-        if not strict:
+        if isinstance(step, Load | Disk):
             return ""
+        asked = isinstance(step, Ask | AskMany)
+        cause = "a question changed it" if asked else "a lesson or a reset that was not its own changed it"
+        fault = self.moved(loop, set() if asked else set(expected.copies), cause) or expected.fault
+        if fault or not strict:
+            return fault
+        if None not in (expected.words, line.used) and line.used != expected.words:
+            drew = f"it drew {line.used} words, and its copies, polls, gates and halting draws take {expected.words}"
+            return f"{drew}: one was left out, or drawn that must not be"
         if isinstance(step, Ask | AskMany | Follow):
-            return self._shown(loop, step, rounds, line) or self._spent(loop, rounds)
-        if not isinstance(step, Load) and (loop.account.halted, loop.account.rounds) != (self.halted, self.rounds):
+            said = self._spent(loop, expected) or _shown(loop, step, expected.rounds, line)
+            return said or self._halted(loop, expected)
+        account = loop.account
+        if (account.halted, account.rounds) != (self.halted, self.rounds):
             return "it halted, or took a round, in a step that asks nothing: a halt may begin in a question only"
-        if not isinstance(step, Load) and (loop.account.unsure, loop.account.shares) != (self.unsure, self.shares):
+        if (account.unsure, account.shares) != (self.unsure, self.shares):
             return "the count of unsure answers moved in a step that asks nothing"
         return ""
 
-    def _shown(self, loop: Loop, step: Any, rounds: list[Round], line: Line) -> str:
-        """Whether each answer is what votes, word, table and cap say."""
-        labels = list(loop.index)
-        answers = line.answers
-        for i, one in enumerate(rounds):
-            if i >= len(answers) or one.malformed:
-                continue
-            label, sure = answers[i]
-            if label is None:  # the fallback failed, for its asker alone
-                continue
-            if sure != one.shows:
-                said = "sure" if sure else "unsure"
-                return f"it said {said}, which votes {one.counts}, word, table and cap do not"
-            if sure and label != labels[lead(np.array(one.counts))[0]]:
-                return f"it showed {label!r}, which is not the top label of the votes {one.counts}"
+    def _spent(self, loop: Loop, expected: Expected) -> str:
+        account, rounds = loop.account, expected.rounds
+        if account.rounds != self.rounds + len(rounds):
+            return f"{account.rounds - self.rounds} rounds were taken, and {len(rounds)} were asked before a halt"
+        live = [one for one in rounds if one.live]
+        if live and (loop.last is None or tuple(loop.last.tolist()) != live[-1].counts):
+            counted = None if loop.last is None else tuple(loop.last.tolist())
+            return f"the votes {counted} were counted, and the copies that its poll names voted {live[-1].counts}"
+        grown, counted_ = account.unsure - self.unsure, sum(one.counted for one in rounds)
+        if grown != counted_:
+            kinds = ", ".join(one.kind for one in rounds)
+            return f"the count of unsure answers grew by {grown}, and {counted_} were to be counted (rounds: {kinds})"
+        if {who: n for who, n in account.shares.items() if n} != {who: n for who, n in expected.shares.items() if n}:
+            return f"the shares of people are not what they were counted unsure: {counted_} in this step"
         return ""
 
-    def _spent(self, loop: Loop, rounds: list[Round]) -> str:
-        account, counted = loop.account, sum(one.counted for one in rounds)
-        if account.unsure != self.unsure + counted:
-            return f"the count of unsure answers grew by {account.unsure - self.unsure}, and {counted} were counted"
-        if account.rounds != self.rounds + len(rounds):
-            return f"{account.rounds - self.rounds} rounds were taken, and {len(rounds)} were asked"
-        if isinstance(loop.plan.halting, Halting):
-            halts = bool(rounds and rounds[-1].halts)
-            if (account.halted == "budget") != (halts or self.halted == "budget"):
-                said = "it halted" if account.halted else "it went on"
-                return f"{said}, and the halting word against the table at the count says otherwise"
-        grown = sum(account.shares.values()) - sum(self.shares.values())
-        if loop.routing.units == "people" and grown != counted:
-            return f"the shares of people grew by {grown}, and {counted} were counted"
+    def _halted(self, loop: Loop, expected: Expected) -> str:
+        account, halting = loop.account, loop.plan.halting
+        if account.halted == "rounds" and account.rounds < loop.plan.rounds:
+            return "it halted as if its rounds were over, and they are not"
+        if isinstance(halting, Halting) and (account.halted == "budget") != (expected.halts or self.halted == "budget"):
+            said = "it halted" if account.halted else "it went on"
+            return f"{said}, and the halting word against the table at the count says otherwise"
         return ""
+
+
+def _shown(loop: Loop, step: Any, rounds: list[Round], line: Line) -> str:
+    """Whether each answer is what votes, word, table and cap say, and otherwise the fallback's."""
+    labels = list(loop.index)
+    public = Fallback(loop.fallback.given, loop.index, Random(seed=0))
+    for i, (label, sure) in enumerate(line.answers):
+        one = rounds[i] if i < len(rounds) else None
+        if label is None or (one is not None and one.malformed):  # or the fallback failed: for its asker alone
+            continue
+        if one is None and sure:
+            return "the copies answered after the halt"
+        if one is not None and sure != one.shows:
+            said = "sure" if sure else "unsure"
+            return f"it said {said} in a {one.kind} round, which votes {one.counts}, word, table and cap do not"
+        if one is not None and sure and label != labels[lead(np.array(one.counts))[0]]:
+            return f"it showed {label!r}, which is not the top label of the votes {one.counts}"
+        if not sure and public.kind != "coin":
+            other = public.answer(step.x if isinstance(step, Ask) else step.xs[i])
+            if isinstance(other, int) and label != labels[other]:
+                return f"it showed {label!r} where the fallback, which is public, says {labels[other]!r}"
+    return ""
 
 
 def copy_of(loop: Loop, who: bytes | None, drawn: Drawn | None) -> int:
@@ -212,3 +274,12 @@ def digests(bank: Bank) -> dict[int, bytes]:
         rows = [value for name, value in state.items() if isinstance(value, np.ndarray) and name != "taught"]
     known = [b"".join(part[i].tobytes() for part in rows) for i in range(len(taught))]
     return {copy: hashlib.sha256(memory).digest() for copy, memory in zip(taught, known, strict=True)}
+
+
+def _digest(x: Any) -> bytes:
+    """What an encoded question is, where that can be told: an array, or a dict of plain values."""
+    if isinstance(x, np.ndarray) and x.dtype != object:
+        return hashlib.sha256(x.tobytes()).digest()
+    if isinstance(x, dict) and all(type(part) in (str, int, float, bool) for pair in x.items() for part in pair):
+        return hashlib.sha256(repr(sorted(x.items(), key=repr)).encode(errors="replace")).digest()
+    return b""

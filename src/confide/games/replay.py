@@ -15,7 +15,9 @@ cause, unless after every step
 - the worlds used the same coins, fallbacks answered alike, and nothing that others see (errors, tickets, rounds, state)
   differs;
 - the monitor's inputs differ by at most its rounds per unit;
-- a load forgot nothing that was spent, and brought no coin back.
+- what others asked reached the copies unchanged;
+- each question wrote one entry, on all who asked, and nothing of it could be seen before it was durable;
+- a load forgot nothing that was spent, and brought back no coin, no used ticket and nobody who was forgotten.
 
 Of a mechanism that does not show its inside to its operator only what others see is compared. Whether the noise itself
 is large enough is not seen here: that is for games (`confide.games`). Proof pages: docs/proofs/people.md,
@@ -36,6 +38,7 @@ from confide.games.reference import Line
 from confide.games.script import (
     Ask,
     AskMany,
+    Disk,
     Follow,
     Forget,
     Hidden,
@@ -57,6 +60,7 @@ from confide.privacy.random import Random
 __all__ = [
     "Ask",
     "AskMany",
+    "Disk",
     "Follow",
     "Forget",
     "Heard",
@@ -125,13 +129,15 @@ def replay(make: Make, script: Script, *, load: LoadFrom = _load, seed: int = 0,
     check_script(script)
     with tempfile.TemporaryDirectory() as folder:  # one world after the other, so that what they share is noticed
         first = World(make, load, seed, Path(folder) / "world 0")
-        one = first.live(script, 0)
+        one = first.live(script, 0, len(script))
         second = World(make, load, seed, Path(folder) / "world 1")
-        other = second.live(script, 1, one if forced else None)
-    checker = _Checker(second.mechanism)
-    for number, step in enumerate(script, start=1):
-        if not checker.check(number, step, one[number - 1], other[number - 1]):
-            break
+        other = second.live(script, 1, len(one), one if forced else None)
+    checker, together = _Checker(second.mechanism), True
+    for number, (step, *lines) in enumerate(zip(script, one, other, strict=False), start=1):
+        where = f"round {lines[0].public[0]} (step {number} of the script)"
+        for world, line in enumerate(lines):
+            _demand(not line.fault, f"{where}, world {world}: {line.fault}")
+        together = together and checker.check(number, where, step, *lines)
     return Outcome(checker.copy, checker.apart, checker.parted, checker.unsure, checker.hidden, checker.steps)
 
 
@@ -146,25 +152,33 @@ class _Checker:
         self.parted: list[int] = []
         self.apart, self.steps, self.unsure, self.hidden = 0, 0, [0, 0], [0, 0]
 
-    def check(self, number: int, step: Step | Hidden, first: Line, second: Line) -> bool:
-        """Compare one step; False where one world has halted and the other cannot, by what its table says."""
-        where = f"round {first.public[0]} (step {number} of the script)"
-        for world, line in enumerate((first, second)):
-            _demand(not line.fault, f"{where}, world {world}: {line.fault}")
+    def check(self, number: int, where: str, step: Step | Hidden, first: Line, second: Line) -> bool:
+        """Compare one step; False where the worlds halt at different rows, as their tables say: they part there."""
         self.steps += 1
         hidden = isinstance(step, Hidden)
         asks = size(version(step, 0)) > 0
         if (asks or not hidden) and None not in (first.used, second.used):
             cause = "; what is drawn hangs on private data"
             _same(first.used, second.used, f"{where}: the words drawn from the tape are", cause)
-        if (first.public[2] is None) != (second.public[2] is None):
-            return False
-        _same(first.public, second.public, f"{where}: what everybody sees (rounds, state, loads) is")
+        together = first.halt == second.halt
         self._compare_shown(number, where, step, first, second)
+        if together:
+            _same(first.public, second.public, f"{where}: what everybody sees (rounds, state, loads) is")
+        self._compare_entries(where, step, first, second)
         self._compare_votes(where, step, first, second)
         self._compare_copies(where, hidden, first, second)
         self._compare_counts(where, step, first, second)
-        return True
+        return together
+
+    def _compare_entries(self, where: str, step: Step | Hidden, first: Line, second: Line) -> None:
+        """What is written: of which form, and about whom. A label's entry is its bringer's own."""
+        if isinstance(step, Hidden) and not size(version(step, 0)):
+            return
+        one, other = (
+            [(sorted(who for who, _ in e.shares), len(e.used), len(e.forgot)) for e in line.entries]
+            for line in (first, second)
+        )
+        _demand(one == other, f"{where}: the form of what is written differs between the worlds")
 
     def _compare_shown(self, number: int, where: str, step: Step | Hidden, first: Line, second: Line) -> None:
         """What others see: errors and tickets; answers may differ where the copies gave them."""
@@ -172,11 +186,12 @@ class _Checker:
         records = isinstance(version(step, 0), LabelMany | TeachMany)  # their error goes to who brought all of them
         if not (isinstance(step, Hidden) and (records or not own.rows)):
             _same(first.shown[:1], second.shown[:1], f"{where}: the error that others see is")
+        until = min(_rows(first), _rows(second))
         for i, (one, other) in enumerate(zip(first.shown[1:], second.shown[1:], strict=False)):
-            if not own.has(i):
+            if not own.has(i) and i < until:
                 _same(one, other, f"{where}, row {i}: what others see (error, tickets) is")
         for i, (one, other) in enumerate(zip(first.answers, second.answers, strict=False)):  # type: ignore[assignment]
-            if own.has(i) or one == other:
+            if own.has(i) or one == other or i >= until:
                 continue
             sure = one[1], other[1]
             _demand(any(sure), f"{where}, row {i}: the fallback answered {one[0]!r} and {other[0]!r}: it is not public")
@@ -185,14 +200,10 @@ class _Checker:
     def _compare_votes(self, where: str, step: Step | Hidden, first: Line, second: Line) -> None:
         own = _own(step)
         for i, (one, other) in enumerate(zip(first.rounds, second.rounds, strict=False)):
-            if not own.has(i) and one.counts and other.counts:
-                _same(one.malformed, other.malformed, f"{where}, row {i}: whether others' question could be read is")
-                moved = np.array(one.counts) - np.array(other.counts)
-                most = max(moved.clip(0).sum(), (-moved).clip(0).sum())
-                _demand(most <= 1, f"{where}: the poll's votes {one.counts} and {other.counts} differ by more than one")
-        if isinstance(step, Hidden):
-            return
-        for one_votes, other_votes in zip(first.votes, second.votes, strict=False):
+            changed = "what others asked reached the copies changed by the unit: something that learns stands before"
+            _demand(own.has(i) or one.row == other.row, f"{where}, row {i}: {changed} them, a scaler or a vocabulary")
+        pairs_of = [] if isinstance(step, Hidden) else zip(first.votes, second.votes, strict=False)
+        for one_votes, other_votes in pairs_of:
             pairs = enumerate(zip(one_votes, other_votes, strict=True))
 
             def cause(copy: int) -> str:
@@ -201,6 +212,12 @@ class _Checker:
                 return "so does its memory" if apart else shared
 
             self._one_copy(where, "vote", [copy for copy, (a, b) in pairs if a != b], cause)
+        for i, (one, other) in enumerate(zip(first.rounds, second.rounds, strict=False)):
+            if not own.has(i) and one.counts and other.counts:
+                _same(one.malformed, other.malformed, f"{where}, row {i}: whether others' question could be read is")
+                moved = np.array(one.counts) - np.array(other.counts)
+                most = max(moved.clip(0).sum(), (-moved).clip(0).sum())
+                _demand(most <= 1, f"{where}: the poll's votes {one.counts} and {other.counts} differ by more than one")
 
     def _compare_copies(self, where: str, hidden: bool, first: Line, second: Line) -> None:
         known = sorted(first.copies.keys() | second.copies.keys())
@@ -250,6 +267,11 @@ class _Own:
 def _own(step: Step | Hidden) -> _Own:
     rows = step.rows if isinstance(step, Hidden) else ()
     return _Own(isinstance(step, Hidden) and not rows, rows)
+
+
+def _rows(line: Line) -> int:
+    """The rows that were taken before a halt, the one that halts included; all of them without one."""
+    return max(len(line.shown), len(line.answers)) if line.halt is None else line.halt + 1
 
 
 def _same(first: object, second: object, what: str, cause: str = "") -> None:

@@ -9,6 +9,7 @@ from typing import Any
 __all__ = [
     "Ask",
     "AskMany",
+    "Disk",
     "Follow",
     "Forget",
     "Hidden",
@@ -102,7 +103,14 @@ class Load:
     saved: bool = True
 
 
-Step = Ask | AskMany | Follow | Label | LabelMany | Teach | TeachMany | Forget | Load
+@dataclass(frozen=True)
+class Disk:
+    """The disk with the ledger goes away, and every write fails, or it comes back."""
+
+    works: bool
+
+
+Step = Ask | AskMany | Follow | Label | LabelMany | Teach | TeachMany | Forget | Load | Disk
 Batch = AskMany | Follow | LabelMany | TeachMany
 
 
@@ -177,8 +185,8 @@ def check_script(script: Script) -> None:
 
 def _check_hidden(step: Hidden) -> None:
     pair = step.first, step.second
-    if any(isinstance(one, Load) for one in pair):
-        raise ValueError("a Load is public: leave it out of Hidden")
+    if any(isinstance(one, Load | Disk) for one in pair):
+        raise ValueError("a Load is public, and so is the Disk: leave them out of Hidden")
     batches = [one for one in pair if isinstance(one, Batch)]
     if batches and (len(batches) < 2 or type(pair[0]) is not type(pair[1]) or not step.rows):
         raise ValueError("a batch that holds the unit is in both worlds, and `rows` says which rows are the unit's")

@@ -17,10 +17,13 @@ from numpy.typing import NDArray
 from confide.privacy.draws import draw_below, draw_subset
 from confide.privacy.random import Random
 
-__all__ = ["MOST", "Drawn", "Tape", "read_rows"]
+__all__ = ["LEAST", "MOST", "Drawn", "Tape", "read_rows"]
 
 MOST = (1 << 64) - 1
 """A word that is below no threshold."""
+
+LEAST = 1
+"""A word that is below every threshold but 0 and 1, and that no draw rejects, as it may reject 0."""
 
 
 class Tape(Random):

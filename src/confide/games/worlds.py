@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from confide.banks.base import Bank
-from confide.games.reference import Before, Line, Reference, Round, copy_of, digests
+from confide.games.durable import Durable, coins_that_return, spending
+from confide.games.reference import Before, Expected, Line, Reference, Round, copy_of, digests
 from confide.games.script import (
     Ask,
     AskMany,
+    Disk,
     Follow,
     Forget,
     Hidden,
@@ -33,7 +35,7 @@ from confide.games.script import (
     units_of,
     version,
 )  # fmt: skip
-from confide.games.tape import MOST, Drawn, Tape, read_rows
+from confide.games.tape import LEAST, MOST, Drawn, Tape, read_rows
 from confide.pop.base import Answer
 from confide.pop.loop import Loop
 from confide.pop.monitor import Monitor, MonitorState
@@ -79,24 +81,46 @@ class _Listening(MonitorState):
         return super().count(value)
 
 
+@dataclass
+class Given:
+    """What was given for an ask."""
+
+    copy: int | None
+    """Whose lesson it is."""
+    who: bytes | None
+    ticket: str | None = None
+    closed: bool = False
+    """Whether its label was taken, or its person was forgotten."""
+
+
 class World:
     """One of the two worlds."""
 
     def __init__(self, make: Make, load: LoadFrom, seed: int, folder: Path, reference: bool = True) -> None:
         self.make, self.load, self.seed, self.folder, self.reference = make, load, seed, folder, reference
-        self.tickets: list[tuple[str | None, int | None]] = []  # of each ask: the ticket, and whose lesson it is
+        self.tickets: list[Given] = []
+        self.disk = Durable(folder, self._public)
         self.tape = Tape(seed)
         self.mechanism = make(self.tape)
         self.loads = 0
+        loop = inside(self.mechanism)
+        self.plan = None if loop is None else loop.plan
 
-    def live(self, script: Script, which: int, other: Sequence[Line] | None = None) -> list[Line]:
-        """Everything that happens in this world; gate and halting words forced to what they decided in the other."""
+    def live(self, script: Script, which: int, most: int, other: Sequence[Line] | None = None) -> list[Line]:
+        """What happens in this world, up to its first fault or so many steps.
+
+        Gate and halting words are forced to what they decided in the other world, where its lines are given.
+        """
         lines: list[Line] = []
-        if any(isinstance(step, Load) for step in script):
+        if any(isinstance(step, Load | Disk) for step in script):
             self.mechanism.save(self.folder)
-        for number, step in enumerate(script, start=1):
+            self.disk.listen(inside(self.mechanism))
+        for number, step in enumerate(script[:most], start=1):
             forced = {} if other is None else self._forced(number, version(step, which), step, other[number - 1])
             lines.append(self._act(number, version(step, which), forced))
+            if lines[-1].fault:  # nothing after it would be worth comparing
+                break
+        self.disk.turn(True)
         if hasattr(self.mechanism, "close"):
             self.mechanism.close()
         return lines
@@ -105,25 +129,29 @@ class World:
 
     def _act(self, number: int, step: Step | None, forced: Mapping[int, int]) -> Line:
         fault = self._reload(step, number) if isinstance(step, Load) else ""
+        if isinstance(step, Disk):
+            self.disk.turn(step.works)
         loop = inside(self.mechanism)
-        before = Before.of(loop)
-        expected, whose = self._expect(loop, number, step, forced)
+        before, public = Before.of(loop), self._public()
+        expected = Expected() if loop is None else self._expect(loop, number, step, forced)
         fault = fault or before.moved(loop, set(), "a question changed it")
         self.tape.at(number, forced)
-        answers, error = self._do(step, whose)
+        answers, error = self._do(step, expected)
         line = Line(self._public(), [error, *(a.error or a.ticket for a in answers)], [], self.tape.position)
         line.answers = [(answer.label, answer.sure) for answer in answers]
         if loop is None:
             return line
-        line.rounds = expected
-        if any(one.halts for one in expected) or (before.halted is None and loop.account.halted):
+        line.rounds = expected.rounds
+        if expected.halts or (before.halted is None and loop.account.halted):
             line.used = None
         if step is not None and not isinstance(step, Load | Follow):
-            line.votes = [] if not expected else self._votes(loop, step, expected)
+            line.votes = [] if not expected.rounds else self._votes(loop, step, expected.rounds)
         line.copies, line.unsure = digests(self._bank(loop)), loop.account.unsure
         line.heard = list(getattr(loop.monitor, "inputs", []))
-        allowed = set(whose) if not isinstance(step, Load) else None
-        line.fault = fault or before.compare(loop, step, expected, line, allowed, self.reference)
+        line.entries = self.disk.take(loop, public)
+        fault = fault or before.compare(loop, step, expected, line, self.reference)
+        fault = fault or self.disk.fault or self.disk.entered(step, expected, line) or self._public_fault(loop)
+        line.fault = fault or self._tickets_fault(loop, step, error, line)
         return line
 
     def _bank(self, loop: Loop) -> Bank:
@@ -135,17 +163,43 @@ class World:
         here = getattr(self.mechanism, "pop_", getattr(self.mechanism, "pop", self.mechanism))
         return (*(getattr(here, name, None) for name in names), self.loads)
 
-    def _do(self, step: Step | None, whose: list[int]) -> tuple[list[Answer], str]:
+    def _public_fault(self, loop: Loop) -> str:
+        """Whether what everybody sees is what happened, and the plan is the one that was promised."""
+        rounds, _, halted, *_ = self._public()
+        if loop.plan is not self.plan and loop.plan != self.plan:
+            return "the plan is not the one it began with"
+        if not self.disk.failed and (rounds, halted) != (loop.account.rounds, loop.account.halted):
+            return f"everybody sees {rounds} rounds and the halt {halted!r}, which is not what happened"
+        return ""
+
+    def _tickets_fault(self, loop: Loop, step: Step | None, error: str, line: Line) -> str:
+        """A ticket is good once, and not after its person was forgotten."""
+        if isinstance(step, Label | LabelMany):
+            asks = [step.ask] if isinstance(step, Label) else step.asks
+            given = [self.tickets[ask - 1] for ask in asks if self.tickets[ask - 1].ticket is not None]
+            if not error and any(one.closed for one in given):
+                return "a label was taken for a ticket that was used, or whose person was forgotten"
+            for one in given:
+                one.closed = one.closed or not error
+        if isinstance(step, Forget):
+            who = self._who(loop, step.unit)
+            self.disk.forgot |= {copy: line.copies.get(copy) for copy in [loop.routing.copy_for(who)]}
+            for one in self.tickets:
+                one.closed = one.closed or one.who == who
+        return ""
+
+    def _do(self, step: Step | None, expected: Expected) -> tuple[list[Answer], str]:
         """Take the step: its answers, and the error that its taker saw."""
-        first = len(self.tickets)
-        self.tickets += [(None, whose[i] if i < len(whose) else None) for i in range(size(step))]
+        first, copies, whos = len(self.tickets), expected.copies, expected.whos
+        for i in range(size(step)):
+            self.tickets.append(Given(copies[i] if i < len(copies) else None, whos[i] if i < len(whos) else None))
         try:
             answers = self._call(step)
         except Exception as raised:
-            return [], f"{type(raised).__name__}: {raised}"
+            return [], f"{type(raised).__name__}: {raised}".replace(str(self.folder), "the folder")
         if isinstance(step, Ask | AskMany):
             for i, answer in enumerate(answers):
-                self.tickets[first + i] = (answer.ticket or None, self.tickets[first + i][1])
+                self.tickets[first + i].ticket = answer.ticket or None
         return answers, ""
 
     def _call(self, step: Step | None) -> list[Answer]:
@@ -160,10 +214,10 @@ class World:
                 labels = [None if label < 0 else mechanism.labels[label] for label in rows.answers]
                 return [Answer(label, bool(sure), "") for label, sure in zip(labels, rows.sure, strict=True)]
             case Label(ask, y):
-                if (ticket := self.tickets[ask - 1][0]) is not None:
+                if (ticket := self.tickets[ask - 1].ticket) is not None:
                     mechanism.learn(ticket, y)
             case LabelMany(asks, ys):
-                mechanism.learn_many([self.tickets[ask - 1][0] or "" for ask in asks], ys)
+                mechanism.learn_many([self.tickets[ask - 1].ticket or "" for ask in asks], ys)
             case Teach(x, y, unit):
                 mechanism.teach(x, y) if unit is None else mechanism.teach(x, y, unit)
             case TeachMany(xs, ys, units):
@@ -173,47 +227,35 @@ class World:
         return []
 
     def _reload(self, step: Load, number: int) -> str:
-        """Save or crash, then load twice: nothing that was spent is forgotten, and no coin comes back."""
+        """Save or crash, then load: nothing that was spent is forgotten, and no coin comes back."""
         if step.saved:
             self.mechanism.save(self.folder)
-        loop = inside(self.mechanism)
-        spent = {} if loop is None else _spent(loop)
+            self.disk.forgot.clear()
+        spent = spending(inside(self.mechanism))
         self.mechanism.close()
-        coins = []
-        for _ in range(2):
-            fresh = self.load(self.folder, Random())
-            coins.append(_next_coins(inside(fresh)))
-            fresh.close()
-        if coins[0] & coins[1]:
-            return "the load brought back randomness: another load of this state drew the same coins"
+        fault = coins_that_return(lambda: self.load(self.folder, Random()), inside)
         self.tape, self.loads = Tape(self.seed + number), self.loads + 1
         self.mechanism = self.load(self.folder, self.tape)
-        again = inside(self.mechanism)
-        after = {} if again is None else _spent(again)
-        fell = [f"{name} fell from {n} to {after.get(name, 0)}" for name, n in spent.items() if after.get(name, 0) < n]
-        return f"the load forgot what was spent: {', '.join(fell[:2])}" if fell else ""
+        loop = inside(self.mechanism)
+        self.disk.listen(loop)
+        return fault or self.disk.lost(spent, loop)
 
     # ------------------------------------------------------------------ the reference
 
-    def _expect(
-        self, loop: Loop | None, number: int, step: Step | None, forced: Mapping[int, int]
-    ) -> tuple[list[Round], list[int]]:
-        """What the rounds of a step must show, and the copies that may learn in it."""
-        if loop is None:
-            return [], []
+    def _expect(self, loop: Loop, number: int, step: Step | None, forced: Mapping[int, int]) -> Expected:
+        """What a step must do."""
         if isinstance(step, Label | LabelMany):
             asks = [step.ask] if isinstance(step, Label) else step.asks
-            return [], [copy for ask in asks if (copy := self.tickets[ask - 1][1]) is not None]
+            return Expected(copies=[copy for ask in asks if (copy := self.tickets[ask - 1].copy) is not None], words=0)
         whos = [self._who(loop, unit) for unit in units_of(step, size(step))]
         if isinstance(step, Forget | Teach | TeachMany):
             rows = len(whos)
             drawn = self._drawn(loop, number, rows, rows, forced) if loop.routing.units == "rounds" else []
-            return [], [copy_of(loop, who, drawn[i] if drawn else None) for i, who in enumerate(whos)]
+            copies = [copy_of(loop, who, drawn[i] if drawn else None) for i, who in enumerate(whos)]
+            return Expected(copies=copies, whos=whos, words=drawn[-1].end if drawn else 0)
         rows = min(size(step), loop.plan.rounds - loop.account.rounds) if loop.account.halted is None else 0
         silent = max(0, loop.plan.silent - loop.account.rounds)
-        drawn = self._drawn(loop, number, rows, silent, forced)
-        whose = [copy_of(loop, whos[i], one) for i, one in enumerate(drawn)]
-        return Reference(loop, step, whos, drawn, self._words).rounds(), whose
+        return Reference(loop, step, whos, self._drawn(loop, number, rows, silent, forced), self._words).expect()
 
     def _who(self, loop: Loop, unit: Any) -> bytes | None:
         try:
@@ -245,8 +287,8 @@ class World:
         ):
             if drawn.gate >= 0:
                 if i not in own and not (there.malformed or there.capped):
-                    forced[drawn.gate] = 0 if there.sure else MOST
-                forced[drawn.gate + 1] = MOST if there.halts else 0
+                    forced[drawn.gate] = LEAST if there.sure else MOST
+                forced[drawn.gate + 1] = MOST if there.halts else LEAST
         return forced
 
     def _votes(self, loop: Loop, step: Any, rounds: list[Round]) -> list[list[int | None]]:
@@ -255,21 +297,7 @@ class World:
         bank = self._bank(loop)
         for i, one in enumerate(rounds):
             if one.live and not one.malformed:
-                x = bank.encode(step.x if isinstance(step, Ask) else step.xs[i])
-                each = [bank.votes(x, np.array([copy])) for copy in range(bank.copies)]
+                x, _ = loop.encode(step.x if isinstance(step, Ask) else step.xs[i])
+                each = [loop.votes(x, np.array([copy])) for copy in range(bank.copies)]
                 found.append([int(votes.argmax()) if votes.any() else None for votes in each])
         return found
-
-
-def _spent(loop: Loop) -> dict[str, int]:
-    """Everything that may only grow."""
-    account = loop.account
-    shares = {f"the unsure answers of unit {who.hex()[:6]}": n for who, n in account.shares.items()}
-    counted = {f"the monitored rounds of unit {who.hex()[:6]}": n for who, n in account.watched.items()}
-    halted = int(account.halted is not None)
-    return {"the rounds": account.rounds, "the unsure answers": account.unsure, "the halt": halted, **shares, **counted}
-
-
-def _next_coins(loop: Loop | None) -> set[bytes]:
-    """What the generator of a mechanism that was just loaded draws first."""
-    return set() if loop is None else {loop.rng.words(4).tobytes()}
