@@ -8,7 +8,7 @@ See docs/audit.md.
 """
 
 from confide.games.adversaries import LastDrop, RandomAdversary, WorstMargin
-from confide.games.auditor import Report, audit, audit_game
+from confide.games.auditor import Terms, audit, audit_game
 from confide.games.laws import Curve, constant_query, yardstick
 from confide.games.meta import Membership, Repeated, Simulator, Unprotected
 from confide.games.moves import (
@@ -39,6 +39,7 @@ from confide.games.others import (
 )
 from confide.games.play import OnlineGame
 from confide.games.region import Region
+from confide.games.report import Report
 from confide.games.split import SplitVote
 
 __all__ = [
@@ -73,6 +74,7 @@ __all__ = [
     "Simulator",
     "SplitVote",
     "Start",
+    "Terms",
     "Unprotected",
     "View",
     "WorstMargin",
