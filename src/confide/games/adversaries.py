@@ -161,7 +161,7 @@ class WorstMargin:
     @cached_property
     def _lengths(self) -> tuple[int, int]:
         """A first batch that usually meets the halt, and the length of those that follow: a batch has its own price."""
-        law = self._laws[0].halted.sum(axis=1) + self._laws[0].alive
+        law = self.worlds[0].halted.sum(axis=1) + self.worlds[0].alive
         mean = float((law * np.arange(law.size)).sum()) / max(self._shares[0], 1e-6)
         return max(1, round(1.15 * mean)), max(8, round(0.3 * mean))
 
@@ -194,25 +194,28 @@ class WorstMargin:
         return weights[0], weights[1]
 
     @cached_property
-    def _laws(self) -> tuple[Outcomes, Outcomes]:
+    def worlds(self) -> tuple[Outcomes, Outcomes]:
         """The laws of (unsure, sure, halted) at both bits: a mixture over how often the hidden rounds were unsure."""
         halting, rounds = self.plan.halting, self.plan.rounds - self.plan.silent - self.challenges
         assert isinstance(halting, Halting)
         laws = []
         for share, weights in zip(self._shares, self._hidden, strict=True):
-            parts = [(w, outcomes(share, halting, n, rounds)) for n, w in enumerate(weights) if w > 0]
+            parts = [(w, self._outcomes(share, halting, n, rounds)) for n, w in enumerate(weights) if w > 0]
             halted, alive = (sum(w * getattr(law, name) for w, law in parts) for name in ("halted", "alive"))
             laws.append(Outcomes(halted, alive))
         return laws[0], laws[1]
 
-    @cached_property
-    def _curve(self) -> Curve:
-        return Curve(*(law.flat for law in self._laws))
+    def _outcomes(self, share: float, halting: Halting, hidden: int, rounds: int) -> Outcomes:
+        return outcomes(share, halting, hidden, rounds)
 
     @cached_property
-    def _scores(self) -> tuple[Any, Any]:
+    def _curve(self) -> Curve:
+        return Curve(*(law.flat for law in self.worlds))
+
+    @cached_property
+    def scores(self) -> tuple[Any, Any]:
         """The score of every outcome. One that neither world should show tells of a moved count if it comes early."""
-        zero, one = self._laws
+        zero, one = self.worlds
         split = zero.halted.size
         scores = np.clip(self._curve.scores, -60.0, 60.0)
         halted = scores[:split].reshape(zero.halted.shape)
@@ -234,9 +237,9 @@ class WorstMargin:
         """The exact laws of `numbers`, where that of the score is known: what the right mechanism must show."""
         if self.law() is None:
             return ()
-        zero, one = (law.flat for law in self._laws)
-        scores = np.concatenate([part.ravel() for part in self._scores])
-        unsure, rounds = self._laws[0].counts
+        zero, one = (law.flat for law in self.worlds)
+        scores = np.concatenate([part.ravel() for part in self.scores])
+        unsure, rounds = self.worlds[0].counts
         kinds = (("score", scores), ("unsure answers", unsure), ("answers", rounds))
         return tuple(Law(name, values, zero, one) for name, values in kinds)
 
@@ -252,7 +255,7 @@ class WorstMargin:
         if self.turned:
             return self._turned_score(view)
         unsure, sure = self._tally(view)
-        halted, alive = self._scores
+        halted, alive = self.scores
         u = min(unsure, halted.shape[0] - 1)
         return float(halted[u, min(sure, halted.shape[1] - 1)] if view.halted else alive[u])
 

@@ -29,7 +29,7 @@ from confide.games.report import ALARM, Report
 from confide.planning.plan import Guarantee, Plan
 from confide.privacy.renyi import check_delta
 
-__all__ = ["Terms", "audit", "audit_game"]
+__all__ = ["Terms", "audit", "audit_game", "planned"]
 
 Floats = NDArray[np.float64]
 PARTS = 100
@@ -205,12 +205,13 @@ def _laws(adversary: Any) -> tuple[Curve | None, tuple[Law, ...]]:
 
 def _test(zero: Floats, one: Floats, law: Curve | None, scored: bool, terms: Terms) -> _Test:
     if law is not None:
-        return _Test(zero[:, 0], one[:, 0], _from_law(law, len(zero), terms), 0)
+        return _Test(zero[:, 0], one[:, 0], planned(law, len(zero), terms), 0)
     used = max(10, round(len(zero) * terms.training))
     return _Test(*_learned(zero, one, used, scored, 1 - terms.confidence, terms.delta), used)
 
 
-def _from_law(law: Curve, games: int, terms: Terms) -> list[Choice]:
+def planned(law: Curve, games: int, terms: Terms) -> list[Choice]:
+    """The tests of an audit whose score has this law: known before its first game."""
     thresholds = np.unique(law.scores)
     return both_ways(choose(thresholds, *law.tails(thresholds), games, 1 - terms.confidence, terms.delta))
 
@@ -237,7 +238,7 @@ def _repeat(test: _Test, law: Curve | None, terms: Terms, level: float) -> tuple
     games, region, failure = min(test.zero.size, test.one.size) // PARTS, terms.region, 1 - terms.confidence
     if games < 20:
         return [], 0
-    choices = test.choices if law is None else _from_law(law, games, terms)
+    choices = test.choices if law is None else planned(law, games, terms)
     bounds, alarms = [], 0
     for part in range(PARTS):
         here = slice(part * games, (part + 1) * games)

@@ -143,7 +143,9 @@ class Outcomes:
         return np.concatenate([u.ravel(), every]).astype(np.float64), rounds.astype(np.float64)
 
 
-def outcomes(unsure: float, halting: Halting, hidden: int, rounds: int, drawn: bool = True) -> Outcomes:
+def outcomes(
+    unsure: float, halting: Halting, hidden: int, rounds: int, drawn: bool = True, skipped: float = 0.0
+) -> Outcomes:
     """The exact law of (u, s) when every visible round is unsure with probability `unsure`.
 
     Parameters
@@ -156,6 +158,8 @@ def outcomes(unsure: float, halting: Halting, hidden: int, rounds: int, drawn: b
         Visible rounds at most.
     drawn
         Whether a halting draw is made before the first visible round, as after a hidden one.
+    skipped
+        Share of the halting draws after sure answers that are left out: 0 of the mechanism, more of a wrong one.
     """
     table, stop = halting.table, halting.stop
     rounds, levels = integer(rounds, "rounds", 1), min(stop + 1, rounds + 1)
@@ -166,6 +170,7 @@ def outcomes(unsure: float, halting: Halting, hidden: int, rounds: int, drawn: b
     arrived[0] = 1.0 - first
     for u in range(levels):
         here, after = table[min(u + hidden, stop)], table[min(u + 1 + hidden, stop)]
+        here *= 1 - skipped
         there = lfilter([1.0], [1.0, -(1 - unsure) * (1 - here)], arrived)  # alive with u and s, before a round
         last = rounds - u
         alive[u] = there[last]
