@@ -317,7 +317,7 @@ def test_the_rules_for_challenges_in_a_batch() -> None:
         (Batch(xs, [1] * 3, ["a", "b", "c"], {0: (x, 0), 1: (x, 0)}),),  # two challenged people
         (Batch(xs, None, ["a", "b", "c"], {0: (x, 0)}),),  # a label at one bit alone
         (Batch(xs, [1] * 3, ["a", "b", "c"], {3: (x, 0)}),),
-        (Batch(xs, [1] * 3, ["a", "b", "c"], {0: x + (0,)}),),  # type: ignore[dict-item]
+        (Batch(xs, [1] * 3, ["a", "b", "c"], {0: (*x, 0)}),),  # type: ignore[dict-item]
     ]
     for moves in wrong:
         for bit in (0, 1):

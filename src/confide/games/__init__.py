@@ -38,6 +38,7 @@ from confide.games.others import (
     Start,
 )
 from confide.games.play import OnlineGame
+from confide.games.power import Fault, Power, power, smallest
 from confide.games.region import Region
 from confide.games.report import Report
 from confide.games.split import SplitVote
@@ -51,6 +52,7 @@ __all__ = [
     "ChallengeATGame",
     "CompositionGame",
     "Curve",
+    "Fault",
     "GeneralGame",
     "Input",
     "Label",
@@ -60,6 +62,7 @@ __all__ = [
     "OnData",
     "OnlineGame",
     "Phase",
+    "Power",
     "Query",
     "RandomAdversary",
     "Record",
@@ -81,5 +84,7 @@ __all__ = [
     "audit",
     "audit_game",
     "constant_query",
+    "power",
+    "smallest",
     "yardstick",
 ]

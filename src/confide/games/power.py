@@ -27,7 +27,7 @@ from confide.planning.plan import Plan
 from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
 
-__all__ = ["Fault", "Power", "power", "smallest"]
+__all__ = ["Fault", "Power", "faulty_laws", "power", "smallest"]
 
 Floats = NDArray[np.float64]
 Kind = Literal["entry", "skipped", "shifted"]
@@ -93,6 +93,12 @@ def _changed(plan: Plan, ones: int, share: float) -> Plan:
     pair = slice(margin - 1 + margin % 2, margin + 1 + margin % 2)  # entries come in pairs: 2j+1 and 2j+2
     unsure[pair] *= 1 - share
     return replace(plan, gate=Gate(unsure))
+
+
+def faulty_laws(adversary: WorstMargin, fault: Fault) -> list[Law]:
+    """The exact laws of the adversary's numbers where it plays against a mechanism with this fault."""
+    zero, one = (world.flat for world in _Wrong.of(adversary, fault).worlds)
+    return [Law(law.name, law.values, zero, one) for law in adversary.laws()]
 
 
 def power(plan: Plan, games: int, fault: Fault, *, ones: int = 0, level: float = ALARM) -> Power:
@@ -163,12 +169,8 @@ class _Audit:
 
     def power(self, fault: Fault) -> Power:
         """The best single test of each kind."""
-        worlds = _Wrong.of(self.adversary, fault).worlds
-        shape = self.adversary.worlds[0].halted.shape
-        assert all(world.halted.shape == shape for world in worlds)
-        zero, one = (world.flat for world in worlds)
-        laws = [Law(law.name, law.values, zero, one) for law in self.adversary.laws()]
-        return Power(self._fit(laws), self._certificate(Curve(zero, one)))
+        laws = faulty_laws(self.adversary, fault)
+        return Power(self._fit(laws), self._certificate(Curve(laws[0].zero, laws[0].one)))
 
     def _fit(self, laws: list[Law]) -> float:
         best = 0.0
@@ -189,7 +191,8 @@ class _Audit:
     def _outside(self, p: float, q: float, level: float) -> float:
         """P(the measured point of a test with these rates lies outside the certified region), at least."""
         n = self.games
-        edges = np.unique(np.clip(binom.ppf(np.linspace(0, 1, STEPS + 1)[1:], n, p), 0, n).astype(np.int64))
+        places = np.concatenate([np.linspace(0, 1, STEPS + 1)[1:-1], 1 - np.geomspace(1e-3, 1e-9, 3)])
+        edges = np.unique(np.clip(binom.ppf(places, n, p), 0, n).astype(np.int64))
         chances = np.diff(np.concatenate([[0.0], binom.cdf(edges, n, p)]))  # at most so many false positives
         allowed = np.array([self.region.power(at_most(int(edge), n, level)) for edge in edges])
         least = np.where(allowed < 1, binom.isf(level, n, np.minimum(allowed, 1 - 1e-15)) + 1, n)
