@@ -114,10 +114,17 @@ class Law:
 
     def tails(self, bit: int, thresholds: Floats) -> Floats:
         """P(number > c) at this bit for each threshold c."""
-        order = np.argsort(self.values, kind="stable")
-        above = np.concatenate([np.cumsum((self.zero, self.one)[bit][order][::-1])[::-1], [0.0]])
-        tails: Floats = above[np.searchsorted(self.values[order], thresholds, side="right")]
+        tails: Floats = self._above[bit][np.searchsorted(self.values[self._order], thresholds, side="right")]
         return np.clip(tails, 0.0, 1.0)
+
+    @cached_property
+    def _order(self) -> NDArray[np.intp]:
+        return np.argsort(self.values, kind="stable")
+
+    @cached_property
+    def _above(self) -> tuple[Floats, Floats]:
+        zero, one = (np.concatenate([np.cumsum(law[self._order][::-1])[::-1], [0.0]]) for law in (self.zero, self.one))
+        return zero, one
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from scipy.stats import binom
 from confide._checks import integer, probability
 from confide.games.adversaries import WorstMargin
 from confide.games.auditor import Terms, planned
-from confide.games.bounds import at_most
+from confide.games.bounds import BACKWARDS, at_most
 from confide.games.fit import cuts, odd_hits
 from confide.games.laws import Curve, Law, Outcomes, outcomes
 from confide.games.region import Region
@@ -115,7 +115,8 @@ def power(plan: Plan, games: int, fault: Fault, *, ones: int = 0, level: float =
     >>> found.fit > 0.99, found.certificate < 0.01
     (True, True)
     """
-    return _Audit(WorstMargin(plan, ones), integer(games, "games", 20), probability(level, "level")).power(fault)
+    audit = _Audit(WorstMargin(plan, ones), integer(games, "games", 20), probability(level, "level"))
+    return Power(audit.fit(fault), audit.certificate(fault))
 
 
 def smallest(
@@ -135,7 +136,8 @@ def smallest(
     audit = _Audit(WorstMargin(plan, ones), integer(games, "games", 20), probability(level, "level"))
 
     def found(size: float) -> bool:
-        return bool(getattr(audit.power(Fault(**{kind: size})), by) >= chance)  # type: ignore[arg-type]
+        fault = Fault(**{kind: size})  # type: ignore[arg-type]
+        return (audit.fit if by == "fit" else audit.certificate)(fault) >= chance
 
     assert isinstance(plan.halting, Halting)
     unit, most = (1, plan.halting.stop) if kind == "shifted" else (1e-3, 1000)
@@ -167,24 +169,23 @@ class _Audit:
         level = self.level / 2 / len(known)
         return [(number, bit, cut, *odd_hits(self.games, share, level)) for number, bit, cut, share in known]
 
-    def power(self, fault: Fault) -> Power:
-        """The best single test of each kind."""
-        laws = faulty_laws(self.adversary, fault)
-        return Power(self._fit(laws), self._certificate(Curve(laws[0].zero, laws[0].one)))
-
-    def _fit(self, laws: list[Law]) -> float:
-        best = 0.0
+    def fit(self, fault: Fault) -> float:
+        """Of the best single cut."""
+        laws, best = faulty_laws(self.adversary, fault), 0.0
         for number, bit, cut, low, high in self.limits:
             p = float(laws[number].tails(bit, np.array([cut]))[0])
             best = max(best, float(binom.cdf(low - 1, self.games, p) + binom.sf(high, self.games, p)))
         return best
 
-    def _certificate(self, law: Curve) -> float:
-        choices = planned(law, self.games, Terms())
-        total, best = sum(choice.share for choice in choices), 0.0
-        for choice in choices:
-            p, q = (float(tail[0]) for tail in law.tails(np.array([choice.threshold])))
-            if not choice.below and not self.region.holds(p, q):  # else no number of games would do
+    def certificate(self, fault: Fault) -> float:
+        """Of the best single threshold of the fault's own likelihood."""
+        known = faulty_laws(self.adversary, fault)[0]
+        law = Curve(known.zero, known.one)
+        choices = [choice for choice in planned(law, self.games, Terms()) if not choice.below]
+        total, best = sum(choice.share for choice in choices) / (1 - BACKWARDS), 0.0
+        tails = law.tails(np.array([choice.threshold for choice in choices]))
+        for choice, p, q in zip(choices, *(tail.tolist() for tail in tails), strict=True):
+            if not self.region.holds(p, q):  # else no number of games would do
                 best = max(best, self._outside(p, q, self.level / 2 * choice.share / total / 2))
         return best
 
