@@ -192,7 +192,7 @@ def test_too_little_noise_sounds_the_alarm_after_a_silent_start_too() -> None:
     """40 % of the rounds are silent; the POP runs a plan for ε = 20, and is held to one for ε = 4."""
     weak = split_plan(20.0, unsure=20, rounds=500, copies=160, silent=200)
     region = Region.of(split_plan(4.0, unsure=20, rounds=500, copies=300, silent=200))
-    report = audit(SplitPOP(weak), WorstMargin(weak), 400, certificate=region)
+    report = audit(SplitPOP(weak), WorstMargin(weak), 600, certificate=region)
     assert report.alarm and report.misfit is None and report.advantage > 0.5
 
 

@@ -247,7 +247,6 @@ def test_games_with_silence_polls_people_and_batches_have_the_exact_law(
             assert (
                 not any(answer.sure for answer in view.answers[: plan.silent]) and BOTTOM is view.answers[plan.silent]
             )
-            assert len(view.answers) > plan.silent + 20
         rows.append(np.array([adversary.numbers(view) for view in views]))
     assert misfit(adversary.laws(), rows[0], rows[1], 1e-7) is None
     moved = [rows[0] + [0, 60, 60], rows[1] + [0, 60, 60]]

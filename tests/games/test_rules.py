@@ -1,6 +1,7 @@
 """The rules of the games where they are easily got round: names, challenges, equality, refusals, halts in batches."""
 
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -334,3 +335,29 @@ def test_a_hidden_row_that_is_malformed_changes_nothing_for_the_others(bad: Any)
     xs = np.array([[1.0, 0.0]] * 3)
     views = [play(Batch(xs, None, None, {1: (bad, None)}), bit=bit) for bit in (0, 1)]
     assert views[0].answers == views[1].answers == [Seen(1, True), BOTTOM, Seen(1, True)]
+
+
+class Parrots(confide.POP):
+    """Broken on purpose, one call at a time: it shows the last label that anybody taught."""
+
+    last = 0
+
+    def predict(self, x: Any, unit: Any = None) -> confide.Answer:
+        return replace(super().predict(x, unit), label=self.last)
+
+    def learn(self, ticket: str, y: Any) -> None:
+        super().learn(ticket, y)
+        self.last = y
+
+
+def test_what_a_mechanism_changes_for_one_call_it_plays_in_batches_too() -> None:
+    """Its class inherits how POP does batches: those would not be of this mechanism, and would hide what is broken."""
+
+    def make() -> Parrots:
+        return Parrots(SplitVote(), PLAN, labels=[0, 1], features=2, fallback=0, seed=3)
+
+    hidden = Round(((1.0, 0.0), 0), ((1.0, 0.0), 1), challenge=True)
+    xs = np.array([[1.0, 0.0]] * 3)
+    for bit in (0, 1):
+        for batch in (Batch(xs), Batch(xs, [bit] * 3)):
+            assert [one.label for one in play(hidden, batch, bit=bit, make=make).answers[1:]] == [bit] * 3

@@ -203,9 +203,11 @@ class _Table:
 
     def _batch(self, move: Batch) -> list[Any]:
         rows = self._rows(move)
-        if rows.ys is not None and isinstance(self.mechanism, Follows) and hasattr(self.mechanism, "labels"):
+        mechanism = self.mechanism
+        follows = isinstance(mechanism, Follows) and hasattr(mechanism, "labels")
+        if rows.ys is not None and follows and _speaks_for(mechanism, "follow_many", ("predict", "learn")):
             return self._follow(rows)
-        if rows.ys is None and hasattr(self.mechanism, "predict_many") and hasattr(self.mechanism, "rounds"):
+        if rows.ys is None and hasattr(mechanism, "rounds") and _speaks_for(mechanism, "predict_many", ("predict",)):
             return self._ask(rows)
         shown: list[Any] = []
         for i, x in enumerate(rows.xs):
@@ -303,6 +305,16 @@ class _Table:
 
 def _is_pair(one: Any) -> bool:
     return isinstance(one, tuple) and len(one) == 2
+
+
+def _speaks_for(mechanism: Any, many: str, single: Sequence[str]) -> bool:
+    """Whether a batch is the mechanism's own: not where a class changes `predict` and inherits how batches are done."""
+
+    def depth(name: str) -> int:
+        kinds = type(mechanism).__mro__
+        return -1 if name in vars(mechanism) else next((i for i, k in enumerate(kinds) if name in vars(k)), len(kinds))
+
+    return hasattr(mechanism, many) and all(depth(many) <= depth(name) for name in single)
 
 
 def _named(unit: Unit | None) -> dict[str, Unit]:
