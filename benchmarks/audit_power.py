@@ -1,6 +1,6 @@
 """The audit's power: the smallest fault that is found, against the number of games.
 
-    python benchmarks/audit_power.py            about ten minutes of one core
+    python benchmarks/audit_power.py            about five minutes of one core
     python benchmarks/audit_power.py --write    and puts the table into docs/audit.md, with its picture and the numbers
 
 Nothing is played: the laws of the right and of the faulty mechanism are exact (confide.games.power), so is every number
