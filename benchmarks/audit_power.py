@@ -82,7 +82,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     colours = dict(zip(PLANS, ("#22577a", "#e07a1f", "#57a773"), strict=True))
     style: dict[Any, Any] = {"svg.fonttype": "none", "font.size": 10, "axes.spines.top": False}
     with matplotlib.rc_context({**style, "axes.spines.right": False, "svg.hashsalt": "audit-power"}):
-        figure = Figure(figsize=(10.5, 3.4), layout="constrained")
+        figure = Figure(figsize=(10.5, 3.9), layout="constrained")
         for axes, (kind, what) in zip(figure.subplots(1, 3), KINDS.items(), strict=True):
             for name, colour in colours.items():
                 for by, line in (("fit", "-"), ("certificate", "--")):
@@ -90,9 +90,10 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
                     x = [row["games"] for row in mine]
                     y = [np.nan if row["smallest"] is None else row["smallest"] for row in mine]
                     axes.plot(x, y, line, marker="o", ms=3.5, color=colour, label=f"{name}: {WAYS[by]}")
-            axes.set(xscale="log", yscale="log", xlabel="games at each bit", title=what)
+            axes.set(xscale="log", yscale="log", xlabel="games at each bit", title=what, xlim=(70, 1.4e6))
         figure.axes[0].set_ylabel("smallest that is found")
-        figure.axes[1].legend(fontsize=7, frameon=False)
+        lines, names = figure.axes[0].get_legend_handles_labels()
+        figure.legend(lines, names, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
         figure.savefig(path, metadata={"Date": None, "Creator": None})
 
 

@@ -195,10 +195,10 @@ class Reseeded:
 def test_a_factory_that_takes_a_batchs_number_does_not_repeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("confide.games.engine.BATCH", 40)
     game = OnlineGame(Reseeded(5), Asker(), 2)
-    zeros, ones = play_many(game, 120, folder=tmp_path, name="")
+    zeros, ones = play_many(game, 120, workers=1, folder=tmp_path, name="")
     assert not any(np.array_equal(zeros[a], zeros[b]) for a, b in ((0, 1), (0, 2), (1, 2)))
     next(tmp_path.rglob("batch-00001.npz")).unlink()
-    again = play_many(game, 120, folder=tmp_path, name="")
+    again = play_many(game, 120, workers=1, folder=tmp_path, name="")
     assert all(np.array_equal(a, b) for one, other in zip((zeros, ones), again, strict=True)
                for a, b in zip(one, other, strict=True))  # fmt: skip
 
