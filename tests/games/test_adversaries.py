@@ -22,6 +22,7 @@ from confide.games import (
     Repeated,
     Round,
     Simulator,
+    SplitVote,
     Unprotected,
     WorstMargin,
     audit,
@@ -30,21 +31,26 @@ from confide.games import (
 )
 from confide.games.scenarios import SplitPOP, TaughtPOP, split_plan
 from confide.learners import Perceptron, Thresholds
+from confide.pop.loop import Loop
 from confide.privacy.sparse import ChallengeAT
 
 PLAN = confide.Plan.tight(8, 1e-6, 300, copies=160, polls=160, unsure=20, silent=0, beta=1e-6)
 
 
+class _ExactCount(Loop):
+    def live(self, x: Any, malformed: bool, who: bytes | None) -> int | None:
+        label = super().live(x, malformed, who)
+        self.account.halted = "budget" if self.account.unsure >= 60 else None
+        return label
+
+
 class ExactCount(confide.POP):
     """Broken on purpose: halts exactly at a count."""
 
-    def _fires(self, counted: bool) -> bool:
-        return self._unsure >= 60
+    loop_type = _ExactCount
 
 
 def exact_count() -> ExactCount:
-    from confide.games import SplitVote
-
     return ExactCount(SplitVote(), PLAN, labels=[0, 1], features=2, fallback=0)
 
 
@@ -93,12 +99,13 @@ def test_people_of_fifty_rounds_interleaved_and_late(most: int) -> None:
 def test_without_the_cap_the_count_would_tell() -> None:
     """A person of 50 unsure answers against a table that hides one: the alarm sounds, so the test above can fail."""
 
-    class NoCap(confide.POP):
-        def _live(self, x: Any, malformed: bool, who: bytes | None) -> int | None:
-            self._unit_unsure.clear()
-            return super()._live(x, malformed, who)
+    class Uncapped(Loop):
+        def live(self, x: Any, malformed: bool, who: bytes | None) -> int | None:
+            self.account.shares.clear()
+            return super().live(x, malformed, who)
 
-    from confide.games import SplitVote
+    class NoCap(confide.POP):
+        loop_type = Uncapped
 
     plan = split_plan(8.0, unsure=20, rounds=400, copies=220)
     adversary = WorstMargin(plan, ones=124, challenges=30, person=True, late=True)

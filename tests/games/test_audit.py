@@ -23,9 +23,10 @@ from confide.games import (
     audit_game,
     yardstick,
 )
-from confide.games.bounds import choose, measure
+from confide.games.bounds import Choice, at_least, at_most, both_ways, choose, measure
 from confide.games.draw import draw
 from confide.games.learned import Learned, summary
+from confide.games.power import Fault, power
 from confide.games.scenarios import SCENARIOS, SplitPOP, split_plan
 
 pytestmark = pytest.mark.claim("audit.md")
@@ -145,20 +146,73 @@ def test_a_random_adversary_finds_nothing() -> None:
     assert report.advantage == report.epsilon == 0 and not report.alarm and report.training > 0
 
 
-def test_an_audit_goes_on_where_it_was_and_refuses_another_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_audit_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("confide.games.engine.BATCH", 50)
     make: Callable[[], Any] = lambda: Coin(0.2, 0.8)  # noqa: E731
     first = audit(make, ScoringAsker(), 120, folder=tmp_path, name="coins")
-    assert len(list(tmp_path.glob("batch-*.npz"))) == 3
+    assert len(list(tmp_path.rglob("batch-*.npz"))) == 3
     again = audit(make, ScoringAsker(), 120, folder=tmp_path, name="coins")
     assert again.points == first.points  # nothing was played again
-    (tmp_path / "batch-00001.npz").unlink()
+    next(tmp_path.rglob("batch-00001.npz")).unlink()
     third = audit(make, ScoringAsker(), 120, folder=tmp_path, name="coins")
     assert [point.games for point in third.points] == [point.games for point in first.points]
-    with pytest.raises(ValueError, match="another audit"):
-        audit(make, ScoringAsker(), 130, folder=tmp_path, name="coins")
+    audit(make, ScoringAsker(), 130, folder=tmp_path, name="coins")  # all of them, in a place of their own
+    assert len(list(tmp_path.rglob("batch-*.npz"))) == 6
+
+
+@dataclass(frozen=True)
+class Backwards(Asker):
+    """Takes the label for bit 0 that a leaking mechanism shows at bit 1."""
+
+    def score(self, view: View) -> float:
+        return -float(view.answers[1].label)
+
+
+def test_a_given_score_is_tested_in_both_directions() -> None:
+    report = audit(lambda: Coin(0.1, 0.9), Backwards(), 600, certificate=(1.0, 1e-6))
+    assert report.alarm and report.advantage > 0.6 and report.best.aim == "backwards"
+    quiet = audit(lambda: Coin(0.5, 0.5), Backwards(), 600, certificate=(1.0, 1e-6), confidence=1 - 1e-6)
+    assert not quiet.alarm and quiet.advantage == 0
+
+
+def test_both_directions_hold_together() -> None:
+    choices = both_ways([Choice(0.5, 0.75, "epsilon"), Choice(1.5, 0.25, "curve")])
+    rng = np.random.default_rng(2)
+    zero, one = (rng.integers(3, size=400).astype(float) for _ in range(2))
+    points = measure(choices, zero, one, 0.04)
+    assert sum(choice.share for choice in choices[2:]) == pytest.approx(0.1 * sum(c.share for c in choices))
+    for choice, point in zip(choices, points, strict=True):
+        level = 0.04 * choice.share / sum(one.share for one in choices) / 2
+        hits = [int((scores > choice.threshold).sum()) for scores in (zero, one)]
+        hits = [400 - n for n in hits] if choice.below else hits
+        assert (point.false, point.true) == (at_most(hits[0], 400, level), at_least(hits[1], 400, level))
+
+
+def test_too_little_noise_sounds_the_alarm_after_a_silent_start_too() -> None:
+    """40 % of the rounds are silent; the POP runs a plan for ε = 20, and is held to one for ε = 4."""
+    weak = split_plan(20.0, unsure=20, rounds=500, copies=160, silent=200)
+    region = Region.of(split_plan(4.0, unsure=20, rounds=500, copies=300, silent=200))
+    report = audit(SplitPOP(weak), WorstMargin(weak), 600, certificate=region)
+    assert report.alarm and report.misfit is None and report.advantage > 0.5
+
+
+def test_a_mechanism_that_does_not_follow_its_tables_is_a_misfit() -> None:
+    """An entry of the gate's table 15 % too small: far below what the certificate's alarm can see."""
+    found = power(PLAN, 300, Fault(entry=0.15), ones=100)
+    assert found.fit > 1 - 1e-6 and found.certificate < 1e-3
+    table = PLAN.gate.table.copy()
+    table[39:41] *= 0.85
+    wrong = Unverified(**{**vars(PLAN), "gate": confide.Gate(table)})
+    report = audit(SplitPOP(wrong), WorstMargin(PLAN, ones=100), 300, certificate=PLAN)
+    assert report.misfit is not None and not report.alarm
+    assert "MISFIT" in str(report) and report.as_dict()["misfit"] == str(report.misfit)
+    right = audit(SplitPOP(PLAN), WorstMargin(PLAN, ones=100), 300, certificate=PLAN)
+    assert right.misfit is None and "MISFIT" not in str(right)
+
+
+class Unverified(confide.Plan):
+    def verify(self) -> confide.Guarantee:
+        return self.guarantee
 
 
 def test_all_cores_json_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,11 +241,13 @@ def test_bad_arguments_are_refused() -> None:
 def test_the_command(tmp_path: Path) -> None:
     from confide.cli.app import app
 
-    names = ["audit", "drop8", "--quick", "--games", "0.2", "--workers", "1"]
+    names = ["audit", "drop8,person1", "--quick", "--games", "0.2", "--workers", "1"]
     files = ["--json", str(tmp_path / "a.json"), "--plot", str(tmp_path / "a.png"), "--folder", str(tmp_path / "held")]
     result = CliRunner().invoke(app, [*names, *files])
     assert result.exit_code == 0, result.output
     assert "last drop" in result.output and json.loads((tmp_path / "a.json").read_text())[0]["alarm"] is False
+    levels = [held["alarm level"] for held in json.loads((tmp_path / "a.json").read_text())]
+    assert sum(levels) == pytest.approx(1e-6) and "alarm level 1e-06, all together" in result.output
     assert (tmp_path / "a.png").exists() and (tmp_path / "held" / "drop8-quick").exists()
     refused = CliRunner().invoke(app, ["audit", "no-such-audit"])
     assert isinstance(refused.exception, ValueError) and "no audit is called" in str(refused.exception)

@@ -14,7 +14,7 @@ from confide.cli.terminal import console, say
 from confide.data.extras import need
 
 if TYPE_CHECKING:
-    from confide.games.auditor import Report
+    from confide.games.report import Report
 
 __all__ = ["audit"]
 
@@ -30,8 +30,9 @@ def audit(
 ) -> None:
     """Attack Confide with its own adversaries, and say how much it leaks at least.
 
-    Every number is a lower bound that holds with 99 % confidence, all of one audit's together. An alarm, whose
-    probability is at most one in a million where the promise is kept, makes the command fail.
+    Every number is a lower bound that holds with 99 % confidence, all of one audit's together. The command fails if
+    more leaks than is promised, or if games do not follow the plan's tables; where all is well, that happens with
+    probability at most one in a million, for all audits of one command together.
 
     Examples:
 
@@ -53,11 +54,13 @@ def audit(
         raise ValueError(f"--games {games:g} must be a positive factor")
     picture: Any = None if plot is None else need("confide.games.draw", "report", "drawing a picture")
     done: dict[str, Report] = {}
+    level: float = need("confide.games.report", "report", "the audit").ALARM / len(asked)
+    shown = console.is_terminal
     for key in asked:
-        report = known[key].run(quick=quick, folder=folder, workers=workers, progress=console.is_terminal, times=games)
+        report = known[key].run(quick=quick, folder=folder, workers=workers, progress=shown, times=games, alarm=level)
         console.print(str(report) + "\n", highlight=False, soft_wrap=True)
         done[key] = report
-    console.print(_table(done, need("confide.games.auditor", "report", "the audit").ALARM))
+    console.print(_table(done))
     reports = list(done.values())
     if json is not None:
         json.write_text(json_module.dumps([r.as_dict() for r in reports], indent=1, ensure_ascii=False) + "\n")
@@ -65,11 +68,14 @@ def audit(
         picture.draw(reports, plot)
     if any(report.alarm for report in reports):
         raise ValueError("ALARM: more was measured than is certified; do not use this mechanism")
+    if any(report.misfit is not None for report in reports):
+        raise ValueError("MISFIT: a mechanism does not follow its plan's tables; do not use it before you know why")
 
 
-def _table(reports: dict[str, Report], alarm: float) -> Table:
+def _table(reports: dict[str, Report]) -> Table:
     """Narrow enough for a terminal of 80 columns; all numbers are above it."""
-    table = Table(title=f"Lower bounds at 99 %; alarm level {alarm:g}", box=SIMPLE, padding=(0, 1, 0, 0))
+    level = sum(report.alarm_level for report in reports.values())
+    table = Table(title=f"Lower bounds at 99 %; alarm level {level:g}, all together", box=SIMPLE, padding=(0, 1, 0, 0))
     table.add_column("audit", no_wrap=True)
     for heading in ("games", "adv. ≥", "exact", "ratio", "ε ≥", "promised", "ratio", "alarm"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -85,6 +91,6 @@ def _table(reports: dict[str, Report], alarm: float) -> Table:
             f"{report.epsilon:.3f}",
             "" if certified is None else f"{certified[0]:.2f}",
             "" if certified is None else f"{report.epsilon / certified[0]:.2f}",
-            "ALARM" if report.alarm else "none",
+            "ALARM" if report.alarm else "MISFIT" if report.misfit is not None else "none",
         )
     return table

@@ -8,7 +8,7 @@ See docs/audit.md.
 """
 
 from confide.games.adversaries import LastDrop, RandomAdversary, WorstMargin
-from confide.games.auditor import Report, audit, audit_game
+from confide.games.auditor import Terms, audit, audit_game
 from confide.games.laws import Curve, constant_query, yardstick
 from confide.games.meta import Membership, Repeated, Simulator, Unprotected
 from confide.games.moves import (
@@ -38,7 +38,9 @@ from confide.games.others import (
     Start,
 )
 from confide.games.play import OnlineGame
+from confide.games.power import Fault, Power, power, smallest
 from confide.games.region import Region
+from confide.games.report import Report
 from confide.games.split import SplitVote
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "ChallengeATGame",
     "CompositionGame",
     "Curve",
+    "Fault",
     "GeneralGame",
     "Input",
     "Label",
@@ -59,6 +62,7 @@ __all__ = [
     "OnData",
     "OnlineGame",
     "Phase",
+    "Power",
     "Query",
     "RandomAdversary",
     "Record",
@@ -73,11 +77,14 @@ __all__ = [
     "Simulator",
     "SplitVote",
     "Start",
+    "Terms",
     "Unprotected",
     "View",
     "WorstMargin",
     "audit",
     "audit_game",
     "constant_query",
+    "power",
+    "smallest",
     "yardstick",
 ]

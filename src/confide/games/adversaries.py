@@ -8,10 +8,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import binom
 
 from confide._checks import integer
-from confide.games.laws import Curve, Outcomes, outcomes, unsure_share, yardstick
+from confide.games.laws import Curve, Law, Outcomes, Turned, outcomes, unsure_share, yardstick
 from confide.games.moves import BOTTOM, Batch, Label, Round, View
 from confide.planning.plan import Plan
 from confide.privacy.halting import Halting
@@ -51,14 +52,23 @@ class RandomAdversary:
         return self.labels[int(coins.integers(len(self.labels)))]
 
 
+def silence(plan: Plan, people: bool = False) -> Batch | None:
+    """The silent rounds of a plan, spent on questions that `SplitVote` copies learn nothing from; None without any."""
+    if not plan.silent:
+        return None
+    xs, ys = np.tile([1.0, 0.0], (plan.silent, 1)), np.ones(plan.silent, dtype=np.int64)
+    return Batch(xs, ys, [f"silent {i}" for i in range(plan.silent)] if people else None)
+
+
 @dataclass(frozen=True)
 class WorstMargin:
     """Drives the votes of `SplitVote` copies to the margin where the gate leaks most, and stays there.
 
-    The challenge comes first: at bit 0 a unanimous round with label 1, at bit 1 a tie with label 0. From then on one
-    copy votes 1 or 0, and the tie was unsure and counted. Then it asks for `ones` of the copies to vote 1, each time
-    with a fresh turn, so that the changed vote always counts, until the mechanism halts. `score` is the exact
-    log-likelihood of the unsure and sure answers, read from the plan's tables; `law()` is its exact curve.
+    The plan's silent rounds are spent first. Then comes the challenge: at bit 0 a unanimous round with label 1, at bit
+    1 a tie with label 0. From then on one copy votes 1 or 0, and the tie was unsure and counted. Then it asks for
+    `ones` of the copies to vote 1, each time with a fresh turn, so that the changed vote always counts, until the
+    mechanism halts. `score` is the exact log-likelihood of the unsure and sure answers by their number, read from the
+    plan's tables; `law()` is its exact curve, and `laws()` has those of the counts.
 
     Parameters
     ----------
@@ -72,6 +82,11 @@ class WorstMargin:
         Play against a POP for people: the challenge rounds are one person's, everybody else asks once.
     late
         The hidden labels come only after all hidden rounds, which are taken between visible ones.
+    together
+        The challenge is a row of the first batch, with the rows of others behind it.
+    turned
+        Score the turns and the order of the answers too: the whole likelihood of the view, whose law nobody can
+        compute, so that a part of the games chooses the thresholds. With many copies it is hardly better.
     """
 
     plan: Plan
@@ -79,6 +94,8 @@ class WorstMargin:
     challenges: int = 1
     person: bool = False
     late: bool = False
+    together: bool = False
+    turned: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.plan.halting, Halting):
@@ -88,46 +105,67 @@ class WorstMargin:
             object.__setattr__(self, "ones", yardstick(self.plan)[1])
         if not self.plan.copies < 2 * self.ones <= 2 * self.plan.copies:
             raise ValueError(f"ones={self.ones} must be a majority of the {self.plan.copies} copies")
+        if (self.together or self.turned) and not self._plain:
+            raise ValueError("together and turned are for one challenge that is labelled at once")
+        if self.turned and self.ones == self.plan.copies:
+            raise ValueError("turned needs copies on both sides: take fewer ones")
+
+    @property
+    def _plain(self) -> bool:
+        return self.challenges == 1 and not self.late
 
     def __repr__(self) -> str:
-        extra = "".join(f", {name}" for name in ("person", "late") if getattr(self, name))
+        extra = "".join(f", {name}" for name in ("person", "late", "together", "turned") if getattr(self, name))
         return f"WorstMargin({self.plan.guarantee}, ones={self.ones}, challenges={self.challenges}{extra})"
 
+    # ------------------------------------------------------------------ playing
+
     def play(self, coins: np.random.Generator) -> Generator[Any, Any, None]:
-        k, unit = self.plan.copies, "alice" if self.person else None
+        plan, silent, unit = self.plan, silence(self.plan, self.person), "alice" if self.person else None
         loud, tie = ((1.0, 1.0), 1), ((0.5, 1.0), 0)
-        asked = 0
+        if silent is not None:
+            yield silent
         if self.late:
             for i in range(self.challenges):
                 yield Round((loud[0], None), (tie[0], None), challenge=True, unit=unit)
-                yield self._question(coins, k, f"early {i}" if self.person else None)
+                turn = coins.integers(plan.copies) / plan.copies
+                yield Round(((self.ones / plan.copies, turn), None), unit=f"early {i}" if self.person else None)
             for i in range(1 if self.person else self.challenges):
-                yield Label(2 * i + 1, loud[1], tie[1])
-            asked = 2 * self.challenges
-        else:
+                yield Label(plan.silent + 2 * i + 1, loud[1], tie[1])
+        elif not self.together:
             for _ in range(self.challenges):
                 yield Round(loud, tie, challenge=True, unit=unit)
-            asked = self.challenges
-        first, more = self._lengths
-        while asked < self.plan.rounds:
-            rows = first if first else more
-            first = 0
-            xs = np.empty((rows, 2))
-            xs[:, 0] = self.ones / k
-            xs[:, 1] = coins.integers(k, size=rows) / k
-            units = [f"{asked + i}" for i in range(rows)] if self.person else None
-            yield Batch(xs, np.ones(rows, dtype=np.int64), units)  # with labels, of which the copies learn nothing
-            asked += rows
+        asked = 0
+        for turns in self._turns(coins):
+            xs = np.stack([np.full(turns.size, self.ones), turns], axis=1) / plan.copies
+            units = [f"{asked + i}" for i in range(turns.size)] if self.person else None
+            second = None
+            if self.together and not asked:
+                xs, second = np.concatenate([[loud[0]], xs]), {0: tie}
+                units = None if units is None else ["alice", *units]
+            yield Batch(xs, np.ones(len(xs), dtype=np.int64), units, second)  # the copies learn nothing of these
+            asked += turns.size
 
-    def _question(self, coins: np.random.Generator, k: int, unit: str | None) -> Round:
-        return Round(((self.ones / k, coins.integers(k) / k), None), unit=unit)
+    def _turns(self, coins: np.random.Generator) -> Generator[NDArray[np.int64], None, None]:
+        """The turns of the visible rounds, batch by batch."""
+        first, more = self._lengths
+        asked, rows = 0, first
+        while asked < self._visible:
+            yield coins.integers(self.plan.copies, size=rows)
+            asked, rows = asked + rows, more
+
+    @property
+    def _visible(self) -> int:
+        return self.plan.rounds - self.plan.silent - self.challenges * (2 if self.late else 1)
 
     @cached_property
     def _lengths(self) -> tuple[int, int]:
         """A first batch that usually meets the halt, and the length of those that follow: a batch has its own price."""
-        law = self._laws[0].halted.sum(axis=1) + self._laws[0].alive
+        law = self.worlds[0].halted.sum(axis=1) + self.worlds[0].alive
         mean = float((law * np.arange(law.size)).sum()) / max(self._shares[0], 1e-6)
         return max(1, round(1.15 * mean)), max(8, round(0.3 * mean))
+
+    # ------------------------------------------------------------------ what is known of it
 
     @cached_property
     def _shares(self) -> tuple[float, float]:
@@ -144,30 +182,40 @@ class WorstMargin:
         return shares[0], shares[1]
 
     @cached_property
-    def _laws(self) -> tuple[Outcomes, Outcomes]:
-        """The laws of (unsure, sure, halted) at both bits: a mixture over whether the hidden rounds were unsure."""
-        plan = self.plan
-        assert isinstance(plan.halting, Halting)
-        hidden = min(self.challenges, plan.unit_unsure) if self.person else self.challenges
-        rounds = plan.rounds - self.challenges
-        laws = []
-        for share, ones in zip(self._shares, (plan.copies, plan.copies // 2), strict=True):
+    def _hidden(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """At each bit the probabilities of 0, 1, … unsure answers counted in the hidden rounds."""
+        plan, weights = self.plan, []
+        most = min(self.challenges, plan.unit_unsure) if self.person else self.challenges
+        for ones in (plan.copies, plan.copies // 2):
             each = unsure_share(plan, ones)
-            weights = binom.pmf(np.arange(hidden + 1), self.challenges, each)
-            weights[-1] = binom.sf(hidden - 1, self.challenges, each)  # a person's cap
-            parts = [(w, outcomes(share, plan.halting, n, rounds)) for n, w in enumerate(weights) if w > 0]
+            law = binom.pmf(np.arange(most + 1), self.challenges, each)
+            law[-1] = binom.sf(most - 1, self.challenges, each)  # a person's cap
+            weights.append(tuple(law.tolist()))
+        return weights[0], weights[1]
+
+    @cached_property
+    def worlds(self) -> tuple[Outcomes, Outcomes]:
+        """The laws of (unsure, sure, halted) at both bits: a mixture over how often the hidden rounds were unsure."""
+        halting, rounds = self.plan.halting, self.plan.rounds - self.plan.silent - self.challenges
+        assert isinstance(halting, Halting)
+        laws = []
+        for share, weights in zip(self._shares, self._hidden, strict=True):
+            parts = [(w, self._outcomes(share, halting, n, rounds)) for n, w in enumerate(weights) if w > 0]
             halted, alive = (sum(w * getattr(law, name) for w, law in parts) for name in ("halted", "alive"))
             laws.append(Outcomes(halted, alive))
         return laws[0], laws[1]
 
-    @cached_property
-    def _curve(self) -> Curve:
-        return Curve(*(np.concatenate([law.halted.ravel(), law.alive]) for law in self._laws))
+    def _outcomes(self, share: float, halting: Halting, hidden: int, rounds: int) -> Outcomes:
+        return outcomes(share, halting, hidden, rounds)
 
     @cached_property
-    def _scores(self) -> tuple[Any, Any]:
+    def _curve(self) -> Curve:
+        return Curve(*(law.flat for law in self.worlds))
+
+    @cached_property
+    def scores(self) -> tuple[Any, Any]:
         """The score of every outcome. One that neither world should show tells of a moved count if it comes early."""
-        zero, one = self._laws
+        zero, one = self.worlds
         split = zero.halted.size
         scores = np.clip(self._curve.scores, -60.0, 60.0)
         halted = scores[:split].reshape(zero.halted.shape)
@@ -177,25 +225,58 @@ class WorstMargin:
         halted[strange & (counts < usual)[:, None]] = 60.0
         return halted, scores[split:]
 
+    @cached_property
+    def _likelihood(self) -> Turned:
+        return Turned.of(self.plan, self.ones, self._hidden)
+
     def law(self) -> Curve | None:
-        """The exact curve of the score; None where it is not exact (several challenges, interleaved rounds)."""
-        return None if self.challenges > 1 or self.late else self._curve
+        """The exact curve of the score; None where none is known (several challenges, interleaved rounds, turns)."""
+        return self._curve if self._plain and not self.turned else None
+
+    def laws(self) -> tuple[Law, ...]:
+        """The exact laws of `numbers`, where that of the score is known: what the right mechanism must show."""
+        if self.law() is None:
+            return ()
+        zero, one = (law.flat for law in self.worlds)
+        scores = np.concatenate([part.ravel() for part in self.scores])
+        unsure, rounds = self.worlds[0].counts
+        kinds = (("score", scores), ("unsure answers", unsure), ("answers", rounds))
+        return tuple(Law(name, values, zero, one) for name, values in kinds)
+
+    # ------------------------------------------------------------------ what was seen
+
+    def numbers(self, view: View) -> list[float]:
+        """The score, and the counts: all that a mechanism with this plan's tables has an exact law of."""
+        unsure, sure = self._tally(view)
+        return [self.score(view), float(unsure), float(unsure + sure)]
 
     def score(self, view: View) -> float:
         """The log-likelihood ratio of what was seen."""
-        unsure, sure = tally(view)
-        halted, alive = self._scores
+        if self.turned:
+            return self._turned_score(view)
+        unsure, sure = self._tally(view)
+        halted, alive = self.scores
         u = min(unsure, halted.shape[0] - 1)
         return float(halted[u, min(sure, halted.shape[1] - 1)] if view.halted else alive[u])
+
+    def _tally(self, view: View) -> tuple[int, int]:
+        return tally(View(view.answers[self.plan.silent :]))
+
+    def _turned_score(self, view: View) -> float:
+        live = [not answer.sure for answer in view.answers[self.plan.silent :] if answer is not BOTTOM]
+        turns = np.concatenate([*self._turns(np.random.default_rng(view.coins))])[: len(live)]
+        score = self._likelihood.score(turns, np.array(live, dtype=np.bool_), view.halted)
+        return float(np.clip(score, -60.0, 60.0))
 
 
 @dataclass(frozen=True)
 class LastDrop:
     """Challenges when one more unsure answer would halt, then looks whether it did.
 
-    It asks ties of `SplitVote` copies, which are unsure, until it has seen `at` of them; it knows the count, since
-    everybody but one round is under its control. Then comes the challenge, a unanimous round or a tie, and after it
-    only unanimous rounds: what it sees is how long the mechanism goes on. `score` is the exact log-likelihood of that.
+    Silent rounds come first. It asks ties of `SplitVote` copies, which are unsure, until it has seen `at` of them; it
+    knows the count, since everybody but one round is under its control. Then comes the challenge, a unanimous round or
+    a tie, and after it only unanimous rounds: what it sees is how long the mechanism goes on. `score` is the exact
+    log-likelihood of that.
 
     Parameters
     ----------
@@ -229,7 +310,9 @@ class LastDrop:
         return reach * float(np.abs(law[0] - law[1]).sum()) / 2
 
     def play(self, coins: np.random.Generator) -> Generator[Any, Any, None]:
-        unsure = 0
+        unsure, silent = 0, silence(self.plan)
+        if silent is not None:
+            yield silent
         while unsure < self.at:
             left = self.at - unsure
             seen = yield Batch(np.tile([0.5, 0.0], (left, 1)), np.ones(left, dtype=np.int64))

@@ -5,10 +5,10 @@ Proof page: docs/proofs/audit.md.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,130 +17,23 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from confide._checks import integer, probability
-from confide.games.bounds import Choice, Point, choose, measure
+from confide.games.bounds import Choice, Point, both_ways, choose, measure
 from confide.games.engine import Game, play_many
-from confide.games.laws import Curve
+from confide.games.fit import misfit
+from confide.games.laws import Curve, Law
 from confide.games.learned import Learned
 from confide.games.moves import Adversary, Mechanism
 from confide.games.play import OnlineGame
 from confide.games.region import Region
+from confide.games.report import ALARM, Report
 from confide.planning.plan import Guarantee, Plan
 from confide.privacy.renyi import check_delta
 
-__all__ = ["ALARM", "Report", "audit", "audit_game"]
+__all__ = ["Terms", "audit", "audit_game", "planned"]
 
 Floats = NDArray[np.float64]
-ALARM = 1e-6
-"""Probability of a false alarm."""
-
 PARTS = 100
 """So many times the audit is also made with a hundredth of its games."""
-
-
-@dataclass(frozen=True)
-class Report:
-    """What an audit found. All lower bounds hold together with probability `confidence`."""
-
-    name: str
-    adversary: str
-    games: int
-    """Test games at each bit."""
-    training: int
-    """Games at each bit that the score and the thresholds were made from, and not tested on."""
-    confidence: float
-    delta: float
-    points: tuple[Point, ...]
-    """The measured curve: each point is a lower bound."""
-    gaussian_epsilon: float
-    """ε at δ if the scores were Gaussian with equal variance: an assumption, not a bound."""
-    region: Region | None
-    certified: tuple[float, float] | None
-    law: Curve | None
-    """The exact curve of this adversary's score."""
-    yardstick: Curve | None
-    alarm: bool
-    """Whether a point lies above the certificate, at level 10⁻⁶."""
-    alarm_point: Point | None = None
-    repetitions: tuple[float, ...] = ()
-    """The bounds on ε of a hundred audits, each of its own hundredth of the games."""
-    repetition_alarms: int = 0
-    """How many of those sounded the alarm."""
-
-    @property
-    def advantage(self) -> float:
-        """A lower bound of the total variation distance; 0 where nothing was found."""
-        return max(point.advantage for point in self.points)
-
-    @property
-    def epsilon(self) -> float:
-        """A lower bound of ε at `delta`; 0 where nothing was found."""
-        return max(point.epsilon(self.delta) for point in self.points)
-
-    @property
-    def best(self) -> Point:
-        """The point with the largest advantage."""
-        return max(self.points, key=lambda point: point.advantage)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything but the exact laws, for JSON."""
-        exact = self.yardstick or self.law
-        return {
-            "name": self.name,
-            "adversary": self.adversary,
-            "games at each bit": self.games,
-            "training games at each bit": self.training,
-            "confidence": self.confidence,
-            "delta": self.delta,
-            "advantage at least": self.advantage,
-            "epsilon at least": self.epsilon,
-            "epsilon if Gaussian (an assumption)": self.gaussian_epsilon,
-            "exact advantage": None if exact is None else exact.advantage,
-            "exact epsilon": None if exact is None else exact.epsilon(self.delta),
-            "certified": self.certified,
-            "alarm": self.alarm,
-            "repetitions": len(self.repetitions),
-            "largest epsilon of the repetitions": max(self.repetitions, default=None),
-            "alarms of the repetitions": self.repetition_alarms,
-            "curve": [
-                {
-                    "aim": point.aim,
-                    "threshold": point.threshold,
-                    "hits": list(point.hits),
-                    "false positives at most": point.false,
-                    "true positives at least": point.true,
-                }
-                for point in self.points
-            ],
-        }
-
-    def write_json(self, path: Path | str) -> None:
-        """The numbers, for machines."""
-        Path(path).write_text(json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n")
-
-    def __str__(self) -> str:
-        lines = [
-            f"{self.name}: {self.adversary}",
-            f"{self.games:,} games at each bit, {self.training:,} more to learn from; all bounds together with "
-            f"probability {self.confidence:.2%}",
-            f"advantage ≥ {self.advantage:.4f}"
-            + ("" if self.yardstick is None else f"   (yardstick, exactly: {self.yardstick.advantage:.4f})"),
-            f"ε ≥ {self.epsilon:.3f} at δ = {self.delta:g}"
-            + ("" if self.yardstick is None else f"   (yardstick, exactly: {self.yardstick.epsilon(self.delta):.3f})"),
-            f"ε = {self.gaussian_epsilon:.3f} if the scores were Gaussian: an assumption, not a bound",
-        ]
-        if self.certified is not None:
-            lines.append(f"certified: ε = {self.certified[0]:.3f} at δ = {self.certified[1]:g}")
-            lines.append(
-                "ALARM: more was measured than is certified"
-                if self.alarm
-                else "no measured point lies above the certificate"
-            )
-        if self.repetitions:
-            lines.append(
-                f"{len(self.repetitions)} repetitions with a part of the games each: ε ≥ {max(self.repetitions):.3f} "
-                f"at most, {self.repetition_alarms} alarms"
-            )
-        return "\n".join(lines)
 
 
 def audit(
@@ -150,8 +43,6 @@ def audit(
     *,
     rounds: int | None = None,
     challenges: int = 1,
-    certificate: Region | Plan | Guarantee | tuple[float, float] | None = None,
-    delta: float = 1e-6,
     **options: Any,
 ) -> Report:
     """A lower bound of what a mechanism leaks to this adversary in the OnlineGame.
@@ -168,12 +59,8 @@ def audit(
         Rounds of a game; by default the adversary's plan's.
     challenges
         How many challenges the adversary may pose.
-    certificate
-        What is promised, to compare with; a plan gives the whole region that its tables certify.
-    delta
-        δ at which ε is bounded.
     options
-        See `audit_game`.
+        See `audit_game` and `Terms`.
 
     Examples
     --------
@@ -192,28 +79,19 @@ def audit(
         if rounds is None:
             raise ValueError("say how many rounds a game has: this adversary does not know")
     game = OnlineGame(make_mechanism, adversary, rounds, challenges)
-    return audit_game(game, games, certificate=certificate, delta=delta, **options)
+    return audit_game(game, games, **options)
 
 
-def audit_game(
-    game: Game,
-    games: int,
-    *,
-    certificate: Region | Plan | Guarantee | tuple[float, float] | None = None,
-    delta: float = 1e-6,
-    confidence: float = 0.99,
-    training: float = 0.3,
-    learned: bool = False,
-    yardstick: Curve | None = None,
-    workers: int | None = 1,
-    folder: Path | str | None = None,
-    name: str = "audit",
-    progress: bool = False,
-) -> Report:
-    """The same for any of the games.
+@dataclass(frozen=True)
+class Terms:
+    """What an audit is held to, fixed before the first game.
 
     Parameters
     ----------
+    certificate
+        What is promised, to compare with; a plan gives the whole region that its tables certify.
+    delta
+        δ at which ε is bounded.
     confidence
         Probability with which all bounds hold together.
     training
@@ -224,57 +102,118 @@ def audit_game(
         wrong one shows.
     yardstick
         An exact curve to print beside; by default the adversary's own law.
+    alarm
+        Probability of a false alarm: half for the certificate, half for the laws where they are known.
+    """
+
+    certificate: Region | Plan | Guarantee | tuple[float, float] | None = None
+    delta: float = 1e-6
+    confidence: float = 0.99
+    training: float = 0.3
+    learned: bool = False
+    yardstick: Curve | None = None
+    alarm: float = ALARM
+
+    def __post_init__(self) -> None:
+        check_delta(self.delta)
+        for name in ("confidence", "training", "alarm"):
+            probability(getattr(self, name), name)
+
+    @cached_property
+    def region(self) -> Region | None:
+        """The certified region."""
+        given = self.certificate
+        return given if given is None or isinstance(given, Region) else Region.of(given)
+
+
+def audit_game(
+    game: Game,
+    games: int,
+    *,
+    workers: int | None = 1,
+    folder: Path | str | None = None,
+    name: str = "audit",
+    progress: bool = False,
+    **terms: Any,
+) -> Report:
+    """The same for any of the games.
+
+    Parameters
+    ----------
     workers
         Processes; None for all cores.
     folder
-        Where finished batches are kept: the same call goes on where it was stopped.
+        Where finished batches are kept: the same call goes on where it was stopped. Other games, mechanisms, tables or
+        code have a place of their own in it, and are played anew.
     progress
         Show a bar.
+    terms
+        See `Terms`.
     """
-    games, failure = integer(games, "games", 20), 1 - probability(confidence, "confidence")
-    check_delta(delta)
-    adversary = game.adversary
-    zeros, ones = play_many(
-        game,
-        games,
-        learned=learned,
-        workers=workers,
-        folder=None if folder is None else Path(folder),
-        name=name,
-        progress=progress,
-    )
-    law: Curve | None = adversary.law() if hasattr(adversary, "law") and not learned else None
-    zero, one = np.concatenate(zeros), np.concatenate(ones)
-    if law is not None:
-        used = 0
-        score0, score1 = zero[:, 0], one[:, 0]
-        thresholds = np.unique(law.scores)
-        choices = choose(thresholds, *law.tails(thresholds), games, failure, delta)
-    else:
-        used = max(10, round(games * training))
-        score0, score1, choices = _learned(zero, one, used, hasattr(adversary, "score") and not learned, failure, delta)
-    points = measure(choices, score0, score1, failure)
-    region = certificate if certificate is None or isinstance(certificate, Region) else Region.of(certificate)
-    alarm = None if region is None else _alarm(region, measure(choices, score0, score1, ALARM))
-    repeated, alarms = _repeat(score0, score1, choices, law, region, failure, delta)
+    held, games = Terms(**terms), integer(games, "games", 20)
+    where = None if folder is None else Path(folder)
+    rows = play_many(game, games, learned=held.learned, workers=workers, folder=where, name=name, progress=progress)
+    zero, one = (np.concatenate(part) for part in rows)
+    law, laws = (None, ()) if held.learned else _laws(game.adversary)
+    return _report(name, game.adversary, zero, one, law, laws, held)
+
+
+def _report(
+    name: str, adversary: Any, zero: Floats, one: Floats, law: Curve | None, laws: tuple[Law, ...], terms: Terms
+) -> Report:
+    region, failure, level = terms.region, 1 - terms.confidence, terms.alarm / (2 if laws else 1)
+    test = _test(zero, one, law, hasattr(adversary, "score") and not terms.learned, terms)
+    sounded = None if region is None else _alarm(region, measure(test.choices, test.zero, test.one, level))
+    repeated, alarms = _repeat(test, law, terms, level)
     return Report(
         name=name,
         adversary=repr(adversary),
-        games=len(score0),
-        training=used,
-        confidence=confidence,
-        delta=delta,
-        points=tuple(points),
-        gaussian_epsilon=_gaussian(score0, score1, delta),
+        games=len(test.zero),
+        training=test.training,
+        confidence=terms.confidence,
+        delta=terms.delta,
+        points=tuple(measure(test.choices, test.zero, test.one, failure)),
+        gaussian_epsilon=_gaussian(test.zero, test.one, terms.delta),
         region=region,
-        certified=None if region is None else _pair(region, delta),
+        certified=None if region is None else _pair(region, terms.delta),
         law=law,
-        yardstick=law if yardstick is None else yardstick,
-        alarm=alarm is not None,
-        alarm_point=alarm,
+        yardstick=law if terms.yardstick is None else terms.yardstick,
+        alarm=sounded is not None,
+        alarm_point=sounded,
+        misfit=misfit(laws, zero, one, level) if laws else None,
+        alarm_level=terms.alarm,
         repetitions=tuple(repeated),
         repetition_alarms=alarms,
     )
+
+
+@dataclass(frozen=True)
+class _Test:
+    """Scores of the games that are tested, and the tests, which come from elsewhere."""
+
+    zero: Floats
+    one: Floats
+    choices: list[Choice]
+    training: int
+
+
+def _laws(adversary: Any) -> tuple[Curve | None, tuple[Law, ...]]:
+    """The exact law of the score, and those of all numbers, where the adversary knows them."""
+    law = adversary.law() if hasattr(adversary, "law") else None
+    return law, adversary.laws() if law is not None and hasattr(adversary, "laws") else ()
+
+
+def _test(zero: Floats, one: Floats, law: Curve | None, scored: bool, terms: Terms) -> _Test:
+    if law is not None:
+        return _Test(zero[:, 0], one[:, 0], planned(law, len(zero), terms), 0)
+    used = max(10, round(len(zero) * terms.training))
+    return _Test(*_learned(zero, one, used, scored, 1 - terms.confidence, terms.delta), used)
+
+
+def planned(law: Curve, games: int, terms: Terms) -> list[Choice]:
+    """The tests of an audit whose score has this law: known before its first game."""
+    thresholds = np.unique(law.scores)
+    return both_ways(choose(thresholds, *law.tails(thresholds), games, 1 - terms.confidence, terms.delta))
 
 
 def _learned(
@@ -290,36 +229,27 @@ def _learned(
         scores = [learned.scores(rows) for rows in (train0[half:], train1[half:], test0, test1)]
     thresholds = np.unique(np.concatenate(scores[:2]))
     tails = [1 - np.searchsorted(np.sort(part), thresholds, side="right") / part.size for part in scores[:2]]
-    return scores[2], scores[3], choose(thresholds, tails[0], tails[1], len(test0), failure, delta)
+    choices = choose(thresholds, tails[0], tails[1], len(test0), failure, delta)
+    return scores[2], scores[3], both_ways(choices) if scored else choices
 
 
-def _repeat(
-    zero: Floats,
-    one: Floats,
-    choices: list[Choice],
-    law: Curve | None,
-    region: Region | None,
-    failure: float,
-    delta: float,
-) -> tuple[list[float], int]:
+def _repeat(test: _Test, law: Curve | None, terms: Terms, level: float) -> tuple[list[float], int]:
     """The same audit on each hundredth of the games: its bounds on ε, and the alarms."""
-    games = min(zero.size, one.size) // PARTS
+    games, region, failure = min(test.zero.size, test.one.size) // PARTS, terms.region, 1 - terms.confidence
     if games < 20:
         return [], 0
-    if law is not None:
-        thresholds = np.unique(law.scores)
-        choices = choose(thresholds, *law.tails(thresholds), games, failure, delta)
+    choices = test.choices if law is None else planned(law, games, terms)
     bounds, alarms = [], 0
     for part in range(PARTS):
         here = slice(part * games, (part + 1) * games)
-        bounds.append(max(point.epsilon(delta) for point in measure(choices, zero[here], one[here], failure)))
-        sounded = region is not None and _alarm(region, measure(choices, zero[here], one[here], ALARM)) is not None
-        alarms += sounded
+        zero, one = test.zero[here], test.one[here]
+        bounds.append(max(point.epsilon(terms.delta) for point in measure(choices, zero, one, failure)))
+        alarms += region is not None and _alarm(region, measure(choices, zero, one, level)) is not None
     return bounds, alarms
 
 
 def _alarm(region: Region, points: list[Point]) -> Point | None:
-    """A point that lies outside the region, if there is one: the tests' errors add up to ALARM at most."""
+    """A point that lies outside the region, if there is one: the points hold together but for the alarm's level."""
     outside = [point for point in points if not region.holds(point.false, point.true)]
     return max(outside, key=lambda point: point.true - region.power(point.false), default=None)
 

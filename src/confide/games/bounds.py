@@ -15,11 +15,14 @@ from scipy.special import betainccinv, betaincinv
 
 from confide._checks import integer, probability
 
-__all__ = ["Choice", "Point", "at_least", "at_most", "choose", "measure"]
+__all__ = ["Choice", "Point", "at_least", "at_most", "both_ways", "choose", "measure"]
 
 Floats = NDArray[np.float64]
 CURVE = 12
 """Points of the curve besides the two that are chosen for advantage and ε."""
+
+BACKWARDS = 0.1
+"""Share of the failure probability for the tests in the other direction."""
 
 
 def at_most(hits: int, games: int, level: float) -> float:
@@ -41,11 +44,13 @@ class Choice:
     threshold: float
     share: float
     aim: str
+    below: bool = False
+    """Whether bit 1 is said where the score is *not* above the threshold."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One measured point of the trade-off curve: "score > threshold" as a test for bit 1."""
+    """One measured point of the trade-off curve: "score > threshold", or "score ≤ threshold", as a test for bit 1."""
 
     threshold: float
     aim: str
@@ -76,10 +81,17 @@ def measure(choices: Sequence[Choice], zero: Floats, one: Floats, failure: float
     points = []
     for choice in choices:
         level = failure * choice.share / total / 2
-        hits = tuple(int((scores > choice.threshold).sum()) for scores in (zero, one))
+        hits = tuple(int(((scores > choice.threshold) ^ choice.below).sum()) for scores in (zero, one))
         false, true = at_most(hits[0], zero.size, level), at_least(hits[1], one.size, level)
         points.append(Point(choice.threshold, choice.aim, (zero.size, one.size), (hits[0], hits[1]), false, true))
     return points
+
+
+def both_ways(choices: Sequence[Choice]) -> list[Choice]:
+    """Every test, and its opposite: a score that was given may point the wrong way for a mechanism that is wrong."""
+    total = sum(choice.share for choice in choices)
+    share = BACKWARDS / (1 - BACKWARDS) * total / len(choices)
+    return [*choices, *(Choice(choice.threshold, share, "backwards", True) for choice in choices)]
 
 
 def choose(thresholds: Floats, zero: Floats, one: Floats, games: int, failure: float, delta: float) -> list[Choice]:

@@ -12,8 +12,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from confide.games.auditor import Report
 from confide.games.laws import Curve
+from confide.games.report import Report
 
 __all__ = ["draw"]
 

@@ -1,7 +1,12 @@
-"""Many games on all cores, in batches that are kept: an audit that is stopped goes on where it was."""
+"""Many games on all cores, in batches that are kept: an audit that is stopped goes on where it was.
+
+The games of an audit must be independent. So a factory with a state of its own, such as a seed, plays in one process
+only and is never continued, unless it can make one of itself for each batch (`for_batch`).
+"""
 
 from __future__ import annotations
 
+import copy
 import json
 import multiprocessing
 import os
@@ -16,8 +21,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.games.digest import digest, sources
 from confide.games.learned import summary
 from confide.games.moves import View
+from confide.games.others import GeneralGame
+from confide.games.play import OnlineGame
 
 __all__ = ["Game", "play_many"]
 
@@ -27,7 +35,11 @@ BATCH = 500
 
 
 class Game(Protocol):
-    """Any of the games: it has an adversary, and a bit gives a view."""
+    """Any of the games: it has an adversary, and a bit gives a view.
+
+    Where its `make_mechanism` has a method `for_batch(number)`, that makes the factory of each batch: with a seed of
+    its own, where there are seeds.
+    """
 
     @property
     def adversary(self) -> Any: ...
@@ -42,16 +54,42 @@ class _Job:
     game: Game
     learned: bool
 
-    def rows(self, bit: int, games: int) -> Floats:
-        """A row for each game: the adversary's score, or its summary of the view."""
-        adversary = self.game.adversary
+    def rows(self, game: Game, bit: int, games: int) -> Floats:
+        """A row for each game: the adversary's numbers (score first) or its score, or its summary of the view."""
+        adversary = game.adversary
         look: Callable[[View], Any] = getattr(adversary, "summary", summary)
         if not self.learned:
-            look = getattr(adversary, "score", look)
-        return np.array([np.atleast_1d(look(self.game.play(bit))) for _ in range(games)], dtype=np.float64)
+            look = getattr(adversary, "numbers", getattr(adversary, "score", look))
+        return np.array([np.atleast_1d(look(game.play(bit))) for _ in range(games)], dtype=np.float64)
 
-    def batch(self, games: int) -> tuple[Floats, Floats]:
-        return self.rows(0, games), self.rows(1, games)
+    def batch(self, number: int, games: int) -> tuple[Floats, Floats]:
+        game = _for_batch(self.game, number)
+        return self.rows(game, 0, games), self.rows(game, 1, games)
+
+
+def _for_batch(game: Game, number: int) -> Game:
+    make = getattr(game, "make_mechanism", None)
+    if hasattr(make, "for_batch"):
+        game = copy.copy(game)
+        game.make_mechanism = make.for_batch(number)  # type: ignore[attr-defined, union-attr]
+    return game
+
+
+def _refuse_repeats(game: Game) -> None:
+    """Refuse a game whose batches would repeat where they are played elsewhere, or later: one that has a state."""
+    if hasattr(getattr(game, "make_mechanism", None), "for_batch"):
+        return
+    before = digest(game)
+    game.play(0)
+    moved = digest(game) != before
+    if isinstance(game, OnlineGame | GeneralGame):
+        promise = getattr(game.make_mechanism(), "guarantee", None)
+        moved |= not getattr(promise, "secure", True)
+    if moved:
+        raise ValueError(
+            "this game has a seed, or keeps something from one play to the next, so batches would repeat: leave the "
+            "seed out, give the factory a method for_batch(number), or play with workers=1 and without a folder"
+        )
 
 
 _job: _Job | None = None
@@ -64,7 +102,7 @@ def _begin(pickled: bytes) -> None:
 
 def _work(number: int, games: int) -> tuple[int, Floats, Floats]:
     assert _job is not None
-    return number, *_job.batch(games)
+    return number, *_job.batch(number, games)
 
 
 def play_many(
@@ -79,14 +117,18 @@ def play_many(
 ) -> tuple[list[Floats], list[Floats]]:
     """Play `games` games at each bit; the batches' rows, in order, at bit 0 and at bit 1.
 
-    A row is the adversary's score, or what is to be learned from. With a folder every finished batch is written there,
-    and those that are there already are not played again.
+    A row is the adversary's score, or what is to be learned from. With a folder every finished batch is written to a
+    place there that belongs to this audit (its game, mechanism, tables, number of games, and the code of all that), and
+    those that are there already are not played again.
     """
+    several = workers is None or workers > 1
+    if folder is not None or several:
+        _refuse_repeats(game)
     sizes = [min(BATCH, games - start) for start in range(0, games, BATCH)]
     done: dict[int, tuple[Floats, Floats]] = {}
     if folder is not None:
-        kind = {"learned": True} if learned else {}
-        _open(folder, {"name": name, "games": games, "batch": BATCH, "adversary": repr(game.adversary), **kind})
+        header = {"games": games, "batch": BATCH, "learned": learned, "game": digest(game), "confide": sources()}
+        folder = _open(folder, header)
         done = {number: _read(path) for number in range(len(sizes)) if (path := _file(folder, number)).exists()}
     left = [number for number in range(len(sizes)) if number not in done]
     with _bar(name, 2 * games, 2 * sum(sizes[number] for number in done), progress) as advance:
@@ -115,7 +157,7 @@ def _played(job: _Job, batches: list[tuple[int, int]], workers: int | None) -> I
     workers = min(len(batches), (os.cpu_count() or 1) if workers is None else workers)
     if workers <= 1:
         for number, games in batches:
-            yield number, *job.batch(games)
+            yield number, *job.batch(number, games)
         return
     try:
         pickled = pickle.dumps(job)
@@ -137,13 +179,16 @@ def _played(job: _Job, batches: list[tuple[int, int]], workers: int | None) -> I
                 future.cancel()
 
 
-def _open(folder: Path, header: dict[str, Any]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "audit.json"
+def _open(folder: Path, header: dict[str, Any]) -> Path:
+    """The audit's own place in the folder: whatever else is there is of another audit, and left alone."""
+    own = folder / digest(header)[:16]
+    own.mkdir(parents=True, exist_ok=True)
+    file = own / "audit.json"
     if not file.exists():
         file.write_text(json.dumps(header, indent=1) + "\n")
     elif json.loads(file.read_text()) != header:
-        raise ValueError(f"{folder} holds another audit: take a new folder, or empty this one")
+        raise ValueError(f"{own} holds another audit: take a new folder, or empty this one")
+    return own
 
 
 def _file(folder: Path, number: int) -> Path:

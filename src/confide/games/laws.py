@@ -25,7 +25,7 @@ from confide.planning.plan import Plan
 from confide.privacy.halting import Halting
 from confide.privacy.renyi import check_delta
 
-__all__ = ["Curve", "Outcomes", "Turned", "constant_query", "outcomes", "unsure_share", "yardstick"]
+__all__ = ["Curve", "Law", "Outcomes", "Turned", "constant_query", "outcomes", "unsure_share", "yardstick"]
 
 Floats = NDArray[np.float64]
 
@@ -104,6 +104,30 @@ class Curve:
 
 
 @dataclass(frozen=True)
+class Law:
+    """The exact law of one number at both bits."""
+
+    name: str
+    values: Floats
+    zero: Floats
+    one: Floats
+
+    def tails(self, bit: int, thresholds: Floats) -> Floats:
+        """P(number > c) at this bit for each threshold c."""
+        tails: Floats = self._above[bit][np.searchsorted(self.values[self._order], thresholds, side="right")]
+        return np.clip(tails, 0.0, 1.0)
+
+    @cached_property
+    def _order(self) -> NDArray[np.intp]:
+        return np.argsort(self.values, kind="stable")
+
+    @cached_property
+    def _above(self) -> tuple[Floats, Floats]:
+        zero, one = (np.concatenate([np.cumsum(law[self._order][::-1])[::-1], [0.0]]) for law in (self.zero, self.one))
+        return zero, one
+
+
+@dataclass(frozen=True)
 class Outcomes:
     """The law of what a constant-query adversary sees: by unsure answers u and sure answers s."""
 
@@ -112,8 +136,23 @@ class Outcomes:
     alive: Floats
     """P(all rounds answered, u of them unsure)."""
 
+    @property
+    def flat(self) -> Floats:
+        """All of it in a row: first the halted ones."""
+        return np.concatenate([self.halted.ravel(), self.alive])
 
-def outcomes(unsure: float, halting: Halting, hidden: int, rounds: int, drawn: bool = True) -> Outcomes:
+    @property
+    def counts(self) -> tuple[Floats, Floats]:
+        """u and u + s of each of these."""
+        u, s = np.indices(self.halted.shape)
+        every = np.arange(self.alive.size)
+        rounds = np.concatenate([(u + s).ravel(), np.full(self.alive.size, self.halted.shape[1] - 1)])
+        return np.concatenate([u.ravel(), every]).astype(np.float64), rounds.astype(np.float64)
+
+
+def outcomes(
+    unsure: float, halting: Halting, hidden: int, rounds: int, drawn: bool = True, skipped: float = 0.0
+) -> Outcomes:
     """The exact law of (u, s) when every visible round is unsure with probability `unsure`.
 
     Parameters
@@ -126,6 +165,8 @@ def outcomes(unsure: float, halting: Halting, hidden: int, rounds: int, drawn: b
         Visible rounds at most.
     drawn
         Whether a halting draw is made before the first visible round, as after a hidden one.
+    skipped
+        Share of the halting draws after sure answers that are left out: 0 of the mechanism, more of a wrong one.
     """
     table, stop = halting.table, halting.stop
     rounds, levels = integer(rounds, "rounds", 1), min(stop + 1, rounds + 1)
@@ -136,6 +177,7 @@ def outcomes(unsure: float, halting: Halting, hidden: int, rounds: int, drawn: b
     arrived[0] = 1.0 - first
     for u in range(levels):
         here, after = table[min(u + hidden, stop)], table[min(u + 1 + hidden, stop)]
+        here *= 1 - skipped
         there = lfilter([1.0], [1.0, -(1 - unsure) * (1 - here)], arrived)  # alive with u and s, before a round
         last = rounds - u
         alive[u] = there[last]
@@ -237,14 +279,14 @@ def constant_query(plan: Plan, fewer: int, more: int, shift: int = 0, rounds: in
     shift
         Unsure answers that hidden rounds add in the second world.
     rounds
-        Visible rounds; by default the plan's, less one for the challenge.
+        Visible live rounds; by default the plan's, less one for the challenge.
     """
     if not isinstance(plan.halting, Halting):
         raise ValueError("the exact law needs a halting table: the paper's plan has a noisy counter instead")
-    rounds = plan.rounds - 1 if rounds is None else rounds
+    rounds = plan.rounds - plan.silent - 1 if rounds is None else rounds
     zero = outcomes(unsure_share(plan, more), plan.halting, 0, rounds)
     one = outcomes(unsure_share(plan, fewer), plan.halting, shift, rounds)
-    return Curve(*(np.concatenate([law.halted.ravel(), law.alive]) for law in (zero, one)))
+    return Curve(zero.flat, one.flat)
 
 
 def yardstick(plan: Plan, shift: int | None = None, step: int = 1) -> tuple[Curve, int]:
@@ -261,7 +303,7 @@ def yardstick(plan: Plan, shift: int | None = None, step: int = 1) -> tuple[Curv
     def value(ones: int) -> float:
         if ones not in tried:
             p = unsure_share(plan, ones)
-            enough = p * plan.rounds > plan.unsure / 4
+            enough = p * (plan.rounds - plan.silent) > plan.unsure / 4
             tried[ones] = constant_query(plan, ones, ones + step, shift).advantage if enough else 0.0
         return tried[ones]
 

@@ -24,6 +24,7 @@ def summary(view: View) -> list[float]:
     values = np.array([_number(getattr(answer, "label", answer)) for answer in seen], dtype=float)
     after = len(view.answers) - 1 - (view.answers.index(BOTTOM) if BOTTOM in view.answers else -1)
     numbers = [float(len(seen)), float(after), float(view.halted), float(unsure.sum()), float(values.sum())]
+    numbers.append(float(len(view.errors)))
     sure = values[unsure == 0]
     numbers.append(float(sure.mean()) if sure.size else 0.5)
     for part in range(WINDOWS):
@@ -67,11 +68,12 @@ class Learned:
             edges.append(cut)
             evidence.append(np.log(counts[1] / counts[1].sum()) - np.log(counts[0] / counts[0].sum()))
         found = cls(tuple(edges), tuple(evidence), np.zeros(both.shape[1]))
-        rows = found._evidence(both)
+        rows = found.weigh(both)
         bits = np.concatenate([np.zeros(len(zero)), np.ones(len(one))])
         return cls(found.edges, found.evidence, _logistic(rows, bits))
 
-    def _evidence(self, rows: Floats) -> Floats:
+    def weigh(self, rows: Floats) -> Floats:
+        """The evidence of each number of each row."""
         columns = [
             known[np.searchsorted(cut, rows[:, i], side="left")]
             for i, (cut, known) in enumerate(zip(self.edges, self.evidence, strict=True))
@@ -80,7 +82,7 @@ class Learned:
 
     def scores(self, rows: Floats) -> Floats:
         """The score of each row, rounded so that equal evidence is equal."""
-        return np.round(self._evidence(rows) @ self.weights, 9)
+        return np.round(self.weigh(rows) @ self.weights, 9)
 
 
 def _logistic(rows: Floats, bits: Floats, ridge: float = 1.0, steps: int = 30) -> Floats:

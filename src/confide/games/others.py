@@ -11,8 +11,9 @@ import numpy as np
 
 from confide._checks import integer
 from confide.errors import Halted
-from confide.games.moves import BOTTOM, Mechanism, RuleBroken, View, same
+from confide.games.moves import BOTTOM, Mechanism, RuleBroken, View, flag, name_of, same
 from confide.games.play import OnlineGame
+from confide.pop.base import Unit
 
 __all__ = [
     "AdaptiveInput",
@@ -105,6 +106,12 @@ def _neighbours(start: Any) -> tuple[Sequence[Any], Sequence[Any]]:
     return first, second
 
 
+def _check_query(query: Callable[[Any], Any], data: tuple[Any, Any], sensitivity: int) -> None:
+    apart = abs(query(data[0]) - query(data[1]))
+    if not apart <= sensitivity:  # also where it is no number
+        raise RuleBroken(f"a query differs by {apart} between the data sets: at most {sensitivity}")
+
+
 class AdaptiveQuery(_Bits):
     """AdaptiveQuery_{M,B,Q}: the adversary chooses two neighbouring data sets, then queries of one of them.
 
@@ -116,19 +123,23 @@ class AdaptiveQuery(_Bits):
         Yields a `Start`, then `Query` after `Query`, and is sent the answers.
     rounds
         The most queries.
+    sensitivity
+        Δ: how far a query's values on the two data sets may be apart. The game evaluates both.
     """
 
-    def __init__(self, make_mechanism: Callable[[Any], Any], adversary: Any, rounds: int) -> None:
+    def __init__(self, make_mechanism: Callable[[Any], Any], adversary: Any, rounds: int, sensitivity: int = 1) -> None:
         super().__init__(adversary, rounds)
         self.make_mechanism = make_mechanism
+        self.sensitivity = integer(sensitivity, "sensitivity", 1)
 
     def _rounds(self, bit: int, moves: Generator[Any, Any, None], view: View) -> None:
         data = _neighbours(next(moves))
         mechanism = self.make_mechanism(data[bit])
         move = next(moves)
         while True:
-            if not isinstance(move, Query) or move.challenge or move.second is not None:
+            if not isinstance(move, Query) or flag(move.challenge) or move.second is not None:
                 raise RuleBroken("a move in this game is one Query: there are no challenges")
+            _check_query(move.first, data, self.sensitivity)
             view.answers.append(mechanism.query(move.first))
             if len(view.answers) == self.rounds:
                 return
@@ -158,7 +169,7 @@ class AdaptiveInput(_Bits):
         while True:
             if not isinstance(move, Input):
                 raise RuleBroken("a move in this game is an Input")
-            posed += move.challenge
+            posed += flag(move.challenge)
             pair = _pair(move, posed)
             view.answers.append(mechanism.step(pair[bit]))
             if len(view.answers) == self.rounds:
@@ -171,7 +182,7 @@ def _pair(move: Any, posed: int) -> tuple[Any, Any]:
         raise RuleBroken("there is one challenge in this game")
     if move.challenge:
         return move.first, move.second
-    if move.second is not None and move.second is not move.first and not same(move.first, move.second):
+    if move.second is not None and not same(move.first, move.second):
         raise RuleBroken("the two inputs differ, and this is no challenge")
     return move.first, move.first
 
@@ -203,13 +214,10 @@ class ChallengeATGame(_Bits):
         while True:
             if not isinstance(move, Query):
                 raise RuleBroken("a move in this game is a Query")
-            posed += move.challenge
+            posed += flag(move.challenge)
             pair = _pair(move, posed)
-            for query in pair:
-                # In the challenge the two queries may be far apart; each of them is a query of this sensitivity.
-                apart = abs(query(data[0]) - query(data[1]))
-                if apart > self.sensitivity:
-                    raise RuleBroken(f"a query differs by {apart} between the data sets: at most {self.sensitivity}")
+            for query in pair:  # in the challenge the two may be far apart; each of them has this sensitivity
+                _check_query(query, data, self.sensitivity)
             answer = mechanism.query(pair[bit])
             view.answers.append(BOTTOM if move.challenge else answer)
             if len(view.answers) == self.rounds:
@@ -220,9 +228,9 @@ class ChallengeATGame(_Bits):
 class Session:
     """What an interaction has of the mechanism: questions, labels and records of its own unit."""
 
-    def __init__(self, mechanism: Any, unit: str | None) -> None:
+    def __init__(self, mechanism: Any, unit: Unit | None) -> None:
         self._mechanism = mechanism
-        self._unit: dict[str, str] = {} if unit is None else {"unit": unit}
+        self._unit: dict[str, Unit] = {} if unit is None else {"unit": unit}
         self.asked = 0
 
     def predict(self, x: Any) -> Any:
@@ -254,7 +262,7 @@ class Phase:
     second: Interaction | None = None
     challenge: bool = False
     asks: int = 1
-    unit: str | None = None
+    unit: Unit | None = None
 
 
 class GeneralGame(_Bits):
@@ -276,18 +284,24 @@ class GeneralGame(_Bits):
 
     def _rounds(self, bit: int, moves: Generator[Any, Any, None], view: View) -> None:
         mechanism: Any = self.make_mechanism()
-        posed, known = 0, set()
+        posed, known = 0, set[bytes]()
         move = next(moves)
         while True:
             if not isinstance(move, Phase):
                 raise RuleBroken("a move in this game is a Phase")
-            posed += move.challenge
+            posed += flag(move.challenge)
             pair = _pair(move, posed)
-            if move.unit is not None and move.unit in known:
-                raise RuleBroken("a phase is all of its user's rounds: a new user each")
-            known.add(move.unit)
+            if move.unit is not None:
+                if name_of(move.unit) in known:
+                    raise RuleBroken("a phase is all of its user's rounds: a new user each")
+                known.add(name_of(move.unit))
             session = Session(mechanism, move.unit)
-            seen = pair[bit](session)  # Halted ends the game
+            seen = None
+            try:
+                seen = pair[bit](session)  # Halted ends the game
+            except ValueError:  # the unit's own: a label or a record that was refused
+                if not move.challenge:
+                    raise
             if move.challenge and session.asked != move.asks:
                 raise RuleBroken(f"the challenge asked {session.asked} times, not {move.asks}: that is public")
             view.answers.append(BOTTOM if move.challenge else seen)

@@ -8,16 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from confide.data.datasets import open_stream
 from confide.games.adversaries import LastDrop, WorstMargin
-from confide.games.auditor import Report, audit_game
-from confide.games.laws import Curve, yardstick
+from confide.games.auditor import audit_game
+from confide.games.laws import Curve, unsure_share, yardstick
 from confide.games.meta import Membership, Repeated
 from confide.games.others import CompositionGame
 from confide.games.play import OnlineGame
 from confide.games.region import Region
+from confide.games.report import ALARM, Report
 from confide.games.split import SplitVote
 from confide.learners import LogisticRegression
 from confide.planning.plan import Plan
@@ -72,14 +71,16 @@ class Scenario:
         workers: int | None = None,
         progress: bool = False,
         times: float = 1.0,
+        alarm: float = ALARM,
     ) -> Report:
-        """Play it, `times` its number of games; with a folder go on with what is there."""
+        """Play it, `times` its number of games, at this level of alarm; with a folder go on with what is there."""
         ready = self.prepare()
         return audit_game(
             ready.game,
             max(40, round(times * (self.quick if quick else self.games))),
             certificate=ready.region,
             yardstick=ready.exact,
+            alarm=alarm,
             workers=workers,
             folder=None if folder is None else folder / (self.key + ("-quick" if quick else "")),
             name=self.name,
@@ -87,16 +88,33 @@ class Scenario:
         )
 
 
-def split_plan(epsilon: float, unsure: int, rounds: int, copies: int, unit_unsure: int = 1) -> Plan:
-    """A plan to attack: every copy polled, no silent start, δ = 10⁻⁶."""
+def split_plan(
+    epsilon: float,
+    unsure: int,
+    rounds: int,
+    copies: int,
+    unit_unsure: int = 1,
+    polls: int | None = None,
+    silent: int = 0,
+) -> Plan:
+    """A plan to attack, δ = 10⁻⁶: unless said otherwise every copy is polled, and there is no silent start."""
+    polls = copies if polls is None else polls
     return Plan.tight(
-        epsilon, 1e-6, rounds, unsure=unsure, copies=copies, polls=copies, silent=0, unit_unsure=unit_unsure, beta=BETA
+        epsilon,
+        1e-6,
+        rounds,
+        unsure=unsure,
+        copies=copies,
+        polls=polls,
+        silent=silent,
+        unit_unsure=unit_unsure,
+        beta=BETA,
     )
 
 
 def _near(plan: Plan) -> int:
     """Copies to ask for where four of five answers are unsure: about as good as the best place, with fewer rounds."""
-    return (plan.copies + int(np.flatnonzero(plan.gate.table >= 0.8)[-1])) // 2
+    return next(ones for ones in range(plan.copies, plan.copies // 2, -1) if unsure_share(plan, ones) >= 0.8)
 
 
 def _worst(epsilon: float, unsure: int, rounds: int, copies: int) -> Prepared:
@@ -116,6 +134,26 @@ def _person(most: int) -> Prepared:
     plan = split_plan(4.0, 100, 900, 400, unit_unsure=most)
     adversary = WorstMargin(plan, ones=_near(plan), challenges=50, person=True, late=True)
     game = OnlineGame(SplitPOP(plan, "people"), adversary, plan.rounds, challenges=1)
+    return Prepared(game, Region.of(plan), yardstick(plan)[0])
+
+
+def _polls() -> Prepared:
+    plan = split_plan(8.0, 100, 800, 400, polls=101, silent=320)
+    exact, ones = yardstick(plan)
+    return Prepared(OnlineGame(SplitPOP(plan), WorstMargin(plan, ones=ones), plan.rounds), Region.of(plan), exact)
+
+
+def _polled_person() -> Prepared:
+    plan = split_plan(8.0, 100, 800, 400, unit_unsure=3, polls=101, silent=320)
+    exact, ones = yardstick(plan)
+    adversary = WorstMargin(plan, ones=ones, challenges=20, person=True, late=True)
+    return Prepared(OnlineGame(SplitPOP(plan, "people"), adversary, plan.rounds), Region.of(plan), exact)
+
+
+def _batch() -> Prepared:
+    plan = split_plan(8.0, 100, 800, 160, silent=320)
+    adversary = WorstMargin(plan, ones=_near(plan), person=True, together=True)
+    game = OnlineGame(SplitPOP(plan, "people"), adversary, plan.rounds)
     return Prepared(game, Region.of(plan), yardstick(plan)[0])
 
 
@@ -161,4 +199,7 @@ SCENARIOS = (
     Scenario("person of 50 rounds, G = 1, eps 4", "person1", 10_000, 300, partial(_person, 1)),
     Scenario("person of 50 rounds, G = 3, eps 4", "person3", 10_000, 300, partial(_person, 3)),
     Scenario("person of 50 rounds, G = 10, eps 4", "person10", 10_000, 300, partial(_person, 10)),
+    Scenario("polls of 101 of 400, silence, eps 8", "polls8", 20_000, 500, _polls),
+    Scenario("person of 20 rounds, polls, silence, G = 3, eps 8", "people8", 10_000, 300, _polled_person),
+    Scenario("person in a batch of others, silence, eps 8", "batch8", 20_000, 500, _batch),
 )
