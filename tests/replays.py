@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from confide import POP
+from confide import POP, Monitor
 from confide.games.broken import coins, compiled, copies, disk, seen
-from confide.games.replay import Heard, Load, Script, replay
+from confide.games.replay import Load, Script, replay
 from confide.learners import Features, LogisticRegression
 from confide.privacy.random import Random
 from tests.scripts import (
@@ -62,7 +62,7 @@ class ReplayHunt:
         kind = self.kind if broken else POP
 
         def make(rng: Random) -> POP:  # settings anew: features may be an object that learns
-            usual = {"plan": POLLED, "monitor": Heard(1.0, rounds_per_unit=2, delay=5), **general}
+            usual = {"plan": POLLED, "monitor": Monitor(1.0, rounds_per_unit=2, delay=5), **general}
             return make_pop(learner, kind, **{**usual, **self.settings(broken)})(rng)
 
         try:
@@ -81,7 +81,7 @@ def _scaler(broken: bool) -> dict[str, Any]:
 
 
 def _monitored(broken: bool) -> dict[str, Any]:
-    return {"monitor": Heard(1.0, rounds_per_unit=1, delay=5), "fallback": "yes"}
+    return {"monitor": Monitor(1.0, rounds_per_unit=1, delay=5), "fallback": "yes"}
 
 
 def _constant(broken: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Edges leak more than centres: what one unit sends never decides what happens to another's row, nor how many rounds pass."""
+"""Edges leak more than centres: what one unit sends decides neither what happens to others nor how many rounds pass."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -508,6 +509,8 @@ def test_one_thread_writes_for_all(ledger: Ledger) -> None:
     shop = ledger.claim("shop")
     commits: list[str] = []
     shop._file.db.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
+    write = shop._write
+    shop._write = lambda: (time.sleep(0.005), write())[1]  # type: ignore[method-assign]  # a disk that takes its time
     reported: list[tuple[int, bytes]] = []
     account, count = threading.Lock(), 0
 

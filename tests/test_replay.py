@@ -7,8 +7,9 @@ from river import linear_model, preprocessing, tree
 from sklearn.linear_model import SGDClassifier
 from sklearn.tree import DecisionTreeClassifier
 
+from confide import Monitor
 from confide.games.broken import tables
-from confide.games.replay import Ask, AskMany, Disk, Forget, Heard, Hidden, Label, Load, Script, replay
+from confide.games.replay import Ask, AskMany, Disk, Forget, Hidden, Label, Load, Script, replay
 from confide.learners import DecisionTree, GaussianNB, LogisticRegression, Refit
 from tests.scripts import (
     POLLED,
@@ -107,9 +108,9 @@ def test_the_unsure_counts_differ_and_are_compared_to_the_end() -> None:
 
 def test_the_monitor_hears_at_most_its_rounds_per_unit() -> None:
     for seed in range(3):
-        make = make_pop(LogisticRegression(), monitor=Heard(epsilon=1.0, rounds_per_unit=2, delay=5))
+        make = make_pop(LogisticRegression(), monitor=Monitor(epsilon=1.0, rounds_per_unit=2, delay=5))
         replay(make, people_script(seed, loads=(True, True)[: seed % 2 * 2]))
-    make = make_pop(LogisticRegression(), monitor=Heard(epsilon=1.0, rounds_per_unit=1, delay=5), fallback="yes")
+    make = make_pop(LogisticRegression(), monitor=Monitor(epsilon=1.0, rounds_per_unit=1, delay=5), fallback="yes")
     replay(make, watched_script())
 
 

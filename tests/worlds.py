@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from confide import POP, Gate, Guarantee, Halting, Plan
+from confide import POP, Gate, Guarantee, Halting, Monitor, Plan
 from confide.games.replay import (
     Ask,
     AskMany,
     Disk,
     Follow,
     Forget,
-    Heard,
     Hidden,
     Label,
     LabelMany,
@@ -161,7 +160,7 @@ def public(x: Any) -> str:
     )
 
 
-PEOPLE = {"units": "people", "plan": small_plan(2), "monitor": Heard(1.0, rounds_per_unit=2, delay=3)}
+PEOPLE = {"units": "people", "plan": small_plan(2), "monitor": Monitor(1.0, rounds_per_unit=2, delay=3)}
 POLLED = small_plan(1, copies=20, polls=7)
 SOON = small_plan(2, start=0.05)
 """It halts after about twenty rounds."""
@@ -186,7 +185,7 @@ def makers() -> dict[str, tuple[Callable[[Random], Any], bool]]:
             make_pop(LogisticRegression(), **{**PEOPLE, "plan": SOON, "after_halt": "fallback"}), False,
         ),
         "few rounds": (
-            make_pop(LogisticRegression(), plan=small_plan(1, rounds=30), monitor=Heard(1.0, delay=2)), False,
+            make_pop(LogisticRegression(), plan=small_plan(1, rounds=30), monitor=Monitor(1.0, delay=2)), False,
         ),
         "stacked, plain": (make_pop(Halving(np.eye(4, dtype=int)), features=1, plan=POLLED), False),
         "points": (make_pop(Points(), features=1), False),
@@ -215,6 +214,7 @@ class Writer:
         loads: bool = False,
     ) -> None:  # fmt: skip
         self.dice = random.Random(seed)
+        self.known: list[Any] = []
         self.dicts, self.people, self.wild, self.fused, self.width, self.loads = (
             dicts,
             people,
@@ -228,6 +228,12 @@ class Writer:
         self.asked: dict[int, Any] = {}
 
     def x(self) -> Any:
+        if self.known and self.dice.random() < 0.25:  # what was asked or taught before
+            return self.dice.choice(self.known[-8:])
+        self.known.append(self.fresh_x())
+        return self.known[-1]
+
+    def fresh_x(self) -> Any:
         if self.width == 1:
             return [float(self.dice.randrange(4))]
         first, second = self.dice.uniform(-1, 1), self.dice.choice([-1.0, 0.0, 0.5, 1.0])
@@ -283,9 +289,12 @@ class Writer:
         elif kind < 0.9 and len(self.open) > 2:
             some = [self.open.pop(), self.open.pop(0)]
             self.steps.append(LabelMany(some, [self.y(self.asked[ask]) for ask in some]))
-        elif kind < 0.97:
+        elif kind < 0.92:
             x = self.x()
             self.steps.append(Teach(x, self.y(x), self.someone()))
+        elif kind < 0.97:
+            xs = [self.x() for _ in range(n)]
+            self.steps.append(TeachMany(xs, [self.y(x) for x in xs], self.units(n)))
         elif self.people:
             self.steps.append(Forget(self.someone() or ""))
 
@@ -372,9 +381,11 @@ class Writer:
             self._opened(xs, hidden=row)
 
     def write(self, hidden: int, between: int) -> Script:
-        xs = [self.x() for _ in range(150)]
+        history = self.dice.choice([0, 3, 150, 150, 150])  # few copies vote at first, or most of them do
+        xs = [self.x() for _ in range(history)]
         readers = [f"reader {i}" for i in range(len(xs))] if self.people else None
-        self.steps.append(TeachMany(xs, [self.y(x) for x in xs], readers))
+        if xs:
+            self.steps.append(TeachMany(xs, [self.y(x) for x in xs], readers))
         for _ in range(6):
             self.visible()
         for _ in range(hidden):

@@ -85,7 +85,7 @@ class PrivateClassifier(base.Classifier):
     >>> from river.datasets import synth
     >>> model = PrivateClassifier(
     ...     Features(numeric=["age", "salary", "loan"]) | DecisionTree(),
-    ...     Plan.tight(epsilon=8.0, delta=1e-6, rounds=10_000, silent=6000, copies=160, unsure=100),
+    ...     Plan.tight(epsilon=8.0, delta=1e-6, rounds=10_000, silent=6000, copies=160, unsure=100, beta=1e-6),
     ...     labels=(0, 1),
     ...     seed=1,
     ... )

@@ -94,6 +94,8 @@ class Line:
     copies: dict[int, bytes] = field(default_factory=dict)
     """A digest of each taught copy's memory."""
     unsure: int = 0
+    watched: dict[bytes, int] = field(default_factory=dict)
+    """Whose rounds the monitor counts, and how many."""
     heard: list[int] = field(default_factory=list)
     """The monitor's inputs so far."""
     entries: list[Entry] = field(default_factory=list)

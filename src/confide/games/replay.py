@@ -53,7 +53,7 @@ from confide.games.script import (
     size,
     version,
 )  # fmt: skip
-from confide.games.worlds import Heard, LoadFrom, Make, World, inside
+from confide.games.worlds import LoadFrom, Make, World, inside
 from confide.pop.pop import POP
 from confide.privacy.random import Random
 
@@ -63,7 +63,6 @@ __all__ = [
     "Disk",
     "Follow",
     "Forget",
-    "Heard",
     "Hidden",
     "Label",
     "LabelMany",
@@ -245,6 +244,8 @@ class _Checker:
             self.unsure[world] = line.unsure
         _demand(max(self.hidden) <= most, f"{where}: the unit was counted unsure {max(self.hidden)} times, not {most}")
         _same(len(first.heard), len(second.heard), f"{where}: the monitor's ticks are")
+        cause = f"{where}: which rounds the monitor counts hangs on private data"
+        _demand(first.watched == second.watched, cause)
         if self.parted:
             return
         apart = abs(first.unsure - second.unsure)

@@ -38,12 +38,11 @@ from confide.games.script import (
 from confide.games.tape import LEAST, MOST, Drawn, Tape, read_rows
 from confide.pop.base import Answer
 from confide.pop.loop import Loop
-from confide.pop.monitor import Monitor, MonitorState
 from confide.pop.pop import Operator
 from confide.privacy.halting import Halting
 from confide.privacy.random import Random
 
-__all__ = ["Heard", "World", "inside"]
+__all__ = ["World", "inside"]
 
 Make = Callable[[Random], Any]
 LoadFrom = Callable[[Path, Random], Any]
@@ -58,27 +57,6 @@ def inside(mechanism: Any) -> Loop | None:
         if part is not None:
             return inside(part)
     return None
-
-
-@dataclass(frozen=True)
-class Heard(Monitor):
-    """A monitor whose inputs a replay can hear."""
-
-    def start(self, horizon: int, rng: Random) -> MonitorState:
-        """The running counter, with an ear on it."""
-        return _Listening(self, horizon, rng)
-
-
-class _Listening(MonitorState):
-    """A running monitor that writes down what its counter is told."""
-
-    def __init__(self, monitor: Monitor, horizon: int, rng: Random) -> None:
-        super().__init__(monitor, horizon, rng)
-        self.inputs: list[int] = []
-
-    def count(self, value: int) -> int:
-        self.inputs.append(value)
-        return super().count(value)
 
 
 @dataclass
@@ -103,8 +81,15 @@ class World:
         self.tape = Tape(seed)
         self.mechanism = make(self.tape)
         self.loads = 0
-        loop = inside(self.mechanism)
+        self.heard: list[int] = []  # the monitor's inputs
+        loop = self._listen()
         self.plan = None if loop is None else loop.plan
+
+    def _listen(self) -> Loop | None:
+        loop = inside(self.mechanism)
+        if loop is not None and loop.monitor is not None:
+            loop.monitor.ear = self.heard.append
+        return loop
 
     def live(self, script: Script, which: int, most: int, other: Sequence[Line] | None = None) -> list[Line]:
         """What happens in this world, up to its first fault or so many steps.
@@ -147,7 +132,7 @@ class World:
         if step is not None and not isinstance(step, Load | Follow):
             line.votes = [] if not expected.rounds else self._votes(loop, step, expected.rounds)
         line.copies, line.unsure = digests(self._bank(loop)), loop.account.unsure
-        line.heard = list(getattr(loop.monitor, "inputs", []))
+        line.heard, line.watched = list(self.heard), dict(loop.account.watched)
         line.entries = self.disk.take(loop, public)
         fault = fault or before.compare(loop, step, expected, line, self.reference)
         fault = fault or self.disk.fault or self.disk.entered(step, expected, line) or self._public_fault(loop)
@@ -236,6 +221,7 @@ class World:
         fault = coins_that_return(lambda: self.load(self.folder, Random()), inside)
         self.tape, self.loads = Tape(self.seed + number), self.loads + 1
         self.mechanism = self.load(self.folder, self.tape)
+        self._listen()
         loop = inside(self.mechanism)
         self.disk.listen(loop)
         return fault or self.disk.lost(spent, loop)

@@ -6,6 +6,7 @@ Claims and proofs: docs/proofs/monitor.md.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -73,6 +74,8 @@ class MonitorState:
         self.latest: Estimate | None = None
         """The newest estimate: not to be shown before the rounds behind it are durable."""
         self._shown: Estimate | None = None
+        self.ear: Callable[[int], object] | None = None
+        """Told every input of the counter: for replays. The inputs are private."""
 
     def asked(self) -> None:
         """A round was asked: its outcome starts to wait, and the outcome that waited `delay` rounds is counted."""
@@ -84,6 +87,8 @@ class MonitorState:
 
     def count(self, value: int) -> int:
         """Tell the counter; its noisy total."""
+        if self.ear is not None:
+            self.ear(value)
         return self._counter.step(value)
 
     def wrong(self, age: int) -> None:

@@ -75,7 +75,7 @@ def exact_count(plan: Plan) -> Plan:
 
 def one_copy(epsilon: float, delta: float, rounds: int) -> Plan:
     """k = 1 with the paper's majority: noise decides whether to answer, but the answer is the only copy's own vote."""
-    size = paper.size(epsilon, delta, rounds, 1, copies=1, unsure=1)
+    size = paper.size(paper.Asked(epsilon, delta, rounds, 1, 0.05, 1, 1, None))
     gate = Gate.laplace(scale=size.scale, threshold=size.copies / 4)
     return Unchecked(
         kind="paper", rounds=rounds, copies=1, polls=1, unsure=1, silent=0, unit_unsure=1, labels=2, beta=0.05,
