@@ -477,7 +477,7 @@ def test_missing_and_emerging_features() -> None:
     for pop in (declared, emerging):
         for x in ({"a": 1.0}, {}, {"a": None, "b": "red"}, {"a": 2.0, "new": 3.0}):
             pop.learn(pop.predict(x).ticket, "yes")
-        with pytest.raises(ValueError, match=r"feature.* must be a finite number"):  # a name that was declared is public
+        with pytest.raises(ValueError, match=r"feature.* must be a finite number"):
             pop.predict({"a": float("nan")})
         assert pop.rounds == 5
 
