@@ -371,8 +371,8 @@ class Writer:
         else:
             self._opened(xs, hidden=row)
 
-    def write(self, hidden: int, between: int) -> Script:
-        xs = [self.x() for _ in range(150)]
+    def write(self, hidden: int, between: int, history: int = 150) -> Script:
+        xs = [self.x() for _ in range(history)]
         readers = [f"reader {i}" for i in range(len(xs))] if self.people else None
         self.steps.append(TeachMany(xs, [self.y(x) for x in xs], readers))
         for _ in range(6):
