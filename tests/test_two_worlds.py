@@ -23,6 +23,7 @@ SCRIPTS = 26
 HIDDEN = 30
 NARROW = {"points", "stacked, plain"}
 """Those whose x is one number."""
+SLOW = {"refit", "river", "river, pipeline", "scikit-learn"}
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -34,7 +35,8 @@ def test_nobody_else_sees_what_one_unit_sends(name: str) -> None:
     @settings(max_examples=SCRIPTS, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.integers(0, 10**9))
     def check(number: int) -> None:
-        script = Writer(number, dicts, people, width=1 if name in NARROW else 2).write(HIDDEN, between=2)
+        writer = Writer(number, dicts, people, width=1 if name in NARROW else 2)
+        script = writer.write(HIDDEN, between=2, history=60 if name in SLOW else 150)
         replay(make, script, seed=number)
 
     check()
@@ -44,7 +46,7 @@ def test_nobody_else_sees_what_one_unit_sends(name: str) -> None:
 def test_nor_after_loads_and_while_the_disk_is_away(name: str) -> None:
     """Saved, or crashed and loaded from an older snapshot; labels come while nothing can be written."""
     make, dicts = MAKERS[name]
-    for number in range(3):
+    for number in range(8):
         replay(make, Writer(number, dicts, "people" in name, loads=True).write(12, between=2), seed=number)
 
 
@@ -54,3 +56,14 @@ def test_the_scripts_of_narrow_questions_can_be_read(name: str) -> None:
     make, _ = MAKERS[name]
     xs = [step.x for step in Writer(1, False, False, width=1).write(40, between=2) if isinstance(step, Ask)]
     assert len(xs) > 10 and len(make(Random(seed=1)).readable(xs)) < len(xs) / 4
+
+
+def test_the_scripts_come_to_sure_answers_and_to_halts() -> None:
+    """Else the test above would compare fallbacks only, as it once did."""
+    outcomes = {}
+    for name in ("fused, people", "fused, people, polled", "soon halted, people"):
+        make, dicts = MAKERS[name]
+        scripts = [Writer(number, dicts, people=True).write(HIDDEN, between=2) for number in range(3)]
+        outcomes[name] = [replay(make, script, seed=i) for i, script in enumerate(scripts)]
+    assert all(one.sure > 3 for name in list(outcomes)[:2] for one in outcomes[name])
+    assert sum(one.halted for one in outcomes["soon halted, people"]) >= 2

@@ -380,8 +380,9 @@ class Writer:
         else:
             self._opened(xs, hidden=row)
 
-    def write(self, hidden: int, between: int) -> Script:
-        history = self.dice.choice([0, 3, 150, 150, 150])  # few copies vote at first, or most of them do
+    def write(self, hidden: int, between: int, history: int | None = None) -> Script:
+        if history is None:
+            history = self.dice.choice([0, 3, 150, 150, 150])  # few copies vote at first, or most of them do
         xs = [self.x() for _ in range(history)]
         readers = [f"reader {i}" for i in range(len(xs))] if self.people else None
         if xs:

@@ -92,6 +92,10 @@ class Outcome:
     """Those of them that the unit received."""
     steps: int
     """Steps that were compared."""
+    sure: int
+    """Answers that the copies gave, in the first world."""
+    halted: bool
+    """Whether the first world halted."""
 
 
 def _load(folder: Path, rng: Random) -> POP:
@@ -137,7 +141,9 @@ def replay(make: Make, script: Script, *, load: LoadFrom = _load, seed: int = 0,
         for world, line in enumerate(lines):
             _demand(not line.fault, f"{where}, world {world}: {line.fault}")
         together = together and checker.check(number, where, step, *lines)
-    return Outcome(checker.copy, checker.apart, checker.parted, checker.unsure, checker.hidden, checker.steps)
+    sure, halted = sum(sure for line in one for _, sure in line.answers), any(line.halt is not None for line in one)
+    seen = checker.copy, checker.apart, checker.parted, checker.unsure, checker.hidden, checker.steps
+    return Outcome(*seen, sure, halted)
 
 
 class _Checker:
