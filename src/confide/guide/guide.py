@@ -197,7 +197,8 @@ class Guide:
 
     def gradient(self, encoded: Encoded, y: int, /) -> None:
         """Teach the label index `y`: one gradient into the open leaf. The unit's cap is the caller's to keep."""
-        if 0 <= y < self.plan.labels and self.rounds <= self.plan.rounds + self.plan.history:
+        open_ = self.features is not None and self.rounds <= self.plan.rounds + self.plan.history
+        if open_ and 0 <= y < self.plan.labels:
             indices, values = encoded
             weight = float(self._weights[y])
             add_gradient(self._theta, indices, values, y, weight, self.plan.clip, self.plan.scale, self._leaf)

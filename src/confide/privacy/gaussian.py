@@ -72,12 +72,13 @@ class GaussianNoise:
         self._scale = self.sigma2 // edge + 1
         with localcontext(Context(prec=_DIGITS)):
             up = 1 + Decimal(10) ** -50
-            heights = [self._height(k * width, _DIGITS) for k in range(self._cells + 1)]
-            self._total = sum(heights, Decimal(0)) * (1 + Decimal(2) ** -48)
+            heights = [self._height(k * width, _DIGITS) for k in range(self._cells)]
+            beyond = self._height(edge, _DIGITS) * (self._scale + 1) / width
+            self._total = sum(heights, beyond) * (1 + Decimal(2) ** -48)
             unit = up * _WORD / self._total
-            self._weights = [int(height * unit) + 1 for height in heights[:-1]]
-            self._far_weight = int(heights[-1] * (self._scale + 1) / width * unit) + 1
-            ratios = [h * _WORD / self._total / weight for h, weight in zip(heights[:-1], self._weights, strict=True)]
+            self._weights = [int(height * unit) + 1 for height in heights]
+            self._far_weight = int(beyond * unit) + 1
+            ratios = [h * _WORD / self._total / weight for h, weight in zip(heights, self._weights, strict=True)]
         if sum(self._weights) + self._far_weight > _WORD:
             raise ArithmeticError("the weights of the noise's cells exceed 2⁶⁴: the table was built wrongly")
         self._ends = np.cumsum(np.array([*self._weights, self._far_weight], dtype=np.uint64))
