@@ -78,6 +78,9 @@ def test_a_release_is_stored_before_it_is_used() -> None:
     assert seen == [(0, False)]
     assert guide.rounds == PLAN.leaf  # the round was not taken, and nothing was used
     assert not guide._theta.any()
+    for again in (guide.begin_round, lambda: guide.gradient(MAP.encode({}), 1)):
+        with pytest.raises(StateError, match="load it again"):
+            again()  # the same noise on another sum would show the difference
 
 
 def test_released_rows_are_the_integer_combination_plus_noise() -> None:
@@ -176,7 +179,8 @@ def test_two_worlds_differ_by_the_units_own_gradient_and_nothing_else() -> None:
         release.row[:] = worlds[0][release.number].row  # what is seen is the same in both worlds
 
     second._store = forced
-    play(second, [*asked[:hidden], other, *asked[hidden + 1 :]], [*labels[:hidden], 1 - labels[hidden], *labels[hidden + 1 :]])
+    asked[hidden], labels[hidden] = other, 1 - labels[hidden]
+    play(second, asked, labels)
     for i, (a, b) in enumerate(zip(*worlds, strict=True)):
         apart = int(((a.exact - b.exact).astype(object) ** 2).sum())
         assert apart <= (2 * PLAN.clip) ** 2

@@ -14,9 +14,9 @@ pytestmark = pytest.mark.claim("guide.md")
 SCALE = 1 << 16
 
 
-def gradient(theta: np.ndarray, indices: list[int], values: list[float], y: int, weight: float = 1.0, clip: int = 0) -> np.ndarray:
+def gradient(theta: np.ndarray, indices: list[int], values: list[float], y: int, weight: float = 1.0) -> np.ndarray:
     leaf = np.zeros(theta.size, dtype=np.int64)
-    clip = clip or (SCALE // 2 if theta.shape[1] == 1 else SCALE)
+    clip = SCALE // 2 if theta.shape[1] == 1 else SCALE
     add_gradient(theta, np.array(indices, np.int64), np.array(values, float), y, weight, clip, SCALE, leaf)
     return leaf
 
@@ -29,7 +29,9 @@ def gradient(theta: np.ndarray, indices: list[int], values: list[float], y: int,
     st.sampled_from([1, 3]),
     st.floats(1e-3, 1e12),
 )
-def test_no_gradient_is_longer_than_the_clip(values: list[float], theta: list[float], y: int, vectors: int, weight: float) -> None:
+def test_no_gradient_is_longer_than_the_clip(
+    values: list[float], theta: list[float], y: int, vectors: int, weight: float
+) -> None:
     table = np.resize(np.array(theta), (12, vectors))
     clip = SCALE // 2 if vectors == 1 else SCALE
     leaf = gradient(table, list(range(len(values))), values, y, weight)

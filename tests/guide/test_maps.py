@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,11 +32,13 @@ def proper(encoded: Encoded, width: int) -> bool:
 
 @settings(deadline=None, max_examples=200)
 @given(NUMBERS, NUMBERS, NUMBERS, VALUES, VALUES, st.one_of(st.none(), st.text(max_size=200)))
-def test_whatever_is_asked_has_norm_at_most_one(a: object, b: object, c: object, k: object, m: object, t: object) -> None:
+def test_whatever_is_asked_has_norm_at_most_one(a: Any, b: Any, c: Any, k: Any, m: Any, t: Any) -> None:
     assert proper(MAP.encode({"a": a, "b": b, "c": c, "k": k, "l": m, "t": t}), MAP.width)
 
 
-@pytest.mark.parametrize("kinds", [{"numeric": ["a"]}, {"categorical": ["k"]}, {"text": ["t"]}, {"numeric": ["a", "b"], "text": ["t"]}])
+@pytest.mark.parametrize(
+    "kinds", [{"numeric": ["a"]}, {"categorical": ["k"]}, {"text": ["t"]}, {"numeric": ["a", "b"], "text": ["t"]}]
+)
 def test_every_mixture_of_kinds_has_a_map(kinds: dict[str, list[str]]) -> None:
     features = FeatureMap(Columns(**kinds))
     encoded = features.encode({"a": 3.0, "k": "x", "t": "so far so good"})
@@ -49,7 +52,7 @@ def test_names_not_declared_and_missing_ones_do_no_harm() -> None:
 
 @pytest.mark.parametrize("x", [{"a": "1"}, {"k": []}, {"t": 5}, "text", 7, [1.0], np.zeros((2, 2)), {"a": 1j}])
 def test_malformed_rows_are_refused_without_their_values(x: object) -> None:
-    with pytest.raises(ValueError, match="must be|number of features"):
+    with pytest.raises(ValueError, match=r"must be|number of features"):
         MAP.encode(x)
 
 
@@ -135,11 +138,13 @@ def test_one_row_moves_the_counts_by_at_most_root_two_times_the_norm(first: list
 
 def test_grids_from_counts_lie_where_the_values_are() -> None:
     rng = np.random.default_rng(1)
-    rows = np.column_stack([rng.uniform(20, 80, 5000), -rng.exponential(1000, 5000), np.zeros(5000), rng.uniform(0, 1, 5000)])
+    n = 5000
+    rows = np.column_stack([rng.uniform(20, 80, n), -rng.exponential(1000, n), np.zeros(n), rng.uniform(0, 1, n)])
     counts = np.zeros((4, BINS), dtype=np.int64)
     add_counts(rows, 100, counts)
-    age, owed, zero, share = from_counts(counts + np.rint(rng.normal(0, 2000, counts.shape)).astype(np.int64), 2000.0)
-    assert age is not None and 16 <= age[0] and age[-1] <= 128 and abs(age[32] - 50) < 8
+    noisy = counts + np.rint(rng.normal(0, 2000, counts.shape)).astype(np.int64)
+    age, owed, zero, share = from_counts(noisy, 2000.0)
+    assert age is not None and age[0] >= 16 and age[-1] <= 128 and abs(age[32] - 50) < 8
     assert owed is not None and abs(owed[32] + 693) < 150
     assert zero is not None and max(map(abs, zero)) < 1e-6
     assert share is not None and abs(share[32] - 0.5) < 0.1

@@ -84,7 +84,7 @@ def test_a_plan_is_made_again_from_json() -> None:
     ],
 )  # fmt: skip
 def test_impossible_plans_are_refused(change: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="must|need|would"):
+    with pytest.raises(ValueError, match=r"must|need|would"):
         replace(PLAN, **change)  # type: ignore[arg-type]
 
 

@@ -99,8 +99,8 @@ def _number(value: Any) -> float:
     if isinstance(value, Real | np.bool_):
         try:
             return float(value)
-        except OverflowError:
-            return float("inf") if value > 0 else float("-inf")
+        except OverflowError:  # an integer of hundreds of digits
+            return float("-inf") if str(value)[:1] == "-" else float("inf")
     raise ValueError("a numeric feature must be a number, or None where it is missing")
 
 

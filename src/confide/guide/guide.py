@@ -96,6 +96,7 @@ class Guide:
         self.plan, self._weights, self._store = plan, weights, store
         self._rng = Random() if rng is None else rng
         self._noise = GaussianNoise(plan.sigma2)
+        self._failed = False
         self.rounds = 0
         """Rounds and rows of history begun so far."""
         self.closed = 0
@@ -125,10 +126,20 @@ class Guide:
 
     def begin_round(self) -> None:
         """Take the next public round, or row of history: first of all, close the leaf that ended before it."""
+        self._close_due()
+        self.rounds += 1
+
+    def _close_due(self) -> None:
         due = self._due(self.rounds)
         if due is not None:
+            self._check()
+            self._failed = True  # until the release is durable and used; the same noise must not meet another sum
             self._accept(self._release(due))
-        self.rounds += 1
+            self._failed = False
+
+    def _check(self) -> None:
+        if self._failed:
+            raise StateError("a release could not be stored, and the guide stopped: load it again from its ledger")
 
     def _due(self, rounds: int) -> str | None:
         """What is released by the call that takes the round after `rounds`."""
@@ -197,6 +208,7 @@ class Guide:
 
     def gradient(self, encoded: Encoded, y: int, /) -> None:
         """Teach the label index `y`: one gradient into the open leaf. The unit's cap is the caller's to keep."""
+        self._check()
         open_ = self.features is not None and self.rounds <= self.plan.rounds + self.plan.history
         if open_ and 0 <= y < self.plan.labels:
             indices, values = encoded
@@ -215,8 +227,7 @@ class Guide:
         out = np.zeros((n, plan.vectors))
         done = 0
         while done < n:
-            self.begin_round()
-            self.rounds -= 1
+            self._close_due()
             left = plan.leaf - (self.rounds - plan.range_rounds) % plan.leaf
             past = self.rounds >= plan.rounds + plan.history
             size = n - done if past else min(n - done, left, plan.rounds + plan.history - self.rounds)

@@ -28,7 +28,7 @@ __all__ = ["Encoded", "FeatureMap"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_BIAS, _LINEAR, _BINNED, _PARTED, _WORDED = 0.1, 1.5, 0.5, 1.0, 4.0  # shares of the squared norm, before they are scaled
+_BIAS, _LINEAR, _BINNED, _PARTED, _WORDED = 0.1, 2.0, 0.5, 2.0, 4.0  # shares of the squared norm, up to scale
 _NUMBER_BINS = 16
 _UNDER = 1 - 2.0**-20  # what is scaled by it stays below 1 however floating point rounds
 
@@ -111,17 +111,17 @@ class FeatureMap:
         if len(grids) != len(self.columns.numeric):
             raise ValueError("give one grid, or None, for each numeric column")
         for grid in grids:
-            if grid is not None and not (len(grid) == STEPS + 1 and np.isfinite(grid).all() and (np.diff(grid) >= 0).all()):
+            if grid is not None and not _is_grid(np.asarray(grid, dtype=np.float64)):
                 raise ValueError(f"a grid is {STEPS + 1} finite numbers in increasing order")
         object.__setattr__(self, "grids", tuple(None if g is None else tuple(map(float, g)) for g in grids))
         self._build()
 
     def _build(self) -> None:
-        d, categories, texts = (len(part) for part in (self.columns.numeric, self.columns.categorical, self.columns.text))
+        d, categories, texts = self._sizes()
         parts = draw_partitions(self.grids, categories, self.partitions if d + categories > 1 else 0, self.seed)
         value = self._values(parts.column.shape[0])
         cuts = [_bin_cuts(grid) for grid in self.grids]
-        bins = [len(cut) + 2 if grid is not None else 2 * QUARTERS + 2 for cut, grid in zip(cuts, self.grids, strict=True)]
+        bins = [2 * QUARTERS + 2 if g is None else len(cut) + 2 for cut, g in zip(cuts, self.grids, strict=True)]
         first_bin = 1 + d + np.concatenate([[0], np.cumsum(bins)]).astype(np.int64)
         first_place = first_bin[-1] + self.places * np.arange(categories + 1, dtype=np.int64)
         first_part = int(first_place[-1])
@@ -145,9 +145,12 @@ class FeatureMap:
         object.__setattr__(self, "_word", value[5])
         object.__setattr__(self, "width", first_word + texts * self.words)
 
+    def _sizes(self) -> tuple[int, int, int]:
+        return len(self.columns.numeric), len(self.columns.categorical), len(self.columns.text)
+
     def _values(self, partitions: int) -> tuple[float, ...]:
         """The value of each part's features, checked: even with all of them at their largest the norm is at most 1."""
-        d, categories, texts = (len(part) for part in (self.columns.numeric, self.columns.categorical, self.columns.text))
+        d, categories, texts = self._sizes()
         known = sum(grid is not None for grid in self.grids)
         row = (_LINEAR + _BINNED) / max(d + categories, 1)  # every column the same, whatever its kind
         shares = [
@@ -170,8 +173,8 @@ class FeatureMap:
     @property
     def active(self) -> int:
         """How many features of a row are active, without those of texts."""
-        columns, tables = self.columns, self._tables
-        return 1 + 2 * len(columns.numeric) + len(columns.categorical) + tables.column.shape[0]
+        parts = int(self._tables.column.shape[0])
+        return 1 + 2 * len(self.columns.numeric) + len(self.columns.categorical) + parts
 
     def encode(self, x: Any, /) -> Encoded:
         """The active features of `x`, or a ValueError that says what is wrong with it."""
@@ -221,6 +224,10 @@ class FeatureMap:
         return cls(columns, grids, *(params[name] for name in ("partitions", "places", "words", "seed")))
 
 
+def _is_grid(grid: Floats) -> bool:
+    return grid.shape == (STEPS + 1,) and bool(np.isfinite(grid).all()) and bool((np.diff(grid) >= 0).all())
+
+
 def _bin_cuts(grid: Grid) -> Floats:
     """The inner ends of a column's bins: every fourth of its grid, each value once."""
     if grid is None:
@@ -238,7 +245,7 @@ def _encode(numbers: Floats, codes: NDArray[np.uint64], tables: _Tables, indices
         indices[at], values[at] = 1 + j, tables.linear * z
         at += 1
     for j in range(d):
-        value, bin_ = numbers[j], np.int64(0)  # the first bin is for missing numbers
+        value, bin_ = numbers[j], 0  # the first bin is for missing numbers
         if value == value:
             if tables.free[j]:
                 place = octave(value, 4)
@@ -251,12 +258,12 @@ def _encode(numbers: Floats, codes: NDArray[np.uint64], tables: _Tables, indices
                         low = middle + 1
                     else:
                         high = middle
-                bin_ = low - tables.first_cut[j] + 1
+                bin_ = int(low - tables.first_cut[j]) + 1
         indices[at], values[at] = tables.first_bin[j] + bin_, tables.binned
         at += 1
     for j in range(codes.size):
-        place = np.int64(codes[j] % np.uint64(tables.places))
-        indices[at], values[at] = tables.first_place[j] + place, tables.category
+        hashed = np.int64(codes[j] % np.uint64(tables.places))
+        indices[at], values[at] = tables.first_place[j] + hashed, tables.category
         at += 1
     for i in range(tables.column.shape[0]):
         part = part_of(numbers, codes, tables.column[i], tables.cut[i], tables.salt[i])

@@ -84,10 +84,11 @@ def part_of(
     """Which part of one partition a row falls into; a missing number lies below every cut."""
     part = 0
     for level in range(column.size):
-        j = column[level]
+        j, above = column[level], False
         if j < numbers.size:
-            bit = np.int64(numbers[j] >= cut[level])
+            above = numbers[j] >= cut[level]
         else:
-            bit = np.int64((((codes[j - numbers.size] ^ salt[level]) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)) & np.uint64(1))
-        part = 2 * part + bit
+            mixed = (codes[j - numbers.size] ^ salt[level]) * np.uint64(0x9E3779B97F4A7C15)
+            above = (mixed >> np.uint64(40)) & np.uint64(1) != np.uint64(0)
+        part = 2 * part + (1 if above else 0)
     return part

@@ -25,6 +25,7 @@ _RANGE_PART = 20  # the first T/20 rounds are looked at
 _FEW, _LEAF = 512, 512  # leaves of a short stream, and rounds of a leaf from which on there are more
 _SHORTEST = 16  # rounds of a leaf
 _SHAKE = 0.8  # the noise of a score, in units of the logit
+_MEMORY = 60.0  # the answering θ forgets all but about the last sixtieth of the past: it sheds noise, and follows drift
 _STABLE = 64.0  # step · rounds of a leaf: θ waits for a leaf to end, and longer steps would swing
 
 
@@ -200,5 +201,5 @@ class GuidePlan:
             rounds=rounds, history=history, labels=labels, leaves=leaves, leaf=leaf, clip=clip, scale=scale,
             unit_labels=unit_labels, sigma2=sigma2, factor_scale=root.scale, range_rounds=ranges,
             range_norm=scale if ranges else 0, range_sigma2=range_sigma2, order=order,
-            step=min(_SHAKE / shake, _STABLE / leaf), memory=60.0,
+            step=min(_SHAKE / shake, _STABLE / leaf), memory=_MEMORY,
         )  # fmt: skip

@@ -1,7 +1,7 @@
-"""Where a numeric column lies: declared, from a public sample, or from private counts of octaves.
+"""Where a numeric column lies: declared, from a public sample, or from private counts of half octaves.
 
 A *grid* is a column's 65 values at equal steps of probability, as far as known; cuts are taken from it. Private counts
-go to fixed bins, sign × octave: one row of a unit adds one weight a column, so the counts' sensitivity does not depend
+go to fixed bins, sign × half octave: one row of a unit adds one weight a column, so the counts' sensitivity does not depend
 on the data; they are released once, with noise (docs/proofs/guide.md).
 """
 
@@ -23,9 +23,11 @@ Grid = tuple[float, ...] | None
 STEPS = 64
 _LOW, _HIGH = -24, 40  # octaves: from 6·10⁻⁸ to 10¹²; what lies outside falls in the last bin
 OCTAVES = _HIGH - _LOW
-BINS = 2 * OCTAVES + 1
-"""Negative octaves from the largest down, zero, positive octaves from the smallest up."""
-_BELIEVED = 3.0  # deviations of the noise that a count must exceed
+_PARTS = 2
+_SIDE = _PARTS * OCTAVES
+BINS = 2 * _SIDE + 1
+"""Half octaves: negative ones from the largest down, zero, positive ones from the smallest up."""
+_BELIEVED, _BESIDE, _BETWEEN = 4.5, 2.0, 1.0  # deviations of the noise that a count must exceed, by where it stands
 QUARTERS = 4 * OCTAVES
 
 
@@ -60,7 +62,7 @@ def from_sample(rows: NDArray[np.float64]) -> tuple[Grid, ...]:
 def from_counts(counts: NDArray[np.int64], deviation: float) -> tuple[Grid, ...]:
     """Grids from noisy counts, one row of `BINS` a column; `deviation` is that of their noise.
 
-    Counts that noise alone could have made are left out; inside an octave, values are taken to be spread evenly.
+    Counts that noise alone could have made are left out; inside a bin, values are taken to be spread evenly.
 
     Examples
     --------
@@ -69,15 +71,22 @@ def from_counts(counts: NDArray[np.int64], deviation: float) -> tuple[Grid, ...]
     >>> [round(v, 1) for v in from_counts(counts, 10.0)[0][::16]]
     [16.0, 32.0, 42.7, 53.3, 64.0]
     """
-    edges = 2.0 ** np.arange(_LOW, _HIGH + 1)
+    edges = 2.0 ** (_LOW + np.arange(_SIDE + 1) / _PARTS)
     ends = np.concatenate([-edges[::-1], edges])  # bin i lies between ends[i] and ends[i+1]; the middle one is zero
     grids: list[Grid] = []
     for column in counts:
-        held = np.where(column > _BELIEVED * deviation, column, 0).astype(np.float64)
-        places = np.flatnonzero(held)
-        if places.size == 0:
+        sure = np.flatnonzero(column > _BELIEVED * deviation)
+        if sure.size == 0:
             grids.append(None)
             continue
+        low, high = sure[0], sure[-1]
+        while low > 0 and column[low - 1] > _BESIDE * deviation:
+            low -= 1
+        while high < BINS - 1 and column[high + 1] > _BESIDE * deviation:
+            high += 1
+        held = np.zeros(BINS)
+        held[low : high + 1] = np.where(column[low : high + 1] > _BETWEEN * deviation, column[low : high + 1], 0)
+        places = np.flatnonzero(held)
         share = np.concatenate([[0.0], np.cumsum(held)]) / held.sum()
         x = np.column_stack([ends[places], ends[places + 1]]).ravel()
         p = np.column_stack([share[places], share[places + 1]]).ravel()
@@ -108,5 +117,5 @@ def add_counts(rows: NDArray[np.float64], weight: int, counts: NDArray[np.int64]
         for j in range(rows.shape[1]):
             value = rows[i, j]
             if value == value:
-                place = octave(value, 1)
-                counts[j, OCTAVES + place if value >= 0 else OCTAVES - place] += weight
+                place = octave(value, _PARTS)
+                counts[j, _SIDE + place if value >= 0 else _SIDE - place] += weight
