@@ -2,7 +2,7 @@
 
     CONFIDE_DATA=folder python benchmarks/guide.py [--quick] [--speed] [stream ...]
 
-*Defaults* means: columns by kind, no ranges declared, so private ranges; plan, map, step and mean by public rule. Errors
+*Defaults* means: columns by kind, no ranges declared, so private ranges; plan, map, step, mean by public rule. Errors
 are those of all rows after the first 40 %, and of all rows (the first 5 %, in which ranges are counted, are wrong by
 definition here: the fallback is not the guide's). Medians of seeds 1, 2, 3; `spread` is the largest less the smallest.
 
@@ -124,8 +124,8 @@ def accuracy(names: list[str], seeds: tuple[int, ...], epsilons: tuple[float, ..
             ranges = "private" if stream.numbers.shape[1] else "none"
             target = TARGETS.get((int(epsilon), name), float("nan"))
             print(
-                f"{name:>13} {epsilon:3.0f} {ranges:>8} {np.median(late):7.2f} {np.ptp(late):7.2f} {np.median(every):7.2f}"
-                f" {target:7.2f} {peer:8.2f} {rate:5.2f}",
+                f"{name:>13} {epsilon:3.0f} {ranges:>8} {np.median(late):7.2f} {np.ptp(late):7.2f}"
+                f" {np.median(every):7.2f} {target:7.2f} {peer:8.2f} {rate:5.2f}",
                 flush=True,
             )
 

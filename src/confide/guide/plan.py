@@ -52,7 +52,7 @@ class GuidePlan:
     factor_scale
         The first coefficient of the integer square root.
     range_rounds, range_norm, range_sigma2
-        Rounds whose rows are counted for private ranges (0: none), the norm of one row's counts, their noise's variance.
+        Rounds whose rows are counted for private ranges (0: none), the norm of one row's counts, the noise's variance.
     order
         The Rényi order at which the promise is computed.
     step
@@ -64,7 +64,7 @@ class GuidePlan:
     --------
     >>> plan = GuidePlan.best(epsilon=1.0, delta=1e-6, rounds=200_000)
     >>> plan.leaves, plan.leaf, plan.order
-    (512, 372, 27)
+    (511, 372, 22)
     >>> plan.epsilon(1e-6) <= 1.0
     True
     """

@@ -1,8 +1,8 @@
 """Where a numeric column lies: declared, from a public sample, or from private counts of half octaves.
 
 A *grid* is a column's 65 values at equal steps of probability, as far as known; cuts are taken from it. Private counts
-go to fixed bins, sign × half octave: one row of a unit adds one weight a column, so the counts' sensitivity does not depend
-on the data; they are released once, with noise (docs/proofs/guide.md).
+go to fixed bins, sign × half octave: one row of a unit adds one weight a column, so the counts' sensitivity does not
+depend on the data; they are released once, with noise (docs/proofs/guide.md).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def from_counts(counts: NDArray[np.int64], deviation: float) -> tuple[Grid, ...]
     >>> counts = np.zeros((1, BINS), dtype=np.int64)
     >>> add_counts(np.array([[20.0], [40.0], [40.0], [63.0]]), 1000, counts)
     >>> [round(v, 1) for v in from_counts(counts, 10.0)[0][::16]]
-    [16.0, 32.0, 42.7, 53.3, 64.0]
+    [16.0, 32.0, 38.6, 45.3, 64.0]
     """
     edges = 2.0 ** (_LOW + np.arange(_SIDE + 1) / _PARTS)
     ends = np.concatenate([-edges[::-1], edges])  # bin i lies between ends[i] and ends[i+1]; the middle one is zero

@@ -5,8 +5,8 @@ and the pair is accepted with the probability that makes exp(−x²/2σ²) out o
 is decided in floating point only where its error bound decides it, else by as many digits as it takes. So the draw
 is exact, not close: the proof is in `docs/proofs/guide.md`.
 
-Why not OpenDP's sampler or `discrete_gaussian`: both take tens of microseconds a value (benchmarks/guide.py), and a guide
-of a thousand features draws a million values.
+Why not OpenDP's sampler or `discrete_gaussian`: both take tens of microseconds a value (benchmarks/guide.py), and a
+guide of a thousand features draws a million values.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class GaussianNoise:
     --------
     >>> noise = GaussianNoise(10**12)
     >>> values = noise.draw(Random(seed=1), 100_000)
-    >>> round(values.std() / 10**6, 2)
+    >>> round(float(values.std()) / 10**6, 2)
     1.0
     """
 

@@ -66,8 +66,8 @@ class SquareRoot:
     --------
     >>> root = SquareRoot(1000)
     >>> root.factor[:4].tolist(), root.load
-    ([4096, 2048, 1536, 1280], 53464796)
-    >>> round(root.load * root.variances().mean(), 1)
+    ([4096, 2048, 1536, 1280], 54780380)
+    >>> round(float(root.load * root.variances().mean()), 1)
     9.6
     """
 
@@ -115,7 +115,7 @@ class BinaryTree:
     Examples
     --------
     >>> tree = BinaryTree(1000)
-    >>> tree.load, round(tree.load * tree.variances().mean(), 1)
+    >>> tree.load, round(float(tree.load * tree.variances().mean()), 1)
     (10, 49.4)
     >>> tree.closing(4), tree.prefix(6)
     ([(0, 3), (1, 1), (2, 0)], [(2, 0), (1, 2)])
