@@ -30,6 +30,7 @@ from guide_streams import STREAMS, Stream
 from confide.guide.columns import Columns, Row
 from confide.guide.guide import Guide
 from confide.guide.maps import FeatureMap
+from confide.guide.model import Batch
 from confide.guide.plan import GuidePlan
 from confide.privacy.gaussian import GaussianNoise
 from confide.privacy.random import Random, discrete_gaussian
@@ -70,7 +71,7 @@ def guide_answers(stream: Stream, epsilon: float, seed: int, ranges: bool = True
         guide.begin_round()
         guide.rounds -= 1
     features = guide.features
-    assert features is not None
+    assert isinstance(features, FeatureMap)
     for a in range(start, n, CHUNK):
         b = min(n, a + CHUNK)
         labels = np.where(taught[a:b], stream.labels[a:b], -1)
@@ -80,9 +81,9 @@ def guide_answers(stream: Stream, epsilon: float, seed: int, ranges: bool = True
             starts = np.cumsum([0] + [row.indices.size for row in rows])
             indices, values = np.concatenate([r.indices for r in rows]), np.concatenate([r.values for r in rows])
         else:
-            indices, values = features.encode_many(stream.numbers[a:b], stream.codes[a:b])
-            starts, indices, values = np.arange(b - a + 1) * features.active, indices.ravel(), values.ravel()
-        scores = guide.run(starts, indices, values, labels)
+            indices, values = (part.ravel() for part in features.encode_many(stream.numbers[a:b], stream.codes[a:b]))
+            starts = np.arange(b - a + 1) * features.active
+        scores = guide.run(Batch(starts, indices, values, np.zeros(b - a, dtype=np.bool_)), labels)
         answers[a:b] = scores[:, 0] > 0 if plan.vectors == 1 else scores.argmax(axis=1)
         if guide.closed == 0:
             answers[a:b] = -1
@@ -141,10 +142,11 @@ def speed() -> None:
     rows = np.sort(np.stack([rng.choice(25, 20_000) + 25 * j for j in range(40)], axis=1), axis=1).astype(np.int64)
     starts, values = np.arange(20_001) * 40, np.full(rows.size, 0.15)
     labels = rng.integers(0, 2, 20_000)
-    guide.run(starts[:2], rows.ravel(), values, labels[:1])
+    batch = Batch(starts, rows.ravel(), values, np.zeros(20_000, dtype=np.bool_))
+    guide.run(batch, labels[:1])
     begin = time.process_time()
     for _ in range(rounds // 20_000):
-        guide.run(starts, rows.ravel(), values, labels)
+        guide.run(batch, labels)
     seconds = time.process_time() - begin
     drawn = f"{guide.plan.leaves} leaves, {guide.closed * 1000:,} noise values included"
     print(f"guide alone: {rounds / seconds:,.0f} rounds/s, {drawn}")

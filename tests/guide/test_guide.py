@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from confide.guide.columns import Columns
 from confide.guide.guide import Guide, Release
 from confide.guide.hashed import HashedMap
 from confide.guide.maps import FeatureMap
+from confide.guide.model import Batch, Model, encode_batch, map_from_params
 from confide.guide.plan import GuidePlan
 from confide.guide.ranges import declared
 from confide.privacy.random import Random
@@ -113,13 +115,8 @@ def test_many_rounds_at_once_are_the_same_bits(labels: int) -> None:
     asked, answers = rows(350), [i % labels for i in range(350)]
     one, many = (Guide(plan, MAP, [1.0] * labels, Random(seed=1)) for _ in range(2))
     expected = play(one, asked, answers)
-    encoded = [MAP.encode(x) for x in asked]
-    starts = np.cumsum([0] + [e.indices.size for e in encoded])
     for part in (slice(0, 7), slice(7, 130), slice(130, 350)):
-        lines = encoded[part]
-        indices, values = np.concatenate([e.indices for e in lines]), np.concatenate([e.values for e in lines])
-        first = starts[part.start : part.stop + 1] - starts[part.start]
-        got = many.run(first, indices, values, np.array(answers[part]))
+        got = many.run(encode_batch(MAP, asked[part]), np.array(answers[part]))
         for i, score in enumerate(got, start=part.start):
             if expected[i] is None:
                 assert not score.any()
@@ -196,8 +193,8 @@ def test_it_learns() -> None:
     numbers = rng.normal(size=(20_000, 2))
     indices, values = MAP.encode_many(numbers, np.ones((20_000, 1), dtype=np.uint64))
     labels = (numbers[:, 0] > numbers[:, 1]).astype(np.int64)
-    starts = np.arange(20_001) * MAP.active
-    scores = guide.run(starts, indices.ravel(), values.ravel(), labels)
+    starts, refused = np.arange(20_001) * MAP.active, np.zeros(20_000, dtype=np.bool_)
+    scores = guide.run(Batch(starts, indices.ravel(), values.ravel(), refused), labels)
     assert ((scores[10_000:, 0] > 0) != labels[10_000:]).mean() < 0.05
 
 
@@ -212,12 +209,39 @@ def test_it_learns_from_rows_without_declared_names() -> None:
     assert np.mean([int(s[1] > 0) != y for s, y in zip(scores, labels[4000:], strict=True)]) < 0.1
 
 
+class Angry(dict[str, Any]):
+    def get(self, *given: Any) -> Any:
+        raise KeyboardInterrupt if given == ("never",) else RuntimeError("mine")
+
+
+def test_a_row_that_raises_anything_takes_its_round_and_touches_no_other() -> None:
+    asked, labels = rows(200), np.ones(200, dtype=np.int64)
+    guides = [Guide(PLAN, MAP, rng=Random(seed=1)) for _ in range(2)]
+    batches = [encode_batch(MAP, asked), encode_batch(MAP, [*asked[:50], Angry(), *asked[51:]])]
+    assert batches[1].refused.tolist() == [i == 50 for i in range(200)]
+    leaf = 50 // PLAN.leaf
+    kept: list[list[Release]] = [[], []]
+    for guide, batch, store in zip(guides, batches, kept, strict=True):
+        guide._store = store.append
+        guide.run(batch, labels)
+    assert guides[0].rounds == guides[1].rounds == 200
+    assert all(np.array_equal(a.exact, b.exact) for a, b in zip(*kept, strict=True) if a.number < leaf)
+    assert not np.array_equal(kept[0][leaf].exact, kept[1][leaf].exact)
+
+
 def test_repr_and_export_show_what_is_public() -> None:
     guide = Guide(PLAN, MAP, rng=Random(seed=1))
     play(guide, rows(50), [1] * 50)
     assert "insecure: seeded" in repr(guide)
-    assert GuidePlan.from_params(guide.export()["plan"]) == PLAN
-    assert np.array_equal(np.array(guide.export()["theta"]), guide._answering)
+    again = Model.from_params(json.loads(json.dumps(guide.model.params())))
+    x = rows(1)[0]
+    assert np.array_equal(again.probabilities(x), guide.model.probabilities(x))
+    assert again.probabilities(x).sum() == pytest.approx(1)
+    assert map_from_params(guide.state()["features"]) == MAP
     assert set(guide.state()) == {"rounds", "ranges", "features", "rows"}
+    with pytest.raises(ValueError, match="fit"):
+        Model.from_params({**guide.model.params(), "theta": [[0.0]]})
+    with pytest.raises(ValueError, match="still being counted"):
+        assert Guide(RANGED, COLUMNS).model
     with pytest.raises(ValueError, match="label_weights"):
         Guide(replace(PLAN, labels=2), MAP, label_weights=[1.0, -1.0])

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from confide.errors import StateError
 from confide.guide.columns import Columns
-from confide.guide.hashed import HashedMap
-from confide.guide.linear import add_gradient, follow, run_rows, scores
+from confide.guide.linear import add_gradient, follow, run_rows
 from confide.guide.maps import Encoded, FeatureMap
+from confide.guide.model import Batch, Map, Model, map_params
 from confide.guide.plan import GuidePlan
 from confide.guide.ranges import BINS, add_counts, from_counts, weight_of
 from confide.privacy.gaussian import GaussianNoise
@@ -85,7 +85,7 @@ class Guide:
     def __init__(
         self,
         plan: GuidePlan,
-        features: FeatureMap | HashedMap | Columns,
+        features: Map | Columns,
         label_weights: Sequence[float] | None = None,
         rng: Random | None = None,
         store: Callable[[Release], None] | None = None,
@@ -105,7 +105,7 @@ class Guide:
         """Leaves closed so far."""
         self.ranges: Ints | None = None
         """The released counts, where ranges are private."""
-        self.features: FeatureMap | HashedMap | None = None
+        self.features: Map | None = None
         if not isinstance(features, Columns):
             self._start(features)
         else:
@@ -113,7 +113,7 @@ class Guide:
             self._counts = np.zeros((len(features.numeric), BINS), dtype=np.int64)
             self._range_noise = GaussianNoise(plan.range_sigma2).draw(self._rng, self._counts.size)
 
-    def _start(self, features: FeatureMap | HashedMap) -> None:
+    def _start(self, features: Map) -> None:
         plan, size = self.plan, features.width * self.plan.vectors
         self.features = features
         self._leaf = np.zeros(size, dtype=np.int64)
@@ -202,11 +202,14 @@ class Guide:
 
     def score(self, encoded: Encoded, /) -> Floats | None:
         """Log-odds, one a label, up to a constant; None before the first release."""
-        if self.closed == 0:
-            return None
-        out = np.zeros(self.plan.vectors)
-        scores(self._answering, encoded.indices, encoded.values, out)
-        return np.array([0.0, out[0]]) if self.plan.vectors == 1 else out
+        return None if self.closed == 0 else self.model.score(encoded)
+
+    @property
+    def model(self) -> Model:
+        """The answering model as it is now; it changes with the next release. `model.params()` may be shipped."""
+        if self.features is None:
+            raise ValueError("the ranges are still being counted, so there is no model yet: ask again later")
+        return Model(self.features, self._answering)
 
     def gradient(self, encoded: Encoded, y: int, /) -> None:
         """Teach the label index `y`: one gradient into the open leaf. The unit's cap is the caller's to keep."""
@@ -217,11 +220,11 @@ class Guide:
             weight = float(self._weights[y])
             add_gradient(self._theta, indices, values, y, weight, self.plan.clip, self.plan.scale, self._leaf)
 
-    def run(self, starts: Ints, indices: Ints, values: Floats, labels: Ints) -> Floats:
+    def run(self, batch: Batch, labels: Ints) -> Floats:
         """Many rounds at once, each asked and then taught: the scores, the same bits as one by one.
 
-        Row i has the features starts[i] to starts[i+1]; a label below 0 never comes. One row of scores for each, zeros
-        before the first release.
+        A label below 0 never comes, and that of a refused row is not taught: it takes its round all the same. One row
+        of scores for each, zeros before the first release.
         """
         if self.features is None:
             raise ValueError("the ranges are still being counted: run their rounds one by one, or with run_ranges")
@@ -234,10 +237,10 @@ class Guide:
             past = self.rounds >= plan.rounds + plan.history
             size = n - done if past else min(n - done, left, plan.rounds + plan.history - self.rounds)
             part = slice(done, done + size)
-            taught = np.full(size, -1, dtype=np.int64) if past else labels[part]
+            taught = np.where(batch.refused[part] | past, -1, labels[part])
             run_rows(
-                self._theta, self._answering, starts[done : done + size + 1], indices, values, taught, self._weights,
-                plan.clip, plan.scale, self._leaf, out[part],
+                self._theta, self._answering, batch.starts[done : done + size + 1], batch.indices, batch.values, taught,
+                self._weights, plan.clip, plan.scale, self._leaf, out[part],
             )  # fmt: skip
             self.rounds += size
             done += size
@@ -257,7 +260,7 @@ class Guide:
         return {
             "rounds": self.rounds,
             "ranges": None if self.ranges is None else self.ranges.copy(),
-            "features": None if self.features is None else self.features.params(),
+            "features": None if self.features is None else map_params(self.features),
             "rows": self._rows[: self.closed].copy() if self.features is not None else None,
         }
 
@@ -279,14 +282,6 @@ class Guide:
             for row in np.asarray(rows, dtype=np.int64):
                 self._learn_from(row)
         self.rounds = int(state["rounds"])
-
-    def export(self) -> dict[str, Any]:
-        """The answering model: private as a whole, so it may be shipped."""
-        return {
-            "plan": self.plan.params(),
-            "features": None if self.features is None else self.features.params(),
-            "theta": None if self.features is None else self._answering.tolist(),
-        }
 
     def __repr__(self) -> str:
         seeded = "" if self._rng.secure else ", insecure: seeded"
