@@ -59,21 +59,20 @@ def first_rounds(stream: Stream, most: int) -> NDArray[np.bool_]:
 def guide_answers(stream: Stream, epsilon: float, seed: int, ranges: bool = True) -> NDArray[np.int64]:
     """The guide's own answer to every row, −1 before it has one."""
     n, taught = len(stream.labels), first_rounds(stream, 1)
-    ranges = ranges and stream.numbers.shape[1] > 0
-    plan = GuidePlan.best(epsilon, DELTA, n, labels=int(stream.labels.max()) + 1, private_ranges=ranges)
-    guide = Guide(plan, stream.columns if ranges else FeatureMap(stream.columns), rng=Random(seed=seed))
+    ranges, labels = ranges and stream.numbers.shape[1] > 0, int(stream.labels.max()) + 1
+    plan = GuidePlan.best(epsilon, DELTA, n, labels, private_ranges=ranges)
+    guide = Guide(plan, stream.columns, rng=Random(seed=seed))
     answers = np.full(n, -1, dtype=np.int64)
     start = plan.range_rounds
-    if ranges:
+    if start:
         counted = stream.numbers[:start].copy()
         counted[~taught[:start]] = np.nan  # of a person one row counts
         guide.run_ranges(counted)
-        guide.begin_round()
-        guide.rounds -= 1
-    features = guide.features
-    assert isinstance(features, FeatureMap)
-    for a in range(start, n, CHUNK):
-        b = min(n, a + CHUNK)
+    a = start
+    while a < n:
+        b = min(n, a + CHUNK, a + guide.settle())
+        features = guide.features
+        assert isinstance(features, FeatureMap)
         labels = np.where(taught[a:b], stream.labels[a:b], -1)
         if stream.texts:
             read = (Row(stream.numbers[i], stream.codes[i], (stream.texts[i],)) for i in range(a, b))
@@ -83,10 +82,11 @@ def guide_answers(stream: Stream, epsilon: float, seed: int, ranges: bool = True
         else:
             indices, values = (part.ravel() for part in features.encode_many(stream.numbers[a:b], stream.codes[a:b]))
             starts = np.arange(b - a + 1) * features.active
-        scores = guide.run(Batch(starts, indices, values, np.zeros(b - a, dtype=np.bool_)), labels)
+        scores = guide.run(Batch(features, starts, indices, values, np.zeros(b - a, dtype=np.bool_)), labels)
         answers[a:b] = scores[:, 0] > 0 if plan.vectors == 1 else scores.argmax(axis=1)
         if guide.closed == 0:
             answers[a:b] = -1
+        a = b
     return answers
 
 
@@ -142,8 +142,7 @@ def speed() -> None:
     rows = np.sort(np.stack([rng.choice(25, 20_000) + 25 * j for j in range(40)], axis=1), axis=1).astype(np.int64)
     starts, values = np.arange(20_001) * 40, np.full(rows.size, 0.15)
     labels = rng.integers(0, 2, 20_000)
-    batch = Batch(starts, rows.ravel(), values, np.zeros(20_000, dtype=np.bool_))
-    guide.run(batch, labels[:1])
+    batch = Batch(features, starts, rows.ravel(), values, np.zeros(20_000, dtype=np.bool_))
     begin = time.process_time()
     for _ in range(rounds // 20_000):
         guide.run(batch, labels)

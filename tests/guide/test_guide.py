@@ -15,6 +15,7 @@ from confide.guide.guide import Guide, Release
 from confide.guide.hashed import HashedMap
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Batch, Model, encode_batch, map_from_params
+from confide.guide.partitions import draw_partitions, renewals
 from confide.guide.plan import GuidePlan
 from confide.guide.ranges import declared
 from confide.privacy.random import Random
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.claim("guide.md")
 COLUMNS = Columns(numeric=("a", "b"), categorical=("k",))
 MAP = FeatureMap(COLUMNS, declared({"a": (-2, 2), "b": (-2, 2)}, COLUMNS.numeric), partitions=6, places=8)
 PLAN = GuidePlan.best(4.0, 1e-6, 200, private_ranges=False)
-RANGED = GuidePlan.best(4.0, 1e-6, 400)
+RANGED = GuidePlan.best(40.0, 1e-6, 400)
 
 
 def rows(n: int, seed: int = 1) -> list[dict[str, Any]]:
@@ -115,8 +116,12 @@ def test_many_rounds_at_once_are_the_same_bits(labels: int) -> None:
     asked, answers = rows(350), [i % labels for i in range(350)]
     one, many = (Guide(plan, MAP, [1.0] * labels, Random(seed=1)) for _ in range(2))
     expected = play(one, asked, answers)
-    for part in (slice(0, 7), slice(7, 130), slice(130, 350)):
-        got = many.run(encode_batch(MAP, asked[part]), np.array(answers[part]))
+    done = 0
+    while done < 350:
+        part = slice(done, min(350, done + many.settle(), done + 77))
+        assert many.features is not None
+        got = many.run(encode_batch(many.features, asked[part]), np.array(answers[part]))
+        done = part.stop
         for i, score in enumerate(got, start=part.start):
             if expected[i] is None:
                 assert not score.any()
@@ -139,8 +144,8 @@ def test_private_ranges_are_counted_released_once_and_then_used() -> None:
     assert again.features == guide.features
     with pytest.raises(ValueError, match="columns"):
         Guide(RANGED, MAP)
-    with pytest.raises(ValueError, match="columns"):
-        Guide(PLAN, COLUMNS)
+    free = Guide(PLAN, COLUMNS).features  # nothing is counted: the map that needs no ranges
+    assert isinstance(free, FeatureMap) and set(free.grids) == {None}
 
 
 @pytest.mark.parametrize("plan", [PLAN, RANGED])
@@ -186,15 +191,64 @@ def test_two_worlds_differ_by_the_units_own_gradient_and_nothing_else() -> None:
     assert np.array_equal(first._theta, second._theta)
 
 
+def run_array(guide: Guide, numbers: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """All rows of an array, as many at a time as the map allows."""
+    out, done = [], 0
+    while done < len(labels):
+        part = slice(done, min(len(labels), done + guide.settle()))
+        features, n = guide.features, part.stop - part.start
+        assert isinstance(features, FeatureMap)
+        codes = np.ones((n, len(features.columns.categorical)), dtype=np.uint64)
+        indices, values = features.encode_many(numbers[part], codes)
+        starts, refused = np.arange(n + 1) * features.active, np.zeros(n, dtype=np.bool_)
+        out.append(guide.run(Batch(features, starts, indices.ravel(), values.ravel(), refused), labels[part]))
+        done = part.stop
+    return np.concatenate(out)
+
+
+def test_partitions_are_renewed_by_what_was_released_and_again_after_a_load() -> None:
+    """The label is a chessboard of two of six columns: most partitions are of no use, and give way to others."""
+    rng = np.random.default_rng(1)
+    numbers = rng.uniform(-1, 1, size=(30_000, 6))
+    labels = ((numbers[:, 1] > 0) ^ (numbers[:, 4] > 0)).astype(np.int64)
+    columns = Columns.of_array(6)
+    features = FeatureMap(columns, declared({str(i): (-1.0, 1.0) for i in range(6)}, columns.numeric))
+    plan = GuidePlan.best(4.0, 1e-6, 30_000, private_ranges=False)
+    kept: list[Release] = []
+    guide = Guide(plan, features, rng=Random(seed=1), store=kept.append)
+    with pytest.raises(ValueError, match="settle"):
+        guide.run(encode_batch(MAP, []), np.zeros(0, dtype=np.int64))
+    scores = run_array(guide, numbers, labels)
+    assert isinstance(guide.features, FeatureMap) and len(guide.features.renewed) > 20
+    assert sum({1, 4} <= set(columns) for _, columns, _ in guide.features.renewed) > 15
+    assert ((scores[15_000:, 0] > 0) != labels[15_000:]).mean() < 0.1
+    assert map_from_params(guide.state()["features"]) == guide.features
+    fresh = Guide(plan, features)
+    fresh.restore(guide.state(), np.array([r.exact for r in kept]))
+    assert fresh.features == guide.features
+    assert np.array_equal(fresh._theta, guide._theta)
+    assert np.array_equal(fresh._answering, guide._answering)
+
+
+def test_partitions_stay_where_nothing_stands_out() -> None:
+    parts = draw_partitions(declared({"a": (0, 1), "b": (0, 1)}, ["a", "b"]), 0, 32, seed=0)
+    assert renewals(parts.column, np.zeros(32), 1, 0) == ()
+    one = np.zeros(32)
+    one[3] = 50.0
+    assert renewals(parts.column, one, 1, 0) == ()
+    one[5:9] = 40.0
+    changed = renewals(parts.column, one, 1, 0)
+    assert len(changed) == 16
+    assert {i for i, _, _ in changed}.isdisjoint({3, 5, 6, 7, 8})
+
+
 def test_it_learns() -> None:
     plan = GuidePlan.best(8.0, 1e-6, 20_000, private_ranges=False)
     guide = Guide(plan, MAP, rng=Random(seed=1))
     rng = np.random.default_rng(1)
     numbers = rng.normal(size=(20_000, 2))
-    indices, values = MAP.encode_many(numbers, np.ones((20_000, 1), dtype=np.uint64))
     labels = (numbers[:, 0] > numbers[:, 1]).astype(np.int64)
-    starts, refused = np.arange(20_001) * MAP.active, np.zeros(20_000, dtype=np.bool_)
-    scores = guide.run(Batch(starts, indices.ravel(), values.ravel(), refused), labels)
+    scores = run_array(guide, numbers, labels)
     assert ((scores[10_000:, 0] > 0) != labels[10_000:]).mean() < 0.05
 
 
@@ -217,13 +271,16 @@ class Angry(dict[str, Any]):
 def test_a_row_that_raises_anything_takes_its_round_and_touches_no_other() -> None:
     asked, labels = rows(200), np.ones(200, dtype=np.int64)
     guides = [Guide(PLAN, MAP, rng=Random(seed=1)) for _ in range(2)]
-    batches = [encode_batch(MAP, asked), encode_batch(MAP, [*asked[:50], Angry(), *asked[51:]])]
-    assert batches[1].refused.tolist() == [i == 50 for i in range(200)]
+    worlds = [asked, [*asked[:50], Angry(), *asked[51:]]]
+    assert encode_batch(MAP, worlds[1]).refused.tolist() == [i == 50 for i in range(200)]
     leaf = 50 // PLAN.leaf
     kept: list[list[Release]] = [[], []]
-    for guide, batch, store in zip(guides, batches, kept, strict=True):
+    for guide, world, store in zip(guides, worlds, kept, strict=True):
         guide._store = store.append
-        guide.run(batch, labels)
+        while guide.rounds < 200:
+            part = slice(guide.rounds, min(200, guide.rounds + guide.settle()))
+            assert guide.features is not None
+            guide.run(encode_batch(guide.features, world[part]), labels[part])
     assert guides[0].rounds == guides[1].rounds == 200
     assert all(np.array_equal(a.exact, b.exact) for a, b in zip(*kept, strict=True) if a.number < leaf)
     assert not np.array_equal(kept[0][leaf].exact, kept[1][leaf].exact)

@@ -14,6 +14,7 @@ Everything here but the open leaf, the counts and the closed leaves' exact sums 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from confide.guide.columns import Columns
 from confide.guide.linear import add_gradient, follow, run_rows
 from confide.guide.maps import Encoded, FeatureMap
 from confide.guide.model import Batch, Map, Model, map_params
+from confide.guide.partitions import DEPTH, renewals
 from confide.guide.plan import GuidePlan
 from confide.guide.ranges import BINS, add_counts, from_counts, weight_of
 from confide.privacy.gaussian import GaussianNoise
@@ -34,6 +36,9 @@ __all__ = ["Guide", "Release"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+MANY = 1 << 20
+_RENEWED = (1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2)  # parts of the leaves after which partitions may be drawn anew
 
 
 class Release(NamedTuple):
@@ -54,8 +59,8 @@ class Guide:
     plan
         Its numbers.
     features
-        A feature map (`FeatureMap`, or `HashedMap` where no names are declared); or columns alone where the plan counts
-        private ranges, from which the map is made.
+        A feature map (`FeatureMap`, or `HashedMap` where no names are declared); or columns alone: the map is then
+        made from the ranges that the plan counts, or needs none.
     label_weights
         One positive public weight a label, or None: gradients are scaled by it before they are clipped.
     rng
@@ -90,8 +95,10 @@ class Guide:
         rng: Random | None = None,
         store: Callable[[Release], None] | None = None,
     ) -> None:
-        if isinstance(features, Columns) != (plan.range_rounds > 0):
-            raise ValueError("give columns to a plan with private ranges, and a feature map to one without")
+        if not isinstance(features, Columns) and plan.range_rounds:
+            raise ValueError("the plan counts private ranges: give it columns, or plan with private_ranges=False")
+        if isinstance(features, Columns) and not (plan.range_rounds and features.numeric):
+            features = FeatureMap(features)
         weights = np.ones(plan.labels) if label_weights is None else np.array(label_weights, dtype=np.float64)
         if weights.shape != (plan.labels,) or not (np.isfinite(weights) & (weights > 0)).all():
             raise ValueError(f"label_weights must hold {plan.labels} positive numbers, one for each label")
@@ -121,7 +128,8 @@ class Guide:
         self._rows = np.zeros((plan.leaves, size), dtype=np.int64)
         self._theta = np.zeros((features.width, plan.vectors))
         self._answering = np.zeros((features.width, plan.vectors))
-        self._decoded = np.zeros(size)
+        self._decoded, self._base = np.zeros(size), np.zeros(size)
+        self._born: dict[int, int] = {}  # when a renewed partition began, in closed leaves
         self._ahead = self._noise.draw(self._rng, size)
 
     # ------------------------------------------------------------------ rounds
@@ -132,8 +140,7 @@ class Guide:
         self.rounds += 1
 
     def _close_due(self) -> None:
-        due = self._due(self.rounds)
-        if due is not None:
+        while (due := self._due(self.rounds)) is not None:
             self._check()
             self._failed = True  # until the release is durable and used; the same noise must not meet another sum
             self._accept(self._release(due))
@@ -150,8 +157,23 @@ class Guide:
             return None  # past its rounds the guide is frozen
         if self.features is None:
             return "ranges" if rounds == plan.range_rounds else None
-        taught = rounds - plan.range_rounds
-        return "node" if taught > 0 and taught % plan.leaf == 0 else None
+        return "node" if (rounds - plan.range_rounds) // plan.leaf > self.closed else None
+
+    def settle(self) -> int:
+        """Close what is due before the next round, and return for how many rounds the map stays as it then is.
+
+        So many rows may be encoded ahead, and given to `run`.
+        """
+        self._close_due()
+        plan = self.plan
+        if self.features is None:
+            return plan.range_rounds - self.rounds
+        later = [plan.range_rounds + leaves * plan.leaf for leaves in self._renewing() if leaves > self.closed]
+        return min([*later, max(plan.rounds + plan.history, self.rounds + MANY)]) - self.rounds
+
+    def _renewing(self) -> list[int]:
+        """After which numbers of leaves partitions may be drawn anew: public."""
+        return [max(1, round(part * self.plan.leaves)) for part in _RENEWED]
 
     def _release(self, kind: str) -> Release:
         if kind == "ranges":
@@ -184,7 +206,33 @@ class Guide:
         self._rows[self.closed] = row
         decode(plan.root.decoder, self._rows, self.closed, self._decoded)
         self.closed += 1
-        follow(self._decoded, plan.step / plan.scale, plan.memory, self.closed, self._theta, self._answering)
+        since = self._decoded - self._base
+        follow(since, plan.step / plan.scale, plan.memory, self.closed, self._theta, self._answering)
+        if self.closed in self._renewing() and isinstance(self.features, FeatureMap):
+            self._renew(self.features, since)
+
+    def _renew(self, features: FeatureMap, since: Floats) -> None:
+        """Draw partitions anew that stand for nothing, by what was released: their sums begin again at 0."""
+        first, columns = features.parts
+        number, size, vectors = columns.shape[0], 1 << DEPTH, self.plan.vectors
+        sums = since[first * vectors : (first + number * size) * vectors].reshape(number, size * vectors)
+        noise = np.array([self._variance(self._born.get(i, 0)) for i in range(number)])
+        standing = ((sums**2).sum(axis=1) / noise - size * vectors) / np.sqrt(2 * size * vectors)
+        changed = renewals(columns, standing, self.closed, features.seed)
+        self.features = replace(features, renewed=features.renewed + changed)
+        for i, _, _ in changed:
+            part = slice(first + i * size, first + (i + 1) * size)
+            flat = slice(part.start * vectors, part.stop * vectors)
+            self._base[flat] = self._decoded[flat]
+            self._theta[part], self._answering[part] = 0.0, 0.0
+            self._born[i] = self.closed
+
+    def _variance(self, born: int) -> float:
+        """The variance of the noise in a prefix sum now less that after `born` leaves."""
+        decoder, now = self.plan.root.decoder, self.closed
+        weights = decoder[:now][::-1].copy()
+        weights[:born] -= decoder[:born][::-1]
+        return self.plan.sigma2 * float((weights**2).sum())
 
     # ------------------------------------------------------------------ rows
 
@@ -226,9 +274,9 @@ class Guide:
         A label below 0 never comes, and that of a refused row is not taught: it takes its round all the same. One row
         of scores for each, zeros before the first release.
         """
-        if self.features is None:
-            raise ValueError("the ranges are still being counted: run their rounds one by one, or with run_ranges")
         plan, n = self.plan, labels.size
+        if self.settle() < n or batch.features is not self.features:
+            raise ValueError("the map changes in these rounds: settle, encode as many rows as it says, then run them")
         out = np.zeros((n, plan.vectors))
         done = 0
         while done < n:

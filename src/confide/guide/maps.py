@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from confide._checks import integer
 from confide.guide.columns import Columns, Row, digest, tokens
-from confide.guide.partitions import DEPTH, draw_partitions, part_of
+from confide.guide.partitions import DEPTH, Renewal, draw_partitions, part_of
 from confide.guide.ranges import QUARTERS, STEPS, Grid, octave
 from confide.kernels.compile import jit
 
@@ -30,6 +30,7 @@ Floats = NDArray[np.float64]
 
 _BIAS, _LINEAR, _BINNED, _PARTED, _WORDED = 0.1, 2.0, 0.5, 2.0, 4.0  # shares of the squared norm, up to scale
 _NUMBER_BINS = 16
+_FAR = 4.0 ** np.arange(-6, 20)
 _UNDER = 1 - 2.0**-20  # what is scaled by it stays below 1 however floating point rounds
 
 
@@ -78,6 +79,8 @@ class FeatureMap:
         Hashed places of each category, and `words` of each text.
     seed
         Public: it names the partitions.
+    renewed
+        Partitions drawn anew since, in this order.
 
     Examples
     --------
@@ -99,6 +102,7 @@ class FeatureMap:
     places: int = 256
     words: int = 8192
     seed: int = 0
+    renewed: tuple[Renewal, ...] = ()
     width: int = field(init=False, compare=False)
     _tables: _Tables = field(init=False, compare=False, repr=False)
     _first_word: int = field(init=False, compare=False, repr=False)
@@ -118,7 +122,8 @@ class FeatureMap:
 
     def _build(self) -> None:
         d, categories, texts = self._sizes()
-        parts = draw_partitions(self.grids, categories, self.partitions if d + categories > 1 else 0, self.seed)
+        number = self.partitions if d + categories > 1 else 0
+        parts = draw_partitions(self.grids, categories, number, self.seed, self.renewed)
         value = self._values(parts.column.shape[0])
         cuts = [_bin_cuts(grid) for grid in self.grids]
         bins = [2 * QUARTERS + 2 if g is None else len(cut) + 2 for cut, g in zip(cuts, self.grids, strict=True)]
@@ -176,6 +181,11 @@ class FeatureMap:
         parts = int(self._tables.column.shape[0])
         return 1 + 2 * len(self.columns.numeric) + len(self.columns.categorical) + parts
 
+    @property
+    def parts(self) -> tuple[int, NDArray[np.int64]]:
+        """The first feature of the partitions, and the columns that each of them cuts."""
+        return self._tables.first_part, self._tables.column
+
     def encode(self, x: Any, /) -> Encoded:
         """The active features of `x`, or a ValueError that says what is wrong with it."""
         return self.encode_row(self.columns.read(x))
@@ -214,6 +224,7 @@ class FeatureMap:
             "columns": {kind: list(getattr(self.columns, kind)) for kind in ("numeric", "categorical", "text")},
             "grids": [None if grid is None else list(grid) for grid in self.grids],
             **{name: getattr(self, name) for name in ("partitions", "places", "words", "seed")},
+            "renewed": [[i, list(columns), deal] for i, columns, deal in self.renewed],
         }
 
     @classmethod
@@ -221,7 +232,9 @@ class FeatureMap:
         """The map that `params` describes."""
         columns = Columns(**{kind: tuple(names) for kind, names in params["columns"].items()})
         grids = tuple(None if grid is None else tuple(grid) for grid in params["grids"])
-        return cls(columns, grids, *(params[name] for name in ("partitions", "places", "words", "seed")))
+        renewed = tuple(Renewal(i, tuple(columns), deal) for i, columns, deal in params["renewed"])
+        rest = {name: int(params[name]) for name in ("partitions", "places", "words", "seed")}
+        return cls(columns, grids, renewed=renewed, **rest)
 
 
 def _is_grid(grid: Floats) -> bool:
@@ -229,10 +242,15 @@ def _is_grid(grid: Floats) -> bool:
 
 
 def _bin_cuts(grid: Grid) -> Floats:
-    """The inner ends of a column's bins: every fourth of its grid, each value once."""
+    """The ends of a column's bins: every fourth of its grid, each value once; beyond the grid one every two octaves.
+
+    A grid from noisy counts may miss a long tail, and the tail may be what matters.
+    """
     if grid is None:
         return np.zeros(0)
-    return np.unique(np.array(grid)[STEPS // _NUMBER_BINS : STEPS : STEPS // _NUMBER_BINS])
+    inside = np.array(grid)[:: STEPS // _NUMBER_BINS]
+    far = np.concatenate([-_FAR[::-1], [0.0], _FAR])
+    return np.unique(np.concatenate([far[far < grid[0]], inside, far[far > grid[-1]]]))
 
 
 @jit

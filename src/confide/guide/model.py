@@ -21,8 +21,9 @@ Map = FeatureMap | HashedMap
 
 
 class Batch(NamedTuple):
-    """Encoded rows one after the other: row i has the features starts[i] to starts[i+1], none if it was refused."""
+    """Rows encoded by a map, one after the other: row i has the features starts[i] to starts[i+1], none if refused."""
 
+    features: Map
     starts: Ints
     indices: Ints
     values: Floats
@@ -40,6 +41,7 @@ def encode_batch(features: Map, rows: Iterable[Any]) -> Batch:
     sizes = [0 if part is None else part.indices.size for part in parts]
     found = [part for part in parts if part is not None]
     return Batch(
+        features,
         np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         np.concatenate([np.zeros(0, dtype=np.int64), *(part.indices for part in found)]),
         np.concatenate([np.zeros(0), *(part.values for part in found)]),

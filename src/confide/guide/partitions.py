@@ -19,11 +19,13 @@ from confide.guide.columns import digest
 from confide.guide.ranges import Grid
 from confide.kernels.compile import jit
 
-__all__ = ["DEPTH", "Partitions", "draw_partitions", "part_of"]
+__all__ = ["DEPTH", "Partitions", "Renewal", "draw_partitions", "part_of", "renewals"]
 
 DEPTH = 6
 _SETS = (2, 3, 6)  # columns of a partition: cut three times, twice, or once each
 _MANY = 4096  # sets of columns beyond which they are drawn one by one, not dealt
+_STRONG, _WEAK = 5.0, 1.0  # deviations by which a partition's weights stand out of their noise, or do not
+_CHANGED = 1 / 3  # of the renewed: a column more or less than their model
 
 
 class Partitions(NamedTuple):
@@ -34,7 +36,17 @@ class Partitions(NamedTuple):
     salt: NDArray[np.uint64]
 
 
-def draw_partitions(grids: Sequence[Grid], categories: int, number: int, seed: int) -> Partitions:
+class Renewal(NamedTuple):
+    """Partition `number` drawn anew, of these columns, for the `deal`-th time."""
+
+    number: int
+    columns: tuple[int, ...]
+    deal: int
+
+
+def draw_partitions(
+    grids: Sequence[Grid], categories: int, number: int, seed: int, renewed: Sequence[Renewal] = ()
+) -> Partitions:
     """`number` partitions of numeric columns that have a grid, and of categorical ones, which are numbered after them.
 
     Every value is a fixed hash of the public seed and its place, so that anyone can draw them again.
@@ -44,19 +56,51 @@ def draw_partitions(grids: Sequence[Grid], categories: int, number: int, seed: i
     number = number if usable else 0
     column = np.zeros((number, DEPTH), dtype=np.int64)
     cut, salt = np.zeros((number, DEPTH)), np.zeros((number, DEPTH), dtype=np.uint64)
+    parts = Partitions(column, cut, salt)
     for i in range(number):
-        chosen = _columns(usable, _SETS[i % len(_SETS)], i, seed)
-        places = [chosen[level % len(chosen)] for level in range(DEPTH)]
-        often, met = Counter(places), Counter[int]()
-        for level, j in enumerate(places):
-            part = (met[j] + _unit(f"cut {seed} {i} {level}")) / often[j]  # a column's cuts are spread over its grid
-            met[j] += 1
-            column[i, level] = j
-            salt[i, level] = digest(f"salt {seed} {i} {level}") | 1
-            grid = grids[j] if j < len(grids) else None
-            if grid is not None:
-                cut[i, level] = np.interp(part, np.linspace(0, 1, len(grid)), grid)
-    return Partitions(column, cut, salt)
+        _draw(parts, i, _columns(usable, _SETS[i % len(_SETS)], i, seed), grids, f"{seed} {i}")
+    for i, columns, deal in renewed:
+        if not (0 <= i < number and columns and set(columns) <= set(usable)):
+            raise ValueError("a renewed partition must be one of the map's, of columns whose place is known")
+        _draw(parts, i, columns, grids, f"{seed} {i} {deal}")
+    return parts
+
+
+def _draw(parts: Partitions, i: int, chosen: Sequence[int], grids: Sequence[Grid], key: str) -> None:
+    """Fill row i: the chosen columns in turn, each one's cuts spread over its grid."""
+    places = [chosen[level % len(chosen)] for level in range(DEPTH)]
+    often, met = Counter(places), Counter[int]()
+    for level, j in enumerate(places):
+        part = (met[j] + _unit(f"cut {key} {level}")) / often[j]
+        met[j] += 1
+        parts.column[i, level] = j
+        parts.salt[i, level] = digest(f"salt {key} {level}") | 1
+        grid = grids[j] if j < len(grids) else None
+        if grid is not None:
+            parts.cut[i, level] = np.interp(part, np.linspace(0, 1, len(grid)), grid)
+
+
+def renewals(column: NDArray[np.int64], standing: NDArray[np.float64], deal: int, seed: int) -> tuple[Renewal, ...]:
+    """Which partitions are drawn anew, given by how many deviations each stands out of its noise: released, so public.
+
+    Where some stand out clearly, those that do not at all, at most half, are modelled on them: the same columns cut
+    elsewhere, or a column more or less. Where few do, nothing is known yet, or all columns matter alike: no change.
+    """
+    order = np.argsort(-standing, kind="stable").tolist()
+    models = [i for i in order[: len(order) // 4] if standing[i] > _STRONG]
+    if len(models) < max(1, len(order) // 16):
+        return ()
+    pool = [j for i in models for j in sorted(set(column[i].tolist()))]
+    out = []
+    for turn, i in enumerate([i for i in reversed(order) if standing[i] < _WEAK][: len(order) // 2]):
+        key, chosen = f"{seed} {i} {deal}", sorted(set(column[models[turn % len(models)]].tolist()))
+        lot = _unit(f"change {key}")
+        if lot < _CHANGED / 2 and len(chosen) > 1:
+            del chosen[int(_unit(f"less {key}") * len(chosen))]
+        elif lot < _CHANGED:
+            chosen = sorted({*chosen, pool[int(_unit(f"more {key}") * len(pool))]})[:DEPTH]
+        out.append(Renewal(i, tuple(chosen), deal))
+    return tuple(out)
 
 
 def _columns(usable: Sequence[int], size: int, i: int, seed: int) -> Sequence[int]:

@@ -20,8 +20,9 @@ SCALE = 1 << 16
 """C: gradients are integers in units of 1/C. It costs nothing, since the noise is scaled with it."""
 
 _ORDERS = range(2, 513)
-_RANGES = 0.03  # of the guide's Rényi budget, where ranges are private
-_RANGE_PART = 20  # the first T/20 rounds are looked at
+_RANGES = ((20, 0.03), (14, 0.045), (10, 0.06), (8, 0.1))  # look at the first T/20 rounds for 3 % of the budget, or …
+_SEEN = 0.12  # … of the rows looked at: a block of values this large must stand four deviations out of the noise
+_COLUMNS = 10  # numeric columns that this is worked out for
 _FEW, _LEAF = 512, 512  # leaves of a short stream, and rounds of a leaf from which on there are more
 _SHORTEST = 16  # rounds of a leaf
 _SHAKE = 0.8  # the noise of a score, in units of the logit
@@ -186,15 +187,15 @@ class GuidePlan:
         if not renyi > 0:
             raise ValueError("the guide's share of the budget must be above 0: give it more, or leave it out")
         scale, clip = SCALE, SCALE // 2 if labels == 2 else SCALE
-        ranges = (rounds + history) // _RANGE_PART if private_ranges else 0
+        ranges, part = _range_rounds(order, renyi, rounds + history) if private_ranges else (0, 0.0)
         taught = rounds + history - ranges
         leaves = max(1, min(MOST_LEAVES, max(_FEW, taught // _LEAF), taught // _SHORTEST))
         leaf = -(-taught // leaves)
         leaves = -(-taught // leaf)
-        load, share = SquareRoot(leaves).load, 1 - _RANGES if ranges else 1.0
+        load, share = SquareRoot(leaves).load, 1 - part
         shift2 = (2 * integer(unit_labels, "unit_labels", 1) * clip) ** 2
         sigma2 = math.ceil(order * shift2 * load / (2 * renyi * share) * (1 + 1e-14))
-        range_sigma2 = math.ceil(order * scale**2 / (renyi * _RANGES) * (1 + 1e-14))
+        range_sigma2 = math.ceil(order * scale**2 / (renyi * part) * (1 + 1e-14)) if ranges else 1
         root = SquareRoot(leaves)
         shake = math.sqrt(sigma2 * float(np.mean(root.variances()))) / scale
         return cls(
@@ -203,3 +204,17 @@ class GuidePlan:
             range_norm=scale if ranges else 0, range_sigma2=range_sigma2, order=order,
             step=min(_SHAKE / shake, _STABLE / leaf), memory=_MEMORY,
         )  # fmt: skip
+
+
+def _range_rounds(order: int, renyi: float, rounds: int) -> tuple[int, float]:
+    """How many rounds are looked at for ranges, and for which part of the budget: the least that shows enough.
+
+    Where even the most shows too little, none: ranges that are mostly noise are worse than a map that needs none.
+    """
+    shown = 0.0
+    for divisor, part in _RANGES:
+        looked = rounds // divisor
+        shown = _SEEN * looked / (4 * math.sqrt(order * _COLUMNS / (renyi * part)))
+        if shown >= 1:
+            return looked, part
+    return (looked, part) if shown >= 0.5 else (0, 0.0)

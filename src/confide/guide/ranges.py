@@ -27,7 +27,7 @@ _PARTS = 2
 _SIDE = _PARTS * OCTAVES
 BINS = 2 * _SIDE + 1
 """Half octaves: negative ones from the largest down, zero, positive ones from the smallest up."""
-_BELIEVED, _BESIDE, _BETWEEN = 4.5, 2.0, 1.0  # deviations of the noise that a count must exceed, by where it stands
+_CLEAR, _WIDEST = 4.0, 16  # deviations of its noise that a sum of counts must exceed; the most bins of a sum
 QUARTERS = 4 * OCTAVES
 
 
@@ -62,7 +62,8 @@ def from_sample(rows: NDArray[np.float64]) -> tuple[Grid, ...]:
 def from_counts(counts: NDArray[np.int64], deviation: float) -> tuple[Grid, ...]:
     """Grids from noisy counts, one row of `BINS` a column; `deviation` is that of their noise.
 
-    Counts that noise alone could have made are left out; inside a bin, values are taken to be spread evenly.
+    Bins are joined by twos, fours, … until a sum stands out of its noise; what never does is left out. Inside a bin
+    values are taken to be spread evenly.
 
     Examples
     --------
@@ -75,23 +76,29 @@ def from_counts(counts: NDArray[np.int64], deviation: float) -> tuple[Grid, ...]
     ends = np.concatenate([-edges[::-1], edges])  # bin i lies between ends[i] and ends[i+1]; the middle one is zero
     grids: list[Grid] = []
     for column in counts:
-        sure = np.flatnonzero(column > _BELIEVED * deviation)
-        if sure.size == 0:
+        held = _denoised(column.astype(np.float64), deviation)
+        places = np.flatnonzero(held)
+        if places.size == 0:
             grids.append(None)
             continue
-        low, high = sure[0], sure[-1]
-        while low > 0 and column[low - 1] > _BESIDE * deviation:
-            low -= 1
-        while high < BINS - 1 and column[high + 1] > _BESIDE * deviation:
-            high += 1
-        held = np.zeros(BINS)
-        held[low : high + 1] = np.where(column[low : high + 1] > _BETWEEN * deviation, column[low : high + 1], 0)
-        places = np.flatnonzero(held)
         share = np.concatenate([[0.0], np.cumsum(held)]) / held.sum()
         x = np.column_stack([ends[places], ends[places + 1]]).ravel()
         p = np.column_stack([share[places], share[places + 1]]).ravel()
         grids.append(tuple(np.interp(np.linspace(0, 1, STEPS + 1), p, x).tolist()))
     return tuple(grids)
+
+
+def _denoised(counts: NDArray[np.float64], deviation: float) -> NDArray[np.float64]:
+    """The counts of bins, then of blocks of two, four, … of the others, that noise alone would hardly ever make."""
+    out, size = np.zeros(counts.size), 1
+    while size <= _WIDEST:
+        for low in range(0, counts.size, size):
+            block = low + np.flatnonzero(out[low : low + size] == 0)
+            total = float(counts[block].sum())
+            if block.size and total > _CLEAR * deviation * math.sqrt(block.size):
+                out[block] = total / block.size
+        size *= 2
+    return out
 
 
 @jit
