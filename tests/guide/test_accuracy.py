@@ -55,8 +55,8 @@ def answers(x: NDArray[np.float64], y: NDArray[np.int64], epsilon: float) -> NDA
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_defaults_are_no_worse_than_dp_ftrl_with_the_best_rate(epsilon: float) -> None:
-    x, y = stream(20_000)
-    late = slice(8000, None)
+    x, y = stream(15_000)
+    late = slice(6000, None)
     ours = answers(x, y, epsilon)[late].mean()
     other = peer()
     design, taught = other.design(x, [], []), np.ones(len(y), dtype=np.bool_)
@@ -67,6 +67,6 @@ def test_defaults_are_no_worse_than_dp_ftrl_with_the_best_rate(epsilon: float) -
 
 
 def test_labels_without_signal_are_answered_by_their_majority() -> None:
-    x, y = stream(20_000)
-    y = (np.random.default_rng(2).random(20_000) < 0.2).astype(np.int64)
-    assert answers(x, y, 1.0)[8000:].mean() <= y[8000:].mean() + 0.01
+    x, y = stream(10_000)
+    y = (np.random.default_rng(2).random(10_000) < 0.2).astype(np.int64)
+    assert answers(x, y, 1.0)[4000:].mean() <= y[4000:].mean() + 0.01

@@ -28,7 +28,7 @@ __all__ = ["Encoded", "FeatureMap"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_BIAS, _LINEAR, _BINNED, _PARTED, _WORDED = 0.1, 2.0, 0.5, 2.0, 4.0  # shares of the squared norm, up to scale
+_BIAS, _LINEAR, _BINNED, _PARTED, _WORDED = 0.1, 2.5, 0.5, 2.0, 4.0  # shares of the squared norm, up to scale
 _NUMBER_BINS = 16
 _FAR = 4.0 ** np.arange(-6, 20)
 _UNDER = 1 - 2.0**-20  # what is scaled by it stays below 1 however floating point rounds
@@ -88,10 +88,10 @@ class FeatureMap:
     >>> columns = Columns(numeric=("age",), categorical=("city",))
     >>> features = FeatureMap(columns, declared({"age": (0, 120)}, columns.numeric), partitions=2)
     >>> features.width
-    403
+    447
     >>> encoded = features.encode({"age": 41, "city": "Rome"})
     >>> encoded.indices.tolist()
-    [0, 1, 8, 234, 311, 384]
+    [0, 1, 35, 278, 355, 428]
     >>> bool((encoded.values**2).sum() <= 1)
     True
     """

@@ -76,7 +76,7 @@ def from_counts(counts: NDArray[np.int64], deviation: float) -> tuple[Grid, ...]
     ends = np.concatenate([-edges[::-1], edges])  # bin i lies between ends[i] and ends[i+1]; the middle one is zero
     grids: list[Grid] = []
     for column in counts:
-        held = _denoised(column.astype(np.float64), deviation)
+        held = _denoised(column.astype(np.float64), deviation, np.sqrt(np.diff(ends)))
         places = np.flatnonzero(held)
         if places.size == 0:
             grids.append(None)
@@ -88,15 +88,18 @@ def from_counts(counts: NDArray[np.int64], deviation: float) -> tuple[Grid, ...]
     return tuple(grids)
 
 
-def _denoised(counts: NDArray[np.float64], deviation: float) -> NDArray[np.float64]:
-    """The counts of bins, then of blocks of two, four, … of the others, that noise alone would hardly ever make."""
+def _denoised(counts: NDArray[np.float64], deviation: float, spread: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The counts of bins, then of blocks of two, four, … of the others, that noise alone would hardly ever make.
+
+    A block's count is shared out by `spread`: between even in the logarithm and even in the value.
+    """
     out, size = np.zeros(counts.size), 1
     while size <= _WIDEST:
         for low in range(0, counts.size, size):
             block = low + np.flatnonzero(out[low : low + size] == 0)
             total = float(counts[block].sum())
             if block.size and total > _CLEAR * deviation * math.sqrt(block.size):
-                out[block] = total / block.size
+                out[block] = total * spread[block] / spread[block].sum()
         size *= 2
     return out
 
