@@ -28,8 +28,9 @@ from dpftrl import RATES, design
 from dpftrl import run as dpftrl
 from guide_streams import STREAMS, Stream
 
-from confide.guide.columns import Columns, Row
+from confide.guide.columns import Row
 from confide.guide.guide import Guide
+from confide.guide.hashed import HashedMap
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Batch
 from confide.guide.plan import GuidePlan
@@ -135,9 +136,7 @@ def accuracy(names: list[str], seeds: tuple[int, ...], epsilons: tuple[float, ..
 def speed() -> None:
     """Rounds a CPU second of the guide alone at a million rounds, 1000 features, 40 active; and the noise."""
     rng = np.random.default_rng(1)
-    columns = Columns.of_array(1)
-    features = FeatureMap(columns, partitions=0)
-    object.__setattr__(features, "width", 1000)  # the rows below are made up: only their sizes matter
+    features = HashedMap(1000)  # the rows below are made up: only their sizes matter
     rounds = 1_000_000
     guide = Guide(GuidePlan.best(1.0, DELTA, rounds, private_ranges=False), features)
     rows = np.sort(np.stack([rng.choice(25, 20_000) + 25 * j for j in range(40)], axis=1), axis=1).astype(np.int64)

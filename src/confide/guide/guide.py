@@ -5,6 +5,7 @@ Its life, as POP leads it (under the model's lock):
 1. `begin_round()`, once for every public round or row of history, first of all. If a leaf ended, its node is made,
    given to `store`, which makes it durable, and only then used. Nothing else ever closes a leaf.
 2. `encode(x)`: the row's active features; None while ranges are still being counted, and then `count(x)`, once a unit.
+   The map may change when a leaf closes: encode after `begin_round`, or as many rows ahead as `settle` says.
 3. `score(encoded)`: the log-odds by the answering θ. Public, free, changes nothing; None before the first release.
 4. `gradient(encoded, y)`, when the label comes and the unit's cap allows: into the open leaf.
 
@@ -172,8 +173,9 @@ class Guide:
         return min([*later, max(plan.rounds + plan.history, self.rounds + MANY)]) - self.rounds
 
     def _renewing(self) -> list[int]:
-        """After which numbers of leaves partitions may be drawn anew: public."""
-        return [max(1, round(part * self.plan.leaves)) for part in _RENEWED]
+        """After which numbers of leaves partitions, if the map has any, may be drawn anew: public."""
+        parted = isinstance(self.features, FeatureMap) and len(self.features.parts[1])
+        return [max(1, round(part * self.plan.leaves)) for part in _RENEWED] if parted else []
 
     def _release(self, kind: str) -> Release:
         if kind == "ranges":
@@ -208,7 +210,7 @@ class Guide:
         self.closed += 1
         since = self._decoded - self._base
         follow(since, plan.step / plan.scale, plan.memory, self.closed, self._theta, self._answering)
-        if self.closed in self._renewing() and isinstance(self.features, FeatureMap):
+        if isinstance(self.features, FeatureMap) and self.closed in self._renewing():
             self._renew(self.features, since)
 
     def _renew(self, features: FeatureMap, since: Floats) -> None:
@@ -219,7 +221,8 @@ class Guide:
         noise = np.array([self._variance(self._born.get(i, 0)) for i in range(number)])
         standing = ((sums**2).sum(axis=1) / noise - size * vectors) / np.sqrt(2 * size * vectors)
         changed = renewals(columns, standing, self.closed, features.seed)
-        self.features = replace(features, renewed=features.renewed + changed)
+        if changed:
+            self.features = replace(features, renewed=features.renewed + changed)
         for i, _, _ in changed:
             part = slice(first + i * size, first + (i + 1) * size)
             flat = slice(part.start * vectors, part.stop * vectors)
