@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-RATES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+RATES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 
 def noise_multiplier(epsilon: float, delta: float) -> float:
