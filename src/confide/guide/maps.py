@@ -1,0 +1,295 @@
+"""Feature maps: from a row to few active features of norm at most 1, by public constants alone.
+
+A map is made of parts: a constant; each numeric column as a clipped number and as one of its bins; each category as one
+of its own hashed places; random partitions of all columns; the words of texts. Which parts, how many places and what
+share of the norm each has is a public rule (`FeatureMap`): it looks at the kinds of columns, never at a stream.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide._checks import integer
+from confide.guide.columns import Columns, Row, digest, tokens
+from confide.guide.partitions import DEPTH, Renewal, draw_partitions, part_of
+from confide.guide.ranges import QUARTERS, STEPS, Grid, octave
+from confide.kernels.compile import jit
+
+__all__ = ["Encoded", "FeatureMap"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_BIAS, _LINEAR, _BINNED, _PARTED, _WORDED = 0.1, 2.5, 0.5, 2.0, 4.0  # shares of the squared norm, up to scale
+_NUMBER_BINS = 16
+_FAR = 4.0 ** np.arange(-6, 20)
+_UNDER = 1 - 2.0**-20  # what is scaled by it stays below 1 however floating point rounds
+
+
+class Encoded(NamedTuple):
+    """The active features of a row: increasing indices, and values whose squares sum to at most 1."""
+
+    indices: Ints
+    values: Floats
+
+
+class _Tables(NamedTuple):
+    """The map's constants as the kernel takes them."""
+
+    centre: Floats
+    inverse: Floats  # 1/spread; 0 where there is no linear part
+    cuts: Floats  # of all columns, one after the other
+    first_cut: Ints
+    first_bin: Ints
+    free: NDArray[np.bool_]  # columns with bins of quarter octaves
+    first_place: Ints
+    places: int
+    column: Ints
+    cut: Floats
+    salt: NDArray[np.uint64]
+    first_part: int
+    bias: float
+    linear: float
+    binned: float
+    category: float
+    part: float
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """The default map of declared columns.
+
+    Parameters
+    ----------
+    columns
+        The columns and their kinds.
+    grids
+        For each numeric column where it lies (`confide.guide.ranges`), or None: then its bins are quarter octaves.
+    partitions
+        How many random partitions.
+    places
+        Hashed places of each category, and `words` of each text.
+    seed
+        Public: it names the partitions.
+    renewed
+        Partitions drawn anew since, in this order.
+
+    Examples
+    --------
+    >>> from confide.guide.ranges import declared
+    >>> columns = Columns(numeric=("age",), categorical=("city",))
+    >>> features = FeatureMap(columns, declared({"age": (0, 120)}, columns.numeric), partitions=2)
+    >>> features.width
+    447
+    >>> encoded = features.encode({"age": 41, "city": "Rome"})
+    >>> encoded.indices.tolist()
+    [0, 1, 35, 278, 355, 428]
+    >>> bool((encoded.values**2).sum() <= 1)
+    True
+    """
+
+    columns: Columns
+    grids: tuple[Grid, ...] = ()
+    partitions: int = 96
+    places: int = 256
+    words: int = 8192
+    seed: int = 0
+    renewed: tuple[Renewal, ...] = ()
+    width: int = field(init=False, compare=False)
+    _tables: _Tables = field(init=False, compare=False, repr=False)
+    _first_word: int = field(init=False, compare=False, repr=False)
+    _word: float = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("partitions", "places", "words"):
+            integer(getattr(self, name), name, at_least=0 if name == "partitions" else 1, at_most=1 << 20)
+        grids = tuple(self.grids) or (None,) * len(self.columns.numeric)
+        if len(grids) != len(self.columns.numeric):
+            raise ValueError("give one grid, or None, for each numeric column")
+        for grid in grids:
+            if grid is not None and not _is_grid(np.asarray(grid, dtype=np.float64)):
+                raise ValueError(f"a grid is {STEPS + 1} finite numbers in increasing order")
+        object.__setattr__(self, "grids", tuple(None if g is None else tuple(map(float, g)) for g in grids))
+        self._build()
+
+    def _build(self) -> None:
+        d, categories, texts = self._sizes()
+        number = self.partitions if d + categories > 1 else 0
+        parts = draw_partitions(self.grids, categories, number, self.seed, self.renewed)
+        value = self._values(parts.column.shape[0])
+        cuts = [_bin_cuts(grid) for grid in self.grids]
+        bins = [2 * QUARTERS + 2 if g is None else len(cut) + 2 for cut, g in zip(cuts, self.grids, strict=True)]
+        first_bin = 1 + d + np.concatenate([[0], np.cumsum(bins)]).astype(np.int64)
+        first_place = first_bin[-1] + self.places * np.arange(categories + 1, dtype=np.int64)
+        first_part = int(first_place[-1])
+        first_word = first_part + (parts.column.shape[0] << DEPTH)
+        spread = [0.0 if g is None else (g[STEPS - 3] - g[3]) / 2 for g in self.grids]
+        tables = _Tables(
+            np.array([0.0 if g is None else g[STEPS // 2] for g in self.grids]),
+            np.array([1 / s if s > 1e-300 else 0.0 for s in spread]),
+            np.concatenate([np.zeros(0), *cuts]),
+            np.concatenate([[0], np.cumsum([len(cut) for cut in cuts])]).astype(np.int64),
+            first_bin,
+            np.array([g is None for g in self.grids], dtype=np.bool_),
+            first_place,
+            self.places,
+            *parts,
+            first_part,
+            *value[:5],
+        )
+        object.__setattr__(self, "_tables", tables)
+        object.__setattr__(self, "_first_word", first_word)
+        object.__setattr__(self, "_word", value[5])
+        object.__setattr__(self, "width", first_word + texts * self.words)
+
+    def _sizes(self) -> tuple[int, int, int]:
+        return len(self.columns.numeric), len(self.columns.categorical), len(self.columns.text)
+
+    def _values(self, partitions: int) -> tuple[float, ...]:
+        """The value of each part's features, checked: even with all of them at their largest the norm is at most 1."""
+        d, categories, texts = self._sizes()
+        known = sum(grid is not None for grid in self.grids)
+        row = (_LINEAR + _BINNED) / max(d + categories, 1)  # every column the same, whatever its kind
+        shares = [
+            _BIAS,
+            known * row * _LINEAR / (_LINEAR + _BINNED),
+            known * row * _BINNED / (_LINEAR + _BINNED) + (d - known) * row,
+            categories * row,
+            _PARTED if partitions else 0.0,
+            texts * _WORDED,
+        ]
+        counts = [1, known, d, categories, partitions, texts]
+        values = [
+            math.sqrt(share / sum(shares) / count) * _UNDER if count else 0.0
+            for share, count in zip(shares, counts, strict=True)
+        ]
+        if sum(count * Fraction(value) ** 2 for count, value in zip(counts, values, strict=True)) > 1:
+            raise ArithmeticError("the features' norm exceeds 1: the shares were scaled wrongly")
+        return tuple(values)
+
+    @property
+    def active(self) -> int:
+        """How many features of a row are active, without those of texts."""
+        parts = int(self._tables.column.shape[0])
+        return 1 + 2 * len(self.columns.numeric) + len(self.columns.categorical) + parts
+
+    @property
+    def parts(self) -> tuple[int, NDArray[np.int64]]:
+        """The first feature of the partitions, and the columns that each of them cuts."""
+        return self._tables.first_part, self._tables.column
+
+    def encode(self, x: Any, /) -> Encoded:
+        """The active features of `x`, or a ValueError that says what is wrong with it."""
+        return self.encode_row(self.columns.read(x))
+
+    def encode_row(self, row: Row, /) -> Encoded:
+        """The active features of a row that was read."""
+        indices, values = np.empty(self.active, dtype=np.int64), np.empty(self.active)
+        _encode(row.numbers, row.codes, self._tables, indices, values)
+        if not row.texts:
+            return Encoded(indices, values)
+        words = [self._words(i, text) for i, text in enumerate(row.texts)]
+        return Encoded(
+            np.concatenate([indices, *(part.indices for part in words)]),
+            np.concatenate([values, *(part.values for part in words)]),
+        )
+
+    def encode_many(self, numbers: Floats, codes: NDArray[np.uint64]) -> tuple[Ints, Floats]:
+        """The active features of rows without texts, one after the other: the same bits as `encode_row`."""
+        indices = np.empty((numbers.shape[0], self.active), dtype=np.int64)
+        values = np.empty(indices.shape)
+        _encode_many(numbers, codes, self._tables, indices, values)
+        return indices, values
+
+    def _words(self, i: int, text: str) -> Encoded:
+        """Hashed words and their parts, weighed by the roots of their counts: norm 1 before its share is applied."""
+        found = Counter(digest(f"{i} {token}") % self.words for token in tokens(text))
+        places = sorted(found)
+        total = sum(found.values())
+        values = np.array([self._word * math.sqrt(found[place] / total) for place in places])
+        first = self._first_word + i * self.words
+        return Encoded(np.array(places, dtype=np.int64) + first, values * _UNDER)
+
+    def params(self) -> dict[str, Any]:
+        """What makes the same map again: JSON's kinds of values only."""
+        return {
+            "columns": {kind: list(getattr(self.columns, kind)) for kind in ("numeric", "categorical", "text")},
+            "grids": [None if grid is None else list(grid) for grid in self.grids],
+            **{name: getattr(self, name) for name in ("partitions", "places", "words", "seed")},
+            "renewed": [[i, list(columns), deal] for i, columns, deal in self.renewed],
+        }
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any]) -> FeatureMap:
+        """The map that `params` describes."""
+        columns = Columns(**{kind: tuple(names) for kind, names in params["columns"].items()})
+        grids = tuple(None if grid is None else tuple(grid) for grid in params["grids"])
+        renewed = tuple(Renewal(i, tuple(columns), deal) for i, columns, deal in params["renewed"])
+        rest = {name: int(params[name]) for name in ("partitions", "places", "words", "seed")}
+        return cls(columns, grids, renewed=renewed, **rest)
+
+
+def _is_grid(grid: Floats) -> bool:
+    return grid.shape == (STEPS + 1,) and bool(np.isfinite(grid).all()) and bool((np.diff(grid) >= 0).all())
+
+
+def _bin_cuts(grid: Grid) -> Floats:
+    """The ends of a column's bins: every fourth of its grid, each value once; beyond the grid one every two octaves.
+
+    A grid from noisy counts may miss a long tail, and the tail may be what matters.
+    """
+    if grid is None:
+        return np.zeros(0)
+    inside = np.array(grid)[:: STEPS // _NUMBER_BINS]
+    far = np.concatenate([-_FAR[::-1], [0.0], _FAR])
+    return np.unique(np.concatenate([far[far < grid[0]], inside, far[far > grid[-1]]]))
+
+
+@jit
+def _encode(numbers: Floats, codes: NDArray[np.uint64], tables: _Tables, indices: Ints, values: Floats) -> None:
+    indices[0], values[0] = 0, tables.bias
+    d, at = numbers.size, 1
+    for j in range(d):  # a missing number, and one whose place is unknown, is 0 here
+        z = (numbers[j] - tables.centre[j]) * tables.inverse[j]
+        z = min(max(z, -1.0), 1.0) if z == z else 0.0
+        indices[at], values[at] = 1 + j, tables.linear * z
+        at += 1
+    for j in range(d):
+        value, bin_ = numbers[j], 0  # the first bin is for missing numbers
+        if value == value:
+            if tables.free[j]:
+                place = octave(value, 4)
+                bin_ = QUARTERS + 1 + (place if value >= 0 else -place)
+            else:
+                low, high = tables.first_cut[j], tables.first_cut[j + 1]
+                while low < high:
+                    middle = (low + high) // 2
+                    if value >= tables.cuts[middle]:
+                        low = middle + 1
+                    else:
+                        high = middle
+                bin_ = int(low - tables.first_cut[j]) + 1
+        indices[at], values[at] = tables.first_bin[j] + bin_, tables.binned
+        at += 1
+    for j in range(codes.size):
+        hashed = np.int64(codes[j] % np.uint64(tables.places))
+        indices[at], values[at] = tables.first_place[j] + hashed, tables.category
+        at += 1
+    for i in range(tables.column.shape[0]):
+        part = part_of(numbers, codes, tables.column[i], tables.cut[i], tables.salt[i])
+        indices[at], values[at] = tables.first_part + (i << DEPTH) + part, tables.part
+        at += 1
+
+
+@jit
+def _encode_many(numbers: Floats, codes: NDArray[np.uint64], tables: _Tables, indices: Ints, values: Floats) -> None:
+    for i in range(numbers.shape[0]):
+        _encode(numbers[i], codes[i], tables, indices[i], values[i])

@@ -1,0 +1,105 @@
+"""What a guide is to the world: a feature map and θ. It was released privately as a whole, so it may be shipped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.guide.hashed import HashedMap
+from confide.guide.linear import scores
+from confide.guide.maps import Encoded, FeatureMap
+
+__all__ = ["Batch", "Model", "encode_batch", "map_from_params", "map_params"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Map = FeatureMap | HashedMap
+
+
+class Batch(NamedTuple):
+    """Rows encoded by a map, one after the other: row i has the features starts[i] to starts[i+1], none if refused."""
+
+    features: Map
+    starts: Ints
+    indices: Ints
+    values: Floats
+    refused: NDArray[np.bool_]
+
+
+def encode_batch(features: Map, rows: Iterable[Any]) -> Batch:
+    """Encode rows one by one. Whatever a row is, or raises, is refused by itself and touches no other."""
+    parts: list[Encoded | None] = []
+    for x in rows:
+        try:
+            parts.append(features.encode(x))
+        except Exception:  # a row is anybody's object: its errors are its own
+            parts.append(None)
+    sizes = [0 if part is None else part.indices.size for part in parts]
+    found = [part for part in parts if part is not None]
+    return Batch(
+        features,
+        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        np.concatenate([np.zeros(0, dtype=np.int64), *(part.indices for part in found)]),
+        np.concatenate([np.zeros(0), *(part.values for part in found)]),
+        np.array([part is None for part in parts], dtype=np.bool_),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A linear model over a feature map: one vector of θ for two labels, else one for each.
+
+    Examples
+    --------
+    >>> model = Model(HashedMap(8), np.zeros((8, 1)))
+    >>> model.probabilities({"age": 41})
+    array([0.5, 0.5])
+    >>> Model.from_params(model.params()).probabilities({"age": 41})
+    array([0.5, 0.5])
+    """
+
+    features: Map
+    theta: Floats
+
+    def score(self, encoded: Encoded, /) -> Floats:
+        """Log-odds, one a label, up to a constant."""
+        out = np.zeros(self.theta.shape[1])
+        scores(self.theta, encoded.indices, encoded.values, out)
+        return np.array([0.0, out[0]]) if out.size == 1 else out
+
+    def probabilities(self, x: Any, /) -> Floats:
+        """One a label. Public and free: it takes no round and changes nothing."""
+        score = self.score(self.features.encode(x))
+        weights = np.exp(score - score.max())
+        return np.asarray(weights / weights.sum())
+
+    def params(self) -> dict[str, Any]:
+        """What makes the same model again: JSON's kinds of values only."""
+        return {"features": map_params(self.features), "theta": self.theta.tolist()}
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any]) -> Model:
+        """The model that `params` describes."""
+        features, theta = map_from_params(params["features"]), np.array(params["theta"], dtype=np.float64)
+        if theta.ndim != 2 or theta.shape[0] != features.width or not np.isfinite(theta).all():
+            raise ValueError("theta does not fit its feature map: export the guide again")
+        return cls(features, theta)
+
+
+def map_params(features: Map) -> dict[str, Any]:
+    """A map's parameters with its kind."""
+    return {"map": "hashed" if isinstance(features, HashedMap) else "columns", **features.params()}
+
+
+def map_from_params(params: Mapping[str, Any]) -> Map:
+    """The map that `map_params` described."""
+    rest = {name: value for name, value in params.items() if name != "map"}
+    if params.get("map") == "hashed":
+        return HashedMap(**rest)
+    if params.get("map") == "columns":
+        return FeatureMap.from_params(rest)
+    raise ValueError("this is no feature map that Confide knows: export it again")

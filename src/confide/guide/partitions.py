@@ -1,0 +1,138 @@
+"""Random partitions: each cuts a few columns at public places, and a row falls into one of its 2⁶ parts.
+
+Many of them together are a kernel that knows which rows are alike in which columns. A partition depends on public seeds
+and grids only, and adds one active feature, so the noise of a score does not grow with their number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.guide.columns import digest
+from confide.guide.ranges import Grid
+from confide.kernels.compile import jit
+
+__all__ = ["DEPTH", "Partitions", "Renewal", "draw_partitions", "part_of", "renewals"]
+
+DEPTH = 6
+_SETS = (2, 3, 6)  # columns of a partition: cut three times, twice, or once each
+_MANY = 4096  # sets of columns beyond which they are drawn one by one, not dealt
+_STRONG, _WEAK = 5.0, 1.0  # deviations by which a partition's weights stand out of their noise, or do not
+_CHANGED = 1 / 3  # of the renewed: a column more or less than their model
+
+
+class Partitions(NamedTuple):
+    """One row a partition, one entry a cut: on column `column` at `cut`, or by a bit of a category's digest."""
+
+    column: NDArray[np.int64]
+    cut: NDArray[np.float64]
+    salt: NDArray[np.uint64]
+
+
+class Renewal(NamedTuple):
+    """Partition `number` drawn anew, of these columns, for the `deal`-th time."""
+
+    number: int
+    columns: tuple[int, ...]
+    deal: int
+
+
+def draw_partitions(
+    grids: Sequence[Grid], categories: int, number: int, seed: int, renewed: Sequence[Renewal] = ()
+) -> Partitions:
+    """`number` partitions of numeric columns that have a grid, and of categorical ones, which are numbered after them.
+
+    Every value is a fixed hash of the public seed and its place, so that anyone can draw them again.
+    """
+    usable = [j for j, grid in enumerate(grids) if grid is not None and grid[0] < grid[-1]]
+    usable += range(len(grids), len(grids) + categories)
+    number = number if usable else 0
+    column = np.zeros((number, DEPTH), dtype=np.int64)
+    cut, salt = np.zeros((number, DEPTH)), np.zeros((number, DEPTH), dtype=np.uint64)
+    parts = Partitions(column, cut, salt)
+    for i in range(number):
+        _draw(parts, i, _columns(usable, _SETS[i % len(_SETS)], i, seed), grids, f"{seed} {i}")
+    for i, columns, deal in renewed:
+        if not (0 <= i < number and columns and set(columns) <= set(usable)):
+            raise ValueError("a renewed partition must be one of the map's, of columns whose place is known")
+        _draw(parts, i, columns, grids, f"{seed} {i} {deal}")
+    return parts
+
+
+def _draw(parts: Partitions, i: int, chosen: Sequence[int], grids: Sequence[Grid], key: str) -> None:
+    """Fill row i: the chosen columns in turn, each one's cuts spread over its grid."""
+    places = [chosen[level % len(chosen)] for level in range(DEPTH)]
+    often, met = Counter(places), Counter[int]()
+    for level, j in enumerate(places):
+        part = (met[j] + _unit(f"cut {key} {level}")) / often[j]
+        met[j] += 1
+        parts.column[i, level] = j
+        parts.salt[i, level] = digest(f"salt {key} {level}") | 1
+        grid = grids[j] if j < len(grids) else None
+        if grid is not None:
+            parts.cut[i, level] = np.interp(part, np.linspace(0, 1, len(grid)), grid)
+
+
+def renewals(column: NDArray[np.int64], standing: NDArray[np.float64], deal: int, seed: int) -> tuple[Renewal, ...]:
+    """Which partitions are drawn anew, given by how many deviations each stands out of its noise: released, so public.
+
+    Where some stand out clearly, those that do not at all, at most half, are modelled on them: the same columns cut
+    elsewhere, or a column more or less. Where few do, nothing is known yet, or all columns matter alike: no change.
+    """
+    order = np.argsort(-standing, kind="stable").tolist()
+    models = [i for i in order[: len(order) // 4] if standing[i] > _STRONG]
+    if len(models) < max(1, len(order) // 16):
+        return ()
+    pool = [j for i in models for j in sorted(set(column[i].tolist()))]
+    out = []
+    for turn, i in enumerate([i for i in reversed(order) if standing[i] < _WEAK][: len(order) // 2]):
+        key, chosen = f"{seed} {i} {deal}", sorted(set(column[models[turn % len(models)]].tolist()))
+        lot = _unit(f"change {key}")
+        if lot < _CHANGED / 2 and len(chosen) > 1:
+            del chosen[int(_unit(f"less {key}") * len(chosen))]
+        elif lot < _CHANGED:
+            chosen = sorted({*chosen, pool[int(_unit(f"more {key}") * len(pool))]})[:DEPTH]
+        out.append(Renewal(i, tuple(chosen), deal))
+    return tuple(out)
+
+
+def _columns(usable: Sequence[int], size: int, i: int, seed: int) -> Sequence[int]:
+    """The columns of partition i: all sets of this size in turn while they are few, so that none is missed."""
+    size = min(size, len(usable))
+    turn = i // len(_SETS)
+    if math.comb(len(usable), size) > _MANY:
+        return sorted(usable, key=lambda j: digest(f"set {seed} {i} {j}"))[:size]
+    deal, at = divmod(turn, math.comb(len(usable), size))
+    return sorted(combinations(usable, size), key=lambda s: digest(f"deal {seed} {deal} {s}"))[at]
+
+
+def _unit(key: str) -> float:
+    return digest(key) / 2.0**64
+
+
+@jit
+def part_of(
+    numbers: NDArray[np.float64],
+    codes: NDArray[np.uint64],
+    column: NDArray[np.int64],
+    cut: NDArray[np.float64],
+    salt: NDArray[np.uint64],
+) -> int:
+    """Which part of one partition a row falls into; a missing number lies below every cut."""
+    part = 0
+    for level in range(column.size):
+        j, above = column[level], False
+        if j < numbers.size:
+            above = numbers[j] >= cut[level]
+        else:
+            mixed = (codes[j - numbers.size] ^ salt[level]) * np.uint64(0x9E3779B97F4A7C15)
+            above = (mixed >> np.uint64(40)) & np.uint64(1) != np.uint64(0)
+        part = 2 * part + (1 if above else 0)
+    return part

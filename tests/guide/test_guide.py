@@ -1,0 +1,304 @@
+"""The guide's life: leaves by public rounds, releases before use, nothing from one unit's row in another's."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from confide.errors import StateError
+from confide.guide.columns import Columns
+from confide.guide.guide import Guide, Release
+from confide.guide.hashed import HashedMap
+from confide.guide.maps import FeatureMap
+from confide.guide.model import Batch, Model, encode_batch, map_from_params
+from confide.guide.partitions import draw_partitions, renewals
+from confide.guide.plan import GuidePlan
+from confide.guide.ranges import declared
+from confide.privacy.random import Random
+
+pytestmark = pytest.mark.claim("guide.md")
+
+COLUMNS = Columns(numeric=("a", "b"), categorical=("k",))
+MAP = FeatureMap(COLUMNS, declared({"a": (-2, 2), "b": (-2, 2)}, COLUMNS.numeric), partitions=6, places=8)
+PLAN = GuidePlan.best(4.0, 1e-6, 200, private_ranges=False)
+RANGED = GuidePlan.best(40.0, 1e-6, 400)
+
+
+def rows(n: int, seed: int = 1) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(seed)
+    return [{"a": a, "b": b, "k": str(int(3 * a))} for a, b in rng.normal(size=(n, 2))]
+
+
+def play(guide: Guide, asked: list[dict[str, Any]], labels: list[int]) -> list[Any]:
+    scores: list[Any] = []
+    for x, y in zip(asked, labels, strict=True):
+        guide.begin_round()
+        encoded = guide.encode(x)
+        if encoded is None:
+            guide.count(x)
+            scores.append(None)
+            continue
+        score = guide.score(encoded)
+        scores.append(None if score is None else score.tolist())
+        guide.gradient(encoded, y)
+    return scores
+
+
+def test_a_leaf_closes_in_the_call_that_takes_the_next_round() -> None:
+    released: list[Release] = []
+    guide = Guide(PLAN, MAP, rng=Random(seed=1), store=released.append)
+    for i in range(PLAN.rounds):
+        guide.begin_round()
+        assert len(released) == guide.closed == i // PLAN.leaf
+        assert (guide.score(MAP.encode({})) is None) == (guide.closed == 0)
+    assert [r.number for r in released] == list(range(len(released)))
+    assert guide.closed == PLAN.leaves - 1  # an open leaf is never released
+
+
+def test_leaves_do_not_depend_on_labels_and_empty_ones_are_released() -> None:
+    taught, silent = ([], [])
+    for kept, labels in ((taught, [1] * 200), (silent, [-1] * 200)):
+        play(Guide(PLAN, MAP, rng=Random(seed=1), store=kept.append), rows(200), labels)
+    assert len(taught) == len(silent)
+    assert not any(r.exact.any() for r in silent)
+    assert all(r.row.any() for r in silent)
+
+
+def test_a_release_is_stored_before_it_is_used() -> None:
+    seen = []
+
+    def store(release: Release) -> None:
+        seen.append((guide.closed, guide._theta.any()))
+        raise OSError("disk full")
+
+    guide = Guide(PLAN, MAP, rng=Random(seed=1), store=store)
+    with pytest.raises(OSError, match="disk full"):
+        for _ in range(PLAN.leaf + 1):
+            guide.begin_round()
+    assert seen == [(0, False)]
+    assert guide.rounds == PLAN.leaf  # the round was not taken, and nothing was used
+    assert not guide._theta.any()
+    for again in (guide.begin_round, lambda: guide.gradient(MAP.encode({}), 1)):
+        with pytest.raises(StateError, match="load it again"):
+            again()  # the same noise on another sum would show the difference
+
+
+def test_released_rows_are_the_integer_combination_plus_noise() -> None:
+    kept: list[Release] = []
+    guide = Guide(PLAN, MAP, rng=Random(seed=1), store=kept.append)
+    play(guide, rows(200), [i % 2 for i in range(200)])
+    quiet = Guide(PLAN, MAP, rng=Random(seed=1), store=(noise := []).append)
+    for _ in range(200):
+        quiet.begin_round()
+    factor = PLAN.root.factor.tolist()
+    for i, release in enumerate(kept):
+        exact = sum(factor[i - s] * kept[s].exact.astype(object) for s in range(i + 1))
+        assert (release.row.astype(object) - exact).tolist() == noise[i].row.tolist()
+
+
+def test_past_its_rounds_a_guide_answers_and_learns_nothing() -> None:
+    guide = Guide(PLAN, MAP, rng=Random(seed=1))
+    play(guide, rows(200), [1] * 200)
+    before, leaf = guide._theta.copy(), guide._leaf.copy()
+    scores = play(guide, rows(300, 2), [0] * 300)
+    assert scores[0] is not None
+    assert np.array_equal(before, guide._theta)
+    assert np.array_equal(leaf, guide._leaf)
+
+
+@pytest.mark.parametrize("labels", [2, 3])
+def test_many_rounds_at_once_are_the_same_bits(labels: int) -> None:
+    plan = GuidePlan.best(4.0, 1e-6, 300, labels=labels, private_ranges=False)
+    asked, answers = rows(350), [i % labels for i in range(350)]
+    one, many = (Guide(plan, MAP, [1.0] * labels, Random(seed=1)) for _ in range(2))
+    expected = play(one, asked, answers)
+    done = 0
+    while done < 350:
+        part = slice(done, min(350, done + many.settle(), done + 77))
+        assert many.features is not None
+        got = many.run(encode_batch(many.features, asked[part]), np.array(answers[part]))
+        done = part.stop
+        for i, score in enumerate(got, start=part.start):
+            if expected[i] is None:
+                assert not score.any()
+            else:
+                assert score.tolist() == (expected[i][1:] if labels == 2 else expected[i])
+    assert np.array_equal(one._theta, many._theta)
+
+
+def test_private_ranges_are_counted_released_once_and_then_used() -> None:
+    kept: list[Release] = []
+    guide = Guide(RANGED, COLUMNS, rng=Random(seed=1), store=kept.append)
+    scores = play(guide, rows(400), [int(x["a"] > 0) for x in rows(400)])
+    assert [r.kind for r in kept].count("ranges") == 1 and kept[0].kind == "ranges"
+    assert int(kept[0].exact.sum()) <= RANGED.range_rounds * 2 * RANGED.range_norm
+    assert scores[: RANGED.range_rounds] == [None] * RANGED.range_rounds
+    guide.count({"a": 1.0})  # too late: nothing
+    again = Guide(RANGED, COLUMNS, rng=Random(seed=1))
+    again.run_ranges(np.array([[x["a"], x["b"]] for x in rows(400)])[: RANGED.range_rounds])
+    again.begin_round()
+    assert again.features == guide.features
+    with pytest.raises(ValueError, match="columns"):
+        Guide(RANGED, MAP)
+    free = Guide(PLAN, COLUMNS).features  # nothing is counted: the map that needs no ranges
+    assert isinstance(free, FeatureMap) and set(free.grids) == {None}
+
+
+@pytest.mark.parametrize("plan", [PLAN, RANGED])
+def test_a_restored_guide_has_the_same_bits(plan: GuidePlan) -> None:
+    kept: list[Release] = []
+    features = MAP if plan is PLAN else COLUMNS
+    guide = Guide(plan, features, rng=Random(seed=1), store=kept.append)
+    play(guide, rows(150), [1, 0] * 75)
+    fresh = Guide(plan, features, rng=Random(seed=2))
+    sums = np.array([r.exact for r in kept if r.kind == "node"])
+    fresh.restore(guide.state(), sums)
+    assert np.array_equal(fresh._theta, guide._theta)
+    assert np.array_equal(fresh._answering, guide._answering)
+    assert (fresh.rounds, fresh.closed) == (guide.rounds, guide.closed)
+    assert not fresh._leaf.any()  # what was in the open leaf is not taught again
+    assert not np.array_equal(fresh._ahead, guide._ahead)  # a node is never released twice with other noise
+    with pytest.raises(StateError, match="fresh"):
+        fresh.restore(guide.state(), sums)
+    with pytest.raises(StateError, match="belong"):
+        Guide(plan, features).restore(guide.state(), sums[:-1])
+
+
+def test_two_worlds_differ_by_the_units_own_gradient_and_nothing_else() -> None:
+    """With released rows forced to world 0's, exact sums differ in the hidden round's leaf alone, by at most 2κC."""
+    asked, labels, hidden = rows(200), [i % 2 for i in range(200)], 73
+    worlds: list[list[Release]] = [[], []]
+    other = {"a": 1e300, "b": None, "k": "elsewhere"}
+    first = Guide(PLAN, MAP, rng=Random(seed=1), store=worlds[0].append)
+    play(first, asked, labels)
+    second = Guide(PLAN, MAP, rng=Random(seed=1))
+
+    def forced(release: Release) -> None:
+        worlds[1].append(release)
+        release.row[:] = worlds[0][release.number].row  # what is seen is the same in both worlds
+
+    second._store = forced
+    asked[hidden], labels[hidden] = other, 1 - labels[hidden]
+    play(second, asked, labels)
+    for i, (a, b) in enumerate(zip(*worlds, strict=True)):
+        apart = int(((a.exact - b.exact).astype(object) ** 2).sum())
+        assert apart <= (2 * PLAN.clip) ** 2
+        assert (apart > 0) == (i == hidden // PLAN.leaf)
+    assert np.array_equal(first._theta, second._theta)
+
+
+def run_array(guide: Guide, numbers: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """All rows of an array, as many at a time as the map allows."""
+    out, done = [], 0
+    while done < len(labels):
+        part = slice(done, min(len(labels), done + guide.settle()))
+        features, n = guide.features, part.stop - part.start
+        assert isinstance(features, FeatureMap)
+        codes = np.ones((n, len(features.columns.categorical)), dtype=np.uint64)
+        indices, values = features.encode_many(numbers[part], codes)
+        starts, refused = np.arange(n + 1) * features.active, np.zeros(n, dtype=np.bool_)
+        out.append(guide.run(Batch(features, starts, indices.ravel(), values.ravel(), refused), labels[part]))
+        done = part.stop
+    return np.concatenate(out)
+
+
+def test_partitions_are_renewed_by_what_was_released_and_again_after_a_load() -> None:
+    """The label is a chessboard of two of six columns: most partitions are of no use, and give way to others."""
+    rng = np.random.default_rng(1)
+    numbers = rng.uniform(-1, 1, size=(30_000, 6))
+    labels = ((numbers[:, 1] > 0) ^ (numbers[:, 4] > 0)).astype(np.int64)
+    columns = Columns.of_array(6)
+    features = FeatureMap(columns, declared({str(i): (-1.0, 1.0) for i in range(6)}, columns.numeric))
+    plan = GuidePlan.best(4.0, 1e-6, 30_000, private_ranges=False)
+    kept: list[Release] = []
+    guide = Guide(plan, features, rng=Random(seed=1), store=kept.append)
+    with pytest.raises(ValueError, match="settle"):
+        guide.run(encode_batch(MAP, []), np.zeros(0, dtype=np.int64))
+    scores = run_array(guide, numbers, labels)
+    assert isinstance(guide.features, FeatureMap) and len(guide.features.renewed) > 20
+    assert sum({1, 4} <= set(columns) for _, columns, _ in guide.features.renewed) > 15
+    assert ((scores[15_000:, 0] > 0) != labels[15_000:]).mean() < 0.1
+    assert map_from_params(guide.state()["features"]) == guide.features
+    fresh = Guide(plan, features)
+    fresh.restore(guide.state(), np.array([r.exact for r in kept]))
+    assert fresh.features == guide.features
+    assert np.array_equal(fresh._theta, guide._theta)
+    assert np.array_equal(fresh._answering, guide._answering)
+
+
+def test_partitions_stay_where_nothing_stands_out() -> None:
+    parts = draw_partitions(declared({"a": (0, 1), "b": (0, 1)}, ["a", "b"]), 0, 32, seed=0)
+    assert renewals(parts.column, np.zeros(32), 1, 0) == ()
+    one = np.zeros(32)
+    one[3] = 50.0
+    assert renewals(parts.column, one, 1, 0) == ()
+    one[5:9] = 40.0
+    changed = renewals(parts.column, one, 1, 0)
+    assert len(changed) == 16
+    assert {i for i, _, _ in changed}.isdisjoint({3, 5, 6, 7, 8})
+
+
+def test_it_learns() -> None:
+    plan = GuidePlan.best(8.0, 1e-6, 20_000, private_ranges=False)
+    guide = Guide(plan, MAP, rng=Random(seed=1))
+    rng = np.random.default_rng(1)
+    numbers = rng.normal(size=(20_000, 2))
+    labels = (numbers[:, 0] > numbers[:, 1]).astype(np.int64)
+    scores = run_array(guide, numbers, labels)
+    assert ((scores[10_000:, 0] > 0) != labels[10_000:]).mean() < 0.05
+
+
+def test_it_learns_from_rows_without_declared_names() -> None:
+    plan = GuidePlan.best(8.0, 1e-6, 6000, private_ranges=False)
+    guide = Guide(plan, HashedMap(512), rng=Random(seed=1))
+    rng = np.random.default_rng(1)
+    pairs = zip(rng.normal(size=6000), rng.integers(0, 3, 6000), strict=True)
+    asked = [{"a": float(a), "k": "xyz"[k]} for a, k in pairs]
+    labels = [int((x["a"] > 0) != (x["k"] == "y")) for x in asked]
+    scores = play(guide, asked, labels)[4000:]
+    assert np.mean([int(s[1] > 0) != y for s, y in zip(scores, labels[4000:], strict=True)]) < 0.1
+
+
+class Angry(dict[str, Any]):
+    def get(self, *given: Any) -> Any:
+        raise KeyboardInterrupt if given == ("never",) else RuntimeError("mine")
+
+
+def test_a_row_that_raises_anything_takes_its_round_and_touches_no_other() -> None:
+    asked, labels = rows(200), np.ones(200, dtype=np.int64)
+    guides = [Guide(PLAN, MAP, rng=Random(seed=1)) for _ in range(2)]
+    worlds = [asked, [*asked[:50], Angry(), *asked[51:]]]
+    assert encode_batch(MAP, worlds[1]).refused.tolist() == [i == 50 for i in range(200)]
+    leaf = 50 // PLAN.leaf
+    kept: list[list[Release]] = [[], []]
+    for guide, world, store in zip(guides, worlds, kept, strict=True):
+        guide._store = store.append
+        while guide.rounds < 200:
+            part = slice(guide.rounds, min(200, guide.rounds + guide.settle()))
+            assert guide.features is not None
+            guide.run(encode_batch(guide.features, world[part]), labels[part])
+    assert guides[0].rounds == guides[1].rounds == 200
+    assert all(np.array_equal(a.exact, b.exact) for a, b in zip(*kept, strict=True) if a.number < leaf)
+    assert not np.array_equal(kept[0][leaf].exact, kept[1][leaf].exact)
+
+
+def test_repr_and_export_show_what_is_public() -> None:
+    guide = Guide(PLAN, MAP, rng=Random(seed=1))
+    play(guide, rows(50), [1] * 50)
+    assert "insecure: seeded" in repr(guide)
+    again = Model.from_params(json.loads(json.dumps(guide.model.params())))
+    x = rows(1)[0]
+    assert np.array_equal(again.probabilities(x), guide.model.probabilities(x))
+    assert again.probabilities(x).sum() == pytest.approx(1)
+    assert map_from_params(guide.state()["features"]) == MAP
+    assert set(guide.state()) == {"rounds", "ranges", "features", "rows"}
+    with pytest.raises(ValueError, match="fit"):
+        Model.from_params({**guide.model.params(), "theta": [[0.0]]})
+    with pytest.raises(ValueError, match="still being counted"):
+        assert Guide(RANGED, COLUMNS).model
+    with pytest.raises(ValueError, match="label_weights"):
+        Guide(replace(PLAN, labels=2), MAP, label_weights=[1.0, -1.0])

@@ -1,0 +1,104 @@
+"""Gradients are integers within the clip, from one row and θ alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from confide.guide.linear import add_gradient, follow, run_rows, scores
+
+pytestmark = pytest.mark.claim("guide.md")
+
+SCALE = 1 << 16
+
+
+def gradient(theta: np.ndarray, indices: list[int], values: list[float], y: int, weight: float = 1.0) -> np.ndarray:
+    leaf = np.zeros(theta.size, dtype=np.int64)
+    clip = SCALE // 2 if theta.shape[1] == 1 else SCALE
+    add_gradient(theta, np.array(indices, np.int64), np.array(values, float), y, weight, clip, SCALE, leaf)
+    return leaf
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.lists(st.floats(width=32), min_size=1, max_size=12),
+    st.lists(st.floats(-1e9, 1e9), min_size=12, max_size=12),
+    st.integers(0, 2),
+    st.sampled_from([1, 3]),
+    st.floats(1e-3, 1e12),
+)
+def test_no_gradient_is_longer_than_the_clip(
+    values: list[float], theta: list[float], y: int, vectors: int, weight: float
+) -> None:
+    table = np.resize(np.array(theta), (12, vectors))
+    clip = SCALE // 2 if vectors == 1 else SCALE
+    leaf = gradient(table, list(range(len(values))), values, y, weight)
+    assert int((leaf.astype(object) ** 2).sum()) <= clip**2
+    if not np.isfinite(values).all():
+        assert not leaf.any()
+
+
+def test_two_labels_give_the_logistic_gradient_toward_zero() -> None:
+    theta = np.array([[0.5], [-1.0], [2.0]])
+    leaf = gradient(theta, [0, 2], [0.6, -0.5], 1)
+    residual = 1 / (1 + np.exp(-(0.5 * 0.6 - 2.0 * 0.5))) - 1
+    assert abs(residual) * np.hypot(0.6, 0.5) < 0.55
+    factor = min(1.0, 0.5 / (abs(residual) * np.hypot(0.6, 0.5)))
+    exact = residual * factor * SCALE * np.array([0.6, 0.0, -0.5])
+    assert (np.abs(leaf) <= np.abs(exact) + 1e-6).all()
+    assert (np.abs(leaf - exact) < 1 + 1e-6).all()
+
+
+def test_many_labels_give_the_softmax_gradient() -> None:
+    theta = np.array([[0.1, 0.2, -0.3], [1.0, 0.0, 0.5]])
+    leaf = gradient(theta, [0, 1], [0.3, 0.4], 2).reshape(2, 3)
+    score = np.array([0.3, 0.4]) @ theta
+    p = np.exp(score) / np.exp(score).sum() - np.array([0, 0, 1])
+    assert np.abs(leaf - np.outer([0.3, 0.4], p) * SCALE).max() < 1.001
+
+
+def test_weights_scale_before_the_clip() -> None:
+    theta = np.zeros((1, 1))
+    assert gradient(theta, [0], [0.25], 1, 2.0)[0] == 2 * gradient(theta, [0], [0.25], 1)[0] != 0
+    assert gradient(theta, [0], [1.0], 1, 100.0)[0] == -SCALE // 2
+
+
+@pytest.mark.parametrize("indices", [[1, 1], [2, 1], [0, 3], [-1, 0]])
+def test_places_that_repeat_or_do_not_exist_add_nothing(indices: list[int]) -> None:
+    assert not gradient(np.zeros((3, 1)), indices, [0.5, 0.5], 1).any()
+
+
+@pytest.mark.parametrize("vectors", [1, 4])
+def test_a_chunk_gives_the_bits_of_single_rows_whatever_stands_beside_them(vectors: int) -> None:
+    rng = np.random.default_rng(1)
+    theta, answering = rng.normal(size=(30, vectors)), rng.normal(size=(30, vectors))
+    starts = np.arange(0, 8 * 40 + 1, 8)
+    indices = np.concatenate([np.sort(rng.choice(30, 8, replace=False)) for _ in range(40)]).astype(np.int64)
+    values, labels = rng.normal(size=320) / 8, rng.integers(-1, max(vectors, 2), 40)
+    weights = np.ones(max(vectors, 2))
+    clip = SCALE // 2 if vectors == 1 else SCALE
+    leaf, out = np.zeros(30 * vectors, np.int64), np.zeros((40, vectors))
+    run_rows(theta, answering, starts, indices, values, labels, weights, clip, SCALE, leaf, out)
+    total, one = np.zeros_like(leaf), np.zeros(vectors)
+    for i in range(40):
+        row = slice(starts[i], starts[i + 1])
+        scores(answering, indices[row], values[row], one)
+        assert np.array_equal(one, out[i])
+        if labels[i] >= 0:
+            alone = np.zeros_like(leaf)
+            add_gradient(theta, indices[row], values[row], labels[i], 1.0, clip, SCALE, alone)
+            total += alone
+    assert np.array_equal(total, leaf)
+
+
+def test_the_answering_model_is_a_running_mean() -> None:
+    theta, answering = np.zeros((1, 1)), np.zeros((1, 1))
+    for closed, value in enumerate([1.0, 2.0, 3.0], start=1):
+        follow(np.array([value]), 1.0, 0.0, closed, theta, answering)
+    assert theta[0, 0] == answering[0, 0] == -3.0
+    answering[:] = 0
+    for closed in range(1, 2001):
+        follow(np.array([float(closed)]), 1.0, 9.0, closed, theta, answering)
+    assert 0.85 * 2000 < -answering[0, 0] < 0.95 * 2000  # a lag of a tenth of the past

@@ -1,0 +1,190 @@
+"""Feature maps: norm at most 1 whatever is asked, by public constants alone."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from confide.guide.columns import Columns, digest, tokens
+from confide.guide.hashed import HashedMap
+from confide.guide.maps import Encoded, FeatureMap
+from confide.guide.partitions import DEPTH, draw_partitions
+from confide.guide.ranges import BINS, OCTAVES, add_counts, declared, from_counts, from_sample, octave, weight_of
+
+pytestmark = pytest.mark.claim("guide.md")
+
+COLUMNS = Columns(numeric=("a", "b", "c"), categorical=("k", "l"), text=("t",))
+MAP = FeatureMap(COLUMNS, declared({"a": (0, 1), "b": (-5, 1e9)}, COLUMNS.numeric), partitions=12, words=64)
+NUMBERS = st.one_of(st.none(), st.floats(allow_nan=True), st.integers(-(10**400), 10**400), st.booleans())
+VALUES = st.one_of(st.none(), st.text(max_size=8), st.integers(), st.floats(), st.binary(max_size=4))
+
+
+def proper(encoded: Encoded, width: int) -> bool:
+    """Distinct places of the map, and a norm of at most 1."""
+    inside = encoded.indices.min() >= 0 and encoded.indices.max() < width
+    return bool(inside and (np.diff(encoded.indices) > 0).all() and (encoded.values**2).sum() <= 1)
+
+
+@settings(deadline=None, max_examples=200)
+@given(NUMBERS, NUMBERS, NUMBERS, VALUES, VALUES, st.one_of(st.none(), st.text(max_size=200)))
+def test_whatever_is_asked_has_norm_at_most_one(a: Any, b: Any, c: Any, k: Any, m: Any, t: Any) -> None:
+    assert proper(MAP.encode({"a": a, "b": b, "c": c, "k": k, "l": m, "t": t}), MAP.width)
+
+
+@pytest.mark.parametrize(
+    "kinds", [{"numeric": ["a"]}, {"categorical": ["k"]}, {"text": ["t"]}, {"numeric": ["a", "b"], "text": ["t"]}]
+)
+def test_every_mixture_of_kinds_has_a_map(kinds: dict[str, list[str]]) -> None:
+    features = FeatureMap(Columns(**kinds))
+    encoded = features.encode({"a": 3.0, "k": "x", "t": "so far so good"})
+    assert proper(encoded, features.width)
+    assert (encoded.values**2).sum() > 0.3
+
+
+def test_names_not_declared_and_missing_ones_do_no_harm() -> None:
+    assert np.array_equal(MAP.encode({"zzz": object()}).indices, MAP.encode({}).indices)
+
+
+@pytest.mark.parametrize("x", [{"a": "1"}, {"k": []}, {"t": 5}, "text", 7, [1.0], np.zeros((2, 2)), {"a": 1j}])
+def test_malformed_rows_are_refused_without_their_values(x: object) -> None:
+    with pytest.raises(ValueError, match=r"must be|number of features"):
+        MAP.encode(x)
+
+
+def test_arrays_are_read_by_position() -> None:
+    columns = Columns.of_array(2)
+    features = FeatureMap(columns, from_sample(np.random.default_rng(1).normal(size=(100, 2))))
+    assert np.array_equal(features.encode(np.array([0.5, -1])).indices, features.encode({"0": 0.5, "1": -1}).indices)
+
+
+def test_a_map_is_made_again_from_json() -> None:
+    again = FeatureMap.from_params(json.loads(json.dumps(MAP.params())))
+    x = {"a": 0.3, "b": 7, "c": -2, "k": "u", "l": 4, "t": "words"}
+    assert again == MAP
+    assert np.array_equal(again.encode(x).indices, MAP.encode(x).indices)
+    assert np.array_equal(again.encode(x).values, MAP.encode(x).values)
+
+
+def test_many_rows_are_encoded_as_one_by_one_to_the_last_bit() -> None:
+    columns = Columns(numeric=("a", "b"), categorical=("k",))
+    features = FeatureMap(columns, declared({"a": (0, 1)}, columns.numeric))
+    rng = np.random.default_rng(1)
+    rows = [columns.read({"a": a, "b": b, "k": str(int(9 * a))}) for a, b in rng.normal(size=(50, 2))]
+    indices, values = features.encode_many(np.array([r.numbers for r in rows]), np.array([r.codes for r in rows]))
+    for i, row in enumerate(rows):
+        one = features.encode_row(row)
+        assert np.array_equal(one.indices, indices[i])
+        assert np.array_equal(one.values, values[i])
+
+
+def test_each_category_has_places_of_its_own() -> None:
+    features = FeatureMap(Columns(categorical=("k", "l")), partitions=0)
+    same = features.encode({"k": "x", "l": "x"}).indices
+    assert same[1] < 1 + 256 <= same[2]
+    assert digest("k=x") != digest("l=x")
+
+
+def test_partitions_are_public_balanced_and_use_known_columns_only() -> None:
+    grids = declared({f"{i}": (0, 1) for i in range(5) if i != 2}, [str(i) for i in range(5)])
+    parts = draw_partitions(grids, 1, 60, seed=3)
+    again = draw_partitions(grids, 1, 60, seed=3)
+    assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
+    assert parts.column.shape == (60, DEPTH)
+    assert set(parts.column.ravel().tolist()) == {0, 1, 3, 4, 5}
+    pairs = {tuple(sorted(set(row))) for row in parts.column[::3].tolist()}
+    assert len(pairs) == 10  # all pairs of five columns among twenty partitions of pairs
+    assert not np.array_equal(parts.cut, draw_partitions(grids, 1, 60, seed=4).cut)
+    assert draw_partitions((None,), 0, 60, seed=3).column.shape[0] == 0
+
+
+def test_words_share_parts_and_long_texts_end() -> None:
+    assert set(tokens("walking")) & set(tokens("walked"))
+    assert not set(tokens("yes")) & set(tokens("no"))
+    assert sum(1 for _ in tokens("a " * 10**6)) <= 1 << 16
+
+
+# Names that were not declared
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.dictionaries(st.text(max_size=6), st.one_of(NUMBERS, VALUES, st.just("so far so good so")), max_size=12))
+def test_whatever_names_come_the_norm_is_at_most_one(x: dict[str, Any]) -> None:
+    features = HashedMap(64)
+    encoded = features.encode(x)
+    assert proper(encoded, 64)
+    again = features.encode(dict(reversed(x.items())))
+    assert np.array_equal(encoded.indices, again.indices)
+    assert np.array_equal(encoded.values, again.values)
+
+
+def test_pairs_tell_apart_what_single_values_do_not() -> None:
+    features = HashedMap(1 << 16)
+    rows = [{"a": a, "b": b} for a in (1, 2) for b in (1, 2)]
+    encoded = [set(features.encode(x).indices.tolist()) for x in rows]
+    assert all(encoded[i] - set().union(*(e for j, e in enumerate(encoded) if j != i)) for i in range(4))
+    assert len(HashedMap(1 << 16, pairs=5).encode({str(i): i for i in range(20)}).indices) == 1 + 20 + 5
+
+
+@pytest.mark.parametrize("x", [{"a": []}, {"a": {}}, [1, 2], "text", {"a": 1j}])
+def test_values_of_no_kind_are_refused(x: object) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        HashedMap(64).encode(x)
+
+
+# Ranges
+
+
+@settings(deadline=None)
+@given(st.floats(allow_nan=False))
+def test_octaves_agree_with_logarithms(value: float) -> None:
+    place = octave(value, 4)
+    if 2.0**-24 <= abs(value) < 2.0**40:
+        low, high = (-24 + (place - 1) / 4), (-24 + place / 4)
+        assert low - 1e-9 <= math.log2(abs(value)) <= high + 1e-9
+    else:
+        assert place == (0 if abs(value) < 1 else 4 * OCTAVES)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.floats(), min_size=1, max_size=50), st.lists(st.floats(), min_size=1, max_size=50))
+def test_one_row_moves_the_counts_by_at_most_root_two_times_the_norm(first: list[float], second: list[float]) -> None:
+    d = min(len(first), len(second))
+    norm = 1 << 16
+    counts = []
+    for row in (first, second):
+        table = np.zeros((d, BINS), dtype=np.int64)
+        add_counts(np.array([row[:d]]), weight_of(norm, d), table)
+        assert int((table.astype(object) ** 2).sum()) <= norm**2
+        counts.append(table.astype(object))
+    assert ((counts[0] - counts[1]) ** 2).sum() <= 2 * norm**2
+
+
+def test_grids_from_counts_lie_where_the_values_are() -> None:
+    rng = np.random.default_rng(1)
+    n = 5000
+    rows = np.column_stack([rng.uniform(20, 80, n), -rng.exponential(1000, n), np.zeros(n), rng.uniform(0, 1, n)])
+    counts = np.zeros((4, BINS), dtype=np.int64)
+    add_counts(rows, 100, counts)
+    noisy = counts + np.rint(rng.normal(0, 2000, counts.shape)).astype(np.int64)
+    age, owed, zero, share = from_counts(noisy, 2000.0)
+    assert age is not None and age[0] >= 16 and age[-1] <= 128 and abs(age[32] - 50) < 8
+    assert owed is not None and abs(owed[32] + 693) < 150
+    assert zero is not None and max(map(abs, zero)) < 1e-6
+    assert share is not None and abs(share[32] - 0.5) < 0.1
+
+
+def test_counts_of_noise_alone_say_nothing() -> None:
+    noise = np.rint(np.random.default_rng(2).normal(0, 1000, (3, BINS)) * 0.9).astype(np.int64)
+    assert from_counts(np.minimum(noise, 2999), 1000.0) == (None, None, None)
+
+
+@pytest.mark.parametrize("ends", [(1, 0), (0, math.inf), (0, 0), (math.nan, 1)])
+def test_impossible_ranges_are_refused(ends: tuple[float, float]) -> None:
+    with pytest.raises(ValueError, match="range"):
+        declared({"a": ends}, ["a"])
