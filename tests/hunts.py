@@ -194,7 +194,7 @@ def make_plan(
     """A plan with these tables, and what they certify."""
     got = certify(gate, halting, order=order, delta=delta, poll_fraction=Fraction(polls, copies))
     return Plan(
-        kind="tight", copies=copies, polls=polls, unit_unsure=halting.shift, labels=2, beta=0.01, order=order,
+        kind="tight", copies=copies, polls=polls, unit_unsure=halting.shift, labels=2, beta=1.0, order=order,
         gate=gate, halting=halting, guarantee=Guarantee(got.epsilon, got.delta, halting.shift), **numbers,
     )  # fmt: skip
 

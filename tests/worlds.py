@@ -54,7 +54,7 @@ def small_plan(
     got = certify(gate, halting, order=2, delta=0.02, poll_fraction=share)
     return Plan(
         kind="tight", rounds=rounds, copies=copies, polls=polls, unsure=unsure, silent=silent, unit_unsure=unit_unsure,
-        labels=labels, beta=0.01, order=2, gate=gate, halting=halting,
+        labels=labels, beta=0.01 if rounds * start < 0.01 else 1.0, order=2, gate=gate, halting=halting,
         guarantee=Guarantee(got.epsilon, got.delta, unit_unsure),
     )  # fmt: skip
 
