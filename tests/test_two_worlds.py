@@ -42,7 +42,7 @@ def test_nobody_else_sees_what_one_unit_sends(name: str) -> None:
     check()
 
 
-@pytest.mark.parametrize("name", ["fused, people", "soon halted", "fused, people, polled"])
+@pytest.mark.parametrize("name", ["fused, people", "few rounds", "fused, people, polled"])
 def test_nor_after_loads_and_while_the_disk_is_away(name: str) -> None:
     """Saved, or crashed and loaded from an older snapshot; labels come while nothing can be written."""
     make, dicts = MAKERS[name]
