@@ -47,7 +47,7 @@ def small_plan(
     unit_unsure: int = 1, copies: int = 12, polls: int = 12, unsure: int = 120, silent: int = 6, rounds: int = 400,
     labels: int = 2, start: float = 1e-9,
 ) -> Plan:  # fmt: skip
-    """A plan for a few copies: a steep gate, and an ε that nobody would run. One that halts early cannot be loaded."""
+    """A plan for a few copies: a steep gate, an ε that nobody would run. One that halts early cannot be loaded."""
     share = Fraction(polls, copies)
     gate = Gate.best(order=2, cost=3.0, poll_fraction=share, margins=polls, tie_sure=1e-6)
     halting = Halting.best(order=2, cost=1.0, unsure=unsure, start=start, survive=1e-3, shift=unit_unsure)
