@@ -176,7 +176,7 @@ REPLAYS = [
     ReplayHunt("a guarantee that follows the count", r"what everybody sees", seen.ShowsSpending),
     ReplayHunt(
         "a monitor that follows what can be read",
-        r"2 of the monitor's inputs differ",
+        r"which rounds the monitor counts hangs on private data",
         seen.WatchesReadable,
         settings=_monitored,
         script=lambda seed: watched_script(),

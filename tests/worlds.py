@@ -52,9 +52,10 @@ def small_plan(
     gate = Gate.best(order=2, cost=3.0, poll_fraction=share, margins=polls, tie_sure=1e-6)
     halting = Halting.best(order=2, cost=1.0, unsure=unsure, start=start, survive=1e-3, shift=unit_unsure)
     got = certify(gate, halting, order=2, delta=0.02, poll_fraction=share)
+    beta = max(0.01, rounds * float(halting.table[: unsure + 1].max()))
     return Plan(
         kind="tight", rounds=rounds, copies=copies, polls=polls, unsure=unsure, silent=silent, unit_unsure=unit_unsure,
-        labels=labels, beta=max(0.01, rounds * float(halting.table[: unsure + 1].max())), order=2, gate=gate, halting=halting,
+        labels=labels, beta=beta, order=2, gate=gate, halting=halting,
         guarantee=Guarantee(got.epsilon, got.delta, unit_unsure),
     )  # fmt: skip
 
