@@ -193,8 +193,10 @@ def make_plan(
 ) -> Plan:
     """A plan with these tables, and what they certify."""
     got = certify(gate, halting, order=order, delta=delta, poll_fraction=Fraction(polls, copies))
+    early = float(halting.table[: numbers["unsure"] + 1].max())
+    beta = max(0.01, numbers["rounds"] * early)  # they halt early, and say so
     return Plan(
-        kind="tight", copies=copies, polls=polls, unit_unsure=halting.shift, labels=2, beta=1.0, order=order,
+        kind="tight", copies=copies, polls=polls, unit_unsure=halting.shift, labels=2, beta=beta, order=order,
         gate=gate, halting=halting, guarantee=Guarantee(got.epsilon, got.delta, halting.shift), **numbers,
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from confide import POP, Monitor
 from confide.games.broken import coins, compiled, copies, disk, seen
-from confide.games.replay import Load, Script, replay
+from confide.games.replay import Disk, Script, replay
 from confide.learners import Features, LogisticRegression
 from confide.privacy.random import Random
 from tests.scripts import (
@@ -99,7 +99,7 @@ _bad_batches = functools.partial(batch_script, malformed=True)
 
 
 def _saved_batches(seed: int) -> Script:
-    return [*batch_script(seed, parts=4), Load()]
+    return [*batch_script(seed, parts=4), Disk(True)]  # it is saved, and the disk works
 
 
 _WORDS = r"drew \d+ words, and its copies, polls, gates and halting draws take \d+"

@@ -42,7 +42,7 @@ def test_nobody_else_sees_what_one_unit_sends(name: str) -> None:
     check()
 
 
-@pytest.mark.parametrize("name", ["fused, people", "soon halted", "fused, people, polled"])
+@pytest.mark.parametrize("name", ["fused, people", "few rounds", "fused, people, polled"])
 def test_nor_after_loads_and_while_the_disk_is_away(name: str) -> None:
     """Saved, or crashed and loaded from an older snapshot; labels come while nothing can be written."""
     make, dicts = MAKERS[name]
@@ -63,7 +63,7 @@ def test_the_scripts_come_to_sure_answers_and_to_halts() -> None:
     outcomes = {}
     for name in ("fused, people", "fused, people, polled", "soon halted, people"):
         make, dicts = MAKERS[name]
-        scripts = [Writer(number, dicts, people=True).write(HIDDEN, between=2) for number in range(3)]
+        scripts = [Writer(number, dicts, people=True).write(HIDDEN, between=2) for number in range(6)]
         outcomes[name] = [replay(make, script, seed=i) for i, script in enumerate(scripts)]
-    assert all(one.sure > 3 for name in list(outcomes)[:2] for one in outcomes[name])
-    assert sum(one.halted for one in outcomes["soon halted, people"]) >= 2
+    assert all(sum(one.sure for one in outcomes[name]) > 30 for name in list(outcomes)[:2])
+    assert sum(one.halted for one in outcomes["soon halted, people"]) >= 3

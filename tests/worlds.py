@@ -47,14 +47,15 @@ def small_plan(
     unit_unsure: int = 1, copies: int = 12, polls: int = 12, unsure: int = 120, silent: int = 6, rounds: int = 400,
     labels: int = 2, start: float = 1e-9,
 ) -> Plan:  # fmt: skip
-    """A plan for a few copies: a steep gate, and an ε that nobody would run."""
+    """A plan for a few copies: a steep gate, an ε that nobody would run. One that halts early cannot be loaded."""
     share = Fraction(polls, copies)
     gate = Gate.best(order=2, cost=3.0, poll_fraction=share, margins=polls, tie_sure=1e-6)
     halting = Halting.best(order=2, cost=1.0, unsure=unsure, start=start, survive=1e-3, shift=unit_unsure)
     got = certify(gate, halting, order=2, delta=0.02, poll_fraction=share)
+    beta = max(0.01, rounds * float(halting.table[: unsure + 1].max()))
     return Plan(
         kind="tight", rounds=rounds, copies=copies, polls=polls, unsure=unsure, silent=silent, unit_unsure=unit_unsure,
-        labels=labels, beta=0.01 if rounds * start < 0.01 else 1.0, order=2, gate=gate, halting=halting,
+        labels=labels, beta=beta, order=2, gate=gate, halting=halting,
         guarantee=Guarantee(got.epsilon, got.delta, unit_unsure),
     )  # fmt: skip
 
