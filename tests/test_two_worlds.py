@@ -19,20 +19,37 @@ from tests.worlds import Writer, makers
 pytestmark = pytest.mark.claim("people.md")
 
 MAKERS = makers()
-SCRIPTS = 26
+SCRIPTS, MANY = 26, 76
+"""Scripts a mechanism; more where one script holds many cases and is quick."""
 HIDDEN = 30
 NARROW = {"points", "stacked, plain"}
 """Those whose x is one number."""
 SLOW = {"refit", "river", "river, pipeline", "scikit-learn"}
 
 
+def of_people(name: str) -> bool:
+    return "people" in name or name in ("refit", "river")
+
+
+def scripts(name: str) -> int:
+    return MANY if of_people(name) and name not in SLOW else SCRIPTS
+
+
+def test_there_are_ten_thousand_cases() -> None:
+    """A script of people hides one thing of the unit after the other, a script of rounds one round and its label."""
+    hidden = [Writer(1, False, of_people(name)) for name in MAKERS]
+    for writer in hidden:
+        writer.write(HIDDEN, between=2, history=3)
+    assert sum(scripts(name) * writer.cases for name, writer in zip(MAKERS, hidden, strict=True)) >= 10_000
+
+
 @pytest.mark.parametrize("name", MAKERS)
 def test_nobody_else_sees_what_one_unit_sends(name: str) -> None:
     make, dicts = MAKERS[name]
-    people = "people" in name or name in ("refit", "river")
+    people = of_people(name)
 
     @seed(1)
-    @settings(max_examples=SCRIPTS, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=scripts(name), deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(st.integers(0, 10**9))
     def check(number: int) -> None:
         writer = Writer(number, dicts, people, width=1 if name in NARROW else 2)
