@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.banks.base import CURSOR, HALTED, ROW, TAUGHT, UNSURE, Rounds
-from confide.kernels.compile import jit
+from confide.kernels.compile import inlined, jit
 from confide.kernels.machine import prefetch
 from confide.kernels.memory import view
 from confide.privacy.draws import draw_below, draw_marked
@@ -78,7 +78,7 @@ def _byte_rows(memory: Ints, i: int, size: int) -> NDArray[np.uint8]:
     return _bytes(shape, 0)
 
 
-@jit
+@inlined
 def _begin(copies: Copies, copy: int) -> None:
     """Give a copy what the prototype knows, before its first lesson."""
     for i in range(copies.start.shape[0]):
@@ -88,7 +88,7 @@ def _begin(copies: Copies, copy: int) -> None:
             own[copy, j] = begin[0, j]
 
 
-@jit
+@inlined
 def _lesson(copies: Copies, progress: Ints, copy: int, x: Floats, y: int) -> None:
     if copies.voter[copy] == UNTAUGHT:
         _begin(copies, copy)
@@ -134,7 +134,7 @@ def _find(poll: Ints, voter: Slots, idle: Words, slots: Slots) -> int:
     return untaught
 
 
-@jit
+@inlined
 def _draw(rounds: Rounds, k: int, block: _Block) -> int:
     """Draw copies, polls and words of the next rows; for how many the words sufficed."""
     first, cursor, words = rounds.progress[ROW], rounds.progress[CURSOR], rounds.words
@@ -158,7 +158,7 @@ def _draw(rounds: Rounds, k: int, block: _Block) -> int:
     return most
 
 
-@jit
+@inlined
 def _count(copies: Copies, x: Floats, counts: Ints, slots: Slots, ahead: Slots, untaught: int, alike: Ints) -> None:
     """The votes of these slots, and those of copies that were never taught, which all vote as the prototype does."""
     for j in range(counts.size):
@@ -173,7 +173,7 @@ def _count(copies: Copies, x: Floats, counts: Ints, slots: Slots, ahead: Slots, 
             counts[j] += untaught * alike[j]
 
 
-@jit
+@inlined
 def _decide(rounds: Rounds, i: int, gate: np.uint64, go: np.uint64) -> None:
     """Gate, count, cap and halting draw of one live row, from the votes in `rounds.counts`."""
     unit, progress = rounds.units[i], rounds.progress
@@ -190,7 +190,7 @@ def _decide(rounds: Rounds, i: int, gate: np.uint64, go: np.uint64) -> None:
         progress[HALTED] = 1
 
 
-@jit
+@inlined
 def _take(copies: Copies, rounds: Rounds, block: _Block, drawn: int, begins: bool) -> None:
     """Take the rows that were drawn, until one halts."""
     progress, k = rounds.progress, copies.voter.size

@@ -13,7 +13,7 @@ from confide.kernels.cache import KernelCache
 
 ccallback: Any = untyped
 
-__all__ = ["callback", "jit"]
+__all__ = ["callback", "inlined", "jit"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -49,6 +49,14 @@ def jit(function: Callable[P, R]) -> Callable[P, R]:
     with contextlib.suppress(RuntimeError):  # no place for the code
         kernel._cache = KernelCache(function)  # Numba's own door leads to its own cache
     return cast(Callable[P, R], kernel)
+
+
+def inlined(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile `function` into each kernel that calls it: for parts of a loop that take large structures.
+
+    A structure is otherwise copied at every call.
+    """
+    return cast(Callable[P, R], numba.njit(inline="always", nogil=True, **OPTIONS)(function))
 
 
 class _Callback(ccallback.CFunc):  # type: ignore[misc]

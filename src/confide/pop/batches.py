@@ -50,7 +50,8 @@ class Chunk:
     def followed(self) -> Followed:
         """For the operator: answers by row, −1 where there was an error."""
         n = self.rows
-        shown = np.where(np.isin(np.arange(n), list(self.errors)), NOTHING, self.shown[:n])
+        shown = self.shown[:n].copy()
+        shown[[i for i in self.errors if i < n]] = NOTHING
         return Followed(shown, self.sure[:n], self.margins[:n])
 
 
@@ -144,12 +145,13 @@ def _chunk(loop: Loop, xs: Any, labels: Ints, whos: Sequence[bytes | None]) -> C
     take = _run_fused if fuses(loop) else _run_votes
     take(loop, chunk, labels, whos)
     chunk.errors = {i: said for i, said in errors.items() if i < chunk.rows}
-    for i, other in enumerate(loop.fallback.answers(xs[: chunk.rows])):  # of every row, needed or not
-        if not chunk.sure[i] and i not in chunk.errors:
-            if isinstance(other, ValueError):  # for its asker alone: the others must not see that this row was unsure
-                chunk.errors[i] = str(other)
-            else:
-                chunk.shown[i] = other
+    given, failed = loop.fallback.answers(xs[: chunk.rows])  # of every row, needed or not
+    needed = ~chunk.sure[: chunk.rows]
+    needed[list(chunk.errors)] = False
+    chunk.shown[: chunk.rows][needed] = given[needed]
+    for i, error in failed.items():
+        if needed[i]:  # for its asker alone: the others must not see that this row was unsure
+            chunk.errors[i] = str(error)
     return chunk
 
 
@@ -158,7 +160,9 @@ def _run_fused(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | No
     plan, account, bank = loop.plan, loop.account, loop.bank
     assert isinstance(bank, Fused) and isinstance(plan.halting, Halting)
     people: dict[bytes, int] = {}
-    units = np.array([NOTHING if who is None else people.setdefault(who, len(people)) for who in whos], dtype=np.int64)
+    units = np.full(len(whos), NOTHING)
+    if loop.routing.units == "people":
+        units[:] = [people.setdefault(who, len(people)) for who in whos if who is not None]
     shares = np.array([account.shares.get(who, 0) for who in people] or [0], dtype=np.int64)
     malformed = np.zeros(len(labels), dtype=np.bool_)
     malformed[list(chunk.errors)] = True

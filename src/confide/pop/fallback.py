@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from confide.privacy.random import Random
 
 __all__ = ["Fallback"]
@@ -63,13 +66,19 @@ class Fallback:
         except Exception:
             return ValueError(FAILED)
 
-    def answers(self, xs: Any) -> list[int | ValueError]:
-        """`answer` of each row."""
+    def answers(self, xs: Any) -> tuple[NDArray[np.int64], dict[int, ValueError]]:
+        """`answer` of each row, −1 where it fails, and what its asker is told there."""
         if self.kind == "coin":
-            return list(self._rng.below_many(len(self._index), len(xs)).tolist())
-        if self._function is None:
-            return [self._constant] * len(xs)
-        return [self.answer(xs[i]) for i in range(len(xs))]
+            return self._rng.below_many(len(self._index), len(xs)), {}
+        given = np.full(len(xs), self._constant)
+        failed: dict[int, ValueError] = {}
+        for i in range(0 if self._function is None else len(xs)):
+            label = self.answer(xs[i])
+            if isinstance(label, ValueError):
+                given[i], failed[i] = -1, label
+            else:
+                given[i] = label
+        return given, failed
 
 
 def is_label(thing: Any, index: Mapping[Hashable, int]) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from confide.banks.base import ROW, Rounds
 from confide.games.broken.base import Broken, Compiled, Counting
@@ -91,8 +92,8 @@ class _Majority(Fallback):
     def answer(self, x: Any) -> int | ValueError:
         return int(self.lessons.tally.argmax())
 
-    def answers(self, xs: Any) -> list[int | ValueError]:
-        return [self.answer(xs[i]) for i in range(len(xs))]
+    def answers(self, xs: Any) -> tuple[NDArray[np.int64], dict[int, ValueError]]:
+        return np.array([self.answer(xs[i]) for i in range(len(xs))], dtype=np.int64), {}
 
 
 class MajorityFallback(Broken):
