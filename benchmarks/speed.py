@@ -160,8 +160,8 @@ def only_gates(counts: Any, words: Any, sure: Any, go: Any, rows: int) -> int:
 def against_memory(targets: Targets, repeat: int, pop: confide.POP) -> None:
     bank: Any = pop.operator.bank
     copies, weights = bank.copies, bank._arrays["weights"]
-    kernels = bank._kernels()
-    memory, constants = kernels.memory, kernels.constants
+    ours = bank._kernels()[2]
+    memory, constants = ours.memory, ours.constants
     vote, counts = kernel(bank._learner.compiled()[0], VOTE), np.zeros(2, dtype=np.int64)
     rng, xs = np.random.default_rng(3), rows(FEATURES)[0]
 

@@ -39,13 +39,13 @@ Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
 Slots = NDArray[np.int32]
 Floats = NDArray[np.float64]
+Vote = Callable[..., None]
+Teach = Callable[..., None]
 
 
 class Copies(NamedTuple):
     """A stacked bank as kernels see it."""
 
-    vote: Callable[..., None]
-    teach: Callable[..., None]
     memory: Ints
     """The arrays (`confide.kernels.memory`): a row of each belongs to the copy of the same number."""
     start: Ints
@@ -89,11 +89,11 @@ def _begin(copies: Copies, copy: int) -> None:
 
 
 @inlined
-def _lesson(copies: Copies, progress: Ints, copy: int, x: Floats, y: int) -> None:
+def _lesson(teach: Teach, copies: Copies, progress: Ints, copy: int, x: Floats, y: int) -> None:
     if copies.voter[copy] == UNTAUGHT:
         _begin(copies, copy)
     seen = _seen(copies.memory, 0)
-    copies.teach(copies.memory, copies.constants, copy, seen[copy], x, y)
+    teach(copies.memory, copies.constants, copy, seen[copy], x, y)
     seen[copy] += 1
     bit = np.uint64(1) << np.uint64(copy & 63)
     if seen[copy] >= copies.warmup:
@@ -106,10 +106,10 @@ def _lesson(copies: Copies, progress: Ints, copy: int, x: Floats, y: int) -> Non
 
 
 @jit
-def teach_rows(copies: Copies, progress: Ints, copy_of: Ints, xs: Floats, ys: Ints) -> None:
+def teach_rows(teach: Teach, copies: Copies, progress: Ints, copy_of: Ints, xs: Floats, ys: Ints) -> None:
     """Teach row after row to its copy."""
     for i in range(ys.size):
-        _lesson(copies, progress, copy_of[i], xs[i], ys[i])
+        _lesson(teach, copies, progress, copy_of[i], xs[i], ys[i])
 
 
 @jit
@@ -159,16 +159,16 @@ def _draw(rounds: Rounds, k: int, block: _Block) -> int:
 
 
 @inlined
-def _count(copies: Copies, x: Floats, counts: Ints, slots: Slots, ahead: Slots, untaught: int, alike: Ints) -> None:
+def _count(vote: Vote, copies: Copies, x: Floats, counts: Ints, slots: Slots, ahead: Slots, untaught: int, alike: Ints) -> None:
     """The votes of these slots, and those of copies that were never taught, which all vote as the prototype does."""
     for j in range(counts.size):
         counts[j] = 0
-    copies.vote(copies.memory, copies.constants, slots, ahead, x, counts)
+    vote(copies.memory, copies.constants, slots, ahead, x, counts)
     if untaught > 0:
         for j in range(counts.size):
             alike[j] = 0
         only = np.zeros(1, np.int32)
-        copies.vote(copies.start, copies.constants, only, only[:0], x, alike)
+        vote(copies.start, copies.constants, only, only[:0], x, alike)
         for j in range(counts.size):
             counts[j] += untaught * alike[j]
 
@@ -191,7 +191,7 @@ def _decide(rounds: Rounds, i: int, gate: np.uint64, go: np.uint64) -> None:
 
 
 @inlined
-def _take(copies: Copies, rounds: Rounds, block: _Block, drawn: int, begins: bool) -> None:
+def _take(vote: Vote, teach: Teach, copies: Copies, rounds: Rounds, block: _Block, drawn: int, begins: bool) -> None:
     """Take the rows that were drawn, until one halts."""
     progress, k = rounds.progress, copies.voter.size
     polled, alike = rounds.polls < k, np.empty(rounds.counts.size, np.int64)
@@ -210,13 +210,13 @@ def _take(copies: Copies, rounds: Rounds, block: _Block, drawn: int, begins: boo
                 found = j + 1 < drawn
                 if found:
                     next_untaught = _find(block.polls[j + 1], copies.voter, copies.idle, ahead)
-                _count(copies, rounds.xs[i], rounds.counts, slots, ahead if found else nobody,
+                _count(vote, copies, rounds.xs[i], rounds.counts, slots, ahead if found else nobody,
                        untaught if begins else 0, alike)  # fmt: skip
             else:
                 untaught = 0
                 for c in range(k if begins else 0):
                     untaught += copies.voter[c] == UNTAUGHT
-                _count(copies, rounds.xs[i], rounds.counts, copies.voter, nobody, untaught, alike)
+                _count(vote, copies, rounds.xs[i], rounds.counts, copies.voter, nobody, untaught, alike)
             if rounds.malformed[i]:
                 rounds.counts[:] = 0
             _decide(rounds, i, block.gate[j], block.go[j])
@@ -224,14 +224,14 @@ def _take(copies: Copies, rounds: Rounds, block: _Block, drawn: int, begins: boo
         progress[ROW] += 1
         if rounds.ys[i] >= 0 and not rounds.malformed[i]:
             before = copies.voter[copy]
-            _lesson(copies, progress, copy, rounds.xs[i], rounds.ys[i])
+            _lesson(teach, copies, progress, copy, rounds.xs[i], rounds.ys[i])
             found = found and copies.voter[copy] == before
         if progress[HALTED]:
             return
 
 
 @jit
-def ask(copies: Copies, rounds: Rounds) -> None:
+def ask(vote: Vote, teach: Teach, copies: Copies, rounds: Rounds) -> None:
     """Ask rows from progress[ROW] on, and teach those that come with a label, until words or budget run out."""
     k = copies.voter.size
     begins = copies.start.shape[0] > 0 and _seen(copies.start, 0)[0] >= copies.warmup
@@ -248,4 +248,4 @@ def ask(copies: Copies, rounds: Rounds) -> None:
         drawn = _draw(rounds, k, block)
         if drawn == 0:
             return
-        _take(copies, rounds, block, drawn, begins)
+        _take(vote, teach, copies, rounds, block, drawn, begins)

@@ -164,7 +164,8 @@ class StackedBank(RowByRow):
         if not self.fuses:
             return super().learn_many(copies, xs, ys)
         progress = np.zeros(5, dtype=np.int64)
-        teach_rows(self._kernels(), progress, copies, xs, ys)
+        _, teach, ours = self._kernels()
+        teach_rows(teach, ours, progress, copies, xs, ys)
         return int(progress[TAUGHT])
 
     @property
@@ -174,9 +175,9 @@ class StackedBank(RowByRow):
 
     def run(self, rounds: Rounds) -> None:
         """A chunk of rounds in one compiled loop (`confide.banks.rounds`)."""
-        ask(self._kernels(), rounds)
+        ask(*self._kernels(), rounds)
 
-    def _kernels(self) -> Copies:
+    def _kernels(self) -> tuple[Any, Any, Copies]:
         kernels = self._learner.compiled()
         assert kernels is not None
         if self._described is None:
@@ -184,7 +185,7 @@ class StackedBank(RowByRow):
             self._described = describe(self._arrays), start
         vote, teach = kernel(kernels[0], VOTE), kernel(kernels[1], TEACH)
         constants, warmup = self._learner.constants(), self._learner.warmup
-        return Copies(vote, teach, *self._described, constants, warmup, self._voter, self._idle)
+        return vote, teach, Copies(*self._described, constants, warmup, self._voter, self._idle)
 
     def reset(self, copies: Iterable[int]) -> None:
         """Make the copies forget everything, and wipe their memory."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +69,7 @@ def rows_of(xs: Any, named: bool) -> Any:
 def fuses(loop: Loop) -> bool:
     """Whether this loop's rounds run fused: in the bank's own compiled loop."""
     plain = type(loop) is Loop and loop.rng.one_stream and isinstance(loop.plan.halting, Halting)
-    return plain and isinstance(loop.bank, Fused) and loop.bank.fuses
+    return bool(plain and getattr(loop.bank, "fuses", False))
 
 
 def ask_many(loop: Loop, xs: Any, whos: Sequence[bytes | None]) -> list[Outcome]:
@@ -157,8 +157,8 @@ def _chunk(loop: Loop, xs: Any, labels: Ints, whos: Sequence[bytes | None]) -> C
 
 def _run_fused(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | None]) -> None:
     """The chunk in the bank's own loop; what it spent is the account's, also after an interrupt."""
-    plan, account, bank = loop.plan, loop.account, loop.bank
-    assert isinstance(bank, Fused) and isinstance(plan.halting, Halting)
+    plan, account, bank = loop.plan, loop.account, cast(Fused, loop.bank)
+    assert isinstance(plan.halting, Halting)
     people: dict[bytes, int] = {}
     units = np.full(len(whos), NOTHING)
     if loop.routing.units == "people":

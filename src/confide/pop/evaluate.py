@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,7 +125,7 @@ def evaluate(
         raise ValueError(f"there are {len(xs)} rows for {labels.size} labels: give one label for each")
     if isinstance(units, str | bytes) or (units is not None and len(units) != labels.size):
         raise ValueError("units must be a sequence of ids, one for each row")
-    follows = mechanism if isinstance(mechanism, Follows) else _OneByOne(mechanism)
+    follows = cast(Follows, mechanism if hasattr(mechanism, "follow_many") else _OneByOne(mechanism))
     _check_readable(follows, xs[:FIRST], labels)
     silent, parts, at = _silent_left(mechanism), list[Followed](), 0
     while at < labels.size and mechanism.state != "halted":
