@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from confide.banks.base import Bank
+from confide.errors import StateError
 from confide.games.durable import Durable, coins_that_return, spending
 from confide.games.reference import Before, Expected, Line, Reference, Round, copy_of, digests
 from confide.games.script import (
@@ -80,7 +81,7 @@ class World:
         self.disk = Durable(folder, self._public)
         self.tape = Tape(seed)
         self.mechanism = make(self.tape)
-        self.loads = 0
+        self.loads, self.unsaved = 0, ""
         self.heard: list[int] = []  # the monitor's inputs
         loop = self._listen()
         self.plan = None if loop is None else loop.plan
@@ -122,6 +123,7 @@ class World:
         fault = fault or before.moved(loop, set(), "a question changed it")
         self.tape.at(number, forced)
         answers, error = self._do(step, expected)
+        error = self.unsaved if isinstance(step, Load) else error
         line = Line(self._public(), [error, *(a.error or a.ticket for a in answers)], [], self.tape.position)
         line.answers = [(answer.label, answer.sure) for answer in answers]
         if loop is None:
@@ -181,11 +183,14 @@ class World:
         try:
             answers = self._call(step)
         except Exception as raised:
-            return [], f"{type(raised).__name__}: {raised}".replace(str(self.folder), "the folder")
+            return [], self._said(raised)
         if isinstance(step, Ask | AskMany):
             for i, answer in enumerate(answers):
                 self.tickets[first + i].ticket = answer.ticket or None
         return answers, ""
+
+    def _said(self, raised: Exception) -> str:
+        return f"{type(raised).__name__}: {raised}".replace(str(self.folder), "the folder")
 
     def _call(self, step: Step | None) -> list[Answer]:
         mechanism: Any = self.mechanism
@@ -213,9 +218,13 @@ class World:
 
     def _reload(self, step: Load, number: int) -> str:
         """Save or crash, then load: nothing that was spent is forgotten, and no coin comes back."""
-        if step.saved:
-            self.mechanism.save(self.folder)
-            self.disk.forgot.clear()
+        self.unsaved = ""
+        try:
+            if step.saved:
+                self.mechanism.save(self.folder)
+                self.disk.forgot.clear()
+        except StateError as error:  # then it is as if it had crashed; that it failed is for everybody to see
+            self.unsaved = self._said(error)
         spent = spending(inside(self.mechanism))
         self.mechanism.close()
         fault = coins_that_return(lambda: self.load(self.folder, Random()), inside)
