@@ -159,7 +159,9 @@ def _draw(rounds: Rounds, k: int, block: _Block) -> int:
 
 
 @inlined
-def _count(vote: Vote, copies: Copies, x: Floats, counts: Ints, slots: Slots, ahead: Slots, untaught: int, alike: Ints) -> None:
+def _count(
+    vote: Vote, copies: Copies, x: Floats, counts: Ints, slots: Slots, ahead: Slots, untaught: int, alike: Ints
+) -> None:
     """The votes of these slots, and those of copies that were never taught, which all vote as the prototype does."""
     for j in range(counts.size):
         counts[j] = 0
