@@ -11,6 +11,7 @@ from confide import Monitor
 from confide.games.broken import tables
 from confide.games.replay import Ask, AskMany, Disk, Forget, Hidden, Label, Load, Script, replay
 from confide.learners import DecisionTree, GaussianNB, LogisticRegression, Refit
+from tests import strangers, worlds
 from tests.scripts import (
     POLLED,
     Writer,
@@ -190,3 +191,21 @@ def test_a_batch_with_a_malformed_row() -> None:
 def test_a_script_hides_one_unit(script: Script, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         replay(make_pop(LogisticRegression()), script)
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "cause"),
+    [
+        ("turnout", 2, "the count of unsure answers grew by 0, and 1 were to be counted"),
+        ("late_shares", 1, "the count of unsure answers grew by 4, and 3 were to be counted"),
+        ("memo", 19, "the copies that its poll names voted"),
+        ("seats", 5, "its memory differs"),
+        ("copies_monitored", 0, "which rounds the monitor counts hangs on private data"),
+    ],
+)
+def test_mechanisms_of_somebody_who_had_not_read_this_are_caught_by_scripts_not_written_for_them(
+    name: str, seed: int, cause: str
+) -> None:
+    make, people = strangers.MAKERS[name]
+    with pytest.raises(AssertionError, match=cause):
+        replay(make, worlds.Writer(seed, False, people).write(30, between=2), seed=seed)
