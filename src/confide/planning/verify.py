@@ -40,7 +40,7 @@ def verify(plan: Plan) -> Guarantee:
 def _tables(plan: Plan, halting: Halting) -> float:
     if halting.shift != plan.unit_unsure:
         raise ValueError("the halting table hides another shift than unit_unsure says")
-    if min(1.0, plan.live * early_halt(halting, plan.unsure)) > plan.beta * (1 + SLACK):
+    if plan.live * early_halt(halting, plan.unsure) > plan.beta * (1 + SLACK):
         raise ValueError("the halting table halts early more often than beta says: do not believe this plan")
     delta = plan.guarantee.delta
     return certify(plan.gate, halting, order=plan.order, delta=delta, poll_fraction=plan.poll_fraction).epsilon
