@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -153,3 +154,23 @@ def test_a_certificate_that_does_not_hold_with_the_fallback_is_said() -> None:
     POP(LogisticRegression(), plan, labels=[0, 1], features=1)
     careful = Plan.certified(8.0, 1e-4, 20_000, mistakes=1, fallback_error=1.0)
     POP(LogisticRegression(), careful, labels=[0, 1], features=1, fallback=0)
+
+
+def test_an_operator_who_looks_meanwhile_teaches_no_lesson_twice() -> None:
+    """Lessons wait for the next round, or for whoever looks at the copies first: one of them teaches, once."""
+    pop, stop = make(), threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            assert pop.operator.taught >= 0 and pop.operator.bank is not None
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        for i in range(400):
+            pop.teach([float(i % 3), 1.0], "yes")
+    finally:
+        stop.set()
+        watcher.join()
+    seen = pop.operator.bank.state()["array seen"]
+    assert pop.operator.taught == 400 == int(np.asarray(seen).sum())

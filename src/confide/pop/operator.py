@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,9 +17,10 @@ __all__ = ["Operator"]
 class Operator:
     """Exact, private numbers for the operator's eyes only: outside the guarantee, never to be shown to others."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, lock: AbstractContextManager[object]) -> None:
         self.loop = loop
         """The running parts."""
+        self._lock = lock  # lessons that wait are taught once, whoever looks
 
     @property
     def unsure(self) -> int:
@@ -37,7 +40,8 @@ class Operator:
     @property
     def bank(self) -> Bank:
         """The copies, with everything learned that was brought."""
-        self.loop.lessons.apply()
+        with self._lock:
+            self.loop.lessons.apply()
         return self.loop.bank
 
     @property
@@ -48,4 +52,5 @@ class Operator:
     @property
     def taught(self) -> int:
         """Labels taught."""
-        return self.loop.lessons.taught
+        with self._lock:
+            return self.loop.lessons.taught

@@ -327,7 +327,7 @@ class POP:
     @property
     def operator(self) -> Operator:
         """Exact numbers for the operator's eyes only: outside the guarantee."""
-        return Operator(self._loop)
+        return Operator(self._loop, self._lock)
 
     # ------------------------------------------------------------------ state on disk
 
