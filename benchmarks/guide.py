@@ -33,7 +33,7 @@ from confide.guide.guide import Guide
 from confide.guide.hashed import HashedMap
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Batch
-from confide.guide.plan import GuidePlan
+from confide.planning.guided import GuidePlan
 from confide.privacy.gaussian import GaussianNoise
 from confide.privacy.random import Random, discrete_gaussian
 

@@ -14,7 +14,7 @@ from confide.guide.columns import Columns
 from confide.guide.guide import Guide
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Batch
-from confide.guide.plan import GuidePlan
+from confide.planning.guided import GuidePlan
 from confide.privacy.random import Random
 
 

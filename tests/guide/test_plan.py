@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from confide.guide.plan import GuidePlan
+from confide.planning.guided import GuidePlan
 from confide.privacy.renyi import epsilon_from_renyi
 
 pytestmark = pytest.mark.claim("guide.md")

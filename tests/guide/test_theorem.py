@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from confide.guide.plan import GuidePlan
+from confide.planning.guided import GuidePlan
 from confide.privacy.sums import BinaryTree, SquareRoot, divergence
 
 pytestmark = pytest.mark.claim("guide.md")

@@ -195,8 +195,8 @@ def unsure_share(plan: Plan, ones: int) -> float:
     """P(unsure) in a round where `ones` of the copies vote 1 and the others 0: by the gate, polls included."""
     hits = np.arange(plan.polls + 1)
     weights = hypergeom.pmf(hits, plan.copies, ones, plan.polls) if plan.polls < plan.copies else hits == ones
-    margins = np.minimum(np.abs(2 * hits - plan.polls), plan.gate.sure.size - 1)
-    return float((weights * plan.gate.table[margins]).sum())
+    margins = np.minimum(np.abs(2 * hits - plan.polls), plan.tables.gate.sure.size - 1)
+    return float((weights * plan.tables.gate.table[margins]).sum())
 
 
 @dataclass(frozen=True)

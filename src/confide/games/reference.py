@@ -156,7 +156,7 @@ class Reference:
         if not malformed:
             with contextlib.suppress(Exception):  # a bank that fails as a whole has abstained
                 counts = bank.votes(x, drawn.poll)
-        sure = bool(is_sure(self.words[drawn.gate], plan.gate.sure, lead(counts)[1]))
+        sure = bool(is_sure(self.words[drawn.gate], plan.tables.gate.sure, lead(counts)[1]))
         count = unsure + int(not (sure or malformed or capped))
         halting = plan.halting
         halts = isinstance(halting, Halting) and not goes_on(self.words[drawn.gate + 1], halting.go, count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from confide.planning.design import certify
 from confide.planning.plan import Guarantee, Plan
@@ -75,17 +75,20 @@ class Region:
 
 def _pairs(plan: Plan) -> Iterable[tuple[float, float]]:
     yield plan.guarantee.epsilon, plan.guarantee.delta
-    if not isinstance(plan.halting, Halting):
+    gate, halting, guide = plan.gate, plan.halting, plan.guide
+    if gate is None or not isinstance(halting, Halting):
         return
     best = dict.fromkeys(EPSILONS, 1.0)
     for order in sorted({*ORDERS, plan.order}):
         try:
-            got = certify(plan.gate, plan.halting, order=order, delta=0.5, poll_fraction=plan.poll_fraction)
+            beside = 0.0 if guide is None else replace(guide, order=order).certify()
+            share = plan.poll_fraction
+            got = certify(gate, halting, order=order, delta=0.5, poll_fraction=share, beside=beside)
         except ValueError:  # this order certifies nothing
             continue
         if not math.isfinite(got.renyi):
             continue
         for epsilon in EPSILONS:
-            delta = delta_from_renyi(got.renyi, order, epsilon) + got.tie_delta + got.survive_delta
+            delta = delta_from_renyi(sum_up(got.renyi, beside), order, epsilon) + got.tie_delta + got.survive_delta
             best[epsilon] = min(best[epsilon], delta * (1 + 1e-12))
     yield from ((epsilon, delta) for epsilon, delta in best.items() if delta < 1)

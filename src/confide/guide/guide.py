@@ -27,7 +27,7 @@ from confide.guide.linear import add_gradient, follow, run_rows
 from confide.guide.maps import Encoded, FeatureMap
 from confide.guide.model import Batch, Map, Model, map_params
 from confide.guide.partitions import DEPTH, renewals
-from confide.guide.plan import GuidePlan
+from confide.planning.guided import GuidePlan
 from confide.guide.ranges import BINS, add_counts, from_counts, weight_of
 from confide.privacy.gaussian import GaussianNoise
 from confide.privacy.random import Random

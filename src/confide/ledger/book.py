@@ -18,17 +18,24 @@ from typing import Self
 from confide.errors import StateError
 from confide.ledger.file import CHECKSUM, WIDE, File, Lock, trouble
 
-__all__ = ["FORGOT", "PERSON", "SIGN", "USED", "Book", "Entry"]
+__all__ = ["FORGOT", "PERSON", "RELEASED", "SIGN", "USED", "Book", "Entry"]
 
 PERSON = f"""
-INSERT INTO person(model, who, unsure, watched, sequence, checksum)
-SELECT m, w, u, d, s, {CHECKSUM}(m, w, u, d, s) FROM (SELECT ? AS m, ? AS w, ? AS u, ? AS d, ? AS s) WHERE true
+INSERT INTO person(model, who, unsure, watched, labels, sequence, checksum)
+SELECT m, w, u, d, l, s, {CHECKSUM}(m, w, u, d, l, s)
+FROM (SELECT ? AS m, ? AS w, ? AS u, ? AS d, ? AS l, ? AS s) WHERE true
 ON CONFLICT(model, who) DO UPDATE SET
-    unsure = MAX(unsure, excluded.unsure), watched = MAX(watched, excluded.watched), sequence = excluded.sequence,
+    unsure = MAX(unsure, excluded.unsure), watched = MAX(watched, excluded.watched),
+    labels = MAX(labels, excluded.labels), sequence = excluded.sequence,
     checksum = {CHECKSUM}(
-        model, who, MAX(unsure, excluded.unsure), MAX(watched, excluded.watched), excluded.sequence)"""
-"""Raise a person's counts: model, who, unsure, watched, sequence. The sequence changes the row even if nothing else."""
-SIGN = f"UPDATE model SET checksum = {CHECKSUM}(id, name, epoch, sequence, rounds, unsure, halted) WHERE id = ?"
+        model, who, MAX(unsure, excluded.unsure), MAX(watched, excluded.watched), MAX(labels, excluded.labels),
+        excluded.sequence)"""
+"""Raise a person's counts: model, who, unsure, watched, labels, sequence, which changes even if nothing else does."""
+RELEASED = f"""
+INSERT INTO released(model, kind, number, noisy, exact, checksum)
+SELECT m, k, n, a, b, {CHECKSUM}(m, k, n, a, b) FROM (SELECT ? AS m, ? AS k, ? AS n, ? AS a, ? AS b)"""
+"""What a guide released: once, never again with other noise."""
+SIGN = f"UPDATE model SET checksum = {CHECKSUM}(id, name, epoch, sequence, rounds, unsure, halted, history) WHERE id = ?"
 """Renew the checksum of a model's row."""
 USED = f"""
 INSERT OR IGNORE INTO used(model, number, epoch, checksum)
@@ -39,7 +46,8 @@ INSERT OR IGNORE INTO forgot(model, sequence, copy, who, checksum)
 SELECT m, s, c, w, {CHECKSUM}(m, s, c, w) FROM (SELECT ? AS m, ? AS s, ? AS c, ? AS w)"""
 """A copy that was reset for a person."""
 _GROW = """
-UPDATE model SET rounds = MAX(rounds, ?), unsure = MAX(unsure, ?), halted = COALESCE(halted, ?), sequence = ?
+UPDATE model SET rounds = MAX(rounds, ?), unsure = MAX(unsure, ?), halted = COALESCE(halted, ?),
+    history = MAX(history, ?), sequence = ?
 WHERE id = ? AND epoch = ? AND sequence = ?"""
 _PRUNE = "DELETE FROM used WHERE model = ? AND number <= ?"
 
@@ -62,6 +70,12 @@ class Entry:
         Tickets (epoch, number) whose label was learned.
     forgot
         (copy, who): the copy was reset and the person's open questions were dropped.
+    labels
+        (who, labels of theirs that the guide learned): before the sum that holds them is released.
+    history
+        Rows of history taken.
+    released
+        (kind, number, noisy row, exact sums) of what the guide releases, as bytes.
     """
 
     rounds: int
@@ -71,6 +85,9 @@ class Entry:
     watched: tuple[tuple[bytes, int], ...] = ()
     used: tuple[tuple[int, int], ...] = ()
     forgot: tuple[tuple[int, bytes], ...] = ()
+    labels: tuple[tuple[bytes, int], ...] = ()
+    history: int = 0
+    released: tuple[tuple[str, int, bytes, bytes], ...] = ()
 
 
 class Book:
@@ -216,8 +233,9 @@ class Book:
         for column, (who, count) in chain(
             ((0, share) for entry in entries for share in entry.shares),
             ((1, share) for entry in entries for share in entry.watched),
+            ((2, share) for entry in entries for share in entry.labels),
         ):
-            counts = people.setdefault(who, [0, 0])
+            counts = people.setdefault(who, [0, 0, 0])
             counts[column] = max(counts[column], count)
         if _identity(self.path) != self._identity:
             raise StateError(
@@ -230,6 +248,7 @@ class Book:
                     max(entry.rounds for entry in entries),
                     max(entry.unsure for entry in entries),
                     next((entry.halted for entry in entries if entry.halted is not None), None),
+                    max(entry.history for entry in entries),
                     *(last, key, self.epoch, self._durable),
                 ),
             )
@@ -239,7 +258,8 @@ class Book:
                     "nothing is answered here any more; go on where it was loaded last"
                 )
             db.execute(SIGN, (key,))
-            db.executemany(PERSON, ((key, who, u + WIDE, w + WIDE, last) for who, (u, w) in people.items()))
+            db.executemany(PERSON, ((key, who, *(n + WIDE for n in counts), last) for who, counts in people.items()))
+            db.executemany(RELEASED, ((key, *one) for entry in entries for one in entry.released))
             db.executemany(USED, ((key, number, epoch) for entry in entries for epoch, number in entry.used))
             db.executemany(FORGOT, ((key, at, copy, who) for at, entry in batch for copy, who in entry.forgot))
             if prune >= 0:

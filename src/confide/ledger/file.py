@@ -26,7 +26,7 @@ from confide.ledger.wal import lost
 
 __all__ = ["CHECKSUM", "WIDE", "File", "Lock", "Reader", "check_name", "trouble"]
 
-VERSION = 1
+VERSION = 2
 _APPLICATION = 0x434F4E46  # "CONF": SQLite keeps it in the file's header, for `file` and for us
 _PATIENCE = 30.0  # seconds that a write waits for another model's write
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -40,16 +40,20 @@ CHECKSUM = "checksum"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS model(
     id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, epoch INTEGER NOT NULL, sequence INTEGER NOT NULL,
-    rounds INTEGER NOT NULL, unsure INTEGER NOT NULL, halted TEXT, owned INTEGER NOT NULL, checksum INTEGER NOT NULL);
+    rounds INTEGER NOT NULL, unsure INTEGER NOT NULL, halted TEXT, history INTEGER NOT NULL, owned INTEGER NOT NULL,
+    checksum INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS person(
     model INTEGER NOT NULL, who BLOB NOT NULL, unsure INTEGER NOT NULL, watched INTEGER NOT NULL,
-    sequence INTEGER NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY(model, who)) WITHOUT ROWID;
+    labels INTEGER NOT NULL, sequence INTEGER NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY(model, who)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS used(
     model INTEGER NOT NULL, number INTEGER NOT NULL, epoch INTEGER NOT NULL, checksum INTEGER NOT NULL,
     PRIMARY KEY(model, number, epoch)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS forgot(
     model INTEGER NOT NULL, sequence INTEGER NOT NULL, copy INTEGER NOT NULL, who BLOB NOT NULL,
     checksum INTEGER NOT NULL, PRIMARY KEY(model, sequence, copy, who)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS released(
+    model INTEGER NOT NULL, kind TEXT NOT NULL, number INTEGER NOT NULL, noisy BLOB NOT NULL, exact BLOB NOT NULL,
+    checksum INTEGER NOT NULL, PRIMARY KEY(model, kind, number));
 """
 
 
@@ -147,7 +151,7 @@ class Reader:
             raise StateError(f"{self.path} is not a ledger: give the path of one, or of a new file")
         if version != VERSION:
             raise StateError(
-                f"the ledger {self.path} has version {version}, and this Confide reads {VERSION}: use a later Confide"
+                f"the ledger {self.path} has version {version}, and this Confide reads {VERSION}: use the Confide it is for"
             )
 
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -160,8 +164,8 @@ class Reader:
             raise _damaged(self.path) from None
 
     def model(self, name: str) -> list[Any]:
-        """The row of a model: id, name, epoch, sequence, rounds, unsure, halted."""
-        columns = "id, name, epoch, sequence, rounds, unsure, halted"
+        """The row of a model: id, name, epoch, sequence, rounds, unsure, halted, history."""
+        columns = "id, name, epoch, sequence, rounds, unsure, halted, history"
         rows = self.checked(columns, "model", "name = ?", check_name(name))
         if not rows:
             raise StateError(f"the ledger {self.path} has no model {name!r}: create it first")

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Self
 
 from confide.errors import StateError
-from confide.ledger.book import FORGOT, PERSON, SIGN, USED, Book
+from confide.ledger.book import FORGOT, PERSON, RELEASED, SIGN, USED, Book
 from confide.ledger.file import WIDE, File, Lock, Reader, check_name, trouble
 
 __all__ = ["Ledger", "Spent"]
@@ -45,6 +45,10 @@ class Spent:
     used: frozenset[tuple[int, int]] = field(default=frozenset(), repr=False)
     forgot: tuple[tuple[int, int, bytes], ...] = field(default=(), repr=False)
     """(sequence, copy, who) of every forgetting, in order."""
+    labels: Mapping[bytes, int] = field(default_factory=dict, repr=False)
+    history: int = 0
+    released: tuple[tuple[str, int, bytes, bytes], ...] = field(default=(), repr=False)
+    """(kind, number, noisy row, exact sums) of everything the guide released, in order."""
 
 
 class Ledger:
@@ -98,32 +102,37 @@ class Ledger:
     def _insert(self, file: File, model: str, spent: Spent) -> None:
         with file.transaction() as db:
             key = db.execute(
-                "INSERT INTO model(name, epoch, sequence, rounds, unsure, halted, owned, checksum) "
-                "VALUES (?, ?, ?, ?, ?, ?, 0, 0)",
-                (model, spent.epoch, spent.sequence, spent.rounds, spent.unsure, spent.halted),
+                "INSERT INTO model(name, epoch, sequence, rounds, unsure, halted, history, owned, checksum) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)",
+                (model, spent.epoch, spent.sequence, spent.rounds, spent.unsure, spent.halted, spent.history),
             ).lastrowid
             db.execute(SIGN, (key,))
-            for who in spent.shares.keys() | spent.watched.keys():
-                counts = spent.shares.get(who, 0) + WIDE, spent.watched.get(who, 0) + WIDE
+            for who in spent.shares.keys() | spent.watched.keys() | spent.labels.keys():
+                counts = (kind.get(who, 0) + WIDE for kind in (spent.shares, spent.watched, spent.labels))
                 db.execute(PERSON, (key, who, *counts, spent.sequence))
             db.executemany(USED, ((key, number, epoch) for epoch, number in spent.used))
             db.executemany(FORGOT, ((key, *one) for one in spent.forgot))
+            db.executemany(RELEASED, ((key, *one) for one in spent.released))
 
     def read(self, model: str) -> Spent:
         """What a model has spent, up to the last entry that is durable. Its owner may go on meanwhile."""
         self._check_fork()
         with Reader(self.path) as file:
             file.rows("BEGIN")  # all of it as of one moment
-            key, _, epoch, sequence, rounds, unsure, halted = file.model(model)
-            people = file.checked("model, who, unsure, watched, sequence", "person", "model = ?", key)
+            key, _, epoch, sequence, rounds, unsure, halted, history = file.model(model)
+            people = file.checked("model, who, unsure, watched, labels, sequence", "person", "model = ?", key)
+            released = file.checked("model, kind, number, noisy, exact", "released", "model = ?", key)
             used = file.checked("model, number, epoch", "used", "model = ?", key)
             forgot = file.checked("model, sequence, copy, who", "forgot", "model = ?", key)
         return Spent(
             rounds=rounds,
             unsure=unsure,
             halted=halted,
-            shares={who: count - WIDE for _, who, count, _, _ in people if count > WIDE},
-            watched={who: count - WIDE for _, who, _, count, _ in people if count > WIDE},
+            shares={who: counts[0] - WIDE for _, who, *counts in people if counts[0] > WIDE},
+            watched={who: counts[1] - WIDE for _, who, *counts in people if counts[1] > WIDE},
+            labels={who: counts[2] - WIDE for _, who, *counts in people if counts[2] > WIDE},
+            history=history,
+            released=tuple((kind, number, noisy, exact) for _, kind, number, noisy, exact in sorted(released)),
             epoch=epoch,
             sequence=sequence,
             used=frozenset((epoch, number) for _, number, epoch in used),

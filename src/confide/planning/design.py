@@ -17,7 +17,7 @@ import numpy as np
 from confide.planning.mistakes import Certificate
 from confide.privacy.gate import FLOOR, LEAST_TIE_SURE, Gate
 from confide.privacy.halting import Halting, backward, joint_renyi
-from confide.privacy.renyi import epsilon_from_renyi, renyi_from_epsilon
+from confide.privacy.renyi import epsilon_from_renyi, renyi_from_epsilon, sum_up
 
 MOST_JOINT = 10
 """For larger shifts the joint programme would take long; the plain sum is certified instead."""
@@ -58,8 +58,13 @@ class Certified:
     """δ_h: the halting gate did not fire in time."""
 
 
-def certify(gate: Gate, halting: Halting, *, order: int, delta: float, poll_fraction: Fraction) -> Certified:
-    """The (ε, δ) of these very tables at this total δ. Proof page: docs/proofs/halting.md."""
+def certify(
+    gate: Gate, halting: Halting, *, order: int, delta: float, poll_fraction: Fraction, beside: float = 0.0
+) -> Certified:
+    """The (ε, δ) of these very tables at this total δ, with a guide of so much Rényi divergence `beside` them.
+
+    Proof pages: docs/proofs/halting.md, docs/proofs/guide.md.
+    """
     tau = gate.cost(order=order, poll_fraction=poll_fraction)
     halt = halting.cost(order=order)
     summed = math.nextafter((halting.visible * tau + halt) * (1 + 1e-15), math.inf)
@@ -74,7 +79,7 @@ def certify(gate: Gate, halting: Halting, *, order: int, delta: float, poll_frac
         raise TooRare(
             f"the tables' bad events alone have probability {ties + survive:.3g}, which is not below delta={delta:g}"
         )
-    epsilon = epsilon_from_renyi(renyi, order, rest)
+    epsilon = epsilon_from_renyi(sum_up(renyi, beside), order, rest)
     return Certified(epsilon, delta, order, renyi, tau, halt, rest, ties, survive)
 
 
@@ -90,6 +95,8 @@ class Budget:
     shift: int
     poll_fraction: Fraction
     margins: int | None = None
+    guide: float = 0.0
+    """The part of the Rényi budget that is kept for a guide."""
 
 
 @dataclass(frozen=True)
@@ -120,10 +127,15 @@ class Split:
     """(n_stop − G)·x as a share of δ."""
 
 
-def renyi_budget(budget: Budget, split: Split) -> float:
-    """R: the Rényi divergence of this order that the budget allows; not positive where the order is useless."""
+def _whole_budget(budget: Budget, split: Split) -> float:
     main = budget.delta * (1 - split.survive - split.ties)
     return renyi_from_epsilon(budget.epsilon * (1 - 1e-9), split.order, main)
+
+
+def renyi_budget(budget: Budget, split: Split) -> float:
+    """R: the Rényi divergence of this order that the budget allows; not positive where the order is useless."""
+    whole = _whole_budget(budget, split)
+    return whole if budget.guide == 0 else (1 - budget.guide) * whole
 
 
 def _halting_cost(budget: Budget, split: Split) -> float:
@@ -209,10 +221,13 @@ def build(budget: Budget, split: Split) -> tuple[Gate, Halting, Certified]:
         raise Unreachable(f"epsilon={budget.epsilon:g} at delta={budget.delta:g} is out of reach at this split")
     tau, halting = drafted[0], _halting(budget, split)
     best: tuple[Gate, Halting, Certified] | None = None
-    renyi = renyi_budget(budget, split)
+    renyi, beside = renyi_budget(budget, split), budget.guide * max(0.0, _whole_budget(budget, split))
+    share = budget.poll_fraction
     for _ in range(12):
         gate = gate_for(budget, split, tau, halting.visible)
-        certified = certify(gate, halting, order=split.order, delta=budget.delta, poll_fraction=budget.poll_fraction)
+        certified = certify(
+            gate, halting, order=split.order, delta=budget.delta, poll_fraction=share, beside=beside
+        )
         if certified.epsilon <= budget.epsilon and (best is None or certified.epsilon > best[2].epsilon):
             best = gate, halting, certified
             if certified.epsilon > budget.epsilon * (1 - 2e-4):

@@ -12,6 +12,7 @@ import numpy as np
 from confide.planning import paper
 from confide.planning.arguments import check
 from confide.planning.guarantee import Guarantee
+from confide.planning.guided import GuidePlan
 from confide.planning.mistakes import HYPOTHESES, Certificate
 from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["tight", "certified", "paper", "agnostic"]
 
-VERSION = 1
+VERSION = 2
+"""Written; version 1, which had no guide, is still read."""
 MOST_ENTRIES = 50_000_000
 """A file whose tables are longer is refused."""
 
@@ -32,8 +34,10 @@ _PLAIN = ("kind", "rounds", "copies", "polls", "unsure", "silent", "unit_unsure"
 
 def write(plan: Plan) -> str:
     """The plan as JSON, tables as run-length lists of integers in decimal."""
-    halting: dict[str, Any]
-    if isinstance(plan.halting, Halting):
+    halting: dict[str, Any] | None
+    if plan.halting is None:
+        halting = None
+    elif isinstance(plan.halting, Halting):
         halting = {"go": _runs(plan.halting.go), "shift": plan.halting.shift}
     else:
         c = plan.halting
@@ -46,8 +50,10 @@ def write(plan: Plan) -> str:
         "notes": plan.notes,
         "guarantee": {"epsilon": plan.guarantee.epsilon, "delta": plan.guarantee.delta},
         "certificate": None if plan.certificate is None else vars(plan.certificate),
-        "gate": {"sure": _runs(plan.gate.sure)},
+        "gate": None if plan.gate is None else {"sure": _runs(plan.gate.sure)},
         "halting": halting,
+        "guide": None if plan.guide is None else plan.guide.params(),
+        "units": plan.units,
     }
     return json.dumps(body, indent=1, default=int)  # NumPy's integers are integers
 
@@ -56,27 +62,35 @@ def read(text: str | Path) -> dict[str, Any]:
     """The fields of a plan that `write` wrote, checked one by one; whether they keep what they say is not."""
     try:
         body = json.loads(text.read_text() if isinstance(text, Path) else text)
-        if body["format"] != "confide-plan" or body["version"] != VERSION or body["kind"] not in get_args(Kind):
+        if body["format"] != "confide-plan" or body["version"] not in (1, VERSION) or body["kind"] not in get_args(Kind):
             raise ValueError("this is not a plan of a version that this Confide reads; make it again")
         fields = _fields(body)
     except (KeyError, TypeError, OverflowError, ZeroDivisionError, json.JSONDecodeError) as error:
         raise ValueError(f"this is not a plan written by Plan.to_json: {type(error).__name__} {error}") from None
     said = fields["guarantee"]
-    whole = ("copies", "unsure", "polls", "silent", "unit_unsure", "labels", "beta")
+    whole = ["silent", "unit_unsure", "labels", "beta"] + ["copies", "unsure", "polls"] * (fields["copies"] != 0)
     check(said.epsilon, said.delta, fields["rounds"], **{name: fields[name] for name in whole})
     return fields
 
 
 def _fields(body: dict[str, Any]) -> dict[str, Any]:
     whole = ("rounds", "copies", "polls", "unsure", "silent", "unit_unsure", "labels", "order")
+    guide = None if body.get("guide") is None else GuidePlan.from_params(body["guide"])
+    units = body.get("units")
+    if units not in (None, "rounds", "people"):
+        raise ValueError("a plan's units are rounds or people")
     epsilon, delta = check_epsilon(body["guarantee"]["epsilon"]), check_delta(body["guarantee"]["delta"])
     return {
         "kind": body["kind"],
         **{name: int(body[name]) for name in whole},
         "beta": float(body["beta"]),
-        "gate": Gate.from_integers(_expand(body["gate"]["sure"])),
-        "halting": _halting(body["halting"]),
-        "guarantee": Guarantee(epsilon, delta, int(body["unit_unsure"])),
+        "gate": None if body["gate"] is None else Gate.from_integers(_expand(body["gate"]["sure"])),
+        "halting": None if body["halting"] is None else _halting(body["halting"]),
+        "guarantee": Guarantee(
+            epsilon, delta, int(body["unit_unsure"]), unit_labels=None if guide is None else guide.unit_labels
+        ),
+        "guide": guide,
+        "units": units,
         "certificate": None if body["certificate"] is None else _certificate(body["certificate"], body["kind"]),
         "mistakes": None if body["mistakes"] is None else int(body["mistakes"]),
         "notes": tuple(str(note) for note in body["notes"]),

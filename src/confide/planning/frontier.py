@@ -65,8 +65,9 @@ def frontier(
                 unit_unsure=unit_unsure,
                 labels=labels,
                 dissent=share,
+                guide=None,
             )
-            half, rare = reach(plan.gate, 0.5), reach(plan.gate, number / (2 * plan.live))
+            half, rare = reach(plan.tables.gate, 0.5), reach(plan.tables.gate, number / (2 * plan.live))
             leads = half / plan.polls, rare / plan.polls
             points.append(Point(number, share, plan.copies, rounds / plan.copies, *leads))
         progress()

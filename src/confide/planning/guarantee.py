@@ -16,6 +16,8 @@ class Guarantee:
     delta: float
     unit_unsure: int = 1
     secure: bool = True
+    unit_labels: int | None = None
+    """Labels of one unit that a guide learns from; None where there is no guide."""
 
     def plus(self, epsilon: float) -> Guarantee:
         """The guarantee with another ε-private release beside it, rounded up: never below the exact sum.
@@ -40,9 +42,11 @@ class Guarantee:
         """The guarantee in one sentence that a lawyer could read."""
         chance = f"{self.delta:.2g}"
         factor = f"{math.exp(self.epsilon):.3g}"
+        whose = f"receives at most {self.unit_unsure} unsure answer{'s' if self.unit_unsure > 1 else ''}"
+        if self.unit_labels is not None:
+            whose += f", and teaches the guide at most {self.unit_labels} label{'s' if self.unit_labels > 1 else ''}"
         return (
-            "Whatever one unit (a single round, or a person who receives at most "
-            f"{self.unit_unsure} unsure answer{'s' if self.unit_unsure > 1 else ''}) told the system, everyone else "
+            f"Whatever one unit (a single round, or a person who {whose}) told the system, everyone else "
             "together, asking adaptively for as long as they like, sees any given pattern of answers with a "
             f"probability that changes by at most a factor of {factor} (ε = {self.epsilon:.4g}), except with "
             f"probability {chance}."

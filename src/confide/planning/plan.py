@@ -6,25 +6,33 @@ docs/proofs/paper-plan.md (the paper's own constants).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from confide.planning import certified as certified_plans
-from confide.planning import files, text, tight, verify
+from confide.planning import files, shares, text, tight, verify
 from confide.planning import paper as paper_plans
 from confide.planning.arguments import BETA, MISTAKE_BETA, check, mistake_bound
 from confide.planning.design import Found
 from confide.planning.files import Kind
 from confide.planning.guarantee import Guarantee
+from confide.planning.guided import GuidePlan
 from confide.planning.mistakes import Certificate
 from confide.planning.tight import DISSENT
 from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
 from confide.privacy.sparse import CounterBudget
 
-__all__ = ["BETA", "MISTAKE_BETA", "Guarantee", "Kind", "Plan", "numbers_of"]
+__all__ = ["BETA", "MISTAKE_BETA", "Guarantee", "Kind", "Plan", "Tables", "numbers_of"]
+
+
+class Tables(NamedTuple):
+    """The two tables of a plan with copies."""
+
+    gate: Gate
+    halting: Halting | CounterBudget
 
 
 @dataclass(frozen=True)
@@ -37,9 +45,9 @@ class Plan:
     Examples
     --------
     >>> import confide
-    >>> plan = confide.Plan.tight(epsilon=1.0, delta=1e-6, rounds=1_000_000, copies=5000, polls=129, unsure=1000)
-    >>> plan.guarantee.epsilon <= 1.0
-    True
+    >>> plan = confide.Plan.tight(epsilon=1.0, delta=1e-6, rounds=300_000)
+    >>> plan.guarantee.epsilon <= 1.0, plan.copies
+    (True, 0)
     >>> print(plan.guarantee)
     (1, 1e-06)-challenge-DP
     """
@@ -54,12 +62,16 @@ class Plan:
     labels: int
     beta: float
     order: int
-    gate: Gate
-    halting: Halting | CounterBudget
+    gate: Gate | None
+    """None, as is the halting table, where there are no copies: then the guide answers alone, and nothing halts."""
+    halting: Halting | CounterBudget | None
     guarantee: Guarantee
     certificate: Certificate | None = None
     mistakes: int | None = None
     notes: tuple[str, ...] = field(default=(), compare=False)
+    guide: GuidePlan | None = None
+    units: Literal["rounds", "people"] | None = None
+    """For whom it was made, where that was said."""
 
     @property
     def live(self) -> int:
@@ -69,7 +81,14 @@ class Plan:
     @property
     def poll_fraction(self) -> Fraction:
         """q = polls / eligible copies."""
-        return Fraction(self.polls, self.copies)
+        return Fraction(self.polls, max(1, self.copies))
+
+    @property
+    def tables(self) -> Tables:
+        """Gate and halting table; ValueError for a plan without copies."""
+        if self.gate is None or self.halting is None:
+            raise ValueError("this plan has no copies, and so no tables: its guide answers alone")
+        return Tables(self.gate, self.halting)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -87,21 +106,25 @@ class Plan:
         unsure: int | None = None,
         polls: int | None = None,
         silent: int | None = None,
-        unit_unsure: int = 1,
+        unit_unsure: int | None = None,
         labels: int = 2,
         beta: float = BETA,
         dissent: float = DISSENT,
+        guide: shares.Guide = "auto",
+        units: Literal["rounds", "people"] | None = None,
+        unit_labels: int | None = None,
+        history: int = 0,
     ) -> Plan:
-        """The best tables for a stream: what you give is kept, the rest is chosen and explained in `notes`.
+        """The best numbers for a stream: what you give is kept, the rest is chosen; `explain()` says what and why.
 
-        Proof page: docs/proofs/halting.md.
+        Proof pages: docs/proofs/halting.md (copies), docs/proofs/guide.md (the guide, and both together).
 
         Parameters
         ----------
         epsilon, delta
             The promise to each unit.
         rounds
-            T: all predict() calls, the silent ones included; past it the run halts.
+            T: all predict() calls, the silent ones included; past it nothing is learned any more.
         copies
             k; by default the fewest that leave room for `dissent`.
         unsure
@@ -109,21 +132,44 @@ class Plan:
         polls
             m: copies asked in a round; by default 129, or all when there are not many more.
         silent
-            Rounds at the start in which copies learn and the fallback answers; by default 40 % of the rounds.
+            Rounds at the start in which copies learn and do not answer; by default 40 % of the rounds.
         unit_unsure
-            G: unsure answers that one unit may receive (1 for units that are rounds).
+            G: unsure answers that one unit may receive; by default 1, and then the guide answers that unit.
         labels
             How many labels there are; any number from 2.
         beta
             Probability of halting although fewer than `unsure` answers were unsure.
         dissent
             The share of a poll that may disagree and still be answered; only used to choose `copies`.
+        guide
+            "auto": a guide, with the part of the budget that the notes explain, alone where copies would not pay.
+            None: copies only. A number: its part of the budget, 1.0 for a guide alone.
+        units
+            For whom the plan is: "rounds" or "people"; None leaves it to the POP.
+        unit_labels
+            c: labels of one unit that the guide learns from; by default 1. More of them cost their square.
+        history
+            Labelled rows that will be taught, by `teach_many`, before the first round.
         """
-        asked = tight.Asked(
-            epsilon, delta, rounds, copies, unsure, polls, silent, unit_unsure, labels, beta, dissent
-        )
-        found = tight.best(asked)
-        return cls(**numbers_of(found), kind="tight", rounds=rounds, labels=labels, beta=beta)
+        if units not in (None, "rounds", "people"):
+            raise ValueError(f"units={units!r} must be 'rounds' or 'people'")
+        most, learned = 1 if unit_unsure is None else unit_unsure, 1 if unit_labels is None else unit_labels
+        if units == "rounds" and (most, learned) != (1, 1):
+            raise ValueError("a round is asked once and labelled once: leave unit_unsure and unit_labels out")
+        asked = tight.Asked(epsilon, delta, rounds, copies, unsure, polls, silent, most, labels, beta, dissent)
+        shared = shares.best(asked, shares.Wish(guide, learned, history))
+        common: dict[str, Any] = {"kind": "tight", "rounds": rounds, "labels": labels, "beta": beta, "units": units}
+        if shared.found is None:
+            assert shared.guide is not None
+            promise = Guarantee(shared.guide.epsilon(delta), delta, most, unit_labels=learned)
+            nothing: dict[str, Any] = dict.fromkeys(("copies", "polls", "unsure", "silent"), 0)
+            return cls(**common, **nothing, unit_unsure=most, order=shared.order, gate=None, halting=None,
+                       guarantee=promise, notes=shared.notes, guide=shared.guide)  # fmt: skip
+        plan = cls(**{**numbers_of(shared.found), "notes": shared.notes}, **common, guide=shared.guide)
+        if shared.guide is None:
+            return plan
+        plan = replace(plan, guarantee=replace(plan.guarantee, epsilon=epsilon, unit_labels=learned))
+        return replace(plan, guarantee=plan.verify())
 
     @classmethod
     def certified(
@@ -222,6 +268,10 @@ class Plan:
             mistakes=mistakes,
             notes=(note,),
         )
+
+    def explain(self) -> str:
+        """What to expect of this plan, and why it is so, in plain words."""
+        return text.explain(self)
 
     def verify(self) -> Guarantee:
         """Re-certify from the tables alone; raises ValueError if they do not keep what the plan states."""

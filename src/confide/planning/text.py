@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from confide.planning.design import reach
+from confide.planning.guided import GuidePlan
 from confide.planning.mistakes import Certificate
 from confide.planning.tight import labels_each
 from confide.privacy.gate import Gate
@@ -23,30 +24,73 @@ MANY_POLLS = 10_000
 
 def describe(plan: Plan) -> str:
     """The whole plan, a row a number, then its warnings and its notes."""
-    if isinstance(plan.halting, Halting):
-        stop = f"halts for certain by {plan.halting.stop:,}"
-    else:
-        stop = f"halts at a noisy count of {plan.halting.limit:,}"
-    people = f"each person, up to {plan.unit_unsure} unsure answers"
     rows = [
         ("promise", str(plan.guarantee)),
-        ("to whom", "each round" if plan.unit_unsure == 1 else people),
+        ("to whom", _whom(plan)),
         ("rounds", f"{plan.rounds:,}, the first {plan.silent:,} silent" if plan.silent else f"{plan.rounds:,}"),
-        ("copies", f"{plan.copies:,}, each taught {labels_each(plan.rounds, plan.copies)}"),
-        ("polls", f"{plan.polls:,} copies asked in a round" + (" (all)" if plan.polls == plan.copies else "")),
-        ("unsure answers", f"planned for {plan.unsure:,}; {stop}"),
-        ("gate", _gate(plan.gate, plan.polls)),
+        *(_copies(plan) if plan.copies else [("copies", "none: the guide answers alone, and nothing halts")]),
+        *([] if plan.guide is None else [("guide", _guide(plan, plan.guide))]),
         ("labels", f"{plan.labels}"),
         ("Rényi order", f"{plan.order}"),
         ("mistakes", _mistakes(plan.certificate, plan.labels)),
     ]
-    if plan.unit_unsure == 1:
+    if _whom(plan) == "each round":
         grown = group(plan.guarantee.epsilon, plan.guarantee.delta, 10)
         promise = f"({grown[0]:.3g}, {grown[1]:.2g}) by group privacy; see unit_unsure"
         rows.append(("ten rounds of one person", promise))
     width = max(len(name) for name, _ in rows)
     lines = [f"Plan.{plan.kind}", *(f"  {name:<{width}}  {value}" for name, value in rows)]
     return "\n".join([*lines, *(f"  ! {line}" for line in plan.warnings), *(f"  · {note}" for note in plan.notes)])
+
+
+def _copies(plan: Plan) -> list[tuple[str, str]]:
+    gate, halting = plan.tables
+    if isinstance(halting, Halting):
+        stop = f"halts for certain by {halting.stop:,}"
+    else:
+        stop = f"halts at a noisy count of {halting.limit:,}"
+    return [
+        ("copies", f"{plan.copies:,}, each taught {labels_each(plan.rounds, plan.copies)}"),
+        ("polls", f"{plan.polls:,} copies asked in a round" + (" (all)" if plan.polls == plan.copies else "")),
+        ("unsure answers", f"planned for {plan.unsure:,}; {stop}"),
+        ("gate", _gate(gate, plan.polls)),
+    ]
+
+
+def _whom(plan: Plan) -> str:
+    caps = [f"{plan.unit_unsure} unsure answer{'s' * (plan.unit_unsure > 1)}"] if plan.copies else []
+    if plan.guide is not None:
+        caps.append(f"{plan.guide.unit_labels} label{'s' * (plan.guide.unit_labels > 1)} for the guide")
+    people = f"each person, up to {' and '.join(caps)}"
+    if plan.units is not None:
+        return people if plan.units == "people" else "each round"
+    return people if plan.unit_unsure > 1 or (plan.guide is not None and plan.guide.unit_labels > 1) else "each round"
+
+
+def _guide(plan: Plan, guide: GuidePlan) -> str:
+    ranges = f"; counts ranges for {guide.range_rounds:,} rounds first" if guide.range_rounds else ""
+    return f"{guide.leaves:,} noisy sums, one every {guide.leaf:,} rounds{ranges}"
+
+
+def explain(plan: Plan) -> str:
+    """What to expect, in plain words: one sentence a line."""
+    lines = [f"{plan.guarantee} over {plan.rounds:,} rounds."]
+    if plan.guide is not None:
+        first = plan.guide.range_rounds + plan.guide.leaf
+        lines.append(
+            "The guide is a linear model that learns from noisy sums of what people teach. It is private itself, so "
+            f"everyone may see it. It answers from round {first + 1:,} on; before that the fallback does."
+        )
+        known = (plan.rounds + plan.guide.history) / (plan.guide.unit_labels * plan.guide.deviation())
+        lines.append(f"At the end its sums hold {known:,.0f} labels for each deviation of their noise.")
+    if plan.copies:
+        lines.append(
+            f"{plan.copies:,} copies of the learner vote from round {plan.silent + 1:,} on, each taught "
+            f"{labels_each(plan.rounds, plan.copies)}; {plan.unsure:,} of the votes may be unsure before they stop."
+        )
+        then = "the fallback" if plan.guide is None else "the guide"
+        lines.append(f"Where they are unsure, and once they have stopped, {then} answers.")
+    return "\n".join([*lines, *(f"! {line}" for line in plan.warnings), *(f"· {note}" for note in plan.notes)])
 
 
 def warnings(plan: Plan) -> tuple[str, ...]:

@@ -54,6 +54,8 @@ class Asked:
     labels: int = 2
     beta: float = BETA
     dissent: float = DISSENT
+    guide: float = 0.0
+    """The part of the Rényi budget that is kept for a guide."""
 
 
 def best(asked: Asked) -> Found:
@@ -81,7 +83,7 @@ def best(asked: Asked) -> Found:
     check_rare(asked.beta, asked.rounds, live)
     polls = default_polls(asked.copies) if asked.polls is None else asked.polls
     target = Target(
-        asked.epsilon, asked.delta, live, unsure, asked.unit_unsure, asked.beta, polls, unsure / (2 * live)
+        asked.epsilon, asked.delta, live, unsure, asked.unit_unsure, asked.beta, polls, unsure / (2 * live), asked.guide
     )
     copies, gate, halting, got = _tables(asked, target)
     notes = _notes(asked, copies, target, silent, gate)
@@ -153,12 +155,13 @@ class Target:
     polls: int
     allowed: float
     """The rate of unsure answers that unanimous copies may have."""
+    guide: float = 0.0
 
     def budget(self, copies: int, margins: int | None = None) -> Budget:
         """The budget of tables for so many copies."""
         start = min(0.25, self.beta / max(1, self.live))
         share = Fraction(self.polls, copies)
-        return Budget(self.epsilon, self.delta, self.unsure, start, self.shift, share, margins)
+        return Budget(self.epsilon, self.delta, self.unsure, start, self.shift, share, margins, self.guide)
 
     def split(self, copies: int, start: Split | None = None) -> Split:
         """The split of the budget whose gate falls to the allowed rate soonest."""

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from confide.planning import paper
 from confide.planning.design import certify
 from confide.planning.guarantee import Guarantee
+from confide.planning.guided import GuidePlan
 from confide.planning.mistakes import Certificate, certificate, rates
+from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
 from confide.privacy.sparse import CounterBudget
 
@@ -26,7 +28,9 @@ def verify(plan: Plan) -> Guarantee:
     """The guarantee that the tables keep; ValueError if it, or anything else that the plan states, is not kept."""
     if (plan.kind == "paper") != isinstance(plan.halting, CounterBudget):
         raise ValueError("the paper's plan, and no other, halts by a noisy counter: do not run this plan")
-    epsilon = _tables(plan, plan.halting) if isinstance(plan.halting, Halting) else _paper(plan, plan.halting)
+    if plan.guide is not None:
+        _check_guide(plan, plan.guide)
+    epsilon = _epsilon(plan)
     if epsilon > plan.guarantee.epsilon:
         raise ValueError(
             f"the tables cost ε = {epsilon:.6g} at δ = {plan.guarantee.delta:.3g}, more than the claimed "
@@ -37,21 +41,45 @@ def verify(plan: Plan) -> Guarantee:
     return replace(plan.guarantee, epsilon=epsilon)
 
 
-def _tables(plan: Plan, halting: Halting) -> float:
+def _epsilon(plan: Plan) -> float:
+    """What the integers cost at the plan's δ."""
+    if plan.copies == 0:
+        if plan.guide is None or plan.gate is not None or plan.halting is not None or plan.kind != "tight":
+            raise ValueError("a plan without copies is a guide alone, without tables: do not run this plan")
+        if plan.polls or plan.unsure or plan.silent:
+            raise ValueError("a plan without copies has no polls, unsure answers or silent rounds")
+        return plan.guide.epsilon(plan.guarantee.delta)
+    gate, halting = plan.tables
+    return _tables(plan, gate, halting) if isinstance(halting, Halting) else _paper(plan, gate, halting)
+
+
+def _check_guide(plan: Plan, guide: GuidePlan) -> None:
+    """Refuse a guide that was made for another plan."""
+    if plan.kind != "tight":
+        raise ValueError("only Plan.tight has a guide: do not run this plan")
+    if (guide.rounds, guide.labels, guide.order) != (plan.rounds, plan.labels, plan.order):
+        raise ValueError("the guide was made for other rounds, labels or another order: do not run this plan")
+    if guide.unit_labels != plan.guarantee.unit_labels or (plan.units == "rounds" and guide.unit_labels != 1):
+        raise ValueError("the guide learns another number of a unit's labels than the promise says")
+
+
+def _tables(plan: Plan, gate: Gate, halting: Halting) -> float:
     if halting.shift != plan.unit_unsure:
         raise ValueError("the halting table hides another shift than unit_unsure says")
     if plan.live * early_halt(halting, plan.unsure) > plan.beta * (1 + SLACK):
         raise ValueError("the halting table halts early more often than beta says: do not believe this plan")
     delta = plan.guarantee.delta
-    return certify(plan.gate, halting, order=plan.order, delta=delta, poll_fraction=plan.poll_fraction).epsilon
+    beside = 0.0 if plan.guide is None else plan.guide.certify()
+    got = certify(gate, halting, order=plan.order, delta=delta, poll_fraction=plan.poll_fraction, beside=beside)
+    return got.epsilon
 
 
-def _paper(plan: Plan, counter: CounterBudget) -> float:
+def _paper(plan: Plan, gate: Gate, counter: CounterBudget) -> float:
     if plan.unit_unsure != 1:
         raise ValueError("the paper's plan protects rounds: its unit_unsure is 1")
     if plan.polls != plan.copies or plan.silent or counter.unsure != plan.unsure:
         raise ValueError("the paper's plan asks every copy, is never silent and counts to its unsure answers")
-    got = paper.recertify(plan.gate, counter, order=plan.order, delta=plan.guarantee.delta, rounds=plan.rounds)
+    got = paper.recertify(gate, counter, order=plan.order, delta=plan.guarantee.delta, rounds=plan.rounds)
     paper.check_delay(counter, rounds=plan.rounds, beta=plan.beta)
     return got.epsilon
 
@@ -82,7 +110,7 @@ def _check_certificate(plan: Plan, said: Certificate) -> None:
 def _from_tables(plan: Plan, said: Certificate) -> Certificate:
     assert isinstance(plan.halting, Halting) and plan.mistakes is not None
     return certificate(
-        rates(plan.gate, copies=plan.copies, polls=plan.polls, fallback_error=said.fallback_error),
+        rates(plan.tables.gate, copies=plan.copies, polls=plan.polls, fallback_error=said.fallback_error),
         rounds=plan.rounds,
         budget=plan.mistakes * plan.copies,
         unsure=plan.unsure,
@@ -96,7 +124,7 @@ def _from_paper(plan: Plan, said: Certificate) -> Certificate:
     assert isinstance(plan.halting, CounterBudget) and plan.mistakes is not None
     paper.check_delay(plan.halting, rounds=plan.rounds, beta=said.beta)
     true = paper.bounded(
-        plan.gate,
+        plan.tables.gate,
         copies=plan.copies,
         unsure=plan.unsure,
         mistakes=plan.mistakes,

@@ -19,6 +19,7 @@ from confide.planning.plan import Plan
 from confide.privacy.counters import TreeCounter
 from confide.privacy.halting import Halting, goes_on
 from confide.privacy.random import Random
+from confide.privacy.sparse import CounterBudget
 
 __all__ = ["Account", "Mark"]
 
@@ -52,11 +53,16 @@ class Account:
         """Unsure answers of each person: private."""
         self.watched: dict[bytes, int] = {}
         """Rounds of each person that the monitor counts."""
+        self.labels: dict[bytes, int] = {}
+        """Labels of each person that the guide learned: private."""
+        self.history = 0
+        """Rows of history taken (public)."""
+        self._labelled: set[bytes] = set()  # people whose labels are not yet written down
         self.halted: str | None = None
         self.book: Book | None = None
         """Where it is durable, once the run has been saved."""
         self._counter: TreeCounter | None = None
-        if not isinstance(plan.halting, Halting):
+        if isinstance(plan.halting, CounterBudget):
             self._counter = TreeCounter(plan.halting.noise_epsilon, plan.rounds, 1, rng.spawn())
         self._shown: tuple[int, str | None] = (0, None)
         self._showing = threading.Lock()
@@ -84,7 +90,7 @@ class Account:
             self.unsure += 1
             if who is not None:
                 self.shares[who] = self.shares.get(who, 0) + 1
-        halting = self.plan.halting
+        halting = self.plan.tables.halting
         if isinstance(halting, Halting):
             fires = not goes_on(np.uint64(word), halting.go, self.unsure)
         else:
@@ -101,6 +107,17 @@ class Account:
         self.watched[who] = used + 1
         return True
 
+    def learns(self, who: bytes | None) -> bool:
+        """Whether the guide may learn one more label of this unit; if so, it is counted. A round has but one."""
+        if who is None or self.plan.guide is None:
+            return True
+        used = self.labels.get(who, 0)
+        if used >= self.plan.guide.unit_labels:
+            return False
+        self.labels[who] = used + 1
+        self._labelled.add(who)
+        return True
+
     # ------------------------------------------------------------------ durable, then seen
 
     def enter(
@@ -108,6 +125,7 @@ class Account:
         *whos: bytes | None,
         used: tuple[tuple[int, int], ...] = (),
         forgot: tuple[tuple[int, bytes], ...] = (),
+        released: tuple[tuple[str, int, bytes, bytes], ...] = (),
     ) -> Mark:
         """Write down what a call of these units spent. Its form depends on who called, not on what came of it."""
         sequence = 0
@@ -121,8 +139,12 @@ class Account:
                 watched=tuple((who, self.watched.get(who, 0)) for who in people),
                 used=used,
                 forgot=forgot,
+                labels=tuple((who, self.labels[who]) for who in sorted(self._labelled)),
+                history=self.history,
+                released=released,
             )
             sequence = self.book.add(entry)
+        self._labelled.clear()
         return Mark(sequence, self.rounds, self.halted)
 
     def settle(self, mark: Mark, *, private: bool = False) -> None:
@@ -149,8 +171,16 @@ class Account:
         vars(self).update(saved)
         self._showing = threading.Lock()
 
+    @property
+    def spent(self) -> Spent:
+        """What was spent so far, for a ledger that begins now; what a guide released is not in it."""
+        return Spent(
+            self.rounds, self.unsure, self.halted, self.shares, self.watched, labels=self.labels, history=self.history
+        )
+
     def restore(self, spent: Spent) -> None:
         """Go on from what a ledger says."""
-        self.rounds, self.unsure, self.halted = min(spent.rounds, self.plan.rounds), spent.unsure, spent.halted
+        self.rounds, self.unsure, self.halted = spent.rounds, spent.unsure, spent.halted
         self.shares, self.watched = dict(spent.shares), dict(spent.watched)
+        self.labels, self.history = dict(spent.labels), spent.history
         self._shown = self.rounds, self.halted

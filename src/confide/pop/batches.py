@@ -177,7 +177,7 @@ def _run_fused(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | No
             try:
                 bank.run(
                     Rounds(
-                        plan.gate.sure, plan.halting.go, plan.polls, silent, plan.unit_unsure, words,
+                        plan.tables.gate.sure, plan.halting.go, plan.polls, silent, plan.unit_unsure, words,
                         chunk.xs[:rows], labels[:rows], malformed, units, shares, progress,
                         chunk.copies, chunk.shown, chunk.margins, counts,
                     )
@@ -221,7 +221,7 @@ def _run_votes(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | No
         top, chunk.margins[i] = lead(votes[i])
         gate_word, halting_word = words[i - silent]
         malformed, capped = i in chunk.errors, account.capped(whos[i])
-        sure = bool(is_sure(gate_word, plan.gate.sure, int(chunk.margins[i])))
+        sure = bool(is_sure(gate_word, plan.tables.gate.sure, int(chunk.margins[i])))
         loop.last = votes[i].copy()
         account.spend(whos[i], not (sure or malformed or capped), int(halting_word))
         if sure and not (malformed or capped):

@@ -100,7 +100,7 @@ class Loop:
         gate_word, halting_word = self.rng.word(), self.rng.word()
         counts = np.zeros(plan.labels, dtype=np.int64) if malformed else self.votes(x, poll)
         top, margin = lead(counts)
-        sure = bool(is_sure(np.uint64(gate_word), plan.gate.sure, margin))
+        sure = bool(is_sure(np.uint64(gate_word), plan.tables.gate.sure, margin))
         self.last = counts
         capped = self.account.capped(who)
         self.account.spend(who, not (sure or malformed or capped), halting_word)

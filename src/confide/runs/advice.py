@@ -112,8 +112,8 @@ def _search(
 def _expected(plan: Plan, polls: int, margins: tuple[tuple[int, int], ...]) -> float:
     """Unsure answers to expect of this plan, if its copies agree as those that were seen."""
     seen = np.array(margins, dtype=np.float64).reshape(-1, 2)
-    lead = np.minimum(seen[:, 0] * plan.polls / polls, plan.gate.table.size - 1).astype(np.int64)
-    return float(plan.live * (plan.gate.table[lead] @ seen[:, 1]) / max(1.0, seen[:, 1].sum()))
+    lead = np.minimum(seen[:, 0] * plan.polls / polls, plan.tables.gate.table.size - 1).astype(np.int64)
+    return float(plan.live * (plan.tables.gate.table[lead] @ seen[:, 1]) / max(1.0, seen[:, 1].sum()))
 
 
 def _round(number: float) -> int:

@@ -101,7 +101,7 @@ def margins(plan: Plan, tally: Tally) -> str:
         right = axes.twinx()
         right.grid(False)
         right.spines["right"].set_visible(True)
-        table = plan.gate.table
+        table = plan.tables.gate.table
         lead = np.arange(plan.polls + 1)
         right.plot(lead, table[np.minimum(lead, table.size - 1)], color=GATE, lw=2, label="P(unsure) (right)")
         right.set_ylim(0, 1.04)

@@ -62,7 +62,7 @@ class OpenLoop(Loop):
 
     def sure(self, word: int, margin: int) -> bool:
         """What the gate says."""
-        return bool(is_sure(np.uint64(word), self.plan.gate.sure, margin))
+        return bool(is_sure(np.uint64(word), self.plan.tables.gate.sure, margin))
 
     def draws(self, malformed: bool, capped: bool, sure: bool) -> bool:
         """Whether there is a halting draw."""

@@ -126,7 +126,7 @@ class WrongInequality(Broken):
 
 class _GateByLabels(OpenLoop):
     def sure(self, word: int, margin: int) -> bool:
-        return bool(is_sure(np.uint64(word), self.plan.gate.sure, margin + 2 * (self.lessons.taught % 3)))
+        return bool(is_sure(np.uint64(word), self.plan.tables.gate.sure, margin + 2 * (self.lessons.taught % 3)))
 
 
 class GateByLabels(Broken):

@@ -47,7 +47,7 @@ class _AnyTable(Halting):
 
 def steep_entry(plan: Plan, margin: int) -> Plan:
     """One table entry too steep: between this margin and the one a vote below, the gate leaps from unsure to sure."""
-    sure = plan.gate.sure.copy()
+    sure = plan.tables.gate.sure.copy()
     sure[margin:] = np.maximum(sure[margin:], np.uint64(MOST - (MOST >> 10)))
     return unchecked(plan, gate=Gate.from_integers(sure))
 

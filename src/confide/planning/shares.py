@@ -1,0 +1,155 @@
+"""How a budget is shared between the copies and the guide: by one public rule, which says what it chose and why.
+
+Nothing here is trusted: `verify` reads the finished integers. Proof page: docs/proofs/guide.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from confide._checks import integer
+from confide.planning import tight
+from confide.planning.arguments import check, check_tables
+from confide.planning.design import Found
+from confide.planning.guided import GuidePlan
+from confide.privacy.renyi import renyi_from_epsilon
+
+SHARES = (0.5, 0.35, 0.25, 0.15, 0.1, 0.05, 0.02)
+"""Parts of the Rényi budget that a guide beside copies may have, the largest first."""
+
+PAYS = 1000
+"""Labels a copy must see before copies are worth a part of the guide's budget."""
+
+LEAST = 20.0
+"""Labels for each deviation of the noise in their sum: with fewer a guide has learned nothing by the end."""
+
+_UNDER = 1 - 1e-9  # what the search leaves to rounding
+
+Guide = Literal["auto"] | float | None
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What a budget became: tables for copies, a guide, or both."""
+
+    found: Found | None
+    guide: GuidePlan | None
+    order: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What `Plan.tight` is asked for beside what `tight.Asked` holds; see there."""
+
+    guide: Guide = "auto"
+    unit_labels: int = 1
+    history: int = 0
+
+
+def best(asked: tight.Asked, wish: Wish) -> Shared:
+    """The plan that was asked for, or ValueError with the nearest that can be had."""
+    _check(asked, wish)
+    given = any(value is not None for value in (asked.copies, asked.unsure, asked.polls, asked.silent))
+    if wish.guide is None:
+        return _without(asked)
+    if wish.guide == 1:
+        if given:
+            raise ValueError("guide=1.0 leaves nothing for copies: leave copies, unsure, polls and silent out")
+        return _alone(asked, wish, ())
+    if wish.guide != "auto":
+        return _beside(asked, wish, float(wish.guide))
+    return _largest(asked, wish) if given else _chosen(asked, wish)
+
+
+def _check(asked: tight.Asked, wish: Wish) -> None:
+    check(asked.epsilon, asked.delta, asked.rounds, beta=asked.beta, labels=asked.labels, unit_unsure=asked.unit_unsure)
+    check_tables(asked.epsilon)
+    integer(wish.unit_labels, "unit_labels", 1)
+    integer(wish.history, "history", 0)
+    share = wish.guide
+    if not (share is None or share == "auto" or (isinstance(share, int | float) and 0 < share <= 1)):
+        raise ValueError('guide must be "auto", None, or its part of the budget: above 0, and 1.0 for a guide alone')
+
+
+def _without(asked: tight.Asked) -> Shared:
+    found = tight.best(asked)
+    return Shared(found, None, found.got.order, found.notes)
+
+
+def _beside(asked: tight.Asked, wish: Wish, share: float) -> Shared:
+    """Tables on what a guide with this part leaves; the guide then has all that they left."""
+    found = tight.best(replace(asked, guide=share))
+    got = found.got
+    left = renyi_from_epsilon(asked.epsilon * _UNDER, got.order, got.conversion_delta) - got.renyi
+    guide = GuidePlan.at(got.order, left * _UNDER, asked.rounds, asked.labels, wish.unit_labels, wish.history)
+    note = f"guide: {left / (left + got.renyi):.0%} of the budget; it answers whenever the copies do not"
+    return Shared(found, guide, got.order, (*found.notes, note))
+
+
+def _largest(asked: tight.Asked, wish: Wish) -> Shared:
+    """What was given is kept: the guide has the largest part that leaves the copies able to answer."""
+    for share in SHARES:
+        try:
+            return _beside(asked, wish, share)
+        except ValueError:
+            continue
+    found = tight.best(asked)  # says what is wrong where not even that is to be had
+    note = "no guide: the copies, unsure answers and polls that were given need the whole budget"
+    return Shared(found, None, found.got.order, (*found.notes, note))
+
+
+def _chosen(asked: tight.Asked, wish: Wish) -> Shared:
+    """Copies and a guide where each copy would see enough labels, else the guide alone."""
+    labels = asked.rounds + wish.history
+    try:
+        shared = _beside(asked, wish, SHARES[0])
+    except ValueError:
+        return _alone(asked, wish, ("copies=0: no number of copies keeps this promise beside a guide",))
+    assert shared.found is not None
+    each = labels / shared.found.copies
+    if each >= PAYS:
+        return shared
+    # The fewest copies grow as the fourth root of the rounds, so labels for each of them as their 3/4th power.
+    enough = float(f"{labels * (PAYS / each) ** (4 / 3):.1g}")
+    said = (
+        f"copies=0: {shared.found.copies:,} copies would see {tight.labels_each(labels, shared.found.copies)} each, "
+        f"so the guide answers alone; from about {enough:,.0f} rounds on copies would pay"
+    )
+    return _alone(asked, wish, (said.replace("would see about one label each", "would see one label each"),))
+
+
+def _alone(asked: tight.Asked, wish: Wish, notes: tuple[str, ...]) -> Shared:
+    guide = GuidePlan.best(
+        asked.epsilon, asked.delta, asked.rounds, asked.labels, wish.unit_labels, wish.history
+    )
+    if strength(guide) < LEAST:
+        raise ValueError(
+            f"epsilon={asked.epsilon:g} over {asked.rounds:,} rounds is too small for anything to be learned: the "
+            f"noise would hide it all; {_enough(asked, wish)}"
+        )
+    return Shared(None, guide, guide.order, notes)
+
+
+def strength(guide: GuidePlan) -> float:
+    """Labels for each deviation of the noise in the sum of their gradients."""
+    return (guide.rounds + guide.history) / (guide.unit_labels * guide.deviation())
+
+
+def _enough(asked: tight.Asked, wish: Wish) -> str:
+    """The nearest budget, and the nearest number of rounds, with which something is learned."""
+    epsilon, rounds = asked.epsilon, asked.rounds
+
+    def does(epsilon: float, rounds: int) -> bool:
+        try:
+            made = GuidePlan.best(epsilon, asked.delta, rounds, asked.labels, wish.unit_labels, wish.history)
+        except ValueError:
+            return False
+        return strength(made) >= LEAST
+
+    while epsilon < 100 and not does(epsilon, asked.rounds):
+        epsilon = float(f"{epsilon * 1.3:.2g}") if epsilon > 1e-3 else epsilon * 4
+    while rounds < 1 << 40 and not does(asked.epsilon, rounds):
+        rounds = int(float(f"{rounds * 1.5 + 1:.2g}"))
+    return f"epsilon={epsilon:.2g}, or {rounds:,} rounds, would do"
