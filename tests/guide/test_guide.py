@@ -142,8 +142,6 @@ def test_private_ranges_are_counted_released_once_and_then_used() -> None:
     again.run_ranges(np.array([[x["a"], x["b"]] for x in rows(400)])[: RANGED.range_rounds])
     again.begin_round()
     assert again.features == guide.features
-    with pytest.raises(ValueError, match="columns"):
-        Guide(RANGED, MAP)
     free = Guide(PLAN, COLUMNS).features  # nothing is counted: the map that needs no ranges
     assert isinstance(free, FeatureMap) and set(free.grids) == {None}
 

@@ -53,7 +53,7 @@ def test_names_not_declared_and_missing_ones_do_no_harm() -> None:
 
 @pytest.mark.parametrize("x", [{"a": "1"}, {"k": []}, {"t": 5}, "text", 7, [1.0], np.zeros((2, 2)), {"a": 1j}])
 def test_malformed_rows_are_refused_without_their_values(x: object) -> None:
-    with pytest.raises(ValueError, match=r"must be|number of features"):
+    with pytest.raises(ValueError, match=r"must be|number of features|as declared"):
         MAP.encode(x)
 
 
@@ -131,7 +131,7 @@ def test_pairs_tell_apart_what_single_values_do_not() -> None:
     assert len(HashedMap(1 << 16, pairs=5).encode({str(i): i for i in range(20)}).indices) == 1 + 20 + 5
 
 
-@pytest.mark.parametrize("x", [{"a": []}, {"a": {}}, [1, 2], "text", {"a": 1j}])
+@pytest.mark.parametrize("x", [{"a": []}, {"a": {}}, 7, "text", {"a": 1j}])
 def test_values_of_no_kind_are_refused(x: object) -> None:
     with pytest.raises(ValueError, match="must be"):
         HashedMap(64).encode(x)

@@ -5,18 +5,25 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Columns", "Row", "digest", "tokens"]
+__all__ = ["FORM", "Columns", "Malformed", "Row", "by_position", "digest", "tokens"]
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _GRAM = 4
 _LONGEST = 1 << 16  # characters of a text that are read: one unit's row must not take for ever
+
+
+FORM = "x is not of a form that the guide takes: give plain numbers and texts"
+
+
+class Malformed(ValueError):
+    """What is wrong with x, in words of ours: they quote nothing of it."""
 
 
 class Row(NamedTuple):
@@ -48,6 +55,7 @@ class Columns:
     numeric: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
+    _width: int | None = field(init=False, repr=False, compare=False)  # of arrays; None for names that are no positions
 
     def __post_init__(self) -> None:
         for kind in ("numeric", "categorical", "text"):
@@ -57,6 +65,8 @@ class Columns:
         names = [*self.numeric, *self.categorical, *self.text]
         if not names or len(set(names)) < len(names):
             raise ValueError("declare at least one column, and each name once")
+        positions = set(names) == {str(i) for i in range(len(names))}
+        object.__setattr__(self, "_width", len(names) if positions else None)
 
     @classmethod
     def of_array(cls, width: int) -> Columns:
@@ -64,19 +74,32 @@ class Columns:
         return cls(numeric=tuple(str(i) for i in range(width)))
 
     def read(self, x: Any, /) -> Row:
-        """The row that `x` is, or a ValueError that says what is wrong with it and shows nothing of it."""
-        if not isinstance(x, Mapping):
-            x = self._by_position(x)
-        numbers = np.array([_number(x.get(name)) for name in self.numeric], dtype=np.float64)
-        codes = np.array([_category(name, x.get(name)) for name in self.categorical], dtype=np.uint64)
-        return Row(numbers, codes, tuple(_text(x.get(name)) for name in self.text))
+        """The row that `x` is, or a `Malformed` that says what is wrong with it and shows nothing of it."""
+        try:
+            if not isinstance(x, Mapping):
+                x = self._by_position(x)
+            numbers = np.array([_number(x.get(name)) for name in self.numeric], dtype=np.float64)
+            codes = np.array([_category(name, x.get(name)) for name in self.categorical], dtype=np.uint64)
+            return Row(numbers, codes, tuple(_text(x.get(name)) for name in self.text))
+        except Malformed:
+            raise
+        except Exception:  # x may be any object at all, and raise anything when it is looked at
+            raise Malformed(FORM) from None
 
     def _by_position(self, x: Any) -> Mapping[str, Any]:
-        if isinstance(x, str | bytes) or not isinstance(x, Sequence | np.ndarray) or getattr(x, "ndim", 1) != 1:
-            raise ValueError("x must be a dict of features, or a one-dimensional array")
-        if len(x) != len(self.numeric) + len(self.categorical) + len(self.text):
-            raise ValueError("x has another number of features than were declared")
-        return {str(i): value for i, value in enumerate(x)}
+        if self._width is None:
+            raise Malformed("x must be a dict of features, as declared")
+        values = by_position(x)
+        if len(values) != self._width:
+            raise Malformed("x has another number of features than were declared")
+        return values
+
+
+def by_position(x: Any) -> Mapping[str, Any]:
+    """The values of a one-dimensional array, named "0", "1", …."""
+    if isinstance(x, str | bytes) or not isinstance(x, Sequence | np.ndarray) or getattr(x, "ndim", 1) != 1:
+        raise Malformed("x must be a dict of features, or a one-dimensional array")
+    return {str(i): value for i, value in enumerate(x)}
 
 
 def digest(key: str) -> int:
@@ -101,7 +124,7 @@ def _number(value: Any) -> float:
             return float(value)
         except OverflowError:  # an integer of hundreds of digits
             return float("-inf") if str(value)[:1] == "-" else float("inf")
-    raise ValueError("a numeric feature must be a number, or None where it is missing")
+    raise Malformed("a numeric feature must be a number, or None where it is missing")
 
 
 def _category(name: str, value: Any) -> int:
@@ -113,13 +136,13 @@ def _category(name: str, value: Any) -> int:
         number = _number(value)
         value = str(int(number)) if np.isfinite(number) and number.is_integer() else repr(number)
     if not isinstance(value, str):
-        raise ValueError("a category must be a text, bytes, a number, or None where it is missing")
-    return digest(f"{name}={value}") or 1
+        raise Malformed("a category must be a text, bytes, a number, or None where it is missing")
+    return digest(f"{name}={str.__str__(value)}") or 1  # a subclass may answer otherwise every time
 
 
 def _text(value: Any) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise ValueError("a text feature must be a text, or None where it is missing")
-    return value
+        raise Malformed("a text feature must be a text, or None where it is missing")
+    return str.__str__(value)

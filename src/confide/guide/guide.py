@@ -5,7 +5,8 @@ Its life, as POP leads it (under the model's lock):
 1. `begin_round()`, once for every public round or row of history, first of all. If a leaf ended, its node is made,
    given to `store`, which makes it durable, and only then used. Nothing else ever closes a leaf.
 2. `encode(x)`: the row's active features; None while ranges are still being counted, and then `count(x)`, once a unit.
-   The map may change when a leaf closes: encode after `begin_round`, or as many rows ahead as `settle` says.
+   What is wrong with a malformed x is said in every phase. The map may change when a leaf closes: encode after
+   `begin_round`, or as many rows ahead as `settle` says.
 3. `score(encoded)`: the log-odds by the answering θ. Public, free, changes nothing; None before the first release.
 4. `gradient(encoded, y)`, when the label comes and the unit's cap allows: into the open leaf.
 
@@ -14,7 +15,7 @@ Everything here but the open leaf, the counts and the closed leaves' exact sums 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -23,12 +24,13 @@ from numpy.typing import NDArray
 
 from confide.errors import StateError
 from confide.guide.columns import Columns
+from confide.guide.counting import RangeCounts
 from confide.guide.linear import add_gradient, follow, run_rows
 from confide.guide.maps import Encoded, FeatureMap
 from confide.guide.model import Batch, Map, Model, map_params
 from confide.guide.partitions import DEPTH, renewals
+from confide.guide.ranges import declared
 from confide.planning.guided import GuidePlan
-from confide.guide.ranges import BINS, add_counts, from_counts, weight_of
 from confide.privacy.gaussian import GaussianNoise
 from confide.privacy.random import Random
 from confide.privacy.sums import decode, encode
@@ -60,10 +62,14 @@ class Guide:
     plan
         Its numbers.
     features
-        A feature map (`FeatureMap`, or `HashedMap` where no names are declared); or columns alone: the map is then
-        made from the ranges that the plan counts, or needs none.
+        A feature map (`FeatureMap`, or `HashedMap` where no names are declared); or columns: the map is then made from
+        `ranges` and those that the plan counts, and needs none where it has none (`confide.guide.inputs.columns_for`).
+        With a ready map, or every range declared, nothing is counted: learning begins at once and ends with the last
+        leaf, as many rounds before the plan's end as counting would have taken.
     label_weights
         One positive public weight a label, or None: gradients are scaled by it before they are clipped.
+    ranges
+        Declared ranges of numeric columns, by name.
     rng
         The generator of the noise; by default a secure one of the guide's own.
     store
@@ -95,11 +101,13 @@ class Guide:
         label_weights: Sequence[float] | None = None,
         rng: Random | None = None,
         store: Callable[[Release], None] | None = None,
+        *,
+        ranges: Mapping[str, tuple[float, float]] | None = None,
     ) -> None:
-        if not isinstance(features, Columns) and plan.range_rounds:
-            raise ValueError("the plan counts private ranges: give it columns, or plan with private_ranges=False")
-        if isinstance(features, Columns) and not (plan.range_rounds and features.numeric):
-            features = FeatureMap(features)
+        ranges = ranges or {}
+        numeric = features.numeric if isinstance(features, Columns) else ()
+        if not set(ranges) <= set(numeric):
+            raise ValueError("ranges are declared for numeric columns, by their names; a ready map has its own")
         weights = np.ones(plan.labels) if label_weights is None else np.array(label_weights, dtype=np.float64)
         if weights.shape != (plan.labels,) or not (np.isfinite(weights) & (weights > 0)).all():
             raise ValueError(f"label_weights must hold {plan.labels} positive numbers, one for each label")
@@ -114,12 +122,15 @@ class Guide:
         self.ranges: Ints | None = None
         """The released counts, where ranges are private."""
         self.features: Map | None = None
+        self._first = 0  # rounds before the first leaf
         if not isinstance(features, Columns):
             self._start(features)
+        elif plan.range_rounds and set(features.numeric) - set(ranges):
+            self._first, self._counted = plan.range_rounds, RangeCounts(features, ranges, plan.range_norm)
+            self._range_noise = GaussianNoise(plan.range_sigma2).draw(self._rng, self._counted.counts.size)
         else:
-            self._columns = features
-            self._counts = np.zeros((len(features.numeric), BINS), dtype=np.int64)
-            self._range_noise = GaussianNoise(plan.range_sigma2).draw(self._rng, self._counts.size)
+            self._start(FeatureMap(features, declared(ranges, features.numeric)))
+        self._end = min(plan.rounds + plan.history, self._first + plan.leaves * plan.leaf)  # of rounds that are learned
 
     def _start(self, features: Map) -> None:
         plan, size = self.plan, features.width * self.plan.vectors
@@ -157,8 +168,8 @@ class Guide:
         if rounds >= plan.rounds + plan.history:
             return None  # past its rounds the guide is frozen
         if self.features is None:
-            return "ranges" if rounds == plan.range_rounds else None
-        return "node" if (rounds - plan.range_rounds) // plan.leaf > self.closed else None
+            return "ranges" if rounds == self._first else None
+        return "node" if self.closed < min(plan.leaves, (rounds - self._first) // plan.leaf) else None
 
     def settle(self) -> int:
         """Close what is due before the next round, and return for how many rounds the map stays as it then is.
@@ -166,11 +177,16 @@ class Guide:
         So many rows may be encoded ahead, and given to `run`.
         """
         self._close_due()
-        plan = self.plan
         if self.features is None:
-            return plan.range_rounds - self.rounds
-        later = [plan.range_rounds + leaves * plan.leaf for leaves in self._renewing() if leaves > self.closed]
-        return min([*later, max(plan.rounds + plan.history, self.rounds + MANY)]) - self.rounds
+            return self._first - self.rounds
+        last = self.plan.rounds + self.plan.history
+        later = [self._first + leaves * self.plan.leaf for leaves in self._renewing()]
+        return min([when for when in later if self.rounds < when < last], default=self.rounds + MANY) - self.rounds
+
+    @property
+    def ready(self) -> int:
+        """Rounds after which there is a θ to answer with (public)."""
+        return self._first + self.plan.leaf
 
     def _renewing(self) -> list[int]:
         """After which numbers of leaves partitions, if the map has any, may be drawn anew: public."""
@@ -179,7 +195,7 @@ class Guide:
 
     def _release(self, kind: str) -> Release:
         if kind == "ranges":
-            exact = self._counts.ravel()
+            exact = self._counted.counts.ravel()
             return Release(kind, 0, exact + self._range_noise, exact)
         i, row = self.closed, self._ahead.copy()
         self._sums[i] = self._leaf
@@ -200,8 +216,7 @@ class Guide:
     def _found(self, row: Ints) -> None:
         """The map that released counts give: a function of them and of public constants."""
         self.ranges = row.copy()
-        counts = row.reshape(len(self._columns.numeric), BINS)
-        self._start(FeatureMap(self._columns, from_counts(counts, self.plan.range_sigma2**0.5)))
+        self._start(self._counted.map(row, self.plan.range_sigma2**0.5))
 
     def _learn_from(self, row: Ints) -> None:
         plan = self.plan
@@ -239,21 +254,39 @@ class Guide:
 
     # ------------------------------------------------------------------ rows
 
+    def read(self, x: Any, /) -> None:
+        """Nothing for a row that the guide takes; for another the ValueError that says what is wrong with it."""
+        self.encode(x)
+
     def encode(self, x: Any, /) -> Encoded | None:
         """The active features of `x`; None while its map is not yet known. A malformed x is a ValueError."""
-        return None if self.features is None else self.features.encode(x)
+        if self.features is not None:
+            return self.features.encode(x)
+        self._counted.columns.read(x)
+        return None
 
     def count(self, x: Any, /) -> None:
         """Count one row for the private ranges: at most one of a unit, and only before they are released."""
-        if self.features is None and 0 < self.rounds <= self.plan.range_rounds:
-            self._add_counts(self._columns.read(x).numbers[None, :])
-
-    def _add_counts(self, numbers: Floats) -> None:
-        add_counts(numbers, weight_of(self.plan.range_norm, numbers.shape[1]), self._counts)
+        if self.features is None and 0 < self.rounds <= self._first:
+            self._counted.add(self._counted.columns.read(x).numbers[None, :])
 
     def score(self, encoded: Encoded, /) -> Floats | None:
         """Log-odds, one a label, up to a constant; None before the first release."""
         return None if self.closed == 0 else self.model.score(encoded)
+
+    def answer(self, encoded: Encoded, /) -> int:
+        """The label index with the largest score, of several the first; −1 before the first release."""
+        score = self.score(encoded)
+        return -1 if score is None else int(score.argmax())
+
+    def probabilities(self, x: Any, /) -> Floats:
+        """One a label, all alike before the first release. Public and free: it takes no round and changes nothing."""
+        self.read(x)
+        return np.full(self.plan.labels, 1 / self.plan.labels) if self.closed == 0 else self.model.probabilities(x)
+
+    def export(self) -> dict[str, Any]:
+        """The model as JSON's kinds of values: it was released privately, and may be shipped (`Model.from_params`)."""
+        return self.model.params()
 
     @property
     def model(self) -> Model:
@@ -265,7 +298,7 @@ class Guide:
     def gradient(self, encoded: Encoded, y: int, /) -> None:
         """Teach the label index `y`: one gradient into the open leaf. The unit's cap is the caller's to keep."""
         self._check()
-        open_ = self.features is not None and self.rounds <= self.plan.rounds + self.plan.history
+        open_ = self.features is not None and self.rounds <= self._end
         if open_ and 0 <= y < self.plan.labels:
             indices, values = encoded
             weight = float(self._weights[y])
@@ -284,9 +317,9 @@ class Guide:
         done = 0
         while done < n:
             self._close_due()
-            left = plan.leaf - (self.rounds - plan.range_rounds) % plan.leaf
-            past = self.rounds >= plan.rounds + plan.history
-            size = n - done if past else min(n - done, left, plan.rounds + plan.history - self.rounds)
+            left = plan.leaf - (self.rounds - self._first) % plan.leaf
+            past = self.rounds >= self._end
+            size = n - done if past else min(n - done, left, self._end - self.rounds)
             part = slice(done, done + size)
             taught = np.where(batch.refused[part] | past, -1, labels[part])
             run_rows(
@@ -299,9 +332,9 @@ class Guide:
 
     def run_ranges(self, numbers: Floats) -> None:
         """The rounds whose rows are counted for the ranges, many at once; every row is a unit's first."""
-        if self.rounds + len(numbers) > self.plan.range_rounds:
+        if self.features is not None or self.rounds + len(numbers) > self._first:
             raise ValueError("fewer rounds are left for counting than there are rows")
-        self._add_counts(np.ascontiguousarray(numbers, dtype=np.float64))
+        self._counted.add(numbers)
         self.rounds += len(numbers)
 
     # ------------------------------------------------------------------ state
@@ -314,6 +347,21 @@ class Guide:
             "features": None if self.features is None else map_params(self.features),
             "rows": self._rows[: self.closed].copy() if self.features is not None else None,
         }
+
+    def releases(self) -> list[Release]:
+        """Everything released so far, in order, with the exact sums: what a ledger that begins now must hold."""
+        counts = [] if self.ranges is None else [Release("ranges", 0, self.ranges.copy(), np.zeros(0, dtype=np.int64))]
+        nodes = range(self.closed)
+        return counts + [Release("node", i, self._rows[i].copy(), self._sums[i].copy()) for i in nodes]
+
+    def resume(self, rounds: int, releases: Sequence[Release]) -> None:
+        """A fresh guide becomes the one that made these releases, `rounds` rounds after its beginning."""
+        nodes = [release for release in releases if release.kind == "node"]
+        if [release.number for release in nodes] != list(range(len(nodes))):
+            raise StateError("a release is missing in the ledger: this state must not be used")
+        ranges = next((release.row for release in releases if release.kind == "ranges"), None)
+        rows, sums = (np.array([release[i] for release in nodes]) if nodes else None for i in (2, 3))
+        self.restore({"rounds": rounds, "ranges": ranges, "rows": rows}, sums)
 
     def restore(self, state: dict[str, Any], sums: Ints | None) -> None:
         """A fresh guide becomes the one that released `state`; `sums` are the ledger's exact sums of closed leaves.
@@ -332,6 +380,8 @@ class Guide:
             self._sums[: len(rows)] = sums
             for row in np.asarray(rows, dtype=np.int64):
                 self._learn_from(row)
+        if "features" in state and state["features"] != (None if self.features is None else map_params(self.features)):
+            raise StateError("the released rows are those of another map: declare the features as before")
         self.rounds = int(state["rounds"])
 
     def __repr__(self) -> str:

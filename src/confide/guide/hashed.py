@@ -1,4 +1,4 @@
-"""A map for dicts whose names were not declared: every name and value finds its place by a fixed hash.
+"""A map for rows whose names were not declared: every name and value finds its place by a fixed hash.
 
 Nothing is known beforehand, so nothing needs a range: a number is its sign and quarter octave, a short text a category,
 a long one its words. Pairs of a row's values have places too: what two columns say together, one alone may not.
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from confide._checks import integer
-from confide.guide.columns import digest, tokens
+from confide.guide.columns import FORM, Malformed, by_position, digest, tokens
 from confide.guide.maps import Encoded
 from confide.guide.ranges import octave
 
@@ -56,9 +56,15 @@ class HashedMap:
         integer(self.pairs, "pairs", at_least=0, at_most=1 << 12)
 
     def encode(self, x: Any, /) -> Encoded:
-        """The active features of `x`, or a ValueError that says what is wrong with it and shows nothing of it."""
-        if not isinstance(x, Mapping):
-            raise ValueError("x must be a dict of features; declare columns for arrays")
+        """The active features of `x`, or a `Malformed` that says what is wrong with it and shows nothing of it."""
+        try:
+            return self._encode(x if isinstance(x, Mapping) else by_position(x))
+        except Malformed:
+            raise
+        except Exception:  # x may be any object at all, and raise anything when it is looked at
+            raise Malformed(FORM) from None
+
+    def _encode(self, x: Mapping[Any, Any]) -> Encoded:
         singles: dict[str, list[str]] = {}
         for name, value in sorted(((str(name), value) for name, value in x.items()), key=lambda item: item[0])[:_MOST]:
             found = _tokens(name, value)
@@ -91,13 +97,14 @@ def _tokens(name: str, value: Any) -> list[str]:
     if value is None:
         return []
     if isinstance(value, str):
+        value = str.__str__(value)  # a subclass may answer otherwise every time
         if value.count(" ") >= _LONG:
             return [f"{name} {token}" for token in tokens(value)]
         return [f"{name}={value}"]
     if isinstance(value, bytes):
         return [f"{name}={value.hex()}"]
     if not isinstance(value, Real | np.bool_):
-        raise ValueError("a feature must be a number, a text, bytes, or None where it is missing")
+        raise Malformed("a feature must be a number, a text, bytes, or None where it is missing")
     try:
         number = float(value)
     except OverflowError:

@@ -86,7 +86,8 @@ class Features(_Encoding):
     Parameters
     ----------
     numeric
-        Names of numbers, one column each; a missing one is 0.
+        Names of numbers, one column each; a missing one is 0. With a mapping name → (low, high) the ranges are public:
+        the guide cuts its bins there, and counts none in private; the copies take numbers as they come.
     log
         Names of numbers of very different sizes, as sign(v)·ln(1+|v|); a missing one is 0.
     categorical
@@ -107,13 +108,15 @@ class Features(_Encoding):
 
     def __init__(
         self,
-        numeric: Sequence[str] = (),
+        numeric: Sequence[str] | Mapping[str, tuple[float, float]] = (),
         log: Sequence[str] = (),
         categorical: Mapping[str, int] | None = None,
         text: Mapping[str, int] | None = None,
     ) -> None:
         if isinstance(numeric, str) or isinstance(log, str):
             raise ValueError("numeric and log take a list of names, not one string")
+        if isinstance(numeric, Mapping):
+            numeric = {name: _ends(ends, name) for name, ends in numeric.items()}
         self.numeric, self.log = numeric, log
         self.categorical, self.text = categorical, text
         column = len(numeric) + len(log)
@@ -126,6 +129,11 @@ class Features(_Encoding):
         if not names or len(set(names)) < len(names):
             raise ValueError("declare at least one feature, and each name once")
         self.width = column
+
+    @property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """The declared ranges of numbers; empty where there are none."""
+        return dict(self.numeric) if isinstance(self.numeric, Mapping) else {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -248,6 +256,16 @@ def encoder_for(features: int | Sequence[str] | Encoder | None) -> Encoder:
     if isinstance(features, list | tuple):
         return Features(numeric=list(features))
     return features if isinstance(features, Encoder) else Columns(features)  # type: ignore[arg-type]  # checked there
+
+
+def _ends(ends: Any, name: str) -> tuple[float, float]:
+    try:
+        low, high = map(float, ends)
+    except (TypeError, ValueError):
+        low, high = math.nan, math.nan
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"the range of {name!r} must be two finite numbers, the smaller one first")
+    return low, high
 
 
 def _column(key: str, width: int) -> int:

@@ -1,0 +1,39 @@
+"""Private ranges: counts of where numeric columns lie, those whose range nobody declared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.guide.columns import Columns
+from confide.guide.maps import FeatureMap
+from confide.guide.ranges import BINS, add_counts, declared, from_counts, weight_of
+
+__all__ = ["RangeCounts"]
+
+Ints = NDArray[np.int64]
+
+
+class RangeCounts:
+    """Exact counts of rows, until they are released with noise and the map is made.
+
+    A row adds one weight to one bin of each undeclared column: a vector without negative entries and of norm at most
+    `norm`, however many of the columns are declared.
+    """
+
+    def __init__(self, columns: Columns, ranges: Mapping[str, tuple[float, float]], norm: int) -> None:
+        self.columns, self._grids = columns, declared(ranges, columns.numeric)
+        self._undeclared = np.array([j for j, grid in enumerate(self._grids) if grid is None], dtype=np.int64)
+        self._weight = weight_of(norm, self._undeclared.size)
+        self.counts = np.zeros((self._undeclared.size, BINS), dtype=np.int64)
+
+    def add(self, numbers: NDArray[np.float64]) -> None:
+        """Count rows of all numeric columns; a missing number adds nothing."""
+        add_counts(np.ascontiguousarray(numbers[:, self._undeclared], dtype=np.float64), self._weight, self.counts)
+
+    def map(self, released: Ints, deviation: float) -> FeatureMap:
+        """The map that released counts give: a function of them and of public constants."""
+        found = iter(from_counts(released.reshape(self.counts.shape), deviation))
+        return FeatureMap(self.columns, tuple(next(found) if grid is None else grid for grid in self._grids))

@@ -1,0 +1,208 @@
+"""From a POP's features to the guide's: kinds of columns, declared ranges, and leaves that begin at once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from confide.errors import StateError
+from confide.guide.columns import Columns, Malformed
+from confide.guide.guide import Guide, Release
+from confide.guide.hashed import HashedMap
+from confide.guide.inputs import columns_for
+from confide.guide.maps import FeatureMap
+from confide.guide.model import Model, encode_batch
+from confide.planning.guided import GuidePlan
+from confide.guide.ranges import BINS, declared, weight_of
+from confide.learners import Columns as Arrays
+from confide.learners import Features, HashedFeatures, LogisticRegression
+from confide.learners.spec import from_spec, to_spec
+from confide.privacy.random import Random
+
+pytestmark = pytest.mark.claim("guide.md")
+
+RANGED = GuidePlan.best(40.0, 1e-6, 400)
+RANGES = {"a": (-2.0, 2.0), "b": (-2.0, 2.0)}
+COLUMNS = Columns(numeric=("a", "b"), categorical=("k",))
+
+
+def rows(n: int, seed: int = 1) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(seed)
+    return [{"a": a, "b": 100 * b, "k": str(int(3 * a))} for a, b in rng.normal(size=(n, 2))]
+
+
+def play(guide: Guide, asked: list[dict[str, Any]]) -> list[int]:
+    answers = []
+    for i, x in enumerate(asked):
+        guide.begin_round()
+        encoded = guide.encode(x)
+        if encoded is None:
+            guide.count(x)
+        else:
+            guide.gradient(encoded, i % 2)
+        answers.append(-1 if encoded is None else guide.answer(encoded))
+    return answers
+
+
+def test_every_kind_of_features_has_columns_or_a_map() -> None:
+    numbers = Columns.of_array(3), {}
+    assert columns_for(3) == columns_for(np.int64(3)) == columns_for(Arrays(3)) == numbers
+    named = Columns(numeric=("age", "size"), categorical=("city",), text=("note",))
+    features = Features(numeric=["age"], log=["size"], categorical={"city": 4}, text={"note": 8})
+    assert columns_for(features) == columns_for(features | LogisticRegression()) == (named, {})
+    assert columns_for(["age", "size"]) == (Columns(numeric=("age", "size")), {})
+    ranged = Features(numeric={"age": (0, 120)}, log=["size"], categorical={"city": 4}, text={"note": 8})
+    assert columns_for(ranged) == (named, {"age": (0.0, 120.0)})
+    for undeclared in (None, HashedFeatures(16), HashedFeatures(16) | LogisticRegression(), object(), "age"):
+        assert columns_for(undeclared) == (HashedMap(), {})
+
+
+def test_declared_ranges_leave_the_copies_as_they_were() -> None:
+    plain, ranged = Features(numeric=["age"], log=["n"]), Features(numeric={"age": (0, 120)}, log=["n"])
+    for x in ({"age": 500, "n": 2}, {}, {"age": -1e9}):
+        assert np.array_equal(plain.encode(x), ranged.encode(x))
+    assert (plain.ranges, ranged.ranges, ranged.names) == ({}, {"age": (0.0, 120.0)}, ("age", "n"))
+    assert repr(from_spec(json.loads(json.dumps(to_spec(ranged))))) == repr(ranged) == repr(ranged.clone())
+
+
+@pytest.mark.parametrize("ends", [(1, 0), (0, float("inf")), (0, 0), (0,), 5, ("a", "b"), (float("nan"), 1)])
+def test_features_with_impossible_ranges_are_refused(ends: Any) -> None:
+    with pytest.raises(ValueError, match="'age' must be two finite numbers"):
+        Features(numeric={"age": ends})
+
+
+@pytest.mark.parametrize("ready", ["map", "hashed", "ranges", "no numbers"])
+def test_a_known_map_learns_at_once_and_nothing_is_counted(ready: str) -> None:
+    """Its leaves begin at round 0, the plan's last rounds have none: labels teach nothing and θ stays."""
+    kept: list[Release] = []
+    given: dict[str, Any] = {
+        "map": {"features": FeatureMap(COLUMNS, declared(RANGES, COLUMNS.numeric), partitions=6, places=8)},
+        "hashed": {"features": HashedMap(64)},
+        "ranges": {"features": COLUMNS, "ranges": RANGES},
+        "no numbers": {"features": Columns(categorical=("k",))},
+    }[ready]
+    guide = Guide(RANGED, rng=Random(seed=1), store=kept.append, **given)
+    assert RANGED.range_rounds >= RANGED.leaf and guide.features is not None
+    end = RANGED.leaves * RANGED.leaf
+    assert end < RANGED.rounds
+    answers = play(guide, rows(RANGED.rounds))
+    assert (answers.index(next(a for a in answers if a >= 0)), guide.closed) == (RANGED.leaf, RANGED.leaves)
+    assert [(r.kind, r.number) for r in kept] == [("node", i) for i in range(RANGED.leaves)]
+    assert kept[-1].exact.any() and not guide._leaf.any()  # the last leaf is released like any other
+    theta = guide._theta.copy()
+    play(guide, rows(50))
+    assert np.array_equal(theta, guide._theta) and not guide._leaf.any() and len(kept) == RANGED.leaves
+    many = Guide(RANGED, rng=Random(seed=1), **given)
+    asked = rows(RANGED.rounds)
+    while many.rounds < RANGED.rounds:
+        part = slice(many.rounds, min(RANGED.rounds, many.rounds + many.settle()))
+        assert many.features is not None
+        many.run(encode_batch(many.features, asked[part]), np.arange(RANGED.rounds)[part] % 2)
+    assert np.array_equal(many._theta, theta) and many.closed == RANGED.leaves
+
+
+def test_only_columns_without_a_declared_range_are_counted() -> None:
+    kept: list[Release] = []
+    guide = Guide(RANGED, COLUMNS, rng=Random(seed=1), store=kept.append, ranges={"b": (0.0, 1.0)})
+    play(guide, rows(RANGED.rounds))
+    counts = kept[0]
+    assert (counts.kind, counts.exact.size) == ("ranges", BINS)
+    assert int(counts.exact.sum()) == RANGED.range_rounds * weight_of(RANGED.range_norm, 1)
+    assert isinstance(guide.features, FeatureMap)
+    assert guide.features.grids[1] == declared({"b": (0.0, 1.0)}, ["b"])[0]
+    assert guide.features.grids[0] is not None and -8 < guide.features.grids[0][0] < guide.features.grids[0][-1] < 8
+    sums = np.array([r.exact for r in kept[1:]])
+    fresh = Guide(RANGED, COLUMNS, ranges={"b": (0.0, 1.0)})
+    fresh.restore(guide.state(), sums)
+    assert fresh.features == guide.features and np.array_equal(fresh._theta, guide._theta)
+    with pytest.raises(StateError, match="another map"):
+        Guide(RANGED, COLUMNS, ranges={"b": (0.0, 2.0)}).restore(guide.state(), sums)
+
+
+@pytest.mark.parametrize(("features", "name"), [(COLUMNS, "k"), (COLUMNS, "z"), (HashedMap(64), "a")])
+def test_ranges_of_what_is_no_numeric_column_are_refused(features: Any, name: str) -> None:
+    with pytest.raises(ValueError, match="numeric columns"):
+        Guide(RANGED, features, ranges={name: (0.0, 1.0)})
+
+
+class Secretive(dict[str, Any]):
+    def get(self, *given: Any) -> Any:
+        raise ValueError("Ada, 41, Rome")
+
+    def items(self) -> Any:
+        raise KeyError("Ada, 41, Rome")
+
+
+class Liar(str):
+    def __str__(self) -> str:
+        raise ValueError("Ada, 41, Rome")
+
+    __format__ = lower = count = __getitem__ = __str__  # type: ignore[assignment]
+
+
+BAD = [Secretive(), {"a": "1"}, {"a": 1j}, {"k": []}, [1.0, 2.0, "x"], "Ada", np.zeros((2, 2)), None]
+
+
+@pytest.mark.parametrize("x", BAD)
+def test_a_malformed_row_is_known_as_such_in_every_phase_and_not_quoted(x: Any) -> None:
+    for guide in (Guide(RANGED, COLUMNS), Guide(RANGED, COLUMNS, ranges=RANGES)):
+        for read in (guide.read, guide.encode, guide.probabilities):
+            with pytest.raises(Malformed) as caught:
+                read(x)
+            assert "Ada" not in str(caught.value)
+    guide.read({"a": 1})
+
+
+def test_rows_without_names_are_hashed_and_their_errors_are_not_quoted() -> None:
+    features = HashedMap(64)
+    assert np.array_equal(features.encode([1, "x"]).indices, features.encode({"0": 1, "1": "x"}).indices)
+    for x in (Secretive(a=1), {"a": []}, 7, "Ada", np.zeros((2, 2))):
+        with pytest.raises(Malformed) as caught:
+            features.encode(x)
+        assert "Ada" not in str(caught.value)
+
+
+def test_texts_that_answer_in_their_own_way_are_read_as_plain_ones() -> None:
+    columns = Columns(categorical=("k",), text=("t",))
+    features = FeatureMap(columns)
+    for known in (features, HashedMap(64)):
+        plain, liar = (
+            known.encode({"k": "x", "t": "so far so good so"}),
+            known.encode({"k": Liar("x"), "t": Liar("so far so good so")}),
+        )
+        assert np.array_equal(plain.indices, liar.indices)
+
+
+def test_the_guides_own_answer_ties_and_probabilities() -> None:
+    plan = GuidePlan.best(4.0, 1e-6, 200, labels=3, private_ranges=False)
+    guide = Guide(plan, HashedMap(64), rng=Random(seed=1))
+    x = {"a": 1}
+    encoded = guide.encode(x)
+    assert encoded is not None
+    assert guide.answer(encoded) == -1
+    assert guide.probabilities(x).tolist() == [1 / 3] * 3
+    while guide.closed == 0:
+        guide.begin_round()
+    probabilities = guide.probabilities(x)
+    assert guide.answer(encoded) == probabilities.argmax()
+    assert np.array_equal(Model.from_params(json.loads(json.dumps(guide.export()))).probabilities(x), probabilities)
+    guide._answering[:] = 0.0
+    assert guide.answer(encoded) == 0
+    guide._answering[:, 1:] = 1.0
+    assert guide.answer(encoded) == 1
+    counting = Guide(RANGED, COLUMNS)
+    assert counting.probabilities(x).tolist() == [0.5, 0.5]
+    with pytest.raises(ValueError, match="still being counted"):
+        counting.export()
+
+
+def test_a_guide_of_one_leaf_settles_past_its_end() -> None:
+    plan = GuidePlan.best(40.0, 1e-6, 20, private_ranges=False)
+    guide = Guide(plan, COLUMNS, ranges=RANGES)
+    assert plan.leaves == 1
+    for _ in range(25):
+        assert guide.settle() > 0
+        guide.begin_round()
