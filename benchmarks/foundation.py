@@ -117,13 +117,13 @@ def times() -> None:
     table = Table(title="Times, warm: median of 5 (smallest to largest)")
     table.add_column("what")
     table.add_column("time", justify="right")
-    plan = Plan.tight(1.0, 1e-6, 10**6, copies=10**6, polls=129, unsure=1000)
+    plan = Plan.tight(1.0, 1e-6, 10**6, copies=10**6, polls=129, unsure=1000, guide=None)
     assert plan.guarantee.epsilon <= 1
     table.add_row(
         "Plan.tight, copies = 10⁶, polls = 129",
-        timed(lambda: Plan.tight(1.0, 1e-6, 10**6, copies=10**6, polls=129, unsure=1000)),
+        timed(lambda: Plan.tight(1.0, 1e-6, 10**6, copies=10**6, polls=129, unsure=1000, guide=None)),
     )
-    table.add_row("Plan.tight, everything chosen, 10⁶ rounds", timed(lambda: Plan.tight(1.0, 1e-6, 10**6)))
+    table.add_row("Plan.tight, everything chosen, 10⁶ rounds", timed(lambda: Plan.tight(1.0, 1e-6, 10**6, guide=None)))
     table.add_row("table of 10⁵ margins", timed(lambda: Gate.best(order=30, cost=1e-7, margins=100_000)))
     gate = Gate.best(order=30, cost=1e-7, margins=100_000)
     table.add_row("its rigorous check", timed(lambda: gate.cost(order=30)))
@@ -135,9 +135,9 @@ def people() -> None:
     table = Table(title="People: copies for (1, 10⁻⁶), 10⁶ rounds, 3000 unsure answers planned, 129 polled")
     for heading in ("unit", "copies", "ratio", "50 rounds a person by group privacy instead"):
         table.add_column(heading, justify="right")
-    base = Plan.tight(1.0, 1e-6, 10**6, unsure=3000)
+    base = Plan.tight(1.0, 1e-6, 10**6, unsure=3000, guide=None)
     for shift in (1, 3, 10):
-        plan = base if shift == 1 else Plan.tight(1.0, 1e-6, 10**6, unsure=3000, unit_unsure=shift)
+        plan = base if shift == 1 else Plan.tight(1.0, 1e-6, 10**6, unsure=3000, unit_unsure=shift, guide=None)
         unit = "round" if shift == 1 else f"person, G = {shift}, any number of rounds"
         needed = f"ε = {50 * base.guarantee.epsilon:.0f}, δ = 1 (nothing)" if shift == 1 else "not needed"
         table.add_row(unit, f"{plan.copies:,}", f"{plan.copies / base.copies:.2f}", needed)

@@ -76,6 +76,7 @@ def main(arguments: list[str]) -> None:
             unsure=case.unsure,
             silent=int(case.silent * rounds),
             labels=len(stream.labels),
+            guide=None,
         )
         outcome = run(stream, case.learner, plan, fallback=case.fallback)
         tally = outcome.tally

@@ -74,7 +74,9 @@ STREAMS = {
 def plan_for(source: Source, rounds: int, copies: int, quick: bool) -> confide.Plan:
     """A small run has less to spend, so it stays silent for longer."""
     silent, unsure = (rounds * 9 // 10, rounds // 250) if quick else (int(rounds * source.silent), rounds // 100)
-    return confide.Plan.tight(1.0, 1e-9, rounds, copies=copies, polls=129, unsure=unsure, silent=silent, beta=0.01)
+    return confide.Plan.tight(
+        1.0, 1e-9, rounds, copies=copies, polls=129, unsure=unsure, silent=silent, beta=0.01, guide=None
+    )
 
 
 def begin(source: Source, plan: confide.Plan, folder: Path | None) -> tuple[confide.POP, Stacked, dict[str, Any]]:

@@ -172,6 +172,7 @@ def row(case: Case, seed: int) -> list[str]:
         copies=case.copies,
         polls=case.polls,
         labels=stream.labels,
+        guide=None,
     )
     model = stream.river if case.river else stream.ours
     labels = tuple(range(stream.labels))

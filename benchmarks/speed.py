@@ -38,7 +38,9 @@ console = Console(width=118)
 
 def make(learner: Any, copies: int, features: int = FEATURES, polls: int = POLLS, lessons: int = 12) -> confide.POP:
     """A POP whose copies have had so many lessons each; the budget is ample, since it is time that is measured."""
-    plan = confide.Plan.tight(60.0, 1e-2, 10**7, copies=copies, polls=polls, unsure=10**5, silent=0, beta=0.1)
+    plan = confide.Plan.tight(
+        60.0, 1e-2, 10**7, copies=copies, polls=polls, unsure=10**5, silent=0, beta=0.1, guide=None
+    )
     pop = confide.POP(learner, plan, labels=[0, 1], features=features, fallback=0)
     xs, ys = rows(features, 200_000)
     for start in range(0, copies * lessons, len(ys)):
@@ -233,7 +235,9 @@ def generic(targets: Targets, repeat: int) -> None:
     dicts = [dict(enumerate(x.tolist())) for x in xs]
     pops = {}
     for copies in (1_000, 10_000):
-        plan = confide.Plan.tight(60.0, 1e-2, 10**6, copies=copies, polls=POLLS, unsure=10**4, silent=0, beta=0.1)
+        plan = confide.Plan.tight(
+            60.0, 1e-2, 10**6, copies=copies, polls=POLLS, unsure=10**4, silent=0, beta=0.1, guide=None
+        )
         pop = confide.POP(naive_bayes.GaussianNB(), plan, labels=[0, 1], fallback=0)
         for copy_number in range(copies):  # so that every polled copy is an object of its own
             pop.operator.bank.learn(copy_number, dicts[copy_number % 400], int(ys[copy_number % 400]))

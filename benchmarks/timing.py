@@ -127,7 +127,7 @@ def plan_for(copies: int, unsure: int) -> confide.Plan:
     """An ample budget, since it is time that is measured."""
     if (copies, unsure) not in _plans:
         _plans[copies, unsure] = confide.Plan.tight(
-            200.0, 1e-2, 10**6, copies=copies, polls=copies, unsure=unsure, silent=0, beta=0.1
+            200.0, 1e-2, 10**6, copies=copies, polls=copies, unsure=unsure, silent=0, beta=0.1, guide=None
         )
     return _plans[copies, unsure]
 

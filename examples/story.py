@@ -57,7 +57,7 @@ def plan(epsilon: float) -> confide.Plan:
     """A plan in which every copy is asked: the best case for an attacker, as the user's copy votes in every round."""
     copies = COPIES[epsilon]
     return confide.Plan.tight(
-        epsilon, 1e-6, QUESTIONS + 1, copies=copies, polls=copies, unsure=20, silent=0, beta=1e-3
+        epsilon, 1e-6, QUESTIONS + 1, copies=copies, polls=copies, unsure=20, silent=0, beta=1e-3, guide=None
     )
 
 

@@ -84,7 +84,15 @@ def make_plan(epsilon: float, households: int) -> confide.Plan:
 
     def planned(unsure: int) -> tuple[confide.Plan, float]:
         made = confide.Plan.tight(
-            epsilon, 1e-6, households, copies=households, polls=households, unsure=unsure, silent=0, beta=1e-4
+            epsilon,
+            1e-6,
+            households,
+            copies=households,
+            polls=households,
+            unsure=unsure,
+            silent=0,
+            beta=1e-4,
+            guide=None,
         )
         rates = sure_rates(made, margins)
         return made, float((1 - rates).sum() + 5 * np.sqrt((rates * (1 - rates)).sum()))

@@ -65,7 +65,9 @@ def small_plan(unsure: int = 100, unit_unsure: int = 2, rounds: int = 5000, copi
 def make(learner: Any = None, **settings: Any) -> POP:
     """A secure POP for people."""
     defaults = {"plan": small_plan(), "labels": ["no", "yes"], "fallback": "no", "units": "people", "features": 2}
-    return POP(LogisticRegression() if learner is None else learner, **{**defaults, **settings})  # type: ignore[arg-type]
+    return POP(
+        LogisticRegression() if learner is None else learner, **{"after_halt": "raise", **{**defaults, **settings}}
+    )  # type: ignore[arg-type]
 
 
 def echo(**settings: Any) -> POP:

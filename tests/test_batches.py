@@ -46,7 +46,16 @@ WIDTH = {"points": 1, "thresholds": 1, "halving": 1}
 
 def plan(labels: int = 2, polls: int = 9, silent: int = 40, people: int = 1) -> Plan:
     return Plan.tight(
-        60.0, 1e-2, ROUNDS, copies=30, polls=polls, unsure=60, silent=silent, labels=labels, unit_unsure=people
+        60.0,
+        1e-2,
+        ROUNDS,
+        copies=30,
+        polls=polls,
+        unsure=60,
+        silent=silent,
+        labels=labels,
+        unit_unsure=people,
+        guide=None,
     )
 
 
@@ -67,7 +76,7 @@ def make(name: str, which: str, seed: int | None = 3, **options: Any) -> POP:
     labels = ["a", "b", "c"][: chosen.labels]
     if which == "people":
         options["units"] = "people"
-    return POP(learner, chosen, labels=labels, features=WIDTH.get(name, 3), seed=seed, **options)
+    return POP(learner, chosen, labels=labels, features=WIDTH.get(name, 3), seed=seed, **{"after_halt": "raise", **options})
 
 
 def stream(name: str, labels: int, seed: int, rows: int = ROUNDS + 20, bad: bool = True) -> tuple[Any, list[str]]:
@@ -158,12 +167,15 @@ def test_public_start_and_the_papers_plan() -> None:
     for i in range(30):
         taught.learn([i % 5, i % 3, 1], i % 2)
     xs, ys = stream("logistic", 2, 1)
-    pair = [POP(taught, PLANS["polled"], labels=["a", "b"], features=3, public_start=True, seed=1) for _ in range(2)]
+    pair = [
+        POP(taught, PLANS["polled"], labels=["a", "b"], features=3, public_start=True, seed=1, after_halt="raise")
+        for _ in range(2)
+    ]
     plain(pair[0], xs, ys, None)
     evaluate(pair[1], xs, ys)
     assert leftovers(pair[0]) == leftovers(pair[1])
     literal = Plan.paper(30.0, 1e-2, 200, mistakes=1, beta=0.5)
-    papers = [POP(known.Points(), literal, labels=[0, 1], features=1, seed=1) for _ in range(2)]
+    papers = [POP(known.Points(), literal, labels=[0, 1], features=1, seed=1, after_halt="raise") for _ in range(2)]
     plain(papers[0], np.ones((20, 1)), [1] * 20, None)  # type: ignore[list-item]
     evaluate(papers[1], np.ones((20, 1)), [1] * 20)
     assert leftovers(papers[0]) == leftovers(papers[1]) and not batches.fuses(papers[1].operator.loop)
@@ -322,7 +334,7 @@ class Born(known.Thresholds):
 
 
 def test_birth_gives_every_copy_its_own_start() -> None:
-    pair = [POP(Born(15), PLANS["full"], labels=["a", "b"], features=1, seed=4) for _ in range(2)]
+    pair = [POP(Born(15), PLANS["full"], labels=["a", "b"], features=1, seed=4, after_halt="raise") for _ in range(2)]
     cuts = pair[0].operator.bank.state()["array cut"]
     assert len(np.unique(np.asarray(cuts)[:, 0])) > 3
     xs, ys = stream("thresholds", 2, 1)

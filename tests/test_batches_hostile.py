@@ -33,7 +33,16 @@ LABELS = ["a", "b", "c", "d", "e", "f"]
 
 def plan(copies: int, polls: int, silent: int = 25, labels: int = 2, people: int = 1, unsure: int = 50) -> Plan:
     return Plan.tight(
-        60.0, 1e-2, ROUNDS, copies=copies, polls=polls, unsure=unsure, silent=silent, labels=labels, unit_unsure=people
+        60.0,
+        1e-2,
+        ROUNDS,
+        copies=copies,
+        polls=polls,
+        unsure=unsure,
+        silent=silent,
+        labels=labels,
+        unit_unsure=people,
+        guide=None,
     )
 
 
@@ -92,7 +101,14 @@ CASES = {
 
 def make(case: Case, seed: int) -> POP:
     chosen = PLANS[case.plan]
-    return POP(case.learner, chosen, labels=LABELS[: chosen.labels], features=case.width, seed=seed, **case.options)
+    return POP(
+        case.learner,
+        chosen,
+        labels=LABELS[: chosen.labels],
+        features=case.width,
+        seed=seed,
+        **{"after_halt": "raise", **case.options},
+    )
 
 
 class Walk:
@@ -353,7 +369,6 @@ def test_any_walk_through_batches_equals_single_calls(
 # What a batch must bear: each of these was once wrong.
 
 
-
 def rows(n: int = 60) -> tuple[Any, list[str]]:
     xs = np.random.default_rng(5).random((n, 3))
     return xs, ["ab"[int(value > 0.5)] for value in xs[:, 0]]
@@ -421,7 +436,7 @@ class Bad(str):
 @pytest.mark.parametrize("bad", ["ticket", "label", "record"])
 def test_a_bad_label_spoils_its_own_row_alone(bad: str) -> None:
     """What one unit brings must not decide whether another's label is learned."""
-    pop = POP(known.LogisticRegression(), PLANS["polled"], labels=["a", "b"], features=3)
+    pop = POP(known.LogisticRegression(), PLANS["polled"], labels=["a", "b"], features=3, after_halt="raise")
     xs = [[1.0, 2.0, 3.0]] * 5
     tickets, ys = [answer.ticket for answer in pop.predict_many(xs)], ["a"] * 5
     (tickets if bad == "ticket" else ys)[2] = Bad("a")
@@ -435,7 +450,10 @@ def test_an_encoder_of_ones_own_is_asked_in_batches_too() -> None:
         def encode(self, x: Any, /) -> Any:
             return super().encode(np.clip(x, 0, 0.1))
 
-    pair = [POP(known.GaussianNB(), PLANS["polled"], labels=["a", "b"], features=Clipped(3), seed=1) for _ in range(2)]
+    pair = [
+        POP(known.GaussianNB(), PLANS["polled"], labels=["a", "b"], features=Clipped(3), seed=1, after_halt="raise")
+        for _ in range(2)
+    ]
     xs, ys = rows()
     for x, y in zip(xs, ys, strict=True):
         pair[0].teach(x, y)
@@ -494,9 +512,7 @@ def test_rows_for_copies_labels_or_features_that_are_not_there_are_refused() -> 
         known.LogisticRegression().follow(np.ones((2, 3)), np.zeros(3, dtype=np.int64))
 
 
-@pytest.mark.parametrize(
-    "learner", [known.Points(), known.Halving(np.eye(8, dtype=int))]
-)
+@pytest.mark.parametrize("learner", [known.Points(), known.Halving(np.eye(8, dtype=int))])
 def test_evaluate_ends_at_the_same_row_compiled_or_not(learner: Any) -> None:
     case = Case(learner, "polled", {"after_halt": "fallback"}, width=1)
     ending, halting = make(case, 1), make(case, 1)

@@ -59,7 +59,7 @@ def main(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 @pytest.fixture(scope="session")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("plans") / "plan.json"
-    path.write_text(Plan.tight(8.0, 1e-4, 30_000).to_json())
+    path.write_text(Plan.tight(8.0, 1e-4, 30_000, guide=None).to_json())
     return path
 
 
@@ -68,7 +68,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_plan_prints_the_promise_and_what_it_costs() -> None:
     text = shown("plan", *EASY)
-    plan = Plan.tight(8.0, 1e-4, 30_000)
+    plan = Plan.tight(8.0, 1e-4, 30_000, guide=None)
     assert str(plan) in text
     assert plan.guarantee.sentence in " ".join(text.split())
 
@@ -84,7 +84,17 @@ def test_plan_takes_every_option() -> None:
         *("--unit-unsure", "2", "--labels", "7", "--beta", "0.05"),
     )
     asked = Plan.tight(
-        8.0, 1e-4, 30_000, copies=700, polls=101, unsure=200, silent=5000, unit_unsure=2, labels=7, beta=0.05
+        8.0,
+        1e-4,
+        30_000,
+        copies=700,
+        polls=101,
+        unsure=200,
+        silent=5000,
+        unit_unsure=2,
+        labels=7,
+        beta=0.05,
+        guide=None,
     )
     assert str(asked) in text
 
@@ -105,7 +115,7 @@ def test_a_plan_is_written_and_verified(tmp_path: Path, main: Main) -> None:
     text = shown("plan", *EASY, "--json", str(path))
     assert str(path) in text and "confide verify" in text
     plan = Plan.from_json(path)
-    assert plan == Plan.tight(8.0, 1e-4, 30_000)
+    assert plan == Plan.tight(8.0, 1e-4, 30_000, guide=None)
     code, out, err = main("verify", str(path))
     assert code == 0 and not err
     assert "certified" in out and f"{plan.guarantee.epsilon:.6g}" in out and f"{plan.copies:,} copies" in out

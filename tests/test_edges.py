@@ -13,13 +13,13 @@ from confide.learners import Columns, Features, Halving, LogisticRegression
 
 pytestmark = pytest.mark.claim("people.md")
 
-PLAN = Plan.tight(60.0, 1e-2, 400, copies=30, polls=30, unsure=60, silent=0)
+PLAN = Plan.tight(60.0, 1e-2, 400, copies=30, polls=30, unsure=60, silent=0, guide=None)
 HUGE = 10**401  # a float cannot hold it: OverflowError, which is no ValueError
 
 
 def make(learner: Any = None, **options: Any) -> POP:
     settings: dict[str, Any] = {"labels": ["no", "yes"], "features": 2, "seed": 1, **options}
-    return POP(LogisticRegression() if learner is None else learner, PLAN, **settings)
+    return POP(LogisticRegression() if learner is None else learner, PLAN, **{"after_halt": "raise", **settings})
 
 
 class Erratic:
@@ -150,10 +150,10 @@ def test_a_certificate_that_does_not_hold_with_the_fallback_is_said() -> None:
     """With a constant fallback 3009 mistakes were made against 2087 certified."""
     plan = Plan.certified(8.0, 1e-4, 20_000, mistakes=1)
     with pytest.warns(UserWarning, match="certificate does not hold with this fallback"):
-        POP(LogisticRegression(), plan, labels=[0, 1], features=1, fallback=0)
-    POP(LogisticRegression(), plan, labels=[0, 1], features=1)
+        POP(LogisticRegression(), plan, labels=[0, 1], features=1, fallback=0, after_halt="raise")
+    POP(LogisticRegression(), plan, labels=[0, 1], features=1, after_halt="raise")
     careful = Plan.certified(8.0, 1e-4, 20_000, mistakes=1, fallback_error=1.0)
-    POP(LogisticRegression(), careful, labels=[0, 1], features=1, fallback=0)
+    POP(LogisticRegression(), careful, labels=[0, 1], features=1, fallback=0, after_halt="raise")
 
 
 def test_an_operator_who_looks_meanwhile_teaches_no_lesson_twice() -> None:

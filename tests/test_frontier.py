@@ -26,7 +26,7 @@ def test_every_number_and_every_dissent_has_a_point(points: list[Point]) -> None
 
 def test_each_point_is_a_plan(points: list[Point]) -> None:
     for point in points[1:4]:
-        plan = Plan.tight(8.0, 1e-6, ROUNDS, unsure=point.unsure, dissent=point.dissent)
+        plan = Plan.tight(8.0, 1e-6, ROUNDS, unsure=point.unsure, dissent=point.dissent, guide=None)
         assert point.copies == plan.copies
         assert point.labels_per_copy == ROUNDS / plan.copies
         half, rare = plan.gate.margin(unsure=0.5), plan.gate.margin(unsure=point.unsure / (2 * plan.live))

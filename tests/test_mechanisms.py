@@ -19,19 +19,19 @@ from confide.pop.phases import Phases
 pytestmark = pytest.mark.claim("people.md")
 
 ROUNDS = 60
-PLAN = Plan.tight(60.0, 1e-2, ROUNDS, copies=30, unsure=45, silent=10)
+PLAN = Plan.tight(60.0, 1e-2, ROUNDS, copies=30, unsure=45, silent=10, guide=None)
 SHORT, _ = agnostic_plan(8.0, 1e-2, 4000, factor=1.0, extra=1.0)
 
 
 def pop(**options: Any) -> POP:
     settings: dict[str, Any] = {"labels": ["no", "yes"], "features": 2, "seed": 1, **options}
-    return POP(options.pop("learner", LogisticRegression()), PLAN, **settings)
+    return POP(options.pop("learner", LogisticRegression()), PLAN, **{"after_halt": "raise", **settings})
 
 
 MECHANISMS: dict[str, Callable[[], Any]] = {
     "POP for rounds": pop,
     "POP for people": lambda: pop(units="people"),
-    "POP of trees": lambda: POP(DecisionTree(), PLAN, labels=["no", "yes"], features=2, seed=1),
+    "POP of trees": lambda: POP(DecisionTree(), PLAN, labels=["no", "yes"], features=2, seed=1, after_halt="raise"),
     "POP that falls back": lambda: pop(fallback="no"),
     "Phases": lambda: Phases(LogisticRegression(), SHORT, labels=["no", "yes"], features=2, seed=1),
 }

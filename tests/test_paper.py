@@ -344,7 +344,7 @@ def test_above_threshold_runs_without_the_challenge() -> None:
 
 
 def test_pop_runs_on_the_papers_plan(running: Plan) -> None:
-    pop = POP(LogisticRegression(), running, labels=["no", "yes"], features=1, seed=5)
+    pop = POP(LogisticRegression(), running, labels=["no", "yes"], features=1, seed=5, after_halt="raise")
     asked = np.random.default_rng(5).uniform(-1, 1, 1500)
     for x in asked[:1450]:
         pop.teach([x], "yes" if x > 0 else "no")

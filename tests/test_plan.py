@@ -99,7 +99,7 @@ SPREAD: list[dict[str, Any]] = [
 
 @pytest.fixture(scope="session")
 def spread() -> list[Plan]:
-    return [Plan.tight(**asked) for asked in SPREAD]
+    return [Plan.tight(**asked, guide=None) for asked in SPREAD]
 
 
 @pytest.fixture(scope="session")
@@ -201,7 +201,7 @@ def test_the_stranger_would_notice(small: Plan) -> None:
     ],
 )
 def test_what_is_given_is_kept(given: dict[str, Any]) -> None:
-    plan = Plan.tight(8.0, 1e-4, 30_000, **given)
+    plan = Plan.tight(8.0, 1e-4, 30_000, **given, guide=None)
     for name, value in given.items():
         assert getattr(plan, name) == value
         assert not any(note.startswith(f"{name}=") for note in plan.notes)
@@ -211,7 +211,7 @@ def test_what_is_given_is_kept(given: dict[str, Any]) -> None:
 
 
 def test_dissent_chooses_the_copies() -> None:
-    calm, lively = (Plan.tight(8.0, 1e-4, 30_000, dissent=share) for share in (0.0, 0.3))
+    calm, lively = (Plan.tight(8.0, 1e-4, 30_000, dissent=share, guide=None) for share in (0.0, 0.3))
     assert calm.copies < lively.copies
     for plan, share in ((calm, 0.0), (lively, 0.3)):
         allowed = plan.unsure / (2 * plan.live)
@@ -224,7 +224,9 @@ def test_dissent_that_is_no_minority_is_refused(dissent: float) -> None:
 
 
 def test_numpy_integers_plan_and_are_written(tmp_path: Path) -> None:
-    plan = Plan.tight(8.0, 1e-4, np.int64(30_000), copies=np.int32(700), polls=np.int64(101), unsure=np.uint16(200))  # type: ignore[arg-type]
+    plan = Plan.tight(
+        8.0, 1e-4, np.int64(30_000), copies=np.int32(700), polls=np.int64(101), unsure=np.uint16(200), guide=None
+    )  # type: ignore[arg-type]
     assert Plan.from_json(plan.to_json()) == plan
 
 
@@ -251,23 +253,23 @@ def test_the_copies_that_a_refusal_names_are_enough_and_nearly_the_fewest(asked:
     polls = re.search(r"polls=([\d,]*\d)", said)  # the refusal says which polls it speaks of
     assert polls is not None
     given = {**asked, "polls": int(polls[1].replace(",", ""))}
-    assert Plan.tight(**{**given, "copies": enough}).copies == enough
+    assert Plan.tight(**{**given, "copies": enough}, guide=None).copies == enough
     refusal(Plan.tight, **{**given, "copies": math.floor(enough * 0.97)})
 
 
 def test_the_unsure_and_the_polls_that_a_refusal_names_work() -> None:
     asked: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-4, "rounds": 30_000, "copies": 300, "unsure": 300}
     said = refusal(Plan.tight, **asked)
-    assert Plan.tight(**{**asked, "unsure": named(said, "unsure")}).copies == 300
-    assert Plan.tight(**asked, polls=named(said, "polls")).polls == 300
+    assert Plan.tight(**{**asked, "unsure": named(said, "unsure")}, guide=None).copies == 300
+    assert Plan.tight(**asked, polls=named(said, "polls"), guide=None).polls == 300
 
 
 def test_a_refusal_names_more_unsure_answers_where_those_help() -> None:
     """Tolerating few unsure answers asks for a steeper gate: here 100 work where 30 do not."""
     asked: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "rounds": 100_000, "copies": 2230, "polls": 129}
-    assert Plan.tight(**asked, unsure=100).unsure == 100
+    assert Plan.tight(**asked, unsure=100, guide=None).unsure == 100
     said = refusal(Plan.tight, **asked, unsure=30)
-    assert Plan.tight(**asked, unsure=named(said, "unsure")).copies == 2230
+    assert Plan.tight(**asked, unsure=named(said, "unsure"), guide=None).copies == 2230
 
 
 @pytest.mark.parametrize(
@@ -305,7 +307,7 @@ def test_extremes_are_planned_or_refused_in_time(asked: dict[str, Any]) -> None:
     """An answer within seconds, and when it is a refusal, one that speaks of what was asked and not of the planner."""
     with within(PATIENCE):
         try:
-            plan = Plan.tight(**{"epsilon": 1.0, "delta": 1e-6, "rounds": 1_000_000, **asked})
+            plan = Plan.tight(**{"epsilon": 1.0, "delta": 1e-6, "rounds": 1_000_000, **asked}, guide=None)
         except ValueError as error:
             said = str(error)
             assert "fault" not in said and any(f"{name}=" in said for name in asked), said
@@ -383,12 +385,12 @@ def test_more_polls_than_copies_are_refused_by_certified_plans() -> None:
 @pytest.fixture(scope="session")
 def small() -> Plan:
     """A plan whose gate is at its limit everywhere, so that every noticeable change has a price."""
-    return Plan.tight(2.0, 1e-6, 20_000, polls=65, unsure=100, labels=3)
+    return Plan.tight(2.0, 1e-6, 20_000, polls=65, unsure=100, labels=3, guide=None)
 
 
 @pytest.fixture(scope="session")
 def person() -> Plan:
-    return Plan.tight(2.0, 1e-6, 20_000, polls=65, unsure=100, unit_unsure=2)
+    return Plan.tight(2.0, 1e-6, 20_000, polls=65, unsure=100, unit_unsure=2, guide=None)
 
 
 def changed(plan: Plan, **changes: Any) -> str:
@@ -725,6 +727,6 @@ def test_a_million_copies_are_planned_in_seconds() -> None:
     took = []
     for _ in range(3):
         start = time.perf_counter()
-        plan = Plan.tight(1.0, 1e-6, 1_000_000, copies=1_000_000, polls=129)
+        plan = Plan.tight(1.0, 1e-6, 1_000_000, copies=1_000_000, polls=129, guide=None)
         took.append(time.perf_counter() - start)
     assert plan.copies == 1_000_000 and statistics.median(took) <= 3.0

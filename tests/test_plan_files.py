@@ -35,12 +35,12 @@ CALM = settings(derandomize=True, deadline=None, max_examples=60, suppress_healt
 
 @cache
 def tight() -> Plan:
-    return Plan.tight(4.0, 1e-5, 2000, polls=31, copies=300, unsure=40)
+    return Plan.tight(4.0, 1e-5, 2000, polls=31, copies=300, unsure=40, guide=None)
 
 
 @cache
 def person() -> Plan:
-    return Plan.tight(8.0, 1e-4, 2000, polls=31, copies=150, unsure=30, unit_unsure=2)
+    return Plan.tight(8.0, 1e-4, 2000, polls=31, copies=150, unsure=30, unit_unsure=2, guide=None)
 
 
 @cache

@@ -122,17 +122,17 @@ def test_one_beta_for_everybody() -> None:
     """The default is a public constant, so that nothing else plans with another one."""
     assert tight.BETA is BETA is arguments.BETA == 0.01 and MISTAKE_BETA == 0.05
     asked = {"epsilon": 8.0, "delta": 1e-4, "rounds": 30_000}
-    assert Plan.tight(**asked) == Plan.tight(**asked, beta=BETA)  # type: ignore[arg-type]
-    chosen = Plan.tight(**asked)  # type: ignore[arg-type]
+    assert Plan.tight(**asked, guide=None) == Plan.tight(**asked, beta=BETA, guide=None)  # type: ignore[arg-type]
+    chosen = Plan.tight(**asked, guide=None)  # type: ignore[arg-type]
     given = {name: getattr(chosen, name) for name in ("copies", "polls", "unsure", "silent")}
-    assert Plan.tight(**asked, **given) == chosen  # type: ignore[arg-type]
+    assert Plan.tight(**asked, **given, guide=None) == chosen  # type: ignore[arg-type]
 
 
 # --- warnings
 
 
 def test_copies_that_learn_nothing_are_warned_of() -> None:
-    plan = Plan.tight(1.0, 1e-6, 1_000_000, copies=1_000_000_000)
+    plan = Plan.tight(1.0, 1e-6, 1_000_000, copies=1_000_000_000, guide=None)
     assert any("copies=1,000,000,000" in line and "fewer copies" in line for line in plan.warnings)
     assert "about 0 labels" not in str(plan) and "less than one label" in str(plan)
     assert all(f"! {line}" in str(plan) for line in plan.warnings)
@@ -140,13 +140,13 @@ def test_copies_that_learn_nothing_are_warned_of() -> None:
 
 
 def test_many_polls_are_warned_of() -> None:
-    plan = Plan.tight(8.0, 1e-6, 1_000_000, polls=20_000, copies=20_000)
+    plan = Plan.tight(8.0, 1e-6, 1_000_000, polls=20_000, copies=20_000, guide=None)
     assert any("polls=20,000" in line for line in plan.warnings)
 
 
 def test_a_promise_that_is_none_is_warned_of_and_an_ordinary_plan_is_not() -> None:
-    assert any("epsilon=" in line for line in Plan.tight(40.0, 1e-6, 10_000, copies=160).warnings)
-    ordinary = Plan.tight(8.0, 1e-4, 30_000)
+    assert any("epsilon=" in line for line in Plan.tight(40.0, 1e-6, 10_000, copies=160, guide=None).warnings)
+    ordinary = Plan.tight(8.0, 1e-4, 30_000, guide=None)
     assert ordinary.warnings == () and "!" not in str(ordinary)
 
 
@@ -155,7 +155,7 @@ def test_a_weak_promise_is_planned_without_a_warning_of_numpys() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for copies in (60, 160):
-            assert Plan.tight(40.0, 1e-6, 10_000, copies=copies, beta=1e-6).guarantee.epsilon <= 40.0
+            assert Plan.tight(40.0, 1e-6, 10_000, copies=copies, beta=1e-6, guide=None).guarantee.epsilon <= 40.0
 
 
 # --- sums, and what a certificate counts with

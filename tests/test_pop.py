@@ -86,7 +86,9 @@ def small_plan(
 
 def make(plan: Plan | None = None, learner: Any = None, **settings: Any) -> POP:
     settings = {"labels": ["no", "yes"], "fallback": "no", "seed": 5, **settings}
-    return POP(Echo() if learner is None else learner, small_plan() if plan is None else plan, **settings)
+    return POP(
+        Echo() if learner is None else learner, small_plan() if plan is None else plan, **{"after_halt": "raise", **settings}
+    )
 
 
 def people(**settings: Any) -> POP:
@@ -738,7 +740,7 @@ def test_a_seed_repeats_a_run_and_no_seed_does_not() -> None:
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_a_secure_pop_is_not_copied(duplicate: Callable[[POP], object]) -> None:
     with pytest.raises(TypeError, match="budget"):
-        duplicate(POP(LogisticRegression(), small_plan(), labels=[0, 1], features=1))
+        duplicate(POP(LogisticRegression(), small_plan(), labels=[0, 1], features=1, after_halt="raise"))
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda pop: pickle.loads(pickle.dumps(pop))])

@@ -77,7 +77,7 @@ def test_a_false_promise_breaks_the_certificate(plans: dict[int, Plan], number: 
 
 def noise(plan: Plan) -> tuple[POP, NDArray[np.int64]]:
     """A run on labels that no hypothesis gives; the count of unsure answers after each round."""
-    pop = POP(Thresholds(points=1), plan, labels=[0, 1], features=1)
+    pop = POP(Thresholds(points=1), plan, labels=[0, 1], features=1, after_halt="raise")
     labels = np.random.default_rng().integers(0, 2, plan.rounds)
     done = evaluate(pop, np.zeros((plan.rounds, 1)), labels)
     return pop, np.cumsum(~done.sure)
@@ -114,7 +114,7 @@ def test_a_false_promise_leaves_one_copy_and_one_vote_between_the_worlds(learner
     draw = np.random.default_rng(5)
 
     def make(rng: Random) -> POP:
-        return POP(learner, plan, labels=[0, 1], features=width, rng=rng)
+        return POP(learner, plan, labels=[0, 1], features=width, rng=rng, after_halt="raise")
 
     apart = 0
     for label in (0, 1):

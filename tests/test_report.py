@@ -33,7 +33,7 @@ def easy(rows: int, seed: int = 0) -> Stream:
 
 @pytest.fixture(scope="module")
 def outcome() -> Outcome:
-    plan = Plan.tight(7.0, 1e-4, 3000, copies=120, unsure=100, silent=2000, beta=1e-6)
+    plan = Plan.tight(7.0, 1e-4, 3000, copies=120, unsure=100, silent=2000, beta=1e-6, guide=None)
     stream = replace(easy(3000), name="<b>&co</b>", notes=("the labels are treated as public",))
     settings = Settings("agrawal", "trees(memory=64)", rounds=3000, epsilon=8.0, monitor=1.0)
     done = run(stream, DecisionTree(memory=64), plan, settings)
@@ -123,7 +123,7 @@ def test_many_labels_are_listed_instead_of_squared(outcome: Outcome) -> None:
 
 
 def test_a_run_that_never_went_live_can_be_reported(tmp_path: Path) -> None:
-    plan = Plan.tight(8.0, 1e-4, 3000, copies=120, unsure=100, silent=2000, beta=1e-6)
+    plan = Plan.tight(8.0, 1e-4, 3000, copies=120, unsure=100, silent=2000, beta=1e-6, guide=None)
     early = run(easy(500), DecisionTree(memory=64), plan)
     write_html(early, tmp_path / "r.html")
     assert numbers(early)["operator_only"]["error"] is None

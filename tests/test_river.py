@@ -18,8 +18,8 @@ from confide import Plan
 from confide.learners import DecisionTree, Features, LogisticRegression
 from confide.river import PrivateClassifier
 
-SMALL = Plan.tight(20.0, 1e-2, 2000, copies=60, unsure=100, silent=1000)
-PEOPLE = Plan.tight(20.0, 1e-2, 2000, copies=100, unsure=100, silent=1000, unit_unsure=2)
+SMALL = Plan.tight(20.0, 1e-2, 2000, copies=60, unsure=100, silent=1000, guide=None)
+PEOPLE = Plan.tight(20.0, 1e-2, 2000, copies=100, unsure=100, silent=1000, unit_unsure=2, guide=None)
 
 
 def small(model: Any = None, plan: Plan = SMALL, **settings: Any) -> PrivateClassifier:
@@ -117,7 +117,7 @@ def test_people_are_named_by_the_stream() -> None:
 
 
 def test_history_is_free_and_needs_no_question() -> None:
-    model = small(plan=Plan.tight(20.0, 1e-2, 1000, copies=60, unsure=100, silent=0))
+    model = small(plan=Plan.tight(20.0, 1e-2, 1000, copies=60, unsure=100, silent=0, guide=None))
     for x, y in stream(1500):
         model.learn_one(x, y)
     assert model.pop.rounds == 0 and model.pop.operator.taught == 1500
@@ -125,7 +125,7 @@ def test_history_is_free_and_needs_no_question() -> None:
 
 
 def test_after_the_halt() -> None:
-    short = Plan.tight(20.0, 1e-2, 300, copies=40, unsure=20, silent=10)
+    short = Plan.tight(20.0, 1e-2, 300, copies=40, unsure=20, silent=10, guide=None)
     stopped = small(plan=short)
     with pytest.raises(confide.Halted):
         for x, _ in stream(301):
@@ -274,7 +274,7 @@ def test_a_clone_keeps_what_was_learned_from_public_data() -> None:
         public.learn_one(x, y)
     fallback = small(fallback=public)
     start = small(copy.deepcopy(public), public_start=True)
-    ready = Plan.tight(20.0, 1e-2, 1000, copies=60, unsure=100, silent=0)
+    ready = Plan.tight(20.0, 1e-2, 1000, copies=60, unsure=100, silent=0, guide=None)
     for model in (fallback, fallback.clone(), start.clone({"plan": ready}), start.clone({"plan": ready}).clone()):
         assert sum(model.predict_one(x) == y for x, y in stream(100)) > 90
 

@@ -46,7 +46,7 @@ def easy(rows: int, seed: int = 0) -> Stream:
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    return Plan.tight(8.0, 1e-4, ROUNDS, copies=120, unsure=100, silent=SILENT, beta=1e-6)
+    return Plan.tight(8.0, 1e-4, ROUNDS, copies=120, unsure=100, silent=SILENT, beta=1e-6, guide=None)
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +165,7 @@ def test_one_persons_row_decides_no_others_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: str, delay: int
 ) -> None:
     """Two worlds: a file, and the same one with a row of one person unreadable. All others' rounds are the same."""
-    plan = Plan.tight(8.0, 1e-4, 600, copies=120, unsure=50, silent=300, beta=1e-6)
+    plan = Plan.tight(8.0, 1e-4, 600, copies=120, unsure=50, silent=300, beta=1e-6, guide=None)
     rows = ["n,m,who,y"] + [f"{i % 10},1.5,p{i % 40},{'NY'[i % 10 > 4]}" for i in range(600)]
     worlds = []
     for lines in ((), (8, 568)):
@@ -234,7 +234,7 @@ def test_rows_that_do_not_fit_the_learner_are_refused_one_by_one(plan: Plan) -> 
 
 
 def test_history_replaces_the_silent_start(stream: Stream) -> None:
-    plan = Plan.tight(8.0, 1e-4, 1000, copies=120, unsure=100, silent=0, beta=1e-6)
+    plan = Plan.tight(8.0, 1e-4, 1000, copies=120, unsure=100, silent=0, beta=1e-6, guide=None)
     history = easy(3000, seed=5)
     taught = runner.run(stream, LEARNER, plan, ALONE, history=spoiled(history, 9))
     untaught = runner.run(stream, LEARNER, plan, ALONE)
@@ -258,7 +258,7 @@ class Remembers:
 
 
 def test_people_keep_one_copy_each_and_a_warning_is_said_once(stream: Stream) -> None:
-    plan = Plan.tight(8.0, 1e-4, 400, copies=100, unsure=50, silent=350, beta=1e-6)
+    plan = Plan.tight(8.0, 1e-4, 400, copies=100, unsure=50, silent=350, beta=1e-6, guide=None)
     said: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -269,7 +269,7 @@ def test_people_keep_one_copy_each_and_a_warning_is_said_once(stream: Stream) ->
 
 
 def test_rivers_learners_get_dicts() -> None:
-    plan = Plan.tight(8.0, 1e-4, 400, copies=100, unsure=50, silent=350, beta=1e-6)
+    plan = Plan.tight(8.0, 1e-4, 400, copies=100, unsure=50, silent=350, beta=1e-6, guide=None)
     outcome = runner.run(easy(400), naive_bayes.GaussianNB(), plan)
     assert outcome.tally.rounds == 400 and outcome.pop.operator.taught == 400
 

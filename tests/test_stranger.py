@@ -216,14 +216,14 @@ def test_one_promise_gives_one_plan(main: Main, words: tuple[str, ...]) -> None:
     """Whether or not such a run halts by chance."""
     write("a.csv", table(20_000))
     main("run", "a.csv", "-e", "6", "-d", "1e-5", "--no-twin", *words)
-    plan = Plan.tight(6.0, 1e-5, 20_000)
+    plan = Plan.tight(6.0, 1e-5, 20_000, guide=None)
     assert numbers()["public"]["plan"] == {name: getattr(plan, name) for name in numbers()["public"]["plan"]}
     assert numbers()["public"]["guarantee"]["epsilon"] == plan.guarantee.epsilon
 
 
 def test_a_plan_file_is_run_and_nothing_contradicts_it(main: Main) -> None:
     write("a.csv", table())
-    plan = Plan.tight(8.0, 1e-4, ROWS, copies=130, unsure=90, silent=SILENT, beta=1e-6)
+    plan = Plan.tight(8.0, 1e-4, ROWS, copies=130, unsure=90, silent=SILENT, beta=1e-6, guide=None)
     Path("p.json").write_text(plan.to_json())
     assert main("run", "a.csv", "--plan", "p.json", "--no-twin", "--copies", "130", "-e", "8")[0] == 0
     assert numbers()["public"]["plan"] == {name: getattr(plan, name) for name in numbers()["public"]["plan"]}
@@ -363,8 +363,8 @@ def test_a_learner_with_declared_features_resumes_and_warns_once(main: Main) -> 
 
 
 def test_status_says_what_the_pop_says(main: Main) -> None:
-    plan = Plan.tight(60.0, 0.01, 300, copies=40, unsure=10, silent=200)
-    pop = POP(LogisticRegression(), plan, labels=[0, 1], features=1, monitor=Monitor(5.0))
+    plan = Plan.tight(60.0, 0.01, 300, copies=40, unsure=10, silent=200, guide=None)
+    pop = POP(LogisticRegression(), plan, labels=[0, 1], features=1, monitor=Monitor(5.0), after_halt="raise")
     pop.save("s")
     for i in range(3):
         pop.predict([float(i)])

@@ -151,7 +151,7 @@ class Own:
 def make_pop(learner: Any, **settings: Any) -> Callable[[Random], POP]:
     """A maker of POPs on a given tape."""
     settings = {"plan": small_plan(), "features": 2, **settings}
-    return lambda rng: POP(learner, labels=LABELS, rng=rng, **settings)
+    return lambda rng: POP(learner, labels=LABELS, rng=rng, **{"after_halt": "raise", **settings})
 
 
 def public(x: Any) -> str:

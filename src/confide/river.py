@@ -135,7 +135,7 @@ class PrivateClassifier(base.Classifier):
                 epsilon = 1.0 if self.epsilon is None else self.epsilon
                 delta = 1e-6 if self.delta is None else self.delta
                 rounds = ROUNDS if self.rounds is None else self.rounds
-                plan = Plan.tight(epsilon, delta, rounds, labels=len(self.labels))
+                plan = Plan.tight(epsilon, delta, rounds, labels=len(self.labels), guide=None)
             self._pop = POP(
                 self.model,
                 plan,
@@ -233,4 +233,4 @@ def _learns(step: Any) -> bool:
 @cache
 def _small_plan(labels: int) -> Plan:
     """A plan for River's checks, whose streams have a few hundred rows."""
-    return Plan.tight(20.0, 1e-2, 2000, copies=45, unsure=100, silent=150, labels=labels)
+    return Plan.tight(20.0, 1e-2, 2000, copies=45, unsure=100, silent=150, labels=labels, guide=None)

@@ -290,7 +290,9 @@ def _plan(
     epsilon: float, delta: float, rounds: int, copies: int | None, unsure: int | None, polls: int | None, labels: int
 ) -> Plan:
     """The plan without a silent start; kept, since cross-validation asks for the same one again and again."""
-    return Plan.tight(epsilon, delta, rounds, copies=copies, unsure=unsure, polls=polls, silent=0, labels=labels)
+    return Plan.tight(
+        epsilon, delta, rounds, copies=copies, unsure=unsure, polls=polls, silent=0, labels=labels, guide=None
+    )
 
 
 def _check_known(y: NDArray[Any], classes: NDArray[Any]) -> None:

@@ -34,7 +34,7 @@ from confide.learners import Perceptron, Thresholds
 from confide.pop.loop import Loop
 from confide.privacy.sparse import ChallengeAT
 
-PLAN = confide.Plan.tight(8, 1e-6, 300, copies=160, polls=160, unsure=20, silent=0, beta=1e-6)
+PLAN = confide.Plan.tight(8, 1e-6, 300, copies=160, polls=160, unsure=20, silent=0, beta=1e-6, guide=None)
 
 
 class _ExactCount(Loop):
@@ -141,7 +141,7 @@ def test_membership_of_a_stream() -> None:
     rows = [row for row in stream.rows() if isinstance(row, Row)]
     assert len(attack.xs) == 30 and len(attack.probes) == 3 and np.array_equal(attack.probes[0], rows[30].x)
     assert [y for _, y in attack.target] == [1 - rows[30].y] * 4
-    plan = confide.Plan.tight(8, 1e-6, 300, copies=160, polls=160, unsure=20, silent=0, beta=1e-6)
+    plan = confide.Plan.tight(8, 1e-6, 300, copies=160, polls=160, unsure=20, silent=0, beta=1e-6, guide=None)
     views = [OnlineGame(TaughtPOP(plan, 9), attack, 10).play(bit) for bit in (0, 1)]
     assert [len(view.answers) for view in views] == [3, 3]
 
@@ -152,10 +152,10 @@ def test_membership_is_plain_in_an_unprotected_learner_and_hidden_by_confide() -
     attack = Membership(xs, ys, target, np.tile([2.0, 2.0], (5, 1)))
     plain = audit(lambda: Unprotected(Perceptron()), attack, 100, rounds=10, challenges=20)
     assert plain.advantage > 0.6
-    plan = confide.Plan.tight(8, 1e-6, 300, copies=160, polls=160, unsure=20, silent=0, beta=1e-6)
+    plan = confide.Plan.tight(8, 1e-6, 300, copies=160, polls=160, unsure=20, silent=0, beta=1e-6, guide=None)
 
     def make() -> confide.POP:
-        return confide.POP(Perceptron(), plan, labels=[0, 1], features=2, units="people")
+        return confide.POP(Perceptron(), plan, labels=[0, 1], features=2, units="people", after_halt="raise")
 
     person = Membership(xs, ys, target, np.tile([2.0, 2.0], (5, 1)), people=True)
     private = audit(make, person, 100, rounds=10, certificate=plan, confidence=1 - 1e-6)
@@ -183,7 +183,7 @@ def test_the_simulator_shows_its_adversary_what_pop_would() -> None:
     budget: Any = plan.halting
 
     def pop() -> confide.POP:
-        return confide.POP(Thresholds(8), plan, labels=[0, 1], features=1)
+        return confide.POP(Thresholds(8), plan, labels=[0, 1], features=1, after_halt="raise")
 
     def at(data: Any) -> OnData:
         share = budget.epsilon / 60

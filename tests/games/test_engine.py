@@ -163,7 +163,7 @@ class SeededRate:
 
 
 def seeded_pop() -> confide.POP:
-    return confide.POP(SplitVote(), PLAN, labels=[0, 1], features=2, fallback=0, seed=7)
+    return confide.POP(SplitVote(), PLAN, labels=[0, 1], features=2, fallback=0, seed=7, after_halt="raise")
 
 
 def test_a_seeded_factory_is_refused_where_its_batches_would_repeat(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_without_a_shift_the_counts_are_sufficient() -> None:
 
 def test_unsure_share_is_the_gates_table_and_averages_over_polls() -> None:
     assert unsure_share(PLAN, 100) == PLAN.gate.table[40]
-    polled = confide.Plan.tight(8, 1e-6, 3000, copies=1000, polls=129, unsure=200, silent=0, beta=1e-3)
+    polled = confide.Plan.tight(8, 1e-6, 3000, copies=1000, polls=129, unsure=200, silent=0, beta=1e-3, guide=None)
     some = np.array([0.0, 1.0]).repeat([300, 700])
     rng = np.random.default_rng(3)
     margins = [abs(2 * int(rng.choice(some, 129, replace=False).sum()) - 129) for _ in range(4000)]
@@ -219,12 +219,12 @@ def test_a_turned_score_reads_the_plans_tables() -> None:
 
 # ---------------------------------------------------------------------- silence, polls, batches, turns
 
-SILENT = confide.Plan.tight(8, 1e-6, 400, copies=160, polls=160, unsure=20, silent=160, beta=1e-3)
-POLLED = confide.Plan.tight(8, 1e-6, 500, copies=300, polls=101, unsure=30, silent=200, beta=1e-3)
+SILENT = confide.Plan.tight(8, 1e-6, 400, copies=160, polls=160, unsure=20, silent=160, beta=1e-3, guide=None)
+POLLED = confide.Plan.tight(8, 1e-6, 500, copies=300, polls=101, unsure=30, silent=200, beta=1e-3, guide=None)
 
 
 def test_the_laws_begin_after_the_silent_rounds() -> None:
-    plain = confide.Plan.tight(8, 1e-6, 240, copies=160, polls=160, unsure=20, silent=0, beta=1e-3)
+    plain = confide.Plan.tight(8, 1e-6, 240, copies=160, polls=160, unsure=20, silent=0, beta=1e-3, guide=None)
     late, early = (WorstMargin(replace(plain, rounds=plain.rounds + s, silent=s), ones=100) for s in (160, 0))
     assert late.law() is not None and early.law() is not None
     assert np.array_equal(late.worlds[1].flat, early.worlds[1].flat)

@@ -33,7 +33,7 @@ from confide.games import (
 from confide.privacy.counters import TreeCounter
 from confide.privacy.sparse import AboveThreshold, ChallengeAT
 
-PLAN = confide.Plan.tight(8, 1e-6, 300, copies=160, polls=160, unsure=20, silent=0, beta=1e-6)
+PLAN = confide.Plan.tight(8, 1e-6, 300, copies=160, polls=160, unsure=20, silent=0, beta=1e-6, guide=None)
 
 
 class Script:
@@ -138,7 +138,7 @@ def test_a_game_ends_after_its_rounds() -> None:
 
 
 def make_pop() -> confide.POP:
-    return confide.POP(SplitVote(), PLAN, labels=[0, 1], features=2, fallback=0)
+    return confide.POP(SplitVote(), PLAN, labels=[0, 1], features=2, fallback=0, after_halt="raise")
 
 
 @pytest.mark.parametrize("labels", [False, True])

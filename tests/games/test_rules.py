@@ -36,7 +36,7 @@ from confide.pop.base import Mechanism
 from confide.privacy.counters import TreeCounter
 from confide.privacy.sparse import AboveThreshold, ChallengeAT
 
-PLAN = confide.Plan.tight(8, 1e-6, 300, copies=160, polls=160, unsure=20, silent=0, beta=1e-6)
+PLAN = confide.Plan.tight(8, 1e-6, 300, copies=160, polls=160, unsure=20, silent=0, beta=1e-6, guide=None)
 
 
 class Script:
@@ -51,7 +51,9 @@ class Script:
 
 
 def make_pop(units: Any = "rounds") -> confide.POP:
-    return confide.POP(SplitVote(), PLAN, labels=[0, 1], features=2, fallback=0, units=units, seed=3)
+    return confide.POP(
+        SplitVote(), PLAN, labels=[0, 1], features=2, fallback=0, units=units, seed=3, after_halt="raise"
+    )
 
 
 def play(*moves: Any, bit: int = 0, units: Any = "rounds", make: Any = None) -> View:

@@ -16,8 +16,8 @@ from confide.guide.hashed import HashedMap
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Batch, Model, encode_batch, map_from_params
 from confide.guide.partitions import draw_partitions, renewals
-from confide.planning.guided import GuidePlan
 from confide.guide.ranges import declared
+from confide.planning.guided import GuidePlan
 from confide.privacy.random import Random
 
 pytestmark = pytest.mark.claim("guide.md")

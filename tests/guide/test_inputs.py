@@ -15,11 +15,11 @@ from confide.guide.hashed import HashedMap
 from confide.guide.inputs import columns_for
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Model, encode_batch
-from confide.planning.guided import GuidePlan
 from confide.guide.ranges import BINS, declared, weight_of
 from confide.learners import Columns as Arrays
 from confide.learners import Features, HashedFeatures, LogisticRegression
 from confide.learners.spec import from_spec, to_spec
+from confide.planning.guided import GuidePlan
 from confide.privacy.random import Random
 
 pytestmark = pytest.mark.claim("guide.md")

@@ -73,7 +73,7 @@ def plan(
             raise ValueError("a certificate fixes --unsure, --silent and --unit-unsure itself: leave them out")
         made = Plan.certified(*promise, mistakes, **given)
     else:
-        made = Plan.tight(*promise, **given)
+        made = Plan.tight(*promise, **given, guide=None)
     say(str(made))
     console.print(f"\n{made.guarantee.sentence}", highlight=False, markup=False)
     if json is not None:

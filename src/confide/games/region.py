@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from confide.planning.design import certify
 from confide.planning.plan import Guarantee, Plan
 from confide.privacy.halting import Halting
-from confide.privacy.renyi import check_delta, check_epsilon, compose, delta_from_renyi, group
+from confide.privacy.renyi import check_delta, check_epsilon, compose, delta_from_renyi, group, sum_up
 
 __all__ = ["Region"]
 

@@ -39,7 +39,7 @@ class SplitPOP:
     units: Literal["rounds", "people"] = "rounds"
 
     def __call__(self) -> POP:
-        return POP(SplitVote(), self.plan, labels=[0, 1], features=2, fallback=0, units=self.units)
+        return POP(SplitVote(), self.plan, labels=[0, 1], features=2, fallback=0, units=self.units, after_halt="raise")
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,7 @@ def split_plan(
         silent=silent,
         unit_unsure=unit_unsure,
         beta=BETA,
+        guide=None,
     )
 
 
@@ -177,7 +178,9 @@ class TaughtPOP:
     features: int
 
     def __call__(self) -> POP:
-        return POP(LogisticRegression(), self.plan, labels=[0, 1], features=self.features, units="people")
+        return POP(
+            LogisticRegression(), self.plan, labels=[0, 1], features=self.features, units="people", after_halt="raise"
+        )
 
 
 def _membership() -> Prepared:

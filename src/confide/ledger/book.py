@@ -35,7 +35,8 @@ RELEASED = f"""
 INSERT INTO released(model, kind, number, noisy, exact, checksum)
 SELECT m, k, n, a, b, {CHECKSUM}(m, k, n, a, b) FROM (SELECT ? AS m, ? AS k, ? AS n, ? AS a, ? AS b)"""
 """What a guide released: once, never again with other noise."""
-SIGN = f"UPDATE model SET checksum = {CHECKSUM}(id, name, epoch, sequence, rounds, unsure, halted, history) WHERE id = ?"
+SIGN = f"""
+UPDATE model SET checksum = {CHECKSUM}(id, name, epoch, sequence, rounds, unsure, halted, history) WHERE id = ?"""
 """Renew the checksum of a model's row."""
 USED = f"""
 INSERT OR IGNORE INTO used(model, number, epoch, checksum)

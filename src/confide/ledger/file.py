@@ -44,7 +44,8 @@ CREATE TABLE IF NOT EXISTS model(
     checksum INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS person(
     model INTEGER NOT NULL, who BLOB NOT NULL, unsure INTEGER NOT NULL, watched INTEGER NOT NULL,
-    labels INTEGER NOT NULL, sequence INTEGER NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY(model, who)) WITHOUT ROWID;
+    labels INTEGER NOT NULL, sequence INTEGER NOT NULL, checksum INTEGER NOT NULL,
+    PRIMARY KEY(model, who)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS used(
     model INTEGER NOT NULL, number INTEGER NOT NULL, epoch INTEGER NOT NULL, checksum INTEGER NOT NULL,
     PRIMARY KEY(model, number, epoch)) WITHOUT ROWID;
@@ -151,7 +152,8 @@ class Reader:
             raise StateError(f"{self.path} is not a ledger: give the path of one, or of a new file")
         if version != VERSION:
             raise StateError(
-                f"the ledger {self.path} has version {version}, and this Confide reads {VERSION}: use the Confide it is for"
+                f"the ledger {self.path} has version {version}, and this Confide reads {VERSION}: "
+                "use the Confide that wrote it"
             )
 
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:

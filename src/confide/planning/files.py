@@ -62,7 +62,8 @@ def read(text: str | Path) -> dict[str, Any]:
     """The fields of a plan that `write` wrote, checked one by one; whether they keep what they say is not."""
     try:
         body = json.loads(text.read_text() if isinstance(text, Path) else text)
-        if body["format"] != "confide-plan" or body["version"] not in (1, VERSION) or body["kind"] not in get_args(Kind):
+        known = body["version"] in (1, VERSION) and body["kind"] in get_args(Kind)
+        if body["format"] != "confide-plan" or not known:
             raise ValueError("this is not a plan of a version that this Confide reads; make it again")
         fields = _fields(body)
     except (KeyError, TypeError, OverflowError, ZeroDivisionError, json.JSONDecodeError) as error:

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from confide.planning.plan import Guarantee
 
-__all__ = ["TICKET_LIFE", "Answer", "Durable", "Followed", "Mechanism", "Unit", "Xs"]
+__all__ = [
+    "COPIES", "FALLBACK", "GUIDE", "SOURCES", "TICKET_LIFE", "Answer", "Durable", "Followed", "Mechanism", "Unit", "Xs",
+]  # fmt: skip
 
 Unit = str | bytes
 Xs = Sequence[Any] | NDArray[Any]
@@ -21,17 +23,26 @@ TICKET_LIFE = 10_000
 """Public rounds after which a ticket expires, unless the user says otherwise."""
 
 
+SOURCES = ("fallback", "guide", "lean", "copies")
+"""Where an answer may come from; inside, its number here."""
+
+FALLBACK, GUIDE, COPIES = 0, 1, 3
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What the asker gets: for their eyes only."""
 
     label: Any
     sure: bool
-    """Whether the copies answered; if not, the fallback did."""
+    """Whether the copies answered; `source` says who did if not."""
     ticket: str
     """Bring it back once with the right label: `pop.learn(ticket, y)`."""
     error: str | None = None
     """In a batch: what was wrong with this row, which was then not answered and has no ticket."""
+    source: Literal["copies", "lean", "guide", "fallback"] = "fallback"
+    guide: Any = None
+    """The guide's own label for x, whoever answered; None where it has none. It is public: everyone may compute it."""
 
 
 class Followed(NamedTuple):
@@ -42,11 +53,16 @@ class Followed(NamedTuple):
     sure: NDArray[np.bool_]
     margins: NDArray[np.int64]
     """The vote's margin; −1 in silent rounds, and where the mechanism does not tell its operator."""
+    source: NDArray[np.int8]
+    """Where the answer came from, a number of `SOURCES`; −1 where the row was refused."""
+    guide: NDArray[np.int64]
+    """The guide's own answer; −1 where it has none."""
 
     @classmethod
     def nothing(cls) -> Followed:
         """No row was asked."""
-        return cls(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int64))
+        none = np.empty(0, dtype=np.int64)
+        return cls(none, np.empty(0, dtype=np.bool_), none, np.empty(0, dtype=np.int8), none)
 
 
 @runtime_checkable

@@ -8,23 +8,21 @@ both agree to the last bit (tests/test_batches.py). Proof page: docs/proofs/peop
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from confide.banks.base import CURSOR, HALTED, ROW, TAUGHT, UNSURE, Fused, Rounds
-from confide.pop.base import Followed
-from confide.pop.loop import Loop, Outcome
+from confide.pop.base import COPIES, FALLBACK, GUIDE, Followed
+from confide.pop.guiding import Guided
+from confide.pop.loop import NOTHING, Loop, Outcome
 from confide.pop.tickets import Waiting
 from confide.privacy.gate import is_sure, lead
 from confide.privacy.halting import Halting
 
 __all__ = ["Chunk", "ask_many", "follow", "fuses", "learn_many", "refuse", "rows_of", "teach_many"]
-
-NOTHING = -1
-"""No label, no copy."""
 
 WORDS = 1 << 17
 """Random words that are held ready for a chunk: a megabyte."""
@@ -46,13 +44,25 @@ class Chunk:
     """The number of the label shown; −1 where there is an error."""
     sure: NDArray[np.bool_]
     margins: Ints
+    source: NDArray[np.int8]
+    guided: Ints
+    """The guide's own answers."""
+    encoded: list[Any] = field(default_factory=list)
+    """The rows as the guide takes them, where tickets will hold them."""
+
+    @classmethod
+    def of(cls, rows: int, xs: Any, errors: dict[int, str], n: int) -> Chunk:
+        """A chunk of n rows of which nothing is known."""
+        copies, shown, margins, guided = (np.full(n, NOTHING) for _ in range(4))
+        return cls(rows, xs, errors, copies, shown, np.zeros(n, bool), margins, np.zeros(n, np.int8), guided)
 
     def followed(self) -> Followed:
         """For the operator: answers by row, −1 where there was an error."""
         n = self.rows
-        shown = self.shown[:n].copy()
-        shown[[i for i in self.errors if i < n]] = NOTHING
-        return Followed(shown, self.sure[:n], self.margins[:n])
+        shown, source = self.shown[:n].copy(), self.source[:n].copy()
+        wrong = [i for i in self.errors if i < n]
+        shown[wrong] = source[wrong] = NOTHING
+        return Followed(shown, self.sure[:n], self.margins[:n], source, self.guided[:n])
 
 
 def rows_of(xs: Any, named: bool) -> Any:
@@ -68,7 +78,11 @@ def rows_of(xs: Any, named: bool) -> Any:
 
 def fuses(loop: Loop) -> bool:
     """Whether this loop's rounds run fused: in the bank's own compiled loop."""
-    plain = type(loop) is Loop and loop.rng.one_stream and isinstance(loop.plan.halting, Halting)
+    if type(loop) is not Loop:
+        return False
+    if loop.plan.copies == 0:
+        return True
+    plain = loop.rng.one_stream and isinstance(loop.plan.halting, Halting)
     return bool(plain and getattr(loop.bank, "fuses", False))
 
 
@@ -76,14 +90,14 @@ def ask_many(loop: Loop, xs: Any, whos: Sequence[bytes | None]) -> list[Outcome]
     """Take as many of the rounds as plan and budget allow, the copies as they are."""
     if type(loop) is not Loop:  # a loop of its own is asked its own way
         outcomes: list[Outcome] = []
-        while len(outcomes) < len(xs) and loop.account.open():
+        while len(outcomes) < len(xs) and (loop.account.open() or loop.goes_on):
             outcomes.append(loop.ask(xs[len(outcomes)], whos[len(outcomes)]))
         return outcomes
     first = loop.account.rounds
-    chunk = _chunk(loop, xs, np.full(len(xs), NOTHING), whos)
+    chunk = _chunk(loop, xs, np.full(len(xs), NOTHING), whos, keep=True)
     outcomes = list[Outcome]()
     for i in range(chunk.rows):
-        number, watched = first + i + 1, loop.watch(whos[i])
+        number, watched = first + i + 1, loop.watch(whos[i], first + i + 1)
         if i in chunk.errors:
             loop.tickets.issue(number, None)
             outcomes.append(Outcome(NOTHING, error=ValueError(chunk.errors[i])))
@@ -93,8 +107,10 @@ def ask_many(loop: Loop, xs: Any, whos: Sequence[bytes | None]) -> list[Outcome]
             x = x.copy()
             x.flags.writeable = False
         shown = int(chunk.shown[i])
-        ticket = loop.tickets.issue(number, Waiting(int(chunk.copies[i]), x, shown, watched, whos[i]))
-        outcomes.append(Outcome(shown, bool(chunk.sure[i]), ticket))
+        guided = chunk.encoded[i] if chunk.encoded else None
+        ticket = loop.tickets.issue(number, Waiting(int(chunk.copies[i]), x, shown, watched, whos[i], guided))
+        source = int(chunk.source[i])
+        outcomes.append(Outcome(shown, bool(chunk.sure[i]), ticket, None, source, int(chunk.guided[i])))
     loop.tickets.expire(loop.account.rounds)
     return outcomes
 
@@ -102,19 +118,20 @@ def ask_many(loop: Loop, xs: Any, whos: Sequence[bytes | None]) -> list[Outcome]
 def follow(loop: Loop, xs: Any, labels: Ints, whos: Sequence[bytes | None]) -> Chunk:
     """Ask each row, then teach its label (−1: none) before the next row, as many as plan and budget allow."""
     if fuses(loop):
+        first = loop.account.rounds
         chunk = _chunk(loop, xs, labels, whos)
         for i in range(chunk.rows if loop.monitor is not None else 0):
-            watched = loop.watch(whos[i])
+            watched = loop.watch(whos[i], first + i + 1)
             if watched and labels[i] >= 0 and i not in chunk.errors and chunk.shown[i] != labels[i]:
                 assert loop.monitor is not None
                 loop.monitor.wrong(0)
         loop.tickets.expire(loop.account.rounds)
         return chunk
     n = len(labels)
-    chunk = Chunk(0, None, {}, np.full(n, NOTHING), np.full(n, NOTHING), np.zeros(n, bool), np.full(n, NOTHING))
+    chunk = Chunk.of(0, None, {}, n)
     names = list(loop.index)
-    while chunk.rows < n and loop.account.open():
-        i, live = chunk.rows, loop.account.rounds >= loop.plan.silent
+    while chunk.rows < n and (loop.account.open() or loop.goes_on):
+        i, live = chunk.rows, loop.voting and loop.account.rounds >= loop.plan.silent
         outcome = loop.ask(xs[i], whos[i])
         chunk.rows += 1
         if live and loop.last is not None:
@@ -125,34 +142,74 @@ def follow(loop: Loop, xs: Any, labels: Ints, whos: Sequence[bytes | None]) -> C
             chunk.errors[i] = str(outcome.error)
             continue
         chunk.shown[i], chunk.sure[i] = outcome.label, outcome.sure
+        chunk.source[i], chunk.guided[i] = outcome.source, outcome.guided
         if labels[i] >= 0:
             loop.learn(outcome.ticket, names[labels[i]])
     loop.lessons.apply()
     return chunk
 
 
-def _chunk(loop: Loop, xs: Any, labels: Ints, whos: Sequence[bytes | None]) -> Chunk:
-    """The rounds of a chunk, fused or in the bank's batches."""
-    account, plan = loop.account, loop.plan
-    rows = min(len(xs), plan.rounds - account.rounds)
+def _chunk(loop: Loop, xs: Any, labels: Ints, whos: Sequence[bytes | None], keep: bool = False) -> Chunk:
+    """The rounds of a chunk, fused or in the bank's batches; then the guide's part in them.
+
+    The guide's part does not depend on the copies', nor theirs on its, and each is in the order of rounds.
+    """
     loop.lessons.apply()
     encoded, errors = loop.bank.encode_many(xs)
-    n = len(xs)
-    chunk = Chunk(rows, encoded, errors, np.full(n, NOTHING), np.full(n, NOTHING), np.zeros(n, bool),
-                  np.full(n, NOTHING))  # fmt: skip
-    if loop.routing.units == "people":
-        chunk.copies[:] = loop.routing.copies_for(whos)
-    take = _run_fused if fuses(loop) else _run_votes
-    take(loop, chunk, labels, whos)
-    chunk.errors = {i: said for i, said in errors.items() if i < chunk.rows}
+    chunk = Chunk.of(len(xs), encoded, errors, len(xs))
+    _check_guided(loop, chunk, xs)
+    _vote(loop, chunk, labels, whos)
+    chunk.errors = {i: said for i, said in chunk.errors.items() if i < chunk.rows}
+    _guide(loop, chunk, xs[: chunk.rows], labels[: chunk.rows], whos[: chunk.rows], keep)
     given, failed = loop.fallback.answers(xs[: chunk.rows])  # of every row, needed or not
     needed = ~chunk.sure[: chunk.rows]
     needed[list(chunk.errors)] = False
-    chunk.shown[: chunk.rows][needed] = given[needed]
+    chunk.source[: chunk.rows][chunk.sure[: chunk.rows]] = COPIES
+    led = needed & (chunk.guided[: chunk.rows] >= 0)
+    chunk.shown[: chunk.rows][led], chunk.source[: chunk.rows][led] = chunk.guided[: chunk.rows][led], GUIDE
+    needed &= ~led
+    chunk.shown[: chunk.rows][needed], chunk.source[: chunk.rows][needed] = given[needed], FALLBACK
     for i, error in failed.items():
         if needed[i]:  # for its asker alone: the others must not see that this row was unsure
             chunk.errors[i] = str(error)
     return chunk
+
+
+def _vote(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | None]) -> None:
+    """The copies' part: until the rounds are over, or they halt; the rounds after that are taken all the same."""
+    account, plan, n = loop.account, loop.plan, chunk.rows
+    chunk.rows = 0
+    if account.open():
+        chunk.rows = min(n, plan.rounds - account.rounds)
+        if plan.copies == 0:
+            account.take(chunk.rows)
+        else:
+            if loop.routing.units == "people":
+                chunk.copies[:] = loop.routing.copies_for(whos)
+            take = _run_fused if fuses(loop) else _run_votes
+            take(loop, chunk, labels, whos)
+    if chunk.rows < n and loop.goes_on:
+        account.open()
+        account.take(n - chunk.rows)
+        chunk.copies[chunk.rows :] = NOTHING
+        chunk.rows = n
+
+
+def _check_guided(loop: Loop, chunk: Chunk, xs: Any) -> None:
+    """Rows that the guide cannot read are refused for the copies too: its columns say which, whatever its map is."""
+    if loop.guiding is not None:
+        for i, said in loop.guiding.unreadable(xs).items():
+            chunk.errors.setdefault(i, said)
+
+
+def _guide(loop: Loop, chunk: Chunk, xs: Any, labels: Ints, whos: Sequence[bytes | None], keep: bool) -> None:
+    """The guide's part."""
+    if loop.guiding is None:
+        return
+    bad = np.zeros(chunk.rows, dtype=np.bool_)
+    bad[list(chunk.errors)] = True
+    guided: Guided = loop.guiding.follow(xs, labels, whos, bad, keep)
+    chunk.guided[: chunk.rows], chunk.encoded = guided.answers, guided.rows
 
 
 def _run_fused(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | None]) -> None:
@@ -244,7 +301,7 @@ def _votes(loop: Loop, xs: Any, polls: Ints) -> Ints:
 
 def learn_many(loop: Loop, tickets: Sequence[str], ys: Sequence[Hashable]) -> tuple[list[Any], dict[int, ValueError]]:
     """Bring many labels: the tickets that were used, and what was wrong with the others."""
-    used, refused = [], dict[int, ValueError]()
+    used, refused = list[Any](), dict[int, ValueError]()
     for i, (ticket, y) in enumerate(zip(tickets, ys, strict=True)):
         try:
             used.append(loop.learn(ticket, y))
@@ -255,8 +312,10 @@ def learn_many(loop: Loop, tickets: Sequence[str], ys: Sequence[Hashable]) -> tu
 
 def teach_many(loop: Loop, xs: Any, ys: Sequence[Hashable], whos: Sequence[bytes | None]) -> dict[int, ValueError]:
     """Teach many records; what was wrong with those that were not learned. Every row has its copy drawn."""
-    copies = loop.routing.copies_for(whos)
+    copies = loop.routing.copies_for(whos) if loop.plan.copies else np.full(len(whos), NOTHING)
     rows, errors = loop.bank.encode_many(xs)
+    if loop.guiding is not None:
+        errors = {**loop.guiding.unreadable(xs), **errors}
     refused: dict[int, ValueError] = {i: ValueError(said) for i, said in errors.items()}
     labels = np.full(len(copies), NOTHING)
     for i, y in enumerate(ys):
@@ -266,7 +325,11 @@ def teach_many(loop: Loop, xs: Any, ys: Sequence[Hashable], whos: Sequence[bytes
             refused.setdefault(i, error)
     good = np.array([i for i in range(len(copies)) if i not in refused], dtype=np.int64)
     taught: Any = rows[good] if isinstance(rows, np.ndarray) else [rows[i] for i in good.tolist()]
-    loop.lessons.many(copies[good], taught, labels[good])
+    if loop.plan.copies:
+        loop.lessons.many(copies[good], taught, labels[good])
+    if loop.guiding is not None:
+        labels[list(refused)] = NOTHING
+        loop.guiding.teach_rows(xs, labels, whos)
     return dict(sorted(refused.items()))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.errors import Halted
-from confide.pop.base import Followed, Mechanism, Unit, Xs
+from confide.pop.base import SOURCES, Followed, Mechanism, Unit, Xs
 from confide.pop.batches import rows_of
 
 __all__ = ["Evaluation", "Follows", "evaluate"]
@@ -41,6 +41,15 @@ class Evaluation:
     """How a mechanism did on a stream. Exact, for the operator's eyes only, and outside the guarantee.
 
     A row that was refused is a wrong answer in every number.
+
+    Examples
+    --------
+    >>> answers, labels = np.array([0, 1, 1, -1]), np.array([0, 1, 0, 1])
+    >>> source = np.array([1, 3, 1, -1])
+    >>> nothing = np.full(4, -1)
+    >>> one = Evaluation(answers, source == 3, nothing, source, nothing, labels, 2, None)
+    >>> one.error, one.live_error, one.coverage["guide"], one.errors["guide"]
+    (0.5, 1.0, 0.5, 0.5)
     """
 
     answers: Ints
@@ -49,14 +58,25 @@ class Evaluation:
     """Whether the copies answered."""
     margins: Ints
     """The vote's margin; −1 in silent rounds."""
-    wrong: Flags
-    """Whether the answer was wrong, refused rows included."""
+    source: NDArray[np.int8]
+    """Where each answer came from, a number of `confide.pop.base.SOURCES`; −1 for a row that was refused."""
+    guide: Ints
+    """The guide's own answer on every row; −1 where it had none."""
+    labels: Ints
+    """The right label's number; −1 for one that the mechanism does not know."""
     silent: int
     """How many of the first rows were silent rounds."""
+    halted_at: int | None
+    """The row from which on the copies took no part any more; None if they did not halt."""
+
+    @property
+    def wrong(self) -> Flags:
+        """Whether the answer was wrong, refused rows included."""
+        return np.asarray((self.answers != self.labels) | (self.answers < 0))
 
     @property
     def rounds(self) -> int:
-        """Rounds taken: fewer than asked for where the mechanism halted."""
+        """Rounds taken: fewer than asked for where the mechanism raises after its halt."""
         return self.answers.size
 
     @property
@@ -76,12 +96,46 @@ class Evaluation:
 
     @property
     def error(self) -> float:
+        """Wrong answers a round, over all rows."""
+        return _mean(self.wrong)
+
+    @property
+    def live_error(self) -> float:
         """Wrong answers a live round."""
-        return self.mistakes / self.live if self.live else float("nan")
+        return _mean(self.wrong[self.silent :])
+
+    def error_after(self, share: float) -> float:
+        """Wrong answers a round, over the rows after this share of them."""
+        return _mean(self.wrong[int(share * self.rounds) :])
+
+    @property
+    def coverage(self) -> dict[str, float]:
+        """The share of all rows that each source answered."""
+        return {name: _mean(self.source == i) for i, name in enumerate(SOURCES)}
+
+    @property
+    def errors(self) -> dict[str, float]:
+        """The error of each source over the rows that it answered; NaN where there were none."""
+        return {name: _mean(self.wrong[self.source == i]) for i, name in enumerate(SOURCES)}
+
+    @property
+    def guide_error(self) -> float:
+        """The error of the guide's own answers over the rows where it had one; NaN without a guide."""
+        return _mean(self.guide_wrong[self.guide >= 0])
+
+    @property
+    def guide_wrong(self) -> Flags:
+        """Whether the guide's own answer was wrong; where it had none it was."""
+        return np.asarray((self.guide != self.labels) | (self.guide < 0))
 
     def __repr__(self) -> str:
+        parts = [f"{share:.1%} by {name}" for name, share in self.coverage.items() if share]
         refused = f", {int(self.refused.sum()):,} refused" if self.refused.any() else ""
-        return f"Evaluation({self.rounds:,} rounds, {self.live:,} live, error {self.error:.3%}{refused})"
+        return f"Evaluation({self.rounds:,} rounds, error {self.error:.3%}, {', '.join(reversed(parts))}{refused})"
+
+
+def _mean(flags: Flags) -> float:
+    return float(np.mean(flags)) if flags.size else float("nan")
 
 
 def evaluate(
@@ -92,7 +146,7 @@ def evaluate(
     *,
     progress: Callable[[int], object] | None = None,
 ) -> Evaluation:
-    """Ask each row, then teach its label, in order, until the rows or the budget are used up.
+    """Ask each row, then teach its label, in order, until the rows are used up, or a mechanism that raises has halted.
 
     It is the loop `answer = pop.predict(x); pop.learn(answer.ticket, y)`, with the same coins and the same copies in
     the end, in compiled chunks where there are kernels for the learner.
@@ -112,13 +166,12 @@ def evaluate(
     Examples
     --------
     >>> import confide
-    >>> from confide.learners import LogisticRegression
-    >>> plan = confide.Plan.tight(epsilon=8.0, delta=1e-5, rounds=2000, copies=150, unsure=100, silent=1000, beta=1e-6)
-    >>> pop = confide.POP(LogisticRegression(), plan, labels=[0, 1], features=1)
+    >>> plan = confide.Plan.tight(epsilon=4.0, delta=1e-5, rounds=2000)
+    >>> pop = confide.POP(None, plan, labels=[0, 1], features=1)
     >>> xs = np.arange(2000.0)[:, None] % 7 - 3
     >>> result = evaluate(pop, xs, (xs[:, 0] > 0).astype(int))
-    >>> result.live, result.error < 0.2
-    (1000, True)
+    >>> result.rounds, result.error_after(0.5) < 0.2
+    (2000, True)
     """
     xs, labels = rows_of(xs, getattr(mechanism, "named", True)), label_numbers(mechanism.labels, ys)
     if len(xs) != labels.size:
@@ -127,8 +180,8 @@ def evaluate(
         raise ValueError("units must be a sequence of ids, one for each row")
     follows = cast(Follows, mechanism if hasattr(mechanism, "follow_many") else _OneByOne(mechanism))
     _check_readable(follows, xs[:FIRST], labels)
-    silent, parts, at = _silent_left(mechanism), list[Followed](), 0
-    while at < labels.size and mechanism.state != "halted":
+    silent, parts, at = _silent_left(mechanism), [Followed.nothing()], 0
+    while at < labels.size:
         part = slice(at, min(at + CHUNK, labels.size))
         parts.append(follows.follow_many(xs[part], labels[part], None if units is None else units[part]))
         taken = parts[-1].answers.size
@@ -137,9 +190,9 @@ def evaluate(
             progress(taken)
         if taken == 0:
             break
-    answers, sure, margins = (np.concatenate([p[i] for p in parts]) if parts else np.empty(0, int) for i in range(3))
-    wrong = (answers != labels[:at]) | (answers < 0)
-    return Evaluation(answers, sure.astype(np.bool_), margins, wrong, min(silent, at))
+    answers, sure, margins, source, guide = (np.concatenate([part[i] for part in parts]) for i in range(5))
+    halted = None if mechanism.halt_reason != "budget" else int(np.flatnonzero(margins >= 0)[-1:].sum()) + 1
+    return Evaluation(answers, sure, margins, source, guide, labels[:at], min(silent, at), halted)
 
 
 def _silent_left(mechanism: Mechanism) -> int:
@@ -169,7 +222,7 @@ class _OneByOne:
 
     def follow_many(self, xs: Any, ys: Ints, units: Sequence[Unit] | None = None) -> Followed:
         mechanism, labels = self._mechanism, {label: i for i, label in enumerate(self._mechanism.labels)}
-        names, answers, sure = list(labels), list[int](), list[bool]()
+        names, answers, sure, source, guide = list(labels), list[int](), list[bool](), list[int](), list[int]()
         for i in range(len(ys)):
             try:
                 answer = mechanism.predict(xs[i], None if units is None else units[i])
@@ -178,12 +231,17 @@ class _OneByOne:
             except ValueError:  # for its asker alone
                 answers.append(-1)
                 sure.append(False)
+                source.append(-1)
+                guide.append(-1)
                 continue
             answers.append(labels[answer.label])
             sure.append(answer.sure)
+            source.append(SOURCES.index(answer.source))
+            guide.append(-1 if answer.guide is None else labels[answer.guide])
             if ys[i] >= 0:
                 mechanism.learn(answer.ticket, names[ys[i]])
-        return Followed(np.array(answers, int), np.array(sure, bool), np.full(len(answers), -1))
+        shown, none, whence = np.array(answers, int), np.full(len(answers), -1), np.array(source, np.int8)
+        return Followed(shown, np.array(sure, bool), none, whence, np.array(guide, int))
 
 
 def label_numbers(labels: Sequence[Hashable], ys: Any) -> Ints:

@@ -1,17 +1,18 @@
 """The loop: many copies of a learner, a gated vote, each label taught to one copy. To be read beside the proofs.
 
-    x → routing (whose copy) → bank.votes(x, poll) → counts → gate → the top label, or, unsure, the fallback
-      → account (count, share, halting draw) → ticket
-    later: (ticket, y) → the unit's one copy learns
+    x → routing (whose copy) → bank.votes(x, poll) → counts → gate → the top label, or, unsure, the guide's, or the
+      fallback's → account (count, share, halting draw) → ticket
+    later: (ticket, y) → the unit's one copy learns, and the guide's open leaf gets one gradient
 
 What is drawn in a round is a function of the plan and of public rounds alone: the copy, the poll, the gate's word, the
-halting word, the fallback's coin, used or not. Claims and proofs: docs/proofs/gate.md, docs/proofs/halting.md,
-docs/proofs/people.md. Whole chunks of rounds, compiled: `confide.banks.rounds`; both agree to the last bit.
+halting word, the fallback's coin, used or not. After a halt the copies take no part any more. Claims and proofs:
+docs/proofs/gate.md, docs/proofs/halting.md, docs/proofs/people.md, docs/proofs/guide.md. Whole chunks of rounds,
+compiled: `confide.banks.rounds`; both agree to the last bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,9 @@ from numpy.typing import NDArray
 from confide.banks.base import FORM, Bank
 from confide.planning.plan import Plan
 from confide.pop.account import Account, Mark
+from confide.pop.base import COPIES, FALLBACK, GUIDE
 from confide.pop.fallback import Fallback
+from confide.pop.guiding import Guiding
 from confide.pop.lessons import Lessons
 from confide.pop.monitor import Estimate, MonitorState
 from confide.pop.routing import Routing
@@ -29,7 +32,10 @@ from confide.pop.tickets import Key, Tickets, Waiting
 from confide.privacy.gate import is_sure, lead
 from confide.privacy.random import Random
 
-__all__ = ["Loop", "Outcome"]
+__all__ = ["NOTHING", "Loop", "Outcome"]
+
+NOTHING = -1
+"""No label, no copy."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -42,6 +48,9 @@ class Outcome:
     ticket: str = ""
     error: BaseException | None = None
     """What its asker is told instead of an answer."""
+    source: int = FALLBACK
+    guided: int = NOTHING
+    """The guide's own answer."""
 
 
 @dataclass(repr=False)
@@ -61,37 +70,47 @@ class Loop:
     monitor: MonitorState | None = None
     last: NDArray[np.int64] | None = None
     """Vote counts of the last live round: private."""
+    guiding: Guiding | None = None
+    goes_on: bool = True
+    """Whether questions are answered after a halt."""
 
     # ------------------------------------------------------------------ a question
 
     def ask(self, x: Any, who: bytes | None) -> Outcome:
-        """Take one round, whatever x is; the caller has made sure that there is one left."""
+        """Take one round, whatever x is; the caller has made sure that there is one left, or that it goes on."""
         number = self.account.take()
         watched = self.watch(who)  # by the public schedule, so it is settled before x is looked at
         self.tickets.expire(number)
         self.lessons.apply()
-        copy = self.routing.copy_for(who)
+        if self.guiding is not None:
+            self.guiding.begin()
+        copy = self.routing.copy_for(who) if self.voting else NOTHING
         encoded, malformed = self.encode(x)
-        label = self.live(encoded, malformed is not None, who) if number > self.plan.silent else None
+        guided, malformed = (None, malformed) if malformed is not None else self.encode_guided(x, who)
+        live = self.voting and number > self.plan.silent
+        label = self.live(encoded, malformed is not None, who) if live else None
+        said = NOTHING if self.guiding is None else self.guiding.answer(guided)
         other = self.fallback.answer(x)  # also where it is not needed
-        shown = other if label is None else label
+        shown, source = (label, COPIES) if label is not None else (said, GUIDE) if said >= 0 else (other, FALLBACK)
         error = malformed if malformed is not None else shown if isinstance(shown, ValueError) else None
         if error is not None or not isinstance(shown, int):
             self.tickets.issue(number, None)
-            return Outcome(-1, error=error)
-        ticket = self.tickets.issue(number, Waiting(copy, encoded, shown, watched, who))
-        return Outcome(shown, label is not None, ticket)
+            return Outcome(NOTHING, error=error)
+        ticket = self.tickets.issue(number, Waiting(copy, encoded, shown, watched, who, guided))
+        return Outcome(shown, label is not None, ticket, None, source, said)
+
+    @property
+    def voting(self) -> bool:
+        """Whether the copies take part in rounds: until the halt, of which everyone may know."""
+        return self.account.halted is None and self.plan.copies > 0
 
     def encode(self, x: Any) -> tuple[Any, BaseException | None]:
         """x for the copies, or what is wrong with it: whatever x does, its round goes on as any other."""
-        try:
-            return self.bank.encode(x), None
-        except ValueError as error:
-            return None, error
-        except Exception:
-            return None, ValueError(FORM)
-        except BaseException as error:  # an interrupt: the round is finished first
-            return None, error
+        return _tried(self.bank.encode, x)
+
+    def encode_guided(self, x: Any, who: bytes | None) -> tuple[Any, BaseException | None]:
+        """x for the guide, or what is wrong with it."""
+        return (None, None) if self.guiding is None else _tried(self.guiding.encode, x, who)
 
     def live(self, x: Any, malformed: bool, who: bytes | None) -> int | None:
         """Poll, gate, count, halting draw; the copies' answer, or None."""
@@ -118,9 +137,9 @@ class Loop:
         plan = self.plan
         return np.arange(plan.copies) if plan.polls == plan.copies else self.rng.subset(plan.copies, plan.polls)
 
-    def watch(self, who: bytes | None) -> bool:
+    def watch(self, who: bytes | None, number: int | None = None) -> bool:
         """The monitor's tick; whether it counts this round."""
-        if self.monitor is None:
+        if self.monitor is None or (self.account.rounds if number is None else number) > self.plan.rounds:
             return False
         self.monitor.asked()
         return who is None or self.account.watch(who, self.monitor.rounds_per_unit)
@@ -141,22 +160,30 @@ class Loop:
     # ------------------------------------------------------------------ a label
 
     def learn(self, ticket: str, y: Hashable) -> Key:
-        """A label comes: its unit's one copy will learn it. The ticket's key, which is used now."""
+        """A label comes: its unit's one copy will learn it, and the guide. The ticket's key, which is used now."""
         label = self.label(y)
         key, waiting = self.tickets.redeem(ticket, self.account.rounds)
         if self.monitor is not None and waiting.counted and label != waiting.answered:
             self.monitor.wrong(self.account.rounds - key[1])
-        self.lessons.add(waiting.copy, waiting.x, label)
+        if waiting.copy >= 0:
+            self.lessons.add(waiting.copy, waiting.x, label)
+        if self.guiding is not None:
+            self.guiding.teach(waiting.guided, label, waiting.who)
         return key
 
     def teach(self, x: Any, y: Hashable, who: bytes | None) -> None:
         """A labelled record that was never asked, for its unit's one copy. Its copy is drawn whatever x is."""
-        copy = self.routing.copy_for(who)
+        copy = self.routing.copy_for(who) if self.plan.copies else NOTHING
         encoded, malformed = self.encode(x)
+        if self.guiding is not None and malformed is None:
+            _, malformed = _tried(self.guiding.guide.encode, x)
         label = self.label(y)
         if malformed is not None:
             raise malformed
-        self.lessons.add(copy, encoded, label)
+        if copy >= 0:
+            self.lessons.add(copy, encoded, label)
+        if self.guiding is not None:
+            self.guiding.teach_one(x, label, who)
 
     def label(self, y: Hashable) -> int:
         """The number of a label."""
@@ -166,9 +193,23 @@ class Loop:
             raise ValueError("y is not one of the labels this POP was made with; labels are public and fixed") from None
 
     def forget(self, who: bytes) -> int:
-        """Reset the copy that knows this person and drop their open questions; the copy's number."""
-        copy = self.routing.copy_for(who)
+        """Reset the copy that knows this person and drop their open questions; the copy's number.
+
+        What the guide learned of them is in noisy sums that were released: no one can take it out again.
+        """
+        copy = self.routing.copy_for(who) if self.plan.copies else 0
         self.lessons.apply()
-        self.bank.reset([copy])
+        self.bank.reset([copy] if self.plan.copies else [])
         self.tickets.drop(who)
         return copy
+
+
+def _tried(encode: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
+    try:
+        return encode(*args), None
+    except ValueError as error:
+        return None, error
+    except Exception:
+        return None, ValueError(FORM)
+    except BaseException as error:  # an interrupt: the round is finished first
+        return None, error

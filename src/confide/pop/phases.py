@@ -59,6 +59,8 @@ class Phases:
         monitor: Monitor | None = None,
         seed: int | None = None,
     ) -> None:
+        if plan.guide is not None:
+            raise ValueError("phases take no guide: plan with guide=None")
         if stop_after is not None and (monitor is None or stop_after < 1):
             raise ValueError("stop_after counts mistakes privately: give it at least 1, and a monitor that pays for it")
         self._settings: dict[str, Any] = {
@@ -67,6 +69,7 @@ class Phases:
             "features": features,
             "ticket_life": ticket_life,
             "monitor": monitor,
+            "after_halt": "raise",
         }
         self._learner, self.plan, self._stop_after, self._seed = learner, plan, stop_after, seed
         self.phase = 0

@@ -11,18 +11,20 @@ import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from confide.banks import Bank, bank_for
+from confide.banks.none import NoBank
 from confide.errors import Halted, StateError
 from confide.planning.plan import Guarantee, Plan
 from confide.pop import batches, state
 from confide.pop.account import Account
-from confide.pop.base import TICKET_LIFE, Answer, Followed, Unit, Xs
+from confide.pop.base import SOURCES, TICKET_LIFE, Answer, Followed, Unit, Xs
 from confide.pop.fallback import Fallback
+from confide.pop.guiding import Guiding, PublicGuide
 from confide.pop.lessons import Lessons
 from confide.pop.loop import Loop, Outcome
 from confide.pop.monitor import Monitor, MonitorState
@@ -45,27 +47,32 @@ class POP:
     Parameters
     ----------
     learner
-        A Confide learner, a River classifier or pipeline, or a scikit-learn classifier: a prototype, never taught.
+        A Confide learner, a River classifier or pipeline, or a scikit-learn classifier: a prototype, never taught. None
+        for a plan without copies: its guide answers alone.
     plan
         A `confide.Plan`.
     labels
         All labels, public, as many as the plan says.
     fallback
-        What answers when nothing private may be used: "coin", one of the labels, a callable of x, or a model with
-        `predict_one`. It must not know anything private. It is asked in every round, needed or not.
+        What answers when nothing private may be used and there is no guide yet: "coin", one of the labels, a callable
+        of x, or a model with `predict_one`. It must not know anything private. It is asked in every round, needed or
+        not.
     features
-        For arrays their number; for dicts `confide.learners.Features(...)`; leave it out for River models.
+        For arrays their number; for dicts `confide.learners.Features(...)`; leave it out for River models. The copies
+        and the guide both read x by it.
     units
         "rounds": each round is protected. "people": each person is, over any number of rounds; then every call takes
         `unit`, an authenticated id.
     after_halt
-        "raise" `Halted`, or answer by the "fallback".
+        What becomes of questions after a halt: answered by the guide, else the "fallback"; or "raise" `Halted`.
     ticket_life
         Public rounds after which a ticket expires.
     monitor
         A `confide.Monitor`, or None.
     public_start
         Start every copy from what `learner` has learned (on public data only).
+    label_weights
+        One positive public number a label: how much the guide makes of it. For rare labels.
     seed
         For tests and replays only: whatever is made with one promises nothing, and says so.
     rng, bank
@@ -74,14 +81,13 @@ class POP:
     Examples
     --------
     >>> import confide
-    >>> from confide.learners import LogisticRegression
-    >>> plan = confide.Plan.tight(epsilon=8.0, delta=1e-5, rounds=2000, copies=150, unsure=100, silent=1000, beta=1e-6)
-    >>> pop = confide.POP(LogisticRegression(), plan, labels=["no", "yes"], features=1)
+    >>> plan = confide.Plan.tight(epsilon=4.0, delta=1e-5, rounds=2000)
+    >>> pop = confide.POP(None, plan, labels=["no", "yes"], features=1)
     >>> for i in range(2000):
     ...     answer = pop.predict([i % 7 - 3.0])
     ...     pop.learn(answer.ticket, "yes" if i % 7 > 3 else "no")
-    >>> pop.guarantee.epsilon <= 8
-    True
+    >>> answer.source, pop.guarantee.epsilon <= 4
+    ('guide', True)
     """
 
     loop_type = Loop
@@ -96,17 +102,20 @@ class POP:
         fallback: Any = "coin",
         features: Any = None,
         units: Literal["rounds", "people"] = "rounds",
-        after_halt: Literal["raise", "fallback"] = "raise",
+        after_halt: Literal["raise", "fallback"] = "fallback",
         ticket_life: int = TICKET_LIFE,
         monitor: Monitor | None = None,
         public_start: bool = False,
+        label_weights: Sequence[float] | None = None,
         seed: int | None = None,
         rng: Random | None = None,
         bank: Bank | None = None,
     ) -> None:
+        weights = None if label_weights is None else tuple(map(float, label_weights))
         settings = Settings(
-            learner, plan, tuple(labels), fallback, features, units, after_halt, ticket_life, monitor, public_start
-        )
+            learner, plan, tuple(labels), fallback, features, units, after_halt, ticket_life, monitor, public_start,
+            weights,
+        )  # fmt: skip
         settings.verify()
         self._settings = settings
         self._loop = self._make_loop(settings, Random(seed) if rng is None else rng, bank)
@@ -118,7 +127,9 @@ class POP:
 
     def _make_loop(self, settings: Settings, rng: Random, bank: Bank | None) -> Loop:
         plan, index = settings.plan, settings.index
-        if bank is None:
+        if plan.copies == 0:
+            bank = NoBank(plan.labels)
+        elif bank is None:
             start = settings.public_start
             bank = bank_for(settings.learner, plan.copies, plan.labels, settings.features, rng.spawn(), start)
         if (bank.copies, bank.labels) != (plan.copies, plan.labels):
@@ -127,7 +138,13 @@ class POP:
         account, tickets = Account(plan, rng), Tickets(routing.ticket_key, settings.ticket_life)
         fallback = Fallback(settings.fallback, index, rng.spawn())
         monitor = None if settings.monitor is None else settings.monitor.start(plan.rounds, rng.spawn())
-        return self.loop_type(plan, index, rng, bank, account, tickets, routing, fallback, Lessons(bank), monitor)
+        guiding = None
+        if plan.guide is not None:
+            guiding = Guiding(plan.guide, settings.inputs, settings.label_weights, rng.spawn(), account)
+        return self.loop_type(
+            plan, index, rng, bank, account, tickets, routing, fallback, Lessons(bank), monitor,
+            guiding=guiding, goes_on=settings.after_halt == "fallback",
+        )  # fmt: skip
 
     # ------------------------------------------------------------------ one at a time
 
@@ -137,8 +154,7 @@ class POP:
         with self._lock:
             self._check_process()
             who = loop.routing.who(unit)
-            halted = not loop.account.open()
-            outcome = self._after_halt(x) if halted else loop.ask(x, who)
+            outcome = loop.ask(x, who) if loop.account.open() or loop.goes_on else self._halted()
             mark = loop.enter(who)
         loop.settle(mark)  # nothing leaves before it is durable
         if outcome.error is not None:
@@ -151,9 +167,12 @@ class POP:
 
     def teach(self, x: Any, y: Hashable, unit: Unit | None = None) -> None:
         """Teach a labelled record that was never asked: history, free of charge, to its unit's one copy."""
+        loop = self._loop
         with self._lock:
             self._check_process()
-            self._loop.teach(x, y, self._loop.routing.who(unit))
+            loop.teach(x, y, loop.routing.who(unit))
+            if loop.guiding is not None:
+                loop.enter()  # whose labels the guide learned: on the disk before the sum that holds them leaves
 
     def forget(self, unit: Unit) -> None:
         """Reset the copy that knows this person, and drop their open questions.
@@ -184,11 +203,11 @@ class POP:
         with self._lock:
             self._check_process()
             whos = self._whos(units, len(rows))
-            if loop.account.open() and len(rows):
+            if (loop.account.open() or loop.goes_on) and len(rows):
                 outcomes = batches.ask_many(loop, rows, whos)
                 loop.account.open()
             answered = len(outcomes)
-            outcomes += [self._after_halt(rows[i]) for i in range(answered, len(rows))]
+            outcomes += [self._halted() for _ in range(answered, len(rows))]
             mark = loop.enter(*whos)
         loop.settle(mark)
         if not answered and outcomes and isinstance(outcomes[0].error, Halted):
@@ -221,6 +240,8 @@ class POP:
         with self._lock:
             self._check_process()
             refused = batches.teach_many(self._loop, rows, ys, self._whos(units, len(rows)))
+            if self._loop.guiding is not None:
+                self._loop.enter()
         batches.refuse(refused)
 
     def follow_many(self, xs: Any, ys: NDArray[np.int64], units: Sequence[Unit] | None = None) -> Followed:
@@ -229,14 +250,18 @@ class POP:
         with self._lock:
             self._check_process()
             whos = self._whos(units, len(ys))
-            rows = batches.follow(loop, xs, ys, whos) if loop.account.open() and len(ys) else None
+            more = loop.account.open() or loop.goes_on
+            rows = batches.follow(loop, xs, ys, whos) if more and len(ys) else None
             mark = loop.enter(*whos)
         loop.settle(mark)
         return rows.followed() if rows is not None else Followed.nothing()
 
     def readable(self, xs: Any) -> dict[int, str]:
         """What is wrong with rows that cannot be read. Takes no round, and changes nothing."""
-        return self._loop.bank.encode_many(xs)[1]
+        with self._lock:
+            loop = self._loop
+            errors = loop.bank.encode_many(xs)[1]
+            return errors if loop.guiding is None else {**loop.guiding.unreadable(xs), **errors}
 
     # ------------------------------------------------------------------ parts
 
@@ -256,15 +281,14 @@ class POP:
     def _answer(self, outcome: Outcome) -> Answer:
         if outcome.error is not None:
             return Answer(None, False, "", str(outcome.error))
-        return Answer(self.labels[outcome.label], outcome.sure, outcome.ticket)
+        guide = None if outcome.guided < 0 else self.labels[outcome.guided]
+        source = cast(Literal["copies", "guide", "fallback"], SOURCES[outcome.source])
+        return Answer(self.labels[outcome.label], outcome.sure, outcome.ticket, None, source, guide)
 
-    def _after_halt(self, x: Any) -> Outcome:
-        if self._settings.after_halt == "raise":
-            over = self._loop.account.halted == "rounds"
-            said = "its rounds are over" if over else "its privacy budget is used up; start a new one with a new plan"
-            return Outcome(-1, error=Halted(f"this POP has halted: {said}"))
-        label = self._loop.fallback.answer(x)
-        return Outcome(-1, error=label) if isinstance(label, ValueError) else Outcome(label)
+    def _halted(self) -> Outcome:
+        over = self._loop.account.halted == "rounds"
+        said = "its rounds are over" if over else "its privacy budget is used up; start a new one with a new plan"
+        return Outcome(-1, error=Halted(f"this POP has halted: {said}"))
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
@@ -323,6 +347,12 @@ class POP:
     def monitor(self) -> MonitorState | None:
         """The private accuracy monitor: `pop.monitor.estimate` may be shown to anybody."""
         return self._loop.monitor
+
+    @property
+    def guide(self) -> PublicGuide | None:
+        """The guide, which everyone may see; None where the plan has none."""
+        guiding = self._loop.guiding
+        return None if guiding is None else PublicGuide(guiding, self._lock)
 
     @property
     def operator(self) -> Operator:

@@ -12,7 +12,7 @@ from confide._checks import integer
 from confide.learners import Columns, Pipeline
 from confide.planning.plan import Guarantee, Plan
 from confide.pop.monitor import Monitor
-from confide.privacy.halting import Halting
+from confide.privacy.sparse import CounterBudget
 
 __all__ = ["Settings"]
 
@@ -34,6 +34,7 @@ class Settings:
     ticket_life: int
     monitor: Monitor | None
     public_start: bool
+    label_weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         if len(self.index) != len(self.labels) or len(self.labels) != self.plan.labels:
@@ -45,8 +46,23 @@ class Settings:
         if self.after_halt not in ("raise", "fallback"):
             raise ValueError(f"after_halt={self.after_halt!r} must be 'raise' or 'fallback'")
         integer(self.ticket_life, "ticket_life", at_least=1)
-        if self.units == "people" and not isinstance(self.plan.halting, Halting):
+        if self.plan.units not in (None, self.units):
+            raise ValueError(f"the plan was made for {self.plan.units}, this POP for {self.units}: plan with units=")
+        self._check_learner()
+        if self.units == "people" and isinstance(self.plan.halting, CounterBudget):
             raise ValueError("the paper's plan protects rounds, not people: use Plan.tight(..., unit_unsure=G)")
+
+    def _check_learner(self) -> None:
+        plan = self.plan
+        if self.learner is None and plan.copies:
+            raise ValueError(
+                "the plan has copies, and so needs a learner; for a guide alone plan with "
+                f"Plan.tight(epsilon, delta, rounds={plan.rounds}, guide=1.0)"
+            )
+        if self.learner is not None and not plan.copies:
+            warnings.warn("the plan has no copies, so the learner is not used: the guide answers alone", stacklevel=4)
+        if self.label_weights is not None and plan.guide is None:
+            raise ValueError("label_weights are the guide's, and this plan has none")
 
     def verify(self) -> None:
         """Certify the plan's tables, once for a plan: plans do not change."""
@@ -70,9 +86,14 @@ class Settings:
         return {label: i for i, label in enumerate(self.labels)}
 
     @property
+    def inputs(self) -> Any:
+        """The features, wherever they were given."""
+        return self.learner.features if isinstance(self.learner, Pipeline) else self.features
+
+    @property
     def named(self) -> bool:
         """Whether x is a dict of named features rather than an array."""
-        features = self.learner.features if isinstance(self.learner, Pipeline) else self.features
+        features = self.inputs
         return not (isinstance(features, int | Columns) and not isinstance(features, bool))
 
     @property

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from confide.errors import StateError
+from confide.guide.maps import Encoded
 from confide.learners.spec import from_spec, to_spec
 from confide.ledger import old, snapshot
 from confide.ledger.book import Book
@@ -34,7 +35,7 @@ from confide.pop.monitor import Monitor
 from confide.pop.routing import Routing
 from confide.pop.settings import Settings
 from confide.pop.tickets import Tickets, Waiting
-from confide.privacy.halting import Halting
+from confide.privacy.sparse import CounterBudget
 
 __all__ = ["Saved", "look", "opened", "save"]
 
@@ -66,7 +67,7 @@ def save(settings: Settings, loop: Loop, folder: Path, *, insecure: bool) -> Non
 
 
 def _check_savable(settings: Settings) -> None:
-    if not isinstance(settings.plan.halting, Halting):
+    if isinstance(settings.plan.halting, CounterBudget):
         raise StateError("the paper's plan halts by a noisy counter that must not be restarted: it cannot be saved")
     if any(not isinstance(label, (str, int, bool)) for label in settings.labels):
         raise StateError("only labels that are str or int can be saved")
@@ -78,9 +79,8 @@ def _first(loop: Loop, folder: Path) -> Book:
     """The folder's ledger, made from what was spent so far; the POP lives there from now on."""
     snapshot.make_folder(folder)
     snapshot.write_key(folder, loop.routing.secret)
-    account, ledger = loop.account, _ledger(folder)
-    spent = Spent(account.rounds, account.unsure, account.halted, account.shares, account.watched)
-    ledger.create(MODEL, spent)
+    account, ledger, spent = loop.account, _ledger(folder), loop.account.spent
+    ledger.create(MODEL, spent if loop.guiding is None else loop.guiding.spent(spent))
     account.book = ledger.claim(MODEL)
     return account.book
 
@@ -96,6 +96,7 @@ def _settings_header(settings: Settings) -> dict[str, Any]:
         "ticket_life": settings.ticket_life,
         "monitor": None if monitor is None else asdict(monitor),
         "public_start": settings.public_start,
+        "label_weights": settings.label_weights,
         "learner": None if settings.public_start else to_spec(settings.learner),
         "features": to_spec(settings.features),
     }
@@ -113,14 +114,15 @@ def _loop_header(loop: Loop, arrays: dict[str, Any]) -> dict[str, Any]:
         "key": blake2b(loop.routing.secret).hexdigest(),
         "taught": loop.lessons.taught,
         "open": _open_tickets(loop.tickets, arrays),
+        "guide": None if loop.guiding is None else [loop.guiding.guide.closed, loop.guiding.fingerprint()],
     }
 
 
 def _open_tickets(tickets: Tickets, arrays: dict[str, Any]) -> list[list[Any]]:
     """Open tickets whose x can be stored without pickle; others expire with this process."""
-    rows, kept = [], []
+    rows, kept, indices, values = [], [], [], []
     for (epoch, number), waiting in tickets:
-        entry = [epoch, number, waiting.copy, waiting.answered, None, waiting.who and waiting.who.hex()]
+        entry = [epoch, number, waiting.copy, waiting.answered, None, waiting.who and waiting.who.hex(), 0]
         if isinstance(waiting.x, np.ndarray):
             kept.append(waiting.x)
             entry[4] = waiting.x.size
@@ -131,9 +133,15 @@ def _open_tickets(tickets: Tickets, arrays: dict[str, Any]) -> list[list[Any]]:
                 continue
             if entry[4] != waiting.x:
                 continue
+        if waiting.guided is not None:
+            indices.append(waiting.guided.indices)
+            values.append(waiting.guided.values)
+            entry[6] = waiting.guided.indices.size
         rows.append(entry)
     if kept:
         arrays["open"] = np.concatenate(kept)
+    if indices:
+        arrays["guided"], arrays["values"] = np.concatenate(indices), np.concatenate(values)
     return rows
 
 
@@ -159,14 +167,15 @@ class Saved:
         """What the POP was made with; what cannot be stored is given again."""
         header = self.header
         given = learner if learner is not None else from_spec(header["learner"])
-        if given is None:
+        plan = Plan.from_json(header["plan"])
+        if given is None and plan.copies:
             raise StateError("the learner is not one of Confide's own: give it again, load(path, learner=…)")
         refill = fallback if fallback is not None else header["fallback"]
         if refill is None:
             raise StateError("the fallback was a callable or a model: give it again, load(path, fallback=…)")
         return Settings(
             given,
-            Plan.from_json(header["plan"]),
+            plan,
             tuple(header["labels"]),
             refill,
             from_spec(header["features"]),
@@ -175,6 +184,7 @@ class Saved:
             header["ticket_life"],
             None if header["monitor"] is None else Monitor(**header["monitor"]),
             header["public_start"],
+            None if header.get("label_weights") is None else tuple(header["label_weights"]),
         )
 
     def restore(self, loop: Loop, trusted: bool) -> None:
@@ -193,16 +203,21 @@ class Saved:
         loop.lessons.count(self.header["taught"])
         loop.account.restore(self.spent)
         loop.account.book = self.book
+        if loop.guiding is not None:
+            loop.guiding.resume(self.spent)
 
     def _reopen(self, loop: Loop, gone: set[bytes]) -> None:
         """The tickets that were open at the snapshot, less those used since and those of people forgotten since."""
-        waiting, at = self.arrays.get("open", np.empty(0)), 0
-        for epoch, number, copy, answered, x, who in self.header["open"]:
+        waiting, at, first = self.arrays.get("open", np.empty(0)), 0, 0
+        indices, values = self.arrays.get("guided", np.empty(0)), self.arrays.get("values", np.empty(0))
+        for epoch, number, copy, answered, x, who, size in ([*entry, 0][:7] for entry in self.header["open"]):
             if isinstance(x, int):
                 x, at = waiting[at : at + x], at + x
+            part, first = slice(first, first + size), first + size
+            guided = Encoded(indices[part], values[part]) if size else None
             whose = who and bytes.fromhex(who)
             if (epoch, number) not in self.spent.used and whose not in gone:
-                loop.tickets.restore((epoch, number), Waiting(copy, x, answered, False, whose))
+                loop.tickets.restore((epoch, number), Waiting(copy, x, answered, False, whose, guided))
 
 
 @contextmanager
@@ -243,7 +258,7 @@ def look(folder: Path) -> dict[str, Any]:
         "labels": header["labels"],
         "units": header["units"],
         "insecure": header["insecure"],
-        "rounds": min(spent.rounds, plan.rounds),
+        "rounds": spent.rounds,
         "unsure": spent.unsure,
         "halted": spent.halted,
         "taught": header["taught"],

@@ -26,11 +26,14 @@ class Waiting:
     """An answer that waits for its label."""
 
     copy: int
+    """The copy that will learn; −1 for none."""
     x: Any
     answered: int
     counted: bool
     """Whether the monitor counts this round."""
     who: bytes | None = None
+    guided: Any = None
+    """The row as the guide takes it."""
 
 
 class Tickets:

@@ -182,7 +182,9 @@ class Settings:
         if self.monitor is not None:
             epsilon = math.nextafter(epsilon - self.monitor, 0.0)  # the two together must not exceed the promise
         given = {name: getattr(self, name) for name in _PLANNED[3:] if getattr(self, name) is not None}
-        return Plan.tight(epsilon, DELTA if self.delta is None else self.delta, rounds, labels=labels, **given)
+        return Plan.tight(
+            epsilon, DELTA if self.delta is None else self.delta, rounds, labels=labels, **given, guide=None
+        )
 
     def but(self, **changes: Any) -> Self:
         """The same with some changes."""

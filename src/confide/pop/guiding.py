@@ -1,0 +1,271 @@
+"""The guide in the loop: whose labels it may learn, and what must be durable before it learns from them.
+
+The guide answers whenever the copies do not: in silent rounds, when they are unsure, for a unit past its cap, after a
+halt. Claims and proofs: docs/proofs/guide.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.banks.base import FORM
+from confide.guide.guide import Guide, Release
+from confide.guide.inputs import columns_for
+from confide.guide.maps import Encoded
+from confide.guide.model import Batch, Model, encode_batch
+from confide.ledger.ledger import Spent
+from confide.planning.guided import GuidePlan
+from confide.pop.account import Account
+from confide.privacy.random import Random
+
+__all__ = ["Guided", "Guiding", "PublicGuide"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass
+class Guided:
+    """What the guide says to the rows of a chunk."""
+
+    answers: Ints
+    """Its own label for each row; −1 where it has none."""
+    rows: list[Encoded | None] = field(default_factory=list)
+    """The rows as the guide takes them, if they were asked for: what their tickets hold."""
+
+
+class Guiding:
+    """A guide, led through the rounds of a POP.
+
+    Parameters
+    ----------
+    plan
+        The guide's numbers.
+    features
+        What the POP was given as its features.
+    label_weights
+        As for `POP`.
+    rng
+        The generator of the noise: the guide's own.
+    account
+        Where caps are kept, and what is released is written down.
+    """
+
+    def __init__(
+        self,
+        plan: GuidePlan,
+        features: Any,
+        label_weights: Sequence[float] | None,
+        rng: Random,
+        account: Account,
+    ) -> None:
+        self.plan = plan
+        columns, ranges = columns_for(features)
+        self.guide = Guide(plan, columns, label_weights, rng, self._store, ranges=ranges)
+        self._account = account
+        self._counted: set[bytes] = set()  # people whose row is in the counts of the ranges
+        self._again = False
+        self._model: tuple[int, Model] | None = None
+
+    def _store(self, release: Release) -> None:
+        """Durable before it is used, with the mark or cap of every gradient in it. It happens at public rounds."""
+        mark = self._account.enter(released=(_bytes_of(release),))
+        if self._account.book is not None:
+            self._account.book.wait(mark.sequence)
+
+    # ------------------------------------------------------------------ one round
+
+    def begin(self) -> None:
+        """A public round begins: what is due is released first."""
+        self.guide.begin_round()
+
+    def encode(self, x: Any, who: bytes | None) -> Encoded | None:
+        """x for the guide; while ranges are counted None, and a unit's first row is counted."""
+        encoded = self.guide.encode(x)
+        if encoded is None and self._counts(who):
+            self.guide.count(x)
+        return encoded
+
+    def _counts(self, who: bytes | None) -> bool:
+        if who is None:
+            return True
+        first = who not in self._counted
+        self._counted.add(who)
+        return first
+
+    def answer(self, encoded: Encoded | None) -> int:
+        """The guide's own label; −1 where it has none yet."""
+        return -1 if encoded is None else self.guide.answer(encoded)
+
+    def teach(self, encoded: Encoded | None, label: int, who: bytes | None) -> None:
+        """A label came: one gradient, if the unit's cap allows. Nobody is told whether it did."""
+        if encoded is not None and self._account.learns(who):
+            self.guide.gradient(encoded, label)
+
+    # ------------------------------------------------------------------ many rounds
+
+    def follow(
+        self, xs: Any, labels: Ints, whos: Sequence[bytes | None], bad: NDArray[np.bool_], keep: bool = False
+    ) -> Guided:
+        """Rounds in order, each asked and then taught its label (−1: none): what the methods above do one by one.
+
+        Rows that are `bad` already take their round and are neither asked nor taught.
+        """
+        n, guide, guided = len(labels), self.guide, Guided(np.full(len(labels), -1))
+        at = 0
+        while at < n:
+            size = min(n - at, guide.settle())
+            if guide.closed == 0 and guide.features is not None:
+                size = min(size, max(1, guide.ready - guide.rounds))
+            part = slice(at, at + size)
+            if guide.features is None:
+                self._count_rows(xs[part], whos[part], bad[part])
+                guided.rows += [None] * (size if keep else 0)
+            else:
+                batch = encode_batch(guide.features, xs[part])
+                batch = batch._replace(refused=batch.refused | bad[part])
+                taught = self._allowed(labels[part], batch.refused, whos[part])
+                released = guide.closed > 0
+                scores = guide.run(batch, taught)
+                if released:
+                    best = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(np.int64)
+                    guided.answers[part] = np.where(batch.refused, -1, best)
+                guided.rows += [_row(batch, i) for i in range(size if keep else 0)]
+            at += size
+        return guided
+
+    def unreadable(self, xs: Any) -> dict[int, str]:
+        """What is wrong with rows that the guide cannot read, now or later: that depends on its columns alone."""
+        errors: dict[int, str] = {}
+        for i in range(len(xs)):
+            try:
+                self.guide.read(xs[i])
+            except ValueError as error:
+                errors[i] = str(error)
+            except Exception:
+                errors[i] = FORM
+        return errors
+
+    def _count_rows(self, xs: Any, whos: Sequence[bytes | None], bad: NDArray[np.bool_]) -> None:
+        for x, who, wrong in zip(xs, whos, bad, strict=True):
+            self.begin()
+            if not wrong:
+                self.encode(x, who)
+
+    def _allowed(self, labels: Ints, refused: NDArray[np.bool_], whos: Sequence[bytes | None]) -> Ints:
+        """The labels that may be learned, in order: −1 for the others."""
+        taught = np.where(refused, -1, labels)
+        if whos and whos[0] is not None:
+            for i in np.flatnonzero(taught >= 0).tolist():
+                if not self._account.learns(whos[i]):
+                    taught[i] = -1
+        return taught
+
+    # ------------------------------------------------------------------ history
+
+    def teach_rows(self, xs: Any, labels: Ints, whos: Sequence[bytes | None]) -> None:
+        """Labelled records: as many as the plan has rows of history, before round 1, take a row's number each.
+
+        All others only add to the open leaf. After a load records of rounds teach nothing: what they taught before is
+        in sums that were released, and there is no ticket to tell.
+        """
+        account = self._account
+        rows = max(0, min(len(labels), self.plan.history - account.history)) if account.rounds == 0 else 0
+        account.history += rows
+        may = np.where(self._again, -1, labels) if whos and whos[0] is None else labels
+        self.follow(xs[:rows], may[:rows], whos[:rows], labels[:rows] < 0)
+        for i in range(rows, len(labels)):
+            self.teach_one(xs[i], int(labels[i]), whos[i])
+
+    def teach_one(self, x: Any, label: int, who: bytes | None) -> None:
+        """One record into the open leaf, which it never closes."""
+        if label < 0 or (self._again and who is None):
+            return
+        try:
+            encoded = self.guide.encode(x)
+        except Exception:  # it was refused already
+            return
+        self.teach(encoded, label, who)
+
+    # ------------------------------------------------------------------ what everyone may see
+
+    @property
+    def model(self) -> Model | None:
+        """The answering model as of the last release; None before the first."""
+        guide = self.guide
+        if guide.closed == 0 or guide.features is None:
+            return None
+        if self._model is None or self._model[0] != guide.closed:
+            self._model = guide.closed, Model(guide.features, guide.model.theta.copy())
+        return self._model[1]
+
+    def fingerprint(self) -> str:
+        """A digest of θ, bit for bit: what `confide verify` computes again from the ledger."""
+        model = self.model
+        return "" if model is None else blake2b(model.theta.tobytes(), digest_size=16).hexdigest()
+
+    # ------------------------------------------------------------------ state
+
+    def spent(self, spent: Spent) -> Spent:
+        """With everything that was released, for a ledger that begins now."""
+        return replace(spent, released=tuple(_bytes_of(release) for release in self.guide.releases()))
+
+    def resume(self, spent: Spent) -> None:
+        """Go on from what a ledger says: θ as it was, the open leaf empty."""
+        self._again = True
+        self.guide.resume(spent.rounds + spent.history, releases_of(spent))
+
+
+def releases_of(spent: Spent) -> list[Release]:
+    """What a ledger says that was released."""
+    return [
+        Release(kind, number, np.frombuffer(noisy, dtype="<i8").astype(np.int64), np.frombuffer(exact, dtype="<i8"))
+        for kind, number, noisy, exact in spent.released
+    ]
+
+
+def _bytes_of(release: Release) -> tuple[str, int, bytes, bytes]:
+    kind, number, row, exact = release
+    return kind, number, row.astype("<i8").tobytes(), exact.astype("<i8").tobytes()
+
+
+def _row(batch: Batch, i: int) -> Encoded | None:
+    """One row of a batch, sharing nothing with it."""
+    if batch.refused[i]:
+        return None
+    part = slice(int(batch.starts[i]), int(batch.starts[i + 1]))
+    return Encoded(batch.indices[part].copy(), batch.values[part].copy())
+
+
+class PublicGuide:
+    """The guide as everyone may see it: it was released privately as a whole. Asking it is free and takes no round."""
+
+    def __init__(self, guiding: Guiding, lock: Any) -> None:
+        self._guiding, self._lock = guiding, lock
+
+    @property
+    def released(self) -> int:
+        """Noisy sums released so far, of `plan.guide.leaves`."""
+        return self._guiding.guide.closed
+
+    def probabilities(self, x: Any) -> NDArray[np.float64]:
+        """One a label, all alike before the first release."""
+        with self._lock:
+            model, labels = self._guiding.model, self._guiding.plan.labels
+        return np.full(labels, 1 / labels) if model is None else model.probabilities(x)
+
+    def export(self) -> dict[str, Any]:
+        """The model as JSON's kinds of values: it may be shipped. `confide.guide.model.Model.from_params` reads it."""
+        with self._lock:
+            model = self._guiding.model
+        if model is None:
+            raise ValueError("the guide has released nothing yet: ask again later")
+        return model.params()
+
+    def __repr__(self) -> str:
+        return f"PublicGuide({self.released:,} of {self._guiding.plan.leaves:,} sums released)"
