@@ -76,7 +76,8 @@ def make(name: str, which: str, seed: int | None = 3, **options: Any) -> POP:
     labels = ["a", "b", "c"][: chosen.labels]
     if which == "people":
         options["units"] = "people"
-    return POP(learner, chosen, labels=labels, features=WIDTH.get(name, 3), seed=seed, **{"after_halt": "raise", **options})
+    options = {"after_halt": "raise", **options}
+    return POP(learner, chosen, labels=labels, features=WIDTH.get(name, 3), seed=seed, **options)
 
 
 def stream(name: str, labels: int, seed: int, rows: int = ROUNDS + 20, bad: bool = True) -> tuple[Any, list[str]]:

@@ -262,7 +262,7 @@ class Walk:
             if pop.halt_reason is None and pop.rounds == pop.plan.rounds:
                 with contextlib.suppress(Halted):
                     pop.predict(xs[i], None if units is None else units[i])
-            if pop.halt_reason is not None:
+            if pop.halt_reason is not None and not pop.operator.loop.goes_on:
                 break
             try:
                 answer = pop.predict(xs[i], None if units is None else units[i])
@@ -518,6 +518,8 @@ def test_evaluate_ends_at_the_same_row_compiled_or_not(learner: Any) -> None:
     ending, halting = make(case, 1), make(case, 1)
     ending.operator.loop.account.rounds = ROUNDS - 5
     halting.operator.loop.account.rounds, halting.operator.loop.account.unsure = 50, 10**6
-    assert evaluate(ending, np.ones((9, 1)), ["a"] * 9).rounds == 5
+    ended = evaluate(ending, np.ones((9, 1)), ["a"] * 9)
+    assert ended.rounds == 9 and ended.margins.tolist()[5:] == [-1] * 4 and ending.halt_reason == "rounds"
+    assert ended.source.tolist()[5:] == [0] * 4, "the fallback goes on"
     done = evaluate(halting, np.array([[np.nan], [1.0], [1.0]]), ["a"] * 3)
-    assert done.rounds == 1 and done.margins.tolist() == [0] and halting.halt_reason == "budget"
+    assert done.halted_at == 1 and done.margins.tolist() == [0, -1, -1] and halting.halt_reason == "budget"

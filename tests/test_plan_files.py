@@ -369,4 +369,6 @@ def test_a_plan_file_of_the_first_version_is_still_read() -> None:
     """As 0.1 wrote it: four hypotheses, and no word on silence."""
     old = json.loads(certified().to_json())
     old["certificate"]["hypotheses"] = old["certificate"]["hypotheses"][:4]
-    assert old["version"] == 1 and Plan.from_json(json.dumps(old)) == certified()
+    del old["guide"], old["units"]
+    old["version"] = 1
+    assert Plan.from_json(json.dumps(old)) == certified()

@@ -28,19 +28,23 @@ def phases(**asked: Any) -> Any:
     return agnostic_plan(**{"factor": 1.0, "extra": 1.0, **asked})
 
 
+def copies(**asked: Any) -> Plan:
+    return Plan.tight(**asked, guide=None)
+
+
 REFUSED: list[tuple[Callable[..., Any], dict[str, Any]]] = [
-    (Plan.tight, {"rounds": 99_999_999, "beta": 1e-6}),
-    (Plan.tight, {"rounds": 10**12}),
-    (Plan.tight, {"rounds": 10**15}),
-    (Plan.tight, {"beta": 1e-9}),
-    (Plan.tight, {"delta": 1e-20}),
-    (Plan.tight, {"delta": 1e-300}),
-    (Plan.tight, {"epsilon": 1e-5}),
-    (Plan.tight, {"epsilon": 1e-12}),
-    (Plan.tight, {"epsilon": 501.0}),
-    (Plan.tight, {"polls": 1}),
-    (Plan.tight, {"copies": 5}),
-    (Plan.tight, {"unsure": 900_000}),
+    (copies, {"rounds": 99_999_999, "beta": 1e-6}),
+    (copies, {"rounds": 10**12}),
+    (copies, {"rounds": 10**15}),
+    (copies, {"beta": 1e-9}),
+    (copies, {"delta": 1e-20}),
+    (copies, {"delta": 1e-300}),
+    (copies, {"epsilon": 1e-5}),
+    (copies, {"epsilon": 1e-12}),
+    (copies, {"epsilon": 501.0}),
+    (copies, {"polls": 1}),
+    (copies, {"copies": 5}),
+    (copies, {"unsure": 900_000}),
     (Plan.certified, {"mistakes": 1_000_000}),
     (Plan.certified, {"mistakes": 1, "rounds": 10**12}),
     (Plan.certified, {"mistakes": 1, "rounds": 1000}),
@@ -56,6 +60,13 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (phases, {"rounds": 1000}),
     (phases, {"rounds": 10**13}),
     (phases, {"copies": 2}),
+    (Plan.tight, {"rounds": 10**12}),
+    (Plan.tight, {"epsilon": 1e-5}),
+    (Plan.tight, {"epsilon": 0.1, "rounds": 1000}),
+    (Plan.tight, {"delta": 1e-300, "epsilon": 0.5}),
+    (Plan.tight, {"guide": 1.0, "copies": 100}),
+    (Plan.tight, {"guide": 1.5}),
+    (Plan.tight, {"copies": 5}),
 ]
 
 
@@ -83,15 +94,17 @@ def offers(said: str) -> list[dict[str, float]]:
 @pytest.mark.parametrize(
     ("make", "asked"),
     [
-        (Plan.tight, {"rounds": 99_999_999, "beta": 1e-6}),
-        (Plan.tight, {"delta": 1e-20}),
-        (Plan.tight, {"polls": 3}),
+        (copies, {"rounds": 99_999_999, "beta": 1e-6}),
+        (copies, {"delta": 1e-20}),
+        (copies, {"polls": 3}),
         (Plan.certified, {"mistakes": 1, "rounds": 1000}),
         (Plan.certified, {"mistakes": 1, "epsilon": 16.0, "rounds": 10**12}),
         (Plan.certified, {"mistakes": 1000, "epsilon": 16.0, "rounds": 20_000}),
         (Plan.certified, {"mistakes": 1, "epsilon": 16.0, "delta": 1e-17, "rounds": 10_000}),
+        (Plan.tight, {"epsilon": 0.1, "rounds": 1000}),
+        (Plan.tight, {"epsilon": 1e-5}),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_what_a_refusal_offers_works(make: Callable[..., Plan], asked: dict[str, Any]) -> None:
     said = refusal(make, asked)

@@ -85,10 +85,8 @@ def small_plan(
 
 
 def make(plan: Plan | None = None, learner: Any = None, **settings: Any) -> POP:
-    settings = {"labels": ["no", "yes"], "fallback": "no", "seed": 5, **settings}
-    return POP(
-        Echo() if learner is None else learner, small_plan() if plan is None else plan, **{"after_halt": "raise", **settings}
-    )
+    settings = {"labels": ["no", "yes"], "fallback": "no", "seed": 5, "after_halt": "raise", **settings}
+    return POP(Echo() if learner is None else learner, small_plan() if plan is None else plan, **settings)
 
 
 def people(**settings: Any) -> POP:
@@ -148,10 +146,12 @@ def test_after_the_halt_the_fallback_may_answer() -> None:
     pop = make(small_plan(unsure=3), after_halt="fallback", fallback="yes")
     pop.operator.loop.account.unsure = 10_000
     pop.predict(clear())
-    rounds = pop.rounds
+    rounds, known = pop.rounds, pop.operator.taught
     for x in (clear(0), DOUBT):
-        assert pop.predict(x) == Answer("yes", False, "")
-    assert pop.rounds == rounds
+        answer = pop.predict(x)
+        assert answer == Answer("yes", False, answer.ticket)
+        pop.learn(answer.ticket, "no")
+    assert pop.rounds == rounds + 2 and pop.operator.taught == known, "rounds count, labels come, no copy learns"
     with pytest.raises(TicketError):
         pop.learn("", "yes")
 
@@ -167,7 +167,7 @@ def test_rounds_run_out(after_halt: Any) -> None:
             pop.predict(clear(1))
     else:
         assert not pop.predict(clear(1)).sure
-    assert (pop.state, pop.halt_reason, pop.rounds) == ("halted", "rounds", 4)
+    assert (pop.state, pop.halt_reason, pop.rounds) == ("halted", "rounds", 4 + (after_halt == "fallback"))
 
 
 def test_the_papers_plan_runs_through_the_same_loop() -> None:

@@ -54,7 +54,7 @@ CREATE TABLE IF NOT EXISTS forgot(
     checksum INTEGER NOT NULL, PRIMARY KEY(model, sequence, copy, who)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS released(
     model INTEGER NOT NULL, kind TEXT NOT NULL, number INTEGER NOT NULL, noisy BLOB NOT NULL, exact BLOB NOT NULL,
-    checksum INTEGER NOT NULL, PRIMARY KEY(model, kind, number));
+    checksum INTEGER NOT NULL, PRIMARY KEY(model, kind, number)) WITHOUT ROWID;
 """
 
 
@@ -146,7 +146,7 @@ class Reader:
             version = self.db.execute("PRAGMA user_version").fetchone()[0]
         except sqlite3.OperationalError as error:
             raise StateError(f"the ledger {self.path} cannot be read: {trouble(error)}") from None
-        except sqlite3.DatabaseError:
+        except (sqlite3.DatabaseError, UnicodeDecodeError):
             raise StateError(f"{self.path} is not a ledger, or it is damaged: this state must not be used") from None
         if kind != _APPLICATION:
             raise StateError(f"{self.path} is not a ledger: give the path of one, or of a new file")
@@ -162,7 +162,7 @@ class Reader:
             return self.db.execute(sql, values).fetchall()
         except sqlite3.OperationalError as error:
             raise StateError(f"the ledger {self.path} cannot be read: {trouble(error)}") from None
-        except sqlite3.DatabaseError:
+        except (sqlite3.DatabaseError, UnicodeDecodeError):
             raise _damaged(self.path) from None
 
     def model(self, name: str) -> list[Any]:
@@ -241,7 +241,7 @@ class File(Reader):
             self._guard.execute("SELECT count(*) FROM sqlite_master").fetchone()  # it holds on to the file from now on
         except sqlite3.OperationalError as error:
             raise StateError(f"the ledger {self.path} cannot be written: {trouble(error)}") from None
-        except sqlite3.DatabaseError:
+        except (sqlite3.DatabaseError, UnicodeDecodeError):
             raise StateError(f"{self.path} is not a ledger, or it is damaged: this state must not be used") from None
 
     def _check_wal(self) -> None:

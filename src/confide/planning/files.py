@@ -76,8 +76,8 @@ def read(text: str | Path) -> dict[str, Any]:
 
 def _fields(body: dict[str, Any]) -> dict[str, Any]:
     whole = ("rounds", "copies", "polls", "unsure", "silent", "unit_unsure", "labels", "order")
-    guide = None if body.get("guide") is None else GuidePlan.from_params(body["guide"])
-    units = body.get("units")
+    saved, units = (None, None) if body["version"] == 1 else (body["guide"], body["units"])
+    guide = None if saved is None else GuidePlan.from_params(saved)
     if units not in (None, "rounds", "people"):
         raise ValueError("a plan's units are rounds or people")
     epsilon, delta = check_epsilon(body["guarantee"]["epsilon"]), check_delta(body["guarantee"]["delta"])

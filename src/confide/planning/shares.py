@@ -10,7 +10,7 @@ from typing import Literal
 
 from confide._checks import integer
 from confide.planning import tight
-from confide.planning.arguments import check, check_tables
+from confide.planning.arguments import MOST_EPSILON, check, check_tables
 from confide.planning.design import Found
 from confide.planning.guided import GuidePlan
 from confide.privacy.renyi import renyi_from_epsilon
@@ -23,6 +23,9 @@ PAYS = 1000
 
 LEAST = 20.0
 """Labels for each deviation of the noise in their sum: with fewer a guide has learned nothing by the end."""
+
+MOST_ROUNDS = 10**10
+"""Rounds, with history, whose gradients a leaf of 64-bit integers holds whatever they are."""
 
 _UNDER = 1 - 1e-9  # what the search leaves to rounding
 
@@ -51,12 +54,12 @@ class Wish:
 def best(asked: tight.Asked, wish: Wish) -> Shared:
     """The plan that was asked for, or ValueError with the nearest that can be had."""
     _check(asked, wish)
-    given = any(value is not None for value in (asked.copies, asked.unsure, asked.polls, asked.silent))
+    given = any(value is not None for value in (asked.copies, asked.unsure, asked.polls))
     if wish.guide is None:
         return _without(asked)
     if wish.guide == 1:
         if given:
-            raise ValueError("guide=1.0 leaves nothing for copies: leave copies, unsure, polls and silent out")
+            raise ValueError("guide=1.0 leaves nothing for copies: leave copies, unsure and polls out")
         return _alone(asked, wish, ())
     if wish.guide != "auto":
         return _beside(asked, wish, float(wish.guide))
@@ -66,11 +69,13 @@ def best(asked: tight.Asked, wish: Wish) -> Shared:
 def _check(asked: tight.Asked, wish: Wish) -> None:
     check(asked.epsilon, asked.delta, asked.rounds, beta=asked.beta, labels=asked.labels, unit_unsure=asked.unit_unsure)
     check_tables(asked.epsilon)
+    tight.check_dissent(asked.dissent)
     integer(wish.unit_labels, "unit_labels", 1)
     integer(wish.history, "history", 0)
     share = wish.guide
     if not (share is None or share == "auto" or (isinstance(share, int | float) and 0 < share <= 1)):
-        raise ValueError('guide must be "auto", None, or its part of the budget: above 0, and 1.0 for a guide alone')
+        said = 'must be "auto", None, or its part of the budget: above 0, and 1.0 for a guide alone'
+        raise ValueError(f"guide={share!r} {said}")
 
 
 def _without(asked: tight.Asked) -> Shared:
@@ -121,15 +126,25 @@ def _chosen(asked: tight.Asked, wish: Wish) -> Shared:
 
 
 def _alone(asked: tight.Asked, wish: Wish, notes: tuple[str, ...]) -> Shared:
-    guide = GuidePlan.best(
-        asked.epsilon, asked.delta, asked.rounds, asked.labels, wish.unit_labels, wish.history
-    )
-    if strength(guide) < LEAST:
+    guide = _made(asked, wish)
+    if guide is None or strength(guide) < LEAST:
         raise ValueError(
-            f"epsilon={asked.epsilon:g} over {asked.rounds:,} rounds is too small for anything to be learned: the "
-            f"noise would hide it all; {_enough(asked, wish)}"
+            f"epsilon={asked.epsilon:g} at delta={asked.delta:g} over rounds={asked.rounds} is too small for anything "
+            f"to be learned: the noise would hide it all; {_enough(asked, wish)}"
         )
     return Shared(None, guide, guide.order, notes)
+
+
+def _made(asked: tight.Asked, wish: Wish) -> GuidePlan | None:
+    """A guide with the whole budget; None where ε leaves nothing at this δ."""
+    if asked.rounds + wish.history > MOST_ROUNDS:
+        raise ValueError(
+            f"rounds={asked.rounds} are more than a guide's sums hold in 64 bits; plan for rounds={MOST_ROUNDS} with "
+            "its history at the most, then for a new run"
+        )
+    if max(renyi_from_epsilon(asked.epsilon, order, asked.delta) for order in range(2, 513)) <= 0:
+        return None
+    return GuidePlan.best(asked.epsilon, asked.delta, asked.rounds, asked.labels, wish.unit_labels, wish.history)
 
 
 def strength(guide: GuidePlan) -> float:
@@ -142,14 +157,13 @@ def _enough(asked: tight.Asked, wish: Wish) -> str:
     epsilon, rounds = asked.epsilon, asked.rounds
 
     def does(epsilon: float, rounds: int) -> bool:
-        try:
-            made = GuidePlan.best(epsilon, asked.delta, rounds, asked.labels, wish.unit_labels, wish.history)
-        except ValueError:
-            return False
-        return strength(made) >= LEAST
+        made = _made(replace(asked, epsilon=epsilon, rounds=rounds), wish)
+        return made is not None and strength(made) >= LEAST
 
-    while epsilon < 100 and not does(epsilon, asked.rounds):
+    while not does(epsilon, asked.rounds) and epsilon < MOST_EPSILON:
         epsilon = float(f"{epsilon * 1.3:.2g}") if epsilon > 1e-3 else epsilon * 4
-    while rounds < 1 << 40 and not does(asked.epsilon, rounds):
+    ways = [f"epsilon={epsilon:.2g}"] if epsilon < MOST_EPSILON else []
+    while rounds < MOST_ROUNDS / 2 and not does(asked.epsilon, rounds):
         rounds = int(float(f"{rounds * 1.5 + 1:.2g}"))
-    return f"epsilon={epsilon:.2g}, or {rounds:,} rounds, would do"
+    ways += [f"rounds={rounds}"] if rounds < MOST_ROUNDS / 2 else []
+    return f"{' can, or '.join(ways)} can" if ways else "plan for more of both"

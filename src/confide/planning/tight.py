@@ -73,8 +73,7 @@ def best(asked: Asked) -> Found:
         polls=asked.polls,
     )
     check_tables(asked.epsilon)
-    if not 0 <= asked.dissent < 0.5:
-        raise ValueError(f"dissent={asked.dissent} must be a share of the poll from 0 to below 1/2; 0.1 is usual")
+    check_dissent(asked.dissent)
     silent = int(SILENT * asked.rounds) if asked.silent is None else asked.silent
     live = asked.rounds - silent
     unsure = max(1, min(round(math.sqrt(asked.rounds)), live // 10)) if asked.unsure is None else asked.unsure
@@ -88,6 +87,12 @@ def best(asked: Asked) -> Found:
     copies, gate, halting, got = _tables(asked, target)
     notes = _notes(asked, copies, target, silent, gate)
     return Found(copies, polls, unsure, gate, halting, got, silent=silent, notes=notes)
+
+
+def check_dissent(dissent: float) -> None:
+    """Refuse what is no minority of a poll."""
+    if not 0 <= dissent < 0.5:
+        raise ValueError(f"dissent={dissent} must be a share of the poll from 0 to below 1/2; 0.1 is usual")
 
 
 def default_polls(copies: int | None) -> int:
