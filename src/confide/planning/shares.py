@@ -67,7 +67,8 @@ def best(asked: tight.Asked, wish: Wish) -> Shared:
 
 
 def _check(asked: tight.Asked, wish: Wish) -> None:
-    check(asked.epsilon, asked.delta, asked.rounds, beta=asked.beta, labels=asked.labels, unit_unsure=asked.unit_unsure)
+    names = ("beta", "labels", "silent", "unit_unsure", "copies", "unsure", "polls")
+    check(asked.epsilon, asked.delta, asked.rounds, **{name: getattr(asked, name) for name in names})
     check_tables(asked.epsilon)
     tight.check_dissent(asked.dissent)
     integer(wish.unit_labels, "unit_labels", 1)
