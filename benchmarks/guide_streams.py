@@ -16,7 +16,6 @@ import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +32,27 @@ class Stream:
     name: str
     columns: Columns
     numbers: NDArray[np.float64]
-    codes: NDArray[np.uint64]
     texts: list[str]
     labels: NDArray[np.int64]
     units: NDArray[np.int64] | None = None
     categories: list[list[str]] = field(default_factory=list)
+
+
+class Rows:
+    """The rows of a stream as people would ask them: dicts, made when they are looked at."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def __len__(self) -> int:
+        return len(self._stream.labels)
+
+    def __getitem__(self, part: slice) -> list[dict[str, Any]]:
+        stream = self._stream
+        columns = [*stream.numbers[part].T.tolist(), *(values[part] for values in stream.categories)]
+        columns += [stream.texts[part]] if stream.texts else []
+        names = (*stream.columns.numeric, *stream.columns.categorical, *stream.columns.text)
+        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def _open(file: str) -> io.TextIOWrapper:
@@ -56,11 +71,9 @@ def _stream(
     categorical: Sequence[str] = (),
 ) -> Stream:
     columns = Columns(tuple(numeric), tuple(categorical))
-    read = cache(lambda column, value: Columns(categorical=(column,)).read({column: value}).codes[0])
     numbers = np.array([[_number(row[n]) for n in numeric] for row in rows], dtype=np.float64)
-    codes = np.array([[read(n, row[n]) for n in categorical] for row in rows], dtype=np.uint64)
     categories = [[row[n] for row in rows] for n in categorical]
-    return Stream(name, columns, numbers, codes.reshape(len(rows), -1), [], np.array(list(labels)), None, categories)
+    return Stream(name, columns, numbers, [], np.array(list(labels)), None, categories)
 
 
 def _number(value: Any) -> float:
@@ -108,7 +121,7 @@ def sst2() -> Stream:
     labels = np.array([int(label) for label, _ in rows])
     empty = np.zeros((len(rows), 0))
     texts = [text for _, text in rows]
-    return Stream("sst2", Columns(text=("sentence",)), empty, empty.astype(np.uint64), texts, labels)
+    return Stream("sst2", Columns(text=("sentence",)), empty, texts, labels)
 
 
 def elec() -> Stream:

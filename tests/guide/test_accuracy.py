@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from confide.guide.columns import Columns
 from confide.guide.guide import Guide
-from confide.guide.maps import FeatureMap
-from confide.guide.model import Batch
 from confide.planning.guided import GuidePlan
 from confide.privacy.random import Random
 
@@ -38,19 +36,7 @@ def stream(n: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 def answers(x: NDArray[np.float64], y: NDArray[np.int64], epsilon: float) -> NDArray[np.bool_]:
     plan = GuidePlan.best(epsilon, 1e-6, len(y))
     guide = Guide(plan, Columns.of_array(x.shape[1]), rng=Random(seed=1))
-    start = plan.range_rounds
-    guide.run_ranges(x[:start])
-    wrong = np.ones(len(y), dtype=np.bool_)
-    while start < len(y):
-        part = slice(start, min(len(y), start + guide.settle()))
-        start, n = part.stop, part.stop - part.start
-        features = guide.features
-        assert isinstance(features, FeatureMap)
-        indices, values = features.encode_many(x[part], np.zeros((n, 0), dtype=np.uint64))
-        starts, refused = np.arange(n + 1) * features.active, np.zeros(n, dtype=np.bool_)
-        scores = guide.run(Batch(features, starts, indices.ravel(), values.ravel(), refused), y[part])
-        wrong[part] = (scores[:, 0] > 0) != (y[part] == 1)
-    return wrong
+    return guide.follow(x, y).answers != y
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])

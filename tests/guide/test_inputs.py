@@ -91,17 +91,17 @@ def test_a_known_map_learns_at_once_and_nothing_is_counted(ready: str) -> None:
     answers = play(guide, rows(RANGED.rounds))
     assert (answers.index(next(a for a in answers if a >= 0)), guide.closed) == (RANGED.leaf, RANGED.leaves)
     assert [(r.kind, r.number) for r in kept] == [("node", i) for i in range(RANGED.leaves)]
-    assert kept[-1].exact.any() and not guide._leaf.any()  # the last leaf is released like any other
-    theta = guide._theta.copy()
+    assert kept[-1].exact.any() and not guide._leaves.open.any()  # the last leaf is released like any other
+    theta = guide._leaves.theta.copy()
     play(guide, rows(50))
-    assert np.array_equal(theta, guide._theta) and not guide._leaf.any() and len(kept) == RANGED.leaves
+    assert np.array_equal(theta, guide._leaves.theta) and not guide._leaves.open.any() and len(kept) == RANGED.leaves
     many = Guide(RANGED, rng=Random(seed=1), **given)
     asked = rows(RANGED.rounds)
     while many.rounds < RANGED.rounds:
         part = slice(many.rounds, min(RANGED.rounds, many.rounds + many.settle()))
         assert many.features is not None
         many.run(encode_batch(many.features, asked[part]), np.arange(RANGED.rounds)[part] % 2)
-    assert np.array_equal(many._theta, theta) and many.closed == RANGED.leaves
+    assert np.array_equal(many._leaves.theta, theta) and many.closed == RANGED.leaves
 
 
 def test_only_columns_without_a_declared_range_are_counted() -> None:
@@ -114,12 +114,12 @@ def test_only_columns_without_a_declared_range_are_counted() -> None:
     assert isinstance(guide.features, FeatureMap)
     assert guide.features.grids[1] == declared({"b": (0.0, 1.0)}, ["b"])[0]
     assert guide.features.grids[0] is not None and -8 < guide.features.grids[0][0] < guide.features.grids[0][-1] < 8
-    sums = np.array([r.exact for r in kept[1:]])
     fresh = Guide(RANGED, COLUMNS, ranges={"b": (0.0, 1.0)})
-    fresh.restore(guide.state(), sums)
-    assert fresh.features == guide.features and np.array_equal(fresh._theta, guide._theta)
-    with pytest.raises(StateError, match="another map"):
-        Guide(RANGED, COLUMNS, ranges={"b": (0.0, 2.0)}).restore(guide.state(), sums)
+    fresh.resume(guide.rounds, kept)
+    assert fresh.features == guide.features and np.array_equal(fresh._leaves.theta, guide._leaves.theta)
+    for other in ({}, RANGES):
+        with pytest.raises(StateError, match="do not belong"):
+            Guide(RANGED, COLUMNS, ranges=other).resume(guide.rounds, kept)
 
 
 @pytest.mark.parametrize(("features", "name"), [(COLUMNS, "k"), (COLUMNS, "z"), (HashedMap(64), "a")])
@@ -189,9 +189,9 @@ def test_the_guides_own_answer_ties_and_probabilities() -> None:
     probabilities = guide.probabilities(x)
     assert guide.answer(encoded) == probabilities.argmax()
     assert np.array_equal(Model.from_params(json.loads(json.dumps(guide.export()))).probabilities(x), probabilities)
-    guide._answering[:] = 0.0
+    guide._leaves.answering[:] = 0.0
     assert guide.answer(encoded) == 0
-    guide._answering[:, 1:] = 1.0
+    guide._leaves.answering[:, 1:] = 1.0
     assert guide.answer(encoded) == 1
     counting = Guide(RANGED, COLUMNS)
     assert counting.probabilities(x).tolist() == [0.5, 0.5]

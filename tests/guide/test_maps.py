@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from confide.guide.columns import Columns, digest, tokens
+from confide.guide.columns import Columns, digest
 from confide.guide.hashed import HashedMap
 from confide.guide.maps import Encoded, FeatureMap
 from confide.guide.partitions import DEPTH, draw_partitions
@@ -71,18 +71,6 @@ def test_a_map_is_made_again_from_json() -> None:
     assert np.array_equal(again.encode(x).values, MAP.encode(x).values)
 
 
-def test_many_rows_are_encoded_as_one_by_one_to_the_last_bit() -> None:
-    columns = Columns(numeric=("a", "b"), categorical=("k",))
-    features = FeatureMap(columns, declared({"a": (0, 1)}, columns.numeric))
-    rng = np.random.default_rng(1)
-    rows = [columns.read({"a": a, "b": b, "k": str(int(9 * a))}) for a, b in rng.normal(size=(50, 2))]
-    indices, values = features.encode_many(np.array([r.numbers for r in rows]), np.array([r.codes for r in rows]))
-    for i, row in enumerate(rows):
-        one = features.encode_row(row)
-        assert np.array_equal(one.indices, indices[i])
-        assert np.array_equal(one.values, values[i])
-
-
 def test_each_category_has_places_of_its_own() -> None:
     features = FeatureMap(Columns(categorical=("k", "l")), partitions=0)
     same = features.encode({"k": "x", "l": "x"}).indices
@@ -101,12 +89,6 @@ def test_partitions_are_public_balanced_and_use_known_columns_only() -> None:
     assert len(pairs) == 10  # all pairs of five columns among twenty partitions of pairs
     assert not np.array_equal(parts.cut, draw_partitions(grids, 1, 60, seed=4).cut)
     assert draw_partitions((None,), 0, 60, seed=3).column.shape[0] == 0
-
-
-def test_words_share_parts_and_long_texts_end() -> None:
-    assert set(tokens("walking")) & set(tokens("walked"))
-    assert not set(tokens("yes")) & set(tokens("no"))
-    assert sum(1 for _ in tokens("a " * 10**6)) <= 1 << 16
 
 
 # Names that were not declared

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, NamedTuple
@@ -12,7 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FORM", "Columns", "Malformed", "Row", "by_position", "digest", "tokens"]
+__all__ = [
+    "FORM",
+    "Columns",
+    "Malformed",
+    "Row",
+    "by_position",
+    "category_of",
+    "digest",
+    "number_of",
+    "parts_of",
+    "text_of",
+    "words_of",
+]
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _GRAM = 4
@@ -55,7 +67,8 @@ class Columns:
     numeric: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
-    _width: int | None = field(init=False, repr=False, compare=False)  # of arrays; None for names that are no positions
+    positions: int | None = field(init=False, repr=False, compare=False)
+    """The length of an array that is read by position; None where names are no positions."""
 
     def __post_init__(self) -> None:
         for kind in ("numeric", "categorical", "text"):
@@ -66,7 +79,7 @@ class Columns:
         if not names or len(set(names)) < len(names):
             raise ValueError("declare at least one column, and each name once")
         positions = set(names) == {str(i) for i in range(len(names))}
-        object.__setattr__(self, "_width", len(names) if positions else None)
+        object.__setattr__(self, "positions", len(names) if positions else None)
 
     @classmethod
     def of_array(cls, width: int) -> Columns:
@@ -78,19 +91,19 @@ class Columns:
         try:
             if not isinstance(x, Mapping):
                 x = self._by_position(x)
-            numbers = np.array([_number(x.get(name)) for name in self.numeric], dtype=np.float64)
-            codes = np.array([_category(name, x.get(name)) for name in self.categorical], dtype=np.uint64)
-            return Row(numbers, codes, tuple(_text(x.get(name)) for name in self.text))
+            numbers = np.array([number_of(x.get(name)) for name in self.numeric], dtype=np.float64)
+            codes = np.array([category_of(name, x.get(name)) for name in self.categorical], dtype=np.uint64)
+            return Row(numbers, codes, tuple(text_of(x.get(name)) for name in self.text))
         except Malformed:
             raise
         except Exception:  # x may be any object at all, and raise anything when it is looked at
             raise Malformed(FORM) from None
 
     def _by_position(self, x: Any) -> Mapping[str, Any]:
-        if self._width is None:
+        if self.positions is None:
             raise Malformed("x must be a dict of features, as declared")
         values = by_position(x)
-        if len(values) != self._width:
+        if len(values) != self.positions:
             raise Malformed("x has another number of features than were declared")
         return values
 
@@ -107,16 +120,19 @@ def digest(key: str) -> int:
     return int.from_bytes(hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
-def tokens(text: str) -> Iterator[str]:
-    """The words of a text, and every four characters inside them: related words share some of these."""
-    for word in _TOKEN.findall(text[:_LONGEST].lower()):
-        yield f"w {word}"
-        padded = f"<{word}>"
-        for i in range(len(padded) - _GRAM + 1):
-            yield f"c {padded[i : i + _GRAM]}"
+def words_of(text: str) -> list[str]:
+    """The words of a text, and its other signs."""
+    return _TOKEN.findall(text[:_LONGEST].lower())
 
 
-def _number(value: Any) -> float:
+def parts_of(word: str) -> list[str]:
+    """A word, and every four characters inside it: related words share some of these."""
+    padded = f"<{word}>"
+    return [f"w {word}", *(f"c {padded[i : i + _GRAM]}" for i in range(len(padded) - _GRAM + 1))]
+
+
+def number_of(value: Any) -> float:
+    """The number that `value` is; NaN where it is missing."""
     if value is None:
         return float("nan")
     if isinstance(value, Real | np.bool_):
@@ -127,20 +143,22 @@ def _number(value: Any) -> float:
     raise Malformed("a numeric feature must be a number, or None where it is missing")
 
 
-def _category(name: str, value: Any) -> int:
+def category_of(name: str, value: Any) -> int:
+    """The digest of a column's category; 0 where it is missing. Equal numbers are equal categories."""
     if value is None:
         return 0
     if isinstance(value, bytes):
         return digest(f"{name}={value.hex()}")
     if isinstance(value, Real | np.bool_):
-        number = _number(value)
+        number = number_of(value)
         value = str(int(number)) if np.isfinite(number) and number.is_integer() else repr(number)
     if not isinstance(value, str):
         raise Malformed("a category must be a text, bytes, a number, or None where it is missing")
     return digest(f"{name}={str.__str__(value)}") or 1  # a subclass may answer otherwise every time
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """The text that `value` is; empty where it is missing."""
     if value is None:
         return ""
     if not isinstance(value, str):

@@ -10,13 +10,14 @@ Its life, as POP leads it (under the model's lock):
 3. `score(encoded)`: the log-odds by the answering θ. Public, free, changes nothing; None before the first release.
 4. `gradient(encoded, y)`, when the label comes and the unit's cap allows: into the open leaf.
 
+Many rounds at once are `follow`, or `settle`, `encode_batch` and `run` where the caller encodes.
+
 Everything here but the open leaf, the counts and the closed leaves' exact sums is a function of released nodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,23 +26,25 @@ from numpy.typing import NDArray
 from confide.errors import StateError
 from confide.guide.columns import Columns
 from confide.guide.counting import RangeCounts
-from confide.guide.linear import add_gradient, follow, run_rows
+from confide.guide.hashed import HashedMap
+from confide.guide.leaves import Leaves
+from confide.guide.linear import add_gradient, run_rows
 from confide.guide.maps import Encoded, FeatureMap
-from confide.guide.model import Batch, Map, Model, map_params
-from confide.guide.partitions import DEPTH, renewals
+from confide.guide.model import Batch, Map, Model, encode_batch
 from confide.guide.ranges import declared
+from confide.guide.rows import read_many
 from confide.planning.guided import GuidePlan
 from confide.privacy.gaussian import GaussianNoise
 from confide.privacy.random import Random
-from confide.privacy.sums import decode, encode
 
-__all__ = ["Guide", "Release"]
+__all__ = ["Asked", "Guide", "Release"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 MANY = 1 << 20
-_RENEWED = (1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2)  # parts of the leaves after which partitions may be drawn anew
+_PIECE = 1 << 13  # rows that are encoded at once: what they are encoded to takes memory
 
 
 class Release(NamedTuple):
@@ -52,6 +55,19 @@ class Release(NamedTuple):
     number: int
     row: Ints
     exact: Ints
+
+
+class Asked(NamedTuple):
+    """What the guide says to many rows."""
+
+    answers: Ints
+    """Its own label for each row; −1 where it has none."""
+    refused: Mask
+    """Rows that it cannot read."""
+    scores: Floats
+    """Log-odds, one column a vector of θ: of label 1 where there are two labels; zeros where there is no answer."""
+    rows: list[Encoded | None]
+    """The rows encoded, if they were asked for: what `gradient` takes when a label comes later."""
 
 
 class Guide:
@@ -113,36 +129,42 @@ class Guide:
             raise ValueError(f"label_weights must hold {plan.labels} positive numbers, one for each label")
         self.plan, self._weights, self._store = plan, weights, store
         self._rng = Random() if rng is None else rng
-        self._noise = GaussianNoise(plan.sigma2)
         self._failed = False
         self.rounds = 0
         """Rounds and rows of history begun so far."""
-        self.closed = 0
-        """Leaves closed so far."""
         self.ranges: Ints | None = None
         """The released counts, where ranges are private."""
-        self.features: Map | None = None
+        self._leaves: Leaves | None = None
         self._first = 0  # rounds before the first leaf
-        if not isinstance(features, Columns):
-            self._start(features)
-        elif plan.range_rounds and set(features.numeric) - set(ranges):
+        if isinstance(features, Columns) and plan.range_rounds and set(features.numeric) - set(ranges):
             self._first, self._counted = plan.range_rounds, RangeCounts(features, ranges, plan.range_norm)
             self._range_noise = GaussianNoise(plan.range_sigma2).draw(self._rng, self._counted.counts.size)
+        elif isinstance(features, Columns):
+            self._leaves = Leaves(plan, FeatureMap(features, declared(ranges, features.numeric)), self._rng)
         else:
-            self._start(FeatureMap(features, declared(ranges, features.numeric)))
-        self._end = min(plan.rounds + plan.history, self._first + plan.leaves * plan.leaf)  # of rounds that are learned
+            self._leaves = Leaves(plan, features, self._rng)
+        self._last = plan.rounds + plan.history
+        self._end = min(self._last, self._first + plan.leaves * plan.leaf)  # of the rounds that are learned
 
-    def _start(self, features: Map) -> None:
-        plan, size = self.plan, features.width * self.plan.vectors
-        self.features = features
-        self._leaf = np.zeros(size, dtype=np.int64)
-        self._sums = np.zeros((plan.leaves, size), dtype=np.int64)
-        self._rows = np.zeros((plan.leaves, size), dtype=np.int64)
-        self._theta = np.zeros((features.width, plan.vectors))
-        self._answering = np.zeros((features.width, plan.vectors))
-        self._decoded, self._base = np.zeros(size), np.zeros(size)
-        self._born: dict[int, int] = {}  # when a renewed partition began, in closed leaves
-        self._ahead = self._noise.draw(self._rng, size)
+    @property
+    def features(self) -> Map | None:
+        """The map as it is now; None while ranges are counted."""
+        return None if self._leaves is None else self._leaves.features
+
+    @property
+    def closed(self) -> int:
+        """Leaves closed so far."""
+        return 0 if self._leaves is None else self._leaves.closed
+
+    @property
+    def ready(self) -> int:
+        """Rounds after which there is a θ to answer with (public)."""
+        return self._first + self.plan.leaf
+
+    @property
+    def counting(self) -> int:
+        """How many of the next rounds are counted for the ranges, and neither answered nor taught (public)."""
+        return max(0, self._first - self.rounds)
 
     # ------------------------------------------------------------------ rounds
 
@@ -152,24 +174,24 @@ class Guide:
         self.rounds += 1
 
     def _close_due(self) -> None:
-        while (due := self._due(self.rounds)) is not None:
+        while (due := self._due()) is not None:
             self._check()
             self._failed = True  # until the release is durable and used; the same noise must not meet another sum
-            self._accept(self._release(due))
+            self._release(due)
             self._failed = False
 
     def _check(self) -> None:
         if self._failed:
             raise StateError("a release could not be stored, and the guide stopped: load it again from its ledger")
 
-    def _due(self, rounds: int) -> str | None:
-        """What is released by the call that takes the round after `rounds`."""
-        plan = self.plan
-        if rounds >= plan.rounds + plan.history:
+    def _due(self) -> str | None:
+        """What is released by the call that takes the next round."""
+        if self.rounds >= self._last:
             return None  # past its rounds the guide is frozen
-        if self.features is None:
-            return "ranges" if rounds == self._first else None
-        return "node" if self.closed < min(plan.leaves, (rounds - self._first) // plan.leaf) else None
+        if self._leaves is None:
+            return "ranges" if self.rounds >= self._first else None
+        ended = (self.rounds - self._first) // self.plan.leaf
+        return "node" if self._leaves.closed < min(self.plan.leaves, ended) else None
 
     def settle(self) -> int:
         """Close what is due before the next round, and return for how many rounds the map stays as it then is.
@@ -177,80 +199,28 @@ class Guide:
         So many rows may be encoded ahead, and given to `run`.
         """
         self._close_due()
-        if self.features is None:
-            return self._first - self.rounds
-        last = self.plan.rounds + self.plan.history
-        later = [self._first + leaves * self.plan.leaf for leaves in self._renewing()]
-        return min([when for when in later if self.rounds < when < last], default=self.rounds + MANY) - self.rounds
+        if self._leaves is None:
+            return self.counting or MANY  # none is left only past the last round
+        later = [self._first + leaves * self.plan.leaf for leaves in self._leaves.renewing()]
+        return min([at for at in later if self.rounds < at < self._last], default=self.rounds + MANY) - self.rounds
 
-    @property
-    def ready(self) -> int:
-        """Rounds after which there is a θ to answer with (public)."""
-        return self._first + self.plan.leaf
-
-    def _renewing(self) -> list[int]:
-        """After which numbers of leaves partitions, if the map has any, may be drawn anew: public."""
-        parted = isinstance(self.features, FeatureMap) and len(self.features.parts[1])
-        return [max(1, round(part * self.plan.leaves)) for part in _RENEWED] if parted else []
-
-    def _release(self, kind: str) -> Release:
-        if kind == "ranges":
+    def _release(self, kind: str) -> None:
+        """Make a release, have it made durable, and use it."""
+        if self._leaves is None:
             exact = self._counted.counts.ravel()
-            return Release(kind, 0, exact + self._range_noise, exact)
-        i, row = self.closed, self._ahead.copy()
-        self._sums[i] = self._leaf
-        encode(self.plan.root.factor, self._sums, i, row)
-        return Release(kind, i, row, self._leaf.copy())
-
-    def _accept(self, release: Release) -> None:
-        """Use a release, once it is durable."""
+            release = Release(kind, 0, exact + self._range_noise, exact)
+        else:
+            release = Release(kind, self._leaves.closed, *self._leaves.node())
         if self._store is not None:
             self._store(release)
-        if release.kind == "ranges":
+        if self._leaves is None:
             self._found(release.row)
-            return
-        self._leaf[:] = 0
-        self._learn_from(release.row)
-        self._ahead = self._noise.draw(self._rng, self._leaf.size)
+        else:
+            self._leaves.close(release.row)
 
     def _found(self, row: Ints) -> None:
-        """The map that released counts give: a function of them and of public constants."""
         self.ranges = row.copy()
-        self._start(self._counted.map(row, self.plan.range_sigma2**0.5))
-
-    def _learn_from(self, row: Ints) -> None:
-        plan = self.plan
-        self._rows[self.closed] = row
-        decode(plan.root.decoder, self._rows, self.closed, self._decoded)
-        self.closed += 1
-        since = self._decoded - self._base
-        follow(since, plan.step / plan.scale, plan.memory, self.closed, self._theta, self._answering)
-        if isinstance(self.features, FeatureMap) and self.closed in self._renewing():
-            self._renew(self.features, since)
-
-    def _renew(self, features: FeatureMap, since: Floats) -> None:
-        """Draw partitions anew that stand for nothing, by what was released: their sums begin again at 0."""
-        first, columns = features.parts
-        number, size, vectors = columns.shape[0], 1 << DEPTH, self.plan.vectors
-        sums = since[first * vectors : (first + number * size) * vectors].reshape(number, size * vectors)
-        noise = np.array([self._variance(self._born.get(i, 0)) for i in range(number)])
-        standing = ((sums**2).sum(axis=1) / noise - size * vectors) / np.sqrt(2 * size * vectors)
-        changed = renewals(columns, standing, self.closed, features.seed)
-        if changed:
-            self.features = replace(features, renewed=features.renewed + changed)
-        for i, _, _ in changed:
-            part = slice(first + i * size, first + (i + 1) * size)
-            flat = slice(part.start * vectors, part.stop * vectors)
-            self._base[flat] = self._decoded[flat]
-            self._theta[part], self._answering[part] = 0.0, 0.0
-            self._born[i] = self.closed
-
-    def _variance(self, born: int) -> float:
-        """The variance of the noise in a prefix sum now less that after `born` leaves."""
-        decoder, now = self.plan.root.decoder, self.closed
-        weights = decoder[:now][::-1].copy()
-        weights[:born] -= decoder[:born][::-1]
-        return self.plan.sigma2 * float((weights**2).sum())
+        self._leaves = Leaves(self.plan, self._counted.map(row, self.plan.range_sigma2**0.5), self._rng)
 
     # ------------------------------------------------------------------ rows
 
@@ -265,9 +235,15 @@ class Guide:
         self._counted.columns.read(x)
         return None
 
+    def unreadable(self, rows: Any) -> Mask:
+        """Which rows the guide cannot read, now or later: that depends on its columns alone."""
+        if isinstance(self.features, HashedMap):
+            return self.features.encode_many(rows)[2]
+        return read_many(self._counted.columns if self.features is None else self.features.columns, rows).refused
+
     def count(self, x: Any, /) -> None:
         """Count one row for the private ranges: at most one of a unit, and only before they are released."""
-        if self.features is None and 0 < self.rounds <= self._first:
+        if self._leaves is None and 0 < self.rounds <= self._first:
             self._counted.add(self._counted.columns.read(x).numbers[None, :])
 
     def score(self, encoded: Encoded, /) -> Floats | None:
@@ -291,18 +267,73 @@ class Guide:
     @property
     def model(self) -> Model:
         """The answering model as it is now; it changes with the next release. `model.params()` may be shipped."""
-        if self.features is None:
+        if self._leaves is None:
             raise ValueError("the ranges are still being counted, so there is no model yet: ask again later")
-        return Model(self.features, self._answering)
+        return Model(self._leaves.features, self._leaves.answering)
 
     def gradient(self, encoded: Encoded, y: int, /) -> None:
         """Teach the label index `y`: one gradient into the open leaf. The unit's cap is the caller's to keep."""
         self._check()
-        open_ = self.features is not None and self.rounds <= self._end
-        if open_ and 0 <= y < self.plan.labels:
-            indices, values = encoded
+        leaves, plan = self._leaves, self.plan
+        if leaves is not None and self.rounds <= self._end and 0 <= y < plan.labels:
             weight = float(self._weights[y])
-            add_gradient(self._theta, indices, values, y, weight, self.plan.clip, self.plan.scale, self._leaf)
+            add_gradient(leaves.theta, *encoded, y, weight, plan.clip, plan.scale, leaves.open)
+
+    # ------------------------------------------------------------------ many rounds
+
+    def follow(
+        self, rows: Any, labels: Ints, counted: Mask | None = None, bad: Mask | None = None, keep: bool = False
+    ) -> Asked:
+        """Rounds in order, each asked and then taught: what the methods above do one by one, to the last bit.
+
+        Parameters
+        ----------
+        rows
+            A sequence of rows, or an array with one in each line.
+        labels
+            One a row; below 0 for a label that does not come, or that the unit's cap does not allow.
+        counted
+            Which rows are counted for the ranges, if they still are: at most one of a unit. None for all.
+        bad
+            Rows that were refused elsewhere: they take their round, and are neither asked, counted nor taught.
+        keep
+            Whether to return the rows as they were encoded, for labels that come later.
+        """
+        n = labels.size
+        asked = Asked(np.full(n, -1), np.zeros(n, dtype=np.bool_), np.zeros((n, self.plan.vectors)), [])
+        counted = np.ones(n, dtype=np.bool_) if counted is None else counted
+        bad = np.zeros(n, dtype=np.bool_) if bad is None else bad
+        if not len(rows) == n == counted.size == bad.size:
+            raise ValueError("give one label, and one entry of each mask, for every row")
+        done = 0
+        while done < n:
+            part = slice(done, min(n, done + self.settle(), done + _PIECE))
+            done = part.stop
+            if self._leaves is None:
+                asked.refused[part] = self._count(rows[part], counted[part] & ~bad[part])
+                asked.rows.extend([None] * (part.stop - part.start if keep else 0))
+                continue
+            batch = encode_batch(self._leaves.features, rows[part])
+            asked.refused[part] = batch.refused
+            batch = batch._replace(refused=batch.refused | bad[part])
+            self._ask(batch, labels[part], asked.answers[part], asked.scores[part])
+            asked.rows.extend(batch.row(i) for i in range(batch.refused.size if keep else 0))
+        return asked
+
+    def _count(self, rows: Any, counted: Mask) -> Mask:
+        table = read_many(self._counted.columns, rows)
+        if self.counting:
+            self._counted.add(table.numbers[counted & ~table.refused])
+        self.rounds += table.refused.size
+        return table.refused
+
+    def _ask(self, batch: Batch, labels: Ints, answers: Ints, scores: Floats) -> None:
+        """`run`, and the answers that follow from the scores."""
+        waiting = 0 if self.closed else self.ready - self.rounds
+        found = self.run(batch, labels)
+        known = np.flatnonzero(~batch.refused[waiting:]) + waiting if self.closed else np.zeros(0, dtype=np.int64)
+        scores[known] = found[known]
+        answers[known] = found[known, 0] > 0 if self.plan.vectors == 1 else found[known].argmax(axis=1)
 
     def run(self, batch: Batch, labels: Ints) -> Floats:
         """Many rounds at once, each asked and then taught: the scores, the same bits as one by one.
@@ -310,9 +341,10 @@ class Guide:
         A label below 0 never comes, and that of a refused row is not taught: it takes its round all the same. One row
         of scores for each, zeros before the first release.
         """
-        plan, n = self.plan, labels.size
-        if self.settle() < n or batch.features is not self.features:
+        plan, n, leaves = self.plan, labels.size, self._leaves
+        if self.settle() < n or leaves is None or batch.features is not leaves.features or batch.refused.size != n:
             raise ValueError("the map changes in these rounds: settle, encode as many rows as it says, then run them")
+        labels = np.where(batch.refused | (labels >= plan.labels), -1, labels)
         out = np.zeros((n, plan.vectors))
         done = 0
         while done < n:
@@ -321,68 +353,44 @@ class Guide:
             past = self.rounds >= self._end
             size = n - done if past else min(n - done, left, self._end - self.rounds)
             part = slice(done, done + size)
-            taught = np.where(batch.refused[part] | past, -1, labels[part])
+            taught = np.full(size, -1) if past else labels[part]
             run_rows(
-                self._theta, self._answering, batch.starts[done : done + size + 1], batch.indices, batch.values, taught,
-                self._weights, plan.clip, plan.scale, self._leaf, out[part],
+                leaves.theta, leaves.answering, batch.starts[done : done + size + 1], batch.indices, batch.values,
+                taught, self._weights, plan.clip, plan.scale, leaves.open, out[part],
             )  # fmt: skip
             self.rounds += size
             done += size
         return out
 
-    def run_ranges(self, numbers: Floats) -> None:
-        """The rounds whose rows are counted for the ranges, many at once; every row is a unit's first."""
-        if self.features is not None or self.rounds + len(numbers) > self._first:
-            raise ValueError("fewer rounds are left for counting than there are rows")
-        self._counted.add(numbers)
-        self.rounds += len(numbers)
-
     # ------------------------------------------------------------------ state
-
-    def state(self) -> dict[str, Any]:
-        """Released rows and public numbers: all that a guide is, but for its open leaf. Nothing in it is private."""
-        return {
-            "rounds": self.rounds,
-            "ranges": None if self.ranges is None else self.ranges.copy(),
-            "features": None if self.features is None else map_params(self.features),
-            "rows": self._rows[: self.closed].copy() if self.features is not None else None,
-        }
 
     def releases(self) -> list[Release]:
         """Everything released so far, in order, with the exact sums: what a ledger that begins now must hold."""
         counts = [] if self.ranges is None else [Release("ranges", 0, self.ranges.copy(), np.zeros(0, dtype=np.int64))]
-        nodes = range(self.closed)
-        return counts + [Release("node", i, self._rows[i].copy(), self._sums[i].copy()) for i in nodes]
+        if self._leaves is None:
+            return counts
+        nodes = zip(self._leaves.rows[: self.closed], self._leaves.sums, strict=False)
+        return counts + [Release("node", i, row.copy(), exact.copy()) for i, (row, exact) in enumerate(nodes)]
 
     def resume(self, rounds: int, releases: Sequence[Release]) -> None:
-        """A fresh guide becomes the one that made these releases, `rounds` rounds after its beginning."""
-        nodes = [release for release in releases if release.kind == "node"]
-        if [release.number for release in nodes] != list(range(len(nodes))):
-            raise StateError("a release is missing in the ledger: this state must not be used")
-        ranges = next((release.row for release in releases if release.kind == "ranges"), None)
-        rows, sums = (np.array([release[i] for release in nodes]) if nodes else None for i in (2, 3))
-        self.restore({"rounds": rounds, "ranges": ranges, "rows": rows}, sums)
-
-    def restore(self, state: dict[str, Any], sums: Ints | None) -> None:
-        """A fresh guide becomes the one that released `state`; `sums` are the ledger's exact sums of closed leaves.
+        """A fresh guide becomes the one that made these releases, `rounds` rounds after its beginning.
 
         The open leaf starts empty and keeps its number; θ is computed again from the released rows, bit for bit.
         """
-        if self.rounds or self.closed:
-            raise StateError("restore into a fresh guide: this one has begun already")
-        if state["ranges"] is not None and self.features is None:
-            self._found(np.asarray(state["ranges"], dtype=np.int64))
-        rows = state["rows"]
-        if rows is not None and len(rows):
-            shape = (len(rows), self._leaf.size)
-            if sums is None or np.shape(rows) != shape or np.shape(sums) != shape or len(rows) > self.plan.leaves:
-                raise StateError("the released rows do not belong to this guide: load it with its own plan and ledger")
-            self._sums[: len(rows)] = sums
-            for row in np.asarray(rows, dtype=np.int64):
-                self._learn_from(row)
-        if "features" in state and state["features"] != (None if self.features is None else map_params(self.features)):
-            raise StateError("the released rows are those of another map: declare the features as before")
-        self.rounds = int(state["rounds"])
+        if self.rounds or self.closed or self.ranges is not None:
+            raise StateError("resume with a fresh guide: this one has begun already")
+        ranges, nodes = ([r for r in releases if r.kind == kind] for kind in ("ranges", "node"))
+        if [r.number for r in ranges + nodes] != [*range(len(ranges)), *range(len(nodes))]:
+            raise StateError("a release is missing in the ledger: this state must not be used")
+        if ranges and self._leaves is None and ranges[0].row.size == self._counted.counts.size:
+            self._found(ranges.pop().row)
+        known = self._leaves.open.size if self._leaves is not None else None
+        fits = not ranges and all(r.row.size == r.exact.size == known for r in nodes) and len(nodes) <= self.plan.leaves
+        if not fits:
+            raise StateError("the releases do not belong to this guide: load it with its own plan, features and ledger")
+        if self._leaves is not None:
+            self._leaves.load([r.row for r in nodes], [r.exact for r in nodes])
+        self.rounds = rounds
 
     def __repr__(self) -> str:
         seeded = "" if self._rng.secure else ", insecure: seeded"

@@ -8,24 +8,29 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 from numbers import Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from confide._checks import integer
-from confide.guide.columns import FORM, Malformed, by_position, digest, tokens
+from confide.guide.columns import FORM, Malformed, by_position, digest, parts_of, words_of
 from confide.guide.maps import Encoded
 from confide.guide.ranges import octave
 
 __all__ = ["HashedMap"]
 
+Ints = NDArray[np.int64]
+
 _BIAS, _SINGLE, _PAIR = 0.1, 1.0, 1.0  # shares of the squared norm, up to scale
 _UNDER = 1 - 2.0**-20
 _LONG = 4  # blanks in a text from which on it is read word by word
+_KEPT = 1 << 16
+_NOTHING = Encoded(np.zeros(0, dtype=np.int64), np.zeros(0))
 _MOST = 1 << 12  # names of a row that are read, in the order of their names
 
 
@@ -57,39 +62,66 @@ class HashedMap:
 
     def encode(self, x: Any, /) -> Encoded:
         """The active features of `x`, or a `Malformed` that says what is wrong with it and shows nothing of it."""
+        return self._encode(x, _Digests())
+
+    def encode_many(self, rows: Iterable[Any]) -> tuple[Encoded, Ints, NDArray[np.bool_]]:
+        """The features of rows, one after the other, how many each has, and which were refused: the bits of `encode`.
+
+        Equal values of one call are hashed once, which others may notice by the clock alone.
+        """
+        known, found, sizes = _Digests(), [_NOTHING], []
+        for x in rows:
+            try:
+                found.append(self._encode(x, known))
+                sizes.append(found[-1].indices.size)
+            except Exception:  # a row is anybody's object: its errors are its own
+                sizes.append(0)
+        every = Encoded(*(np.concatenate(part) for part in zip(*found, strict=True)))
+        return every, np.array(sizes, dtype=np.int64), np.array(sizes, dtype=np.int64) == 0
+
+    def _encode(self, x: Any, known: _Digests) -> Encoded:
         try:
-            return self._encode(x if isinstance(x, Mapping) else by_position(x))
+            return self._features(x if isinstance(x, Mapping) else by_position(x), known)
         except Malformed:
             raise
         except Exception:  # x may be any object at all, and raise anything when it is looked at
             raise Malformed(FORM) from None
 
-    def _encode(self, x: Mapping[Any, Any]) -> Encoded:
+    def _features(self, x: Mapping[Any, Any], known: _Digests) -> Encoded:
         singles: dict[str, list[str]] = {}
         for name, value in sorted(((str(name), value) for name, value in x.items()), key=lambda item: item[0])[:_MOST]:
             found = _tokens(name, value)
             if found:
                 singles[name] = found
         weights = {0: _BIAS}
-        self._add(weights, Counter(token for found in singles.values() for token in found), _SINGLE)
-        short = sorted((name for name, found in singles.items() if len(found) == 1), key=digest)
+        self._add(weights, Counter(chain.from_iterable(singles.values())), _SINGLE, known)
+        short = sorted((name for name, found in singles.items() if len(found) == 1), key=known.__getitem__)
         crossed = list(combinations(short[: 2 + math.isqrt(2 * self.pairs)], 2))[: self.pairs]
-        self._add(weights, Counter(f"{singles[a][0]}\n{singles[b][0]}" for a, b in crossed), _PAIR)
-        total = sum(weights.values())
-        places = sorted(weights)
-        values = np.array([math.sqrt(weights[place] / total) for place in places]) * _UNDER
-        return Encoded(np.array(places, dtype=np.int64), values)
+        self._add(weights, Counter(f"{singles[a][0]}\n{singles[b][0]}" for a, b in crossed), _PAIR, known)
+        places = np.array(sorted(weights), dtype=np.int64)
+        shares = np.array([weights[place] for place in places.tolist()])
+        return Encoded(places, np.sqrt(shares / sum(weights.values())) * _UNDER)
 
-    def _add(self, weights: dict[int, float], counts: Counter[str], share: float) -> None:
+    def _add(self, weights: dict[int, float], counts: Counter[str], share: float, known: _Digests) -> None:
         """Share out one part of the squared norm by counts; those that meet in one place are added."""
-        total = sum(counts.values())
+        total, places = sum(counts.values()), self.width - 1
         for token, count in counts.items():
-            place = 1 + digest(token) % (self.width - 1)
+            place = 1 + known[token] % places
             weights[place] = weights.get(place, 0.0) + share * count / total
 
     def params(self) -> dict[str, Any]:
         """What makes the same map again: JSON's kinds of values only."""
         return {"width": self.width, "pairs": self.pairs}
+
+
+class _Digests(dict[str, int]):
+    """Digests of tokens by what they were made of, as many as are kept."""
+
+    def __missing__(self, token: str) -> int:
+        if len(self) >= _KEPT:
+            self.clear()
+        found = self[token] = digest(token)
+        return found
 
 
 def _tokens(name: str, value: Any) -> list[str]:
@@ -99,7 +131,7 @@ def _tokens(name: str, value: Any) -> list[str]:
     if isinstance(value, str):
         value = str.__str__(value)  # a subclass may answer otherwise every time
         if value.count(" ") >= _LONG:
-            return [f"{name} {token}" for token in tokens(value)]
+            return [f"{name} {part}" for word in words_of(value) for part in parts_of(word)]
         return [f"{name}={value}"]
     if isinstance(value, bytes):
         return [f"{name}={value.hex()}"]

@@ -8,19 +8,20 @@ share of the norm each has is a public rule (`FeatureMap`): it looks at the kind
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
-from confide.guide.columns import Columns, Row, digest, tokens
-from confide.guide.partitions import DEPTH, Renewal, draw_partitions, part_of
+from confide.guide.columns import Columns, Row, digest, parts_of, words_of
+from confide.guide.partitions import DEPTH, Renewal, draw_partitions, find_parts
 from confide.guide.ranges import QUARTERS, STEPS, Grid, octave
+from confide.guide.rows import Table
 from confide.kernels.compile import jit
 
 __all__ = ["Encoded", "FeatureMap"]
@@ -196,27 +197,52 @@ class FeatureMap:
         _encode(row.numbers, row.codes, self._tables, indices, values)
         if not row.texts:
             return Encoded(indices, values)
-        words = [self._words(i, text) for i, text in enumerate(row.texts)]
-        return Encoded(
-            np.concatenate([indices, *(part.indices for part in words)]),
-            np.concatenate([values, *(part.values for part in words)]),
-        )
+        _, words = self._words([row.texts])
+        return Encoded(np.concatenate([indices, words.indices]), np.concatenate([values, words.values]))
 
-    def encode_many(self, numbers: Floats, codes: NDArray[np.uint64]) -> tuple[Ints, Floats]:
-        """The active features of rows without texts, one after the other: the same bits as `encode_row`."""
-        indices = np.empty((numbers.shape[0], self.active), dtype=np.int64)
-        values = np.empty(indices.shape)
+    def encode_table(self, table: Table) -> tuple[Encoded, Ints]:
+        """The features of rows, one after the other, and how many each has, 0 if refused: the bits of `encode_row`."""
+        kept = ~table.refused
+        n = int(kept.sum())
+        numbers, codes = (table.numbers, table.codes) if n == kept.size else (table.numbers[kept], table.codes[kept])
+        indices, values = np.empty((n, self.active), dtype=np.int64), np.empty((n, self.active))
         _encode_many(numbers, codes, self._tables, indices, values)
-        return indices, values
+        sizes = np.where(kept, self.active, 0)
+        if not self.columns.text:
+            return Encoded(indices.ravel(), values.ravel()), sizes
+        more, words = self._words(table.texts[kept].tolist())
+        worded = np.repeat(np.tile([False, True], n), np.column_stack([sizes[kept], more]).ravel())
+        both = Encoded(np.empty(worded.size, dtype=np.int64), np.empty(worded.size))
+        for whole, fixed, text in zip(both, (indices, values), words, strict=True):
+            whole[~worded], whole[worded] = fixed.ravel(), text
+        sizes[kept] += more
+        return both, sizes
 
-    def _words(self, i: int, text: str) -> Encoded:
-        """Hashed words and their parts, weighed by the roots of their counts: norm 1 before its share is applied."""
-        found = Counter(digest(f"{i} {token}") % self.words for token in tokens(text))
-        places = sorted(found)
-        total = sum(found.values())
-        values = np.array([self._word * math.sqrt(found[place] / total) for place in places])
-        first = self._first_word + i * self.words
-        return Encoded(np.array(places, dtype=np.int64) + first, values * _UNDER)
+    def _words(self, texts: Sequence[Sequence[str]]) -> tuple[Ints, Encoded]:
+        """Hashed words and their parts, by the roots of their counts: norm 1 a text before its share is applied.
+
+        How many features each row has, and the features of all. Equal words are hashed once a call.
+        """
+        known: dict[tuple[int, str], list[int]] = {}
+        found: list[list[int]] = []
+        columns = len(self.columns.text)
+        sizes = np.zeros((len(texts), columns), dtype=np.int64)
+        for n, row in enumerate(texts):
+            for i, text in enumerate(row):
+                first = len(found)
+                for word in words_of(text):
+                    if (i, word) not in known:
+                        known[i, word] = [
+                            i * self.words + digest(f"{i} {part}") % self.words for part in parts_of(word)
+                        ]
+                    found.append(known[i, word])
+                sizes[n, i] = sum(map(len, found[first:]))
+        rows = np.repeat(np.arange(len(texts)), sizes.sum(axis=1))
+        tokens = np.fromiter(chain.from_iterable(found), dtype=np.int64, count=rows.size)
+        keys, counts = np.unique(rows * (columns * self.words) + tokens, return_counts=True)
+        of, place = np.divmod(keys, columns * self.words)
+        values = self._word * np.sqrt(counts / sizes[of, place // self.words])
+        return np.bincount(of, minlength=len(texts)), Encoded(self._first_word + place, values * _UNDER)
 
     def params(self) -> dict[str, Any]:
         """What makes the same map again: JSON's kinds of values only."""
@@ -283,9 +309,9 @@ def _encode(numbers: Floats, codes: NDArray[np.uint64], tables: _Tables, indices
         hashed = np.int64(codes[j] % np.uint64(tables.places))
         indices[at], values[at] = tables.first_place[j] + hashed, tables.category
         at += 1
+    find_parts(numbers, codes, tables.column, tables.cut, tables.salt, indices[at:])
     for i in range(tables.column.shape[0]):
-        part = part_of(numbers, codes, tables.column[i], tables.cut[i], tables.salt[i])
-        indices[at], values[at] = tables.first_part + (i << DEPTH) + part, tables.part
+        indices[at], values[at] = tables.first_part + (i << DEPTH) + indices[at], tables.part
         at += 1
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from confide.guide.hashed import HashedMap
 from confide.guide.linear import scores
 from confide.guide.maps import Encoded, FeatureMap
+from confide.guide.rows import read_many
 
 __all__ = ["Batch", "Model", "encode_batch", "map_from_params", "map_params"]
 
@@ -29,24 +30,22 @@ class Batch(NamedTuple):
     values: Floats
     refused: NDArray[np.bool_]
 
+    def row(self, i: int) -> Encoded | None:
+        """One row, sharing nothing with the others; None if it was refused."""
+        if self.refused[i]:
+            return None
+        part = slice(int(self.starts[i]), int(self.starts[i + 1]))
+        return Encoded(self.indices[part].copy(), self.values[part].copy())
+
 
 def encode_batch(features: Map, rows: Iterable[Any]) -> Batch:
-    """Encode rows one by one. Whatever a row is, or raises, is refused by itself and touches no other."""
-    parts: list[Encoded | None] = []
-    for x in rows:
-        try:
-            parts.append(features.encode(x))
-        except Exception:  # a row is anybody's object: its errors are its own
-            parts.append(None)
-    sizes = [0 if part is None else part.indices.size for part in parts]
-    found = [part for part in parts if part is not None]
-    return Batch(
-        features,
-        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-        np.concatenate([np.zeros(0, dtype=np.int64), *(part.indices for part in found)]),
-        np.concatenate([np.zeros(0), *(part.values for part in found)]),
-        np.array([part is None for part in parts], dtype=np.bool_),
-    )
+    """Encode rows, the same bits as `encode` gives one by one. Whatever a row is, or raises, is refused by itself."""
+    if isinstance(features, FeatureMap):
+        table = read_many(features.columns, rows)
+        (encoded, sizes), refused = features.encode_table(table), table.refused
+    else:
+        encoded, sizes, refused = features.encode_many(rows)
+    return Batch(features, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), *encoded, refused)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,119 @@
+"""Many rows read at once: column by column, and to the last bit as one by one.
+
+Whatever a row is, or raises, is refused by itself. Equal categories of one call are hashed once: whoever sends them
+shortens the call a little, and changes nothing else for the others. Nothing is kept from one call to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.guide.columns import Columns, category_of, number_of, text_of
+
+__all__ = ["Table", "read_many"]
+
+_NUMBERS = frozenset({float, int, bool, type(None), np.float64, np.float32, np.int64, np.int32, np.bool_})
+_CATEGORIES = frozenset({str, bytes, float, int, bool, type(None)})  # of these, equal ones have equal digests
+
+
+class Table(NamedTuple):
+    """Rows by column, as `Columns.read` gives them; what stands in a refused row means nothing."""
+
+    numbers: NDArray[np.float64]
+    codes: NDArray[np.uint64]
+    texts: NDArray[np.object_]
+    refused: NDArray[np.bool_]
+
+
+def read_many(columns: Columns, rows: Iterable[Any]) -> Table:
+    """Read an array of numbers at once, dicts column by column, anything else row by row.
+
+    Examples
+    --------
+    >>> table = read_many(Columns(numeric=("age",)), [{"age": 41}, {"age": "old"}, {}])
+    >>> table.numbers[:, 0], table.refused
+    (array([41., nan, nan]), array([False,  True, False]))
+    """
+    if type(rows) is np.ndarray and rows.ndim == 2 and rows.dtype.kind in "fiub" and rows.dtype.itemsize <= 8:
+        return _read_array(columns, rows)
+    rows = list(rows)
+    table = _empty(columns, len(rows))
+    plain = np.array([type(x) is dict for x in rows], dtype=np.bool_)
+    for whole, part in zip(table, _read_dicts(columns, [x for x in rows if type(x) is dict]), strict=True):
+        whole[plain] = part
+    for i in np.flatnonzero(~plain):
+        try:
+            table.numbers[i], table.codes[i], table.texts[i] = columns.read(rows[i])
+        except Exception:  # a row is anybody's object: its errors are its own
+            table.refused[i] = True
+    return table
+
+
+def _empty(columns: Columns, n: int) -> Table:
+    return Table(
+        np.full((n, len(columns.numeric)), np.nan),
+        np.zeros((n, len(columns.categorical)), dtype=np.uint64),
+        np.full((n, len(columns.text)), "", dtype=np.object_),
+        np.zeros(n, dtype=np.bool_),
+    )
+
+
+def _read_array(columns: Columns, rows: NDArray[Any]) -> Table:
+    table = _empty(columns, len(rows))
+    if columns.positions != rows.shape[1] or columns.text:  # a number is no text
+        table.refused[:] = True
+        return table
+    numbers = np.ascontiguousarray(rows[:, [int(name) for name in columns.numeric]], dtype=np.float64)
+    for j, name in enumerate(columns.categorical):
+        table.codes[:, j] = _codes(name, rows[:, int(name)].tolist(), table.refused)
+    return table._replace(numbers=numbers)
+
+
+def _read_dicts(columns: Columns, rows: Sequence[dict[Any, Any]]) -> Table:
+    table = _empty(columns, len(rows))
+    for j, name in enumerate(columns.numeric):
+        table.numbers[:, j] = _numbers(_values(rows, name, table.refused), table.refused)
+    for j, name in enumerate(columns.categorical):
+        table.codes[:, j] = _codes(name, _values(rows, name, table.refused), table.refused)
+    for j, name in enumerate(columns.text):
+        table.texts[:, j] = _each(text_of, _values(rows, name, table.refused), "", table.refused)
+    return table
+
+
+def _values(rows: Sequence[dict[Any, Any]], name: str, refused: NDArray[np.bool_]) -> list[Any]:
+    try:
+        return [x.get(name) for x in rows]
+    except Exception:  # a key may be an object that raises when it is compared
+        return _each(lambda x: x.get(name), rows, None, refused)
+
+
+def _numbers(values: Sequence[Any], refused: NDArray[np.bool_]) -> Any:
+    if set(map(type, values)) <= _NUMBERS:
+        try:
+            return np.array(values, dtype=np.float64)  # None is NaN here too
+        except OverflowError:  # an integer of hundreds of digits
+            pass
+    return _each(number_of, values, np.nan, refused)
+
+
+def _codes(name: str, values: Sequence[Any], refused: NDArray[np.bool_]) -> list[int]:
+    if set(map(type, values)) <= _CATEGORIES:
+        known = {value: category_of(name, value) for value in set(values)}
+        return [known[value] for value in values]
+    return _each(lambda value: category_of(name, value), values, 0, refused)
+
+
+def _each(read: Callable[[Any], Any], values: Sequence[Any], otherwise: Any, refused: NDArray[np.bool_]) -> list[Any]:
+    """What is read of each value; where that raises anything, its row is refused."""
+    out = []
+    for i, value in enumerate(values):
+        try:
+            out.append(read(value))
+        except Exception:  # a value is anybody's object: its errors are its own
+            out.append(otherwise)
+            refused[i] = True
+    return out
