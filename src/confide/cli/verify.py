@@ -8,22 +8,45 @@ from typing import Annotated
 import typer
 
 from confide.cli.terminal import say
-from confide.planning.plan import Plan
+from confide.planning.plan import Guarantee, Plan
+from confide.pop.state import check
 
 __all__ = ["verify"]
 
 
 def verify(
-    path: Annotated[Path, typer.Argument(metavar="PLAN.json", help="A plan written by `confide plan --json`.")],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PLAN.json|STATE", help="A plan written by `confide plan --json`, or the folder of a saved POP."
+        ),
+    ],
 ) -> None:
-    """Re-certify a plan from its tables alone, trusting no number that it states."""
+    """Re-certify a plan, or a saved state, from its integers alone, trusting no number that it states.
+
+    Of a state the guide is computed again too, bit for bit, from the noisy sums in its ledger.
+    """
+    if path.is_dir():
+        found = check(path)
+        say(_certified(found.plan, found.guarantee))
+        if found.plan.guide is not None:
+            say(f"guide: {found.released:,} of {found.plan.guide.leaves:,} noisy sums released; θ computed again from "
+                f"the ledger is the one in use, digest {found.theta or 'none yet'}")  # fmt: skip
+        return
     try:
         text = path.read_text()
-    except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is no text'}") from None
     read = Plan.from_json(text)
-    got = read.verify()
-    say(
-        f"certified: the tables keep ε = {got.epsilon:.6g} at δ = {got.delta:.3g} "
-        f"(claimed {read.guarantee.epsilon:.6g}); order {read.order}, {read.copies:,} copies, {read.polls:,} polled"
+    say(_certified(read, read.verify()))
+
+
+def _certified(plan: Plan, got: Guarantee) -> str:
+    parts = [f"{plan.copies:,} copies, {plan.polls:,} polled"] if plan.copies else []
+    if plan.guide is not None:
+        beside = "" if plan.copies else " alone"
+        parts.append(f"a guide{beside} of Rényi divergence {plan.guide.certify():.6g}, from σ² = {plan.guide.sigma2}")
+    return (
+        f"certified: the integers keep ε = {got.epsilon:.6g} at δ = {got.delta:.3g} "
+        f"(claimed {plan.guarantee.epsilon:.6g}); order {plan.order}, {', '.join(parts)}"
     )

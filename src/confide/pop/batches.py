@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from confide.banks.base import CURSOR, HALTED, ROW, TAUGHT, UNSURE, Fused, Rounds
 from confide.pop.base import COPIES, FALLBACK, GUIDE, Followed
-from confide.pop.guiding import Guided
 from confide.pop.loop import NOTHING, Loop, Outcome
 from confide.pop.tickets import Waiting
 from confide.privacy.gate import is_sure, lead
@@ -208,7 +207,7 @@ def _guide(loop: Loop, chunk: Chunk, xs: Any, labels: Ints, whos: Sequence[bytes
         return
     bad = np.zeros(chunk.rows, dtype=np.bool_)
     bad[list(chunk.errors)] = True
-    guided: Guided = loop.guiding.follow(xs, labels, whos, bad, keep)
+    guided = loop.guiding.follow(xs, labels, whos, bad, keep)
     chunk.guided[: chunk.rows], chunk.encoded = guided.answers, guided.rows
 
 

@@ -7,7 +7,7 @@ halt. Claims and proofs: docs/proofs/guide.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
@@ -15,28 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.banks.base import FORM
-from confide.guide.guide import Guide, Release
+from confide.guide.guide import Asked, Guide, Release
 from confide.guide.inputs import columns_for
 from confide.guide.maps import Encoded
-from confide.guide.model import Batch, Model, encode_batch
+from confide.guide.model import Model
 from confide.ledger.ledger import Spent
 from confide.planning.guided import GuidePlan
 from confide.pop.account import Account
 from confide.privacy.random import Random
 
-__all__ = ["Guided", "Guiding", "PublicGuide"]
+__all__ = ["Guiding", "PublicGuide", "fingerprint"]
 
 Ints = NDArray[np.int64]
-
-
-@dataclass
-class Guided:
-    """What the guide says to the rows of a chunk."""
-
-    answers: Ints
-    """Its own label for each row; −1 where it has none."""
-    rows: list[Encoded | None] = field(default_factory=list)
-    """The rows as the guide takes them, if they were asked for: what their tickets hold."""
 
 
 class Guiding:
@@ -111,60 +101,34 @@ class Guiding:
 
     def follow(
         self, xs: Any, labels: Ints, whos: Sequence[bytes | None], bad: NDArray[np.bool_], keep: bool = False
-    ) -> Guided:
+    ) -> Asked:
         """Rounds in order, each asked and then taught its label (−1: none): what the methods above do one by one.
 
-        Rows that are `bad` already take their round and are neither asked nor taught.
+        Rows that are `bad` take their round and are neither asked nor taught; no other row may be unreadable.
         """
-        n, guide, guided = len(labels), self.guide, Guided(np.full(len(labels), -1))
-        at = 0
-        while at < n:
-            size = min(n - at, guide.settle())
-            if guide.closed == 0 and guide.features is not None:
-                size = min(size, max(1, guide.ready - guide.rounds))
-            part = slice(at, at + size)
-            if guide.features is None:
-                self._count_rows(xs[part], whos[part], bad[part])
-                guided.rows += [None] * (size if keep else 0)
-            else:
-                batch = encode_batch(guide.features, xs[part])
-                batch = batch._replace(refused=batch.refused | bad[part])
-                taught = self._allowed(labels[part], batch.refused, whos[part])
-                released = guide.closed > 0
-                scores = guide.run(batch, taught)
-                if released:
-                    best = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(np.int64)
-                    guided.answers[part] = np.where(batch.refused, -1, best)
-                guided.rows += [_row(batch, i) for i in range(size if keep else 0)]
-            at += size
-        return guided
+        guide, n = self.guide, len(labels)
+        taught, counted = np.where(bad, -1, labels), ~bad
+        if n and whos[0] is not None:
+            first = max(0, guide.counting)
+            counted[:first] = [not wrong and self._counts(who) for who, wrong in zip(whos[:first], bad, strict=False)]
+            taught[:first] = -1  # no row has features before ranges are known, and so none spends its unit's labels
+            for i in np.flatnonzero(taught >= 0).tolist():
+                if not self._account.learns(whos[i]):
+                    taught[i] = -1
+        return guide.follow(xs, taught, counted, bad, keep)
 
     def unreadable(self, xs: Any) -> dict[int, str]:
         """What is wrong with rows that the guide cannot read, now or later: that depends on its columns alone."""
         errors: dict[int, str] = {}
-        for i in range(len(xs)):
+        for i in np.flatnonzero(self.guide.unreadable(xs)).tolist():
             try:
                 self.guide.read(xs[i])
+                errors[i] = FORM
             except ValueError as error:
                 errors[i] = str(error)
             except Exception:
                 errors[i] = FORM
         return errors
-
-    def _count_rows(self, xs: Any, whos: Sequence[bytes | None], bad: NDArray[np.bool_]) -> None:
-        for x, who, wrong in zip(xs, whos, bad, strict=True):
-            self.begin()
-            if not wrong:
-                self.encode(x, who)
-
-    def _allowed(self, labels: Ints, refused: NDArray[np.bool_], whos: Sequence[bytes | None]) -> Ints:
-        """The labels that may be learned, in order: −1 for the others."""
-        taught = np.where(refused, -1, labels)
-        if whos and whos[0] is not None:
-            for i in np.flatnonzero(taught >= 0).tolist():
-                if not self._account.learns(whos[i]):
-                    taught[i] = -1
-        return taught
 
     # ------------------------------------------------------------------ history
 
@@ -206,8 +170,7 @@ class Guiding:
 
     def fingerprint(self) -> str:
         """A digest of θ, bit for bit: what `confide verify` computes again from the ledger."""
-        model = self.model
-        return "" if model is None else blake2b(model.theta.tobytes(), digest_size=16).hexdigest()
+        return _digest(self.model)
 
     # ------------------------------------------------------------------ state
 
@@ -221,6 +184,18 @@ class Guiding:
         self.guide.resume(spent.rounds + spent.history, releases_of(spent))
 
 
+def fingerprint(plan: GuidePlan, features: Any, spent: Spent, nodes: int) -> str:
+    """The digest of θ after so many noisy sums, computed from what a ledger says was released and nothing else."""
+    columns, ranges = columns_for(features)
+    guide = Guide(plan, columns, ranges=ranges)
+    guide.resume(0, [release for release in releases_of(spent) if release.kind != "node" or release.number < nodes])
+    return "" if guide.closed == 0 else _digest(guide.model)
+
+
+def _digest(model: Model | None) -> str:
+    return "" if model is None else blake2b(model.theta.tobytes(), digest_size=16).hexdigest()
+
+
 def releases_of(spent: Spent) -> list[Release]:
     """What a ledger says that was released."""
     return [
@@ -232,14 +207,6 @@ def releases_of(spent: Spent) -> list[Release]:
 def _bytes_of(release: Release) -> tuple[str, int, bytes, bytes]:
     kind, number, row, exact = release
     return kind, number, row.astype("<i8").tobytes(), exact.astype("<i8").tobytes()
-
-
-def _row(batch: Batch, i: int) -> Encoded | None:
-    """One row of a batch, sharing nothing with it."""
-    if batch.refused[i]:
-        return None
-    part = slice(int(batch.starts[i]), int(batch.starts[i + 1]))
-    return Encoded(batch.indices[part].copy(), batch.values[part].copy())
 
 
 class PublicGuide:

@@ -29,7 +29,8 @@ from confide.learners.spec import from_spec, to_spec
 from confide.ledger import old, snapshot
 from confide.ledger.book import Book
 from confide.ledger.ledger import Ledger, Spent
-from confide.planning.plan import Plan
+from confide.planning.plan import Guarantee, Plan
+from confide.pop.guiding import fingerprint
 from confide.pop.loop import Loop
 from confide.pop.monitor import Monitor
 from confide.pop.routing import Routing
@@ -37,7 +38,7 @@ from confide.pop.settings import Settings
 from confide.pop.tickets import Tickets, Waiting
 from confide.privacy.sparse import CounterBudget
 
-__all__ = ["Saved", "look", "opened", "save"]
+__all__ = ["Checked", "Saved", "check", "look", "opened", "save"]
 
 MODEL = "pop"
 """The name of the one model in a POP's own ledger."""
@@ -99,6 +100,7 @@ def _settings_header(settings: Settings) -> dict[str, Any]:
         "label_weights": settings.label_weights,
         "learner": None if settings.public_start else to_spec(settings.learner),
         "features": to_spec(settings.features),
+        "inputs": to_spec(settings.inputs),
     }
 
 
@@ -238,6 +240,42 @@ def opened(folder: Path) -> Iterator[Saved]:
     except BaseException:
         book.close()
         raise
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a state's own integers say about it."""
+
+    plan: Plan
+    guarantee: Guarantee
+    """Computed from the plan's tables and the guide's integers."""
+    released: int
+    """Noisy sums that the guide has released."""
+    theta: str
+    """A digest of θ, computed again from the ledger's rows; empty where there is none."""
+
+
+def check(folder: Path) -> Checked:
+    """Certify a state's plan from its integers, and compute the guide's θ again from the ledger, bit for bit.
+
+    StateError if that is not the θ that was in use when the snapshot was written.
+    """
+    if not snapshot.exists(folder) or old.is_old(folder):
+        raise StateError(f"there is no saved state of this version in {folder}: load and save it first")
+    header, _ = snapshot.read(folder)
+    plan, spent = Plan.from_json(header["plan"]), _ledger(folder).read(MODEL)
+    guarantee = plan.verify()
+    if header["monitor"] is not None:
+        guarantee = guarantee.plus(Monitor(**header["monitor"]).epsilon)
+    if plan.guide is None:
+        return Checked(plan, guarantee, 0, "")
+    features = from_spec(header["inputs"])
+    closed, theta = header["guide"]
+    then = fingerprint(plan.guide, features, spent, closed)
+    if then != theta:
+        raise StateError(f"θ computed again from the ledger in {folder} is not the one in use: do not use this state")
+    nodes = sum(kind == "node" for kind, *_ in spent.released)
+    return Checked(plan, guarantee, nodes, fingerprint(plan.guide, features, spent, nodes))
 
 
 def look(folder: Path) -> dict[str, Any]:
