@@ -69,8 +69,9 @@ def _state(unsure: float, sure: float, log_odds: float) -> State:
 def _flat_excess(width: float, order: int, part: float) -> float:
     """What a logistic lean needs where the gate is always unsure: the worst place is near its centre."""
     worst, vote = 0.0, 1.0 / width
-    for k in range(-80, 81):
-        u = max(0.05, vote) * k
+    stride = max(1, int(4.0 * width / 600.0))
+    for k in range(-600, 601):
+        u = vote * (k * stride)
         states = _state(1.0, 0.0, u - vote), _state(1.0, 0.0, u), _state(1.0, 0.0, u + vote)
         worst = max(worst, _window(states, order, part))
     return worst
@@ -79,15 +80,18 @@ def _flat_excess(width: float, order: int, part: float) -> float:
 @jit
 def lean_width(order: int, target: float, part: float) -> float:
     """γ: votes of signed margin for each unit of log-odds, the least for which the lean alone needs `target`."""
-    low, high = 1e-3, 1e9  # in logarithm
-    for _ in range(200):
-        middle = math.sqrt(low * high)
+    guess = part * math.sqrt(0.5 * order * (order - 1) / math.log1p(target))  # to leading order
+    low, high = guess, guess
+    while _flat_excess(high, order, part) > target:
+        high *= 1.25
+    while _flat_excess(low, order, part) <= target:
+        low *= 0.8
+    while high / low > 1.0 + 1e-8:
+        middle = 0.5 * (low + high)
         if _flat_excess(middle, order, part) > target:
             low = middle
         else:
             high = middle
-        if high / low < 1.0 + 1e-9:
-            break
     return high
 
 

@@ -180,14 +180,20 @@ class Lean:
             Log-odds at which offsets are cut.
         """
         fraction = _checked(order, cost, poll_fraction, share, tie_sure)
-        gate = Gate.best(
-            order=order, cost=cost * (1 - share), poll_fraction=fraction, margins=margins, tie_sure=tie_sure
-        )
-        reach = gate.sure.size - 1
-        width = lean_width(order, math.expm1((order - 1) * cost * share * (1 - 2e-6)), float(fraction))
-        votes = _offsets(offsets, clip, width)
-        row = gate.sure[np.abs(np.arange(-reach, reach + 1))]
-        return cls("additive", share, width, votes, np.tile(row, (len(votes), 1)), _first(votes, reach, width))
+        design = cost
+        while True:
+            gate = Gate.best(
+                order=order, cost=design * (1 - share), poll_fraction=fraction, margins=margins, tie_sure=tie_sure
+            )
+            width = lean_width(order, math.expm1((order - 1) * design * share * (1 - 2e-6)), float(fraction))
+            reach, votes = gate.sure.size - 1, _offsets(offsets, clip, width)
+            row = gate.sure[np.abs(np.arange(-reach, reach + 1))]
+            lean = cls("additive", share, width, votes, np.tile(row, (len(votes), 1)), _first(votes, reach, width))
+            # Costs add up for full polls only: with random ones the gate's step makes the lean's dearer.
+            got = lean.cost(order=order, poll_fraction=fraction)
+            if got <= cost:
+                return lean
+            design *= cost / got * (1 - 1e-5)
 
     @classmethod
     def fill(
