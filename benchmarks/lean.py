@@ -75,8 +75,9 @@ def laws(order: int, ties: float) -> dict[str, Callable[[float], Law]]:
 def continuum() -> tuple[float, float]:
     """Mistakes relative to the coin's where the step of one vote is small: of the best path and of the fill.
 
-    In units in which one vote is one step, a path (y, χ) of unit speed has t = sech²y and wrong = sin²χ. With W = ∫ t·sin²χ
-    and U = ∫ t, the unsure answers that follow widen everything by U: mistakes are W·U, and the coin's are ½.
+    In units in which one vote is one step, a path (y, χ) of unit speed has t = sech²y and wrong = sin²χ. With
+    W = ∫ t·sin²χ and U = ∫ t, the unsure answers that follow widen everything by U: mistakes are W·U, and the coin's
+    are ½.
     """
     best = min(wrong * mass for wrong, mass in (_best_path(float(mu)) for mu in np.linspace(0.08, 0.3, 12)))
     s = np.arange(0, 12, 1e-4)
@@ -106,7 +107,9 @@ def _best_path(mu: float) -> tuple[float, float]:
 
 
 def figures(quick: bool) -> None:
-    table = Table(title="Mistakes of unsure answers relative to the coin's at δ = 10⁻⁶, full polls; best share of the cost")
+    table = Table(
+        title="Mistakes of unsure answers relative to the coin's at δ = 10⁻⁶, full polls; best share of the cost"
+    )
     for heading in ("ε", "unsure", "order", "additive, logistic", "additive, sin²", "fill", "fill at 0.95"):
         table.add_column(heading, justify="right")
     for epsilon, unsure in ((1, 1000), (1, 10_000), (4, 1000), (4, 10_000)):
@@ -152,7 +155,13 @@ def speed() -> None:
         done = time.perf_counter()
         shape = " × ".join(map(str, lean.sure.shape))
         table.add_row(
-            f"{order}", f"{cost:g}", str(fraction), shape, f"{made - begun:.2f}", f"{done - made:.2f}", f"{got / cost:.6f}"
+            f"{order}",
+            f"{cost:g}",
+            str(fraction),
+            shape,
+            f"{made - begun:.2f}",
+            f"{done - made:.2f}",
+            f"{got / cost:.6f}",
         )
     console.print(table)
 
@@ -165,7 +174,9 @@ def main() -> None:
     speed()
     if not quick:
         best, filled = continuum()
-        console.print(f"Continuum, many unsure answers: joint optimum {best:.3f} of the coin's mistakes, fill {filled:.3f}")
+        console.print(
+            f"Continuum, many unsure answers: joint optimum {best:.3f} of the coin's mistakes, fill {filled:.3f}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Kernels that design leans: how wide a logistic lean must be, and the gate that takes what it leaves of the cost.
+"""The design of leans: how wide a logistic lean must be, and the gate that takes what it leaves of the cost.
 
 Nothing here is trusted: `confide.privacy.outcomes` certifies the finished integers. Claims: docs/proofs/lean.md.
 """
@@ -6,17 +6,26 @@ Nothing here is trusted: `confide.privacy.outcomes` certifies the finished integ
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from confide._checks import integer
 from confide.kernels.compile import jit
+from confide.privacy.cost import ONE
+from confide.privacy.gate import LEAST_TIE_SURE, check_fraction, check_order, integers
 
-__all__ = ["FAR", "fill_row", "lean_width"]
+__all__ = ["FAR", "MOST_OFFSETS", "check_design", "fill_row", "lean_width", "logistic_rows", "whole_offsets"]
+
+MOST_OFFSETS = 65
+"""Rows of a table: offsets are quantised to this many values at most."""
 
 FAR = 24.0
 """Log-odds at which a lean stops: beyond it 64-bit rounding would cost more than the last wrong answers are worth."""
 
+Words = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 State = tuple[float, float, float, float]
 """P(unsure), P(sure), and where unsure P(first), P(second)."""
@@ -175,3 +184,36 @@ def fill_row(
             for k in range(v, min(v + 2, reach + 1)):
                 unsure[reach + side * k], sure[reach + side * k] = t_now, s_now
     return sure
+
+
+def check_design(order: int, cost: float, fraction: float | Fraction, share: float, tie_sure: float) -> Fraction:
+    """The poll fraction, where these are numbers that a lean can be designed for."""
+    check_order(order)
+    if not 1e-15 <= cost * (order - 1) <= 500:
+        raise ValueError(f"cost={cost} must be a positive number of nats, at most 500/(order − 1)")
+    if not 0 < share < 1:
+        raise ValueError(f"share={share} must lie strictly between 0 and 1")
+    if not LEAST_TIE_SURE <= tie_sure < 0.5:
+        raise ValueError(f"tie_sure={tie_sure} must lie between 2**-56 and 1/2; 1e-12 is usual")
+    return check_fraction(fraction)
+
+
+def whole_offsets(count: int, clip: float, width: float) -> tuple[int, ...]:
+    """Whole votes, symmetric, at most `count` of them, up to about `clip` in log-odds."""
+    reach = integer(count, "offsets", at_least=1, at_most=MOST_OFFSETS) // 2
+    if not 0 < clip <= FAR:
+        raise ValueError(f"clip={clip} must be log-odds between 0 and {FAR:g}")
+    if reach == 0:
+        return (0,)
+    step = max(1, math.ceil(clip * width / reach))
+    reach = max(1, min(reach, round(clip * width / step)))
+    return tuple(step * i for i in range(-reach, reach + 1))
+
+
+def logistic_rows(offsets: Sequence[int], reach: int, width: float) -> Words:
+    """P(label 0 | unsure) = 1/(1 + e^(−(v+s)/width)) as integers; both signs of v + s add up to 2⁶⁴ exactly."""
+    most = reach + offsets[-1]
+    small = 1.0 / (1.0 + np.exp(np.minimum(np.arange(1, most + 1) / width, FAR)))
+    below = integers(1.0 - small, small)
+    row = np.concatenate([below[::-1], [np.uint64(ONE // 2)], np.uint64(0) - below])
+    return np.stack([row[most + s - reach : most + s + reach + 1] for s in offsets])

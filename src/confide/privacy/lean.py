@@ -8,9 +8,10 @@ the lean's probabilities are shown to nobody. Many labels: `confide.privacy.weig
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,25 +19,13 @@ from numpy.typing import NDArray
 
 from confide._checks import integer
 from confide.kernels.compile import jit
-from confide.privacy.cost import ONE, cost_from_excess
-from confide.privacy.fill import FAR, fill_row, lean_width
-from confide.privacy.gate import (
-    FLOOR,
-    LEAST_TIE_SURE,
-    TIE_SURE,
-    Gate,
-    check_fraction,
-    check_order,
-    integers,
-    thresholds,
-)
+from confide.privacy.cost import cost_from_excess
+from confide.privacy.fill import MOST_OFFSETS, check_design, fill_row, lean_width, logistic_rows, whole_offsets
+from confide.privacy.gate import FLOOR, TIE_SURE, Gate, check_fraction, check_order, integers, thresholds
 from confide.privacy.halting import Halting, backward
 from confide.privacy.outcomes import Points, Survey, survey
 
-__all__ = ["MOST_OFFSETS", "Lean", "joint_lean", "lean_answer", "leans", "offset_of", "renyi_of", "settles"]
-
-MOST_OFFSETS = 65
-"""Rows of a table: offsets are quantised to this many values at most."""
+__all__ = ["Lean", "joint_lean", "lean_answer", "leans", "offset_of", "renyi_of", "settles"]
 
 CLIP = 5.0
 """Log-odds at which offsets are cut: 1 in 148."""
@@ -179,16 +168,18 @@ class Lean:
         clip
             Log-odds at which offsets are cut.
         """
-        fraction = _checked(order, cost, poll_fraction, share, tie_sure)
+        fraction = check_design(order, cost, poll_fraction, share, tie_sure)
         design = cost
         while True:
             gate = Gate.best(
                 order=order, cost=design * (1 - share), poll_fraction=fraction, margins=margins, tie_sure=tie_sure
             )
             width = lean_width(order, math.expm1((order - 1) * design * share * (1 - 2e-6)), float(fraction))
-            reach, votes = gate.sure.size - 1, _offsets(offsets, clip, width)
+            reach, votes = gate.sure.size - 1, whole_offsets(offsets, clip, width)
             row = gate.sure[np.abs(np.arange(-reach, reach + 1))]
-            lean = cls("additive", share, width, votes, np.tile(row, (len(votes), 1)), _first(votes, reach, width))
+            lean = cls(
+                "additive", share, width, votes, np.tile(row, (len(votes), 1)), logistic_rows(votes, reach, width)
+            )
             # Costs add up for full polls only: with random ones the gate's step makes the lean's dearer.
             got = lean.cost(order=order, poll_fraction=fraction)
             if got <= cost:
@@ -209,13 +200,13 @@ class Lean:
         clip: float = CLIP,
         floor: float = FLOOR,
     ) -> Lean:
-        """A logistic lean that takes `share` of the cost at its centre, and for each offset the gate that fits the rest.
+        """A logistic lean with `share` of the cost at its centre, and for each offset the gate that fits the rest.
 
         Parameters are those of `additive`; `floor` is where P(unsure) stops falling.
         """
-        fraction = _checked(order, cost, poll_fraction, share, tie_sure)
+        fraction = check_design(order, cost, poll_fraction, share, tie_sure)
         width = lean_width(order, math.expm1((order - 1) * cost * share * (1 - 2e-6)), float(fraction))
-        votes = _offsets(offsets, clip, width)
+        votes = whole_offsets(offsets, clip, width)
         reach = margins
         if reach is None:  # a lean is done within a few widths of its centre, and the gate alone within its own table
             plain = Gate.best(order=order, cost=cost, poll_fraction=fraction, tie_sure=tie_sure)
@@ -228,13 +219,13 @@ class Lean:
             kept = fill_row(order, target, float(fraction), tie_sure, floor, width, float(votes[middle + i]), unsure)
             sure[middle + i] = integers(unsure, kept)
             if i == 0:
-                sure[middle, :reach] = sure[middle, : reach : -1]
+                sure[middle, :reach] = sure[middle, :reach:-1]
             sure[middle - i] = sure[middle + i, ::-1]
         if margins is None:
             falling = np.flatnonzero((np.diff(sure[:, reach:].astype(np.float64), axis=1) != 0).any(axis=0))
             keep = min(reach, int(falling[-1]) + 2 if falling.size else 2)
             sure, reach = sure[:, reach - keep : reach + keep + 1], keep
-        return cls("fill", share, width, votes, sure, _first(votes, reach, width))
+        return cls("fill", share, width, votes, sure, logistic_rows(votes, reach, width))
 
     @property
     def scale(self) -> float:
@@ -244,7 +235,7 @@ class Lean:
     @property
     def margins(self) -> int:
         """V, the largest margin of the tables."""
-        return self.sure.shape[1] // 2
+        return int(self.sure.shape[1]) // 2
 
     @property
     def tie_sure(self) -> float:
@@ -259,7 +250,7 @@ class Lean:
 
     def row(self, score: float) -> int:
         """The row of a score, the log-odds of label 0: `offset_of` for these offsets."""
-        return offset_of(float(score), self.scale, len(self.offsets) // 2)
+        return int(offset_of(float(score), self.scale, len(self.offsets) // 2))
 
     def draw(self, gate_word: int, lean_word: int, offset: int, margin: int) -> tuple[int, bool]:
         """(label, sure) of a round: the reference that the kernel `lean_answer` is held to.
@@ -280,10 +271,7 @@ class Lean:
 
     def survey(self, *, order: int, poll_fraction: float | Fraction = 1.0) -> Survey:
         """Bounds for all pairs of states, from the integers. Rows that mirror others cost what those do."""
-        sure, first = self.sure, self.first
-        if self._mirrored():
-            sure, first = sure[len(self.offsets) // 2 :], first[len(self.offsets) // 2 :]
-        return survey(sure, first, order=check_order(order), poll_fraction=check_fraction(poll_fraction))
+        return _survey(self, check_order(order), check_fraction(poll_fraction))
 
     def cost(self, *, order: int, poll_fraction: float | Fraction = 1.0) -> float:
         """An upper bound of the smallest τ for which (**) holds, gate and lean together: certified from the integers.
@@ -317,7 +305,7 @@ class Lean:
 
     def params(self) -> dict[str, Any]:
         """What makes the same lean again: JSON's kinds of values only, mirrored rows left out."""
-        begin = len(self.offsets) // 2 if self._mirrored() else 0
+        begin = len(self.offsets) // 2 if self.mirrored else 0
         rows = [_runs(row) for row in self.sure[begin:]]
         out = {"kind": self.kind, "share": self.share, "width": self.width, "offsets": list(self.offsets)}
         return {**out, "sure": rows, "first": self.first[begin:].tolist()}
@@ -335,7 +323,8 @@ class Lean:
         values = params["kind"], float(params["share"]), float(params["width"]), tuple(params["offsets"])
         return cls(*values, np.stack(sure), np.stack(first))
 
-    def _mirrored(self) -> bool:
+    @property
+    def mirrored(self) -> bool:
         """Whether swapping the labels changes nothing: offset and margin both of the other sign."""
         flipped = np.uint64(0) - self.first[::-1, ::-1]
         return np.array_equal(self.sure, self.sure[::-1, ::-1]) and np.array_equal(self.first, flipped)
@@ -350,42 +339,16 @@ class Lean:
         return hash((self.kind, self.width, self.offsets, self.sure.tobytes(), self.first.tobytes()))
 
 
-def _checked(order: int, cost: float, fraction: float | Fraction, share: float, tie_sure: float) -> Fraction:
-    check_order(order)
-    if not 1e-15 <= cost * (order - 1) <= 500:
-        raise ValueError(f"cost={cost} must be a positive number of nats, at most 500/(order − 1)")
-    if not 0 < share < 1:
-        raise ValueError(f"share={share} must lie strictly between 0 and 1")
-    if not LEAST_TIE_SURE <= tie_sure < 0.5:
-        raise ValueError(f"tie_sure={tie_sure} must lie between 2**-56 and 1/2; 1e-12 is usual")
-    return check_fraction(fraction)
-
-
-def _offsets(count: int, clip: float, width: float) -> tuple[int, ...]:
-    """Whole votes, symmetric, at most `count` of them, up to about `clip` in log-odds."""
-    reach = integer(count, "offsets", at_least=1, at_most=MOST_OFFSETS) // 2
-    if not 0 < clip <= FAR:
-        raise ValueError(f"clip={clip} must be log-odds between 0 and {FAR:g}")
-    if reach == 0:
-        return (0,)
-    step = max(1, math.ceil(clip * width / reach))
-    reach = max(1, min(reach, round(clip * width / step)))
-    return tuple(step * i for i in range(-reach, reach + 1))
-
-
-def _first(offsets: Sequence[int], reach: int, width: float) -> Words:
-    """P(label 0 | unsure) = 1/(1 + e^(−(v+s)/width)) as integers; both signs of v + s add up to 2⁶⁴ exactly."""
-    most = reach + offsets[-1]
-    small = 1.0 / (1.0 + np.exp(np.minimum(np.arange(1, most + 1) / width, FAR)))
-    below = integers(1.0 - small, small)
-    row = np.concatenate([below[::-1], [np.uint64(ONE // 2)], np.uint64(0) - below])
-    return np.stack([row[most + s - reach : most + s + reach + 1] for s in offsets])
-
-
 def _runs(row: Words) -> tuple[list[int], list[int]]:
     """A row as values and how often each is repeated."""
     start = np.concatenate([[0], np.flatnonzero(row[1:] != row[:-1]) + 1])
     return row[start].tolist(), np.diff(np.concatenate([start, [row.size]])).tolist()
+
+
+@lru_cache(maxsize=4)
+def _survey(lean: Lean, order: int, fraction: Fraction) -> Survey:
+    begin = len(lean.offsets) // 2 if lean.mirrored else 0
+    return survey(lean.sure[begin:], lean.first[begin:], order=order, poll_fraction=fraction)
 
 
 def joint_lean(lean: Lean, halting: Halting, *, order: int, poll_fraction: float | Fraction = 1.0) -> float:

@@ -22,7 +22,7 @@ from confide.kernels.compile import jit
 __all__ = ["LEAST_FRACTION", "Points", "Survey", "survey"]
 
 LEAST_FRACTION = Fraction(1, 2**100)
-"""Below this share of the copies a product of probabilities might leave the range of doubles."""
+"""With a smaller share of the copies, asked or not, a product of probabilities might leave the range of doubles."""
 
 _WIDEN = 10 * 2.0**-53  # more than the three roundings of one operation: docs/proofs/gate.md, "One widening"
 _UNIT = 2.0**-64
@@ -75,7 +75,7 @@ def _power_end(y: float, exponent: int, sign: float) -> float:
 
 @jit
 def _gain(shift: Interval, p: Interval, q: Interval, order: int) -> Interval:
-    """Encloses P^α·Q^{1−α} − P for an outcome with P − Q in `shift`; no change is no gain, also of what never happens."""
+    """Encloses P^α·Q^{1−α} − P where P − Q lies in `shift`; no change is no gain, also of what never happens."""
     if shift[0] == 0.0 and shift[1] == 0.0:
         return 0.0, 0.0
     ratio = _div(shift, q)
@@ -202,8 +202,10 @@ def _survey(
 
 def survey(sure: Words, first: Words, *, order: int, poll_fraction: Fraction) -> Survey:
     """All pairs, with polls all triples, of each row's windows of three states. Both arrays are (rows, states)."""
-    if poll_fraction < LEAST_FRACTION:
-        raise ValueError(f"poll_fraction={float(poll_fraction):g} is too small to certify: ask more of the copies")
+    if poll_fraction < LEAST_FRACTION or 0 < 1 - poll_fraction < LEAST_FRACTION:
+        raise ValueError(
+            f"poll_fraction={float(poll_fraction):g} is too near to 0 or 1 to certify: ask more of the copies, or all"
+        )
     share, other = float(poll_fraction), float(1 - poll_fraction)
     part, rest = _wide(share, share), _wide(other, other)
     if poll_fraction == 1:
