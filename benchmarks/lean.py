@@ -4,7 +4,11 @@ Margins are uniform and the majority is right. The density of rounds is such tha
 unsure answers; a lean whose gate is unsure more often needs more of them, which makes each cheaper and its tables
 wider, and so on until both fit. No guide: the offset is 0.
 
-python benchmarks/lean.py [--quick]
+With --votes also a simulation from real votes: copies of a logistic regression learn SEA (Street and Kim, 2001) without
+noise, every live round's poll is counted, and gates and leans of the same promise are laid over the counts. Expected
+values over their coins; a plan fits if it uses no more unsure answers than planned.
+
+python benchmarks/lean.py [--quick] [--votes]
 """
 
 from __future__ import annotations
@@ -15,15 +19,22 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from confide.planning.design import Budget, Split, draft, gate_for, search
+from confide.banks.choose import bank_for
+from confide.kernels.compile import jit
+from confide.learners import LogisticRegression
+from confide.planning.design import Budget, Split, build, draft, gate_for, search
+from confide.planning.leaning import build_lean
+from confide.planning.tight import Target
 from confide.privacy.gate import Gate
-from confide.privacy.lean import Lean
+from confide.privacy.lean import Lean, lean_answer
+from confide.privacy.random import Random
 
 console = Console(width=118)
 Floats = NDArray[np.float64]
@@ -166,12 +177,83 @@ def speed() -> None:
     console.print(table)
 
 
+@jit
+def _draw_all(words: NDArray[np.uint64], sure: NDArray[np.uint64], first: NDArray[np.uint64], reach: int) -> int:
+    answered = 0
+    for i in range(words.size // 2):
+        label, settled = lean_answer(words[2 * i], words[2 * i + 1], sure, first, i & 3, i % (2 * reach) - reach)
+        answered += label + int(settled)
+    return answered
+
+
+def draws() -> None:
+    lean = Lean.fill(order=12, cost=0.002, margins=801, offsets=5)
+    words = np.random.default_rng(1).integers(0, 2**64, 2_000_000, dtype=np.uint64)
+    _draw_all(words[:2], lean.sure, lean.first, 400)
+    begun = time.perf_counter()
+    _draw_all(words, lean.sure, lean.first, 400)
+    console.print(f"One gate and lean in a compiled loop: {(time.perf_counter() - begun) / 1e6 * 1e9:.1f} ns")
+
+
+def votes(rounds: int, silent: int, copies: int, polls: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Signed margins of the live rounds' polls, and the right label of each."""
+    draw = np.random.default_rng(seed)
+    xs = draw.uniform(0, 10, (rounds, 3))
+    ys = (xs[:, 0] + xs[:, 1] > 8).astype(np.int64)
+    bank = bank_for(LogisticRegression(), copies=copies, labels=2, features=3, rng=Random())
+    taught, margins = draw.integers(0, copies, rounds), np.zeros(rounds - silent, dtype=np.int64)
+    bank.learn_many(taught[:silent], xs[:silent], ys[:silent])
+    for i in range(silent, rounds):
+        counts = bank.votes(xs[i], draw.choice(copies, polls, replace=False))
+        margins[i - silent] = counts[0] - counts[1]
+        bank.learn(int(taught[i]), xs[i], int(ys[i]))
+    return margins, ys[silent:]
+
+
+def over(lean: Lean, margins: NDArray[np.int64], right: NDArray[np.int64]) -> tuple[float, float]:
+    """(unsure answers, error) of a lean without offset on these polls, expected over its coins."""
+    row, column = len(lean.offsets) // 2, np.clip(margins, -lean.margins, lean.margins) + lean.margins
+    unsure, first = lean.unsure[row, column], lean.first[row, column].astype(np.float64) * 2.0**-64
+    wrong = unsure * np.where(right == 0, 1 - first, first) + (1 - unsure) * ((margins < 0) != right)
+    return float(unsure.sum()), float(wrong.mean())
+
+
+def by_votes(seed: int) -> None:
+    table = Table(
+        title="SEA by real votes, δ = 10⁻⁶: error of the live rounds, and unsure answers used of those planned"
+    )
+    for heading in ("ε", "rounds", "polls/copies", "planned", "majority", "coin", "additive", "fill"):
+        table.add_column(heading, justify="right")
+    for epsilon, rounds, silent, copies, polls, unsure in (
+        (4.0, 200_000, 80_000, 1579, 513, 10_000),
+        (4.0, 200_000, 80_000, 3000, 513, 6000),
+        (1.0, 600_000, 240_000, 18_000, 1025, 43_200),
+    ):
+        live = rounds - silent
+        margins, right = votes(rounds, silent, copies, polls, seed)
+        target = Target(epsilon, 1e-6, live, unsure, 1, 0.01, polls, unsure / (2 * live))
+        budget, split = target.budget(copies, margins=polls), target.split(copies)
+        sure = build(budget, split)[0].sure[np.abs(np.arange(-polls, polls + 1)).clip(0, polls)][None, :]
+        coin = Lean("additive", 0.5, 1.0, (0,), sure, np.full_like(sure, 2**63))
+        leans = [coin, *(build_lean(budget, split, partial(m, offsets=1))[0] for m in (Lean.additive, Lean.fill))]
+        cells = [f"{error:.2%} ({used / unsure:.2f})" for used, error in (over(lean, margins, right) for lean in leans)]
+        majority = f"{np.mean((margins < 0) != right):.2%}"
+        table.add_row(f"{epsilon:g}", f"{rounds:,}", f"{polls}/{copies}", f"{unsure:,}", majority, *cells)
+    console.print(table)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer shares, no continuum")
-    quick = parser.parse_args().quick
+    parser.add_argument("--votes", action="store_true", help="also the simulation from real votes, a minute more")
+    parser.add_argument("--seed", type=int, default=1, help="of the simulation")
+    given = parser.parse_args()
+    quick = given.quick
     figures(quick)
     speed()
+    draws()
+    if given.votes:
+        by_votes(given.seed)
     if not quick:
         best, filled = continuum()
         console.print(
