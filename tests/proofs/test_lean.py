@@ -315,6 +315,20 @@ def test_the_joint_programme_covers_the_best_game(shift: int, order: int) -> Non
     assert joint_renyi(lean.envelope(), halting, order=order) < 0.97 * game
 
 
+def test_what_no_cost_bounds_is_infinite_and_refused() -> None:
+    lean = Lean.fill(order=6, cost=0.05, margins=20, offsets=1)
+    leap = np.array(lean.sure)
+    leap[:, 24:] = 2**63
+    broken = Lean("fill", 0.95, lean.width, (0,), leap, lean.first)
+    halting = Halting.best(order=6, cost=0.1, unsure=2, start=0.01, survive=0.05)
+    assert joint_lean(broken, halting, order=6) == math.inf
+    with pytest.raises(ValueError, match="signed margins 4 and 2 are one vote apart"):
+        broken.cost(order=6)
+    for fraction in (Q(1, 2**101), 1 - Q(1, 2**101)):
+        with pytest.raises(ValueError, match="too near to 0 or 1"):
+            lean.cost(order=6, poll_fraction=fraction)
+
+
 def test_a_plan_with_a_lean_is_certified_like_one_without() -> None:
     budget, split = Budget(4.0, 1e-6, 100, 1e-6, 1, Q(1)), Split(6, 0.05)
     gate, halting, got = build(budget, split)
@@ -392,6 +406,8 @@ def test_it_is_kept_and_read_again() -> None:
     assert Lean.from_params(other.params()) == other != lean
     with pytest.raises(ValueError, match="one length"):
         Lean.from_params({**lean.params(), "first": lean.params()["first"][:-1]})
+    with pytest.raises(ValueError, match="at most 1,000,000 margins"):
+        Lean.from_params({**lean.params(), "sure": [[[1, 2], [1, 10**12]]] * 3})
     with pytest.raises(ValueError, match="multiples of one step"):
         Lean("fill", 0.95, 1.0, (-1, 0, 2), lean.sure[:3], lean.first[:3])
     with pytest.raises(ValueError, match="no entry of first is 0"):

@@ -36,6 +36,9 @@ CENTRE = 0.95
 SHARE = 0.3
 """Share of the cost that an additive lean takes everywhere."""
 
+MOST_MARGINS = 1_000_000
+"""A longer row is refused: no poll is so large."""
+
 TIES = 2  # where two worlds' tops may differ, no margin is larger
 
 Words = NDArray[np.uint64]
@@ -222,7 +225,7 @@ class Lean:
                 sure[middle, :reach] = sure[middle, :reach:-1]
             sure[middle - i] = sure[middle + i, ::-1]
         if margins is None:
-            falling = np.flatnonzero((np.diff(sure[:, reach:].astype(np.float64), axis=1) != 0).any(axis=0))
+            falling = np.flatnonzero((sure[:, reach + 1 :] != sure[:, reach:-1]).any(axis=0))
             keep = min(reach, int(falling[-1]) + 2 if falling.size else 2)
             sure, reach = sure[:, reach - keep : reach + keep + 1], keep
         return cls("fill", share, width, votes, sure, logistic_rows(votes, reach, width))
@@ -313,7 +316,7 @@ class Lean:
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> Lean:
         """The lean that `params` describes."""
-        sure = [np.repeat(thresholds(values, "sure"), lengths) for values, lengths in params["sure"]]
+        sure = [_unrolled(*row) for row in params["sure"]]
         first = [thresholds(row, "first") for row in params["first"]]
         if len({row.size for row in (*sure, *first)}) != 1 or len(sure) != len(first):
             raise ValueError("a lean's rows have one length: make the plan again")
@@ -343,6 +346,14 @@ def _runs(row: Words) -> tuple[list[int], list[int]]:
     """A row as values and how often each is repeated."""
     start = np.concatenate([[0], np.flatnonzero(row[1:] != row[:-1]) + 1])
     return row[start].tolist(), np.diff(np.concatenate([start, [row.size]])).tolist()
+
+
+def _unrolled(values: list[int], lengths: list[int]) -> Words:
+    """The row that `_runs` shortened."""
+    times = [integer(length, "how often a value is repeated", at_least=1) for length in lengths]
+    if len(times) != len(values) or sum(times) > MOST_MARGINS:
+        raise ValueError(f"a lean's row has a length for each value, and at most {MOST_MARGINS:,} margins")
+    return np.repeat(thresholds(values, "sure"), times)
 
 
 @lru_cache(maxsize=4)
