@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from confide.planning.design import MOST_JOINT, Budget, Certified, Split, TooRare, Unreachable, build
+from confide.planning.design import MOST_JOINT, Budget, Certified, Split, TooRare, Unreachable, build, renyi_budget
 from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
 from confide.privacy.lean import Lean, joint_lean
-from confide.privacy.renyi import epsilon_from_renyi
+from confide.privacy.renyi import epsilon_from_renyi, sum_up
 from confide.privacy.weigh import MOST_LABELS, Weights, joint_weights
 
 __all__ = ["build_lean", "certify_lean", "certify_weights"]
@@ -32,7 +32,7 @@ def build_lean(budget: Budget, split: Split, make: Callable[..., Lean] = Lean.fi
         `Lean.fill` or `Lean.additive`, perhaps with offsets, clip and share filled in.
     """
     gate, halting, got = build(budget, split)
-    tau = got.gate_cost
+    tau, beside = got.gate_cost, budget.guide / (1 - budget.guide) * renyi_budget(budget, split)
     for _ in range(8):
         lean = make(
             order=split.order,
@@ -41,28 +41,32 @@ def build_lean(budget: Budget, split: Split, make: Callable[..., Lean] = Lean.fi
             margins=budget.margins,
             tie_sure=gate.tie_sure,
         )
-        led = certify_lean(lean, halting, order=split.order, delta=budget.delta, poll_fraction=budget.poll_fraction)
+        led = certify_lean(
+            lean, halting, order=split.order, delta=budget.delta, poll_fraction=budget.poll_fraction, beside=beside
+        )
         if led.epsilon <= budget.epsilon:
             return lean, halting, led
         tau *= min(1.0, got.renyi / led.renyi) * (1 - 1e-5)
     raise Unreachable(f"no lean was found for epsilon={budget.epsilon:g} at delta={budget.delta:g}")
 
 
-def certify_lean(lean: Lean, halting: Halting, *, order: int, delta: float, poll_fraction: Fraction) -> Certified:
+def certify_lean(
+    lean: Lean, halting: Halting, *, order: int, delta: float, poll_fraction: Fraction, beside: float = 0.0
+) -> Certified:
     """The (ε, δ) of these very tables at this total δ, two labels; `gate_cost` is that of gate and lean together.
 
     Parameters
     ----------
     lean, halting
         The finished tables.
-    order, delta, poll_fraction
+    order, delta, poll_fraction, beside
         As for `confide.planning.design.certify`.
     """
     tau = lean.cost(order=order, poll_fraction=poll_fraction)
     joint = math.inf
     if halting.shift <= MOST_JOINT:
         joint = joint_lean(lean, halting, order=order, poll_fraction=poll_fraction)
-    return _certified(tau, joint, lean.tie_sure, halting, order, delta)
+    return _certified(tau, joint, lean.tie_sure, halting, order, delta, beside)
 
 
 def certify_weights(
@@ -74,6 +78,7 @@ def certify_weights(
     delta: float,
     poll_fraction: Fraction,
     labels: int = MOST_LABELS,
+    beside: float = 0.0,
 ) -> Certified:
     """The same for many labels: a gate, and beside it a lean by weights."""
     tau = gate.cost(order=order, poll_fraction=poll_fraction)
@@ -81,10 +86,12 @@ def certify_weights(
     joint = math.inf
     if halting.shift <= MOST_JOINT:
         joint = joint_weights(lean, gate, halting, order=order, poll_fraction=poll_fraction, labels=labels)
-    return _certified(math.nextafter(tau + extra, math.inf), joint, gate.tie_sure, halting, order, delta)
+    return _certified(math.nextafter(tau + extra, math.inf), joint, gate.tie_sure, halting, order, delta, beside)
 
 
-def _certified(tau: float, joint: float, tie_sure: float, halting: Halting, order: int, delta: float) -> Certified:
+def _certified(
+    tau: float, joint: float, tie_sure: float, halting: Halting, order: int, delta: float, beside: float
+) -> Certified:
     halt = halting.cost(order=order)
     summed = math.nextafter((halting.visible * tau + halt) * (1 + 1e-15), math.inf)
     renyi = min(joint, summed)
@@ -96,5 +103,5 @@ def _certified(tau: float, joint: float, tie_sure: float, halting: Halting, orde
             f"the tables' bad events alone have probability {ties + halting.survive:.3g}, which is not below "
             f"delta={delta:g}"
         )
-    epsilon = epsilon_from_renyi(renyi, order, rest)
+    epsilon = epsilon_from_renyi(sum_up(renyi, beside), order, rest)
     return Certified(epsilon, delta, order, renyi, tau, halt, rest, ties, halting.survive)
