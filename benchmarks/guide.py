@@ -1,10 +1,11 @@
-"""The guide alone, with its defaults: errors on streams, beside DP-FTRL; the sampler; rounds a second.
+"""POP with its defaults on streams that people have, beside DP-FTRL; the guide's sampler; rounds a second.
 
     CONFIDE_DATA=folder python benchmarks/guide.py [--quick] [--speed] [stream ...]
 
-*Defaults* means: columns by kind, no ranges declared, so private ranges; plan, map, step, mean by public rule. Errors
-are those of all rows after the first 40 %, and of all rows (the first 5 %, in which ranges are counted, are wrong by
-definition here: the fallback is not the guide's). Medians of seeds 1, 2, 3; `spread` is the largest less the smallest.
+*Defaults* means: `Plan.tight(epsilon, delta, rounds)` and `POP(DecisionTree(), plan, ...)` with columns by kind and no
+ranges declared, so private ranges. `copies` is what the plan chose: 0 is the guide alone. Errors are those of all rows
+after the first 40 %, and of all rows (before the guide's first release a coin answers). Medians of seeds 1, 2, 3;
+`spread` is the largest less the smallest; `stopped` counts runs that stopped answering.
 
 How the constants were chosen: the map's shares, the partitions, their renewal and the mean by comparing some forty
 settings on SEA, Agrawal 1, 3 and 5, RandomRBF, hotel and Elec; the step's two limits on hotel, SEA, KDD-99 and
@@ -28,13 +29,16 @@ from dpftrl import RATES, design
 from dpftrl import run as dpftrl
 from guide_streams import STREAMS, Rows, Stream
 
+from confide import POP, Plan, evaluate
 from confide.guide.columns import Columns
 from confide.guide.guide import Guide
 from confide.guide.hashed import HashedMap
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Batch, Map, encode_batch
-from confide.guide.ranges import from_sample
+from confide.guide.ranges import declared, from_sample
+from confide.learners import DecisionTree, Features, LogisticRegression
 from confide.planning.guided import GuidePlan
+from confide.pop.evaluate import Evaluation
 from confide.privacy.gaussian import GaussianNoise
 from confide.privacy.random import Random, discrete_gaussian
 
@@ -58,13 +62,30 @@ def first_rounds(stream: Stream, most: int) -> NDArray[np.bool_]:
     return out
 
 
-def guide_answers(stream: Stream, epsilon: float, seed: int, ranges: bool = True) -> NDArray[np.int64]:
-    """The guide's own answer to every row, −1 before it has one."""
-    n, taught = len(stream.labels), first_rounds(stream, 1)
-    ranges, labels = ranges and stream.numbers.shape[1] > 0, int(stream.labels.max()) + 1
-    plan = GuidePlan.best(epsilon, DELTA, n, labels, private_ranges=ranges)
-    guide = Guide(plan, stream.columns, rng=Random(seed=seed))
-    return guide.follow(Rows(stream), np.where(taught, stream.labels, -1), taught).answers
+def default_plan(stream: Stream, epsilon: float) -> Plan:
+    """The plan of somebody who says nothing but what they promise, for how long, and to whom."""
+    units: Any = "rounds" if stream.units is None else "people"
+    return Plan.tight(epsilon, DELTA, len(stream.labels), labels=int(stream.labels.max()) + 1, units=units)
+
+
+def answered(stream: Stream, plan: Plan, seed: int) -> Evaluation:
+    """A run with that plan."""
+    columns = stream.columns
+    features = Features(
+        numeric=columns.numeric,
+        categorical=dict.fromkeys(columns.categorical, 16),
+        text=dict.fromkeys(columns.text, 256),
+    )
+    pop = POP(
+        DecisionTree() if plan.copies else None,
+        plan,
+        labels=range(plan.labels),
+        features=features,
+        units=plan.units or "rounds",
+        seed=seed,
+    )
+    units = None if stream.units is None else [str(unit) for unit in stream.units]
+    return evaluate(pop, Rows(stream), stream.labels, units)
 
 
 def errors(wrong: NDArray[np.bool_]) -> tuple[float, float]:
@@ -84,7 +105,7 @@ def best_dpftrl(
 
 
 def accuracy(names: list[str], seeds: tuple[int, ...], epsilons: tuple[float, ...]) -> None:
-    print("       stream   ε   ranges   error  spread     all  target  DP-FTRL  rate")
+    print("       stream   ε   ranges  copies   error  spread     all  stopped  target  DP-FTRL  rate")
     for name in names:
         try:
             stream = STREAMS[name]()
@@ -94,16 +115,18 @@ def accuracy(names: list[str], seeds: tuple[int, ...], epsilons: tuple[float, ..
         x = design(stream.numbers, stream.categories, stream.texts) if stream.labels.max() == 1 else None
         taught = first_rounds(stream, 1)
         for epsilon in epsilons:
-            runs = [errors(guide_answers(stream, epsilon, seed) != stream.labels) for seed in seeds]
-            late, every = (np.array(part) for part in zip(*runs, strict=True))
+            plan = default_plan(stream, epsilon)
+            runs = [answered(stream, plan, seed) for seed in seeds]
+            late, every = (np.array(part) for part in zip(*(errors(run.wrong) for run in runs), strict=True))
+            stopped = sum(run.rounds < len(stream.labels) for run in runs)
             peer, rate = float("nan"), float("nan")
             if x is not None:
                 peer, rate = best_dpftrl(x, stream.labels, taught, epsilon, seeds)
             ranges = "private" if stream.numbers.shape[1] else "none"
             target = TARGETS.get((int(epsilon), name), float("nan"))
             print(
-                f"{name:>13} {epsilon:3.0f} {ranges:>8} {np.median(late):7.2f} {np.ptp(late):7.2f}"
-                f" {np.median(every):7.2f} {target:7.2f} {peer:8.2f} {rate:5.2f}",
+                f"{name:>13} {epsilon:3.0f} {ranges:>8} {plan.copies:7d} {np.median(late):7.2f} {np.ptp(late):7.2f}"
+                f" {np.median(every):7.2f} {stopped:8d} {target:7.2f} {peer:8.2f} {rate:5.2f}",
                 flush=True,
             )
 
@@ -143,6 +166,33 @@ def speed() -> None:
     print(f"OpenDP: {(time.process_time() - begin) / 2000 * 1e9:,.0f} ns a value")
 
 
+def beside() -> None:
+    """A round of POP with a guide of a thousand features, 40 active, and one without: microseconds, and the ratio."""
+    rng, width, n = np.random.default_rng(0), 19, 100_000
+    xs = rng.normal(size=(n, width)).clip(-3.9, 3.9)
+    ys = (xs[:, 0] + xs[:, 1] / 2 + rng.normal(size=n) / 3 > 0).astype(np.int64)
+    asked: dict[str, Any] = {"copies": 4000, "unsure": 90_000, "polls": 129, "silent": 0}  # it never halts
+    plans = [Plan.tight(60.0, 1e-3, 10**6, **asked, guide=share) for share in (None, 0.3)]
+    columns = Columns.of_array(width)
+    features = FeatureMap(columns, declared(dict.fromkeys(columns.numeric, (-4.0, 4.0)), columns.numeric), partitions=0)
+    for learner in (LogisticRegression(), DecisionTree()):
+        took: list[list[float]] = [[], []]
+        for _ in range(6):
+            for plan, seconds in zip(plans, took, strict=True):
+                pop = POP(learner, plan, labels=[0, 1], features=width, seed=1)
+                guiding = pop.operator.loop.guiding
+                if guiding is not None and plan.guide is not None:
+                    guiding.guide = Guide(plan.guide, features, rng=Random(seed=1))
+                begin = time.process_time()
+                evaluate(pop, xs, ys)
+                seconds.append((time.process_time() - begin) / n * 1e6)
+        bare, led = (float(np.median(part[1:])) for part in took)
+        size = f"{features.width} features, {features.active} active"
+        print(
+            f"POP of {type(learner).__name__}: {bare:.2f} µs a round, with a guide of {size} {led:.2f}, × {led / bare:.2f}"
+        )
+
+
 def encoding() -> None:
     """Rows a CPU second into the features of the default map."""
     rng = np.random.default_rng(1)
@@ -174,6 +224,7 @@ def main(arguments: list[str]) -> None:
     if not os.environ.get("CONFIDE_DATA"):
         print("CONFIDE_DATA names no folder: real streams are skipped")
     speed()
+    beside()
     encoding()
     if "--speed" not in arguments:
         accuracy(names, (1,) if quick else (1, 2, 3), (1.0, 4.0))
