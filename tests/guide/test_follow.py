@@ -50,7 +50,7 @@ def one_by_one(guide: Guide, asked: list[Any], labels: Any, counted: Any, bad: A
 
 @pytest.mark.parametrize("kind", ["private", "mixed", "declared", "hashed"])
 @pytest.mark.parametrize("labels", [2, 3])
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=3)
 @given(st.data())
 def test_many_rounds_are_the_bits_of_one_by_one(kind: str, labels: int, data: st.DataObject) -> None:
     plan, n = PLANS[labels], 440

@@ -16,7 +16,7 @@ from confide.guide.hashed import HashedMap
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Model, encode_batch, map_from_params
 from confide.guide.partitions import draw_partitions, renewals
-from confide.guide.ranges import declared
+from confide.guide.ranges import declared, weights_of
 from confide.planning.guided import GuidePlan
 from confide.privacy.random import Random
 
@@ -135,7 +135,8 @@ def test_private_ranges_are_counted_released_once_and_then_used() -> None:
     guide = Guide(RANGED, COLUMNS, rng=Random(seed=1), store=kept.append)
     scores = play(guide, rows(400), [int(x["a"] > 0) for x in rows(400)])
     assert [r.kind for r in kept].count("ranges") == 1 and kept[0].kind == "ranges"
-    assert int(kept[0].exact.sum()) <= RANGED.range_rounds * 2 * RANGED.range_norm
+    weight, fine = weights_of(RANGED.range_norm, 2)
+    assert int(kept[0].exact.sum()) == RANGED.range_rounds * 2 * (weight + 5 * fine)
     assert scores[: RANGED.range_rounds] == [None] * RANGED.range_rounds
     guide.count({"a": 1.0})  # too late: nothing
     again = Guide(RANGED, COLUMNS, rng=Random(seed=1))

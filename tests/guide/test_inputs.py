@@ -15,7 +15,7 @@ from confide.guide.hashed import HashedMap
 from confide.guide.inputs import columns_for
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Model, encode_batch
-from confide.guide.ranges import BINS, declared, weight_of
+from confide.guide.ranges import COUNTS, declared, weights_of
 from confide.learners import Columns as Arrays
 from confide.learners import Features, HashedFeatures, LogisticRegression
 from confide.learners.spec import from_spec, to_spec
@@ -109,8 +109,9 @@ def test_only_columns_without_a_declared_range_are_counted() -> None:
     guide = Guide(RANGED, COLUMNS, rng=Random(seed=1), store=kept.append, ranges={"b": (0.0, 1.0)})
     play(guide, rows(RANGED.rounds))
     counts = kept[0]
-    assert (counts.kind, counts.exact.size) == ("ranges", BINS)
-    assert int(counts.exact.sum()) == RANGED.range_rounds * weight_of(RANGED.range_norm, 1)
+    assert (counts.kind, counts.exact.size) == ("ranges", COUNTS)
+    weight, fine = weights_of(RANGED.range_norm, 1)
+    assert int(counts.exact.sum()) == RANGED.range_rounds * (weight + 5 * fine)
     assert isinstance(guide.features, FeatureMap)
     assert guide.features.grids[1] == declared({"b": (0.0, 1.0)}, ["b"])[0]
     assert guide.features.grids[0] is not None and -8 < guide.features.grids[0][0] < guide.features.grids[0][-1] < 8

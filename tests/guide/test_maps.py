@@ -15,7 +15,7 @@ from confide.guide.columns import Columns, digest
 from confide.guide.hashed import HashedMap
 from confide.guide.maps import Encoded, FeatureMap
 from confide.guide.partitions import DEPTH, draw_partitions
-from confide.guide.ranges import BINS, OCTAVES, add_counts, declared, from_counts, from_sample, octave, weight_of
+from confide.guide.ranges import COUNTS, OCTAVES, add_counts, declared, from_counts, from_sample, octave, weights_of
 
 pytestmark = pytest.mark.claim("guide.md")
 
@@ -126,7 +126,7 @@ def test_values_of_no_kind_are_refused(x: object) -> None:
 @given(st.floats(allow_nan=False))
 def test_octaves_agree_with_logarithms(value: float) -> None:
     place = octave(value, 4)
-    if 2.0**-24 <= abs(value) < 2.0**40:
+    if 2.0**-24 <= abs(value) < 2.0**64:
         low, high = (-24 + (place - 1) / 4), (-24 + place / 4)
         assert low - 1e-9 <= math.log2(abs(value)) <= high + 1e-9
     else:
@@ -140,8 +140,8 @@ def test_one_row_moves_the_counts_by_at_most_root_two_times_the_norm(first: list
     norm = 1 << 16
     counts = []
     for row in (first, second):
-        table = np.zeros((d, BINS), dtype=np.int64)
-        add_counts(np.array([row[:d]]), weight_of(norm, d), table)
+        table = np.zeros((d, COUNTS), dtype=np.int64)
+        add_counts(np.array([row[:d]]), *weights_of(norm, d), table)
         assert int((table.astype(object) ** 2).sum()) <= norm**2
         counts.append(table.astype(object))
     assert ((counts[0] - counts[1]) ** 2).sum() <= 2 * norm**2
@@ -151,8 +151,8 @@ def test_grids_from_counts_lie_where_the_values_are() -> None:
     rng = np.random.default_rng(1)
     n = 5000
     rows = np.column_stack([rng.uniform(20, 80, n), -rng.exponential(1000, n), np.zeros(n), rng.uniform(0, 1, n)])
-    counts = np.zeros((4, BINS), dtype=np.int64)
-    add_counts(rows, 100, counts)
+    counts = np.zeros((4, COUNTS), dtype=np.int64)
+    add_counts(rows, 100, 15, counts)
     noisy = counts + np.rint(rng.normal(0, 2000, counts.shape)).astype(np.int64)
     age, owed, zero, share = from_counts(noisy, 2000.0)
     assert age is not None and age[0] >= 16 and age[-1] <= 128 and abs(age[32] - 50) < 8
@@ -162,8 +162,52 @@ def test_grids_from_counts_lie_where_the_values_are() -> None:
 
 
 def test_counts_of_noise_alone_say_nothing() -> None:
-    noise = np.rint(np.random.default_rng(2).normal(0, 1000, (3, BINS)) * 0.9).astype(np.int64)
+    noise = np.rint(np.random.default_rng(2).normal(0, 1000, (3, COUNTS)) * 0.9).astype(np.int64)
     assert from_counts(np.minimum(noise, 2999), 1000.0) == (None, None, None)
+
+
+def found(column: Any, deviation: float) -> Any:
+    """The grid of one of ten columns, by counts with noise."""
+    counts = np.zeros((1, COUNTS), dtype=np.int64)
+    add_counts(np.asarray(column, dtype=np.float64)[:, None], *weights_of(1 << 16, 10), counts)
+    noise = np.rint(np.random.default_rng(2).normal(0, deviation, counts.shape)).astype(np.int64)
+    return from_counts(counts + noise, deviation)[0]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(
+    ("low", "high", "widest"),
+    [
+        (2015, 2017, 20),
+        (990, 1010, 140),
+        (16_850, 16_950, 600),
+        (1.6e12, 1.601e12, 2e10),
+        (0.05, 0.0501, 0.001),
+        (7, 7, 0.1),
+    ],
+)
+def test_a_narrow_band_far_from_zero_is_found(low: float, high: float, widest: float, sign: int) -> None:
+    """Half octaves alone would put all of it into one bin."""
+    values = sign * np.random.default_rng(1).uniform(low, high, 5000)
+    grid = found(values, 2e6)
+    assert grid is not None
+    assert grid[0] <= np.quantile(values, 0.1) and np.quantile(values, 0.9) <= grid[-1]
+    assert grid[-1] - grid[0] <= widest
+
+
+@pytest.mark.parametrize("deviation", [1e5, 2e6, 8e6])
+def test_columns_that_are_wide_are_not_taken_for_narrow_ones(deviation: float) -> None:
+    rng = np.random.default_rng(1)
+    wide = [rng.uniform(16, 32, 5000), rng.uniform(0, 1, 5000), rng.normal(0, 1, 5000), rng.lognormal(3, 1, 5000)]
+    for column in wide:
+        grid = found(column, deviation)
+        assert grid is None or grid[-1] - grid[0] > 0.25 * max(map(abs, grid))
+
+
+def test_most_rows_at_one_place_are_not_all() -> None:
+    rng = np.random.default_rng(1)
+    grid = found(np.where(rng.random(5000) < 0.6, 20.0, rng.uniform(16, 32, 5000)), 1e5)
+    assert grid is not None and grid[0] == 16 and grid[-1] == pytest.approx(32)
 
 
 @pytest.mark.parametrize("ends", [(1, 0), (0, math.inf), (0, 0), (math.nan, 1)])

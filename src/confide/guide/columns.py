@@ -135,7 +135,7 @@ def number_of(value: Any) -> float:
     """The number that `value` is; NaN where it is missing."""
     if value is None:
         return float("nan")
-    if isinstance(value, Real | np.bool_):
+    if isinstance(value, float | Real | np.bool_):
         try:
             return float(value)
         except OverflowError:  # an integer of hundreds of digits
@@ -149,7 +149,7 @@ def category_of(name: str, value: Any) -> int:
         return 0
     if isinstance(value, bytes):
         return digest(f"{name}={value.hex()}")
-    if isinstance(value, Real | np.bool_):
+    if isinstance(value, float | Real | np.bool_):
         number = number_of(value)
         value = str(int(number)) if np.isfinite(number) and number.is_integer() else repr(number)
     if not isinstance(value, str):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from confide.guide.columns import Columns
 from confide.guide.maps import FeatureMap
-from confide.guide.ranges import BINS, add_counts, declared, from_counts, weight_of
+from confide.guide.ranges import COUNTS, add_counts, declared, from_counts, weights_of
 
 __all__ = ["RangeCounts"]
 
@@ -19,19 +19,19 @@ Ints = NDArray[np.int64]
 class RangeCounts:
     """Exact counts of rows, until they are released with noise and the map is made.
 
-    A row adds one weight to one bin of each undeclared column: a vector without negative entries and of norm at most
-    `norm`, however many of the columns are declared.
+    A row adds the same weights in each undeclared column, to bins that its value names: a vector without negative
+    entries and of norm at most `norm`, however many of the columns are declared.
     """
 
     def __init__(self, columns: Columns, ranges: Mapping[str, tuple[float, float]], norm: int) -> None:
         self.columns, self._grids = columns, declared(ranges, columns.numeric)
         self._undeclared = np.array([j for j, grid in enumerate(self._grids) if grid is None], dtype=np.int64)
-        self._weight = weight_of(norm, self._undeclared.size)
-        self.counts = np.zeros((self._undeclared.size, BINS), dtype=np.int64)
+        self._weights = weights_of(norm, self._undeclared.size)
+        self.counts = np.zeros((self._undeclared.size, COUNTS), dtype=np.int64)
 
     def add(self, numbers: NDArray[np.float64]) -> None:
         """Count rows of all numeric columns; a missing number adds nothing."""
-        add_counts(np.ascontiguousarray(numbers[:, self._undeclared], dtype=np.float64), self._weight, self.counts)
+        add_counts(np.ascontiguousarray(numbers[:, self._undeclared], dtype=np.float64), *self._weights, self.counts)
 
     def map(self, released: Ints, deviation: float) -> FeatureMap:
         """The map that released counts give: a function of them and of public constants."""

@@ -315,7 +315,7 @@ class Guide:
                 continue
             batch = encode_batch(self._leaves.features, rows[part])
             asked.refused[part] = batch.refused
-            batch = batch._replace(refused=batch.refused | bad[part])
+            batch = Batch(*batch[:4], batch.refused | bad[part])
             self._ask(batch, labels[part], asked.answers[part], asked.scores[part])
             asked.rows.extend(batch.row(i) for i in range(batch.refused.size if keep else 0))
         return asked

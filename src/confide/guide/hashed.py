@@ -7,10 +7,8 @@ a long one its words. Pairs of a row's values have places too: what two columns 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import chain, combinations
 from numbers import Real
 from typing import Any
 
@@ -21,10 +19,13 @@ from confide._checks import integer
 from confide.guide.columns import FORM, Malformed, by_position, digest, parts_of, words_of
 from confide.guide.maps import Encoded
 from confide.guide.ranges import octave
+from confide.kernels.compile import jit
 
 __all__ = ["HashedMap"]
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Digests = NDArray[np.uint64]
 
 _BIAS, _SINGLE, _PAIR = 0.1, 1.0, 1.0  # shares of the squared norm, up to scale
 _UNDER = 1 - 2.0**-20
@@ -88,30 +89,49 @@ class HashedMap:
             raise Malformed(FORM) from None
 
     def _features(self, x: Mapping[Any, Any], known: _Digests) -> Encoded:
-        singles: dict[str, list[str]] = {}
+        singles: list[int] = []
+        short: list[tuple[int, int]] = []  # digests of names and of what they say in one token
         for name, value in sorted(((str(name), value) for name, value in x.items()), key=lambda item: item[0])[:_MOST]:
             found = _tokens(name, value)
-            if found:
-                singles[name] = found
-        weights = {0: _BIAS}
-        self._add(weights, Counter(chain.from_iterable(singles.values())), _SINGLE, known)
-        short = sorted((name for name, found in singles.items() if len(found) == 1), key=known.__getitem__)
-        crossed = list(combinations(short[: 2 + math.isqrt(2 * self.pairs)], 2))[: self.pairs]
-        self._add(weights, Counter(f"{singles[a][0]}\n{singles[b][0]}" for a, b in crossed), _PAIR, known)
-        places = np.array(sorted(weights), dtype=np.int64)
-        shares = np.array([weights[place] for place in places.tolist()])
-        return Encoded(places, np.sqrt(shares / sum(weights.values())) * _UNDER)
-
-    def _add(self, weights: dict[int, float], counts: Counter[str], share: float, known: _Digests) -> None:
-        """Share out one part of the squared norm by counts; those that meet in one place are added."""
-        total, places = sum(counts.values()), self.width - 1
-        for token, count in counts.items():
-            place = 1 + known[token] % places
-            weights[place] = weights.get(place, 0.0) + share * count / total
+            singles += [known[token] for token in found]
+            if len(found) == 1:
+                short.append((known[name], singles[-1]))
+        crossed = [said for _, said in sorted(short)[: 2 + math.isqrt(2 * self.pairs)]]
+        digests = np.array(singles, dtype=np.uint64), np.array(crossed, dtype=np.uint64)
+        return Encoded(*_share_out(*digests, self.pairs, self.width - 1))
 
     def params(self) -> dict[str, Any]:
         """What makes the same map again: JSON's kinds of values only."""
         return {"width": self.width, "pairs": self.pairs}
+
+
+@jit
+def _share_out(singles: Digests, crossed: Digests, pairs: int, places: int) -> tuple[Ints, Floats]:
+    """The places of a bias, of single values and of pairs, and the roots of their shares; those that meet are added."""
+    many = min(pairs, crossed.size * (crossed.size - 1) // 2)
+    total = _BIAS + (_SINGLE if singles.size else 0.0) + (_PAIR if many else 0.0)
+    found, shares = np.zeros(1 + singles.size + many, np.int64), np.full(1 + singles.size + many, _BIAS / total)
+    at = 1
+    for digest_ in singles:
+        found[at], shares[at] = 1 + np.int64(digest_ % np.uint64(places)), _SINGLE / singles.size / total
+        at += 1
+    for i in range(crossed.size):
+        for j in range(i + 1, crossed.size):
+            if at < found.size:
+                mixed = crossed[i] * np.uint64(0x9E3779B97F4A7C15) + crossed[j] * np.uint64(0xC2B2AE3D27D4EB4F)
+                mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+                mixed ^= mixed >> np.uint64(32)
+                found[at], shares[at] = 1 + np.int64(mixed % np.uint64(places)), _PAIR / many / total
+                at += 1
+    order = np.argsort(found, kind="mergesort")
+    last = 0
+    indices, sums = np.zeros(found.size, np.int64), np.zeros(found.size)
+    for k in order:
+        if found[k] != indices[last]:
+            last += 1
+            indices[last] = found[k]
+        sums[last] += shares[k]
+    return indices[: last + 1].copy(), np.sqrt(sums[: last + 1]) * _UNDER
 
 
 class _Digests(dict[str, int]):
@@ -135,7 +155,7 @@ def _tokens(name: str, value: Any) -> list[str]:
         return [f"{name}={value}"]
     if isinstance(value, bytes):
         return [f"{name}={value.hex()}"]
-    if not isinstance(value, Real | np.bool_):
+    if not isinstance(value, float | Real | np.bool_):
         raise Malformed("a feature must be a number, a text, bytes, or None where it is missing")
     try:
         number = float(value)

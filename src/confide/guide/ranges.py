@@ -1,8 +1,9 @@
 """Where a numeric column lies: declared, from a public sample, or from private counts of half octaves.
 
 A *grid* is a column's 65 values at equal steps of probability, as far as known; cuts are taken from it. Private counts
-go to fixed bins, sign × half octave: one row of a unit adds one weight a column, so the counts' sensitivity does not
-depend on the data; they are released once, with noise (docs/proofs/guide.md).
+go to fixed bins, sign × half octave, and, for columns that lie in a narrow band far from 0 (years, days since 1970), to
+one of eight bins at each of some finer scales. One row of a unit adds the same weights whatever it says, so the counts'
+sensitivity does not depend on the data; they are released once, with noise (docs/proofs/guide.md).
 """
 
 from __future__ import annotations
@@ -15,25 +16,38 @@ from numpy.typing import NDArray
 
 from confide.kernels.compile import jit
 
-__all__ = ["BINS", "Grid", "add_counts", "declared", "from_counts", "from_sample", "weight_of"]
+__all__ = ["BINS", "COUNTS", "Grid", "add_counts", "declared", "from_counts", "from_sample", "weights_of"]
 
 Grid = tuple[float, ...] | None
 """None where nothing is known: such a column has bins of quarter octaves, and no other part."""
 
 STEPS = 64
-_LOW, _HIGH = -24, 40  # octaves: from 6·10⁻⁸ to 10¹²; what lies outside falls in the last bin
+_LOW, _HIGH = -24, 64  # octaves: from 6·10⁻⁸ to 10¹⁹; what lies outside falls in the last bin
 OCTAVES = _HIGH - _LOW
 _PARTS = 2
 _SIDE = _PARTS * OCTAVES
 BINS = 2 * _SIDE + 1
 """Half octaves: negative ones from the largest down, zero, positive ones from the smallest up."""
+_SCALES = 5
+"""Finer scales 1, 2, …: at scale s an octave has 4ˢ cells, and a row counts in one of eight bins, its cell modulo 8."""
+COUNTS = BINS + 8 * _SCALES
+_FINE = 0.1  # of the squared norm for the finer scales
+_INSIDE, _SURE = 0.8, 3.0  # of a column's rows in its band; deviations of its noise that their count must exceed
 _CLEAR, _WIDEST = 4.0, 16  # deviations of its noise that a sum of counts must exceed; the most bins of a sum
 QUARTERS = 4 * OCTAVES
 
 
-def weight_of(norm: int, columns: int) -> int:
-    """What a row adds for each of its columns, so that its contribution has norm at most `norm`."""
-    return math.isqrt(norm * norm // max(columns, 1))
+def weights_of(norm: int, columns: int) -> tuple[int, int]:
+    """What a row adds in each of its columns, to its bin and at each finer scale: together of norm at most `norm`.
+
+    Examples
+    --------
+    >>> weights_of(1000, 4)
+    (474, 70)
+    """
+    columns = max(columns, 1)
+    fine = math.isqrt(int(_FINE * norm * norm) // (columns * _SCALES))
+    return math.isqrt(norm * norm // columns - _SCALES * fine * fine), fine
 
 
 def declared(ranges: Mapping[str, tuple[float, float]], names: Sequence[str]) -> tuple[Grid, ...]:
@@ -60,23 +74,23 @@ def from_sample(rows: NDArray[np.float64]) -> tuple[Grid, ...]:
 
 
 def from_counts(counts: NDArray[np.int64], deviation: float) -> tuple[Grid, ...]:
-    """Grids from noisy counts, one row of `BINS` a column; `deviation` is that of their noise.
+    """Grids from noisy counts, one row of `COUNTS` a column; `deviation` is that of their noise.
 
     Bins are joined by twos, fours, … until a sum stands out of its noise; what never does is left out. Inside a bin
-    values are taken to be spread evenly.
+    values are taken to be spread evenly. A column that lies in one octave is looked at more closely.
 
     Examples
     --------
-    >>> counts = np.zeros((1, BINS), dtype=np.int64)
-    >>> add_counts(np.array([[20.0], [40.0], [40.0], [63.0]]), 1000, counts)
-    >>> [round(v, 1) for v in from_counts(counts, 10.0)[0][::16]]
-    [16.0, 32.0, 38.6, 45.3, 64.0]
+    >>> counts = np.zeros((2, COUNTS), dtype=np.int64)
+    >>> add_counts(np.array([[20.0, 2015], [40.0, 2016], [40.0, 2016], [63.0, 2017]]), *weights_of(9999, 2), counts)
+    >>> [[round(v, 1) for v in grid[::16]] for grid in from_counts(counts, 10.0)]
+    [[16.0, 32.0, 38.6, 45.3, 64.0], [2008.0, 2012.0, 2016.0, 2020.0, 2024.0]]
     """
     edges = 2.0 ** (_LOW + np.arange(_SIDE + 1) / _PARTS)
     ends = np.concatenate([-edges[::-1], edges])  # bin i lies between ends[i] and ends[i+1]; the middle one is zero
     grids: list[Grid] = []
-    for column in counts:
-        held = _denoised(column.astype(np.float64), deviation, np.sqrt(np.diff(ends)))
+    for column in counts.astype(np.float64):
+        held = _denoised(column[:BINS], deviation, np.sqrt(np.diff(ends)))
         places = np.flatnonzero(held)
         if places.size == 0:
             grids.append(None)
@@ -84,8 +98,36 @@ def from_counts(counts: NDArray[np.int64], deviation: float) -> tuple[Grid, ...]
         share = np.concatenate([[0.0], np.cumsum(held)]) / held.sum()
         x = np.column_stack([ends[places], ends[places + 1]]).ravel()
         p = np.column_stack([share[places], share[places + 1]]).ravel()
-        grids.append(tuple(np.interp(np.linspace(0, 1, STEPS + 1), p, x).tolist()))
+        coarse = np.interp(np.linspace(0, 1, STEPS + 1), p, x)
+        band = _band(held, column[BINS:].reshape(-1, 8), deviation)
+        grids.append(tuple((coarse if band is None else np.linspace(*band, STEPS + 1)).tolist()))
     return tuple(grids)
+
+
+def _band(held: NDArray[np.float64], fine: NDArray[np.float64], deviation: float) -> tuple[float, float] | None:
+    """Where nearly all rows lie, if that is a small part of an octave: two cells, as fine as is clear, and one around.
+
+    From two cells of one scale to two of their eight parts, whose numbers differ modulo 8.
+    """
+    sides = {1: held[_SIDE + 1 :], -1: held[:_SIDE][::-1]}
+    sign = max(sides, key=lambda side: float(sides[side].sum()))
+    octaves = sides[sign].reshape(-1, _PARTS).sum(axis=1)
+    exponent = int(octaves.argmax())
+    if octaves[exponent] < 0.9 * held.sum():
+        return None
+    total = octaves[exponent] * math.sqrt(_FINE / _SCALES / (1 - _FINE))  # what a finer scale would count without noise
+    cell, width, noise = 1, 1.0, deviation * math.sqrt(2)
+    for scale, row in enumerate(fine, start=1):
+        parts = np.array([row[(4 * cell + i) % 8] for i in range(4 if scale == 1 else 8)])
+        pairs = parts[:-1] + parts[1:]
+        best = int(pairs.argmax())
+        if pairs[best] < max(_SURE * noise, _INSIDE * total):
+            break
+        cell, width = 4 * cell + best, 0.25**scale
+    if width > 0.1:
+        return None  # half an octave: the bins know as much
+    low, high = (math.ldexp(width * (cell + i), exponent + _LOW) for i in (-1, 3))
+    return (low, high) if sign > 0 else (-high, -low)
 
 
 def _denoised(counts: NDArray[np.float64], deviation: float, spread: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -121,11 +163,16 @@ def octave(value: float, parts: int) -> int:
 
 
 @jit
-def add_counts(rows: NDArray[np.float64], weight: int, counts: NDArray[np.int64]) -> None:
-    """Add one weight a column and row to its bin; a missing number adds nothing."""
+def add_counts(rows: NDArray[np.float64], weight: int, fine: int, counts: NDArray[np.int64]) -> None:
+    """Add each row's weights in each column, to its bin and to one bin of each scale; a missing number adds nothing."""
     for i in range(rows.shape[0]):
         for j in range(rows.shape[1]):
             value = rows[i, j]
             if value == value:
                 place = octave(value, _PARTS)
                 counts[j, _SIDE + place if value >= 0 else _SIDE - place] += weight
+                if 2.0**_LOW <= abs(value) < 2.0**_HIGH:
+                    fraction, _ = math.frexp(abs(value))
+                    for at in range(_SCALES):
+                        cell = int(fraction * 2.0 ** (2 * at + 3))  # powers of two: exact
+                        counts[j, BINS + 8 * at + cell % 8] += fine

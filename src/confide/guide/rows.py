@@ -70,7 +70,7 @@ def _read_array(columns: Columns, rows: NDArray[Any]) -> Table:
     numbers = np.ascontiguousarray(rows[:, [int(name) for name in columns.numeric]], dtype=np.float64)
     for j, name in enumerate(columns.categorical):
         table.codes[:, j] = _codes(name, rows[:, int(name)].tolist(), table.refused)
-    return table._replace(numbers=numbers)
+    return Table(numbers, table.codes, table.texts, table.refused)
 
 
 def _read_dicts(columns: Columns, rows: Sequence[dict[Any, Any]]) -> Table:
