@@ -189,7 +189,8 @@ def beside() -> None:
         bare, led = (float(np.median(part[1:])) for part in took)
         size = f"{features.width} features, {features.active} active"
         print(
-            f"POP of {type(learner).__name__}: {bare:.2f} µs a round, with a guide of {size} {led:.2f}, × {led / bare:.2f}"
+            f"POP of {type(learner).__name__}: {bare:.2f} µs a round, with a guide of {size} {led:.2f}, "
+            f"× {led / bare:.2f}"
         )
 
 
