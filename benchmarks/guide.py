@@ -85,7 +85,7 @@ def answered(stream: Stream, plan: Plan, seed: int) -> Evaluation:
         seed=seed,
     )
     units = None if stream.units is None else [str(unit) for unit in stream.units]
-    return evaluate(pop, Rows(stream), stream.labels, units)
+    return evaluate(pop, Rows(stream)[:], stream.labels, units)
 
 
 def errors(wrong: NDArray[np.bool_]) -> tuple[float, float]:
