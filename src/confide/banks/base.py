@@ -95,7 +95,8 @@ class Rounds(NamedTuple):
     most: int
     """G: the unsure answers after which a unit is capped."""
     words: NDArray[np.uint64]
-    """Uniform words from `progress[CURSOR]` on: for each row its copy, its poll, the gate's word, the halting word."""
+    """Uniform words from `progress[CURSOR]` on: for each row its copy, its poll, the gate's word, the lean's if there
+    is one, the halting word."""
     xs: NDArray[np.float64]
     ys: Ints
     """Labels to teach at once; −1 for none."""
@@ -113,6 +114,16 @@ class Rounds(NamedTuple):
     """The vote's margin; −1 in silent rounds."""
     counts: Ints
     """Votes of the last live round."""
+    lean: int
+    """How unsure answers are drawn: 0 not at all, 1 by `lean_sure` and `lean_first`, 2 by `weights`."""
+    lean_sure: NDArray[np.uint64]
+    """By offset and signed margin; it is then the gate too."""
+    lean_first: NDArray[np.uint64]
+    weights: NDArray[np.uint64]
+    offsets: Ints
+    """Public, a row each: the row of the lean's tables, or whole votes for each label."""
+    leaned: Ints
+    """What the lean drew; −1 where it does not answer."""
 
 
 class RowByRow(ABC):

@@ -25,6 +25,8 @@ from confide.kernels.memory import view
 from confide.privacy.draws import draw_below, draw_marked
 from confide.privacy.gate import is_sure, lead
 from confide.privacy.halting import goes_on
+from confide.privacy.lean import lean_answer
+from confide.privacy.weigh import weigh
 
 __all__ = ["UNTAUGHT", "WARMING", "Copies", "ask", "teach_rows"]
 
@@ -64,6 +66,7 @@ class _Block(NamedTuple):
     copies: Ints
     polls: NDArray[np.int64]
     gate: Words
+    lean: Words
     go: Words
     ends: Ints
     """Where in the words each row ends."""
@@ -139,6 +142,7 @@ def _draw(rounds: Rounds, k: int, block: _Block) -> int:
     """Draw copies, polls and words of the next rows; for how many the words sufficed."""
     first, cursor, words = rounds.progress[ROW], rounds.progress[CURSOR], rounds.words
     most: int = min(block.ends.size, rounds.ys.size - first)
+    leans = 1 if rounds.lean > 0 else 0
     for j in range(most):
         i = first + j
         block.copies[j] = rounds.copy_of[i]
@@ -150,10 +154,10 @@ def _draw(rounds: Rounds, k: int, block: _Block) -> int:
         if i >= rounds.silent:
             if rounds.polls < k:
                 cursor = draw_marked(words, cursor, k, rounds.polls, block.polls[j], block.taken)
-            if cursor < 0 or cursor + 2 > words.size:
+            if cursor < 0 or cursor + 2 + leans > words.size:
                 return j
-            block.gate[j], block.go[j] = words[cursor], words[cursor + 1]
-            cursor += 2
+            block.gate[j], block.lean[j], block.go[j] = words[cursor], words[cursor + leans], words[cursor + 1 + leans]
+            cursor += 2 + leans
         block.ends[j] = cursor
     return most
 
@@ -176,17 +180,25 @@ def _count(
 
 
 @inlined
-def _decide(rounds: Rounds, i: int, gate: np.uint64, go: np.uint64) -> None:
-    """Gate, count, cap and halting draw of one live row, from the votes in `rounds.counts`."""
-    unit, progress = rounds.units[i], rounds.progress
+def _decide(rounds: Rounds, i: int, gate: np.uint64, leans: np.uint64, go: np.uint64) -> None:
+    """Gate, lean, count, cap and halting draw of one live row, from the votes in `rounds.counts`."""
+    unit, progress, leaned = rounds.units[i], rounds.progress, -1
     top, margin = lead(rounds.counts)
-    sure = is_sure(gate, rounds.sure, margin)
+    if rounds.lean == 1:
+        signed = rounds.counts[0] - rounds.counts[1]
+        leaned, sure = lean_answer(gate, leans, rounds.lean_sure, rounds.lean_first, rounds.offsets[i, 0], signed)
+    else:
+        sure = is_sure(gate, rounds.sure, margin)
+        if rounds.lean == 2:
+            leaned = weigh(leans, rounds.weights, rounds.counts, rounds.offsets[i])
     capped = unit >= 0 and rounds.shares[unit] >= rounds.most
     if not (sure or rounds.malformed[i] or capped):
         progress[UNSURE] += 1
         if unit >= 0:
             rounds.shares[unit] += 1
-    rounds.tops[i] = top if sure and not (rounds.malformed[i] or capped) else -1
+    charged = not (rounds.malformed[i] or capped)
+    rounds.tops[i] = top if sure and charged else -1
+    rounds.leaned[i] = leaned if charged and not sure else -1
     rounds.margins[i] = margin
     if not goes_on(go, rounds.go, progress[UNSURE]):
         progress[HALTED] = 1
@@ -221,7 +233,7 @@ def _take(vote: Vote, teach: Teach, copies: Copies, rounds: Rounds, block: _Bloc
                 _count(vote, copies, rounds.xs[i], rounds.counts, copies.voter, nobody, untaught, alike)
             if rounds.malformed[i]:
                 rounds.counts[:] = 0
-            _decide(rounds, i, block.gate[j], block.go[j])
+            _decide(rounds, i, block.gate[j], block.lean[j], block.go[j])
         rounds.copy_of[i], progress[CURSOR] = copy, block.ends[j]
         progress[ROW] += 1
         if rounds.ys[i] >= 0 and not rounds.malformed[i]:
@@ -241,6 +253,7 @@ def ask(vote: Vote, teach: Teach, copies: Copies, rounds: Rounds) -> None:
     block = _Block(
         np.empty(size, np.int64),
         np.empty((size, rounds.polls if rounds.polls < k else 0), np.int64),
+        np.empty(size, np.uint64),
         np.empty(size, np.uint64),
         np.empty(size, np.uint64),
         np.empty(size, np.int64),

@@ -17,7 +17,9 @@ import numpy as np
 from confide.planning.mistakes import Certificate
 from confide.privacy.gate import FLOOR, LEAST_TIE_SURE, Gate
 from confide.privacy.halting import Halting, backward, joint_renyi
+from confide.privacy.lean import Lean
 from confide.privacy.renyi import epsilon_from_renyi, renyi_from_epsilon, sum_up
+from confide.privacy.weigh import Weights
 
 MOST_JOINT = 10
 """For larger shifts the joint programme would take long; the plain sum is certified instead."""
@@ -111,6 +113,7 @@ class Found:
     got: Certified
     silent: int = 0
     certificate: Certificate | None = None
+    lean: Lean | Weights | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -164,6 +167,11 @@ def _halting(budget: Budget, split: Split) -> Halting:
         )
     except ValueError as error:
         raise Unreachable(str(error)) from None
+
+
+def beside(budget: Budget, split: Split) -> float:
+    """The Rényi divergence of this order that the budget keeps for a guide."""
+    return budget.guide * max(0.0, _whole_budget(budget, split))
 
 
 def gate_for(budget: Budget, split: Split, tau: float, visible: int) -> Gate:
@@ -221,12 +229,11 @@ def build(budget: Budget, split: Split) -> tuple[Gate, Halting, Certified]:
         raise Unreachable(f"epsilon={budget.epsilon:g} at delta={budget.delta:g} is out of reach at this split")
     tau, halting = drafted[0], _halting(budget, split)
     best: tuple[Gate, Halting, Certified] | None = None
-    renyi, beside = renyi_budget(budget, split), budget.guide * max(0.0, _whole_budget(budget, split))
-    share = budget.poll_fraction
+    renyi, kept, share = renyi_budget(budget, split), beside(budget, split), budget.poll_fraction
     for _ in range(12):
         gate = gate_for(budget, split, tau, halting.visible)
         certified = certify(
-            gate, halting, order=split.order, delta=budget.delta, poll_fraction=share, beside=beside
+            gate, halting, order=split.order, delta=budget.delta, poll_fraction=share, beside=kept
         )
         if certified.epsilon <= budget.epsilon and (best is None or certified.epsilon > best[2].epsilon):
             best = gate, halting, certified

@@ -16,8 +16,10 @@ from confide.planning.guided import GuidePlan
 from confide.planning.mistakes import HYPOTHESES, Certificate
 from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
+from confide.privacy.lean import Lean
 from confide.privacy.renyi import check_delta, check_epsilon
 from confide.privacy.sparse import CounterBudget
+from confide.privacy.weigh import Weights
 
 if TYPE_CHECKING:
     from confide.planning.plan import Plan
@@ -54,6 +56,7 @@ def write(plan: Plan) -> str:
         "halting": halting,
         "guide": None if plan.guide is None else plan.guide.params(),
         "units": plan.units,
+        "lean": None if plan.lean is None else plan.lean.params(),
     }
     return json.dumps(body, indent=1, default=int)  # NumPy's integers are integers
 
@@ -76,7 +79,8 @@ def read(text: str | Path) -> dict[str, Any]:
 
 def _fields(body: dict[str, Any]) -> dict[str, Any]:
     whole = ("rounds", "copies", "polls", "unsure", "silent", "unit_unsure", "labels", "order")
-    saved, units = (None, None) if body["version"] == 1 else (body["guide"], body["units"])
+    first = body["version"] == 1
+    saved, units, leaning = (None, None, None) if first else (body["guide"], body["units"], body["lean"])
     guide = None if saved is None else GuidePlan.from_params(saved)
     if units not in (None, "rounds", "people"):
         raise ValueError("a plan's units are rounds or people")
@@ -92,10 +96,15 @@ def _fields(body: dict[str, Any]) -> dict[str, Any]:
         ),
         "guide": guide,
         "units": units,
+        "lean": None if leaning is None else _lean(leaning),
         "certificate": None if body["certificate"] is None else _certificate(body["certificate"], body["kind"]),
         "mistakes": None if body["mistakes"] is None else int(body["mistakes"]),
         "notes": tuple(str(note) for note in body["notes"]),
     }
+
+
+def _lean(saved: dict[str, Any]) -> Lean | Weights:
+    return Weights.from_params(saved) if "weights" in saved else Lean.from_params(saved)
 
 
 def _halting(saved: dict[str, Any]) -> Halting | CounterBudget:

@@ -8,19 +8,44 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import NamedTuple
 
-from confide.planning.design import MOST_JOINT, Budget, Certified, Split, TooRare, Unreachable, build, renyi_budget
+from confide.planning.design import (
+    MOST_JOINT,
+    Budget,
+    Certified,
+    Split,
+    TooRare,
+    Unreachable,
+    beside,
+    build,
+    gate_for,
+)
 from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
 from confide.privacy.lean import Lean, joint_lean
 from confide.privacy.renyi import epsilon_from_renyi, sum_up
 from confide.privacy.weigh import MOST_LABELS, Weights, joint_weights
 
-__all__ = ["build_lean", "certify_lean", "certify_weights"]
+__all__ = ["Led", "build_lean", "certify_lean", "certify_weights"]
 
 
-def build_lean(budget: Budget, split: Split, make: Callable[..., Lean] = Lean.fill) -> tuple[Lean, Halting, Certified]:
-    """Finished tables, two labels, whose certified ε is at most the budget's: `build`'s, with a lean for the gate.
+SHARE = 0.3
+"""Share of the cost of an unsure answer that the lean takes where there are many labels."""
+
+
+class Led(NamedTuple):
+    """Finished tables with a lean."""
+
+    gate: Gate
+    """For two labels the envelope: the largest P(unsure) over all offsets."""
+    halting: Halting
+    got: Certified
+    lean: Lean | Weights
+
+
+def build_lean(budget: Budget, split: Split, labels: int = 2, make: Callable[..., Lean] = Lean.fill) -> Led:
+    """Finished tables whose certified ε is at most the budget's: `build`'s, with a lean for the gate, or beside it.
 
     An unsure answer costs as much as with the gate alone, and so the halting gate is the same.
 
@@ -28,26 +53,43 @@ def build_lean(budget: Budget, split: Split, make: Callable[..., Lean] = Lean.fi
     ----------
     budget, split
         As for `confide.planning.design.build`.
+    labels
+        How many labels; more than two have weights beside a gate.
     make
-        `Lean.fill` or `Lean.additive`, perhaps with offsets, clip and share filled in.
+        For two labels: `Lean.fill` or `Lean.additive`, perhaps with offsets, clip and share filled in.
     """
     gate, halting, got = build(budget, split)
-    tau, beside = got.gate_cost, budget.guide / (1 - budget.guide) * renyi_budget(budget, split)
+    tau = got.gate_cost
     for _ in range(8):
-        lean = make(
-            order=split.order,
-            cost=tau,
-            poll_fraction=budget.poll_fraction,
-            margins=budget.margins,
-            tie_sure=gate.tie_sure,
-        )
-        led = certify_lean(
-            lean, halting, order=split.order, delta=budget.delta, poll_fraction=budget.poll_fraction, beside=beside
-        )
-        if led.epsilon <= budget.epsilon:
-            return lean, halting, led
-        tau *= min(1.0, got.renyi / led.renyi) * (1 - 1e-5)
+        if labels == 2:
+            led = _two(budget, split, gate, halting, tau, make)
+        else:
+            led = _many(budget, split, halting, tau, labels)
+        if led.got.epsilon <= budget.epsilon:
+            return led
+        tau *= min(1.0, got.renyi / led.got.renyi) * (1 - 1e-5)
     raise Unreachable(f"no lean was found for epsilon={budget.epsilon:g} at delta={budget.delta:g}")
+
+
+def _two(
+    budget: Budget, split: Split, gate: Gate, halting: Halting, tau: float, make: Callable[..., Lean]
+) -> Led:
+    order, share = split.order, budget.poll_fraction
+    lean = make(order=order, cost=tau, poll_fraction=share, margins=budget.margins, tie_sure=gate.tie_sure)
+    kept = beside(budget, split)
+    got = certify_lean(lean, halting, order=order, delta=budget.delta, poll_fraction=share, beside=kept)
+    return Led(lean.envelope(), halting, got, lean)
+
+
+def _many(budget: Budget, split: Split, halting: Halting, tau: float, labels: int) -> Led:
+    order, share = split.order, budget.poll_fraction
+    gate = gate_for(budget, split, tau * (1 - SHARE), halting.visible)
+    weights = Weights.beside(gate, order=order, cost=tau * SHARE, poll_fraction=share)
+    kept = beside(budget, split)
+    got = certify_weights(
+        weights, gate, halting, order=order, delta=budget.delta, poll_fraction=share, labels=labels, beside=kept
+    )
+    return Led(gate, halting, got, weights)
 
 
 def certify_lean(

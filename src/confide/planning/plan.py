@@ -23,7 +23,9 @@ from confide.planning.mistakes import Certificate
 from confide.planning.tight import DISSENT
 from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
+from confide.privacy.lean import Lean
 from confide.privacy.sparse import CounterBudget
+from confide.privacy.weigh import Weights
 
 __all__ = ["BETA", "MISTAKE_BETA", "Guarantee", "Kind", "Plan", "Tables", "numbers_of"]
 
@@ -72,6 +74,8 @@ class Plan:
     guide: GuidePlan | None = None
     units: Literal["rounds", "people"] | None = None
     """For whom it was made, where that was said."""
+    lean: Lean | Weights | None = None
+    """What is answered when unsure; None for the guide's answer or the fallback's."""
 
     @property
     def live(self) -> int:
@@ -111,6 +115,7 @@ class Plan:
         beta: float = BETA,
         dissent: float = DISSENT,
         guide: shares.Guide = "auto",
+        lean: Literal["auto", "fill", "additive"] | None = "auto",
         units: Literal["rounds", "people"] | None = None,
         unit_labels: int | None = None,
         history: int = 0,
@@ -144,6 +149,9 @@ class Plan:
         guide
             "auto": a guide, with the part of the budget that the notes explain, alone where copies would not pay.
             None: copies only. A number: its part of the budget, 1.0 for a guide alone.
+        lean
+            What is answered when unsure. "auto": drawn from the votes and the guide's score, within the same budget, by
+            "fill" tables for two labels and an "additive" split for more. None: the guide's answer, or the fallback's.
         units
             For whom the plan is: "rounds" or "people"; None leaves it to the POP.
         unit_labels
@@ -156,7 +164,12 @@ class Plan:
         most, learned = 1 if unit_unsure is None else unit_unsure, 1 if unit_labels is None else unit_labels
         if units == "rounds" and (most, learned) != (1, 1):
             raise ValueError("a round is asked once and labelled once: leave unit_unsure and unit_labels out")
-        asked = tight.Asked(epsilon, delta, rounds, copies, unsure, polls, silent, most, labels, beta, dissent)
+        if lean not in ("auto", "fill", "additive", None) or (lean == "fill" and labels != 2):
+            raise ValueError(f'lean={lean!r} must be "auto", "additive", for two labels "fill", or None')
+        kind = lean if lean != "auto" else "fill" if labels == 2 else "additive"
+        asked = tight.Asked(
+            epsilon, delta, rounds, copies, unsure, polls, silent, most, labels, beta, dissent, lean=kind
+        )
         shared = shares.best(asked, shares.Wish(guide, learned, history))
         common: dict[str, Any] = {"kind": "tight", "rounds": rounds, "labels": labels, "beta": beta, "units": units}
         if shared.found is None:
@@ -295,6 +308,6 @@ class Plan:
 def numbers_of(found: Found) -> dict[str, Any]:
     """What a search found, by the names that a plan has for it."""
     got, shift = found.got, found.halting.shift
-    names = ("copies", "polls", "unsure", "silent", "gate", "halting", "certificate", "notes")
+    names = ("copies", "polls", "unsure", "silent", "gate", "halting", "certificate", "lean", "notes")
     numbers = {name: getattr(found, name) for name in names}
     return {**numbers, "order": got.order, "unit_unsure": shift, "guarantee": Guarantee(got.epsilon, got.delta, shift)}

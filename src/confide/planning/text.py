@@ -54,7 +54,14 @@ def _copies(plan: Plan) -> list[tuple[str, str]]:
         ("polls", f"{plan.polls:,} copies asked in a round" + (" (all)" if plan.polls == plan.copies else "")),
         ("unsure answers", f"planned for {plan.unsure:,}; {stop}"),
         ("gate", _gate(gate, plan.polls)),
+        ("when unsure", _lean(plan)),
     ]
+
+
+def _lean(plan: Plan) -> str:
+    if plan.lean is None:
+        return "the guide answers" if plan.guide is not None else "the fallback answers"
+    return f"drawn from the votes{' and the score of the guide' if plan.guide is not None else ''}"
 
 
 def _whom(plan: Plan) -> str:
@@ -89,7 +96,8 @@ def explain(plan: Plan) -> str:
             f"{labels_each(plan.rounds, plan.copies)}; {plan.unsure:,} of the votes may be unsure before they stop."
         )
         then = "the fallback" if plan.guide is None else "the guide"
-        lines.append(f"Where they are unsure, and once they have stopped, {then} answers.")
+        unsure = "," if plan.lean is None else f" the answer is {_lean(plan)};"
+        lines.append(f"Where they are unsure{unsure} and once they have stopped {then} answers.".replace("; and", ";"))
     return "\n".join([*lines, *(f"! {line}" for line in plan.warnings), *(f"· {note}" for note in plan.notes)])
 
 

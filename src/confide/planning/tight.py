@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import NamedTuple
 
 from confide.planning.arguments import BETA, check, check_rare, check_tables
 from confide.planning.design import (
@@ -23,8 +24,11 @@ from confide.planning.design import (
     search,
     sketch,
 )
+from confide.planning.leaning import build_lean
 from confide.privacy.gate import LEAST_TIE_SURE, Gate
 from confide.privacy.halting import Halting
+from confide.privacy.lean import Lean
+from confide.privacy.weigh import Weights
 
 DISSENT = 0.1
 """Where the user leaves the number of copies open: room for this share of the poll to disagree."""
@@ -37,6 +41,15 @@ SILENT = 0.4
 
 MOST_COPIES = 10**9
 """Beyond this the search for copies gives up."""
+
+
+class Tables(NamedTuple):
+    """Finished tables; with a lean for two labels the gate is its envelope."""
+
+    gate: Gate
+    halting: Halting
+    got: Certified
+    lean: Lean | Weights | None
 
 
 @dataclass(frozen=True)
@@ -56,6 +69,8 @@ class Asked:
     dissent: float = DISSENT
     guide: float = 0.0
     """The part of the Rényi budget that is kept for a guide."""
+    lean: str | None = None
+    """"fill" or "additive", or None for a coin when unsure."""
 
 
 def best(asked: Asked) -> Found:
@@ -81,12 +96,14 @@ def best(asked: Asked) -> Found:
         raise ValueError(f"unsure={unsure} is more than the {live} live rounds; plan for a tenth of them at most")
     check_rare(asked.beta, asked.rounds, live)
     polls = default_polls(asked.copies) if asked.polls is None else asked.polls
+    allowed = unsure / (2 * live)
     target = Target(
-        asked.epsilon, asked.delta, live, unsure, asked.unit_unsure, asked.beta, polls, unsure / (2 * live), asked.guide
-    )
-    copies, gate, halting, got = _tables(asked, target)
+        asked.epsilon, asked.delta, live, unsure, asked.unit_unsure, asked.beta, polls, allowed,
+        asked.guide, asked.lean, asked.labels,
+    )  # fmt: skip
+    copies, (gate, halting, got, lean) = _tables(asked, target)
     notes = _notes(asked, copies, target, silent, gate)
-    return Found(copies, polls, unsure, gate, halting, got, silent=silent, notes=notes)
+    return Found(copies, polls, unsure, gate, halting, got, silent=silent, lean=lean, notes=notes)
 
 
 def check_dissent(dissent: float) -> None:
@@ -100,7 +117,7 @@ def default_polls(copies: int | None) -> int:
     return copies if copies is not None and copies < 2 * POLLS else POLLS
 
 
-def _tables(asked: Asked, target: Target) -> tuple[int, Gate, Halting, Certified]:
+def _tables(asked: Asked, target: Target) -> tuple[int, Tables]:
     """Copies and tables, or ValueError in the words of the arguments."""
     try:
         if target.unsure * LEAST_TIE_SURE >= target.delta:
@@ -110,14 +127,18 @@ def _tables(asked: Asked, target: Target) -> tuple[int, Gate, Halting, Certified
             copies = target.fewest_copies((1 - 2 * asked.dissent) * target.polls)
             if copies is None:
                 raise ValueError(target.refuse_polls(asked.dissent))
-        gate, halting, got = target.tables(copies)
+        tables = target.tables(copies)
+        if asked.copies is None:
+            while not target.sure_enough(tables) and copies < MOST_COPIES:  # a lean's gate is a little less often sure
+                copies = math.ceil(copies * 1.05)
+                tables = target.tables(copies)
     except TooRare:
         raise ValueError(target.refuse_delta()) from None
     except Unreachable:
         raise ValueError(target.refuse_epsilon()) from None
-    if gate.table[min(target.polls, gate.sure.size - 1)] > target.allowed:
+    if not target.sure_enough(tables):
         raise ValueError(target.refuse_copies(copies, polls_given=asked.polls is not None))
-    return copies, gate, halting, got
+    return copies, tables
 
 
 def _notes(asked: Asked, copies: int, target: Target, silent: int, gate: Gate) -> tuple[str, ...]:
@@ -161,6 +182,8 @@ class Target:
     allowed: float
     """The rate of unsure answers that unanimous copies may have."""
     guide: float = 0.0
+    lean: str | None = None
+    labels: int = 2
 
     def budget(self, copies: int, margins: int | None = None) -> Budget:
         """The budget of tables for so many copies."""
@@ -180,9 +203,17 @@ class Target:
 
         return search(budget, lead, start)
 
-    def tables(self, copies: int) -> tuple[Gate, Halting, Certified]:
+    def tables(self, copies: int) -> Tables:
         """Finished tables for so many copies."""
-        return build(self.budget(copies, margins=max(2, self.polls)), self.split(copies))
+        budget, split = self.budget(copies, margins=max(2, self.polls)), self.split(copies)
+        if self.lean is None:
+            return Tables(*build(budget, split), None)
+        return Tables(*build_lean(budget, split, self.labels, Lean.fill if self.lean == "fill" else Lean.additive))
+
+    def sure_enough(self, tables: Tables) -> bool:
+        """Whether unanimous polls are unsure no more often than is allowed."""
+        gate = tables.gate
+        return bool(gate.table[min(self.polls, gate.sure.size - 1)] <= self.allowed)
 
     def needs(self, copies: int, split: Split) -> float:
         """The margin that the tables for this many copies need."""
@@ -207,10 +238,9 @@ class Target:
     def works(self, copies: int) -> bool:
         """Whether finished tables for this many copies are sure enough of unanimous polls."""
         try:
-            gate = self.tables(copies)[0]
+            return self.sure_enough(self.tables(copies))
         except Unreachable:
             return False
-        return bool(gate.table[min(self.polls, gate.sure.size - 1)] <= self.allowed)
 
     def refuse_copies(self, copies: int, polls_given: bool) -> str:
         """Why these copies will not do, and the nearest plans that would: each of them was tried."""

@@ -8,13 +8,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from confide.planning import paper
 from confide.planning.design import certify
 from confide.planning.guarantee import Guarantee
 from confide.planning.guided import GuidePlan
+from confide.planning.leaning import certify_lean, certify_weights
 from confide.planning.mistakes import Certificate, certificate, rates
 from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
+from confide.privacy.lean import Lean
 from confide.privacy.sparse import CounterBudget
 
 if TYPE_CHECKING:
@@ -30,6 +34,8 @@ def verify(plan: Plan) -> Guarantee:
         raise ValueError("the paper's plan, and no other, halts by a noisy counter: do not run this plan")
     if plan.guide is not None:
         _check_guide(plan, plan.guide)
+    if plan.lean is not None and plan.kind != "tight":
+        raise ValueError("only Plan.tight leans: do not run this plan")
     epsilon = _epsilon(plan)
     if epsilon > plan.guarantee.epsilon:
         raise ValueError(
@@ -70,8 +76,17 @@ def _tables(plan: Plan, gate: Gate, halting: Halting) -> float:
         raise ValueError("the halting table halts early more often than beta says: do not believe this plan")
     delta = plan.guarantee.delta
     beside = 0.0 if plan.guide is None else plan.guide.certify()
-    got = certify(gate, halting, order=plan.order, delta=delta, poll_fraction=plan.poll_fraction, beside=beside)
-    return got.epsilon
+    order, share = plan.order, plan.poll_fraction
+    if plan.lean is None:
+        return certify(gate, halting, order=order, delta=delta, poll_fraction=share, beside=beside).epsilon
+    if isinstance(plan.lean, Lean):
+        if plan.labels != 2 or not np.array_equal(plan.lean.envelope().sure, gate.sure):
+            raise ValueError("the lean is for two labels, and the gate its envelope: do not run this plan")
+        return certify_lean(plan.lean, halting, order=order, delta=delta, poll_fraction=share, beside=beside).epsilon
+    labels = plan.labels
+    return certify_weights(
+        plan.lean, gate, halting, order=order, delta=delta, poll_fraction=share, labels=labels, beside=beside
+    ).epsilon
 
 
 def _paper(plan: Plan, gate: Gate, counter: CounterBudget) -> float:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from confide.planning.plan import Guarantee
 
 __all__ = [
-    "COPIES", "FALLBACK", "GUIDE", "SOURCES", "TICKET_LIFE", "Answer", "Durable", "Followed", "Mechanism", "Unit", "Xs",
+    "COPIES", "FALLBACK", "GUIDE", "LEAN", "SOURCES", "TICKET_LIFE", "Answer", "Durable", "Followed", "Mechanism",
+    "Unit", "Xs",
 ]  # fmt: skip
 
 Unit = str | bytes
@@ -26,7 +27,7 @@ TICKET_LIFE = 10_000
 SOURCES = ("fallback", "guide", "lean", "copies")
 """Where an answer may come from; inside, its number here."""
 
-FALLBACK, GUIDE, COPIES = 0, 1, 3
+FALLBACK, GUIDE, LEAN, COPIES = range(4)
 
 
 @dataclass(frozen=True, slots=True)

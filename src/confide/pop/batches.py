@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.banks.base import CURSOR, HALTED, ROW, TAUGHT, UNSURE, Fused, Rounds
-from confide.pop.base import COPIES, FALLBACK, GUIDE, Followed
+from confide.pop.base import COPIES, FALLBACK, GUIDE, LEAN, Followed
 from confide.pop.loop import NOTHING, Loop, Outcome
 from confide.pop.tickets import Waiting
-from confide.privacy.gate import is_sure, lead
+from confide.privacy.gate import lead
 from confide.privacy.halting import Halting
 
 __all__ = ["Chunk", "ask_many", "follow", "fuses", "learn_many", "refuse", "rows_of", "teach_many"]
@@ -46,14 +46,21 @@ class Chunk:
     source: NDArray[np.int8]
     guided: Ints
     """The guide's own answers."""
+    leaned: Ints
+    """What the lean drew; −1 where it does not answer."""
+    offsets: Ints
+    """The lean's public offsets."""
     encoded: list[Any] = field(default_factory=list)
     """The rows as the guide takes them, where tickets will hold them."""
 
     @classmethod
     def of(cls, rows: int, xs: Any, errors: dict[int, str], n: int) -> Chunk:
         """A chunk of n rows of which nothing is known."""
-        copies, shown, margins, guided = (np.full(n, NOTHING) for _ in range(4))
-        return cls(rows, xs, errors, copies, shown, np.zeros(n, bool), margins, np.zeros(n, np.int8), guided)
+        copies, shown, margins, guided, leaned = (np.full(n, NOTHING) for _ in range(5))
+        none = np.zeros((n, 0), dtype=np.int64)
+        return cls(
+            rows, xs, errors, copies, shown, np.zeros(n, bool), margins, np.zeros(n, np.int8), guided, leaned, none
+        )
 
     def followed(self) -> Followed:
         """For the operator: answers by row, −1 where there was an error."""
@@ -79,6 +86,8 @@ def fuses(loop: Loop) -> bool:
     """Whether this loop's rounds run fused: in the bank's own compiled loop."""
     if type(loop) is not Loop:
         return False
+    if loop.guiding is not None and not loop.goes_on:
+        return False  # where a halt ends the answers, the guide must not run ahead of it
     if loop.plan.copies == 0:
         return True
     plain = loop.rng.one_stream and isinstance(loop.plan.halting, Halting)
@@ -87,7 +96,7 @@ def fuses(loop: Loop) -> bool:
 
 def ask_many(loop: Loop, xs: Any, whos: Sequence[bytes | None]) -> list[Outcome]:
     """Take as many of the rounds as plan and budget allow, the copies as they are."""
-    if type(loop) is not Loop:  # a loop of its own is asked its own way
+    if type(loop) is not Loop or (loop.guiding is not None and not loop.goes_on):  # asked one by one
         outcomes: list[Outcome] = []
         while len(outcomes) < len(xs) and (loop.account.open() or loop.goes_on):
             outcomes.append(loop.ask(xs[len(outcomes)], whos[len(outcomes)]))
@@ -149,21 +158,23 @@ def follow(loop: Loop, xs: Any, labels: Ints, whos: Sequence[bytes | None]) -> C
 
 
 def _chunk(loop: Loop, xs: Any, labels: Ints, whos: Sequence[bytes | None], keep: bool = False) -> Chunk:
-    """The rounds of a chunk, fused or in the bank's batches; then the guide's part in them.
+    """The rounds of a chunk: the guide's part in them, then the copies', fused or in the bank's batches.
 
-    The guide's part does not depend on the copies', nor theirs on its, and each is in the order of rounds.
+    The guide's part does not depend on the copies'; theirs has its scores for the lean. Each is in the order of rounds.
     """
     loop.lessons.apply()
     encoded, errors = loop.bank.encode_many(xs)
     chunk = Chunk.of(len(xs), encoded, errors, len(xs))
-    _check_guided(loop, chunk, xs)
+    _guide(loop, chunk, xs, labels, whos, keep)
     _vote(loop, chunk, labels, whos)
     chunk.errors = {i: said for i, said in chunk.errors.items() if i < chunk.rows}
-    _guide(loop, chunk, xs[: chunk.rows], labels[: chunk.rows], whos[: chunk.rows], keep)
     given, failed = loop.fallback.answers(xs[: chunk.rows])  # of every row, needed or not
     needed = ~chunk.sure[: chunk.rows]
     needed[list(chunk.errors)] = False
     chunk.source[: chunk.rows][chunk.sure[: chunk.rows]] = COPIES
+    leans = needed & (chunk.leaned[: chunk.rows] >= 0)
+    chunk.shown[: chunk.rows][leans], chunk.source[: chunk.rows][leans] = chunk.leaned[: chunk.rows][leans], LEAN
+    needed &= ~leans
     led = needed & (chunk.guided[: chunk.rows] >= 0)
     chunk.shown[: chunk.rows][led], chunk.source[: chunk.rows][led] = chunk.guided[: chunk.rows][led], GUIDE
     needed &= ~led
@@ -194,21 +205,18 @@ def _vote(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | None]) 
         chunk.rows = n
 
 
-def _check_guided(loop: Loop, chunk: Chunk, xs: Any) -> None:
-    """Rows that the guide cannot read are refused for the copies too: its columns say which, whatever its map is."""
+def _guide(loop: Loop, chunk: Chunk, xs: Any, labels: Ints, whos: Sequence[bytes | None], keep: bool) -> None:
+    """The guide's part, and the lean's offsets. What the guide cannot read is refused for the copies too."""
+    scores = None
     if loop.guiding is not None:
         for i, said in loop.guiding.unreadable(xs).items():
             chunk.errors.setdefault(i, said)
-
-
-def _guide(loop: Loop, chunk: Chunk, xs: Any, labels: Ints, whos: Sequence[bytes | None], keep: bool) -> None:
-    """The guide's part."""
-    if loop.guiding is None:
-        return
-    bad = np.zeros(chunk.rows, dtype=np.bool_)
-    bad[list(chunk.errors)] = True
-    guided = loop.guiding.follow(xs, labels, whos, bad, keep)
-    chunk.guided[: chunk.rows], chunk.encoded = guided.answers, guided.rows
+        bad = np.zeros(chunk.rows, dtype=np.bool_)
+        bad[list(chunk.errors)] = True
+        asked = loop.guiding.follow(xs, labels, whos, bad, keep)
+        chunk.guided[:], chunk.encoded, scores = asked.answers, asked.rows, asked.scores
+    if loop.leaning is not None:
+        chunk.offsets = loop.leaning.offsets(scores, chunk.rows)
 
 
 def _run_fused(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | None]) -> None:
@@ -225,7 +233,9 @@ def _run_fused(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | No
     progress = np.zeros(5, dtype=np.int64)
     progress[UNSURE], silent = account.unsure, plan.silent - account.rounds
     counts, rows = np.zeros(plan.labels, dtype=np.int64), chunk.rows
-    need = min(WORDS, 64 + rows * (4 if plan.polls == plan.copies else plan.polls + 4))
+    leaning = loop.leaning
+    assert leaning is not None
+    need = min(WORDS, 64 + rows * (5 if plan.polls == plan.copies else plan.polls + 5))
     try:
         while progress[ROW] < rows and not progress[HALTED]:
             words, progress[CURSOR] = loop.rng.reserve(need)
@@ -233,9 +243,10 @@ def _run_fused(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | No
             try:
                 bank.run(
                     Rounds(
-                        plan.tables.gate.sure, plan.halting.go, plan.polls, silent, plan.unit_unsure, words,
+                        leaning.gate, plan.halting.go, plan.polls, silent, plan.unit_unsure, words,
                         chunk.xs[:rows], labels[:rows], malformed, units, shares, progress,
                         chunk.copies, chunk.shown, chunk.margins, counts,
+                        leaning.kind, leaning.sure, leaning.first, leaning.weights, chunk.offsets, chunk.leaned,
                     )
                 )  # fmt: skip
             finally:
@@ -260,13 +271,15 @@ def _run_votes(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | No
     plan, rng, account, rows = loop.plan, loop.rng, loop.account, chunk.rows
     silent = max(0, min(rows, plan.silent - account.rounds))
     live = rows - silent
-    polls, words = np.empty((live, plan.polls), dtype=np.int64), np.empty((live, 2), dtype=np.uint64)
+    polls, words = np.empty((live, plan.polls), dtype=np.int64), np.zeros((live, 3), dtype=np.uint64)
+    leaning = loop.leaning
+    assert leaning is not None
     for i in range(rows):
         if whos[i] is None:
             chunk.copies[i] = loop.routing.copy_for(None)
         if i >= silent:
             polls[i - silent] = loop.poll()
-            words[i - silent] = rng.word(), rng.word()
+            words[i - silent] = rng.word(), 0 if plan.lean is None else rng.word(), rng.word()
     good = np.array([i for i in range(silent, rows) if i not in chunk.errors], dtype=np.int64)
     votes = np.zeros((rows, plan.labels), dtype=np.int64)
     asked: Any = chunk.xs[good] if isinstance(chunk.xs, np.ndarray) else [chunk.xs[i] for i in good.tolist()]
@@ -274,14 +287,15 @@ def _run_votes(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | No
     account.take(silent)
     for i in range(silent, rows):
         account.take()
-        top, chunk.margins[i] = lead(votes[i])
-        gate_word, halting_word = words[i - silent]
+        gate_word, lean_word, halting_word = (int(word) for word in words[i - silent])
         malformed, capped = i in chunk.errors, account.capped(whos[i])
-        sure = bool(is_sure(gate_word, plan.tables.gate.sure, int(chunk.margins[i])))
+        top, chunk.margins[i], sure, leaned = leaning.decide(votes[i], gate_word, lean_word, chunk.offsets[i])
         loop.last = votes[i].copy()
         account.spend(whos[i], not (sure or malformed or capped), int(halting_word))
         if sure and not (malformed or capped):
             chunk.shown[i], chunk.sure[i] = top, True
+        elif not (malformed or capped):
+            chunk.leaned[i] = leaned
         if account.halted is not None:
             chunk.rows = i + 1
             return

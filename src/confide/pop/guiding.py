@@ -88,9 +88,12 @@ class Guiding:
         self._counted.add(who)
         return first
 
-    def answer(self, encoded: Encoded | None) -> int:
-        """The guide's own label; −1 where it has none yet."""
-        return -1 if encoded is None else self.guide.answer(encoded)
+    def answer(self, encoded: Encoded | None) -> tuple[int, NDArray[np.float64] | None]:
+        """The guide's own label and its scores, one a vector of θ; −1 and None where it has none yet."""
+        score = None if encoded is None else self.guide.score(encoded)
+        if score is None:
+            return -1, None
+        return int(score.argmax()), score[1:] if score.size == 2 else score
 
     def teach(self, encoded: Encoded | None, label: int, who: bytes | None) -> None:
         """A label came: one gradient, if the unit's cap allows. Nobody is told whether it did."""

@@ -1,13 +1,14 @@
 """The loop: many copies of a learner, a gated vote, each label taught to one copy. To be read beside the proofs.
 
-    x → routing (whose copy) → bank.votes(x, poll) → counts → gate → the top label, or, unsure, the guide's, or the
-      fallback's → account (count, share, halting draw) → ticket
+    x → routing (whose copy) → guide.score(x) → bank.votes(x, poll) → counts → gate → the top label, or, unsure, what
+      the lean draws from votes and score, or the guide's, or the fallback's → account (count, share, halting draw)
+      → ticket
     later: (ticket, y) → the unit's one copy learns, and the guide's open leaf gets one gradient
 
 What is drawn in a round is a function of the plan and of public rounds alone: the copy, the poll, the gate's word, the
-halting word, the fallback's coin, used or not. After a halt the copies take no part any more. Claims and proofs:
-docs/proofs/gate.md, docs/proofs/halting.md, docs/proofs/people.md, docs/proofs/guide.md. Whole chunks of rounds,
-compiled: `confide.banks.rounds`; both agree to the last bit.
+lean's, the halting word, the fallback's coin, used or not. After a halt the copies take no part any more. Claims and
+proofs: docs/proofs/gate.md, docs/proofs/halting.md, docs/proofs/people.md, docs/proofs/guide.md, docs/proofs/lean.md.
+Whole chunks of rounds, compiled: `confide.banks.rounds`; both agree to the last bit.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from numpy.typing import NDArray
 from confide.banks.base import FORM, Bank
 from confide.planning.plan import Plan
 from confide.pop.account import Account, Mark
-from confide.pop.base import COPIES, FALLBACK, GUIDE
+from confide.pop.base import COPIES, FALLBACK, GUIDE, LEAN
 from confide.pop.fallback import Fallback
 from confide.pop.guiding import Guiding
+from confide.pop.leaning import Leaning
 from confide.pop.lessons import Lessons
 from confide.pop.monitor import Estimate, MonitorState
 from confide.pop.routing import Routing
 from confide.pop.tickets import Key, Tickets, Waiting
-from confide.privacy.gate import is_sure, lead
 from confide.privacy.random import Random
 
 __all__ = ["NOTHING", "Loop", "Outcome"]
@@ -73,6 +74,8 @@ class Loop:
     guiding: Guiding | None = None
     goes_on: bool = True
     """Whether questions are answered after a halt."""
+    leaning: Leaning | None = None
+    """The gate, with its lean; None where there are no copies."""
 
     # ------------------------------------------------------------------ a question
 
@@ -88,16 +91,16 @@ class Loop:
         encoded, malformed = self.encode(x)
         guided, malformed = (None, malformed) if malformed is not None else self.encode_guided(x, who)
         live = self.voting and number > self.plan.silent
-        label = self.live(encoded, malformed is not None, who) if live else None
-        said = NOTHING if self.guiding is None else self.guiding.answer(guided)
+        said, scores = (NOTHING, None) if self.guiding is None else self.guiding.answer(guided)
+        label, source = self.live(encoded, malformed is not None, who, scores) if live else (NOTHING, FALLBACK)
         other = self.fallback.answer(x)  # also where it is not needed
-        shown, source = (label, COPIES) if label is not None else (said, GUIDE) if said >= 0 else (other, FALLBACK)
+        shown, source = (label, source) if label >= 0 else (said, GUIDE) if said >= 0 else (other, FALLBACK)
         error = malformed if malformed is not None else shown if isinstance(shown, ValueError) else None
         if error is not None or not isinstance(shown, int):
             self.tickets.issue(number, None)
             return Outcome(NOTHING, error=error)
         ticket = self.tickets.issue(number, Waiting(copy, encoded, shown, watched, who, guided))
-        return Outcome(shown, label is not None, ticket, None, source, said)
+        return Outcome(shown, source == COPIES, ticket, None, source, said)
 
     @property
     def voting(self) -> bool:
@@ -112,18 +115,25 @@ class Loop:
         """x for the guide, or what is wrong with it."""
         return (None, None) if self.guiding is None else _tried(self.guiding.encode, x, who)
 
-    def live(self, x: Any, malformed: bool, who: bytes | None) -> int | None:
-        """Poll, gate, count, halting draw; the copies' answer, or None."""
-        plan = self.plan
+    def live(
+        self, x: Any, malformed: bool, who: bytes | None, scores: NDArray[np.float64] | None
+    ) -> tuple[int, int]:
+        """Poll, gate, lean, count, halting draw; the copies' answer or the lean's and which it is, or −1."""
+        plan, leaning = self.plan, self.leaning
+        assert leaning is not None
         poll = self.poll()
-        gate_word, halting_word = self.rng.word(), self.rng.word()
+        gate_word = self.rng.word()
+        lean_word = 0 if plan.lean is None else self.rng.word()
+        halting_word = self.rng.word()
         counts = np.zeros(plan.labels, dtype=np.int64) if malformed else self.votes(x, poll)
-        top, margin = lead(counts)
-        sure = bool(is_sure(np.uint64(gate_word), plan.tables.gate.sure, margin))
+        offsets = leaning.offsets(None if scores is None else scores[None, :])[0]
+        top, _, sure, leaned = leaning.decide(counts, gate_word, lean_word, offsets)
         self.last = counts
         capped = self.account.capped(who)
         self.account.spend(who, not (sure or malformed or capped), halting_word)
-        return top if sure and not (malformed or capped) else None
+        if malformed or capped:  # only what is charged may lean
+            return NOTHING, FALLBACK
+        return (top, COPIES) if sure else (leaned, LEAN)
 
     def votes(self, x: Any, poll: NDArray[np.int64]) -> NDArray[np.int64]:
         """The poll's votes; a bank that fails as a whole, which none should, has abstained."""

@@ -25,6 +25,7 @@ from confide.pop.account import Account
 from confide.pop.base import SOURCES, TICKET_LIFE, Answer, Followed, Unit, Xs
 from confide.pop.fallback import Fallback
 from confide.pop.guiding import Guiding, PublicGuide
+from confide.pop.leaning import Leaning
 from confide.pop.lessons import Lessons
 from confide.pop.loop import Loop, Outcome
 from confide.pop.monitor import Monitor, MonitorState
@@ -143,7 +144,7 @@ class POP:
             guiding = Guiding(plan.guide, settings.inputs, settings.label_weights, rng.spawn(), account)
         return self.loop_type(
             plan, index, rng, bank, account, tickets, routing, fallback, Lessons(bank), monitor,
-            guiding=guiding, goes_on=settings.after_halt == "fallback",
+            guiding=guiding, goes_on=settings.after_halt == "fallback", leaning=Leaning(plan) if plan.copies else None,
         )  # fmt: skip
 
     # ------------------------------------------------------------------ one at a time
@@ -282,7 +283,7 @@ class POP:
         if outcome.error is not None:
             return Answer(None, False, "", str(outcome.error))
         guide = None if outcome.guided < 0 else self.labels[outcome.guided]
-        source = cast(Literal["copies", "guide", "fallback"], SOURCES[outcome.source])
+        source = cast(Literal["copies", "lean", "guide", "fallback"], SOURCES[outcome.source])
         return Answer(self.labels[outcome.label], outcome.sure, outcome.ticket, None, source, guide)
 
     def _halted(self) -> Outcome:
