@@ -135,7 +135,7 @@ def read_schema(path: Path) -> Schema:
 
 
 def _column(name: str, given: Any, source: str) -> Column:
-    parts = {"kind": given} if isinstance(given, str) else given
+    parts: Any = {"kind": given} if isinstance(given, str) else given
     if not isinstance(parts, Mapping) or set(parts) - _PARTS or not isinstance(parts.get("kind"), str):
         raise ValueError(f"{source}: column {name!r} must be a kind, or a table of {', '.join(sorted(_PARTS))}")
     for part, kinds in (("low", int | float), ("high", int | float), ("width", int)):
