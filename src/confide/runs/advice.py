@@ -12,7 +12,7 @@ from confide.planning.plan import Plan
 from confide.runs.runner import Outcome
 from confide.runs.settings import EPSILON, Settings
 
-__all__ = ["AGAIN", "NOTHING", "next_settings", "what_happened"]
+__all__ = ["AGAIN", "next_settings", "nothing", "what_happened"]
 
 LABELS_A_COPY = 15
 """Labels that a copy should see at least before its vote is worth anything."""
@@ -40,10 +40,12 @@ AGAIN = (
     "that its settings were chosen by their votes is outside of both."
 )
 
-NOTHING = (
-    f"By the votes that were seen, no plan lasts on this stream at up to {FACTORS[-1]} times this ε: "
-    "try another --learner, or more rounds."
-)
+
+def nothing(outcome: Outcome) -> str:
+    """What to say where no command is advised."""
+    then = "the guide answers best alone: leave --copies, --unsure, --polls and --silent out"
+    other = "try another --learner, or more rounds" if outcome.pop.plan.guide is None else then
+    return f"By the votes that were seen, no plan lasts on this stream at up to {FACTORS[-1]} times this ε: {other}."
 
 
 def what_happened(outcome: Outcome) -> str:
@@ -70,7 +72,10 @@ def next_settings(outcome: Outcome) -> Settings | None:
             plan=None, silent=None, copies=None, polls=None, unsure=None
         )  # copies that know nothing disagree
     epsilon = plan.guarantee.epsilon if settings.plan is not None else settings.epsilon or EPSILON
-    return _search(settings, epsilon, plan.rounds, plan.silent, plan.labels, plan.polls, _margins(outcome))
+    found = _search(settings, epsilon, plan.rounds, plan.silent, plan.labels, plan.polls, _margins(outcome))
+    if found is None and not settings.guide:
+        return settings.but(plan=None, guide=True, copies=None, polls=None, unsure=None, silent=None)
+    return found
 
 
 def _margins(outcome: Outcome) -> tuple[tuple[int, int], ...]:
@@ -99,7 +104,7 @@ def _search(
                 if more > 1:
                     asked = asked.but(copies=_round(more * plan.copies))
                     plan = asked.but(rounds=rounds, silent=silent).tight(labels, rounds)
-                if rounds < LABELS_A_COPY * plan.copies:
+                if plan.copies == 0 or rounds < LABELS_A_COPY * plan.copies:
                     break
                 expected = _expected(plan, polls, margins)
                 if SPARE * expected + SPREAD * math.sqrt(expected) <= plan.unsure:
