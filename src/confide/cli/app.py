@@ -24,11 +24,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Confide makes any online learner private between its users. Start with `confide plan`.",
 )
-for command in (plan, verify, schema):
-    app.command()(command)
-app.command(epilog=EXAMPLES)(run)
-for command in (status, audit):
-    app.command()(command)
+for command in (plan, verify, schema, run, status, audit):
+    app.command(epilog=EXAMPLES if command is run else None)(command)
 
 
 def _version(asked: bool) -> None:

@@ -111,7 +111,7 @@ def _advise(outcome: runner.Outcome) -> None:
     say(advice.what_happened(outcome), "red")
     advised = advice.next_settings(outcome)
     if advised is None:
-        say(advice.nothing(outcome), "red")
+        say(advice.NOTHING, "red")
     else:
         say(f"To try next: {advised.command}", "bold")
     say(advice.AGAIN, "dim")

@@ -12,7 +12,7 @@ from confide.planning.plan import Plan
 from confide.runs.runner import Outcome
 from confide.runs.settings import EPSILON, Settings
 
-__all__ = ["AGAIN", "next_settings", "nothing", "what_happened"]
+__all__ = ["AGAIN", "NOTHING", "next_settings", "what_happened"]
 
 LABELS_A_COPY = 15
 """Labels that a copy should see at least before its vote is worth anything."""
@@ -40,12 +40,10 @@ AGAIN = (
     "that its settings were chosen by their votes is outside of both."
 )
 
-
-def nothing(outcome: Outcome) -> str:
-    """What to say where no command is advised."""
-    then = "the guide answers best alone: leave --copies, --unsure, --polls and --silent out"
-    other = "try another --learner, or more rounds" if outcome.pop.plan.guide is None else then
-    return f"By the votes that were seen, no plan lasts on this stream at up to {FACTORS[-1]} times this ε: {other}."
+NOTHING = (
+    f"By the votes that were seen, no plan lasts on this stream at up to {FACTORS[-1]} times this ε: "
+    "try another --learner, or more rounds."
+)
 
 
 def what_happened(outcome: Outcome) -> str:
@@ -67,15 +65,16 @@ def next_settings(outcome: Outcome) -> Settings | None:
     plan, settings = outcome.pop.plan, outcome.settings
     if outcome.tally.unsure < plan.unsure:
         return settings.but(plan=None, beta=RARELY)
+    chosen = settings.but(plan=None, guide=True, copies=None, polls=None, unsure=None, silent=None)
+    if plan.guide is not None and chosen != settings:
+        return chosen  # the planner shares the budget out by itself, and gives the guide all where copies cannot pay
     if settings.silent is not None and plan.silent < USUAL_SILENCE * plan.rounds and settings.history is None:
         return settings.but(
             plan=None, silent=None, copies=None, polls=None, unsure=None
         )  # copies that know nothing disagree
     epsilon = plan.guarantee.epsilon if settings.plan is not None else settings.epsilon or EPSILON
     found = _search(settings, epsilon, plan.rounds, plan.silent, plan.labels, plan.polls, _margins(outcome))
-    if found is None and not settings.guide:
-        return settings.but(plan=None, guide=True, copies=None, polls=None, unsure=None, silent=None)
-    return found
+    return chosen if found is None and not settings.guide else found
 
 
 def _margins(outcome: Outcome) -> tuple[tuple[int, int], ...]:

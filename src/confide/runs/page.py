@@ -7,7 +7,7 @@ from typing import Any
 
 from confide.data.extras import need
 from confide.pop.base import SOURCES
-from confide.runs.advice import AGAIN, next_settings, nothing, what_happened
+from confide.runs.advice import AGAIN, NOTHING, next_settings, what_happened
 from confide.runs.labels import by_label
 from confide.runs.runner import Outcome
 from confide.runs.style import CSS
@@ -74,7 +74,7 @@ def _out_of_budget(outcome: Outcome) -> str:
     advised = next_settings(outcome)
     text = f"<p>{escape(what_happened(outcome))}</p>"
     if advised is None:
-        text += f"<p>{escape(nothing(outcome))}</p>"
+        text += f"<p>{escape(NOTHING)}</p>"
     else:
         text += f"<p>To try next:</p><pre>{escape(advised.command)}</pre>"
     return _section("Out of budget", f'{text}<p class="note">{escape(AGAIN)}</p>', "halted")
@@ -109,7 +109,8 @@ def _cards(outcome: Outcome) -> str:
 def _coverage(outcome: Outcome) -> str:
     """Who answered which share of the rounds, and how wrongly."""
     tally = outcome.tally
-    parts = [(name, *tally.sources[name]) for name in reversed(SOURCES) if name in tally.sources]
+    found = [name for name in reversed(SOURCES) if name in tally.sources]
+    parts = [(name, tally.sources[name][0], tally.sources[name][1]) for name in found]
     if tally.refused:
         parts.append(("refused", tally.refused, tally.refused))
     total = max(1, tally.rounds)

@@ -150,7 +150,8 @@ class Settings:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; `from_json` reads them back."""
-        return {"version": VERSION, **asdict(self)}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        return {"version": VERSION, **plain}
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Self:
