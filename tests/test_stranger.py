@@ -345,11 +345,11 @@ def test_a_parameter_that_a_learner_does_not_have_is_one_sentence(main: Main) ->
     assert "'foo'" in sentence and "memory" in sentence
 
 
-@pytest.mark.parametrize("words", [(), ("-T", "20000")], ids=["the file's rows", "as many asked for"])
+@pytest.mark.parametrize("words", [(), ("-T", "6000")], ids=["the file's rows", "as many asked for"])
 def test_one_promise_gives_one_plan(main: Main, words: tuple[str, ...]) -> None:
-    write("a.csv", table(20_000))
+    write("a.csv", table(6000))
     main("run", "a.csv", "-e", "6", "-d", "1e-5", "--no-twin", *words)
-    plan = Plan.tight(6.0, 1e-5, 20_000, units="rounds")
+    plan = Plan.tight(6.0, 1e-5, 6000, units="rounds")
     assert numbers()["public"]["plan"] == {name: getattr(plan, name) for name in numbers()["public"]["plan"]}
     assert plan.guide is not None and numbers()["public"]["guide"] == plan.guide.params()
     assert numbers()["public"]["guarantee"]["epsilon"] == plan.guarantee.epsilon
