@@ -225,6 +225,28 @@ def test_one_persons_row_decides_no_others_round(
     assert worlds[0] == worlds[1] and worlds[0][0] == 600
 
 
+@pytest.mark.parametrize("delay", [0, 30], ids=["labels at once", "labels late"])
+def test_with_a_guide_too_one_persons_row_decides_no_others_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delay: int
+) -> None:
+    plan = Plan.tight(8.0, 1e-4, 2000, units="people")
+    rows = ["n,m,who,y"] + [f"{i % 10},1.5,{100 + i % 40},{'NY'[i % 10 > 4]}" for i in range(2000)]
+    worlds = []
+    for spoils in ((), tuple(SPOILS.values())):
+        for number, spoil in enumerate(spoils):
+            rows[8 + 320 * number] = spoil.replace("p7", "107")
+        (tmp_path / "a.csv").write_text("\n".join(rows) + "\n")
+        stream = open_file(tmp_path / "a.csv", labels=["N", "Y"], unit="who")
+        asked = listen(monkeypatch)
+        settings = Settings("a.csv", unit="who", delay=delay, twin=False, seed=2)
+        outcome = runner.run(stream, None, plan, settings)
+        assert outcome.pop.guide is not None
+        others = [(number, row) for number, row in enumerate(asked) if row[0] != "107"]
+        public = (outcome.pop.rounds, outcome.pop.state, outcome.pop.guide.released)
+        worlds.append((*public, [who for who, _ in asked], others))
+    assert plan.copies == 0 and worlds[0] == worlds[1] and worlds[0][0] == 2000
+
+
 def test_a_bad_row_takes_its_round_and_counts_as_wrong(plan: Plan, stream: Stream, asked: Asked) -> None:
     outcome = runner.run(spoiled(stream, 5, 2500), LEARNER, plan)
     tally = outcome.tally
@@ -332,6 +354,24 @@ def test_an_interrupt_leaves_a_checkpoint_and_resume_asks_the_rest(
     assert (second.tally.rounds, second.tally.live) == (ROUNDS, ROUNDS - SILENT)
     assert second.pop.operator.taught == ROUNDS, "labels that were waiting are taught after the resume"
     assert second.tally.twin_wrong < 0.05 * ROUNDS, "the twin has caught up"
+
+
+def test_an_interrupted_guide_goes_on_where_it_stood(asked: Asked, tmp_path: Path) -> None:
+    stream, plan = easy(6000), Plan.tight(8.0, 1e-4, 6000)
+    first = runner.run(stream, None, plan, rescue=tmp_path / "s", hooks=interrupt_at(3000))
+    assert first.interrupted and len(asked) == 3000 and first.pop.guide is not None
+    second = runner.resume(tmp_path / "s", stream, LEARNER)
+    assert asked == firsts(stream) and second.tally.rounds == 6000 and second.pop.guide is not None
+    assert second.pop.guide.released > first.pop.guide.released > 0 and second.tally.late_error < 0.05
+    assert second.tally.late(second.tally.curve_twin) < 0.05
+
+
+def test_history_teaches_the_guide_before_the_first_round() -> None:
+    plan = Plan.tight(8.0, 1e-4, 1000, history=6000)
+    history = spoiled(easy(6000, seed=5), 9)
+    taught = runner.run(easy(1000), None, plan, ALONE, history=history)
+    assert (taught.tally.taught_before, taught.tally.history_bad) == (5999, 1)
+    assert taught.tally.sources["guide"][0] == 1000 and taught.tally.error < 0.05
 
 
 CRASH = """

@@ -1,5 +1,6 @@
 """Streams: what is read, what is refused, and what is never dropped."""
 
+import datetime
 import gzip
 import itertools
 import json
@@ -129,7 +130,7 @@ def test_what_one_row_holds_does_not_change_how_another_is_read(tmp_path: Path, 
     path.write_text(f"f,y\n{others}red,1\n0,0\n")
     stream = open_file(path, labels=["0", "1"])
     assert [row.x for row in stream.rows()][-2:] == [{"f=": "red"}, {"f": 0.0, "f=": "0"}]
-    assert stream.features.names == Features(["f"], (), {"f=": 16}, {"words =": 512}).names
+    assert stream.features.names == Features(["f"], (), {"f=": 32}, {"words =": 128}).names
 
 
 def test_every_column_has_hashes_of_its_own() -> None:
@@ -139,7 +140,7 @@ def test_every_column_has_hashes_of_its_own() -> None:
     rows = [layout.features.encode(layout.x(row)) for row in itertools.product(*values.values())]
     assert len({row.tobytes() for row in rows}) == 18
     for row in rows:
-        assert [row[start : start + 16].sum() for start in (3, 19, 35)] == [1.0, 1.0, 1.0]
+        assert [row[start : start + 32].sum() for start in (3, 35, 67)] == [1.0, 1.0, 1.0]
 
 
 def test_a_value_is_read_by_its_own_form() -> None:
@@ -174,7 +175,7 @@ def test_a_declared_column_is_read_as_declared() -> None:
 
 def test_no_name_of_ours_is_a_columns() -> None:
     layout = Layout((Column("a"), Column("a="), Column(""), Column("words =")))
-    assert layout.mark == "==" and len(layout.features.names) == 4 + 4 * 16 + 512
+    assert layout.mark == "==" and len(layout.features.names) == 4 + 4 * 32 + 128
     assert layout.x(["u", "v", "w", "x"]) == {"a==": "u", "a===": "v", "==": "w", "words ===": "x"}
 
 
@@ -264,6 +265,16 @@ def test_rows_come_in_the_order_asked_for_and_equal_ones_as_they_stand(tmp_path:
     assert open_file(path, labels=["a", "b"], drop=["d"]).names == ("n",)
     with pytest.raises(ValueError, match="no column 'when'"):
         open_file(path, order=["when"])
+    with pytest.raises(ValueError, match="--drop names the label"):
+        open_file(path, drop=["y"])
+
+
+def test_dates_of_a_parquet_file_are_those_of_a_csv(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("day,at,y\n2024-02-29,2024-02-29T12:00:00Z,a\n,,b\n")
+    day, at = datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 12, tzinfo=datetime.UTC)
+    pq.write_table(pa.table({"day": [day, None], "at": [at, None], "y": ["a", "b"]}), tmp_path / "a.parquet")
+    rows = [[row.x for row in open_file(tmp_path / name).rows()] for name in ("a.csv", "a.parquet")]
+    assert rows[0] == rows[1] == [{"day": 1520.0, "day=": "Thursday", "at": 1520.5, "at=": "Thursday"}, {}]
 
 
 def test_integer_ids_are_units_the_same_in_every_kind_of_file(tmp_path: Path) -> None:

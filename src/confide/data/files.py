@@ -75,6 +75,8 @@ def open_file(
         file.check(label, *(() if unit is None else (unit,)), *drop, *order)
         if unit == label:
             raise ValueError(f"--unit and --label both name column {label!r}: a label is nobody's name")
+        if label in drop:
+            raise ValueError(f"--drop names the label's column {label!r}: say with --label which one it is")
         found = file.count(label, schema.labels is None)
         named = found.labels if schema.labels is None else schema.labels
         if len(set(named)) < max(2, len(named)):
@@ -226,7 +228,8 @@ def _notes(path: Path, schema: Schema, public: tuple[str, ...], comma: bool) -> 
     if comma:
         notes.append(f"semicolons separate the columns of {path.name}, so 3,14 is read as a number")
     if not schema.columns:
-        notes.append("no column was declared, so each value is read by its own form; kinds in a --schema do better")
+        better = f"`confide schema {path}` drafts kinds, which do better"
+        notes.append(f"no column was declared, so each value is read by its own form; {better}")
     return tuple(notes)
 
 

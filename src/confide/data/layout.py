@@ -14,7 +14,8 @@ __all__ = ["KINDS", "Column", "Layout", "UnreadableError"]
 KINDS = ("number", "log", "category", "text", "date", "mixed", "drop")
 """What a column may be declared as; see `Layout`."""
 
-_CATEGORY, _MIXED, _TEXT = 64, 16, 512  # columns of the copies for each; the guide has places of its own
+_CATEGORY, _TEXT = 64, 512  # columns of the copies for each; the guide has places of its own
+_MIXED, _WORDS = 256, 128  # for all mixed columns together, and for their words: copies are many, and memory is not
 
 
 class UnreadableError(ValueError):
@@ -101,12 +102,14 @@ class Layout:
         """What x holds, for copies and guide."""
         mark, numeric, log = self.mark, dict[str, tuple[float, float] | None](), list[str]()
         categorical, text = dict[str, int](), dict[str, int]()
+        mixed = sum(column.kind in ("mixed", "date") for column in self.columns)
+        usual = min(32, max(4, 1 << (_MIXED // max(1, mixed)).bit_length() - 1))
         for column in self.columns:
             name = column.name
             if column.kind in ("number", "date", "mixed"):
                 numeric[name] = None if column.low is None or column.high is None else (column.low, column.high)
             if column.kind in ("date", "mixed"):
-                categorical[name + mark] = column.width or _MIXED
+                categorical[name + mark] = column.width or usual
             if column.kind == "log":
                 log.append(name)
             if column.kind == "category":
@@ -114,7 +117,7 @@ class Layout:
             if column.kind == "text":
                 text[name] = column.width or _TEXT
         if any(column.kind == "mixed" for column in self.columns):
-            text[f"words {mark}"] = _TEXT
+            text[f"words {mark}"] = _WORDS
         known = any(ends is not None for ends in numeric.values())
         return Features(numeric if known else list(numeric), log, categorical, text)
 

@@ -7,7 +7,7 @@ A date is an ISO date, 2024-02-29, with or without a time, 2024-02-29T18:30:00Z.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -56,8 +56,8 @@ def read(value: Any, comma: bool = False) -> Value:
         return _read(value, comma)
     if value is None:
         return _NOTHING
-    if isinstance(value, datetime):
-        return _date(value)
+    if isinstance(value, date):
+        return _date(value if isinstance(value, datetime) else datetime(value.year, value.month, value.day))
     return _number(float(value))
 
 
@@ -84,9 +84,9 @@ def _number(number: float) -> Value:
     return Value(number, str(int(number)) if whole else None, "number")
 
 
-def _date(date: datetime) -> Value:
-    date = date.replace(tzinfo=UTC) if date.tzinfo is None else date
-    return Value((date - _FIRST_DAY).total_seconds() / 86_400, _DAYS[date.weekday()], "date")
+def _date(when: datetime) -> Value:
+    when = when.replace(tzinfo=UTC) if when.tzinfo is None else when
+    return Value((when - _FIRST_DAY).total_seconds() / 86_400, _DAYS[when.weekday()], "date")
 
 
 def plain(value: Any, comma: bool = False) -> Any:

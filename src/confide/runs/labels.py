@@ -17,7 +17,7 @@ def by_label(labels: Sequence[str], tally: Tally) -> str:
     """What was answered where each label was right; recall and precision of each."""
     made = _lines(labels, tally) if len(labels) > WIDEST else _square(labels, tally)
     return (
-        f"{made}<p class=note>All rounds that have a label, whoever answered. Recall: of the rounds with this label, "
+        f'{made}<p class="note">All rounds that have a label, whoever answered. Recall: of the rounds with this label, '
         "those answered with it. Precision: of the answers with it, those that were right. Balanced error, the mean "
         f"of what recall leaves: {_percent(tally.balanced_error)}.</p>"
     )

@@ -142,7 +142,7 @@ def _public(outcome: Outcome) -> str:
     lines = "".join(f"<li>{escape(line[0].upper() + line[1:])}.</li>" for line in outcome.stream.public)
     return _section(
         "Treated as public",
-        f"<ul>{lines}</ul><p class=note>The promise does not cover these: they were read from all rows together, or "
+        f'<ul>{lines}</ul><p class="note">The promise does not cover these: they were read from all rows together, or '
         "decide when a row is asked. Everything else of a row is read by itself.</p>",
     )
 

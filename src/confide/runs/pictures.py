@@ -18,7 +18,7 @@ from confide.runs.tally import Tally
 
 __all__ = ["errors", "margins", "unsure"]
 
-WINDOWS = 20
+WINDOWS = 40
 """Parts of a run over which its error is averaged."""
 
 OURS, TWIN, GATE, QUIET, LIMIT = "#22577a", "#e07a1f", "#b5446e", "#eef1f4", "#9a1b1b"
@@ -52,11 +52,14 @@ def errors(plan: Plan, tally: Tally, twin: bool) -> str:
             lines.append(("the guide’s own", GUIDE, "--", tally.curve_guide))
         if twin:
             lines.append(("without privacy", TWIN, "-", tally.curve_twin))
+        top = 0.0
         for name, colour, style, curve in lines:
-            axes.plot(*_moving(tally.curve_rounds, curve), color=colour, ls=style, lw=2, label=name)
+            x, y = _moving(tally.curve_rounds, curve)
+            axes.plot(x, y, color=colour, ls=style, lw=2, label=name)
+            top = max([top, *y[len(y) // 8 :]])  # the start, when nothing is known, would hide the rest
         _rounds(axes, plan, tally)
         axes.set_ylabel("wrong, in the last rounds")
-        axes.set_ylim(0, None)
+        axes.set_ylim(0, min(1.04, 1.25 * top) or 1)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
         axes.legend(loc="upper left", bbox_to_anchor=(0, 1.13), ncols=3)
 
@@ -64,7 +67,7 @@ def errors(plan: Plan, tally: Tally, twin: bool) -> str:
 
 
 def _moving(rounds: list[int], curve: list[int]) -> tuple[list[float], list[float]]:
-    """The slope of a curve of counts over about a twentieth of it."""
+    """The slope of a curve of counts over a small part of it."""
     x, y = np.array([0, *rounds]), np.array([0, *curve])
     step = max(1, (x.size - 1) // WINDOWS)
     ends = np.arange(step, x.size)

@@ -19,6 +19,7 @@ from confide.planning.plan import Plan
 from confide.pop.base import TICKET_LIFE
 from confide.pop.monitor import Monitor
 from confide.pop.pop import POP
+from confide.pop.state import look
 from confide.runs.asking import questions
 from confide.runs.checkpoints import read_claim, read_run
 from confide.runs.regression import Regression
@@ -168,11 +169,11 @@ def resume(
     settings = settings or saved.settings
     if settings.strict:
         _check_all(stream)
+    learner = learner if look(folder / "pop")["plan"].copies else None
     pop = POP.load(folder / "pop", learner=learner, fallback=fallback, trusted=trusted)
     try:
         if tuple(pop.labels) != stream.labels:
             raise ValueError("the stream has other labels than the saved run: give the stream that it was started with")
-        learner = learner if pop.plan.copies else None
         work = Work(pop, stream, settings, saved.tally, _twin(learner, stream, settings), _takes_dicts(learner))
         if history is not None:
             work.teach_history(history, twin_only=True)
