@@ -162,6 +162,7 @@ def test_a_value_is_read_by_its_own_form() -> None:
 
 
 def test_a_declared_column_is_read_as_declared() -> None:
+    assert Layout((Column("c", "mixed"),)).x(["one two three four"]) == {"c=": "one two three four"}
     kinds = ("number", "category", "text", "date", "log", "drop")
     layout = Layout(tuple(Column(kind, kind) for kind in kinds))
     assert layout.x(["nan", "nan", "infinity", "nan", "x", "y"]) == {"category": "nan", "text": "infinity"}
@@ -223,10 +224,11 @@ def test_a_schema_that_is_wrong_is_refused_in_a_sentence(csv: Path, tmp_path: Pa
 
 
 def sample(rows: int) -> str:
-    lines = ["id,when,size,room,code,note,empty,y"]
+    lines = ["id,when,size,room,nights,code,note,empty,y"]
     for i in range(rows):
         note = "all went well today" if i % 3 else "no"
-        lines.append(f"k{i},2024-01-{1 + i % 28:02},{i % 50 / 7:.3f},{'AB'[i % 2]},{i % 40},{note},,{i % 2}")
+        code = (9, 9, 240, 9, 240, 7, 14, 9, 240, 300 + i % 40)[i % 10]
+        lines.append(f"k{i},2024-01-{1 + i % 28:02},{i % 50 / 7:.3f},{'AB'[i % 2]},{i % 9},{code},{note},,{i % 2}")
     return "\n".join(lines) + "\n"
 
 
@@ -236,8 +238,8 @@ def test_a_schema_is_drafted_and_read_again(tmp_path: Path) -> None:
     schema, comments = draft(path)
     kinds = {column.name: column.kind for column in schema.columns}
     assert kinds == {
-        "id": "drop", "when": "date", "size": "number", "room": "category", "code": "mixed", "note": "text",
-        "empty": "drop",
+        "id": "drop", "when": "date", "size": "number", "room": "category", "nights": "number",
+        "code": "mixed", "note": "text", "empty": "drop",
     }  # fmt: skip
     assert schema.labels == ("0", "1") and schema.label == "y" and set(comments) == {"id", "code", "empty"}
     assert all(column.low is None for column in schema.columns), "ranges of a private file are nobody's to see"

@@ -60,7 +60,7 @@ def open_file(
     unit
         The column that names whose row it is; it is no feature.
     schema
-        The columns' kinds; if left out, every column is `mixed` (see `confide.data.layout.Layout`).
+        The columns' kinds; if left out, every column is `any` (see `confide.data.layout.Layout`).
     drop
         Columns to leave out.
     order

@@ -11,11 +11,12 @@ from confide.learners import Features
 
 __all__ = ["KINDS", "Column", "Layout", "UnreadableError"]
 
-KINDS = ("number", "log", "category", "text", "date", "mixed", "drop")
+KINDS = ("number", "log", "category", "text", "date", "mixed", "any", "drop")
 """What a column may be declared as; see `Layout`."""
 
 _CATEGORY, _TEXT = 64, 512  # columns of the copies for each; the guide has places of its own
-_MIXED, _WORDS = 256, 128  # for all mixed columns together, and for their words: copies are many, and memory is not
+_SPLIT = ("date", "mixed", "any")  # kinds with a number and a category
+_MIXED, _WORDS = 256, 128  # for all of these together, and for their words: copies are many, and memory is not
 
 
 class UnreadableError(ValueError):
@@ -39,7 +40,7 @@ class Column:
     """
 
     name: str
-    kind: str = "mixed"
+    kind: str = "any"
     low: float | None = None
     high: float | None = None
     width: int | None = None
@@ -50,7 +51,7 @@ class Column:
         ends = [end for end in (self.low, self.high) if end is not None]
         if len(ends) == 1 or (ends and (self.kind not in ("number", "date") or not ends[0] < ends[1])):
             raise ValueError(f"column {self.name!r}: only a number or a date has low and high, both, the smaller first")
-        if self.width is not None and not (self.width >= 1 and self.kind in ("category", "text", "mixed")):
+        if self.width is not None and not (self.width >= 1 and self.kind in ("category", "text", "mixed", "any")):
             raise ValueError(f"column {self.name!r}: only a category or a text has a width, of at least 1")
 
 
@@ -62,9 +63,10 @@ class Layout:
     - category: the value as it is, hashed into columns of its own; only an empty one is missing.
     - text: its words, hashed; only an empty one is missing.
     - date: its days as a number, and its weekday as a category (see `confide.data.values`).
-    - mixed: by the form of each value alone. A number is a number, and a whole one a category too; a date is a
-      date; four words or more are words, in columns that all mixed columns share; what is left is a category. This is
-      the rule for columns that nobody declared.
+    - mixed: by the form of each value alone. A number is a number, and a whole one a category too; a date is a date;
+      what is left is a category.
+    - any: the same, but four words or more are words, in columns that all these columns share. This is the rule for
+      columns that nobody declared.
     - drop: nothing.
 
     Parameters
@@ -102,13 +104,13 @@ class Layout:
         """What x holds, for copies and guide."""
         mark, numeric, log = self.mark, dict[str, tuple[float, float] | None](), list[str]()
         categorical, text = dict[str, int](), dict[str, int]()
-        mixed = sum(column.kind in ("mixed", "date") for column in self.columns)
+        mixed = sum(column.kind in _SPLIT for column in self.columns)
         usual = min(32, max(4, 1 << (_MIXED // max(1, mixed)).bit_length() - 1))
         for column in self.columns:
             name = column.name
-            if column.kind in ("number", "date", "mixed"):
+            if column.kind == "number" or column.kind in _SPLIT:
                 numeric[name] = None if column.low is None or column.high is None else (column.low, column.high)
-            if column.kind in ("date", "mixed"):
+            if column.kind in _SPLIT:
                 categorical[name + mark] = column.width or usual
             if column.kind == "log":
                 log.append(name)
@@ -116,7 +118,7 @@ class Layout:
                 categorical[name] = column.width or _CATEGORY
             if column.kind == "text":
                 text[name] = column.width or _TEXT
-        if any(column.kind == "mixed" for column in self.columns):
+        if any(column.kind == "any" for column in self.columns):
             text[f"words {mark}"] = _WORDS
         known = any(ends is not None for ends in numeric.values())
         return Features(numeric if known else list(numeric), log, categorical, text)
@@ -136,9 +138,9 @@ class Layout:
             said = _checked(name, read(value, self.comma))
             if said.number is not None:
                 x[name] = said.number
-            if kind == "mixed" and said.kind == "text" and len(str(said.category).split()) >= WORDS:
+            if kind == "any" and said.kind == "text" and len(str(said.category).split()) >= WORDS:
                 words.append(str(said.category))
-            elif said.category is not None and (kind == "mixed" or said.kind == kind == "date"):
+            elif said.category is not None and (kind in ("mixed", "any") or said.kind == kind == "date"):
                 x[name + mark] = said.category
         if words:
             x[f"words {mark}"] = " \n ".join(words)
@@ -153,7 +155,7 @@ class Layout:
             elif column.kind != "drop":
                 _checked(column.name, read(value, self.comma))
                 x[column.name] = found = plain(value, self.comma)
-                if column.kind != "mixed" and isinstance(found, str):
+                if column.kind not in ("mixed", "any") and isinstance(found, str):
                     x[column.name] = None
         return x
 

@@ -7,7 +7,9 @@ public sample with the same columns.
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +25,14 @@ __all__ = ["HEAD", "survey"]
 HEAD = """\
 # How {name} is read. Drafted by looking at the whole file: check every line before you use it, since
 # what stands here counts as public. Kinds: number, log (a number of very different sizes), category, text, date,
-# mixed (each value by its own form), drop. Where you know the range of a number, say so, for example
+# mixed (a number, and each whole number a category too), drop. Where you know the range of a number, say so:
 #   age = {{ kind = "number", low = 0, high = 120 }}
 # and the budget that would find it in private is saved. Drop what gives the label away.
 
 """
 
 _MOST = 0.95  # the share of a column's values that makes its kind
-_NAMES = 12  # different whole numbers from which on they may be names of things
-_MANY_NAMES = 5000
+_ROUGH = 0.3  # how many peaks make whole numbers names of things
 _ROWS = 1000  # rows from which on values that are all different are taken for ids
 _TAIL = 0.005  # what a range from a public sample leaves out at each end
 _WIDEST = 256
@@ -62,7 +63,7 @@ class _Seen:
     def __init__(self, name: str) -> None:
         self.name, self.rows, self.longer = name, 0, 0
         self.kinds = {"missing": 0, "number": 0, "date": 0, "text": 0}
-        self.whole, self.different, self.numbers = True, set[Any](), array("d")
+        self.whole, self.different, self.numbers = True, Counter[Any](), array("d")
         self.comment = ""
 
     def add(self, value: Any, comma: bool) -> None:
@@ -75,7 +76,7 @@ class _Seen:
             self.numbers.append(said.number)
         if said.kind == "text":
             self.longer += len(str(said.category).split()) >= WORDS
-        self.different.add(said.number if said.category is None else said.category)
+        self.different[said.number if said.category is None else said.category] += 1
 
     def judge(self, ranges: bool) -> Column:
         """The column's kind."""
@@ -91,7 +92,7 @@ class _Seen:
             self.comment = "nearly every row has another one: an id? It would say nothing of the next row"
             return Column(self.name, "drop")
         if number >= _MOST:
-            if self.whole and _NAMES < different <= _MANY_NAMES:
+            if self.whole and self._rough() > _ROUGH:
                 self.comment = f'{different:,} whole numbers: "number" if they count, "category" if they name things'
                 return Column(self.name, "mixed")
             return Column(self.name, "number", *self._ends(ranges))
@@ -103,11 +104,21 @@ class _Seen:
         self.comment = "both numbers and texts: each value is read by its own form"
         return Column(self.name, "mixed")
 
+    def _rough(self) -> float:
+        """How far whole numbers are from having one peak: counts and sizes have one, names of things have many."""
+        counts = [n for _, n in sorted((int(value), n) for value, n in self.different.items() if _is_whole(value))]
+        steps = sum(abs(a - b) for a, b in pairwise([0, *counts, 0]))
+        return (steps - 2 * max(counts, default=0)) / max(1, self.kinds["number"])
+
     def _ends(self, ranges: bool) -> tuple[float, float] | tuple[()]:
         if not (ranges and self.numbers):
             return ()
         low, high = map(float, np.quantile(np.frombuffer(self.numbers), (_TAIL, 1 - _TAIL)))
         return (low, high) if low < high else ()
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, str) and value.lstrip("-").isdecimal()
 
 
 def _width(different: int) -> int:
