@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -66,9 +67,10 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- plan
 
 
-def test_plan_prints_the_promise_and_what_it_costs() -> None:
-    text = shown("plan", *EASY)
-    plan = Plan.tight(8.0, 1e-4, 30_000, guide=None)
+@pytest.mark.parametrize("guide", ["auto", None])
+def test_plan_prints_the_promise_and_what_it_costs(guide: Any) -> None:
+    text = shown("plan", *EASY, *(() if guide else ("--no-guide",)))
+    plan = Plan.tight(8.0, 1e-4, 30_000, guide=guide)
     assert str(plan) in text
     assert plan.guarantee.sentence in " ".join(text.split())
 
@@ -81,7 +83,7 @@ def test_plan_has_good_defaults() -> None:
 def test_plan_takes_every_option() -> None:
     text = shown(
         *("plan", *EASY, "--copies", "700", "--polls", "101", "--unsure", "200", "--silent", "5000"),
-        *("--unit-unsure", "2", "--labels", "7", "--beta", "0.05"),
+        *("--unit-unsure", "2", "--unit-labels", "3", "--labels", "7", "--beta", "0.05"),
     )
     asked = Plan.tight(
         8.0,
@@ -94,7 +96,7 @@ def test_plan_takes_every_option() -> None:
         unit_unsure=2,
         labels=7,
         beta=0.05,
-        guide=None,
+        unit_labels=3,
     )
     assert str(asked) in text
 
@@ -112,7 +114,7 @@ def test_plan_with_the_papers_constants() -> None:
 
 def test_a_plan_is_written_and_verified(tmp_path: Path, main: Main) -> None:
     path = tmp_path / "plan.json"
-    text = shown("plan", *EASY, "--json", str(path))
+    text = shown("plan", *EASY, "--no-guide", "--json", str(path))
     assert str(path) in text and "confide verify" in text
     plan = Plan.from_json(path)
     assert plan == Plan.tight(8.0, 1e-4, 30_000, guide=None)

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -34,12 +35,18 @@ def easy(rows: int, seed: int = 0) -> Stream:
 @pytest.fixture(scope="module")
 def outcome() -> Outcome:
     plan = Plan.tight(7.0, 1e-4, 3000, copies=120, unsure=100, silent=2000, beta=1e-6, guide=None)
-    stream = replace(easy(3000), name="<b>&co</b>", notes=("the labels are treated as public",))
+    said = {"notes": ("the labels are treated as public",), "public": ("the <i>number</i> of rows",)}
+    stream = replace(easy(3000), name="<b>&co</b>", **said)
     settings = Settings("agrawal", "trees(memory=64)", rounds=3000, epsilon=8.0, monitor=1.0)
     done = run(stream, DecisionTree(memory=64), plan, settings)
     done.tally.refused += 1
     done.tally.spoiled(12, "it has <3> fields")
     return done
+
+
+@pytest.fixture(scope="module")
+def guided() -> Outcome:
+    return run(easy(6000), None, Plan.tight(8.0, 1e-4, 6000), Settings("agrawal", rounds=6000, epsilon=8.0))
 
 
 class Page(HTMLParser):
@@ -79,6 +86,26 @@ def test_the_page_is_whole_and_fetches_nothing(outcome: Outcome) -> None:
     assert text.count("<svg") == 3
 
 
+def test_a_guides_page_is_whole_and_shows_no_copies(guided: Outcome) -> None:
+    text = page(guided)
+    read = Page()
+    read.feed(text)
+    assert read.open == [] and read.fetched == [] and text.count("<svg") == 1
+    assert "unsure answers used" not in text and "the guide’s own answers" in text and "without privacy" in text
+    assert escape(guided.pop.plan.explain()) in text and "balanced error" in text and "precision" in text
+    private = numbers(guided)["operator_only"]
+    assert private["guide_error"] < 0.2 and private["twin"] == guided.twin and len(private["recalls"]) == 2
+    assert numbers(guided)["public"]["guide"] == guided.pop.plan.guide.params()  # type: ignore[union-attr]
+
+
+def test_who_answered_adds_up(outcome: Outcome, guided: Outcome) -> None:
+    for one in (outcome, guided):
+        bar = re.search(r'<div class="bar">(.*?)</div>', page(one))
+        assert bar is not None
+        widths = [float(width) for width in re.findall(r"width:([\d.]+)%", bar[1])]
+        assert sum(widths) == pytest.approx(100, abs=0.1) and len(widths) >= 2
+
+
 def test_ids_in_the_pictures_do_not_meet(outcome: Outcome) -> None:
     pictures = re.findall(r"<svg.*?</svg>", page(outcome), flags=re.DOTALL)
     used = [set(re.findall(r"url\(#([^)]+)\)", picture)) for picture in pictures]
@@ -92,8 +119,9 @@ def test_the_page_says_what_it_must(outcome: Outcome) -> None:
     assert text.index("Operator’s eyes only: outside the guarantee") < text.index("<main>")
     guarantee = outcome.pop.guarantee
     assert guarantee.sentence in text and f"{guarantee.epsilon:.4g}" in text
-    assert f"{outcome.tally.mistakes:,} of 1,000 live rounds" in text
-    assert "treated as public" in text and "1 row could not be read" in text
+    assert f"{outcome.tally.wrong:,} of 3,000" in text
+    assert "Treated as public" in text and "The &lt;i&gt;number&lt;/i&gt; of rows." in text
+    assert "1 row could not be read" in text
     assert "may be shown to others" in text
 
 
@@ -107,8 +135,8 @@ def test_json_keeps_the_public_apart(outcome: Outcome, tmp_path: Path) -> None:
     write_json(outcome, tmp_path / "r.json")
     read = json.loads((tmp_path / "r.json").read_text())
     assert read == json.loads(json.dumps(numbers(outcome)))
-    assert read["operator_only"]["mistakes"] == outcome.tally.mistakes
-    assert not {"error", "mistakes", "margins", "confusion", "bad", "refused", "seconds"} & set(read["public"])
+    assert read["operator_only"]["wrong"] == outcome.tally.wrong
+    assert not {"error", "wrong", "sources", "margins", "confusion", "bad", "refused", "seconds"} & set(read["public"])
     assert read["settings"] == outcome.settings.to_json() and read["command"] == outcome.settings.command
     assert read["public"]["plan"]["unsure"] == 100
 
@@ -119,30 +147,32 @@ def test_many_labels_are_listed_instead_of_squared(outcome: Outcome) -> None:
     tally.confusion[3][3], tally.confusion[3][4] = 9, 1
     many = page(replace(outcome, tally=tally, stream=replace(outcome.stream, labels=labels)))
     assert "most often taken for" in many and "most often taken for" not in page(outcome)
-    assert "<td>3</td><td>10</td><td>90.00%</td><td>0</td><td>4 (1)</td>" in many
+    assert "<td>3</td><td>10</td><td>90.00%</td><td>100.00%</td><td>4 (1)</td>" in many
 
 
 def test_a_run_that_never_went_live_can_be_reported(tmp_path: Path) -> None:
     plan = Plan.tight(8.0, 1e-4, 3000, copies=120, unsure=100, silent=2000, beta=1e-6, guide=None)
     early = run(easy(500), DecisionTree(memory=64), plan)
     write_html(early, tmp_path / "r.html")
-    assert numbers(early)["operator_only"]["error"] is None
-    assert "–" in (tmp_path / "r.html").read_text()
+    assert numbers(early)["operator_only"]["live_error"] is None
+    assert "0 of 100 planned" not in (text := (tmp_path / "r.html").read_text()) and "500 rounds" in text
 
 
 def test_the_command_repeats_the_settings() -> None:
-    assert Settings().command == "confide run agrawal"
+    assert Settings().command == "confide run visits"
     settings = Settings("my file.csv", "trees(memory=64)", epsilon=0.25, labels=("a", "b c"), strict=True, twin=False)
     said = "confide run 'my file.csv' --learner 'trees(memory=64)' --epsilon 0.25 --labels 'a,b c' --strict --no-twin"
     assert settings.command == said
 
 
 def test_settings_come_back_from_json_and_others_are_refused() -> None:
-    settings = Settings("a.csv", epsilon=2.0, labels=("x", "y"), unit="who", delay=9, monitor=0.5)
+    settings = Settings("a.csv", labels=("x", "y"), unit="who", delay=9, monitor=0.5, drop=("a",), guide=False)
+    assert "--no-guide" in settings.command and "--drop a" in settings.command
     plain = json.loads(json.dumps(settings.to_json()))
     assert Settings.from_json(plain) == settings
-    with pytest.raises(ValueError, match="version 1"):
-        Settings.from_json({**plain, "version": 1})
+    for version in (1, 2):
+        with pytest.raises(ValueError, match=f"version {version}"):
+            Settings.from_json({**plain, "version": version})
     with pytest.raises(ValueError, match="unknown entry, 'colour'"):
         Settings.from_json({**plain, "colour": "red"})
 

@@ -4,14 +4,18 @@ import copy
 import pickle
 import subprocess
 import sys
+import textwrap
 import warnings
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
+from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 import pytest
 from river import base, checks, compose, evaluate, linear_model, metrics, naive_bayes, optim, preprocessing
 from river import feature_extraction as fx
+from river.datasets import synth
 
 import confide
 from confide import Plan
@@ -49,7 +53,8 @@ def live_accuracy(model: Any, delay: int | None = None) -> float:
 # ------------------------------------------------------------------ River's checks
 
 
-@pytest.mark.parametrize("which", range(2), ids=["River's model, two labels", "our learner, nine labels"])
+@pytest.mark.filterwarnings("ignore:the guide learns as rounds are asked")  # which most checks never do
+@pytest.mark.parametrize("which", range(3), ids=["River's model, two labels", "our learner, nine labels", "the guide"])
 def test_every_check_of_river_passes(which: int) -> None:
     model = PrivateClassifier(**list(PrivateClassifier._unit_test_params())[which])
     assert not model._unit_test_skips()
@@ -96,7 +101,7 @@ def test_a_genuine_river_model_learns() -> None:
     assert live_accuracy(model) > 0.95
 
 
-def test_metrics_of_probabilities_are_refused_with_the_reason() -> None:
+def test_without_a_guide_metrics_of_probabilities_are_refused_with_the_reason() -> None:
     with pytest.raises(NotImplementedError, match="probabilities would show how the copies voted"):
         evaluate.progressive_val_score(stream(10), small(), metrics.ROCAUC())
     with pytest.raises(NotImplementedError, match="labels only"):
@@ -126,15 +131,15 @@ def test_history_is_free_and_needs_no_question() -> None:
 
 def test_after_the_halt() -> None:
     short = Plan.tight(20.0, 1e-2, 300, copies=40, unsure=20, silent=10, guide=None)
-    stopped = small(plan=short)
+    stopped = small(plan=short, after_halt="raise")
     with pytest.raises(confide.Halted):
         for x, _ in stream(301):
             stopped.predict_one(x)  # nothing was taught: every answer is unsure
     assert stopped.pop.halt_reason == "budget"
     stopped.learn_one({"a": 1.0}, True)
-    going = small(plan=short, after_halt="fallback", fallback=True)
+    going = small(plan=short, fallback=True)
     assert all(going.predict_one(x) for x, _ in stream(301))
-    assert going.pop.state == "halted"
+    assert going.pop.state == "halted" and going.pop.rounds == 301
 
 
 def test_what_cannot_be_read_takes_its_round() -> None:
@@ -145,6 +150,99 @@ def test_what_cannot_be_read_takes_its_round() -> None:
     assert model.pop.rounds == 3
     with pytest.raises(ValueError, match="not one of the labels"):
         model.learn_one({"a": 1.0}, "maybe")
+
+
+# ------------------------------------------------------------------ the guide
+
+
+def noisy(rounds: int) -> list[tuple[dict[Any, Any], bool]]:
+    """A stream in which one label in ten is wrong."""
+    return list(synth.SEA(noise=0.1, seed=1).take(rounds))
+
+
+def test_with_nothing_but_labels_it_learns_a_noisy_stream() -> None:
+    """The majority is right in 64 % of the rounds, whoever knows all but the noise in 90 %."""
+    rows = noisy(6000)
+    model = PrivateClassifier(epsilon=4.0, rounds=6000, seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        hashed = evaluate.progressive_val_score(rows, model, metrics.Accuracy()).get()
+    assert model.pop.rounds == 6000 and model.pop.plan.copies == 0
+    columns = Features(numeric={0: (0, 10), 1: (0, 10), 2: (0, 10)})
+    declared = PrivateClassifier(features=columns, epsilon=4.0, rounds=6000, seed=1)
+    score = evaluate.progressive_val_score(rows, declared, metrics.Accuracy(), delay=50).get()
+    assert 0.7 < hashed < score and score > 0.8
+
+
+def test_probabilities_are_the_guides_and_take_no_round() -> None:
+    model = PrivateClassifier(epsilon=8.0, rounds=2000, features=Features(numeric={"a": (-20, 20)}), seed=1)
+    assert model.predict_proba_one({"a": 3.0}) == {False: 0.5, True: 0.5}
+    wrong = 0
+    for x, y in stream():
+        answer = model.predict_one(x)
+        shares = model.predict_proba_one(x)
+        wrong += model.pop.rounds > 100 and answer != max(shares, key=lambda label: shares[label])
+        model.learn_one(x, y)
+    assert model.pop.rounds == 2000 and wrong == 0
+    assert model.predict_proba_one({"a": 15.0})[True] > 0.8 > 0.2 > model.predict_proba_one({"a": -15.0})[True]
+    with pytest.raises(ValueError, match="number"):
+        model.predict_proba_one({"a": "high"})
+    names = PrivateClassifier(epsilon=8.0, rounds=2000, labels=("a", "b", "c"))
+    assert set(names.predict_proba_one({"a": 1.0})) == {"a", "b", "c"}
+
+
+def test_a_guide_that_is_never_asked_says_so_once() -> None:
+    """A metric of probabilities asks for nothing else, and then no leaf ever ends."""
+    model = PrivateClassifier(epsilon=8.0, rounds=2000, features=Features(numeric={"a": (-20, 20)}), seed=1)
+    with pytest.warns(UserWarning, match="predict_one was never called") as caught:
+        score = evaluate.progressive_val_score(stream(200), model, metrics.ROCAUC())
+    assert len(caught) == 1 and score.get() == 0.5
+    for x, y in stream(1000):
+        model.predict_one(x)
+        model.learn_one(x, y)
+    assert evaluate.progressive_val_score(stream(200), model, metrics.ROCAUC()).get() > 0.9
+
+
+def test_a_model_that_is_not_used_is_spoken_of_once() -> None:
+    model = PrivateClassifier(Features(numeric={"a": (-20, 20)}) | DecisionTree(), rounds=5000, seed=1)
+    said = "model is not used: copies=0: .* would see .* leave it out, or"
+    with pytest.warns(UserWarning, match=said) as caught:
+        model.predict_one({"a": 1.0})
+    assert len(caught) == 1 and caught[0].filename == __file__
+    with pytest.raises(ValueError, match="number"):  # its features are the guide's
+        model.predict_one({"a": "high"})
+    with pytest.raises(ValueError, match="needs a learner"):
+        PrivateClassifier(plan=SMALL).predict_one({"a": 1.0})
+    with pytest.raises(ValueError, match="leave features out"):
+        PrivateClassifier(Features(numeric=["a"]) | DecisionTree(), features=Features(numeric=["a"]))
+
+
+def test_copies_and_guide_read_the_same_features() -> None:
+    plan = Plan.tight(20.0, 1e-2, 2000, copies=200, unsure=100, silent=1000, guide=0.3)
+    model = PrivateClassifier(DecisionTree(memory=32), plan, features=Features(numeric={"a": (-20, 20)}), seed=1)
+    assert live_accuracy(model) > 0.95
+    assert model.pop.predict({"a": 9.0}).guide is True and model.predict_proba_one({"a": 9.0})[True] > 0.5
+
+
+def test_label_weights_are_passed_on() -> None:
+    models = [
+        PrivateClassifier(epsilon=8.0, rounds=1000, label_weights=weights, seed=1) for weights in (None, (0.2, 1.0))
+    ]
+    for model in models:
+        for i in range(1000):
+            model.predict_one({"a": 1.0})
+            model.learn_one({"a": 1.0}, i % 4 == 0)
+    plain, heavy = (model.predict_proba_one({"a": 1.0})[True] for model in models)
+    assert heavy > plain + 0.3
+
+
+def test_the_page_of_the_adapters_runs() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "river-and-sklearn.md").read_text(encoding="utf-8")
+    for title in ("## River", "## scikit-learn"):
+        lines = takewhile(lambda line: not line or line.startswith("    "), page.split(f"\n{title}\n")[1].splitlines())
+        code = textwrap.dedent("\n".join(lines))
+        assert "PrivateClassifier(" in code
+        exec(compile(code, title, "exec"), {})
 
 
 # ------------------------------------------------------------------ privacy
@@ -280,13 +378,16 @@ def test_a_clone_keeps_what_was_learned_from_public_data() -> None:
 
 
 def test_a_plan_or_its_numbers() -> None:
-    with pytest.raises(ValueError, match="not both"):
-        PrivateClassifier(naive_bayes.GaussianNB(), SMALL, epsilon=1.0)
-    chosen = PrivateClassifier(naive_bayes.GaussianNB(), epsilon=4.0, rounds=5000, labels=("a", "b", "c")).pop
+    for more in ({"epsilon": 1.0}, {"guide": None}):
+        with pytest.raises(ValueError, match="not both"):
+            PrivateClassifier(naive_bayes.GaussianNB(), SMALL, **more)
+    numbers: dict[str, Any] = {"epsilon": 4.0, "rounds": 5000, "labels": ("a", "b", "c")}
+    chosen = PrivateClassifier(naive_bayes.GaussianNB(), guide=None, **numbers).pop
     assert chosen.plan.rounds == 5000 and chosen.plan.labels == 3 and chosen.guarantee.epsilon <= 4
-    assert chosen.guarantee.secure
-    default = PrivateClassifier(naive_bayes.GaussianNB()).pop
+    assert chosen.guarantee.secure and chosen.plan.copies and chosen.guide is None
+    default = PrivateClassifier().pop
     assert default.plan.rounds == 1_000_000 and default.labels == (False, True)
+    assert default.plan.copies == 0 and default.plan.units == "rounds"
     assert default.guarantee.epsilon <= 1 and default.guarantee.delta <= 1e-6
     with pytest.raises(ValueError, match="labels must be 2 different"):
         PrivateClassifier(naive_bayes.GaussianNB(), SMALL, labels=(0, 1, 2)).predict_one({"a": 1.0})

@@ -57,12 +57,16 @@ def stream() -> Stream:
 Asked = list[tuple[str | None, float | None]]
 
 
+def first(x: Any) -> float:
+    return float(next(iter(x.values())) if isinstance(x, dict) else x[0])
+
+
 def listen(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """Whose each question was that is asked from now on, and its first number: it tells the rows apart."""
     heard: Asked = []
 
     def note(rows: Sequence[Item], shown: Shown) -> Shown:
-        heard.extend((row.unit, None if row.x is None else float(row.x[0])) for row in rows[: shown.rounds])
+        heard.extend((row.unit, None if row.x is None else first(row.x)) for row in rows[: shown.rounds])
         return shown
 
     monkeypatch.setattr(work, "ask_and_teach", lambda pop, rows, right: note(rows, ask_and_teach(pop, rows, right)))
@@ -111,15 +115,53 @@ def test_everything_is_counted(plan: Plan, stream: Stream) -> None:
     outcome = runner.run(stream, LEARNER, plan)
     tally = outcome.tally
     assert (tally.rounds, tally.live, tally.position, tally.bad) == (ROUNDS, ROUNDS - SILENT, ROUNDS, 0)
-    assert sum(map(sum, tally.confusion)) == sum(tally.margins.values()) == tally.live
-    assert tally.unanswered == tally.unsure == outcome.pop.operator.unsure
-    wrong = tally.confusion[0][1] + tally.confusion[1][0]
-    assert wrong <= tally.mistakes <= wrong + tally.unanswered
-    assert tally.curve_rounds[-1] == ROUNDS and tally.curve_mistakes[-1] == tally.mistakes
-    assert tally.curve_twin[-1] == tally.twin_mistakes < 0.05 * tally.live
-    for curve in (tally.curve_rounds, tally.curve_mistakes, tally.curve_twin, tally.curve_unsure):
+    assert sum(tally.margins.values()) == tally.live and sum(map(sum, tally.confusion)) == ROUNDS
+    silent = tally.sources["fallback"][0] - tally.unsure
+    assert silent == SILENT and tally.unsure == outcome.pop.operator.unsure
+    assert tally.sources.keys() == {"fallback", "copies"} and sum(n for n, _ in tally.sources.values()) == ROUNDS
+    assert tally.wrong == tally.confusion[0][1] + tally.confusion[1][0] == sum(n for _, n in tally.sources.values())
+    assert tally.live_wrong < tally.wrong and tally.sources["copies"][1] <= tally.live_wrong
+    assert tally.curve_rounds[-1] == ROUNDS and tally.curve_wrong[-1] == tally.wrong
+    assert tally.curve_twin[-1] == tally.twin_wrong < 0.05 * ROUNDS
+    assert tally.guided == 0 and tally.guide_wrong == ROUNDS and tally.halted_at is None
+    for curve in (tally.curve_rounds, tally.curve_wrong, tally.curve_twin, tally.curve_unsure):
         assert curve == sorted(curve)
     assert outcome.pop.operator.taught == ROUNDS
+
+
+@pytest.mark.parametrize("delay", [0, 30], ids=["labels at once", "labels late"])
+def test_a_guide_alone_answers_every_row_and_is_counted(delay: int) -> None:
+    plan = Plan.tight(8.0, 1e-4, 6000)
+    outcome = runner.run(easy(6000), None, plan, Settings(delay=delay))
+    tally = outcome.tally
+    assert plan.copies == 0 and tally.rounds == 6000 and tally.live == tally.unsure == 0 and not tally.margins
+    assert tally.sources.keys() == {"fallback", "guide"} and tally.sources["guide"][0] == tally.guided > 5000
+    assert tally.late_error < 0.05 and tally.late(tally.curve_guide) < 0.05 and tally.guide_error < 0.1
+    assert tally.late(tally.curve_twin) < 0.01 and "without noise" in outcome.twin
+    assert not outcome.out_of_budget and tally.wrong == sum(n for _, n in tally.sources.values())
+
+
+def noisy(rows: int) -> Stream:
+    """Nothing to learn: copies disagree."""
+
+    def source(dicts: bool) -> Iterator[Item]:
+        rng = np.random.default_rng(4)
+        for y, x in zip(rng.integers(0, 2, rows).tolist(), rng.random((rows, 2)), strict=True):
+            yield Row(dict(enumerate(x.tolist())) if dicts else x, y)
+
+    return Stream("noisy", (0, 1), (0, 1), 2, source, rows)
+
+
+@pytest.mark.parametrize("guide", ["auto", None], ids=["with a guide", "without"])
+@pytest.mark.parametrize("delay", [0, 30], ids=["labels at once", "labels late"])
+def test_after_a_halt_every_row_is_still_answered(guide: Any, delay: int) -> None:
+    plan = Plan.tight(8.0, 1e-4, ROUNDS, copies=120, unsure=100, silent=1000, beta=1e-6, guide=guide)
+    outcome = runner.run(noisy(ROUNDS), LEARNER, plan, Settings(twin=False, delay=delay))
+    tally = outcome.tally
+    assert outcome.out_of_budget and tally.rounds == outcome.pop.rounds == ROUNDS
+    assert tally.halted_at is not None and 1000 < tally.halted_at < ROUNDS and tally.live == tally.halted_at - 1000
+    assert outcome.unanswered == (guide is None) and ("guide" in tally.sources) == (guide is not None)
+    assert sum(n for n, _ in tally.sources.values()) == ROUNDS
 
 
 def test_labels_come_as_late_as_said(plan: Plan, stream: Stream) -> None:
@@ -133,7 +175,7 @@ def test_labels_come_as_late_as_said(plan: Plan, stream: Stream) -> None:
     assert {rounds: taught[rounds] for rounds in (1000, 2000, 3000)} == {1000: 930, 2000: 1930, 3000: 2930}
     assert outcome.pop.operator.taught == ROUNDS - 1
     assert all(rounds - late.latest <= number <= rounds - 70 for rounds, number in taught.items() if rounds > 100)
-    assert outcome.tally.twin_mistakes == 0 and outcome.tally.refused == 1
+    assert outcome.tally.twin_wrong == 0 and outcome.tally.refused == 1
 
 
 @pytest.mark.parametrize("twin", [True, False])
@@ -183,12 +225,35 @@ def test_one_persons_row_decides_no_others_round(
     assert worlds[0] == worlds[1] and worlds[0][0] == 600
 
 
+@pytest.mark.parametrize("delay", [0, 30], ids=["labels at once", "labels late"])
+def test_with_a_guide_too_one_persons_row_decides_no_others_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delay: int
+) -> None:
+    plan = Plan.tight(8.0, 1e-4, 2000, units="people")
+    rows = ["n,m,who,y"] + [f"{i % 10},1.5,{100 + i % 40},{'NY'[i % 10 > 4]}" for i in range(2000)]
+    worlds = []
+    for spoils in ((), tuple(SPOILS.values())):
+        for number, spoil in enumerate(spoils):
+            rows[8 + 320 * number] = spoil.replace("p7", "107")
+        (tmp_path / "a.csv").write_text("\n".join(rows) + "\n")
+        stream = open_file(tmp_path / "a.csv", labels=["N", "Y"], unit="who")
+        asked = listen(monkeypatch)
+        settings = Settings("a.csv", unit="who", delay=delay, twin=False, seed=2)
+        outcome = runner.run(stream, None, plan, settings)
+        assert outcome.pop.guide is not None
+        others = [(number, row) for number, row in enumerate(asked) if row[0] != "107"]
+        public = (outcome.pop.rounds, outcome.pop.state, outcome.pop.guide.released)
+        worlds.append((*public, [who for who, _ in asked], others))
+    assert plan.copies == 0 and worlds[0] == worlds[1] and worlds[0][0] == 2000
+
+
 def test_a_bad_row_takes_its_round_and_counts_as_wrong(plan: Plan, stream: Stream, asked: Asked) -> None:
     outcome = runner.run(spoiled(stream, 5, 2500), LEARNER, plan)
     tally = outcome.tally
     assert (tally.refused, tally.bad, tally.first_bad) == (2, 2, [[5, "it is bad"], [2500, "it is bad"]])
     assert tally.rounds == ROUNDS == len(asked) and asked[4] == asked[2499] == (None, None)
-    assert min(tally.mistakes, tally.twin_mistakes) >= 1 and sum(map(sum, tally.confusion)) == tally.live
+    assert min(tally.wrong, tally.twin_wrong) >= 2 and sum(map(sum, tally.confusion)) == tally.rounds
+    assert sum(row[-1] for row in tally.confusion) == 2
     assert outcome.pop.operator.taught == ROUNDS - 2
 
 
@@ -227,7 +292,7 @@ def test_rows_that_do_not_fit_the_learner_are_refused_one_by_one(plan: Plan) -> 
     mixed = Stream("mixed", (0, 1), ("n",), 1, source, ROUNDS)
     tally = runner.run(mixed, Features(numeric=["n"]) | LEARNER, plan).tally
     assert (tally.rounds, tally.refused) == (ROUNDS, 10) and tally.first_bad[0] == [2991, work.MISFIT]
-    assert tally.mistakes >= 10 and tally.twin_mistakes >= 10
+    assert tally.wrong >= 10 and tally.twin_wrong >= 10
 
 
 # ---------------------------------------------------------------------- history, people, learners
@@ -240,7 +305,7 @@ def test_history_replaces_the_silent_start(stream: Stream) -> None:
     untaught = runner.run(stream, LEARNER, plan, ALONE)
     assert (taught.tally.taught_before, taught.tally.history_bad, taught.tally.live) == (2999, 1, 1000)
     assert taught.tally.bad == 0 and "in the history" in taught.tally.first_bad[0][1]
-    assert taught.tally.error < 0.1 < untaught.tally.error
+    assert taught.tally.live_error < 0.1 < untaught.tally.live_error
 
 
 class Remembers:
@@ -288,7 +353,25 @@ def test_an_interrupt_leaves_a_checkpoint_and_resume_asks_the_rest(
     assert not second.interrupted and asked == firsts(stream) and second.settings == late
     assert (second.tally.rounds, second.tally.live) == (ROUNDS, ROUNDS - SILENT)
     assert second.pop.operator.taught == ROUNDS, "labels that were waiting are taught after the resume"
-    assert second.tally.twin_mistakes < 0.05 * second.tally.live, "the twin has caught up"
+    assert second.tally.twin_wrong < 0.05 * ROUNDS, "the twin has caught up"
+
+
+def test_an_interrupted_guide_goes_on_where_it_stood(asked: Asked, tmp_path: Path) -> None:
+    stream, plan = easy(6000), Plan.tight(8.0, 1e-4, 6000)
+    first = runner.run(stream, None, plan, rescue=tmp_path / "s", hooks=interrupt_at(3000))
+    assert first.interrupted and len(asked) == 3000 and first.pop.guide is not None
+    second = runner.resume(tmp_path / "s", stream, LEARNER)
+    assert asked == firsts(stream) and second.tally.rounds == 6000 and second.pop.guide is not None
+    assert second.pop.guide.released > first.pop.guide.released > 0 and second.tally.late_error < 0.05
+    assert second.tally.late(second.tally.curve_twin) < 0.05
+
+
+def test_history_teaches_the_guide_before_the_first_round() -> None:
+    plan = Plan.tight(8.0, 1e-4, 1000, history=6000)
+    history = spoiled(easy(6000, seed=5), 9)
+    taught = runner.run(easy(1000), None, plan, ALONE, history=history)
+    assert (taught.tally.taught_before, taught.tally.history_bad) == (5999, 1)
+    assert taught.tally.sources["guide"][0] == 1000 and taught.tally.error < 0.05
 
 
 CRASH = """
@@ -331,7 +414,7 @@ def test_a_folder_in_use_or_of_another_stream_is_refused(plan: Plan, stream: Str
     with pytest.raises(ValueError, match="no saved run"):
         runner.resume(tmp_path / "nowhere", stream, LEARNER)
     saved = (tmp_path / "s" / "run.json").read_text()
-    for damage, says in ((saved[:99], "damaged"), (saved.replace('"version": 2', '"version": 1'), "another version")):
+    for damage, says in ((saved[:99], "damaged"), (saved.replace('"version": 3', '"version": 2'), "another version")):
         write_private(tmp_path / "s" / "run.json", damage)
         with pytest.raises(ValueError, match=says):
             runner.resume(tmp_path / "s", stream, LEARNER)

@@ -1,7 +1,11 @@
 """Streams: what is read, what is refused, and what is never dropped."""
 
+import datetime
 import gzip
+import itertools
+import json
 import os
+import tomllib
 from itertools import islice
 from pathlib import Path
 
@@ -13,10 +17,15 @@ from river.datasets import synth
 
 from confide.data.agrawal import AGRAWAL, agrawal_label, agrawal_rows
 from confide.data.datasets import open_stream
-from confide.data.files import open_file
+from confide.data.files import draft, open_file
 from confide.data.kdd99 import KDD99, KDD99_WEIGHTS
+from confide.data.layout import Column, Layout
 from confide.data.lines import form_of
-from confide.data.rows import BadRow, Row, Table
+from confide.data.rows import BadRow, Row
+from confide.data.schema import Schema, read_schema
+from confide.data.values import read
+from confide.data.visits import block, chances
+from confide.learners import Features
 
 CSV = """age,city,who,outcome
 41,Rome,ann,yes
@@ -91,11 +100,15 @@ def test_every_line_of_a_csv_comes_out_as_a_row_or_a_bad_row(csv: Path) -> None:
     assert left[8] == left[9] == (fine, None, "eve") and left[4] == left[7] == (None, None, None)
 
 
-def test_labels_read_from_the_file_are_said_to_be_public(csv: Path) -> None:
+def test_what_is_read_from_the_file_as_a_whole_is_said_to_be_public(csv: Path) -> None:
     stream = open_file(csv)
     assert stream.labels == ("maybe", "no", "perhaps", "yes")
-    assert "treated as public" in stream.notes[0]
-    assert open_file(csv, labels=["yes", "no"]).notes == ()
+    assert "treated as public" in stream.notes[0] and any("4 labels" in line for line in stream.public)
+    declared = open_file(csv, labels=["yes", "no"])
+    assert not any("labels" in line for line in (*declared.public, *declared.notes))
+    assert any("11" in line for line in declared.public), "the number of rows is the number of rounds"
+    told = " ".join(open_file(csv, unit="who", order=["age"]).public)
+    assert "sorted" in told and "'who'" in told
 
 
 def test_gzipped_csv_and_parquet_read_like_the_csv(tmp_path: Path) -> None:
@@ -108,28 +121,188 @@ def test_gzipped_csv_and_parquet_read_like_the_csv(tmp_path: Path) -> None:
     rows = [list(stream.rows(dicts=True)) for stream in streams]
     assert rows[0] == rows[1] and [row[:3] for row in rows[0]] == [row[:3] for row in rows[2]]
     assert {stream.labels for stream in streams} == {("0", "1")}
-    arrays = [np.array([row.x for row in stream.rows()]) for stream in streams]
-    assert (arrays[0] == arrays[1]).all() and (arrays[0] == arrays[2]).all()
+    assert [[row.x for row in stream.rows()] for stream in streams] == [[row.x for row in streams[0].rows()]] * 3
 
 
-def test_a_row_is_encoded_without_looking_at_other_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("others", ["", "x,0\n7,1\nz,1\n", "a note of many words,0\n2020-01-01,1\n1e99,1\n,0\n"])
+def test_what_one_row_holds_does_not_change_how_another_is_read(tmp_path: Path, others: str) -> None:
     path = tmp_path / "a.csv"
-    encoded = []
-    for others in ("", "x,0\n7,1\nz,1\n"):
-        path.write_text(f"f,y\n{others}red,1\n0,0\n")
-        rows = [row for row in open_file(path, labels=["0", "1"]).rows() if isinstance(row, Row)]
-        encoded.append(rows[-2].x)
-    assert (encoded[0] == encoded[1]).all() and encoded[0].sum() == 1
+    path.write_text(f"f,y\n{others}red,1\n0,0\n")
+    stream = open_file(path, labels=["0", "1"])
+    assert [row.x for row in stream.rows()][-2:] == [{"f=": "red"}, {"f": 0.0, "f=": "0"}]
+    assert stream.features.names == Features(["f"], (), {"f=": 32}, {"words =": 128}).names
 
 
-def test_a_table_refuses_texts_where_it_has_no_columns_for_them() -> None:
-    table = Table(["age", "city"], hashed=0)
-    with pytest.raises(ValueError, match="'city' must be a number"):
-        table.encode({"age": 1.0, "city": "Rome"})
-    given = [Row({"age": 1.0}, "a", "ann"), Row({"city": "Rome"}, "b", "bob"), BadRow(7, "why", {}, "c")]
-    rows = list(table.rows(given))
-    assert isinstance(rows[0], Row) and rows[1][2:] == (None, "b", "bob") and "Rome" not in rows[1].reason
-    assert rows[2].reason == "why" and rows[2].x.tolist() == [0.0, 0.0]
+def test_every_column_has_hashes_of_its_own() -> None:
+    """What one column holds never falls on another's places. In 16 places for all of them, these rows of the hotel file
+    met: a refundable deposit of a transient guest, and no deposit of one with a contract."""
+    values = {
+        "deposit_type": ("No Deposit", "Non Refund", "Refundable"),
+        "customer_type": ("Transient", "Contract", "Group"),
+        "market_segment": ("Groups", "Online TA"),
+    }
+    layout = Layout(tuple(Column(name) for name in values))
+    rows = [layout.features.encode(layout.x(row)) for row in itertools.product(*values.values())]
+    assert len({row.tobytes() for row in rows}) == 18
+    for row in rows:
+        assert [row[start : start + 32].sum() for start in (3, 35, 67)] == [1.0, 1.0, 1.0]
+
+
+def test_a_value_is_read_by_its_own_form() -> None:
+    assert [read(text).kind for text in ("41", "-1.5e3", "infinity", "NaN", "2024-02-30", "1_000", "")] == [
+        *("number", "number", "text", "missing", "text", "text", "missing"),
+    ]
+    assert read("2020-01-02").number == 1.0 == read("2020-01-02T01:00:00+01:00").number
+    assert read("2019-12-31T12:00:00Z")[:2] == (-0.5, "Tuesday")
+    layout = Layout((Column("c"),))
+    said = {text: layout.x([text]) for text in ("NA", "infinity", "7", "7.5", "one two three", "one two three nan")}
+    assert said == {
+        "NA": {"c=": "NA"},
+        "infinity": {"c=": "infinity"},
+        "7": {"c": 7.0, "c=": "7"},
+        "7.5": {"c": 7.5},
+        "one two three": {"c=": "one two three"},
+        "one two three nan": {"words =": "one two three nan"},
+    }
+
+
+def test_a_declared_column_is_read_as_declared() -> None:
+    assert Layout((Column("c", "mixed"),)).x(["one two three four"]) == {"c=": "one two three four"}
+    kinds = ("number", "category", "text", "date", "log", "drop")
+    layout = Layout(tuple(Column(kind, kind) for kind in kinds))
+    assert layout.x(["nan", "nan", "infinity", "nan", "x", "y"]) == {"category": "nan", "text": "infinity"}
+    found = layout.x(["3", "3", "3", "2020-01-04", "3", "3"])
+    assert found == {"number": 3.0, "category": "3", "text": "3", "date": 3.0, "date=": "Saturday", "log": 3.0}
+    assert layout.plain(["nan", "nan", "nan", "nan", "x", "y"]) == {
+        **dict.fromkeys(("number", "date", "log")), "category": "nan", "text": "nan",
+    }  # fmt: skip
+    assert "drop" not in layout.names
+
+
+def test_no_name_of_ours_is_a_columns() -> None:
+    layout = Layout((Column("a"), Column("a="), Column(""), Column("words =")))
+    assert layout.mark == "==" and len(layout.features.names) == 4 + 4 * 32 + 128
+    assert layout.x(["u", "v", "w", "x"]) == {"a==": "u", "a===": "v", "==": "w", "words ===": "x"}
+
+
+SCHEMA = """
+label = "outcome"
+labels = ["yes", "no"]
+unit = "who"
+[columns]
+age = { kind = "number", low = 0, high = 120 }
+city = "category"
+"""
+
+
+@pytest.mark.parametrize("form", ["toml", "json"])
+def test_a_schema_says_what_columns_are(csv: Path, tmp_path: Path, form: str) -> None:
+    path = tmp_path / f"s.{form}"
+    path.write_text(SCHEMA if form == "toml" else json.dumps(tomllib.loads(SCHEMA)))
+    stream = open_file(csv, schema=read_schema(path))
+    assert stream.labels == ("yes", "no") and stream.names == ("age", "city")
+    assert isinstance(stream.features, Features) and stream.features.ranges == {"age": (0.0, 120.0)}
+    first = next(stream.rows())
+    assert (first.x, first.y, first.unit) == ({"age": 41.0, "city": "Rome"}, "yes", "ann")
+    assert open_file(csv, schema=read_schema(path), labels=["no", "maybe"]).labels == ("no", "maybe")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("columns = 3", "must be a table"),
+        ("colour = 'red'", "an entry 'colour'"),
+        ("[columns]\nage = 'nummer'", "declared as 'nummer'"),
+        ("[columns]\nage = { kind = 'number', low = 3 }", "both"),
+        ("[columns]\nage = { kind = 'number', low = 'a', high = 2 }", "must be a number"),
+        ("[columns]\nage = 'number'", "says nothing of column 'city'"),
+        ("labels = 'a,b'", "must be a list"),
+        ("label = ", "not valid TOML"),
+    ],
+)
+def test_a_schema_that_is_wrong_is_refused_in_a_sentence(csv: Path, tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=says) as caught:
+        open_file(csv, schema=read_schema(path))
+    assert "\n" not in str(caught.value)
+
+
+def sample(rows: int) -> str:
+    lines = ["id,when,size,room,nights,code,note,empty,y"]
+    for i in range(rows):
+        note = "all went well today" if i % 3 else "no"
+        code = (9, 9, 240, 9, 240, 7, 14, 9, 240, 300 + i % 40)[i % 10]
+        lines.append(f"k{i},2024-01-{1 + i % 28:02},{i % 50 / 7:.3f},{'AB'[i % 2]},{i % 9},{code},{note},,{i % 2}")
+    return "\n".join(lines) + "\n"
+
+
+def test_a_schema_is_drafted_and_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(sample(1200))
+    schema, comments = draft(path)
+    kinds = {column.name: column.kind for column in schema.columns}
+    assert kinds == {
+        "id": "drop", "when": "date", "size": "number", "room": "category", "nights": "number",
+        "code": "mixed", "note": "text", "empty": "drop",
+    }  # fmt: skip
+    assert schema.labels == ("0", "1") and schema.label == "y" and set(comments) == {"id", "code", "empty"}
+    assert all(column.low is None for column in schema.columns), "ranges of a private file are nobody's to see"
+    (tmp_path / "s.toml").write_text(schema.to_toml(comments))
+    again = read_schema(tmp_path / "s.toml")
+    assert (again.columns, again.label, again.labels) == (schema.columns, schema.label, schema.labels)
+    public, _ = draft(path, ranges=True)
+    size = next(column for column in public.columns if column.name == "size")
+    assert size.low == pytest.approx(0.0) and size.high == pytest.approx(7.0, abs=0.01)
+
+
+def test_any_name_survives_a_schema(tmp_path: Path) -> None:
+    names = ["a b", 'q"u', "ß\x7f", "new\tline", "😀", "#"]
+    schema = Schema(tuple(Column(name, "category") for name in names), "y", ("l 1", '"'))
+    (tmp_path / "s.toml").write_text(schema.to_toml({"#": "a comment"}))
+    assert read_schema(tmp_path / "s.toml").columns == schema.columns
+
+
+def test_rows_come_in_the_order_asked_for_and_equal_ones_as_they_stand(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("d,n,y\n2024-02-01,10,a\n2024-01-05,9,b\noops\n2024-01-05,x,a\n,1,b\n2024-01-05,9,a\n")
+    stream = open_file(path, labels=["a", "b"], order=["d", "n"])
+    assert [item.line for item in stream.rows()] == [3, 7, 5, 2, 6, 4] and stream.length == 6
+    assert [item.line for item in open_file(path, labels=["a", "b"], drop=["d"]).rows()] == [2, 3, 4, 5, 6, 7]
+    assert open_file(path, labels=["a", "b"], drop=["d"]).names == ("n",)
+    with pytest.raises(ValueError, match="no column 'when'"):
+        open_file(path, order=["when"])
+    with pytest.raises(ValueError, match="--drop names the label"):
+        open_file(path, drop=["y"])
+
+
+def test_dates_of_a_parquet_file_are_those_of_a_csv(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("day,at,y\n2024-02-29,2024-02-29T12:00:00Z,a\n,,b\n")
+    day, at = datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 12, tzinfo=datetime.UTC)
+    pq.write_table(pa.table({"day": [day, None], "at": [at, None], "y": ["a", "b"]}), tmp_path / "a.parquet")
+    rows = [[row.x for row in open_file(tmp_path / name).rows()] for name in ("a.csv", "a.parquet")]
+    assert rows[0] == rows[1] == [{"day": 1520.0, "day=": "Thursday", "at": 1520.5, "at=": "Thursday"}, {}]
+
+
+def test_integer_ids_are_units_the_same_in_every_kind_of_file(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("who,n,y\n29872499824296,1,a\n7,2,b\n29872499824296,3,a\n")
+    ids = [29872499824296, 7, 29872499824296]
+    pq.write_table(pa.table({"who": ids, "n": [1, 2, 3], "y": ["a", "b", "a"]}), tmp_path / "a.parquet")
+    for name in ("a.csv", "a.parquet"):
+        units = [row.unit for row in open_file(tmp_path / name, unit="who").rows()]
+        assert units == ["29872499824296", "7", "29872499824296"]
+
+
+def test_the_showcase_has_noise_that_nobody_can_learn() -> None:
+    """The seed is fixed. A third of the visits is missed, and knowing each chance leaves about 15 % wrong."""
+    made = block(np.random.default_rng(1), 50_000)
+    p = chances(made)
+    assert 0.27 < p.mean() < 0.33 and 0.14 < np.minimum(p, 1 - p).mean() < 0.165
+    stream = open_stream("visits", rows=5000, seed=3)
+    rows = list(stream.rows())
+    assert len(rows) == 5000 and rows == list(stream.rows()) != list(open_stream("visits", rows=5000, seed=4).rows())
+    assert 0.25 < sum(row.y == "missed" for row in rows) / 5000 < 0.35
+    assert isinstance(stream.features, Features) and stream.features.encode(rows[0].x).shape == (stream.features.width,)
 
 
 def test_how_a_file_is_written_is_read_from_its_first_line_alone(tmp_path: Path) -> None:
@@ -165,7 +338,7 @@ def test_rivers_streams_come_by_name(name: str, labels: tuple[object, ...]) -> N
     stream = open_stream(name, rows=50)
     rows = list(stream.rows())
     assert stream.labels == labels and len(rows) == 50
-    assert all(row.x.shape == (stream.width,) and row.y in labels for row in rows)
+    assert all(row.x.shape == (stream.features,) and row.y in labels for row in rows)
 
 
 @pytest.mark.parametrize(

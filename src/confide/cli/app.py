@@ -11,7 +11,8 @@ from rich.console import Console
 from confide import __version__
 from confide.cli.audit import audit
 from confide.cli.plan import plan
-from confide.cli.run import run
+from confide.cli.run import EXAMPLES, run
+from confide.cli.schema import schema
 from confide.cli.status import status
 from confide.cli.verify import verify
 
@@ -23,8 +24,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Confide makes any online learner private between its users. Start with `confide plan`.",
 )
-for command in (plan, verify, run, status, audit):
-    app.command()(command)
+for command in (plan, verify, schema, run, status, audit):
+    app.command(epilog=EXAMPLES if command is run else None)(command)
 
 
 def _version(asked: bool) -> None:

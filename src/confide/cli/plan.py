@@ -31,6 +31,8 @@ def plan(
     unsure: Annotated[int | None, typer.Option(help="Unsure answers the run is planned to have.")] = None,
     silent: Annotated[int | None, typer.Option(help="Rounds at the start in which copies only learn.")] = None,
     unit_unsure: Annotated[int, typer.Option(help="Unsure answers one person may receive (person-level).")] = 1,
+    unit_labels: Annotated[int, typer.Option(help="Labels of one person that the guide learns from.")] = 1,
+    guide: Annotated[bool, typer.Option(help="Whether a guide may have the budget, or a part of it.")] = True,
     labels: Annotated[int, typer.Option(help="How many labels there are.")] = 2,
     beta: Annotated[float | None, typer.Option(help="Probability of halting early; of the mistake bound.")] = None,
     mistakes: Annotated[int | None, typer.Option(help="The learner's mistake bound d: gives a certificate.")] = None,
@@ -73,7 +75,8 @@ def plan(
             raise ValueError("a certificate fixes --unsure, --silent and --unit-unsure itself: leave them out")
         made = Plan.certified(*promise, mistakes, **given)
     else:
-        made = Plan.tight(*promise, **given, guide=None)
+        given |= {"unit_labels": unit_labels} if guide else {"guide": None}
+        made = Plan.tight(*promise, **given)
     say(str(made))
     console.print(f"\n{made.guarantee.sentence}", highlight=False, markup=False)
     if json is not None:

@@ -38,10 +38,12 @@ def status(
     say(f"  promise   {replace(seen['guarantee'], secure=not seen['insecure'])}")
     say(f"  units     {seen['units']}")
     say(f"  state     {_where(seen)}")
-    say(f"  rounds    {seen['rounds']:,} of {plan.rounds:,}, the first {plan.silent:,} silent")
+    silent = f", the first {plan.silent:,} silent" if plan.silent else ""
+    say(f"  rounds    {seen['rounds']:,} of {plan.rounds:,}{silent}")
     say(OPERATOR, "bold red")
-    say(f"  unsure    {seen['unsure']:,} of {plan.unsure:,} planned")
-    say(f"  taught    {seen['taught']:,} labels when it was last saved")
+    if plan.copies:
+        say(f"  unsure    {seen['unsure']:,} of {plan.unsure:,} planned")
+        say(f"  taught    {seen['taught']:,} labels when it was last saved")
     if run is not None:
         say(f"  error     {run.tally.sentence}; {run.tally.bad:,} bad rows")
         say(f"  run       {run.settings.command}")

@@ -1,10 +1,10 @@
-"""Streams by name: Agrawal in blocks, KDD-99 and Elec from a folder, River's data sets and generators, and files."""
+"""Streams by name: made in blocks, KDD-99 and Elec from a folder, River's data sets and generators, and files."""
 
 from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -13,9 +13,13 @@ from typing import Any
 
 from confide.data.agrawal import agrawal
 from confide.data.extras import need
-from confide.data.files import open_file
+from confide.data.files import draft, open_file
 from confide.data.lines import TEXTS
-from confide.data.rows import Item, Row, Stream, Table
+from confide.data.rows import BadRow, Item, Row, Stream
+from confide.data.schema import Schema
+from confide.data.values import WORDS
+from confide.data.visits import visits
+from confide.learners import Features
 
 __all__ = ["FILES", "open_stream"]
 
@@ -31,20 +35,22 @@ def open_stream(
     label: str | None = None,
     labels: Sequence[str] | None = None,
     unit: str | None = None,
+    **reading: Any,
 ) -> Stream:
     """A stream by its name.
 
     Parameters
     ----------
     name
-        A path ending in .csv, .tsv (both also .gz) or .parquet; `agrawal` or `agrawal:N` for one of its ten label
-        functions; `kdd99`, `kdd99:all` or `elec` from the folder that the environment variable CONFIDE_DATA names; or
-        a classification data set or generator of River's in lower case, such as `shuttle`, `sea`, `sea:2` or `led`.
+        A path ending in .csv, .tsv (both also .gz) or .parquet; `visits`, the showcase; `agrawal` or `agrawal:N` for
+        one of its ten label functions; `kdd99`, `kdd99:all` or `elec` from the folder that the environment variable
+        CONFIDE_DATA names; or a classification data set or generator of River's in lower case, such as `shuttle`,
+        `sea`, `sea:2` or `led`.
     rows
         How many rows to take; endless generators need it.
     seed
         Of a generator: public, and no source of privacy.
-    label, labels, unit
+    label, labels, unit, **reading
         For files: see `confide.data.files.open_file`.
 
     Examples
@@ -55,12 +61,14 @@ def open_stream(
     if rows is not None and rows < 1:
         raise ValueError(f"rows={rows} must be at least 1")
     if name.endswith(FILES):
-        return open_file(Path(name), label=label, labels=labels, unit=unit)
+        return open_file(Path(name), label=label, labels=labels, unit=unit, **reading)
     if Path(name).is_file():
         raise ValueError(f"{name} is a file, but none that can be read: its name must end in {', '.join(FILES)}")
-    if label is not None or labels is not None or unit is not None:
-        raise ValueError(f"--label, --labels and --unit are for files; {name!r} declares its own")
+    if any((label, labels, unit, *reading.values())):
+        raise ValueError(f"--label, --labels, --unit and how to read columns are for files; {name!r} declares its own")
     base, _, which = name.lower().partition(":")
+    if base == "visits" and not which:
+        return visits(name, _endless(name, rows), seed)
     if base == "agrawal":
         return agrawal(name, _number(name, which, 9), _endless(name, rows), seed)
     if base == "kdd99" and which in ("", "all"):
@@ -69,7 +77,8 @@ def open_stream(
         return read
     if base == "elec" and not which:
         path = _data("elec.csv", "OpenML's data set `electricity`")
-        return replace(open_file(path, label="class", labels=["0", "1"], hashed=0), name=name)
+        asked = Schema(label="class", labels=("0", "1"))
+        return replace(open_file(path, schema=draft(path, asked, ranges=True)[0]), name=name, notes=())  # a public file
     return _river(name, base, which, rows, seed)
 
 
@@ -105,7 +114,7 @@ def _river(name: str, base: str, which: str, rows: int | None, seed: int) -> Str
     kind = known.get(base)
     if kind is None or not issubclass(kind, datasets.base.Dataset):
         raise ValueError(
-            f"no stream is called {name!r}: give a file ({', '.join(FILES)}), agrawal, kdd99, elec, or "
+            f"no stream is called {name!r}: give a file ({', '.join(FILES)}), visits, agrawal, kdd99, elec, or "
             "a data set of River's in lower case"
         )
     endless = issubclass(kind, datasets.base.SyntheticDataset)
@@ -126,14 +135,33 @@ def _river(name: str, base: str, which: str, rows: int | None, seed: int) -> Str
     else:
         classes = sorted({y for _, y in data})
         notes = (f"the {len(classes)} labels of River's {kind.__name__} are treated as public",)
-    texts = any(isinstance(value, str) for value in first.values())
-    table = Table(list(first)) if texts else Table(list(first), hashed=0)
+    features = _features(first)
 
     def source(dicts: bool) -> Iterator[Item]:
         items = (Row(x, y) for x, y in islice(made(), length))
-        return items if dicts else table.rows(items)
+        return items if dicts or not isinstance(features, int) else _arrays(tuple(first), items)
 
-    return Stream(name, tuple(classes), tuple(first), table.width, source, length, notes)
+    return Stream(name, tuple(classes), tuple(first), features, source, length, notes)
+
+
+def _features(first: dict[Hashable, Any]) -> int | Features:
+    """The columns' kinds by the first row of a public data set."""
+    texts = {str(name): value for name, value in first.items() if isinstance(value, str)}
+    if not texts:
+        return len(first)
+    long = [name for name, value in texts.items() if len(value.split()) >= WORDS]
+    numeric = [str(name) for name in first if str(name) not in texts]
+    return Features(numeric, (), {name: 64 for name in texts if name not in long}, {name: 512 for name in long})
+
+
+def _arrays(names: tuple[Hashable, ...], rows: Iterable[Row]) -> Iterator[Item]:
+    """The same rows as arrays, by declared names; one whose x is not what was declared goes on without it."""
+    encode = Features(numeric=list(names)).encode  # type: ignore[arg-type]  # River also names features by numbers
+    for number, row in enumerate(rows, 1):
+        try:
+            yield Row(encode(row.x), row.y)
+        except ValueError:
+            yield BadRow(number, "one of its features is not what was declared", None, row.y)
 
 
 def _options(name: str, base: str, which: str, seed: int, generator: Any) -> dict[str, Any]:

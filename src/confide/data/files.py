@@ -1,37 +1,38 @@
 """Files as streams: CSV and TSV, gzipped or not, and Parquet.
 
-Each value is read by a rule that looks at it alone; the names, and how the file is written, come from its first line.
+Each value is read by a rule that looks at it alone; the names, and how the file is written, come from its first line;
+kinds of columns and labels from a schema or a public sample. What is taken from the file as a whole all the same, the
+number of its rows and perhaps its labels, is said to be public.
 """
 
 from __future__ import annotations
 
 import math
-import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from confide.data.extras import need
-from confide.data.lines import Fields, Lines, form_of
+from confide.data.layout import Layout, UnreadableError
+from confide.data.lines import Fields, Form, Lines, form_of
 from confide.data.lines import lines as text_lines
-from confide.data.rows import HASHED, BadRow, Item, Row, Stream, Table
+from confide.data.rows import BadRow, Item, Row, Stream
+from confide.data.schema import Schema
+from confide.data.survey import survey
+from confide.data.values import read as read_value
+from confide.data.values import sort_key, text_of
 
-__all__ = ["MISSING", "open_file"]
+__all__ = ["draft", "open_file"]
 
 MOST_LABELS = 1000
 """Labels that a first pass may find before it asks whether this is the label column."""
 
 FIRST = 100
 """Rows of which at least one must be good: a wrong column or label set is an error before anything is asked."""
-
-MISSING = frozenset({"", "?", "na", "n/a", "nan", "null"})
-"""What stands for nothing, in any case of letters."""
-
-_COMMA = re.compile(r"[+-]?\d+,\d+(e[+-]?\d+)?", re.IGNORECASE)
 
 
 def open_file(
@@ -40,7 +41,9 @@ def open_file(
     label: str | None = None,
     labels: Sequence[str] | None = None,
     unit: str | None = None,
-    hashed: int = HASHED,
+    schema: Schema | None = None,
+    drop: Sequence[str] = (),
+    order: Sequence[str] = (),
 ) -> Stream:
     """A file with named columns as a stream; labels are its texts.
 
@@ -50,54 +53,128 @@ def open_file(
         A .csv or .tsv file (also .gz) whose first line names the columns, or a .parquet file. A comma, a semicolon, a
         tab or | separates, whichever the first line has most of.
     label
-        The label's column; the last one if left out.
+        The label's column; the schema's, or the last one, if left out.
     labels
-        All labels. If left out they are read from the file in a first pass, and then the label set counts as public:
-        the stream's notes say so.
+        All labels. If neither these nor the schema's are given, they are read from the file in a first pass, and then
+        the label set counts as public: the stream says so.
     unit
         The column that names whose row it is; it is no feature.
-    hashed
-        Columns for categories, see `Table`; 0 where every feature is a number.
+    schema
+        The columns' kinds; if left out, every column is `any` (see `confide.data.layout.Layout`).
+    drop
+        Columns to leave out.
+    order
+        Columns to sort the rows by, the first one first; rows that are equal in them stay as they stand. Numbers and
+        dates go by size, before texts, before what is missing; a row that cannot be read comes last. When each row is
+        asked is public, and so is then what this order tells.
     """
-    try:
-        read, comma = _reading(path)
-        header = _header(path, next(read())[1])
-        label = header[-1] if label is None else label
-        for asked in (label, *(() if unit is None else (unit,))):
-            if asked not in header:
-                raise ValueError(_no_column(path, asked, header))
+    schema = (schema or Schema()).but(label=label, labels=None if labels is None else tuple(labels), unit=unit)
+    with _readable(path):
+        file = _File.at(path, schema.separator)
+        label, unit = file.header[-1] if schema.label is None else schema.label, schema.unit
+        file.check(label, *(() if unit is None else (unit,)), *drop, *order)
         if unit == label:
             raise ValueError(f"--unit and --label both name column {label!r}: a label is nobody's name")
-        rows, found = _survey(read, path, header.index(label), len(header), labels is None)
-        named = found if labels is None else tuple(labels)
-        notes = _notes(path, named if labels is None else None, comma)
+        if label in drop:
+            raise ValueError(f"--drop names the label's column {label!r}: say with --label which one it is")
+        found = file.count(label, schema.labels is None)
+        named = found.labels if schema.labels is None else schema.labels
         if len(set(named)) < max(2, len(named)):
             raise ValueError(f"a stream needs at least two different labels; column {label!r} has {len(set(named))}")
-        names = tuple(name for name in header if name not in (label, unit))
-        if not names:
+        names = [name for name in file.header if name not in (label, unit)]
+        layout = Layout(schema.for_names(names, drop, path), file.comma)
+        if not layout.names:
             raise ValueError(f"{path} has no column left that could be a feature")
-        reader = _Reader(tuple(header), label, frozenset(named), unit, hashed > 0, comma)
-        _check_first(path, reader, list(islice(_body(read), FIRST)), named)
+        reader = _Reader(tuple(file.header), label, frozenset(named), unit, layout)
+        _check_first(path, reader, list(islice(file.body(), FIRST)), named)
+
+    def source(dicts: bool) -> Iterator[Item]:
+        lines = _sorted(file, order) if order else file.body()
+        return (reader.item(line, fields, dicts) for line, fields in lines)
+
+    public = _public(path, found, None if schema.labels is not None else named, order, unit)
+    notes = _notes(path, schema, public, file.comma)
+    return Stream(str(path), named, layout.names, layout.features, source, found.rows, notes, public)
+
+
+def draft(path: Path, asked: Schema | None = None, ranges: bool = False) -> tuple[Schema, dict[str, str]]:
+    """A schema for this file from all of its rows, and comments by column; `ranges` where the file is public."""
+    asked = asked or Schema()
+    with _readable(path):
+        file = _File.at(path, asked.separator)
+        file.check(*(name for name in (asked.label, asked.unit) if name is not None))
+        return survey(path, file.header, file.body(), asked, file.comma, ranges)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror or 'it is damaged'}") from None
     except (EOFError, zlib.error):
         raise ValueError(f"cannot read {path}: it is damaged, or not what its name says") from None
-    table = Table(names, hashed)
-
-    def source(dicts: bool) -> Iterator[Item]:
-        items = (reader.item(line, fields) for line, fields in _body(read))
-        return items if dicts else table.rows(items)
-
-    return Stream(str(path), named, names, table.width, source, rows, notes)
 
 
-def _reading(path: Path) -> tuple[Callable[[], Lines], bool]:
-    """What opens the file from its first line, and whether numbers may have decimal commas."""
+@dataclass(frozen=True)
+class _Found:
+    """What a first pass takes from the file as a whole."""
+
+    rows: int
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file whose first line was read."""
+
+    path: Path
+    header: list[str]
+    read: Callable[[], Lines]
+    comma: bool
+    """Whether numbers may have decimal commas."""
+
+    @classmethod
+    def at(cls, path: Path, separator: str | None) -> _File:
+        read, form = _reading(path, separator)
+        return cls(path, _header(path, next(read())[1]), read, form is not None and form.decimal_comma)
+
+    def check(self, *names: str) -> None:
+        """Refuse names that no column has; a first line that may be somebody's row is not shown."""
+        for asked in names:
+            if asked in self.header:
+                continue
+            if any(read_value(name, True).kind == "number" for name in self.header):
+                here = "its first line must name the columns, and there are numbers in it"
+                raise ValueError(f"{self.path} has no column {asked!r}: {here}")
+            raise ValueError(f"{self.path} has no column {asked!r}; it has {', '.join(self.header)}")
+
+    def body(self) -> Lines:
+        """The lines after the first."""
+        lines = self.read()
+        next(lines)
+        return lines
+
+    def count(self, label: str, collect: bool) -> _Found:
+        """The number of rows and, if asked for, the labels."""
+        rows, found, place = 0, set[str](), self.header.index(label)
+        for _, fields in self.body():
+            rows += 1
+            if collect and isinstance(fields, list) and len(fields) == len(self.header):
+                found.add(text_of(fields[place]))
+                if len(found) > MOST_LABELS:
+                    raise ValueError(f"{self.path} has more than {MOST_LABELS} labels: is --label the right column?")
+        return _Found(rows, tuple(sorted(found - {""}, key=_label_order)))
+
+
+def _reading(path: Path, separator: str | None) -> tuple[Callable[[], Lines], Form | None]:
+    """What opens the file from its first line, and how it is written where it is text."""
     if path.suffix == ".parquet":
-        lines = need("confide.data.parquet", "parquet", "reading .parquet files").lines
-        return partial(lines, path), False
+        return partial(need("confide.data.parquet", "parquet", "reading .parquet files").lines, path), None
     form = form_of(path)
-    return partial(text_lines, path, form), form.decimal_comma
+    if separator is not None:
+        form = replace(form, separator=separator)
+    return partial(text_lines, path, form), form
 
 
 def _header(path: Path, names: Fields) -> list[str]:
@@ -112,21 +189,47 @@ def _header(path: Path, names: Fields) -> list[str]:
     return names
 
 
-def _no_column(path: Path, asked: str, header: list[str]) -> str:
-    """What to say when a column is missing; a first line that may be somebody's row is not shown."""
-    if any(isinstance(_value(name, True), float) for name in header):
-        return f"{path} has no column {asked!r}: its first line must name the columns, and there are numbers in it"
-    return f"{path} has no column {asked!r}; it has {', '.join(header)}"
+def _sorted(file: _File, order: Sequence[str]) -> Iterator[tuple[int, Fields]]:
+    """All lines in the order of these columns; equal ones as they stand."""
+    places = [file.header.index(name) for name in order]
+
+    def key(line: tuple[int, Fields]) -> tuple[bool, list[tuple[int, float, str]]]:
+        fields = line[1]
+        if isinstance(fields, str) or len(fields) != len(file.header):
+            return True, []
+        return False, [sort_key(fields[place], file.comma) for place in places]
+
+    return iter(sorted(file.body(), key=key))
 
 
-def _notes(path: Path, found: tuple[str, ...] | None, comma: bool) -> tuple[str, ...]:
+def _public(
+    path: Path, found: _Found, labels: tuple[str, ...] | None, order: Sequence[str], unit: str | None
+) -> tuple[str, ...]:
+    """What is taken from the file as a whole, or from all its rows together."""
+    public = [
+        f"the names of the columns of {path.name}, and how it is written, by its first line",
+        f"the number of its rows, {found.rows:,}, and in which order they come",
+    ]
+    if labels is not None:
+        public.append(f"its {len(labels)} labels, which were read from all its rows; --labels declares them")
+    if order:
+        public.append(f"what the order by {', '.join(order)} tells: the rows were sorted by it, whoever they belong to")
+    if unit is not None:
+        public.append(f"whose row each is, by column {unit!r}, and which rows name nobody")
+    return tuple(public)
+
+
+def _notes(path: Path, schema: Schema, public: tuple[str, ...], comma: bool) -> tuple[str, ...]:
     notes = []
-    if found is not None:
-        notes.append(
-            f"the {len(found)} labels were read from {path.name} and are treated as public; --labels declares them"
-        )
+    if schema.labels is None:
+        notes.append(f"the labels were read from {path.name} and are treated as public; --labels declares them")
+    if any("sorted" in line for line in public):
+        notes.append("the rows were sorted, and when each is asked is treated as public")
     if comma:
         notes.append(f"semicolons separate the columns of {path.name}, so 3,14 is read as a number")
+    if not schema.columns:
+        better = f"`confide schema {path}` drafts kinds, which do better"
+        notes.append(f"no column was declared, so each value is read by its own form; {better}")
     return tuple(notes)
 
 
@@ -141,31 +244,27 @@ class _Reader:
     label: str
     labels: frozenset[str]
     unit: str | None
-    texts: bool
-    comma: bool
+    layout: Layout
 
-    def item(self, line: int, fields: Fields) -> Item:
+    def item(self, line: int, fields: Fields, dicts: bool) -> Item:
+        """The row, by the names of its columns (`dicts`), or as the layout's features take it."""
         if isinstance(fields, str):
             return BadRow(line, fields)
         unit = None
         if self.unit is not None:
             at = self.header.index(self.unit)
-            unit = (_text(fields[at]) if at < len(fields) else "") or None
+            unit = (text_of(fields[at]) if at < len(fields) else "") or None
         if len(fields) != len(self.header):
             return BadRow(line, f"it has {len(fields)} fields where {len(self.header)} are expected", unit=unit)
         if self.unit is not None and unit is None:
             return BadRow(line, f"its unit ({self.unit!r}) is missing")
-        x: dict[str, Any] | None = {}
-        y, reason = "", ""
-        for name, value in zip(self.header, fields, strict=True):
-            if name == self.label:
-                y = _text(value)
-            elif name != self.unit and x is not None:
-                x[name] = read = _value(value, self.comma)
-                if isinstance(read, float) and not abs(read) <= 3.4e38:
-                    x, reason = None, f"its {name!r} is not a finite number that float32 can hold"
-                elif isinstance(read, str) and not self.texts:
-                    x, reason = None, f"its {name!r} is not a number"
+        y = text_of(fields[self.header.index(self.label)])
+        values = [value for name, value in zip(self.header, fields, strict=True) if name not in (self.label, self.unit)]
+        x, reason = None, ""
+        try:
+            x = self.layout.plain(values) if dicts else self.layout.x(values)
+        except UnreadableError as error:
+            reason = str(error)
         if y not in self.labels:
             reason = reason or (_OTHER_LABEL if y else _NO_LABEL)
         right = y if y in self.labels else None
@@ -174,7 +273,7 @@ class _Reader:
 
 def _check_first(path: Path, reader: _Reader, first: list[tuple[int, Fields]], labels: Sequence[str]) -> None:
     """Refuse a file of which no row could be answered and learned: then a column, a label or the file is wrong."""
-    items = [reader.item(line, fields) for line, fields in first]
+    items = [reader.item(line, fields, True) for line, fields in first]
     bad = [item for item in items if isinstance(item, BadRow)]
     if not items:
         raise ValueError(f"{path} has no rows after the line that names its columns")
@@ -189,50 +288,6 @@ def _check_first(path: Path, reader: _Reader, first: list[tuple[int, Fields]], l
     raise ValueError(f"none of the first {len(items)} rows of {path} can be used; line {bad[0].line}: {bad[0].reason}")
 
 
-def _text(value: Any) -> str:
-    """A label or a unit as text; a whole number looks the same from every kind of file."""
-    if value is None:
-        return ""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return str(value).strip()
-
-
-def _value(value: Any, comma: bool = False) -> Any:
-    """A number if it reads as one, None if there is nothing, else a category."""
-    if not isinstance(value, str):
-        return value if value is None else float(value)
-    value = value.strip()
-    if value.lower() in MISSING:
-        return None
-    if "_" in value or not any(map(str.isdecimal, value)):  # Python reads 1_000 and infinity as numbers
-        return value
-    try:
-        return float(value.replace(",", ".") if comma and _COMMA.fullmatch(value) else value)
-    except ValueError:
-        return value
-
-
-def _survey(
-    read: Callable[[], Lines], path: Path, label: int, columns: int, collect: bool
-) -> tuple[int, tuple[str, ...]]:
-    """The number of rows and, if asked for, the labels: a first pass."""
-    rows, found = 0, set[str]()
-    for _, fields in _body(read):
-        rows += 1
-        if collect and isinstance(fields, list) and len(fields) == columns:
-            found.add(_text(fields[label]))
-            if len(found) > MOST_LABELS:
-                raise ValueError(f"{path} has more than {MOST_LABELS} labels: is --label the right column?")
-    return rows, tuple(sorted(found - {""}, key=_order))
-
-
-def _order(label: str) -> tuple[float, str]:
-    number = _value(label)
-    return (number, label) if isinstance(number, float) and math.isfinite(number) else (math.inf, label)
-
-
-def _body(read: Callable[[], Lines]) -> Lines:
-    lines = read()
-    next(lines)
-    return lines
+def _label_order(label: str) -> tuple[float, str]:
+    number = read_value(label).number
+    return (number, label) if number is not None and math.isfinite(number) else (math.inf, label)

@@ -11,9 +11,15 @@ from confide.data.lines import Lines
 
 __all__ = ["lines"]
 
+PLAIN = (
+    *(pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string),
+    *(pa.types.is_date, pa.types.is_timestamp, pa.types.is_null),
+)
+"""What a column may hold."""
+
 
 def lines(path: Path) -> Lines:
-    """Rows with their numbers from 1, the names first. Numbers, texts and booleans; others are refused."""
+    """Rows with their numbers from 1, the names first. Numbers, texts, dates and booleans; others are refused."""
     try:
         yield from _lines(path)
     except pa.ArrowInvalid:
@@ -24,8 +30,7 @@ def _lines(path: Path) -> Lines:
     with pq.ParquetFile(path) as file:
         for column in file.schema_arrow:
             kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-            plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-            if not (plain or pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)):
+            if not any(fits(kind) for fits in PLAIN):
                 raise ValueError(f"{path}: column {column.name!r} is {kind}; make it a number or a text, or drop it")
         yield 0, list(file.schema_arrow.names)
         line = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,10 @@ class RangeCounts:
         self._undeclared = np.array([j for j, grid in enumerate(self._grids) if grid is None], dtype=np.int64)
         self._weights = weights_of(norm, self._undeclared.size)
         self.counts = np.zeros((self._undeclared.size, COUNTS), dtype=np.int64)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.counts = np.require(self.counts, requirements=["C", "W"])  # it may come from a read-only file
 
     def add(self, numbers: NDArray[np.float64]) -> None:
         """Count rows of all numeric columns; a missing number adds nothing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,11 @@ class Leaves:
         self._born: dict[int, int] = {}  # when a renewed partition began, in closed leaves
         self._noise, self._rng = GaussianNoise(plan.sigma2), rng
         self._ahead = self._noise.draw(rng, size)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():  # what came from a read-only file must be writable again
+            own = np.require(value, requirements=["C", "W"]) if isinstance(value, np.ndarray) else value
+            setattr(self, name, own)
 
     def node(self) -> tuple[Ints, Ints]:
         """The open leaf's node, noise included, and its exact sum: to be made durable, then given to `close`."""

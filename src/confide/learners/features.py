@@ -87,7 +87,8 @@ class Features(_Encoding):
     ----------
     numeric
         Names of numbers, one column each; a missing one is 0. With a mapping name → (low, high) the ranges are public:
-        the guide cuts its bins there, and counts none in private; the copies take numbers as they come.
+        the guide cuts its bins there, and counts only those in private that are None; the copies take numbers as they
+        come.
     log
         Names of numbers of very different sizes, as sign(v)·ln(1+|v|); a missing one is 0.
     categorical
@@ -108,7 +109,7 @@ class Features(_Encoding):
 
     def __init__(
         self,
-        numeric: Sequence[str] | Mapping[str, tuple[float, float]] = (),
+        numeric: Sequence[str] | Mapping[str, tuple[float, float] | None] = (),
         log: Sequence[str] = (),
         categorical: Mapping[str, int] | None = None,
         text: Mapping[str, int] | None = None,
@@ -133,7 +134,8 @@ class Features(_Encoding):
     @property
     def ranges(self) -> dict[str, tuple[float, float]]:
         """The declared ranges of numbers; empty where there are none."""
-        return dict(self.numeric) if isinstance(self.numeric, Mapping) else {}
+        numeric = self.numeric if isinstance(self.numeric, Mapping) else {}
+        return {name: ends for name, ends in numeric.items() if ends is not None}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -258,7 +260,9 @@ def encoder_for(features: int | Sequence[str] | Encoder | None) -> Encoder:
     return features if isinstance(features, Encoder) else Columns(features)  # type: ignore[arg-type]  # checked there
 
 
-def _ends(ends: Any, name: str) -> tuple[float, float]:
+def _ends(ends: Any, name: str) -> tuple[float, float] | None:
+    if ends is None:
+        return None
     try:
         low, high = map(float, ends)
     except (TypeError, ValueError):

@@ -22,6 +22,7 @@ SCALE = 1 << 16
 _ORDERS = range(2, 513)
 _RANGES = ((20, 0.03), (14, 0.045), (10, 0.06), (8, 0.1))  # look at the first T/20 rounds for 3 % of the budget, or …
 _SEEN = 0.12  # … of the rows looked at: a block of values this large must stand four deviations out of the noise
+_PLENTY = 4.0  # of what must be shown: rows beyond it are better answered than looked at
 _COLUMNS = 10  # numeric columns that this is worked out for
 _FEW, _LEAF = 512, 512  # leaves of a short stream, and rounds of a leaf from which on there are more
 _SHORTEST = 16  # rounds of a leaf
@@ -216,5 +217,5 @@ def _range_rounds(order: int, renyi: float, rounds: int) -> tuple[int, float]:
         looked = rounds // divisor
         shown = _SEEN * looked / (4 * math.sqrt(order * _COLUMNS / (renyi * part)))
         if shown >= 1:
-            return looked, part
+            return math.ceil(looked * min(1.0, _PLENTY / shown)), part
     return (looked, part) if shown >= 0.5 else (0, 0.0)

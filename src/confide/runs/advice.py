@@ -65,12 +65,16 @@ def next_settings(outcome: Outcome) -> Settings | None:
     plan, settings = outcome.pop.plan, outcome.settings
     if outcome.tally.unsure < plan.unsure:
         return settings.but(plan=None, beta=RARELY)
+    chosen = settings.but(plan=None, guide=True, copies=None, polls=None, unsure=None, silent=None)
+    if plan.guide is not None and chosen != settings:
+        return chosen  # the planner shares the budget out by itself, and gives the guide all where copies cannot pay
     if settings.silent is not None and plan.silent < USUAL_SILENCE * plan.rounds and settings.history is None:
         return settings.but(
             plan=None, silent=None, copies=None, polls=None, unsure=None
         )  # copies that know nothing disagree
     epsilon = plan.guarantee.epsilon if settings.plan is not None else settings.epsilon or EPSILON
-    return _search(settings, epsilon, plan.rounds, plan.silent, plan.labels, plan.polls, _margins(outcome))
+    found = _search(settings, epsilon, plan.rounds, plan.silent, plan.labels, plan.polls, _margins(outcome))
+    return chosen if found is None and not settings.guide else found
 
 
 def _margins(outcome: Outcome) -> tuple[tuple[int, int], ...]:
@@ -99,7 +103,7 @@ def _search(
                 if more > 1:
                     asked = asked.but(copies=_round(more * plan.copies))
                     plan = asked.but(rounds=rounds, silent=silent).tight(labels, rounds)
-                if rounds < LABELS_A_COPY * plan.copies:
+                if plan.copies == 0 or rounds < LABELS_A_COPY * plan.copies:
                     break
                 expected = _expected(plan, polls, margins)
                 if SPARE * expected + SPREAD * math.sqrt(expected) <= plan.unsure:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.data.rows import Item
-from confide.errors import Halted
+from confide.pop.base import SOURCES, Answer
 from confide.pop.pop import POP
 
 __all__ = ["Shown", "ask_and_teach", "ask_only", "questions"]
@@ -21,13 +21,16 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Shown:
-    """What was shown for each row that was asked; fewer rows than given where the mechanism halted. Operator only."""
+    """What was shown for each row that was asked; fewer rows than given where the rounds were over. Operator only."""
 
     answers: Ints
     """Numbers of labels; −1 where the row could not be read."""
-    sure: Flags
     margins: Ints
     """Vote margins; −1 where nobody knows."""
+    source: NDArray[np.int8]
+    """Numbers of `SOURCES`; −1 where the row could not be read."""
+    guide: Ints
+    """The guide's own answers; −1 where it has none."""
     tickets: Sequence[str] = ()
 
     @property
@@ -48,22 +51,20 @@ def ask_and_teach(pop: POP, rows: Sequence[Item], right: Ints) -> Shown:
     middle of a run that would let a few rows decide what becomes of the others.
     """
     done = pop.follow_many(questions(pop, rows), right, _units(pop, rows))
-    return Shown(done.answers, done.sure, done.margins)
+    return Shown(done.answers, done.margins, done.source, done.guide)
 
 
 def ask_only(pop: POP, rows: Sequence[Item]) -> Shown:
     """Ask the rows; their labels come later, with the tickets."""
     before, index = pop.rounds, {label: i for i, label in enumerate(pop.labels)}
-    try:
-        given = pop.predict_many(questions(pop, rows), _units(pop, rows))[: pop.rounds - before]
-    except Halted:
-        given = []
+    given: list[Answer] = pop.predict_many(questions(pop, rows), _units(pop, rows))[: pop.rounds - before]
     answers = np.array([-1 if one.error is not None else index[one.label] for one in given], dtype=np.int64)
     margins = np.full(len(given), -1)
-    if given and pop.rounds > pop.plan.silent and (margin := pop.operator.margin) is not None:
+    if given and pop.state == "live" and (margin := pop.operator.margin) is not None:
         margins[-1] = margin  # the last round's is known: a sample
-    sure = np.array([one.sure for one in given], dtype=np.bool_)
-    return Shown(answers, sure, margins, [one.ticket for one in given])
+    whence = [-1 if one.error is not None else SOURCES.index(one.source) for one in given]
+    guide = [-1 if one.guide is None else index[one.guide] for one in given]
+    return Shown(answers, margins, np.array(whence, np.int8), np.array(guide, np.int64), [one.ticket for one in given])
 
 
 def questions(pop: POP, rows: Sequence[Item]) -> Any:

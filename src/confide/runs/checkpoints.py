@@ -13,7 +13,7 @@ from confide.runs.tally import Tally
 
 __all__ = ["Checkpoint", "claim", "read_claim", "read_run", "write_private", "write_run"]
 
-FORMAT, VERSION = "confide-run", 2
+FORMAT, VERSION = "confide-run", 3
 
 
 @dataclass(frozen=True)

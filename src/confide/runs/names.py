@@ -6,14 +6,17 @@ import ast
 import importlib
 import inspect
 import sys
+from pathlib import Path
 from typing import Any
 
 from confide import learners
 from confide.data.datasets import open_stream
+from confide.data.files import draft
 from confide.data.rows import Stream
+from confide.data.schema import Schema, read_schema
 from confide.runs.settings import Settings
 
-__all__ = ["LEARNERS", "fallback_named", "learner_named", "streams"]
+__all__ = ["LEARNERS", "fallback_named", "learner_named", "schema_named", "streams"]
 
 LEARNERS: dict[str, Any] = {
     "trees": learners.DecisionTree,
@@ -101,14 +104,25 @@ def fallback_named(text: str, stream: Stream) -> Any:
     return text
 
 
+def schema_named(settings: Settings) -> Schema | None:
+    """What is known of a file's columns: from a schema, or from a public sample."""
+    if settings.schema is not None:
+        return read_schema(Path(settings.schema))
+    if settings.public is None:
+        return None
+    asked = Schema(label=settings.label, labels=settings.labels, unit=settings.unit)
+    return draft(Path(settings.public), asked, ranges=True)[0]
+
+
 def streams(settings: Settings) -> tuple[Stream, Stream | None]:
     """The stream to run, and its history if there is one."""
-    columns: dict[str, Any] = {"label": settings.label, "unit": settings.unit}
+    columns: dict[str, Any] = {"label": settings.label, "unit": settings.unit, "schema": schema_named(settings)}
+    columns |= {"drop": settings.drop, "order": settings.order}
     rows, seed = settings.rounds, settings.stream_seed
     stream = open_stream(settings.stream, rows=rows, seed=seed, labels=settings.labels, **columns)
     if settings.history is None:
         return stream, None
     history = open_stream(settings.history, labels=[str(label) for label in stream.labels], **columns)
-    if history.names != stream.names or history.width != stream.width:
+    if history.names != stream.names:
         raise ValueError("--history has other columns than the stream: they must be the same, in the same order")
     return stream, history

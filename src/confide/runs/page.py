@@ -2,70 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
 from typing import Any
 
 from confide.data.extras import need
+from confide.pop.base import SOURCES
 from confide.runs.advice import AGAIN, NOTHING, next_settings, what_happened
+from confide.runs.labels import by_label
 from confide.runs.runner import Outcome
+from confide.runs.style import CSS
+from confide.runs.tally import LATE
 
 __all__ = ["page", "state_of"]
 
-WIDEST = 12
-"""Labels up to which the confusion is shown as a square."""
-
 NARROW = 4
-"""Labels up to which that square fits beside a picture."""
+"""Labels up to which their table fits beside a picture."""
 
-_CSS = """
-:root { --ink:#1f2933; --soft:#5b6672; --line:#dde2e7; --ours:#22577a; --paper:#fff; }
-* { box-sizing: border-box; }
-body { margin:0; background:#f4f6f8; color:var(--ink); font:15px/1.55 system-ui, "DejaVu Sans", sans-serif; }
-.banner { background:#9a1b1b; color:#fff; padding:.7rem 1rem; text-align:center; }
-.banner b { letter-spacing:.02em; }
-main { max-width:1080px; margin:0 auto; padding:1.6rem 1.2rem 3rem; }
-h1 { font-size:1.7rem; margin:.2rem 0 .1rem; } h2 { font-size:1.08rem; margin:0 0 .5rem; }
-.sub { color:var(--soft); margin:0 0 1.2rem; }
-.cards { display:grid; grid-template-columns:repeat(auto-fit,minmax(190px,1fr)); gap:.8rem; margin-bottom:.8rem; }
-.card, section { background:var(--paper); border:1px solid var(--line); border-radius:10px; }
-.card { padding:.8rem 1rem; } .card .big { font-size:1.75rem; font-weight:650; line-height:1.2; color:var(--ours); }
-.card .what { color:var(--soft); font-size:.86rem; }
-section { padding:1rem 1.2rem; margin-bottom:.8rem; overflow-x:auto; }
-.two { display:grid; grid-template-columns:repeat(auto-fit,minmax(440px,1fr)); gap:.8rem; }
-.two section { margin-bottom:0; min-width:0; } .two .wide { grid-column:1/-1; } .two + section { margin-top:.8rem; }
-section svg { width:100%; height:auto; display:block; } section svg text { font-family:inherit; }
-.promise { border-left:5px solid var(--ours); } .promise p { margin:.2rem 0; font-size:1.03rem; }
-.halted { border-left:5px solid #9a1b1b; background:#fdf3f3; } .halted h2 { color:#9a1b1b; }
-.halted pre { background:#fff; }
-.warn { border-left:5px solid #e07a1f; max-height:22rem; overflow-y:auto; }
-section.warn th, section.warn td { text-align:left; }
-.note { color:var(--soft); font-size:.88rem; margin:.5rem 0 0; }
-table { border-collapse:collapse; font-variant-numeric:tabular-nums; }
-th, td { padding:.3rem .7rem; text-align:right; border-bottom:1px solid var(--line); }
-th { color:var(--soft); font-weight:550; font-size:.86rem; } td:first-child, th:first-child { text-align:left; }
-pre { background:#f4f6f8; border-radius:8px; padding:.8rem 1rem; font-size:.85rem; white-space:pre-wrap; }
-@media print { body { background:#fff; } section, .card { break-inside:avoid; } }
-"""
+WHO = {
+    "copies": "the copies agreed",
+    "lean": "votes and guide together",
+    "guide": "the guide",
+    "fallback": "the fallback, which knows nothing private",
+}
+"""Who answers, in words."""
 
 
 def page(outcome: Outcome) -> str:
     """The report as HTML."""
-    pop, tally, plan = outcome.pop, outcome.tally, outcome.pop.plan
+    tally = outcome.tally
     body = [
         f"<h1>Private predictions on {escape(outcome.stream.name)}</h1>",
-        f'<p class="sub">{pop.rounds:,} rounds, {min(plan.silent, pop.rounds):,} of them silent · '
-        f"{escape(outcome.settings.learner)} · {plan.copies:,} copies, {plan.polls:,} asked in a round · "
-        f"{escape(state_of(outcome))}</p>",
+        f'<p class="sub">{escape(_sub(outcome))}</p>',
         *([_out_of_budget(outcome)] if outcome.out_of_budget else []),
         _cards(outcome),
+        _coverage(outcome),
         _section(f"What is promised to each {_unit(outcome)}", _promise(outcome), "promise"),
+        *([_public(outcome)] if outcome.stream.public else []),
         *([_notes(outcome)] if outcome.stream.notes or tally.bad or tally.history_bad else []),
         '<div class="two">',
         *_pictures(outcome),
         _section(
             "Answers by right label",
-            _confusion([str(label) for label in outcome.stream.labels], tally.confusion),
+            by_label([str(label) for label in outcome.stream.labels], tally),
             "wide" if len(outcome.stream.labels) > NARROW else "",
         ),
         "</div>",
@@ -74,11 +52,22 @@ def page(outcome: Outcome) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Confide: {escape(outcome.stream.name)}</title><style>{_CSS}</style></head><body>"
+        f"<title>Confide: {escape(outcome.stream.name)}</title><style>{CSS}</style></head><body>"
         '<div class="banner"><b>Operator’s eyes only: outside the guarantee.</b> '
         "These are exact counts of private data. Do not publish, forward or log them.</div>"
         f"<main>{''.join(body)}</main></body></html>\n"
     )
+
+
+def _sub(outcome: Outcome) -> str:
+    plan = outcome.pop.plan
+    who = [] if plan.guide is None else ["the guide"]
+    if plan.copies:
+        who.insert(0, f"{plan.copies:,} copies of {outcome.settings.learner}, {plan.polls:,} asked in a round")
+    rounds = f"{outcome.pop.rounds:,} rounds"
+    if plan.silent:
+        rounds += f", the first {plan.silent:,} silent"
+    return f"{rounds} · {' and '.join(who)} · {state_of(outcome)}"
 
 
 def _out_of_budget(outcome: Outcome) -> str:
@@ -93,18 +82,46 @@ def _out_of_budget(outcome: Outcome) -> str:
 
 def _cards(outcome: Outcome) -> str:
     tally, plan = outcome.tally, outcome.pop.plan
-    cards = [(_percent(tally.error), f"wrong: {tally.mistakes:,} of {tally.live:,} live rounds")]
+    late = f"after the first {LATE:.0%}"
+    cards = [
+        (_percent(tally.error), f"wrong of all answers: {tally.wrong:,} of {tally.rounds:,}"),
+        (_percent(tally.late_error), f"wrong {late}, when most is learned"),
+    ]
+    if plan.guide is not None:
+        own = f"the guide’s own answers wrong {late}; {_percent(tally.guide_error)} of all it had"
+        cards.append((_percent(tally.late(tally.curve_guide)), own))
     if outcome.settings.twin:
-        cards.append((_percent(tally.twin_error), f"wrong for one non-private twin: {tally.twin_mistakes:,}"))
-    cards.append((f"{tally.unsure:,}", f"unsure answers used, {plan.unsure:,} planned"))
+        cards.append((_percent(tally.late(tally.curve_twin)), f"wrong {late} without privacy: {outcome.twin}"))
+    cards.append((_percent(tally.balanced_error), "balanced error: every label as heavy as any other"))
+    if plan.copies:
+        cards.append((f"{tally.unsure:,}", f"unsure answers used, {plan.unsure:,} planned"))
     cards.append((f"{outcome.rounds_per_second:,.0f}/s", f"rounds a second; {_duration(tally.seconds)} in all"))
     return (
         '<div class="cards">'
         + "".join(
-            f'<div class="card"><div class="big">{big}</div><div class="what">{what}</div></div>' for big, what in cards
+            f'<div class="card"><div class="big">{big}</div><div class="what">{escape(what)}</div></div>'
+            for big, what in cards
         )
         + "</div>"
     )
+
+
+def _coverage(outcome: Outcome) -> str:
+    """Who answered which share of the rounds, and how wrongly."""
+    tally = outcome.tally
+    found = [name for name in reversed(SOURCES) if name in tally.sources]
+    parts = [(name, tally.sources[name][0], tally.sources[name][1]) for name in found]
+    if tally.refused:
+        parts.append(("refused", tally.refused, tally.refused))
+    total = max(1, tally.rounds)
+    bar = "".join(f'<i class="{name}" style="width:{100 * n / total:.3f}%"></i>' for name, n, _ in parts)
+    rows = "".join(
+        f'<tr><td><i class="dot {name}"></i>{WHO.get(name, "nobody: the row could not be read")}</td>'
+        f"<td>{n:,}</td><td>{_percent(n / total)}</td><td>{_percent(wrong / n) if n else '–'}</td></tr>"
+        for name, n, wrong in parts
+    )
+    table = f"<table><tr><th>answered by</th><th>rounds</th><th>share</th><th>wrong</th></tr>{rows}</table>"
+    return _section("Who answered", f'<div class="bar">{bar}</div>{table}')
 
 
 def _promise(outcome: Outcome) -> str:
@@ -119,6 +136,15 @@ def _promise(outcome: Outcome) -> str:
             f"{seen.error:,.0f}, with probability 0.95).</p>"
         )
     return text
+
+
+def _public(outcome: Outcome) -> str:
+    lines = "".join(f"<li>{escape(line[0].upper() + line[1:])}.</li>" for line in outcome.stream.public)
+    return _section(
+        "Treated as public",
+        f'<ul>{lines}</ul><p class="note">The promise does not cover these: they were read from all rows together, or '
+        "decide when a row is asked. Everything else of a row is read by itself.</p>",
+    )
 
 
 def _notes(outcome: Outcome) -> str:
@@ -143,57 +169,22 @@ def _pictures(outcome: Outcome) -> list[str]:
         plots: Any = need("confide.runs.pictures", "report", "drawing the pictures of a report")
     except ValueError as error:
         return [_section("Pictures", f"<p>{escape(str(error))}</p>")]
-    seen = sum(tally.margins.values())
-    note = f"A sample of {seen:,} live rounds. Where the curve is high, a lead is too small to answer."
-    return [
-        _section("Mistakes since the silent start", plots.mistakes(plan, tally, outcome.settings.twin)),
-        _section("Unsure answers against the budget", plots.unsure(plan, tally)),
-        _section("Vote margins against the gate", f'{plots.margins(plan, tally)}<p class="note">{note}</p>'),
-    ]
-
-
-def _confusion(labels: Sequence[str], table: Sequence[Sequence[int]]) -> str:
-    if len(labels) > WIDEST:
-        return _by_label(labels, table)
-    head = "".join(f"<th>{escape(label)}</th>" for label in labels)
-    rows = []
-    for i, (label, counts) in enumerate(zip(labels, table, strict=True)):
-        total = sum(counts)
-        cells = []
-        for j, count in enumerate(counts):
-            colour = "34,87,122" if j == i else "154,27,27" if j < len(labels) else "224,122,31"
-            share = count / total if total else 0.0
-            strength = 0.0 if not count else 0.12 + 0.5 * share
-            title = f"{share:.3%} of its rounds"
-            cells.append(f'<td style="background:rgba({colour},{strength:.2f})" title="{title}">{count:,}</td>')
-        right = _percent(counts[i] / total) if total else "–"
-        rows.append(f"<tr><td>{escape(label)}</td>{''.join(cells)}<td>{right}</td></tr>")
-    return (
-        f"<table><tr><th>right label</th>{head}<th>not answered</th><th>right</th></tr>"
-        f"{''.join(rows)}</table>"
-        '<p class="note">Live rounds by right label and the copies’ answer. “Not answered”: the fallback’s answer was '
-        "given, or the row could not be read.</p>"
-    )
-
-
-def _by_label(labels: Sequence[str], table: Sequence[Sequence[int]]) -> str:
-    rows = []
-    for i in sorted(range(len(labels)), key=lambda i: -sum(table[i])):
-        counts = table[i]
-        total = sum(counts)
-        wrong = [(count, labels[j]) for j, count in enumerate(counts[:-1]) if j != i and count]
-        worst = f"{escape(max(wrong)[1])} ({max(wrong)[0]:,})" if wrong else "–"
-        right = _percent(counts[i] / total) if total else "–"
-        rows.append(
-            f"<tr><td>{escape(labels[i])}</td><td>{total:,}</td><td>{right}</td><td>{counts[-1]:,}</td><td>{worst}</td></tr>"
-        )
-    head = "".join(f"<th>{name}</th>" for name in ("label", "rounds", "right", "not answered", "most often taken for"))
-    return f"<table><tr>{head}</tr>{''.join(rows)}</table>"
+    drawn = [_section("How wrong, as the rounds went on", plots.errors(plan, tally, outcome.settings.twin))]
+    if plan.copies:
+        seen = sum(tally.margins.values())
+        note = f"A sample of {seen:,} live rounds. Where the curve is high, a lead is too small to answer."
+        drawn += [
+            _section("Unsure answers against the budget", plots.unsure(plan, tally)),
+            _section("Vote margins against the gate", f'{plots.margins(plan, tally)}<p class="note">{note}</p>'),
+        ]
+    return drawn
 
 
 def _settings(outcome: Outcome) -> str:
+    plan = outcome.pop.plan
     return (
-        f"<pre>{escape(str(outcome.pop.plan))}</pre><pre>{escape(outcome.settings.command)}</pre>"
+        f"<pre>{escape(plan.explain())}</pre><details><summary>All its numbers</summary>"
+        f"<pre>{escape(str(plan))}</pre></details><pre>{escape(outcome.settings.command)}</pre>"
         '<p class="note">Its randomness is fresh each time, so another run differs in detail.</p>'
     )
 
@@ -208,15 +199,21 @@ def _unit(outcome: Outcome) -> str:
 
 def state_of(outcome: Outcome) -> str:
     """Where the run stands (public)."""
-    if outcome.out_of_budget:
-        return "halted: the privacy budget is used up"
-    return "interrupted" if outcome.interrupted else "finished"
+    if outcome.interrupted:
+        return "interrupted"
+    if not outcome.out_of_budget:
+        return "finished"
+    return f"finished; the copies halted: their privacy budget is used up, and {_after(outcome)} answered on"
+
+
+def _after(outcome: Outcome) -> str:
+    return "the fallback" if outcome.pop.plan.guide is None else "the guide"
 
 
 def _percent(share: float) -> str:
     if share != share:
         return "–"
-    return f"{share:.3%}" if share < 0.01 or share > 0.99 else f"{share:.2%}"
+    return f"{share:.3%}" if 0 < share < 0.01 or 0.99 < share < 1 else f"{share:.2%}"
 
 
 def _duration(seconds: float) -> str:

@@ -16,9 +16,13 @@ from confide.planning.plan import Plan
 from confide.privacy.halting import Halting
 from confide.runs.tally import Tally
 
-__all__ = ["margins", "mistakes", "unsure"]
+__all__ = ["errors", "margins", "unsure"]
+
+WINDOWS = 40
+"""Parts of a run over which its error is averaged."""
 
 OURS, TWIN, GATE, QUIET, LIMIT = "#22577a", "#e07a1f", "#b5446e", "#eef1f4", "#9a1b1b"
+GUIDE = "#7a9e3f"
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: the page's font, and searchable
     "font.family": "sans-serif",
@@ -39,24 +43,35 @@ _THOUSANDS = FuncFormatter(
 )
 
 
-def mistakes(plan: Plan, tally: Tally, twin: bool) -> str:
-    """Wrong answers since the silent start, beside the twin's."""
+def errors(plan: Plan, tally: Tally, twin: bool) -> str:
+    """The error in the last rounds, beside the guide's own and the twin's."""
 
     def paint(axes: Axes) -> None:
-        x = [min(plan.silent, tally.rounds), *tally.curve_rounds]
-        live = [i for i, rounds in enumerate(x) if rounds >= plan.silent]
-        lines = [("private", OURS, tally.curve_mistakes)]
+        lines = [("answers", OURS, "-", tally.curve_wrong)]
+        if plan.guide is not None:
+            lines.append(("the guide’s own", GUIDE, "--", tally.curve_guide))
         if twin:
-            lines.append(("twin, not private", TWIN, tally.curve_twin))
-        for name, colour, curve in lines:
-            values = [0, *curve]
-            axes.plot([x[i] for i in live], [values[i] for i in live], color=colour, lw=2, label=name)
+            lines.append(("without privacy", TWIN, "-", tally.curve_twin))
+        top = 0.0
+        for name, colour, style, curve in lines:
+            x, y = _moving(tally.curve_rounds, curve)
+            axes.plot(x, y, color=colour, ls=style, lw=2, label=name)
+            top = max([top, *y[len(y) // 8 :]])  # the start, when nothing is known, would hide the rest
         _rounds(axes, plan, tally)
-        axes.set_ylabel("wrong answers so far")
-        axes.yaxis.set_major_formatter(_THOUSANDS)
-        axes.legend(loc="upper left", bbox_to_anchor=(0, 1.13), ncols=2)
+        axes.set_ylabel("wrong, in the last rounds")
+        axes.set_ylim(0, min(1.04, 1.25 * top) or 1)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+        axes.legend(loc="upper left", bbox_to_anchor=(0, 1.13), ncols=3)
 
-    return _svg("mistakes", paint)
+    return _svg("errors", paint)
+
+
+def _moving(rounds: list[int], curve: list[int]) -> tuple[list[float], list[float]]:
+    """The slope of a curve of counts over a small part of it."""
+    x, y = np.array([0, *rounds]), np.array([0, *curve])
+    step = max(1, (x.size - 1) // WINDOWS)
+    ends = np.arange(step, x.size)
+    return x[ends].tolist(), ((y[ends] - y[ends - step]) / np.maximum(1, x[ends] - x[ends - step])).tolist()
 
 
 def unsure(plan: Plan, tally: Tally) -> str:
@@ -131,6 +146,10 @@ def _rounds(axes: Axes, plan: Plan, tally: Tally) -> None:
         )
     if tally.rounds < plan.rounds:
         axes.axvline(tally.rounds, color="#8b95a1", lw=1)
+    if tally.halted_at is not None:
+        axes.axvline(tally.halted_at, color=LIMIT, lw=1.5)
+        place: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+        axes.annotate("copies halted", (tally.halted_at, 0.97), (4, -8), color=LIMIT, **place)
 
 
 def _svg(name: str, paint: Callable[[Axes], None]) -> str:

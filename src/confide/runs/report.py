@@ -29,7 +29,7 @@ def numbers(outcome: Outcome) -> dict[str, Any]:
     advised = next_settings(outcome) if outcome.out_of_budget else None
     return {
         "format": "confide-report",
-        "version": 2,
+        "version": 3,
         "public": {
             "guarantee": {
                 "epsilon": guarantee.epsilon,
@@ -39,9 +39,12 @@ def numbers(outcome: Outcome) -> dict[str, Any]:
                 "sentence": guarantee.sentence,
             },
             "plan": {name: getattr(plan, name) for name in _PLAN},
+            "guide": None if plan.guide is None else plan.guide.params(),
             "stream": outcome.stream.name,
             "labels": [str(label) for label in outcome.stream.labels],
             "notes": list(outcome.stream.notes),
+            "treated_as_public": list(outcome.stream.public),
+            "explained": plan.explain(),
             "rounds": pop.rounds,
             "rows_of_nobody": tally.nobodys,
             "state": state_of(outcome),
@@ -50,8 +53,14 @@ def numbers(outcome: Outcome) -> dict[str, Any]:
         "operator_only": {
             "warning": "exact numbers, outside the guarantee: never to be shown to others",
             "error": _number(tally.error),
+            "late_error": _number(tally.late_error),
+            "live_error": _number(tally.live_error),
+            "guide_error": _number(tally.guide_error) if plan.guide is not None else None,
+            "twin": outcome.twin if outcome.settings.twin else None,
             "twin_error": _number(tally.twin_error) if outcome.settings.twin else None,
-            "unanswered": tally.unanswered,
+            "balanced_error": _number(tally.balanced_error),
+            "recalls": [_number(recall) for recall in tally.recalls],
+            "precisions": [_number(precision) for precision in tally.precisions],
             "bad": tally.bad,
             "memory_bytes": pop.operator.nbytes,
             "rounds_per_second": _number(outcome.rounds_per_second),

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from confide.data.rows import BadRow, Stream
-from confide.learners import Columns, Pipeline
+from confide.learners import Columns, Features, Pipeline
 from confide.planning.plan import Plan
 from confide.pop.base import TICKET_LIFE
 from confide.pop.monitor import Monitor
 from confide.pop.pop import POP
+from confide.pop.state import look
 from confide.runs.asking import questions
 from confide.runs.checkpoints import read_claim, read_run
+from confide.runs.regression import Regression
 from confide.runs.settings import Settings
 from confide.runs.tally import Tally
 from confide.runs.twin import Twin
@@ -57,8 +59,18 @@ class Outcome:
 
     @property
     def out_of_budget(self) -> bool:
-        """Whether the privacy budget was used up before the rounds were."""
-        return self.pop.halt_reason == "budget" and self.pop.rounds < self.pop.plan.rounds
+        """Whether the copies' privacy budget was used up before the rounds were."""
+        return self.tally.halted_at is not None and self.tally.halted_at < self.pop.plan.rounds
+
+    @property
+    def twin(self) -> str:
+        """What the twin is, in words."""
+        return Twin.what if self.pop.plan.copies else Regression.what
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether nothing that learns was left to answer then: no guide, only the fallback."""
+        return self.out_of_budget and self.pop.plan.guide is None
 
 
 def _quiet(_: str) -> None:
@@ -98,9 +110,9 @@ def run(
     Parameters
     ----------
     stream
-        The rows; its labels and width are public.
+        The rows; its labels and features are public.
     learner, fallback
-        As for `POP`.
+        As for `POP`; the learner is not used where the plan has no copies.
     plan
         Made for as many labels as the stream has; the run ends after its rounds at the latest.
     settings
@@ -117,15 +129,16 @@ def run(
     >>> import confide
     >>> from confide.data.datasets import open_stream
     >>> from confide.learners import DecisionTree
-    >>> plan = confide.Plan.tight(8.0, 1e-4, 9000, copies=100, unsure=100, silent=8000)
-    >>> run(open_stream("agrawal", rows=9000), DecisionTree(), plan).tally.live
-    1000
+    >>> plan = confide.Plan.tight(4.0, 1e-4, 9000)
+    >>> run(open_stream("visits", rows=9000), DecisionTree(), plan).tally.rounds
+    9000
     """
     settings = settings or Settings(stream.name)
+    learner = learner if plan.copies else None
     dicts = _takes_dicts(learner)
     if settings.strict:
         _check_all(stream)
-    features = None if dicts else stream.width
+    features = None if dicts else stream.features
     pop = POP(learner, plan, labels=stream.labels, fallback=fallback, features=features, **_asked(settings))
     _check_first(pop, stream, dicts)
     tally = Tally(len(stream.labels), max(1, plan.rounds // BLOCKS))
@@ -156,6 +169,7 @@ def resume(
     settings = settings or saved.settings
     if settings.strict:
         _check_all(stream)
+    learner = learner if look(folder / "pop")["plan"].copies else None
     pop = POP.load(folder / "pop", learner=learner, fallback=fallback, trusted=trusted)
     try:
         if tuple(pop.labels) != stream.labels:
@@ -211,5 +225,11 @@ def _takes_dicts(learner: Any) -> bool:
     return hasattr(learner, "predict_one")
 
 
-def _twin(learner: Any, stream: Stream, settings: Settings) -> Twin | None:
-    return Twin(learner, len(stream.labels)) if settings.twin else None
+def _twin(learner: Any, stream: Stream, settings: Settings) -> Twin | Regression | None:
+    """What to compare with: the learner itself, or, where the guide is alone, what it would be without noise."""
+    if not settings.twin:
+        return None
+    if learner is None:
+        return Regression(stream.features, len(stream.labels))
+    declared = isinstance(stream.features, Features) and not _takes_dicts(learner)
+    return Twin(learner, len(stream.labels), stream.features if declared else None)  # type: ignore[arg-type]

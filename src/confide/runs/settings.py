@@ -14,8 +14,8 @@ from confide.privacy.renyi import check_delta, check_epsilon
 
 __all__ = ["DELTA", "EPSILON", "VERSION", "Settings"]
 
-VERSION = 2
-"""Of the settings as JSON; version 1 was 0.1's, in which a bad row took no round."""
+VERSION = 3
+"""Of the settings as JSON; version 1 was 0.1's, in which a bad row took no round; version 2 knew no guide."""
 
 EPSILON, DELTA = 1.0, 1e-6
 """The promise where none is asked for."""
@@ -23,6 +23,7 @@ EPSILON, DELTA = 1.0, 1e-6
 BATCH = 25
 """Rounds asked at once at least, where labels come late: each batch is brought to the disk."""
 
+_LISTS = ("labels", "drop", "order")
 _PLANNED = ("epsilon", "delta", "rounds", "copies", "polls", "unsure", "silent", "unit_unsure", "beta")
 
 
@@ -38,22 +39,25 @@ class Settings:
         A plan file; its numbers win, and what contradicts it is refused.
     epsilon, delta
         The promise, all in all.
-    rounds, copies, polls, unsure, silent, unit_unsure, beta
+    rounds, copies, polls, unsure, silent, unit_unsure, unit_labels, beta
         As for `confide.Plan.tight`.
+    guide
+        Whether a guide may have a part of the budget, or all of it.
     unit
         The column that names the person to protect; None protects rounds.
     history
         Labelled rows to teach first.
     delay
         Labels come this many rounds later, give or take a batch of 25 rounds or an eighth of the delay.
-    label, labels
-        The label's column, and all labels.
+    label, labels, schema, public, drop, order
+        How a file is read: the label's column and all labels, a file of declared kinds or a public sample, columns to
+        leave out, columns to sort by.
     monitor
         The part of ε that pays for a private accuracy.
     strict
         Refuse a stream with a bad row.
     twin
-        Teach one non-private learner of the same kind everything, for comparison.
+        Teach something non-private everything, for comparison.
     stream_seed
         Of a generated stream: public.
     seed
@@ -69,7 +73,7 @@ class Settings:
     ValueError: delay=-1 must be at least 0 rounds
     """
 
-    stream: str = "agrawal"
+    stream: str = "visits"
     learner: str = "trees"
     plan: str | None = None
     epsilon: float | None = None
@@ -81,11 +85,17 @@ class Settings:
     silent: int | None = None
     unit: str | None = None
     unit_unsure: int | None = None
+    unit_labels: int | None = None
+    guide: bool = True
     beta: float | None = None
     history: str | None = None
     delay: int = 0
     label: str | None = None
     labels: tuple[str, ...] | None = None
+    schema: str | None = None
+    public: str | None = None
+    drop: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
     fallback: str = "coin"
     monitor: float | None = None
     strict: bool = False
@@ -103,6 +113,8 @@ class Settings:
             raise ValueError(f"delay={self.delay} must be at least 0 rounds")
         if self.monitor is not None and not 0 < self.monitor < (epsilon if self.plan is None else math.inf):
             raise ValueError(f"--monitor {self.monitor:g} must be a part of --epsilon {epsilon:g}: a tenth is usual")
+        if self.schema is not None and self.public is not None:
+            raise ValueError("--schema and --public both say what columns are: give one of them")
 
     @property
     def people(self) -> bool:
@@ -127,8 +139,8 @@ class Settings:
             value, option = getattr(self, field.name), f"--{field.name.replace('_', '-')}"
             if value == field.default:
                 continue
-            if field.name == "twin":
-                words.append("--no-twin")
+            if field.name in ("twin", "guide"):
+                words.append(f"--no-{field.name}")
             elif value is True:
                 words.append(option)
             else:
@@ -138,7 +150,8 @@ class Settings:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; `from_json` reads them back."""
-        return {"version": VERSION, **asdict(self)}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        return {"version": VERSION, **plain}
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Self:
@@ -152,8 +165,9 @@ class Settings:
             )
         if unknown := sorted(given.keys() - {field.name for field in fields(cls)}):
             raise ValueError(f"the settings have an unknown entry, {unknown[0]!r}: they were not written by Confide")
-        if given.get("labels") is not None:
-            given["labels"] = tuple(given["labels"])
+        for name in _LISTS:
+            if given.get(name) is not None:
+                given[name] = tuple(given[name])
         return cls(**given)
 
     def filed(self) -> Plan | None:
@@ -171,20 +185,28 @@ class Settings:
             if asked is not None and not math.isclose(asked, said, rel_tol=1e-3 if name in promise else 1e-9):
                 option = f"--{name.replace('_', '-')} {asked:,}"
                 raise ValueError(f"{option} contradicts {self.plan}, which says {said:,}: leave it out")
+        learned = None if plan.guide is None else plan.guide.unit_labels
+        if self.unit_labels not in (None, learned) or (plan.guide is not None and not self.guide):
+            option = f"--unit-labels {self.unit_labels}" if self.guide else "--no-guide"
+            raise ValueError(f"{option} contradicts {self.plan}: leave it out")
         return plan
 
-    def tight(self, labels: int, length: int | None) -> Plan:
-        """What `Plan.tight` makes of these settings, for so many labels and rows: one promise, one plan."""
+    def tight(self, labels: int, length: int | None, history: int = 0) -> Plan:
+        """What `Plan.tight` makes of these settings, for so many labels, rows and records: one promise, one plan."""
         rounds = length if self.rounds is None else self.rounds
         if rounds is None:
             raise ValueError("say how many rounds there will be with --rounds")
         epsilon = EPSILON if self.epsilon is None else self.epsilon
         if self.monitor is not None:
             epsilon = math.nextafter(epsilon - self.monitor, 0.0)  # the two together must not exceed the promise
-        given = {name: getattr(self, name) for name in _PLANNED[3:] if getattr(self, name) is not None}
-        return Plan.tight(
-            epsilon, DELTA if self.delta is None else self.delta, rounds, labels=labels, **given, guide=None
-        )
+        given = {name: getattr(self, name) for name in (*_PLANNED[3:], "unit_labels")}
+        given = {name: value for name, value in given.items() if value is not None}
+        if self.guide:
+            given["history"] = history
+        else:
+            given["guide"] = None
+        given["units"] = "people" if self.people else "rounds"
+        return Plan.tight(epsilon, DELTA if self.delta is None else self.delta, rounds, labels=labels, **given)
 
     def but(self, **changes: Any) -> Self:
         """The same with some changes."""

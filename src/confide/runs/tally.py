@@ -5,21 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Tally"]
+__all__ = ["LATE", "Tally"]
 
 FIRST_BAD = 20
 """Bad rows that are reported one by one; all are counted."""
 
+LATE = 0.4
+"""The share of the rounds that is left out where a run is judged by what it had learned."""
+
+NOTHING = float("nan")
+
 
 @dataclass
 class Tally:
-    """Counts of a run, plain enough for JSON. `live` rounds are those after the silent start.
+    """Counts of a run, plain enough for JSON. A row that was refused, or has no usable label, is wrong everywhere.
 
     Examples
     --------
-    >>> tally = Tally(labels=2, block=10, rounds=30, live=20, mistakes=1)
-    >>> tally.error
-    0.05
+    >>> tally = Tally(labels=2, block=10, rounds=30, wrong=6, confusion=[[18, 2, 0], [4, 6, 0]])
+    >>> tally.error, tally.recalls, round(tally.balanced_error, 3)
+    (0.2, [0.9, 0.6], 0.25)
     """
 
     labels: int
@@ -28,11 +33,18 @@ class Tally:
     position: int = 0
     """Rows read, good and bad."""
     rounds: int = 0
+    wrong: int = 0
+    twin_wrong: int = 0
+    guided: int = 0
+    """Rounds in which the guide had an answer of its own, whoever answered."""
+    guide_wrong: int = 0
+    """Rounds in which it had none, or a wrong one."""
     live: int = 0
-    mistakes: int = 0
-    """Wrong answers in live rounds: those of the fallback, unreadable rows and rows without a label included."""
-    twin_mistakes: int = 0
+    """Rounds in which the copies were asked."""
+    live_wrong: int = 0
     unsure: int = 0
+    halted_at: int | None = None
+    """The last round of the copies, where their budget was used up."""
     taught_before: int = 0
     """Records of the history."""
     seconds: float = 0.0
@@ -45,14 +57,17 @@ class Tally:
     history_bad: int = 0
     """Records of the history that could not be taught."""
     first_bad: list[list[Any]] = field(default_factory=list)
+    sources: dict[str, list[int]] = field(default_factory=dict)
+    """For each source of answers: how many rounds it answered, and how many of them wrongly."""
     curve_rounds: list[int] = field(default_factory=list)
-    curve_mistakes: list[int] = field(default_factory=list)
+    curve_wrong: list[int] = field(default_factory=list)
     curve_twin: list[int] = field(default_factory=list)
+    curve_guide: list[int] = field(default_factory=list)
     curve_unsure: list[int] = field(default_factory=list)
     margins: dict[int, int] = field(default_factory=dict)
     """A sample of the live rounds by vote margin."""
     confusion: list[list[int]] = field(default_factory=list)
-    """Live rounds that have a label, by it and by the answer; the last column counts what the copies did not answer."""
+    """Rounds that have a label, by it and by the answer, whoever gave it; the last column counts refused rows."""
 
     def __post_init__(self) -> None:
         self.confusion = self.confusion or [[0] * (self.labels + 1) for _ in range(self.labels)]
@@ -60,25 +75,59 @@ class Tally:
 
     @property
     def error(self) -> float:
-        """Mistakes per live round."""
-        return self.mistakes / self.live if self.live else float("nan")
+        """Wrong answers a round."""
+        return _share(self.wrong, self.rounds)
+
+    @property
+    def late_error(self) -> float:
+        """Wrong answers a round, after the first part of the rounds."""
+        return self.late(self.curve_wrong)
 
     @property
     def twin_error(self) -> float:
-        """The twin's mistakes per live round."""
-        return self.twin_mistakes / self.live if self.live else float("nan")
+        """The twin's wrong answers a round."""
+        return _share(self.twin_wrong, self.rounds)
+
+    @property
+    def guide_error(self) -> float:
+        """The error of the guide's own answers, where it had one."""
+        return _share(self.guide_wrong - (self.rounds - self.guided), self.guided)
+
+    @property
+    def live_error(self) -> float:
+        """Wrong answers a live round."""
+        return _share(self.live_wrong, self.live)
+
+    def late(self, curve: list[int]) -> float:
+        """What a curve has per round after the first part of the rounds; NaN before a point was made there."""
+        before = [i for i, rounds in enumerate(self.curve_rounds) if rounds <= LATE * self.rounds]
+        if not before or not self.curve_rounds:
+            return NOTHING
+        first = before[-1]
+        return _share(curve[-1] - curve[first], self.curve_rounds[-1] - self.curve_rounds[first])
+
+    @property
+    def recalls(self) -> list[float]:
+        """Of the rounds that have each label, the share that was answered with it."""
+        return [_share(row[i], sum(row)) for i, row in enumerate(self.confusion)]
+
+    @property
+    def precisions(self) -> list[float]:
+        """Of the rounds answered with each label, the share that has it."""
+        return [_share(self.confusion[i][i], sum(row[i] for row in self.confusion)) for i in range(self.labels)]
+
+    @property
+    def balanced_error(self) -> float:
+        """The mean over labels, each as heavy as any other, of the share of its rounds that were wrong."""
+        known = [recall for recall in self.recalls if recall == recall]
+        return 1 - sum(known) / len(known) if known else NOTHING
 
     @property
     def sentence(self) -> str:
         """The error in words."""
-        if not self.live:
-            return "no live rounds yet"
-        return f"{self.error:.3%} of {self.live:,} live rounds ({self.mistakes:,} mistakes)"
-
-    @property
-    def unanswered(self) -> int:
-        """Live rounds that the fallback answered."""
-        return sum(row[-1] for row in self.confusion)
+        if not self.rounds:
+            return "no rounds yet"
+        return f"{self.error:.2%} of {self.rounds:,} rounds ({self.wrong:,} wrong)"
 
     @property
     def bad(self) -> int:
@@ -96,6 +145,11 @@ class Tally:
         if self.rounds in self.curve_rounds[-1:]:
             return
         self.curve_rounds.append(self.rounds)
-        self.curve_mistakes.append(self.mistakes)
-        self.curve_twin.append(self.twin_mistakes)
+        self.curve_wrong.append(self.wrong)
+        self.curve_twin.append(self.twin_wrong)
+        self.curve_guide.append(self.guide_wrong)
         self.curve_unsure.append(unsure)
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else NOTHING

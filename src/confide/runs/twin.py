@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.data.rows import Item
-from confide.learners import DecisionTree, Learner, Stacked, as_learner
+from confide.learners import DecisionTree, Features, Learner, Stacked, as_learner
 
 __all__ = ["Twin"]
 
@@ -26,12 +26,17 @@ class Twin:
         The prototype of the copies.
     labels
         The number of labels.
+    features
+        How x is encoded for it, where it does not do so itself.
     """
 
-    def __init__(self, learner: Any, labels: int) -> None:
+    what = "one learner of the same kind, without privacy and taught everything"
+
+    def __init__(self, learner: Any, labels: int, features: Features | None = None) -> None:
         if isinstance(learner, DecisionTree):
             learner = learner.clone(memory=max(MEMORY, learner.memory))
         self._learner: Learner = as_learner(learner, labels)
+        self._encode: Any = (lambda x: x) if features is None else features.encode
 
     def predict(self, rows: Sequence[Item]) -> NDArray[np.int64]:
         """The label index of each row; −1 for none."""
@@ -40,14 +45,14 @@ class Twin:
     def learn(self, x: Any, y: int) -> None:
         """Learn one row."""
         try:
-            self._learner.learn(x, y)
+            self._learner.learn(self._encode(x), y)
         except Exception:  # it is somebody else's learner: the run goes on without this lesson
             return
 
     def follow(self, rows: Sequence[Item], right: NDArray[np.int64]) -> NDArray[np.int64]:
         """What it predicts of each row before it learns it."""
         if isinstance(self._learner, Stacked) and rows:
-            return self._learner.follow(np.array([row.x for row in rows]), right)
+            return self._learner.follow(np.array([self._encode(row.x) for row in rows]), right)
         predicted = np.empty(len(rows), dtype=np.int64)
         for i, row in enumerate(rows):
             predicted[i] = self._predict(row.x)
@@ -56,7 +61,7 @@ class Twin:
 
     def _predict(self, x: Any) -> int:
         try:
-            label = self._learner.predict(x)
+            label = self._learner.predict(self._encode(x))
         except Exception:
             return -1
         return -1 if label is None else label

@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 
 from confide.data.rows import BadRow, Item, Stream
 from confide.errors import TicketError
+from confide.pop.base import SOURCES
 from confide.pop.pop import POP
-from confide.runs.asking import Shown, ask_and_teach, ask_only
+from confide.runs.asking import Shown, ask_and_teach, ask_only, questions
 from confide.runs.checkpoints import Checkpoint, claim, write_run
+from confide.runs.regression import Regression
 from confide.runs.settings import Settings
 from confide.runs.tally import Tally
 from confide.runs.twin import Twin
@@ -51,6 +53,8 @@ MISFIT = "its features do not fit the learner"
 """What is said of a row that was read, and that the mechanism refused."""
 
 Progress = Callable[[POP, Tally], None]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 class _Waiting(NamedTuple):
@@ -76,13 +80,13 @@ class Work:
     tally
         The counts so far.
     twin
-        A non-private learner to compare with, or None.
+        Something non-private to compare with, or None.
     dicts
         Whether x comes as dicts.
     """
 
     def __init__(
-        self, pop: POP, stream: Stream, settings: Settings, tally: Tally, twin: Twin | None, dicts: bool
+        self, pop: POP, stream: Stream, settings: Settings, tally: Tally, twin: Twin | Regression | None, dicts: bool
     ) -> None:
         self.pop, self.stream, self.settings, self.tally = pop, stream, settings, tally
         self.twin, self.dicts, self.people = twin, dicts, pop.units == "people"
@@ -106,15 +110,16 @@ class Work:
                     self.twin.learn(item.x, self.index[item.y])
             if twin_only:
                 continue
-            before = self.pop.operator.taught
+            xs = questions(self.pop, good)
+            unfit = self.pop.readable(xs) if good else {}
+            if good and len(unfit) == len(good) and not self.tally.taught_before:
+                raise ValueError(f"nothing of the history can be taught: {unfit[0]}")
             units: Any = [item.unit for item in good] if self.people else None
             try:
-                self.pop.teach_many([item.x for item in good], [item.y for item in good], units)
-            except ValueError as error:  # some were refused, and all others taught
+                self.pop.teach_many(xs, [item.y for item in good], units)
+            except ValueError:  # some were refused, and all others taught
                 self.tally.spoiled(0, "records of the history do not fit the learner")
-                if self.pop.operator.taught == before == 0:
-                    raise ValueError(f"nothing of the history can be taught: {error}") from None
-            taught = self.pop.operator.taught - before
+            taught = len(good) - len(unfit)
             self.tally.taught_before += taught
             self.tally.history_bad += len(chunk) - taught
             for item in chunk:
@@ -149,10 +154,10 @@ class Work:
     # ------------------------------------------------------------------ the loop
 
     def go(self, progress: Progress | None, stop: threading.Event) -> bool:
-        """Ask row after row until rows, rounds or budget are used up; False when it was told to stop."""
+        """Ask row after row until rows or rounds are used up; False when it was told to stop."""
         started = time.perf_counter() - self.tally.seconds
         try:
-            while self.pop.state != "halted" and self.pop.rounds < self.pop.plan.rounds:
+            while self.pop.rounds < self.pop.plan.rounds:
                 if stop.is_set():
                     return False
                 began, rounds = time.perf_counter(), self.tally.rounds
@@ -172,7 +177,7 @@ class Work:
                 self.checkpoint()
 
     def _batch(self) -> bool:
-        """Ask as many rows as fit until something is due; False when rows or budget are used up."""
+        """Ask as many rows as fit until something is due; False when the rows are used up."""
         steps = (self.tally.block, BATCH, CHECKPOINT)
         most = min(self.pop.plan.rounds - self.pop.rounds, *(step - self.tally.rounds % step for step in steps))
         most = min(most, self.size)
@@ -256,27 +261,51 @@ class Work:
                 self.tally.unlabelled += 1
                 self.tally.spoiled(row.line, row.reason)
 
-    def _count(self, rows: list[Item], right: NDArray[np.int64], shown: Shown, silent: int) -> None:
+    def _count(self, rows: list[Item], right: Ints, shown: Shown, silent: int) -> None:
         """Tally a batch whose first `silent` rounds were silent; a row that cannot be judged counts as wrong."""
         tally, labels = self.tally, len(self.index)
         judged = ~shown.refused & (right >= 0)
-        live = np.arange(shown.rounds) >= silent
+        wrong = ~(judged & (shown.answers == right))
+        live = self._live(shown, silent)
         if self.twin is not None:
-            tally.twin_mistakes += int((live & (self._twin(rows, right, judged) != right)).sum())
-        tally.mistakes += int((live & ~(judged & (shown.answers == right))).sum())
+            tally.twin_wrong += int((self._twin(rows, right, judged) != right).sum())
+        tally.wrong += int(wrong.sum())
+        tally.guided += int((shown.guide >= 0).sum())
+        tally.guide_wrong += int((~judged | (shown.guide != right)).sum())
+        tally.live_wrong += int((live & wrong).sum())
+        for number in np.unique(shown.source[shown.source >= 0]).tolist():
+            at = shown.source == number
+            counts = tally.sources.setdefault(SOURCES[number], [0, 0])
+            counts[0] += int(at.sum())
+            counts[1] += int((at & wrong).sum())
         table = np.array(tally.confusion, dtype=np.int64)
-        seen = live & (right >= 0)
-        np.add.at(table, (right[seen], np.where(shown.sure, shown.answers, labels)[seen]), 1)
+        seen = right >= 0
+        np.add.at(table, (right[seen], np.where(shown.refused, labels, shown.answers)[seen]), 1)
         tally.confusion = table.tolist()
-        known = shown.margins[live & (shown.margins >= 0)]
-        stride = max(1, self.pop.plan.live // MARGINS)
-        first = 0 if self.settings.delay else stride - 1 - tally.live % stride
-        for margin in known[first::stride].tolist():
-            tally.margins[margin] = tally.margins.get(margin, 0) + 1
+        self._sample(shown.margins[live & (shown.margins >= 0)])
         tally.live += int(live.sum())
         tally.rounds += shown.rounds
 
-    def _twin(self, rows: list[Item], right: NDArray[np.int64], judged: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def _live(self, shown: Shown, silent: int) -> Flags:
+        """In which rounds of a batch the copies were asked; remembers when they halted."""
+        tally, number = self.tally, np.arange(shown.rounds)
+        if not self.pop.plan.copies or tally.halted_at is not None:
+            return np.zeros(shown.rounds, dtype=np.bool_)
+        last = shown.rounds
+        if self.pop.halt_reason == "budget":
+            if not self.settings.delay:  # one batch at once tells the margins, up to the halt
+                last = int(np.flatnonzero(shown.margins >= 0)[-1:].sum()) + 1
+            tally.halted_at = tally.rounds + last
+        return (number >= silent) & (number < last)
+
+    def _sample(self, margins: Ints) -> None:
+        tally = self.tally
+        stride = max(1, self.pop.plan.live // MARGINS)
+        first = 0 if self.settings.delay else stride - 1 - tally.live % stride
+        for margin in margins[first::stride].tolist():
+            tally.margins[margin] = tally.margins.get(margin, 0) + 1
+
+    def _twin(self, rows: list[Item], right: Ints, judged: Flags) -> Ints:
         """What the twin says of each row; −2, which is no label, where there is nothing to judge."""
         assert self.twin is not None
         said = np.full(len(rows), -2)

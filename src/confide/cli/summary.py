@@ -1,0 +1,117 @@
+"""What `confide run` shows while it runs, and when it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+from rich.panel import Panel
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from confide.cli.terminal import OPERATOR, console, say
+from confide.pop.base import SOURCES
+from confide.pop.pop import POP
+from confide.runs import advice, runner
+from confide.runs.page import state_of
+from confide.runs.tally import LATE, Tally
+
+__all__ = ["bar", "summary"]
+
+
+@contextmanager
+def bar(rounds: int) -> Iterator[runner.Hooks]:
+    """A bar that moves, and what moves it."""
+    columns = (
+        *(SpinnerColumn(), TextColumn("{task.fields[state]:>6}"), BarColumn(None)),
+        *(TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.fields[speed]}"), TimeRemainingColumn()),
+        TextColumn("{task.fields[spent]}", style="dim"),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("", total=rounds, state="", speed="", spent="")
+
+        def update(pop: POP, tally: Tally) -> None:
+            speed = f"{tally.rounds / max(tally.seconds, 1e-9):,.0f} rounds/s"
+            spent = f"unsure {tally.unsure:,}/{pop.plan.unsure:,} (operator only)" if pop.plan.copies else ""
+            progress.update(task, completed=pop.rounds, state=pop.state, speed=speed, spent=spent)
+
+        yield runner.Hooks(update, lambda sentence: say(f"note: {sentence}", "yellow"))
+
+
+def summary(outcome: runner.Outcome, path: Path) -> None:
+    """How the run ended: first what is public, then what is not."""
+    halted = outcome.out_of_budget
+    rows = [
+        *_public_rows(outcome),
+        *(("", ""), ("", f"[bold red]{OPERATOR}[/]")),
+        *_private_rows(outcome),
+        ("report", escape(str(path))),
+    ]
+    if outcome.folder is not None:
+        onward = f"; go on: confide run --state {outcome.folder} --resume" if outcome.interrupted else ""
+        rows.append(("state", escape(f"{outcome.folder}{onward}")))
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column()
+    for row in rows:
+        table.add_row(*row)
+    frame: dict[str, Any] = {"border_style": "red"} if halted else {}
+    title = escape(f"confide run {outcome.stream.name}")
+    console.print(Panel(table, title=title, title_align="left", expand=False, **frame))
+    if halted:
+        _advise(outcome)
+
+
+def _public_rows(outcome: runner.Outcome) -> list[tuple[str, str]]:
+    pop, tally, plan = outcome.pop, outcome.tally, outcome.pop.plan
+    ended = state_of(outcome)
+    ended = f"[bold red]out of budget[/]: {ended}" if outcome.out_of_budget else ended
+    silent = f", the first {plan.silent:,} silent" if plan.silent else ""
+    rows = [
+        ("promise", f"{pop.guarantee} for each {'person' if pop.units == 'people' else 'round'}"),
+        ("rounds", f"{pop.rounds:,} of {plan.rounds:,}{silent}; {ended}"),
+        ("speed", f"{outcome.rounds_per_second:,.0f} rounds/s, {tally.seconds:,.1f} s"),
+    ]
+    if tally.nobodys:
+        rows.append(("nobody's", f"{tally.nobodys:,} rows name no unit and took no round"))
+    if pop.monitor is not None and pop.monitor.estimate is not None:
+        seen = pop.monitor.estimate
+        about = f"{max(0, seen.mistakes):,} ± {seen.error:,.0f}"
+        rows.append(("monitor", f"(may be shown) {about} mistakes in {seen.rounds:,} rounds, silent ones too"))
+    return rows
+
+
+def _private_rows(outcome: runner.Outcome) -> list[tuple[str, str]]:
+    tally, plan = outcome.tally, outcome.pop.plan
+    late = f"after the first {LATE:.0%}"
+    rows = [("error", f"[bold]{tally.sentence}[/]; {tally.late_error:.2%} {late}")]
+    answered = [
+        f"{name} {counts[0] / max(1, tally.rounds):.1%} (wrong {counts[1] / max(1, counts[0]):.2%})"
+        for name, counts in sorted(tally.sources.items(), key=lambda item: -SOURCES.index(item[0]))
+    ]
+    rows.append(("answers by", ", ".join(answered)))
+    if plan.guide is not None and tally.guided:
+        rows.append(("guide", f"{tally.late(tally.curve_guide):.2%} of its own answers wrong {late}"))
+    if outcome.settings.twin and tally.rounds:
+        rows.append(("twin", f"{tally.late(tally.curve_twin):.2%} wrong {late}: {outcome.twin}"))
+    rows.append(("balanced", f"{tally.balanced_error:.2%} balanced error: every label as heavy as any other"))
+    if plan.copies:
+        rows.append(("unsure", f"{tally.unsure:,} of {plan.unsure:,} planned"))
+    if tally.bad:
+        line, reason = tally.first_bad[0]
+        counts = f"{tally.refused:,} unreadable, {tally.unlabelled:,} without a usable label"
+        rows.append(("bad rows", escape(f"{counts}; the first is line {line}: {reason}")))
+    return rows
+
+
+def _advise(outcome: runner.Outcome) -> None:
+    say(advice.what_happened(outcome), "red")
+    advised = advice.next_settings(outcome)
+    if advised is None:
+        say(advice.NOTHING, "red")
+    else:
+        say(f"To try next: {advised.command}", "bold")
+    say(advice.AGAIN, "dim")

@@ -1,0 +1,173 @@
+"""Columns of a file and what becomes of their values: declared kinds, or one rule for whatever nobody declared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from confide.data.values import LARGEST, WORDS, Value, plain, read
+from confide.learners import Features
+
+__all__ = ["KINDS", "Column", "Layout", "UnreadableError"]
+
+KINDS = ("number", "log", "category", "text", "date", "mixed", "any", "drop")
+"""What a column may be declared as; see `Layout`."""
+
+_CATEGORY, _TEXT = 64, 512  # columns of the copies for each; the guide has places of its own
+_SPLIT = ("date", "mixed", "any")  # kinds with a number and a category
+_MIXED, _WORDS = 256, 128  # for all of these together, and for their words: copies are many, and memory is not
+
+
+class UnreadableError(ValueError):
+    """A value that nothing can be made of; its words name the column and quote nothing of the value."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a file.
+
+    Parameters
+    ----------
+    name
+        As in the first line.
+    kind
+        One of `KINDS`.
+    low, high
+        Of a number: public, and where the guide cuts its bins; None lets it find them in private.
+    width
+        Of a category or a text: the columns into which the copies hash it; None for the usual number.
+    """
+
+    name: str
+    kind: str = "any"
+    low: float | None = None
+    high: float | None = None
+    width: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"column {self.name!r} is declared as {self.kind!r}: take one of {', '.join(KINDS)}")
+        ends = [end for end in (self.low, self.high) if end is not None]
+        if len(ends) == 1 or (ends and (self.kind not in ("number", "date") or not ends[0] < ends[1])):
+            raise ValueError(f"column {self.name!r}: only a number or a date has low and high, both, the smaller first")
+        if self.width is not None and not (self.width >= 1 and self.kind in ("category", "text", "mixed", "any")):
+            raise ValueError(f"column {self.name!r}: only a category or a text has a width, of at least 1")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """From the values of a line to x, value by value: nothing that stands in one row changes how another is read.
+
+    - number, log: the number, 0 for the copies where it is missing; what is no number is missing.
+    - category: the value as it is, hashed into columns of its own; only an empty one is missing.
+    - text: its words, hashed; only an empty one is missing.
+    - date: its days as a number, and its weekday as a category (see `confide.data.values`).
+    - mixed: by the form of each value alone. A number is a number, and a whole one a category too; a date is a date;
+      what is left is a category.
+    - any: the same, but four words or more are words, in columns that all these columns share. This is the rule for
+      columns that nobody declared.
+    - drop: nothing.
+
+    Parameters
+    ----------
+    columns
+        In the order of the file.
+    comma
+        Whether 3,14 is a number.
+
+    Examples
+    --------
+    >>> layout = Layout((Column("age"), Column("city"), Column("note", "text")))
+    >>> layout.x(["41", "Rome", "so far, so good"])
+    {'age': 41.0, 'age=': '41', 'city=': 'Rome', 'note': 'so far, so good'}
+    >>> layout.plain(["41", "Rome", "so far, so good"])
+    {'age': 41.0, 'city': 'Rome', 'note': 'so far, so good'}
+    """
+
+    columns: tuple[Column, ...]
+    comma: bool = False
+    mark: str = field(init=False, repr=False)
+    """What is written behind a name to name its category: longer than any name ends in, so no other column's."""
+
+    def __post_init__(self) -> None:
+        ends = [len(column.name) - len(column.name.rstrip("=")) for column in self.columns]
+        object.__setattr__(self, "mark", "=" * (1 + max(ends, default=0)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are used."""
+        return tuple(column.name for column in self.columns if column.kind != "drop")
+
+    @property
+    def features(self) -> Features:
+        """What x holds, for copies and guide."""
+        mark, numeric, log = self.mark, dict[str, tuple[float, float] | None](), list[str]()
+        categorical, text = dict[str, int](), dict[str, int]()
+        mixed = sum(column.kind in _SPLIT for column in self.columns)
+        usual = min(32, max(4, 1 << (_MIXED // max(1, mixed)).bit_length() - 1))
+        for column in self.columns:
+            name = column.name
+            if column.kind == "number" or column.kind in _SPLIT:
+                numeric[name] = None if column.low is None or column.high is None else (column.low, column.high)
+            if column.kind in _SPLIT:
+                categorical[name + mark] = column.width or usual
+            if column.kind == "log":
+                log.append(name)
+            if column.kind == "category":
+                categorical[name] = column.width or _CATEGORY
+            if column.kind == "text":
+                text[name] = column.width or _TEXT
+        if any(column.kind == "any" for column in self.columns):
+            text[f"words {mark}"] = _WORDS
+        known = any(ends is not None for ends in numeric.values())
+        return Features(numeric if known else list(numeric), log, categorical, text)
+
+    def x(self, values: Sequence[Any]) -> dict[str, Any]:
+        """The row for `features`; `UnreadableError` where a number is too large for anybody."""
+        mark, x, words = self.mark, dict[str, Any](), list[str]()
+        for column, value in zip(self.columns, values, strict=True):
+            kind, name = column.kind, column.name
+            if kind == "drop":
+                continue
+            if kind in ("category", "text"):
+                found = _own(value)
+                if found:
+                    x[name] = found
+                continue
+            said = _checked(name, read(value, self.comma))
+            if said.number is not None:
+                x[name] = said.number
+            if kind == "any" and said.kind == "text" and len(str(said.category).split()) >= WORDS:
+                words.append(str(said.category))
+            elif said.category is not None and (kind in ("mixed", "any") or said.kind == kind == "date"):
+                x[name + mark] = said.category
+        if words:
+            x[f"words {mark}"] = " \n ".join(words)
+        return x
+
+    def plain(self, values: Sequence[Any]) -> dict[str, Any]:
+        """The row by the names of its columns, for models that take dicts as they come."""
+        x: dict[str, Any] = {}
+        for column, value in zip(self.columns, values, strict=True):
+            if column.kind in ("category", "text"):
+                x[column.name] = _own(value) or None
+            elif column.kind != "drop":
+                _checked(column.name, read(value, self.comma))
+                x[column.name] = found = plain(value, self.comma)
+                if column.kind not in ("mixed", "any") and isinstance(found, str):
+                    x[column.name] = None
+        return x
+
+
+def _own(value: Any) -> str:
+    """A value as the text that it is."""
+    if isinstance(value, str):
+        return value.strip()
+    return "" if value is None else read(value).category or str(value)
+
+
+def _checked(name: str, said: Value) -> Value:
+    if said.number is not None and not abs(said.number) <= LARGEST:
+        raise UnreadableError(f"its {name!r} is not a finite number that float32 can hold")
+    return said

@@ -1,0 +1,153 @@
+"""A schema: what is known of a file's columns before anybody's row is read. Written by hand, or reviewed by hand.
+
+    label = "outcome"
+    labels = ["no", "yes"]
+
+    [columns]
+    age = { kind = "number", low = 0, high = 120 }
+    city = "category"
+    note = "text"
+    number = "drop"
+
+TOML, or JSON with the same names. What stands in a schema is public.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from confide.data.layout import Column
+
+__all__ = ["Schema", "read_schema"]
+
+_ENTRIES = {"label", "labels", "unit", "separator", "columns"}
+_PARTS = {"kind", "low", "high", "width"}
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What is known of a file.
+
+    Parameters
+    ----------
+    columns
+        The columns' kinds; where any are given, all that are neither label nor unit must be.
+    label
+        The label's column; None for the last one.
+    labels
+        All labels; None to read them from the file.
+    unit
+        The column that names whose row it is.
+    separator
+        What separates columns; None to read it from the file's first line.
+    source
+        Where this is from, for the report.
+
+    Examples
+    --------
+    >>> age = {"kind": "number", "low": 0, "high": 120}
+    >>> Schema.of({"label": "y", "columns": {"age": age, "city": "category"}}).columns[0]
+    Column(name='age', kind='number', low=0.0, high=120.0, width=None)
+    """
+
+    columns: tuple[Column, ...] = ()
+    label: str | None = None
+    labels: tuple[str, ...] | None = None
+    unit: str | None = None
+    separator: str | None = None
+    source: str = ""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], source: str = "the schema") -> Self:
+        """The schema that these entries describe; ValueError says which of them is wrong."""
+        if unknown := sorted(set(given) - _ENTRIES):
+            raise ValueError(f"{source} has an entry {unknown[0]!r}: there are {', '.join(sorted(_ENTRIES))}")
+        columns = given.get("columns", {})
+        if not isinstance(columns, Mapping):
+            raise ValueError(f"{source}: columns must be a table of names and kinds")
+        for name in ("label", "unit", "separator"):
+            if not isinstance(given.get(name, ""), str):
+                raise ValueError(f"{source}: {name} must be a text")
+        labels = given.get("labels")
+        if labels is not None and not isinstance(labels, list):
+            raise ValueError(f"{source}: labels must be a list of all labels")
+        if len(given.get("separator", ",")) != 1:
+            raise ValueError(f"{source}: separator must be one character")
+        return cls(
+            tuple(_column(name, column, source) for name, column in columns.items()),
+            given.get("label"),
+            None if labels is None else tuple(str(label) for label in labels),
+            given.get("unit"),
+            given.get("separator"),
+            source,
+        )
+
+    def but(self, **given: Any) -> Self:
+        """The same with what was asked for on the command line; what was not (None) stays."""
+        return replace(self, **{name: value for name, value in given.items() if value is not None})
+
+    def for_names(self, names: Sequence[str], drop: Sequence[str], path: Path) -> tuple[Column, ...]:
+        """The columns of these names, in their order; ValueError where one is not declared and others are."""
+        declared = {column.name: column for column in self.columns}
+        missing = [name for name in names if name not in declared and name not in drop]
+        if declared and missing:
+            raise ValueError(
+                f"{self.source} says nothing of column {missing[0]!r} of {path}: give its kind, or declare it as drop"
+            )
+        dropped = {name: Column(name, "drop") for name in drop}
+        return tuple((declared | dropped).get(name) or Column(name) for name in names)
+
+    def to_toml(self, comments: Mapping[str, str] | None = None) -> str:
+        """The text that `read_schema` reads, with a comment behind some columns."""
+        comments, lines = comments or {}, []
+        for name in ("label", "labels", "unit", "separator"):
+            value = getattr(self, name)
+            if value is not None:
+                lines.append(f"{name} = {_toml(value)}")
+        lines += ["", "[columns]"]
+        for column in self.columns:
+            parts = {part: getattr(column, part) for part in ("kind", "low", "high", "width")}
+            known = {part: value for part, value in parts.items() if value is not None}
+            body = ", ".join(f"{part} = {_toml(value)}" for part, value in known.items())
+            text = f"{{ {body} }}" if len(known) > 1 else _toml(column.kind)
+            comment = f"  # {comments[column.name]}" if column.name in comments else ""
+            lines.append(f"{_toml(column.name)} = {text}{comment}")
+        return "\n".join(lines) + "\n"
+
+
+def read_schema(path: Path) -> Schema:
+    """The schema in a .toml or .json file."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        given = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not text'}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is not valid {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from None
+    if not isinstance(given, dict):
+        raise ValueError(f"{path} must hold a table of entries: label, labels, columns")
+    return Schema.of(given, str(path))
+
+
+def _column(name: str, given: Any, source: str) -> Column:
+    parts: Any = {"kind": given} if isinstance(given, str) else given
+    if not isinstance(parts, Mapping) or set(parts) - _PARTS or not isinstance(parts.get("kind"), str):
+        raise ValueError(f"{source}: column {name!r} must be a kind, or a table of {', '.join(sorted(_PARTS))}")
+    for part, kinds in (("low", int | float), ("high", int | float), ("width", int)):
+        if not isinstance(parts.get(part, 1), kinds) or isinstance(parts.get(part), bool):
+            raise ValueError(f"{source}: {part} of column {name!r} must be a number")
+    low, high = (None if parts.get(part) is None else float(parts[part]) for part in ("low", "high"))
+    return Column(name, parts["kind"], low, high, parts.get("width"))
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, str):  # a JSON string is a TOML one, but for one character
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)
