@@ -127,7 +127,8 @@ class Guide:
         weights = np.ones(plan.labels) if label_weights is None else np.array(label_weights, dtype=np.float64)
         if weights.shape != (plan.labels,) or not (np.isfinite(weights) & (weights > 0)).all():
             raise ValueError(f"label_weights must hold {plan.labels} positive numbers, one for each label")
-        self.plan, self._weights, self._store = plan, weights, store
+        # Only their ratios count: the largest is 1, or gradients that are clipped anyway would swallow what is above it.
+        self.plan, self._weights, self._store = plan, weights / weights.max(), store
         self._rng = Random() if rng is None else rng
         self._failed = False
         self.rounds = 0
