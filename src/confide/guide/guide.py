@@ -129,7 +129,7 @@ class Guide:
         weights = np.ones(plan.labels) if label_weights is None else np.array(label_weights, dtype=np.float64)
         if weights.shape != (plan.labels,) or not (np.isfinite(weights) & (weights > 0)).all():
             raise ValueError(f"label_weights must hold {plan.labels} positive numbers, one for each label")
-        # Only their ratios count: the largest is 1, or gradients that are clipped anyway would swallow what is above it.
+        # Only ratios count, and the largest is 1: what is above it would be lost where gradients are clipped anyway.
         self.plan, self._weights, self.store = plan, weights / weights.max(), store
         self._rng = Random() if rng is None else rng
         self._failed, self._pid = False, os.getpid()
