@@ -246,7 +246,7 @@ def makers() -> dict[str, tuple[Callable[[Random], Any], bool]]:
         ),
         "guide alone": (make_pop(None, plan=guided_plan(history=20, alone=True), features=ranged), True),
         "guide alone, people": (
-            make_pop(None, plan=ALONE, units="people", label_weights=[1.0, 3.0], fallback="no"), False,
+            make_pop(None, plan=ALONE, units="people", label_weights=[2.0, 3.0], fallback="no"), False,
         ),
         "guide alone, few rounds, people": (
             make_pop(None, plan=guided_plan(1, 2, alone=True, rounds=40), units="people", features=None,
