@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from confide import POP, Monitor
-from confide.games.broken import coins, compiled, copies, disk, seen
-from confide.games.replay import Disk, Script, replay
+from confide.games.broken import coins, compiled, copies, disk, guides, seen
+from confide.games.replay import Ask, Disk, Script, replay
 from confide.learners import Features, LogisticRegression
 from confide.privacy.random import Random
 from tests.scripts import (
+    GUIDED,
     HALTING,
     POLLED,
+    RANGED,
     batch_script,
     crash_script,
     disk_script,
@@ -89,7 +91,15 @@ def _constant(broken: bool) -> dict[str, Any]:
 
 
 def _halting(broken: bool) -> dict[str, Any]:
-    return {"plan": HALTING}
+    return {"plan": HALTING, "after_halt": "raise"}  # rounds that are taken after a halt would hide some faults
+
+
+def _guided(broken: bool) -> dict[str, Any]:
+    return {"plan": GUIDED}
+
+
+def _ranged(broken: bool) -> dict[str, Any]:
+    return {"plan": RANGED}
 
 
 _loads = functools.partial(people_script, loads=(True, False), parts=4)
@@ -102,6 +112,11 @@ def _saved_batches(seed: int) -> Script:
     return [*batch_script(seed, parts=4), Disk(True)]  # it is saved, and the disk works
 
 
+def _quiet(seed: int) -> Script:
+    """Rounds that nobody labels."""
+    return [Ask([i / 40, 0.5], f"person {i}") for i in range(40)]
+
+
 _WORDS = r"drew \d+ words, and its copies, polls, gates and halting draws take \d+"
 _COUNT = r"the count of unsure answers"
 _OTHER = r"a lesson or a reset that was not its own changed it"
@@ -109,6 +124,10 @@ _TABLE = r"it said \w+ in a live round, which votes \(.*\), word, table and cap 
 _HALT = r"it halted, and the halting word against the table at the count says otherwise"
 _BEGAN = r"a halt may begin in a question only"
 _VOTES = r"were counted, and the copies that its poll names voted"
+_HOLDS = r"holds other sums than the labels that came"
+_SUMS = rf"node \d+ {_HOLDS}"
+_DUE = r"node \d+ was due by the number of rounds, and was not released|was released, and by the number of rounds"
+_NOISE = r"node \d+ is not its sums with the noise that was drawn for it"
 _EVERYBODY = r"what everybody sees|everybody sees \d+ rounds"
 
 REPLAYS = [
@@ -228,7 +247,7 @@ REPLAYS = [
     ReplayHunt("no halting draw for malformed questions", _WORDS, coins.NoDrawWhereMalformed),
     ReplayHunt(
         "no halting draw for malformed questions, compiled",
-        rf"{_WORDS}|rounds were taken",
+        rf"{_WORDS}|{_VOTES}",
         compiled.NoDrawWhereMalformedCompiled,
         script=_bad_batches,
     ),
@@ -244,13 +263,13 @@ REPLAYS = [
     ReplayHunt("a halt at unsure + 30·labels", _HALT, coins.HaltsOnLabels),
     ReplayHunt(
         "a halt at unsure + 30·labels, compiled",
-        rf"{_HALT}|rounds were taken",
+        rf"{_HALT}|{_VOTES}",
         compiled.HaltsOnLabelsCompiled,
         script=batch_script,
     ),
     ReplayHunt(
         "a chunk goes on after its halt, compiled",
-        r"rounds were taken, and \d+ were asked before a halt",
+        r"rounds were taken, and \d+ were to be taken",
         compiled.GoesOnToTheEnd,
         settings=_halting,
         script=batch_script,
@@ -309,4 +328,42 @@ REPLAYS = [
         settings=_halting,
         script=_saved_batches,
     ),
+    # the guide
+    ReplayHunt("a guide's cap ignored", _SUMS, guides.CapIgnored, settings=_guided),
+    ReplayHunt("gradients at exact sums", _SUMS, guides.GradientsAtExactSums, settings=_guided),
+    ReplayHunt("a range counted twice a person", rf"ranges 0 {_HOLDS}", guides.CountsRowsTwice, settings=_ranged),
+    ReplayHunt("leaves cut by labels", _DUE, guides.LeavesByLabels, settings=_guided),
+    ReplayHunt("empty leaves left out", _DUE, guides.SkipsEmptyLeaves, settings=_guided, script=_quiet),
+    ReplayHunt("one noise for two nodes", _NOISE, guides.NoiseTwice, settings=_guided),
+    ReplayHunt("half of a node's noise", _NOISE, guides.HalfNoise, settings=_guided),
+    ReplayHunt(
+        "a node redrawn after a load",
+        r"the guide has \d+ sums after \d+ rounds, and \d+ were released|the sums released fell",
+        guides.RedrawsANode,
+        settings=_guided,
+        script=_loads,
+    ),
+    ReplayHunt(
+        "a ticket taught again after a crash",
+        rf"a ticket that was used|{_HOLDS}",
+        disk.RevivesUsedTickets,
+        settings=_guided,
+        script=crash_script,
+    ),
+    ReplayHunt(
+        "a node used before it is durable",
+        r"a sum was used before it was durable",
+        guides.UsedBeforeDurable,
+        settings=_guided,
+        script=_loads,
+    ),
+    ReplayHunt("a step from the data", r"θ is not what released sums", guides.StepFromLabels, settings=_guided),
+    ReplayHunt(
+        "a batch product whose last bit depends on other rows",
+        r"a row's score in a batch is not, bit for bit",
+        guides.BatchProduct,
+        settings=_guided,
+        script=batch_script,
+    ),
+    ReplayHunt("a map of exact counts", r"the guide's map is not the one", guides.MapOfExactCounts, settings=_ranged),
 ]

@@ -32,6 +32,8 @@ small_plan = functools.partial(worlds.small_plan, copies=16, polls=16, unsure=50
 POLLED = small_plan(3, polls=11)
 HALTING = small_plan(3, polls=11, start=0.05)
 """It halts soon, by the halting draw."""
+GUIDED = worlds.guided_plan(3, 2, copies=16, polls=11, rounds=500)
+RANGED = worlds.guided_plan(3, 2, copies=16, polls=11, rounds=500, ranges=24)
 
 
 def takes_dicts(learner: Any) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from confide import POP
-from confide.games.broken import coins, compiled, copies, disk, seen, tables
+from confide.games.broken import coins, compiled, copies, disk, guides, seen, tables
 from confide.games.broken.base import Broken
 from confide.games.broken.variants import VARIANTS, SparseVector, Variant
 from confide.privacy.random import Random
@@ -59,7 +59,7 @@ def test_an_audit_accuses_no_correct_mechanism(seed: int) -> None:
 def test_every_double_is_hunted_and_says_what_is_broken() -> None:
     """Each has a hunt and a docstring, and what is slow to catch by playing is caught in another way too."""
     found = {
-        one for module in (coins, compiled, copies, disk, seen) for name, one in vars(module).items()
+        one for module in (coins, compiled, copies, disk, guides, seen) for name, one in vars(module).items()
         if inspect.isclass(one) and issubclass(one, POP) and one.__module__ == module.__name__ and name[0] != "_"
     }  # fmt: skip
     assert found == {hunt.kind for hunt in REPLAYS} - {POP}

@@ -469,3 +469,10 @@ def test_undeclared_names_and_trees_work_beside_a_guide() -> None:
         pop.learn(pop.predict({"a": x[0], "b": x[1], "c": "word"}).ticket, y)
     assert pop.guide is not None and pop.guide.released > 0
     assert evaluate(make("copies", DecisionTree()), xs, ys).rounds == 300
+
+
+def test_only_the_ratios_of_label_weights_count() -> None:
+    """A gradient of a rare label is as long as may be already: a weight above 1 must make the others shorter."""
+    xs, ys = rows(ROUNDS)
+    runs = [evaluate(make(label_weights=weights), xs, ys) for weights in ([0.2, 1.0], [1.0, 5.0], [1.0, 1.0])]
+    assert (runs[0].guide == runs[1].guide).all() and (runs[0].guide != runs[2].guide).any()

@@ -44,7 +44,7 @@ Main = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def main(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Main:
-    """`confide …` in an empty folder, as a wide terminal shows it: (exit code, standard output, standard error)."""
+    """`confide …` in an empty folder: (exit code, standard output without frames, standard error)."""
     monkeypatch.chdir(tmp_path)
     for name in ("FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "GITHUB_ACTIONS", "TTY_COMPATIBLE"):
         monkeypatch.delenv(name, raising=False)
@@ -59,7 +59,7 @@ def main(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tm
         with pytest.raises(SystemExit) as left:
             entry()
         out, err = capsys.readouterr()
-        return int(left.value.code or 0), " ".join(out.split()), err
+        return int(left.value.code or 0), " ".join(out.replace("│", " ").split()), err  # whatever the width
 
     return run
 

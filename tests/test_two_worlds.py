@@ -2,8 +2,8 @@
 
 The net under everything: each case replaces one thing that the unit does, at any entry point, by anything, objects that
 raise anything included; gates and halting draws are forced to the other world's. `replay` then compares errors,
-tickets, rounds, draws, state and every other copy, which are equal, the votes, which differ by at most one, and the
-counts, by at most G.
+tickets, rounds, draws, state and every other copy, which are equal, the votes, which differ by at most one, the counts,
+by at most G, and what a guide released, which differs by the unit's own gradients, to the last integer.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from confide.games.replay import Ask, replay
+from confide.games.replay import Ask, Hidden, Label, replay
 from confide.privacy.random import Random
 from tests.worlds import Writer, makers
 
 pytestmark = pytest.mark.claim("people.md")
 
 MAKERS = makers()
-SCRIPTS, MANY = 26, 76
+SCRIPTS, MANY = 26, 80
 """Scripts a mechanism; more where one script holds many cases and is quick."""
 HIDDEN = 30
 NARROW = {"points", "stacked, plain"}
 """Those whose x is one number."""
 SLOW = {"refit", "river", "river, pipeline", "scikit-learn"}
+GUIDED = {name for name in MAKERS if "guide" in name}
 
 
 def of_people(name: str) -> bool:
@@ -32,7 +33,11 @@ def of_people(name: str) -> bool:
 
 
 def scripts(name: str) -> int:
-    return MANY if of_people(name) and name not in SLOW else SCRIPTS
+    if name in GUIDED:
+        return 4
+    if name in SLOW:
+        return 12
+    return MANY if of_people(name) else SCRIPTS
 
 
 def test_there_are_ten_thousand_cases() -> None:
@@ -59,11 +64,14 @@ def test_nobody_else_sees_what_one_unit_sends(name: str) -> None:
     check()
 
 
-@pytest.mark.parametrize("name", ["fused, people", "few rounds", "fused, people, polled"])
+LOADED = ["fused, people", "few rounds", "fused, people, polled", *sorted(GUIDED - {"guided, soon halted, people"})]
+
+
+@pytest.mark.parametrize("name", LOADED)
 def test_nor_after_loads_and_while_the_disk_is_away(name: str) -> None:
     """Saved, or crashed and loaded from an older snapshot; labels come while nothing can be written."""
     make, dicts = MAKERS[name]
-    for number in range(8):
+    for number in range(2 if name in GUIDED else 8):
         replay(make, Writer(number, dicts, "people" in name, loads=True).write(12, between=2), seed=number)
 
 
@@ -84,3 +92,18 @@ def test_the_scripts_come_to_sure_answers_and_to_halts() -> None:
         outcomes[name] = [replay(make, script, seed=i) for i, script in enumerate(scripts)]
     assert all(sum(one.sure for one in outcomes[name]) > 30 for name in list(outcomes)[:2])
     assert sum(one.halted for one in outcomes["soon halted, people"]) >= 3
+
+
+@pytest.mark.parametrize("name", ["guided, people", "guide alone, people", "guide alone"])
+def test_a_guide_releases_and_the_unit_moves_what_it_releases(name: str) -> None:
+    """Opposite labels for one row, as often as the cap allows, then rounds of others: nearly all that is charged."""
+    make, _ = MAKERS[name]
+    people, dicts, labels = of_people(name), name == "guide alone", 2 if of_people(name) else 1
+    x = {"a": 0.5, "b": 0.5, "c": "u"} if dicts else [0.5, 0.5]
+    unit, asks = ("the unit" if people else None), 60
+    others = [Ask(x, f"person {i}" if people else None) for i in range(asks)]
+    secret = [Hidden(Ask(x, unit), Ask(x, unit)) for _ in range(labels)]
+    said = [Hidden(Label(asks + 1 + i, "no"), Label(asks + 1 + i, "yes")) for i in range(labels)]
+    outcome = replay(make, [*others, *secret, *said, *others])
+    assert outcome.released > 20
+    assert outcome.moved > 0.6

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -37,6 +38,7 @@ from confide.learners import (
     Refit,
 )  # fmt: skip
 from confide.planning.design import certify
+from confide.planning.guided import GuidePlan
 from confide.privacy.random import Random
 
 LABELS = ["no", "yes"]
@@ -58,6 +60,31 @@ def small_plan(
         labels=labels, beta=beta, order=2, gate=gate, halting=halting,
         guarantee=Guarantee(got.epsilon, got.delta, unit_unsure),
     )  # fmt: skip
+
+
+@functools.cache
+def guided_plan(
+    unit_unsure: int = 1, unit_labels: int = 1, history: int = 0, ranges: int = 0, alone: bool = False,
+    copies: int = 12, polls: int = 12, start: float = 1e-9, rounds: int = 400,
+) -> Plan:  # fmt: skip
+    """A plan with a guide whose leaves are short, beside copies or alone; the noise is small, so that it learns."""
+    guide = GuidePlan(
+        rounds=rounds, history=history, labels=2, leaves=-(-(rounds + history - ranges) // 5), leaf=5, clip=1 << 15,
+        scale=1 << 16, unit_labels=unit_labels, sigma2=1 << 56, factor_scale=1 << 12, range_rounds=ranges,
+        range_norm=(1 << 16) * (ranges > 0), range_sigma2=1 << 28, order=2, step=0.5, memory=60.0,
+    )  # fmt: skip
+    if alone:
+        return Plan(
+            kind="tight", rounds=rounds, copies=0, polls=0, unsure=0, silent=0, unit_unsure=unit_unsure, labels=2,
+            beta=0.01, order=2, gate=None, halting=None, guide=guide,
+            guarantee=Guarantee(guide.epsilon(0.01), 0.01, unit_unsure, unit_labels=unit_labels),
+        )  # fmt: skip
+    bare = small_plan(unit_unsure, copies, polls, start=start, rounds=rounds)
+    assert bare.gate is not None and isinstance(bare.halting, Halting)
+    beside, share = guide.certify(), Fraction(polls, copies)
+    got = certify(bare.gate, bare.halting, order=2, delta=0.02, poll_fraction=share, beside=beside)
+    promised = Guarantee(got.epsilon, got.delta, unit_unsure, unit_labels=unit_labels)
+    return replace(bare, guide=guide, guarantee=promised)
 
 
 # ---------------------------------------------------------------------- anything at all
@@ -167,6 +194,10 @@ SOON = small_plan(2, start=0.05)
 """It halts after about twenty rounds."""
 
 
+GUIDED = guided_plan(2, 2, history=30)
+ALONE = guided_plan(1, 2, history=12, ranges=10, alone=True)
+
+
 def makers() -> dict[str, tuple[Callable[[Random], Any], bool]]:
     """Every kind of bank and plan; whether x is a dict."""
     from river import compose, linear_model, naive_bayes, preprocessing
@@ -174,6 +205,7 @@ def makers() -> dict[str, tuple[Callable[[Random], Any], bool]]:
     from sklearn.tree import DecisionTreeClassifier
 
     named = Features(numeric=["a", "b"], categorical={"c": 3})
+    ranged = Features(numeric={"a": (-1.0, 1.0), "b": (-1.0, 1.0)}, categorical={"c": 3})
     return {
         "fused": (make_pop(LogisticRegression(), fallback=public), False),
         "fused, polled": (make_pop(DecisionTree(memory=12), plan=POLLED), False),
@@ -201,6 +233,25 @@ def makers() -> dict[str, tuple[Callable[[Random], Any], bool]]:
             ), True,
         ),
         "somebody's own": (make_pop(Own(), features=None), True),
+        "guided": (make_pop(LogisticRegression(), plan=guided_plan(history=20)), False),
+        "guided, people": (make_pop(DecisionTree(memory=12), **{**PEOPLE, "plan": GUIDED}), False),
+        "guided, people, dicts": (
+            make_pop(named | GaussianNB(), features=None,
+                     **{**PEOPLE, "plan": guided_plan(2, 3, copies=20, polls=7, ranges=8)}), True,
+        ),
+        "guided, soon halted, people": (
+            make_pop(HashedFeatures(8) | LogisticRegression(), **{
+                **PEOPLE, "plan": guided_plan(2, 2, start=0.05), "after_halt": "fallback", "features": None,
+            }), True,
+        ),
+        "guide alone": (make_pop(None, plan=guided_plan(history=20, alone=True), features=ranged), True),
+        "guide alone, people": (
+            make_pop(None, plan=ALONE, units="people", label_weights=[2.0, 3.0], fallback="no"), False,
+        ),
+        "guide alone, few rounds, people": (
+            make_pop(None, plan=guided_plan(1, 2, alone=True, rounds=40), units="people", features=None,
+                     after_halt="fallback"), True,
+        ),
     }  # fmt: skip
 
 

@@ -71,7 +71,7 @@ class PrivateClassifier(base.Classifier):
         The promise, if no plan is given: by default 1.0 and 10⁻⁶.
     rounds
         The calls of `predict_one` to plan for, if no plan is given: by default one million. Say it: a guide begins to
-        answer after about a thousandth of them, with ranges to be found after a twentieth.
+        answer after about a thousandth of them, and later if it has to find ranges first.
     guide
         As in `Plan.tight`, if no plan is given.
     fallback

@@ -111,7 +111,7 @@ def test_without_the_cap_the_count_would_tell() -> None:
     adversary = WorstMargin(plan, ones=124, challenges=30, person=True, late=True)
 
     def make() -> NoCap:
-        return NoCap(SplitVote(), plan, labels=[0, 1], features=2, fallback=0, units="people")
+        return NoCap(SplitVote(), plan, labels=[0, 1], features=2, fallback=0, units="people", after_halt="raise")
 
     assert audit(make, adversary, 200, certificate=plan, learned=True).alarm
 

@@ -79,7 +79,7 @@ def test_games_against_faulty_mechanisms_have_the_law_that_the_power_is_made_fro
         loop_type = loop
 
     adversary = WorstMargin(PLAN, ones=100)
-    make = lambda: Faulty(SplitVote(), PLAN, labels=[0, 1], features=2, fallback=0)  # noqa: E731
+    make = lambda: Faulty(SplitVote(), PLAN, labels=[0, 1], features=2, fallback=0, after_halt="raise")  # noqa: E731
     game = OnlineGame(make, adversary, PLAN.rounds)
     rows = [np.array([adversary.numbers(game.play(bit)) for _ in range(60)]) for bit in (0, 1)]
     found = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -199,7 +200,7 @@ def test_two_worlds_differ_by_the_units_own_gradient_and_nothing_else() -> None:
         worlds[1].append(release)
         release.row[:] = worlds[0][release.number].row  # what is seen is the same in both worlds
 
-    second._store = forced
+    second.store = forced
     asked[hidden], labels[hidden] = other, 1 - labels[hidden]
     play(second, asked, labels)
     for i, (a, b) in enumerate(zip(*worlds, strict=True)):
@@ -279,7 +280,7 @@ def test_a_row_that_raises_anything_takes_its_round_and_touches_no_other() -> No
     leaf = 50 // PLAN.leaf
     kept: list[list[Release]] = [[], []]
     for guide, world, store in zip(guides, worlds, kept, strict=True):
-        guide._store = store.append
+        guide.store = store.append
         while guide.rounds < 200:
             part = slice(guide.rounds, min(200, guide.rounds + guide.settle()))
             assert guide.features is not None
@@ -287,6 +288,35 @@ def test_a_row_that_raises_anything_takes_its_round_and_touches_no_other() -> No
     assert guides[0].rounds == guides[1].rounds == 200
     assert all(np.array_equal(a.exact, b.exact) for a, b in zip(*kept, strict=True) if a.number < leaf)
     assert not np.array_equal(kept[0][leaf].exact, kept[1][leaf].exact)
+
+
+@pytest.mark.parametrize("labels", [2, 3])
+def test_labels_that_do_not_exist_are_not_taught(labels: int) -> None:
+    plan = GuidePlan.best(4.0, 1e-6, 300, labels=labels, private_ranges=False)
+    guide = Guide(plan, MAP, rng=Random(seed=1))
+    guide.run(encode_batch(MAP, rows(4)), np.array([labels, -5, 1 << 40, 97]))
+    guide.gradient(MAP.encode(rows(1)[0]), labels)
+    assert guide._leaves is not None and not guide._leaves.open.any()
+
+
+def test_a_forked_guide_releases_nothing() -> None:
+    """Noise is drawn ahead: two processes would release two sums with one noise, and the difference would be exact."""
+    guide = Guide(PLAN, MAP)
+    guide.begin_round()
+    guide._pid += 1  # as a child sees it
+    for call in (guide.begin_round, guide.settle, lambda: guide.gradient(MAP.encode({}), 1)):
+        with pytest.raises(RuntimeError, match="forked"):
+            call()
+
+
+def test_a_guide_is_pickled_only_where_it_protects_nobody() -> None:
+    with pytest.raises(ValueError, match="neither copied nor pickled"):
+        pickle.dumps(Guide(PLAN, MAP))
+    guide = Guide(PLAN, MAP, rng=Random(seed=1))
+    guide._pid += 1  # it was made elsewhere
+    again = pickle.loads(pickle.dumps(guide))
+    again.begin_round()
+    assert again.rounds == 1
 
 
 def test_repr_and_export_show_what_is_public() -> None:

@@ -65,6 +65,15 @@ def test_weights_scale_before_the_clip() -> None:
     assert gradient(theta, [0], [1.0], 1, 100.0)[0] == -SCALE // 2
 
 
+@pytest.mark.parametrize("weight", [1e150, 1e200, 1e300, 1.7e308])
+@pytest.mark.parametrize("score", [-300.0, -375.0, -400.0, -700.0])
+def test_absurd_weights_do_not_pass_the_clip_where_squares_underflow(weight: float, score: float) -> None:
+    """The residual is 10⁻¹⁶⁰ or less: its square is 0, its product with the weight more than 64 bits hold."""
+    for size in (1, 4):
+        leaf = gradient(np.full((size, 1), score), list(range(size)), [size**-0.5] * size, 0, weight)
+        assert int((leaf.astype(object) ** 2).sum()) <= (SCALE // 2) ** 2
+
+
 @pytest.mark.parametrize("indices", [[1, 1], [2, 1], [0, 3], [-1, 0]])
 def test_places_that_repeat_or_do_not_exist_add_nothing(indices: list[int]) -> None:
     assert not gradient(np.zeros((3, 1)), indices, [0.5, 0.5], 1).any()

@@ -81,6 +81,7 @@ def test_a_plan_is_made_again_from_json() -> None:
     [
         {"sigma2": 0}, {"leaves": 1025, "leaf": 10**6}, {"leaves": 3}, {"step": float("nan")}, {"clip": 0},
         {"leaf": 2**50}, {"unit_labels": 0}, {"order": 1}, {"sigma2": 1.5}, {"range_norm": 0},
+        {"clip": 1 << 31, "leaf": 1 << 8}, {"sigma2": (1 << 84) + 1}, {"range_sigma2": (1 << 84) + 1},
     ],
 )  # fmt: skip
 def test_impossible_plans_are_refused(change: dict[str, float]) -> None:

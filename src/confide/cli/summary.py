@@ -17,7 +17,7 @@ from confide.pop.base import SOURCES
 from confide.pop.pop import POP
 from confide.runs import advice, runner
 from confide.runs.page import state_of
-from confide.runs.tally import LATE, Tally
+from confide.runs.tally import LATE, Tally, percent
 
 __all__ = ["bar", "summary"]
 
@@ -68,7 +68,7 @@ def summary(outcome: runner.Outcome, path: Path) -> None:
 def _public_rows(outcome: runner.Outcome) -> list[tuple[str, str]]:
     pop, tally, plan = outcome.pop, outcome.tally, outcome.pop.plan
     ended = state_of(outcome)
-    ended = f"[bold red]out of budget[/]: {ended}" if outcome.out_of_budget else ended
+    ended = f"[bold red]{ended}[/]" if outcome.out_of_budget else ended
     silent = f", the first {plan.silent:,} silent" if plan.silent else ""
     rows = [
         ("promise", f"{pop.guarantee} for each {'person' if pop.units == 'people' else 'round'}"),
@@ -87,17 +87,17 @@ def _public_rows(outcome: runner.Outcome) -> list[tuple[str, str]]:
 def _private_rows(outcome: runner.Outcome) -> list[tuple[str, str]]:
     tally, plan = outcome.tally, outcome.pop.plan
     late = f"after the first {LATE:.0%}"
-    rows = [("error", f"[bold]{tally.sentence}[/]; {tally.late_error:.2%} {late}")]
+    rows = [("error", f"[bold]{tally.sentence}[/]; {percent(tally.late_error)} {late}")]
     answered = [
         f"{name} {counts[0] / max(1, tally.rounds):.1%} (wrong {counts[1] / max(1, counts[0]):.2%})"
         for name, counts in sorted(tally.sources.items(), key=lambda item: -SOURCES.index(item[0]))
     ]
     rows.append(("answers by", ", ".join(answered)))
     if plan.guide is not None and tally.guided:
-        rows.append(("guide", f"{tally.late(tally.curve_guide):.2%} of its own answers wrong {late}"))
+        rows.append(("guide", f"{percent(tally.late(tally.curve_guide))} of its own answers wrong {late}"))
     if outcome.settings.twin and tally.rounds:
-        rows.append(("twin", f"{tally.late(tally.curve_twin):.2%} wrong {late}: {outcome.twin}"))
-    rows.append(("balanced", f"{tally.balanced_error:.2%} balanced error: every label as heavy as any other"))
+        rows.append(("twin", f"{percent(tally.late(tally.curve_twin))} wrong {late}: {outcome.twin}"))
+    rows.append(("balanced", f"{percent(tally.balanced_error)} balanced error: every label as heavy as any other"))
     if plan.copies:
         rows.append(("unsure", f"{tally.unsure:,} of {plan.unsure:,} planned"))
     if tally.bad:

@@ -9,6 +9,7 @@ See docs/audit.md.
 
 from confide.games.adversaries import LastDrop, RandomAdversary, WorstMargin
 from confide.games.auditor import Terms, audit, audit_game
+from confide.games.gradients import OppositeLabels
 from confide.games.laws import Curve, constant_query, yardstick
 from confide.games.meta import Membership, Repeated, Simulator, Unprotected
 from confide.games.moves import (
@@ -61,6 +62,7 @@ __all__ = [
     "Membership",
     "OnData",
     "OnlineGame",
+    "OppositeLabels",
     "Phase",
     "Power",
     "Query",

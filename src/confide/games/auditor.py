@@ -66,9 +66,9 @@ def audit(
     --------
     >>> import confide
     >>> from confide.games import SplitVote, WorstMargin
-    >>> plan = confide.Plan.tight(epsilon=8, delta=1e-6, rounds=160, copies=160, polls=160, unsure=20, silent=0)
+    >>> plan = confide.Plan.tight(8, 1e-6, 160, copies=160, polls=160, unsure=20, silent=0, guide=None)
     >>> def make():
-    ...     return confide.POP(SplitVote(), plan, labels=[0, 1], features=2)
+    ...     return confide.POP(SplitVote(), plan, labels=[0, 1], features=2, after_halt="raise")
     >>> report = audit(make, WorstMargin(plan), games=300, certificate=plan)
     >>> report.advantage > 0.05, report.alarm
     (True, False)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from confide.games.reference import Expected, Line, digests
-from confide.games.script import Ask, AskMany, Follow, Step
+from confide.games.script import Ask, AskMany, Follow, Step, Teach, TeachMany
+from confide.guide.guide import Guide
 from confide.ledger.book import Book, Entry
 from confide.pop.loop import Loop
 
@@ -19,18 +20,30 @@ Public = tuple[object, ...]
 class Ear:
     """A book with an ear on it: what is entered, and what everybody could see while it was being written."""
 
-    def __init__(self, book: Book, see: Callable[[], Public]) -> None:
+    def __init__(self, book: Book, see: Callable[[], Public], guide: Guide | None) -> None:
         self.book, self.see = book, see
         self.entries: list[Entry] = []
         self.seen: list[Public] = []
+        self._guide, self._releases = guide, list[int]()  # entries that hold sums that were released
+        self._before = 0 if guide is None else guide.closed
+        self.early = False
+        """Whether sums were used before they were durable."""
 
     def add(self, entry: Entry) -> int:
         self.entries.append(entry)
-        return self.book.add(entry)
+        sequence = self.book.add(entry)
+        self._releases += [sequence for kind, *_ in entry.released if kind == "node"]
+        return sequence
 
     def wait(self, sequence: int, *, private: bool = False) -> None:
         self.seen.append(self.see())
+        self.look()
         self.book.wait(sequence, private=private)
+
+    def look(self) -> None:
+        """Whether the guide uses more than is durable."""
+        durable = self._before + sum(sequence <= self.book.durable for sequence in self._releases)
+        self.early = self.early or (self._guide is not None and self._guide.closed > durable)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.book, name)
@@ -50,7 +63,8 @@ class Durable:
     def listen(self, loop: Loop | None) -> None:
         """Put an ear on the book of a mechanism that was just saved or loaded."""
         if loop is not None and loop.account.book is not None:
-            self.ear = Ear(loop.account.book, self.see)
+            guide = None if loop.guiding is None else loop.guiding.guide
+            self.ear = Ear(loop.account.book, self.see, guide)
             loop.account.book = cast(Book, self.ear)
 
     def turn(self, works: bool) -> None:
@@ -60,16 +74,22 @@ class Durable:
             here.rename(away) if not works else away.rename(here)
         self.works, self.failed = works, self.failed or not works
 
-    def take(self, loop: Loop, before: Public) -> list[Entry]:
-        """What was entered in this step; notes where something left before it was durable."""
+    def take(self, step: Step | None, before: Public) -> list[Entry]:
+        """What was entered in this step; notes where something left before it was durable.
+
+        A record may wait for the next write that is waited for: what it taught leaves no earlier.
+        """
         self.fault = ""
         if self.ear is None:
             return []
-        entries, seen = self.ear.entries, self.ear.seen
+        entries, seen, records = self.ear.entries, self.ear.seen, Teach | TeachMany
         self.ear.entries, self.ear.seen = [], []
-        if any(public != before for public in seen):
+        self.ear.look()
+        if self.ear.early:
+            self.fault = "a sum was used before it was durable: after a crash it would be released again"
+        elif any(public != before for public in seen):
             self.fault = "rounds or a halt could be seen before they were durable"
-        elif not self.failed and self.ear.durable < self.ear.sequence:
+        elif entries and not self.failed and self.ear.durable < self.ear.sequence and not isinstance(step, records):
             self.fault = "the step was over before what it spent was durable"
         return entries
 
@@ -81,9 +101,10 @@ class Durable:
             return "it answered though what was spent could not be written"
         if self.failed:
             return ""
-        if len(line.entries) != 1:
-            return f"{len(line.entries)} entries were written, and there is one for each call, whatever came of it"
-        asked, entry = {who for who in expected.whos if who is not None}, line.entries[0]
+        entries = [entry for entry in line.entries if not entry.released]
+        if len(entries) != 1:
+            return f"{len(entries)} entries were written, and there is one for each call, whatever came of it"
+        asked, entry = {who for who in expected.whos if who is not None}, entries[0]
         if {who for who, _ in entry.shares} != asked or {who for who, _ in entry.watched} != asked:
             return "the entry names others than those who asked: its form depends on what came of the call"
         return ""
@@ -108,8 +129,15 @@ def spending(loop: Loop | None) -> dict[str, int]:
     account = loop.account
     shares = {f"the unsure answers of unit {who.hex()[:6]}": n for who, n in account.shares.items()}
     counted = {f"the monitored rounds of unit {who.hex()[:6]}": n for who, n in account.watched.items()}
-    halted = int(account.halted is not None)
-    return {"the rounds": account.rounds, "the unsure answers": account.unsure, "the halt": halted, **shares, **counted}
+    learned = {f"the guide's labels of unit {who.hex()[:6]}": n for who, n in account.labels.items()}
+    totals = {
+        "the rounds": account.rounds,
+        "the unsure answers": account.unsure,
+        "the rows of history": account.history,
+    }
+    if loop.guiding is not None:
+        totals["the sums released"] = loop.guiding.guide.closed
+    return {**totals, "the halt": int(account.halted is not None), **shares, **counted, **learned}
 
 
 def coins_that_return(load: Callable[[], Any], inside: Callable[[Any], Loop | None]) -> str:

@@ -65,6 +65,8 @@ class View:
     """What those under control were told of labels and records that were refused, and after how many answers."""
     coins: int = 0
     """The seed of the adversary's own coins."""
+    released: list[Any] = field(default_factory=list)
+    """The noisy sums that the mechanism's guide released, in order: everybody may see them."""
 
 
 class Mechanism(Protocol):

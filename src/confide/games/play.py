@@ -61,7 +61,7 @@ class OnlineGame:
     >>> import confide
     >>> from confide.games import RandomAdversary
     >>> from confide.learners import LogisticRegression
-    >>> plan = confide.Plan.tight(epsilon=8, delta=1e-6, rounds=100, copies=160, polls=160, unsure=20, silent=0)
+    >>> plan = confide.Plan.tight(8, 1e-6, 100, copies=160, polls=160, unsure=20, silent=0, guide=None)
     >>> def make():
     ...     return confide.POP(LogisticRegression(), plan, labels=[0, 1], features=2)
     >>> view = OnlineGame(make, RandomAdversary(rounds=5, features=2), rounds=5).play(1)
@@ -92,6 +92,8 @@ class OnlineGame:
             pass
         finally:
             moves.close()
+        guide = getattr(table.mechanism, "guide", None)
+        view.released = [] if guide is None else list(guide.sums)
         return view
 
 

@@ -110,7 +110,7 @@ def power(plan: Plan, games: int, fault: Fault, *, ones: int = 0, level: float =
     Examples
     --------
     >>> import confide
-    >>> plan = confide.Plan.tight(epsilon=8, delta=1e-6, rounds=300, copies=160, polls=160, unsure=20, silent=0)
+    >>> plan = confide.Plan.tight(8, 1e-6, 300, copies=160, polls=160, unsure=20, silent=0, guide=None)
     >>> found = power(plan, 3000, Fault(entry=0.1))
     >>> found.fit > 0.99, found.certificate < 0.01
     (True, True)

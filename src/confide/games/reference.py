@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from confide.banks.base import Bank
+from confide.games.guided import Released
 from confide.games.script import Ask, AskMany, Disk, Follow, Load, Step
 from confide.games.tape import Drawn
 from confide.ledger.book import Entry
@@ -69,6 +70,10 @@ class Expected:
     """Words of the tape that it draws; None where that is not known."""
     shares: dict[bytes, int] = field(default_factory=dict)
     """Unsure answers of each person after it."""
+    taken: int = 0
+    """Rounds that it takes: also those after a halt, where questions are still answered."""
+    guided: list[int] = field(default_factory=list)
+    """The guide's own answer in each of them; −1 where it has none."""
     fault: str = ""
 
     @property
@@ -86,6 +91,7 @@ class Line:
     shown: list[str]
     """Error and tickets, as those who took the step saw them: one for each row of a batch."""
     answers: list[tuple[object, bool]]
+    """Label, and whether the copies gave it."""
     used: int | None
     """Words used of the tape; None where a halt cut the step short."""
     rounds: list[Round] = field(default_factory=list)
@@ -100,6 +106,10 @@ class Line:
     """The monitor's inputs so far."""
     entries: list[Entry] = field(default_factory=list)
     """What was put into the ledger."""
+    guided: list[object] = field(default_factory=list)
+    """The guide's own answers."""
+    released: list[Released] = field(default_factory=list)
+    """What the guide released."""
     fault: str = ""
     """What this world did otherwise than the reference."""
 
@@ -202,7 +212,7 @@ class Before:
             drew = f"it drew {line.used} words, and its copies, polls, gates and halting draws take {expected.words}"
             return f"{drew}: one was left out, or drawn that must not be"
         if isinstance(step, Ask | AskMany | Follow):
-            said = self._spent(loop, expected) or _shown(loop, step, expected.rounds, line)
+            said = self._spent(loop, expected) or _shown(loop, step, expected, line)
             return said or self._halted(loop, expected)
         account = loop.account
         if (account.halted, account.rounds) != (self.halted, self.rounds):
@@ -213,8 +223,8 @@ class Before:
 
     def _spent(self, loop: Loop, expected: Expected) -> str:
         account, rounds = loop.account, expected.rounds
-        if account.rounds != self.rounds + len(rounds):
-            return f"{account.rounds - self.rounds} rounds were taken, and {len(rounds)} were asked before a halt"
+        if account.rounds != self.rounds + expected.taken:
+            return f"{account.rounds - self.rounds} rounds were taken, and {expected.taken} were to be taken"
         live = [one for one in rounds if one.live]
         if live and (loop.last is None or tuple(loop.last.tolist()) != live[-1].counts):
             counted = None if loop.last is None else tuple(loop.last.tolist())
@@ -237,9 +247,9 @@ class Before:
         return ""
 
 
-def _shown(loop: Loop, step: Any, rounds: list[Round], line: Line) -> str:
-    """Whether each answer is what votes, word, table and cap say, and otherwise the fallback's."""
-    labels = list(loop.index)
+def _shown(loop: Loop, step: Any, expected: Expected, line: Line) -> str:
+    """Whether each answer is what votes, word, table and cap say, and otherwise the guide's or the fallback's."""
+    labels, rounds = list(loop.index), expected.rounds
     public = Fallback(loop.fallback.given, loop.index, Random(seed=0))
     for i, (label, sure) in enumerate(line.answers):
         one = rounds[i] if i < len(rounds) else None
@@ -252,7 +262,13 @@ def _shown(loop: Loop, step: Any, rounds: list[Round], line: Line) -> str:
             return f"it said {said} in a {one.kind} round, which votes {one.counts}, word, table and cap do not"
         if one is not None and sure and label != labels[lead(np.array(one.counts))[0]]:
             return f"it showed {label!r}, which is not the top label of the votes {one.counts}"
-        if not sure and public.kind != "coin":
+        guided = expected.guided[i] if i < len(expected.guided) else -1
+        if line.guided[i] != (None if guided < 0 else labels[guided]):
+            return f"the guide's own answer is {line.guided[i]!r}, which is not what was released says of this question"
+        if not sure and guided >= 0:
+            if label != labels[guided]:
+                return f"it showed {label!r} where the guide, which is public, says {labels[guided]!r}"
+        elif not sure and public.kind != "coin":
             other = public.answer(step.x if isinstance(step, Ask) else step.xs[i])
             if isinstance(other, int) and label != labels[other]:
                 return f"it showed {label!r} where the fallback, which is public, says {labels[other]!r}"
@@ -269,6 +285,8 @@ def copy_of(loop: Loop, who: bytes | None, drawn: Drawn | None) -> int:
 def digests(bank: Bank) -> dict[int, bytes]:
     """A digest of each taught copy. A bank's state has one row a taught copy, or all their pickles end to end."""
     state: Mapping[str, Any] = bank.state(trusted=True)
+    if not bank.copies:
+        return {}
     taught = state["taught"].tolist()
     if "pickles" in state:
         rows: list[Any] = [np.split(state["pickles"], np.cumsum(state["sizes"])[:-1])]

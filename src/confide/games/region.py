@@ -76,9 +76,14 @@ class Region:
 def _pairs(plan: Plan) -> Iterable[tuple[float, float]]:
     yield plan.guarantee.epsilon, plan.guarantee.delta
     gate, halting, guide = plan.gate, plan.halting, plan.guide
+    best = dict.fromkeys(EPSILONS, 1.0)
+    if gate is None and guide is not None:
+        for order in sorted({*ORDERS, plan.order}):
+            alone = replace(guide, order=order).certify()
+            best = {e: min(least, delta_from_renyi(alone, order, e)) for e, least in best.items()}
+        yield from ((epsilon, delta) for epsilon, delta in best.items() if delta < 1)
     if gate is None or not isinstance(halting, Halting):
         return
-    best = dict.fromkeys(EPSILONS, 1.0)
     for order in sorted({*ORDERS, plan.order}):
         try:
             beside = 0.0 if guide is None else replace(guide, order=order).certify()

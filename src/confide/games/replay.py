@@ -15,6 +15,8 @@ cause, unless after every step
 - the worlds used the same coins, fallbacks answered alike, and nothing that others see (errors, tickets, rounds, state)
   differs;
 - the monitor's inputs differ by at most its rounds per unit;
+- the guide released what rounds, labels, caps and earlier releases say, when the number of rounds says so, and with the
+  same noise the worlds' releases differ by the unit's own gradients and by nothing else, in integers;
 - what others asked reached the copies unchanged;
 - each question wrote one entry, on all who asked, and nothing of it could be seen before it was durable;
 - a load forgot nothing that was spent, and brought back no coin, no used ticket and nobody who was forgotten.
@@ -26,6 +28,7 @@ docs/proofs/monitor.md.
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from confide.games.reference import Line
 from confide.games.script import (
@@ -50,6 +54,7 @@ from confide.games.script import (
     Teach,
     TeachMany,
     check_script,
+    own_rows,
     size,
     version,
 )  # fmt: skip
@@ -96,6 +101,10 @@ class Outcome:
     """Answers that the copies gave, in the first world."""
     halted: bool
     """Whether the first world halted."""
+    released: int = 0
+    """Releases of a guide that were compared, in both worlds."""
+    moved: float = 0.0
+    """By how much the unit moved the guide's sums: the part of what its plan charges."""
 
 
 def _load(folder: Path, rng: Random) -> POP:
@@ -121,7 +130,7 @@ def replay(make: Make, script: Script, *, load: LoadFrom = _load, seed: int = 0,
     --------
     >>> import confide
     >>> from confide.learners import LogisticRegression
-    >>> plan = confide.Plan.tight(epsilon=60, delta=1e-2, rounds=500, copies=40, polls=40, unsure=100, silent=20)
+    >>> plan = confide.Plan.tight(60, 1e-2, 500, copies=40, polls=40, unsure=100, silent=20, guide=None)
     >>> def make(rng):
     ...     return confide.POP(LogisticRegression(), plan, labels=[0, 1], features=2, rng=rng)
     >>> secret = [Hidden(Ask([0.3, 1]), Ask([0.9, -1])), Hidden(Label(1, 0), Label(1, 1))]
@@ -143,7 +152,7 @@ def replay(make: Make, script: Script, *, load: LoadFrom = _load, seed: int = 0,
         together = together and checker.check(number, where, step, *lines)
     sure, halted = sum(sure for line in one for _, sure in line.answers), any(line.halt is not None for line in one)
     seen = checker.copy, checker.apart, checker.parted, checker.unsure, checker.hidden, checker.steps
-    return Outcome(*seen, sure, halted)
+    return Outcome(*seen, sure, halted, checker.released, checker.moved)
 
 
 class _Checker:
@@ -156,6 +165,10 @@ class _Checker:
         self.copy: int | None = None
         self.parted: list[int] = []
         self.apart, self.steps, self.unsure, self.hidden = 0, 0, [0, 0], [0, 0]
+        self.guide = None if loop is None else loop.plan.guide
+        self.factor = [] if self.guide is None else self.guide.root.factor.tolist()
+        self.leaves: list[Any] = []  # by how much the unit's gradients differ in each leaf
+        self.released, self.moved = 0, 0.0
 
     def check(self, number: int, where: str, step: Step | Hidden, first: Line, second: Line) -> bool:
         """Compare one step; False where the worlds halt at different rows, as their tables say: they part there."""
@@ -170,6 +183,7 @@ class _Checker:
         if together:
             _same(first.public, second.public, f"{where}: what everybody sees (rounds, state, loads) is")
         self._compare_entries(where, step, first, second)
+        self._compare_released(where, first, second)
         self._compare_votes(where, step, first, second)
         self._compare_copies(where, hidden, first, second)
         self._compare_counts(where, step, first, second)
@@ -180,14 +194,23 @@ class _Checker:
         if isinstance(step, Hidden) and not size(version(step, 0)):
             return
         one, other = (
-            [(sorted(who for who, _ in e.shares), len(e.used), len(e.forgot)) for e in line.entries]
+            [
+                (
+                    sorted(dict(e.shares)),
+                    len(e.used),
+                    len(e.forgot),
+                    sorted(dict(e.labels)),
+                    [r[:2] for r in e.released],
+                )
+                for e in line.entries
+            ]
             for line in (first, second)
         )
         _demand(one == other, f"{where}: the form of what is written differs between the worlds")
 
     def _compare_shown(self, number: int, where: str, step: Step | Hidden, first: Line, second: Line) -> None:
         """What others see: errors and tickets; answers may differ where the copies gave them."""
-        own = _own(step)
+        own = own_rows(step)
         records = isinstance(version(step, 0), LabelMany | TeachMany)  # their error goes to who brought all of them
         if not (isinstance(step, Hidden) and (records or not own.rows)):
             _same(first.shown[:1], second.shown[:1], f"{where}: the error that others see is")
@@ -201,9 +224,36 @@ class _Checker:
             sure = one[1], other[1]
             _demand(any(sure), f"{where}, row {i}: the fallback answered {one[0]!r} and {other[0]!r}: it is not public")
             self.parted.append(number)
+        for i, (mine, others) in enumerate(zip(first.guided, second.guided, strict=False)):
+            if not own.has(i) and i < until:
+                _same(mine, others, f"{where}, row {i}: the guide's own answer, which is public, is")
+
+    def _compare_released(self, where: str, first: Line, second: Line) -> None:
+        """With the same noise the worlds' releases differ by the unit's own gradients, as the plan charges them."""
+        for line in (first, second):
+            self.released += len(line.released)
+        kinds = [[(one.kind, one.number) for one in line.released] for line in (first, second)]
+        _same(kinds[0], kinds[1], f"{where}: what the guide released is")
+        for one, other in zip(first.released, second.released, strict=True):
+            what, apart = f"{where}, {one.kind} {one.number}", _whole(one.own) - _whole(other.own)
+            cause = f"{what}: the exact sums of the worlds differ by more than the unit's own"
+            _demand(np.array_equal(_whole(one.exact) - _whole(other.exact), apart), cause)
+            if one.kind == "node":
+                self.leaves.append(apart)
+            moved = _moved(self.leaves, self.factor) if one.kind == "node" else apart
+            drawn = _whole(one.row) - _whole(other.row)
+            _demand(np.array_equal(drawn, moved), f"{what}: it is not the charged sums with the noise that was drawn")
+            if one.kind == "ranges" and self.guide is not None:
+                most = 2 * self.guide.range_norm**2
+                _demand(int((apart**2).sum()) <= most, f"{what}: the unit counts for more than one row")
+        if self.guide is None:
+            return
+        total = sum(math.sqrt(int((leaf**2).sum())) for leaf in self.leaves)
+        self.moved = total / (2 * self.guide.unit_labels * self.guide.clip)
+        _demand(self.moved <= 1 + 1e-12, f"{where}: the unit moved the guide's sums by {self.moved:.2f} of its cap")
 
     def _compare_votes(self, where: str, step: Step | Hidden, first: Line, second: Line) -> None:
-        own = _own(step)
+        own = own_rows(step)
         for i, (one, other) in enumerate(zip(first.rounds, second.rounds, strict=False)):
             changed = "what others asked reached the copies changed by the unit: something that learns stands before"
             _demand(own.has(i) or one.row == other.row, f"{where}, row {i}: {changed} them, a scaler or a vocabulary")
@@ -243,7 +293,7 @@ class _Checker:
             _demand(copy == self.copy, said)
 
     def _compare_counts(self, where: str, step: Step | Hidden, first: Line, second: Line) -> None:
-        own, most = _own(step), self.most
+        own, most = own_rows(step), self.most
         for world, line in enumerate((first, second)):
             mine = sum(one.counted for i, one in enumerate(line.rounds) if own.has(i))
             self.hidden[world] += mine
@@ -260,25 +310,19 @@ class _Checker:
         _demand(moves <= self.inputs, f"{where}: {moves} of the monitor's inputs differ, more than {self.inputs}")
 
 
-@dataclass(frozen=True)
-class _Own:
-    """Which rows of a step are the unit's."""
-
-    whole: bool
-    rows: tuple[int, ...]
-
-    def has(self, row: int) -> bool:
-        return self.whole or row in self.rows
-
-
-def _own(step: Step | Hidden) -> _Own:
-    rows = step.rows if isinstance(step, Hidden) else ()
-    return _Own(isinstance(step, Hidden) and not rows, rows)
-
-
 def _rows(line: Line) -> int:
     """The rows that were taken before a halt, the one that halts included; all of them without one."""
     return max(len(line.shown), len(line.answers)) if line.halt is None else line.halt + 1
+
+
+def _whole(sums: NDArray[np.int64]) -> Any:
+    """In integers of any size."""
+    return sums.astype(object)
+
+
+def _moved(leaves: list[Any], factor: list[int]) -> Any:
+    """By how much the last of these leaves' node moves."""
+    return sum(factor[len(leaves) - 1 - s] * leaf for s, leaf in enumerate(leaves))
 
 
 def _same(first: object, second: object, what: str, cause: str = "") -> None:

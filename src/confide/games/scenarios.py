@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +11,7 @@ from typing import Any, Literal
 from confide.data.datasets import open_stream
 from confide.games.adversaries import LastDrop, WorstMargin
 from confide.games.auditor import audit_game
+from confide.games.gradients import OppositeLabels
 from confide.games.laws import Curve, unsure_share, yardstick
 from confide.games.meta import Membership, Repeated
 from confide.games.others import CompositionGame
@@ -19,10 +20,16 @@ from confide.games.region import Region
 from confide.games.report import ALARM, Report
 from confide.games.split import SplitVote
 from confide.learners import LogisticRegression
-from confide.planning.plan import Plan
+from confide.planning.guided import GuidePlan
+from confide.planning.plan import Guarantee, Plan
 from confide.pop.pop import POP
 
-__all__ = ["SCENARIOS", "Prepared", "Scenario", "SplitPOP", "TaughtPOP", "split_plan"]
+__all__ = [
+    "SCENARIOS", "GuidedPOP", "Prepared", "Scenario", "SplitPOP", "TaughtPOP", "guide_plan", "split_plan",
+]  # fmt: skip
+
+DELTA = 1e-6
+"""δ of every plan here."""
 
 BETA = 1e-3
 """Early halts: an attack loses next to nothing by them."""
@@ -101,7 +108,7 @@ def split_plan(
     polls = copies if polls is None else polls
     return Plan.tight(
         epsilon,
-        1e-6,
+        DELTA,
         rounds,
         unsure=unsure,
         copies=copies,
@@ -111,6 +118,39 @@ def split_plan(
         beta=BETA,
         guide=None,
     )
+
+
+@dataclass(frozen=True)
+class GuidedPOP:
+    """Makes POPs whose guide answers alone."""
+
+    plan: Plan
+    units: Literal["rounds", "people"] = "rounds"
+    label_weights: tuple[float, float] | None = None
+
+    def __call__(self) -> POP:
+        return POP(
+            None, self.plan, labels=[0, 1], features=1, fallback=0, units=self.units, label_weights=self.label_weights
+        )
+
+
+def guide_plan(epsilon: float, labels: int = 1, rounds: int = 33, leaf: int = 8) -> Plan:
+    """A guide alone to attack, δ = 10⁻⁶, that counts no ranges: few and short leaves, since the first is the worst."""
+    usual = GuidePlan.best(epsilon, DELTA, rounds, unit_labels=labels, private_ranges=False)
+    short = replace(usual, leaf=leaf, leaves=-(-rounds // leaf))
+    guide = replace(short, sigma2=-(-usual.sigma2 * short.load // usual.load))
+    return Plan(
+        kind="tight", rounds=rounds, copies=0, polls=0, unsure=0, silent=0, unit_unsure=1, labels=2, beta=BETA,
+        order=guide.order, gate=None, halting=None, guide=guide,
+        guarantee=Guarantee(guide.epsilon(DELTA), DELTA, unit_labels=labels),
+    )  # fmt: skip
+
+
+def _opposite(epsilon: float, labels: int) -> Prepared:
+    plan, person = guide_plan(epsilon, labels), labels > 1
+    adversary = OppositeLabels(plan, person)
+    game = OnlineGame(GuidedPOP(plan, "people" if person else "rounds"), adversary, plan.rounds)
+    return Prepared(game, Region.of(plan), adversary.law())
 
 
 def _near(plan: Plan) -> int:
@@ -195,6 +235,10 @@ SCENARIOS = (
     Scenario("worst margin, eps 2", "eps2", 40_000, 1200, partial(_worst, 2.0, 100, 800, 500)),
     Scenario("worst margin, eps 4", "eps4", 220_000, 1500, partial(_worst, 4.0, 300, 1200, 400)),
     Scenario("worst margin, eps 8", "eps8", 140_000, 1500, partial(_worst, 8.0, 400, 1600, 200)),
+    Scenario("opposite labels of a guide, eps 1", "guide1", 60_000, 1200, partial(_opposite, 1.0, 1)),
+    Scenario("opposite labels of a guide, eps 4", "guide4", 20_000, 1200, partial(_opposite, 4.0, 1)),
+    Scenario("opposite labels of a guide, eps 8", "guide8", 20_000, 1200, partial(_opposite, 8.0, 1)),
+    Scenario("person of 4 labels against a guide, eps 4", "guided4", 20_000, 1200, partial(_opposite, 4.0, 4)),
     Scenario("last drop, eps 8", "drop8", 20_000, 500, _last_drop),
     Scenario("membership in a stream, eps 8", "member8", 3000, 150, _membership),
     Scenario("group of 3, eps 1 each", "group3", 20_000, 500, partial(_group, 3)),

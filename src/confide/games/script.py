@@ -16,11 +16,16 @@ __all__ = [
     "Label",
     "LabelMany",
     "Load",
+    "Own",
     "Script",
     "Step",
     "Teach",
     "TeachMany",
     "check_script",
+    "own_rows",
+    "size",
+    "units_of",
+    "version",
 ]
 
 Unit = str | bytes
@@ -137,6 +142,24 @@ Script = Sequence[Step | Hidden]
 def version(step: Step | Hidden, world: int) -> Step | None:
     """What happens in this world."""
     return step.version(world) if isinstance(step, Hidden) else step
+
+
+@dataclass(frozen=True)
+class Own:
+    """Which rows of a step are the unit's."""
+
+    whole: bool
+    rows: tuple[int, ...]
+
+    def has(self, row: int) -> bool:
+        """Whether this row is."""
+        return self.whole or row in self.rows
+
+
+def own_rows(step: Step | Hidden) -> Own:
+    """Which rows of a step are the unit's."""
+    rows = step.rows if isinstance(step, Hidden) else ()
+    return Own(isinstance(step, Hidden) and not rows, rows)
 
 
 def size(step: Step | None) -> int:

@@ -24,7 +24,7 @@ class SplitVote(Stacked):
     Examples
     --------
     >>> import confide
-    >>> plan = confide.Plan.tight(epsilon=8, delta=1e-6, rounds=160, copies=160, polls=160, unsure=20, silent=0)
+    >>> plan = confide.Plan.tight(8, 1e-6, 160, copies=160, polls=160, unsure=20, silent=0, guide=None)
     >>> pop = confide.POP(SplitVote(), plan, labels=[0, 1], features=2)
     >>> answer = pop.predict([100 / 160, 0.25])
     >>> pop.operator.counts

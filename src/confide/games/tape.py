@@ -58,6 +58,10 @@ class Tape(Random):
         self.spawned.append(Tape(self._seed, f"{self._name} {len(self.spawned)}"))
         return self.spawned[-1]
 
+    def twin(self) -> Tape:
+        """The same words once more, from its beginning."""
+        return Tape(self._seed, self._name)
+
     def _key_of(self, step: int) -> bytes:
         return hashlib.sha256(f"{self._seed} {self._name} {step}".encode()).digest()
 

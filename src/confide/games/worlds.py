@@ -8,7 +8,6 @@ the mechanism did otherwise is a fault of this world alone; what differs between
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from confide.banks.base import Bank
 from confide.errors import StateError
 from confide.games.durable import Durable, coins_that_return, spending
+from confide.games.guided import Given, Shadow
 from confide.games.reference import Before, Expected, Line, Reference, Round, copy_of, digests
 from confide.games.script import (
     Ask,
@@ -28,10 +28,12 @@ from confide.games.script import (
     Label,
     LabelMany,
     Load,
+    Own,
     Script,
     Step,
     Teach,
     TeachMany,
+    own_rows,
     size,
     units_of,
     version,
@@ -60,18 +62,6 @@ def inside(mechanism: Any) -> Loop | None:
     return None
 
 
-@dataclass
-class Given:
-    """What was given for an ask."""
-
-    copy: int | None
-    """Whose lesson it is."""
-    who: bytes | None
-    ticket: str | None = None
-    closed: bool = False
-    """Whether its label was taken, or its person was forgotten."""
-
-
 class World:
     """One of the two worlds."""
 
@@ -85,6 +75,7 @@ class World:
         self.heard: list[int] = []  # the monitor's inputs
         loop = self._listen()
         self.plan = None if loop is None else loop.plan
+        self.shadow = Shadow.of(loop, self.tape)
 
     def _listen(self) -> Loop | None:
         loop = inside(self.mechanism)
@@ -98,12 +89,14 @@ class World:
         Gate and halting words are forced to what they decided in the other world, where its lines are given.
         """
         lines: list[Line] = []
+        if self.shadow is not None and other is not None:
+            self.shadow.given = {(one.kind, one.number): one.used for line in other for one in line.released}
         if any(isinstance(step, Load | Disk) for step in script):
             self.mechanism.save(self.folder)
             self.disk.listen(inside(self.mechanism))
         for number, step in enumerate(script[:most], start=1):
             forced = {} if other is None else self._forced(number, version(step, which), step, other[number - 1])
-            lines.append(self._act(number, version(step, which), forced))
+            lines.append(self._act(number, version(step, which), own_rows(step), forced))
             if lines[-1].fault:  # nothing after it would be worth comparing
                 break
         self.disk.turn(True)
@@ -113,7 +106,7 @@ class World:
 
     # ------------------------------------------------------------------ a step
 
-    def _act(self, number: int, step: Step | None, forced: Mapping[int, int]) -> Line:
+    def _act(self, number: int, step: Step | None, own: Own, forced: Mapping[int, int]) -> Line:
         fault = self._reload(step, number) if isinstance(step, Load) else ""
         if isinstance(step, Disk):
             self.disk.turn(step.works)
@@ -122,12 +115,17 @@ class World:
         expected = Expected() if loop is None else self._expect(loop, number, step, forced)
         fault = fault or before.moved(loop, set(), "a question changed it")
         self.tape.at(number, forced)
+        if self.shadow is not None and loop is not None:
+            self.shadow.at(number, loop)
         answers, error = self._do(step, expected)
         error = self.unsaved if isinstance(step, Load) else error
         line = Line(self._public(), [error, *(a.error or a.ticket for a in answers)], [], self.tape.position)
         line.answers = [(answer.label, answer.sure) for answer in answers]
+        line.guided = [answer.guide for answer in answers]
         if loop is None:
             return line
+        fault = fault or self._lead(loop, step, own, expected)
+        line.released = [] if self.shadow is None else self.shadow.released
         line.rounds = expected.rounds
         if expected.halts or (before.halted is None and loop.account.halted):
             line.used = None
@@ -135,11 +133,20 @@ class World:
             line.votes = [] if not expected.rounds else self._votes(loop, step, expected.rounds)
         line.copies, line.unsure = digests(self._bank(loop)), loop.account.unsure
         line.heard, line.watched = list(self.heard), dict(loop.account.watched)
-        line.entries = self.disk.take(loop, public)
+        line.entries = self.disk.take(step, public)
         fault = fault or before.compare(loop, step, expected, line, self.reference)
         fault = fault or self.disk.fault or self.disk.entered(step, expected, line) or self._public_fault(loop)
         line.fault = fault or self._tickets_fault(loop, step, error, line)
         return line
+
+    def _lead(self, loop: Loop, step: Step | None, own: Own, expected: Expected) -> str:
+        """The guide's part, by the reference."""
+        if isinstance(step, Ask | AskMany | Follow) and not self.disk.works:
+            self.shadow = None  # nothing is answered any more
+        if self.shadow is None:
+            return ""
+        expected.guided = self.shadow.lead(loop, step, own, expected.taken, self.tickets)
+        return self.shadow.compare()
 
     def _bank(self, loop: Loop) -> Bank:
         loop.lessons.apply()
@@ -170,7 +177,8 @@ class World:
                 one.closed = one.closed or not error
         if isinstance(step, Forget):
             who = self._who(loop, step.unit)
-            self.disk.forgot |= {copy: line.copies.get(copy) for copy in [loop.routing.copy_for(who)]}
+            if loop.plan.copies:
+                self.disk.forgot |= {copy: line.copies.get(copy) for copy in [loop.routing.copy_for(who)]}
             for one in self.tickets:
                 one.closed = one.closed or one.who == who
         return ""
@@ -202,7 +210,9 @@ class World:
             case Follow(xs, ys, units):
                 rows = mechanism.follow_many(xs, np.array(ys, dtype=np.int64), units)
                 labels = [None if label < 0 else mechanism.labels[label] for label in rows.answers]
-                return [Answer(label, bool(sure), "") for label, sure in zip(labels, rows.sure, strict=True)]
+                guides = [None if label < 0 else mechanism.labels[label] for label in rows.guide]
+                each = zip(labels, rows.sure, guides, strict=True)
+                return [Answer(label, bool(sure), "", guide=guide) for label, sure, guide in each]
             case Label(ask, y):
                 if (ticket := self.tickets[ask - 1].ticket) is not None:
                     mechanism.learn(ticket, y)
@@ -230,9 +240,12 @@ class World:
         fault = coins_that_return(lambda: self.load(self.folder, Random()), inside)
         self.tape, self.loads = Tape(self.seed + number), self.loads + 1
         self.mechanism = self.load(self.folder, self.tape)
-        self._listen()
-        loop = inside(self.mechanism)
+        loop = self._listen()
         self.disk.listen(loop)
+        if self.shadow is not None and loop is not None and loop.guiding is not None:
+            account = loop.account
+            self.shadow.loaded(loop.guiding, self.tape.spawned[-1].twin(), account.rounds + account.history)
+            fault = fault or self.shadow.fault
         return fault or self.disk.lost(spent, loop)
 
     # ------------------------------------------------------------------ the reference
@@ -246,11 +259,14 @@ class World:
         if isinstance(step, Forget | Teach | TeachMany):
             rows = len(whos)
             drawn = self._drawn(loop, number, rows, rows, forced) if loop.routing.units == "rounds" else []
-            copies = [copy_of(loop, who, drawn[i] if drawn else None) for i, who in enumerate(whos)]
+            copies = [copy_of(loop, who, drawn[i] if drawn else None) for i, who in enumerate(whos) if loop.plan.copies]
             return Expected(copies=copies, whos=whos, words=drawn[-1].end if drawn else 0)
-        rows = min(size(step), loop.plan.rounds - loop.account.rounds) if loop.account.halted is None else 0
-        silent = max(0, loop.plan.silent - loop.account.rounds)
-        return Reference(loop, step, whos, self._drawn(loop, number, rows, silent, forced), self._words).expect()
+        rows = min(size(step), loop.plan.rounds - loop.account.rounds) if loop.voting else 0
+        silent, left = max(0, loop.plan.silent - loop.account.rounds), max(0, loop.plan.rounds - loop.account.rounds)
+        done = Reference(loop, step, whos, self._drawn(loop, number, rows, silent, forced), self._words).expect()
+        some = len(done.rounds) if loop.plan.copies else min(size(step), left)
+        done.taken = size(step) if loop.goes_on else some
+        return done
 
     def _who(self, loop: Loop, unit: Any) -> bytes | None:
         try:
@@ -260,6 +276,9 @@ class World:
 
     def _drawn(self, loop: Loop, number: int, rows: int, silent: int, forced: Mapping[int, int]) -> list[Drawn]:
         k, m, people = loop.plan.copies, loop.plan.polls, loop.routing.units == "people"
+        if k == 0:
+            self._words = np.empty(0, dtype=np.uint64)
+            return []
         n = 64 + rows * (m + 6)
         while True:
             self._words = self.tape.words_of(number, n, forced)

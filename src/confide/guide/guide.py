@@ -17,12 +17,14 @@ Everything here but the open leaf, the counts and the closed leaves' exact sums 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from confide._checks import own_process
 from confide.errors import StateError
 from confide.guide.columns import Columns
 from confide.guide.counting import RangeCounts
@@ -127,9 +129,10 @@ class Guide:
         weights = np.ones(plan.labels) if label_weights is None else np.array(label_weights, dtype=np.float64)
         if weights.shape != (plan.labels,) or not (np.isfinite(weights) & (weights > 0)).all():
             raise ValueError(f"label_weights must hold {plan.labels} positive numbers, one for each label")
-        self.plan, self._weights, self._store = plan, weights, store
+        # Only ratios count, and the largest is 1: what is above it would be lost where gradients are clipped anyway.
+        self.plan, self._weights, self.store = plan, weights / weights.max(), store
         self._rng = Random() if rng is None else rng
-        self._failed = False
+        self._failed, self._pid = False, os.getpid()
         self.rounds = 0
         """Rounds and rows of history begun so far."""
         self.ranges: Ints | None = None
@@ -174,13 +177,14 @@ class Guide:
         self.rounds += 1
 
     def _close_due(self) -> None:
+        self._check()
         while (due := self._due()) is not None:
-            self._check()
             self._failed = True  # until the release is durable and used; the same noise must not meet another sum
             self._release(due)
             self._failed = False
 
     def _check(self) -> None:
+        own_process(self._pid, "guide")  # noise is drawn ahead: two processes would release two sums with one noise
         if self._failed:
             raise StateError("a release could not be stored, and the guide stopped: load it again from its ledger")
 
@@ -211,8 +215,8 @@ class Guide:
             release = Release(kind, 0, exact + self._range_noise, exact)
         else:
             release = Release(kind, self._leaves.closed, *self._leaves.node())
-        if self._store is not None:
-            self._store(release)
+        if self.store is not None:
+            self.store(release)
         if self._leaves is None:
             self._found(release.row)
         else:
@@ -391,6 +395,10 @@ class Guide:
         if self._leaves is not None:
             self._leaves.load([r.row for r in nodes], [r.exact for r in nodes])
         self.rounds = rounds
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._pid = os.getpid()  # a secure generator is not pickled, so no noise that protects anybody comes twice
 
     def __repr__(self) -> str:
         seeded = "" if self._rng.secure else ", insecure: seeded"

@@ -48,6 +48,22 @@ def _residuals(score: Floats, y: int) -> None:
 
 
 @jit
+def _fits(residual: Floats, values: Floats, factor: float, clip: int) -> bool:
+    """Whether the integers of residual ⊗ values times factor have Σg² ≤ clip², for clip < 2³¹: nothing can overflow."""
+    room = np.int64(clip * clip)
+    for a in range(values.size):
+        for v in range(residual.size):
+            wanted = residual[v] * factor * values[a]
+            if not abs(wanted) <= clip:  # before it becomes an integer: one that does not fit has no square to check
+                return False
+            g = np.int64(wanted)
+            room -= g * g
+            if room < 0:
+                return False
+    return True
+
+
+@jit
 def add_gradient(
     theta: Floats, indices: Ints, values: Floats, y: int, weight: float, clip: int, scale: int, leaf: Ints
 ) -> bool:
@@ -76,15 +92,10 @@ def add_gradient(
     if length * scale > clip:
         factor = clip / length * weight
     for _ in range(_TRIES):
-        total = np.int64(0)
-        for a in range(indices.size):
-            for v in range(vectors):
-                g = np.int64(residual[v] * factor * values[a])  # toward zero
-                total += g * g
-        if total <= clip * clip:
+        if _fits(residual, values, factor, clip):
             for a in range(indices.size):
                 for v in range(vectors):
-                    leaf[indices[a] * vectors + v] += np.int64(residual[v] * factor * values[a])
+                    leaf[indices[a] * vectors + v] += np.int64(residual[v] * factor * values[a])  # toward zero
             return True
         factor *= 1.0 - 2.0**-10
     return False

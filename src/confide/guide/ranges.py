@@ -25,6 +25,7 @@ STEPS = 64
 _LOW, _HIGH = -24, 64  # octaves: from 6·10⁻⁸ to 10¹⁹; what lies outside falls in the last bin
 OCTAVES = _HIGH - _LOW
 _PARTS = 2
+_HALF = math.sqrt(2.0)  # rounded correctly everywhere, unlike a power: a map must be the same on every machine
 _SIDE = _PARTS * OCTAVES
 BINS = 2 * _SIDE + 1
 """Half octaves: negative ones from the largest down, zero, positive ones from the smallest up."""
@@ -86,7 +87,7 @@ def from_counts(counts: NDArray[np.int64], deviation: float) -> tuple[Grid, ...]
     >>> [[round(v, 1) for v in grid[::16]] for grid in from_counts(counts, 10.0)]
     [[16.0, 32.0, 38.6, 45.3, 64.0], [2008.0, 2012.0, 2016.0, 2020.0, 2024.0]]
     """
-    edges = 2.0 ** (_LOW + np.arange(_SIDE + 1) / _PARTS)
+    edges = np.array([math.ldexp(_HALF if k % _PARTS else 1.0, _LOW + k // _PARTS) for k in range(_SIDE + 1)])
     ends = np.concatenate([-edges[::-1], edges])  # bin i lies between ends[i] and ends[i+1]; the middle one is zero
     grids: list[Grid] = []
     for column in counts.astype(np.float64):

@@ -265,7 +265,7 @@ class File(Reader):
 
     def check_whole(self) -> None:
         """Read every page, and refuse a file that is damaged anywhere."""
-        if self.rows("PRAGMA quick_check(1)") != [("ok",)]:
+        if self.rows("PRAGMA integrity_check(1)") != [("ok",)]:
             raise _damaged(self.path)
 
     def settle(self) -> None:

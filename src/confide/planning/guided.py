@@ -11,6 +11,7 @@ import numpy as np
 from confide._checks import integer
 from confide.privacy.cost import UP, float_up
 from confide.privacy.gate import check_order
+from confide.privacy.gaussian import LARGEST
 from confide.privacy.renyi import check_delta, check_epsilon, epsilon_from_renyi, renyi_from_epsilon
 from confide.privacy.sums import MOST_LEAVES, SquareRoot, divergence
 
@@ -19,6 +20,7 @@ __all__ = ["GuidePlan"]
 SCALE = 1 << 16
 """C: gradients are integers in units of 1/C. It costs nothing, since the noise is scaled with it."""
 
+_SQUARED = 1 << 31  # what a kernel squares in 64 bits, twice, is below this
 _ORDERS = range(2, 513)
 _RANGES = ((20, 0.03), (14, 0.045), (10, 0.06), (8, 0.1))  # look at the first T/20 rounds for 3 % of the budget, or …
 _SEEN = 0.12  # … of the rows looked at: a block of values this large must stand four deviations out of the noise
@@ -94,6 +96,10 @@ class GuidePlan:
             "sigma2": 1, "factor_scale": 1, "range_rounds": 0, "range_norm": 0, "range_sigma2": 1,
         }.items():  # fmt: skip
             integer(getattr(self, name), name, at_least=least)
+        if self.clip >= _SQUARED:
+            raise ValueError("clip must be below 2³¹, so that its square can be checked: take a smaller scale")
+        if max(self.sigma2, self.range_sigma2) > LARGEST:
+            raise ValueError("sigma2 must be at most 2⁸⁴: take fewer unit_labels, a larger epsilon or a smaller scale")
         check_order(self.order)
         if self.leaves > MOST_LEAVES or self.leaf * self.leaves < self.rounds + self.history - self.range_rounds:
             raise ValueError(f"the leaves must cover all rounds and be at most {MOST_LEAVES}: take longer ones")

@@ -9,6 +9,7 @@ private and what hides it), docs/proofs/people.md (shares, and what is durable).
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,7 +58,7 @@ class Account:
         """Labels of each person that the guide learned: private."""
         self.history = 0
         """Rows of history taken (public)."""
-        self._labelled: set[bytes] = set()  # people whose labels are not yet written down
+        self._named: set[bytes] = set()  # people whose labels are not yet written down
         self.halted: str | None = None
         self.book: Book | None = None
         """Where it is durable, once the run has been saved."""
@@ -111,12 +112,17 @@ class Account:
         """Whether the guide may learn one more label of this unit; if so, it is counted. A round has but one."""
         if who is None or self.plan.guide is None:
             return True
+        self._named.add(who)  # also past the cap: the form of what is written must not tell
         used = self.labels.get(who, 0)
         if used >= self.plan.guide.unit_labels:
             return False
         self.labels[who] = used + 1
-        self._labelled.add(who)
         return True
+
+    def name(self, whos: Iterable[bytes | None]) -> None:
+        """The next entry says how many labels the guide learned of each of these, whether or not it learned any."""
+        if self.plan.guide is not None:
+            self._named.update(who for who in whos if who is not None)
 
     # ------------------------------------------------------------------ durable, then seen
 
@@ -131,6 +137,7 @@ class Account:
         sequence = 0
         if self.book is not None:
             people = sorted({who for who in whos if who is not None})
+            named = people if self.plan.guide is not None else []
             entry = Entry(
                 rounds=self.rounds,
                 unsure=self.unsure,
@@ -139,12 +146,12 @@ class Account:
                 watched=tuple((who, self.watched.get(who, 0)) for who in people),
                 used=used,
                 forgot=forgot,
-                labels=tuple((who, self.labels[who]) for who in sorted(self._labelled)),
+                labels=tuple((who, self.labels.get(who, 0)) for who in sorted(self._named.union(named))),
                 history=self.history,
                 released=released,
             )
             sequence = self.book.add(entry)
-        self._labelled.clear()
+        self._named.clear()
         return Mark(sequence, self.rounds, self.halted)
 
     def settle(self, mark: Mark, *, private: bool = False) -> None:

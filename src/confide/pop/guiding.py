@@ -6,7 +6,7 @@ halt. Claims and proofs: docs/proofs/guide.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
@@ -24,7 +24,7 @@ from confide.planning.guided import GuidePlan
 from confide.pop.account import Account
 from confide.privacy.random import Random
 
-__all__ = ["Guiding", "PublicGuide", "fingerprint"]
+__all__ = ["Guiding", "PublicGuide", "bytes_of", "fingerprint", "releases_of"]
 
 Ints = NDArray[np.int64]
 
@@ -46,6 +46,8 @@ class Guiding:
         Where caps are kept, and what is released is written down.
     """
 
+    guide_type = Guide
+
     def __init__(
         self,
         plan: GuidePlan,
@@ -54,17 +56,21 @@ class Guiding:
         rng: Random,
         account: Account,
     ) -> None:
-        self.plan = plan
-        columns, ranges = columns_for(features)
-        self.guide = Guide(plan, columns, label_weights, rng, self._store, ranges=ranges)
+        self.plan, self._inputs, self._weights = plan, columns_for(features), label_weights
+        self.guide = self.fresh(rng, self._store, self.guide_type)
         self._account = account
         self._counted: set[bytes] = set()  # people whose row is in the counts of the ranges
         self._again = False
         self._model: tuple[int, Model] | None = None
 
+    def fresh(self, rng: Random, store: Callable[[Release], None], kind: type[Guide] = Guide) -> Guide:
+        """A guide like this one at its beginning."""
+        columns, ranges = self._inputs
+        return kind(self.plan, columns, self._weights, rng, store, ranges=ranges)
+
     def _store(self, release: Release) -> None:
         """Durable before it is used, with the mark or cap of every gradient in it. It happens at public rounds."""
-        mark = self._account.enter(released=(_bytes_of(release),))
+        mark = self._account.enter(released=(bytes_of(release),))
         if self._account.book is not None:
             self._account.book.wait(mark.sequence)
 
@@ -111,6 +117,7 @@ class Guiding:
         """
         guide, n = self.guide, len(labels)
         taught, counted = np.where(bad, -1, labels), ~bad
+        self._account.name(whos)
         if n and whos[0] is not None:
             first = max(0, guide.counting)
             counted[:first] = [not wrong and self._counts(who) for who, wrong in zip(whos[:first], bad, strict=False)]
@@ -179,7 +186,7 @@ class Guiding:
 
     def spent(self, spent: Spent) -> Spent:
         """With everything that was released, for a ledger that begins now."""
-        return replace(spent, released=tuple(_bytes_of(release) for release in self.guide.releases()))
+        return replace(spent, released=tuple(bytes_of(release) for release in self.guide.releases()))
 
     def resume(self, spent: Spent) -> None:
         """Go on from what a ledger says: θ as it was, the open leaf empty."""
@@ -207,7 +214,8 @@ def releases_of(spent: Spent) -> list[Release]:
     ]
 
 
-def _bytes_of(release: Release) -> tuple[str, int, bytes, bytes]:
+def bytes_of(release: Release) -> tuple[str, int, bytes, bytes]:
+    """What a ledger holds of a release."""
     kind, number, row, exact = release
     return kind, number, row.astype("<i8").tobytes(), exact.astype("<i8").tobytes()
 
@@ -222,6 +230,12 @@ class PublicGuide:
     def released(self) -> int:
         """Noisy sums released so far, of `plan.guide.leaves`."""
         return self._guiding.guide.closed
+
+    @property
+    def sums(self) -> list[Ints]:
+        """The noisy sums themselves, as they were released: θ is computed from them and from public constants."""
+        with self._lock:
+            return [row for kind, _, row, _ in self._guiding.guide.releases() if kind == "node"]
 
     def probabilities(self, x: Any) -> NDArray[np.float64]:
         """One a label, all alike before the first release."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from decimal import Context, Decimal, localcontext
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,17 +24,22 @@ from confide.kernels.compile import jit
 from confide.privacy.draws import exact_bernoulli_exp, exact_gaussian
 from confide.privacy.random import Random
 
-__all__ = ["GaussianNoise"]
+__all__ = ["LARGEST", "GaussianNoise"]
 
 _WORD = 1 << 64
 _FINE = 5  # a cell is between sigma/2⁶ and sigma/2⁵ wide: few pairs are refused
 _SMALL = 1 << 20  # below this variance cells would be too short to be worth it
-_LARGE = 1 << 84  # above it float64 might not hold a value exactly
+LARGEST = 1 << 84
+"""The largest variance: above it float64 might not hold a value exactly."""
 _REACH = 9.5  # in sigmas: beyond it all values together have less than one word in 2⁶⁴
 _DOUBT = 2.0**-46  # relative: eight times the floating-point error of `_fill`'s test (docs/proofs/guide.md)
 _BITS = 10  # of a word: where the search for its cell begins
 _DIGITS = 60
 _MORE, _UNDECIDED, _FAR = 0, 1, 2
+
+
+_MOST_KNOWN = 64
+_known: dict[tuple[int, float], dict[str, Any]] = {}  # tables take ten milliseconds, and many guides have one variance
 
 
 class GaussianNoise:
@@ -56,12 +62,18 @@ class GaussianNoise:
     """
 
     def __init__(self, sigma2: int) -> None:
-        self.sigma2 = integer(sigma2, "sigma2", at_least=1, at_most=_LARGE)
+        self.sigma2 = integer(sigma2, "sigma2", at_least=1, at_most=LARGEST)
         self._doubt = _DOUBT
         if self.sigma2 >= _SMALL:
+            held = _known.get((self.sigma2, _REACH))
+            if held is not None:
+                vars(self).update(held)
+                return
             self._bits = math.isqrt(self.sigma2).bit_length() - 1 - _FINE
             self._cells = (math.ceil(_REACH * math.sqrt(self.sigma2)) >> self._bits) + 1
             self._tabulate()
+            if len(_known) < _MOST_KNOWN:
+                _known[self.sigma2, _REACH] = dict(vars(self))
 
     def _tabulate(self) -> None:
         """Integer weights W_k ≥ E_k·2⁶⁴/S with E_k = exp(−(kw)²/2σ²); S leaves room for the tail's weight.

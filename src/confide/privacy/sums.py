@@ -13,9 +13,12 @@ most Δ in total norm pays αΔ²·load/(2σ²) at Rényi order α. It is comput
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
+from operator import mul
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,26 +90,23 @@ class SquareRoot:
 
 @cache
 def _square_root(leaves: int, scale: int) -> tuple[Ints, Floats, int]:
-    exact = [Fraction(1)]
-    factor = [scale]
-    coefficient = Fraction(1)
+    factor, coefficient = [scale], Fraction(1)
     for k in range(1, leaves):
         coefficient *= Fraction(2 * k - 1, 2 * k)
-        exact.append(coefficient)
         factor.append(max(1, round(scale * coefficient)))
-    decoder = _divide(np.array(factor, dtype=np.float64))
+    decoder = _divide([float(value) for value in factor])
     load = sum(value * value for value in factor)
     array = np.array(factor, dtype=np.int64)
     array.flags.writeable = decoder.flags.writeable = False
     return array, decoder, load
 
 
-def _divide(factor: Floats) -> Floats:
+def _divide(factor: list[float]) -> Floats:
     """The series of 1/((1−x)·factor(x)): what turns nodes into prefix sums."""
-    out = np.empty(factor.size)
-    for k in range(factor.size):
-        out[k] = (1.0 - float(factor[1 : k + 1] @ out[:k][::-1])) / factor[0]
-    return out
+    out = deque[float]()  # the newest first
+    for _ in factor:  # no library's dot product: θ must have the same bits on every machine
+        out.appendleft((1.0 - math.fsum(map(mul, factor[1:], out))) / factor[0])
+    return np.array(out)[::-1].copy()
 
 
 class BinaryTree:

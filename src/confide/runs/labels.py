@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from confide.runs.tally import Tally
+from confide.runs.tally import Tally, percent
 
 __all__ = ["by_label"]
 
@@ -19,7 +19,7 @@ def by_label(labels: Sequence[str], tally: Tally) -> str:
     return (
         f'{made}<p class="note">All rounds that have a label, whoever answered. Recall: of the rounds with this label, '
         "those answered with it. Precision: of the answers with it, those that were right. Balanced error, the mean "
-        f"of what recall leaves: {_percent(tally.balanced_error)}.</p>"
+        f"of what recall leaves: {percent(tally.balanced_error)}.</p>"
     )
 
 
@@ -35,7 +35,7 @@ def _square(labels: Sequence[str], tally: Tally) -> str:
             strength = 0.0 if not count else 0.12 + 0.5 * share
             title = f"{share:.3%} of its rounds"
             cells.append(f'<td style="background:rgba({colour},{strength:.2f})" title="{title}">{count:,}</td>')
-        recall, precision = _percent(tally.recalls[i]), _percent(tally.precisions[i])
+        recall, precision = percent(tally.recalls[i]), percent(tally.precisions[i])
         rows.append(f"<tr><td>{escape(label)}</td>{''.join(cells)}<td>{recall}</td><td>{precision}</td></tr>")
     return f"<table><tr><th>right label</th>{head}<th>recall</th><th>precision</th></tr>{''.join(rows)}</table>"
 
@@ -46,14 +46,10 @@ def _lines(labels: Sequence[str], tally: Tally) -> str:
         counts = table[i]
         wrong = [(count, labels[j]) for j, count in enumerate(counts[:-1]) if j != i and count]
         worst = f"{escape(max(wrong)[1])} ({max(wrong)[0]:,})" if wrong else "–"
-        recall, precision = _percent(tally.recalls[i]), _percent(tally.precisions[i])
+        recall, precision = percent(tally.recalls[i]), percent(tally.precisions[i])
         rows.append(
             f"<tr><td>{escape(labels[i])}</td><td>{sum(counts):,}</td><td>{recall}</td><td>{precision}</td>"
             f"<td>{worst}</td></tr>"
         )
     head = "".join(f"<th>{name}</th>" for name in ("label", "rounds", "recall", "precision", "most often taken for"))
     return f"<table><tr>{head}</tr>{''.join(rows)}</table>"
-
-
-def _percent(share: float) -> str:
-    return "–" if share != share else f"{share:.2%}"

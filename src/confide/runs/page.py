@@ -11,7 +11,7 @@ from confide.runs.advice import AGAIN, NOTHING, next_settings, what_happened
 from confide.runs.labels import by_label
 from confide.runs.runner import Outcome
 from confide.runs.style import CSS
-from confide.runs.tally import LATE
+from confide.runs.tally import LATE, percent
 
 __all__ = ["page", "state_of"]
 
@@ -84,15 +84,15 @@ def _cards(outcome: Outcome) -> str:
     tally, plan = outcome.tally, outcome.pop.plan
     late = f"after the first {LATE:.0%}"
     cards = [
-        (_percent(tally.error), f"wrong of all answers: {tally.wrong:,} of {tally.rounds:,}"),
-        (_percent(tally.late_error), f"wrong {late}, when most is learned"),
+        (percent(tally.error), f"wrong of all answers: {tally.wrong:,} of {tally.rounds:,}"),
+        (percent(tally.late_error), f"wrong {late}, when most is learned"),
     ]
     if plan.guide is not None:
-        own = f"the guide’s own answers wrong {late}; {_percent(tally.guide_error)} of all it had"
-        cards.append((_percent(tally.late(tally.curve_guide)), own))
+        own = f"the guide’s own answers wrong {late}; {percent(tally.guide_error)} of all it had"
+        cards.append((percent(tally.late(tally.curve_guide)), own))
     if outcome.settings.twin:
-        cards.append((_percent(tally.late(tally.curve_twin)), f"wrong {late} without privacy: {outcome.twin}"))
-    cards.append((_percent(tally.balanced_error), "balanced error: every label as heavy as any other"))
+        cards.append((percent(tally.late(tally.curve_twin)), f"wrong {late} without privacy: {outcome.twin}"))
+    cards.append((percent(tally.balanced_error), "balanced error: every label as heavy as any other"))
     if plan.copies:
         cards.append((f"{tally.unsure:,}", f"unsure answers used, {plan.unsure:,} planned"))
     cards.append((f"{outcome.rounds_per_second:,.0f}/s", f"rounds a second; {_duration(tally.seconds)} in all"))
@@ -117,7 +117,7 @@ def _coverage(outcome: Outcome) -> str:
     bar = "".join(f'<i class="{name}" style="width:{100 * n / total:.3f}%"></i>' for name, n, _ in parts)
     rows = "".join(
         f'<tr><td><i class="dot {name}"></i>{WHO.get(name, "nobody: the row could not be read")}</td>'
-        f"<td>{n:,}</td><td>{_percent(n / total)}</td><td>{_percent(wrong / n) if n else '–'}</td></tr>"
+        f"<td>{n:,}</td><td>{percent(n / total)}</td><td>{percent(wrong / n) if n else '–'}</td></tr>"
         for name, n, wrong in parts
     )
     table = f"<table><tr><th>answered by</th><th>rounds</th><th>share</th><th>wrong</th></tr>{rows}</table>"
@@ -203,17 +203,8 @@ def state_of(outcome: Outcome) -> str:
         return "interrupted"
     if not outcome.out_of_budget:
         return "finished"
-    return f"finished; the copies halted: their privacy budget is used up, and {_after(outcome)} answered on"
-
-
-def _after(outcome: Outcome) -> str:
-    return "the fallback" if outcome.pop.plan.guide is None else "the guide"
-
-
-def _percent(share: float) -> str:
-    if share != share:
-        return "–"
-    return f"{share:.3%}" if 0 < share < 0.01 or 0.99 < share < 1 else f"{share:.2%}"
+    then = "the fallback" if outcome.pop.plan.guide is None else "the guide"
+    return f"finished: the copies were out of budget, and {then} answered on"
 
 
 def _duration(seconds: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["LATE", "Tally"]
+__all__ = ["LATE", "Tally", "percent"]
 
 FIRST_BAD = 20
 """Bad rows that are reported one by one; all are counted."""
@@ -127,7 +127,7 @@ class Tally:
         """The error in words."""
         if not self.rounds:
             return "no rounds yet"
-        return f"{self.error:.2%} of {self.rounds:,} rounds ({self.wrong:,} wrong)"
+        return f"{percent(self.error)} of {self.rounds:,} rounds ({self.wrong:,} wrong)"
 
     @property
     def bad(self) -> int:
@@ -149,6 +149,19 @@ class Tally:
         self.curve_twin.append(self.twin_wrong)
         self.curve_guide.append(self.guide_wrong)
         self.curve_unsure.append(unsure)
+
+
+def percent(share: float) -> str:
+    """A share in words, with more digits near the ends; a dash where there is none.
+
+    Examples
+    --------
+    >>> percent(0.25), percent(0.0012), percent(float("nan"))
+    ('25.00%', '0.120%', '–')
+    """
+    if share != share:
+        return "–"
+    return f"{share:.3%}" if 0 < share < 0.01 or 0.99 < share < 1 else f"{share:.2%}"
 
 
 def _share(part: int, whole: int) -> float:

@@ -1,0 +1,297 @@
+"""Doubles of the guide: what its sums hold, when they are released, with which noise, and what θ follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.games.broken.base import Broken
+from confide.guide.guide import Asked, Guide, Release
+from confide.guide.leaves import Leaves
+from confide.guide.maps import Encoded
+from confide.guide.model import Batch
+from confide.ledger.ledger import Spent
+from confide.planning.guided import GuidePlan
+from confide.pop.guiding import Guiding, bytes_of
+from confide.pop.loop import Loop
+from confide.pop.settings import Settings
+from confide.privacy.gaussian import GaussianNoise
+
+__all__ = [
+    "AtExactSums",
+    "BatchProduct",
+    "CapIgnored",
+    "CountsRowsTwice",
+    "GradientsAtExactSums",
+    "HalfNoise",
+    "LeavesByLabels",
+    "MapOfExactCounts",
+    "NoiseTwice",
+    "RedrawsANode",
+    "SkipsEmptyLeaves",
+    "StepFromLabels",
+    "UsedBeforeDurable",
+]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class _Guides(Broken):
+    guiding_type: type[Guiding] = Guiding
+
+    def spoil(self, loop: Loop, settings: Settings) -> None:
+        plan = settings.plan.guide
+        assert plan is not None
+        inputs, weights = settings.inputs, settings.label_weights
+        loop.guiding = self.guiding_type(plan, inputs, weights, loop.rng.spawn(), loop.account)
+
+
+class _Leaving(Guide):
+    """A guide with leaves of its own kind."""
+
+    leaves_type: type[Leaves] = Leaves
+
+    def __init__(self, plan: GuidePlan, features: Any, *args: Any, **named: Any) -> None:
+        super().__init__(plan, features, *args, **named)
+        if self._leaves is not None:
+            self._leaves = self._spoiled(self._leaves)
+
+    def _found(self, row: Ints) -> None:
+        super()._found(row)
+        assert self._leaves is not None
+        self._leaves = self._spoiled(self._leaves)
+
+    def _spoiled(self, leaves: Leaves) -> Leaves:
+        leaves.__class__ = self.leaves_type  # the noise that was drawn ahead stays drawn once
+        return leaves
+
+
+# ---------------------------------------------------------------------- what the sums hold
+
+
+class _Uncapped(Guiding):
+    def teach(self, encoded: Encoded | None, label: int, who: bytes | None) -> None:
+        super().teach(encoded, label, None)
+
+    def follow(
+        self, xs: Any, labels: Ints, whos: Sequence[bytes | None], bad: NDArray[np.bool_], keep: bool = False
+    ) -> Asked:
+        return super().follow(xs, labels, [None] * len(whos), bad, keep)
+
+
+class CapIgnored(_Guides):
+    """Every label of a person teaches the guide: with n of them they move its sums n/c times as far as is charged."""
+
+    guiding_type = _Uncapped
+
+
+class AtExactSums(Guide):
+    """A guide whose gradients are taken at the exact sum of the open leaf as well."""
+
+    def gradient(self, encoded: Encoded, y: int, /) -> None:
+        leaves = self._leaves
+        if leaves is None:
+            return
+        kept = leaves.theta.copy()
+        leaves.theta -= self.plan.step / self.plan.scale * leaves.open.reshape(kept.shape)
+        super().gradient(encoded, y)
+        leaves.theta[:] = kept
+
+
+class _AtExactSums(Guiding):
+    guide_type = AtExactSums
+
+
+class GradientsAtExactSums(_Guides):
+    """Gradients at sums without noise: the unit's gradient moves every later one, and nobody charges for those."""
+
+    guiding_type = _AtExactSums
+
+
+class _CountsTwice(Guiding):
+    def _counts(self, who: bytes | None) -> bool:
+        return True
+
+
+class CountsRowsTwice(_Guides):
+    """Every row of a person is counted for the ranges: the counts hide one of them."""
+
+    guiding_type = _CountsTwice
+
+
+# ---------------------------------------------------------------------- when, and with which noise
+
+
+class _ByLabels(Guide):
+    taught = 0
+
+    def gradient(self, encoded: Encoded, y: int, /) -> None:
+        super().gradient(encoded, y)
+        self.taught += 1
+
+    def _due(self) -> str | None:
+        rounds, self.rounds = self.rounds, self.taught
+        try:
+            return super()._due()
+        finally:
+            self.rounds = rounds
+
+
+class _LeavesByLabels(Guiding):
+    guide_type = _ByLabels
+
+
+class LeavesByLabels(_Guides):
+    """A leaf ends after so many labels: when sums are released tells how many labels came, the unit's included."""
+
+    guiding_type = _LeavesByLabels
+
+
+class _SkipsEmpty(Guide):
+    def _due(self) -> str | None:
+        due, leaves = super()._due(), self._leaves
+        empty = leaves is not None and not leaves.open.any()
+        return None if due == "node" and empty else due
+
+
+class _SkippingEmpty(Guiding):
+    guide_type = _SkipsEmpty
+
+
+class SkipsEmptyLeaves(_Guides):
+    """A leaf without labels is not released: where the unit's label was the only one, everybody sees that it came."""
+
+    guiding_type = _SkippingEmpty
+
+
+class _SameNoise(Leaves):
+    def close(self, row: Ints) -> None:
+        noise = self._ahead
+        super().close(row)
+        self._ahead = noise
+
+
+class _Renoised(_Leaving):
+    leaves_type = _SameNoise
+
+
+class _NoiseTwice(Guiding):
+    guide_type = _Renoised
+
+
+class NoiseTwice(_Guides):
+    """Two nodes have one noise: their difference is that of exact sums."""
+
+    guiding_type = _NoiseTwice
+
+
+class _Half(Leaves):
+    def node(self) -> tuple[Ints, Ints]:
+        self._ahead = GaussianNoise(self.plan.sigma2 // 4).draw(self._rng, self.open.size)
+        return super().node()
+
+
+class _Halved(_Leaving):
+    leaves_type = _Half
+
+
+class _HalfNoise(Guiding):
+    guide_type = _Halved
+
+
+class HalfNoise(_Guides):
+    """Half of the noise that the plan charges for."""
+
+    guiding_type = _HalfNoise
+
+
+class _Redraws(Guiding):
+    def resume(self, spent: Spent) -> None:
+        last = max((number for kind, number, *_ in spent.released if kind == "node"), default=-1)
+        kept = tuple(one for one in spent.released if one[:2] != ("node", last))
+        super().resume(replace(spent, released=kept))
+
+
+class RedrawsANode(_Guides):
+    """A load takes the last node for one that was never released: it comes again, with other noise on the same sums."""
+
+    guiding_type = _Redraws
+
+
+class _Hurried(Guiding):
+    def _store(self, release: Release) -> None:
+        self._account.enter(released=(bytes_of(release),))
+
+
+class UsedBeforeDurable(_Guides):
+    """A node is used before it is on the disk: a crash in between releases it again, with other noise."""
+
+    guiding_type = _Hurried
+
+
+# ---------------------------------------------------------------------- what θ and scores follow
+
+
+class _Stepped(Leaves):
+    def close(self, row: Ints) -> None:
+        taught = np.count_nonzero(self.open)  # labels of the leaf, more or less
+        super().close(row)
+        self.answering *= 1.0 + taught / 1024.0
+
+
+class _StepGuide(_Leaving):
+    leaves_type = _Stepped
+
+
+class _StepFromLabels(Guiding):
+    guide_type = _StepGuide
+
+
+class StepFromLabels(_Guides):
+    """The step grows with the labels that came: θ, which everybody sees, then tells how many there were."""
+
+    guiding_type = _StepFromLabels
+
+
+class _Product(Guide):
+    def run(self, batch: Batch, labels: Ints) -> Floats:
+        leaves = self._leaves
+        theta = None if leaves is None else leaves.answering.copy()
+        out = super().run(batch, labels)
+        if theta is None or self.closed == 0:
+            return out
+        columns = np.unique(batch.indices)
+        rows = np.repeat(np.arange(labels.size), np.diff(batch.starts))
+        dense = np.zeros((labels.size, columns.size))
+        dense[rows, np.searchsorted(columns, batch.indices)] = batch.values
+        return np.asarray(dense @ np.ascontiguousarray(theta[columns]))
+
+
+class _BatchProduct(Guiding):
+    guide_type = _Product
+
+
+class BatchProduct(_Guides):
+    """Scores of a batch by one matrix product: the last bit of a row's depends on what the other rows are."""
+
+    guiding_type = _BatchProduct
+
+
+class _Exact(Guide):
+    def _found(self, row: Ints) -> None:
+        super()._found(self._counted.counts.ravel() if self.rounds else row)
+
+
+class _ExactCounts(Guiding):
+    guide_type = _Exact
+
+
+class MapOfExactCounts(_Guides):
+    """The map is made from counts without noise: cuts that everybody sees tell where the unit's number lies."""
+
+    guiding_type = _ExactCounts

@@ -1,0 +1,286 @@
+"""What a guide must do in a replay, said independently of the loop that leads it (docs/proofs/guide.md).
+
+Beside the guide that is watched runs a *shadow*: a guide like it on the same coins, led by the script alone, with caps
+and counts of its own. Whatever the watched guide releases must be what the shadow releases, to the last bit; then the
+shadow goes on from what everybody has seen. A third one, *own*, is led in the same way by the unit's labels alone: the
+sums of two worlds may differ by these, and by nothing else.
+
+In the second world every release is replaced by that of the first, just before it is made durable: the proof's two
+worlds that show the same, with other noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.errors import StateError
+from confide.games.script import Ask, AskMany, Follow, Label, LabelMany, Own, Step, Teach, TeachMany
+from confide.games.tape import Tape
+from confide.guide.guide import Guide, Release
+from confide.guide.maps import Encoded
+from confide.guide.model import Batch
+from confide.pop.guiding import Guiding
+from confide.pop.loop import Loop
+
+__all__ = ["Given", "Released", "Shadow"]
+
+Ints = NDArray[np.int64]
+Key = tuple[str, int]
+
+
+@dataclass
+class Given:
+    """What was given for an ask."""
+
+    copy: int | None
+    """Whose lesson it is."""
+    who: bytes | None
+    own: bool = False
+    """Whether the unit asked."""
+    guided: Encoded | None = None
+    """The question as the guide takes it."""
+    ticket: str | None = None
+    closed: bool = False
+    """Whether its label was taken, or its person was forgotten."""
+    taught: bool = False
+    """Whether the guide was given its label."""
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Which load issued the ticket, and in which round."""
+        epoch, number, _ = (self.ticket or "0-0-").split("-")
+        return int(epoch), int(number)
+
+
+class Released(NamedTuple):
+    """One release of a world."""
+
+    kind: str
+    number: int
+    row: Ints
+    """As it was drawn in this world."""
+    used: Ints
+    """As everybody has seen it."""
+    exact: Ints
+    own: Ints
+    """What of the exact sums is the unit's."""
+
+
+class Shadow:
+    """What the guide of one world must do."""
+
+    def __init__(self, guiding: Guiding, tape: Tape) -> None:
+        self.given: Mapping[Key, Ints] = {}
+        """What the other world released."""
+        self.labels: dict[bytes, int] = {}
+        """Labels of each person that the guide may have learned."""
+        self.counted: set[bytes] = set()
+        self.history = 0
+        self.released: list[Released] = []
+        """In this step."""
+        self.fault = ""
+        self._all: list[Release] = []  # as everybody has seen them
+        self._heard: list[tuple[Release, Ints]] = []
+        self._own_sums: dict[Key, Ints] = {}
+        self._scores: list[NDArray[np.float64]] = []  # of the rows of this step, where they came as a batch
+        self._begin(guiding, tape)
+
+    @classmethod
+    def of(cls, loop: Loop | None, tape: Tape) -> Self | None:
+        """A shadow for a mechanism that has a guide and shows it to its operator."""
+        if loop is None or loop.guiding is None:
+            return None
+        return cls(loop.guiding, tape.spawned[-1].twin())
+
+    def _begin(self, guiding: Guiding, tape: Tape) -> None:
+        self.plan, self._tape, self._again = guiding.plan, tape, False
+        self.guide = guiding.fresh(tape, self._check)
+        self.own = guiding.fresh(tape.twin(), self._keep)
+        self._watch(guiding.guide)
+
+    def _watch(self, watched: Guide) -> None:
+        self._watched, store = watched, watched.store
+
+        def hear(release: Release) -> None:
+            drawn = release.row.copy()
+            forced = self.given.get((release.kind, release.number))
+            if forced is not None and forced.shape == release.row.shape:
+                release.row[:] = forced
+            self._heard.append((Release(release.kind, release.number, release.row.copy(), release.exact.copy()), drawn))
+            if store is not None:
+                store(release)
+
+        watched.store = hear
+        run, scores = watched.run, self._scores
+
+        def heard(batch: Batch, labels: Ints) -> NDArray[np.float64]:
+            found = run(batch, labels)
+            scores.extend(found)
+            return found
+
+        watched.run = heard  # type: ignore[method-assign]
+
+    def at(self, step: int, loop: Loop) -> None:
+        """Turn the coins to a step, in which nothing was released yet."""
+        self._tape.at(step)
+        self.released = []
+        self._scores.clear()
+        self._open = {key for key, _ in loop.tickets}
+
+    # ------------------------------------------------------------------ what the script says
+
+    def lead(self, loop: Loop, step: Step | None, own: Own, taken: int, given: Sequence[Given]) -> list[int]:
+        """After a step of the watched guide: the same step for the shadow, and its answers to the rounds taken."""
+        match step:
+            case Ask() | AskMany() | Follow():
+                xs = [step.x] if isinstance(step, Ask) else step.xs
+                new = given[len(given) - len(xs) :]
+                ys = step.ys if isinstance(step, Follow) else [-1] * len(xs)
+                return [self._round(loop, new[i], xs[i], ys[i], own.has(i)) for i in range(taken)]
+            case Label(ask, y):
+                self._label(loop, given[ask - 1], y)
+            case LabelMany(asks, ys):
+                for ask, y in zip(asks, ys, strict=True):
+                    self._label(loop, given[ask - 1], y)
+            case Teach(x, y, unit):
+                self._record(loop, x, y, loop.routing.who(unit), own.has(0), row=False)
+            case TeachMany(xs, ys, units):
+                rows = 0 if loop.account.rounds else max(0, min(len(xs), self.plan.history - self.history))
+                for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
+                    who = None if units is None else loop.routing.who(units[i])
+                    self._record(loop, x, y, who, own.has(i), row=i < rows)
+        return []
+
+    def _round(self, loop: Loop, one: Given, x: Any, y: int, own: bool) -> int:
+        one.own = own
+        one.guided, answer = self.asked(x, one.who, self._readable(loop, x), own)
+        self.taught(one.guided, y, one.who, own)
+        return answer
+
+    def _label(self, loop: Loop, one: Given, y: Any) -> None:
+        """A label teaches once, if its ticket was open, and is not any more."""
+        redeemed = self._open - {key for key, _ in loop.tickets}
+        if one.ticket is not None and one.key in redeemed and not one.taught:
+            one.taught = True
+            self.taught(one.guided, _number(loop, y), one.who, one.own)
+
+    def _record(self, loop: Loop, x: Any, y: Any, who: bytes | None, own: bool, row: bool) -> None:
+        label = _number(loop, y) if self._readable(loop, x) else -1
+        self.record(x, label, who, own, row)
+
+    def _readable(self, loop: Loop, x: Any) -> bool:
+        try:
+            self.guide.read(x)
+        except Exception:  # a row is anybody's object
+            return False
+        return loop.encode(x)[1] is None
+
+    def asked(self, x: Any, who: bytes | None, readable: bool, own: bool) -> tuple[Encoded | None, int]:
+        """A public round: the row as its ticket holds it, and the guide's own answer."""
+        for guide in (self.own, self.guide):
+            guide.begin_round()
+        found = self._scores.pop(0) if self._scores and self.guide.features is not None else None
+        if not readable:
+            return None, -1
+        encoded = self.guide.encode(x)
+        if encoded is not None:
+            score = self.guide.score(encoded)
+            if score is not None and found is not None and not np.array_equal(found, score[-found.size :]):
+                self.fault = self.fault or "a row's score in a batch is not, bit for bit, the one that it has by itself"
+            return encoded, self.guide.answer(encoded)
+        if who is None or who not in self.counted:
+            self.counted |= set() if who is None else {who}
+            for guide in (self.guide, self.own) if own else (self.guide,):
+                guide.count(x)
+        return None, -1
+
+    def taught(self, encoded: Encoded | None, label: int, who: bytes | None, own: bool) -> None:
+        """A label that belongs to one of its rounds."""
+        if encoded is None or label < 0:
+            return
+        if who is not None:
+            if self.labels.get(who, 0) >= self.plan.unit_labels:
+                return
+            self.labels[who] = self.labels.get(who, 0) + 1
+        for guide in (self.guide, self.own) if own else (self.guide,):
+            guide.gradient(encoded, label)
+
+    def record(self, x: Any, label: int, who: bytes | None, own: bool, row: bool) -> None:
+        """A record that was never asked; one of the plan's rows of history takes a row's number."""
+        again = self._again and who is None
+        if row:
+            self.history += 1
+            encoded, _ = self.asked(x, who, label >= 0, own)
+        else:
+            encoded = self.guide.encode(x) if label >= 0 else None
+        self.taught(encoded, -1 if again else label, who, own)
+
+    def loaded(self, guiding: Guiding, tape: Tape, rounds: int) -> None:
+        """The process died, and a load went on from what was durable: all that was released, and empty open leaves."""
+        self.fault, self._heard = "", []
+        self.counted = set()  # counts that were not released are lost, and with them whose rows they had
+        try:
+            self._begin(guiding, tape)
+            self.guide.resume(rounds, self._all)
+            empty = [Release(one.kind, one.number, one.row, self._own_sums[one.kind, one.number]) for one in self._all]
+            self.own.resume(rounds, empty)
+        except (StateError, ValueError):
+            self.fault = "the load has another guide than the one that was saved"
+        self._again = True
+        self.compare()
+
+    # ------------------------------------------------------------------ what was released
+
+    def _check(self, release: Release) -> None:
+        """The shadow releases: the watched guide must have released the same."""
+        kind, number = release.kind, release.number
+        heard, drawn = self._heard.pop(0) if self._heard else (None, release.row)
+        if heard is None or (heard.kind, heard.number, heard.row.shape) != (kind, number, release.row.shape):
+            self.fault = self.fault or f"{kind} {number} was due by the number of rounds, and was not released"
+            return
+        if not np.array_equal(heard.exact, release.exact):
+            self.fault = self.fault or (
+                f"{kind} {number} holds other sums than the labels that came, each within its unit's cap, once, and by "
+                "what was released"
+            )
+        elif not np.array_equal(drawn, release.row):
+            self.fault = self.fault or f"{kind} {number} is not its sums with the noise that was drawn for it"
+        release.row[:] = heard.row
+        self._all.append(Release(kind, number, heard.row, heard.exact))
+        own = self._own_sums[kind, number]
+        self.released.append(Released(kind, number, drawn, heard.row, heard.exact, own))
+
+    def _keep(self, release: Release) -> None:
+        """The unit's own sums; the map and θ are those that everybody has seen."""
+        self._own_sums[release.kind, release.number] = release.exact.copy()
+        seen = next((one for one, _ in self._heard if (one.kind, one.number) == (release.kind, release.number)), None)
+        if seen is not None and seen.row.shape == release.row.shape:
+            release.row[:] = seen.row
+
+    def compare(self) -> str:
+        """What the watched guide is otherwise than its releases make it."""
+        watched, guide = self._watched, self.guide
+        if not self.fault and self._heard:
+            one = self._heard[0][0]
+            self.fault = f"{one.kind} {one.number} was released, and by the number of rounds it was not due"
+        if not self.fault and (watched.closed, watched.rounds) != (guide.closed, guide.rounds):
+            self.fault = f"the guide has {watched.closed} sums after {watched.rounds} rounds, and {guide.closed} were "
+            self.fault += f"released in {guide.rounds}"
+        if not self.fault and watched.features != guide.features:
+            self.fault = "the guide's map is not the one that what was released makes"
+        if not self.fault and guide.features is not None:
+            same = np.array_equal(watched.model.theta, guide.model.theta)
+            self.fault = "" if same else "θ is not what released sums and public constants make of it"
+        return self.fault
+
+
+def _number(loop: Loop, y: Any) -> int:
+    try:
+        return loop.label(y)
+    except ValueError:
+        return -1
