@@ -115,7 +115,7 @@ class Plan:
         beta: float = BETA,
         dissent: float = DISSENT,
         guide: shares.Guide = "auto",
-        lean: Literal["auto", "fill", "additive"] | None = "auto",
+        lean: Literal["fill", "additive"] | None = None,
         units: Literal["rounds", "people"] | None = None,
         unit_labels: int | None = None,
         history: int = 0,
@@ -150,8 +150,8 @@ class Plan:
             "auto": a guide, with the part of the budget that the notes explain, alone where copies would not pay.
             None: copies only. A number: its part of the budget, 1.0 for a guide alone.
         lean
-            What is answered when unsure. "auto": drawn from the votes and the guide's score, within the same budget, by
-            "fill" tables for two labels and an "additive" split for more. None: the guide's answer, or the fallback's.
+            What is answered when unsure: None for the guide's answer, or the fallback's; or drawn from the votes and
+            the guide's score, within the same budget, by "fill" tables (two labels) or an "additive" split.
         units
             For whom the plan is: "rounds" or "people"; None leaves it to the POP.
         unit_labels
@@ -164,11 +164,10 @@ class Plan:
         most, learned = 1 if unit_unsure is None else unit_unsure, 1 if unit_labels is None else unit_labels
         if units == "rounds" and (most, learned) != (1, 1):
             raise ValueError("a round is asked once and labelled once: leave unit_unsure and unit_labels out")
-        if lean not in ("auto", "fill", "additive", None) or (lean == "fill" and labels != 2):
-            raise ValueError(f'lean={lean!r} must be "auto", "additive", for two labels "fill", or None')
-        kind = lean if lean != "auto" else "fill" if labels == 2 else "additive"
+        if lean not in ("fill", "additive", None) or (lean == "fill" and labels != 2):
+            raise ValueError(f'lean={lean!r} must be None, "additive", or for two labels "fill"')
         asked = tight.Asked(
-            epsilon, delta, rounds, copies, unsure, polls, silent, most, labels, beta, dissent, lean=kind
+            epsilon, delta, rounds, copies, unsure, polls, silent, most, labels, beta, dissent, lean=lean
         )
         shared = shares.best(asked, shares.Wish(guide, learned, history))
         common: dict[str, Any] = {"kind": "tight", "rounds": rounds, "labels": labels, "beta": beta, "units": units}

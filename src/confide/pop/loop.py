@@ -33,10 +33,16 @@ from confide.pop.routing import Routing
 from confide.pop.tickets import Key, Tickets, Waiting
 from confide.privacy.random import Random
 
-__all__ = ["NOTHING", "Loop", "Outcome"]
+__all__ = ["NOTHING", "SILENCE", "Loop", "Outcome", "Scores"]
+
+Scores = NDArray[np.float64] | None
+"""The guide's scores of a row; None where it has none."""
 
 NOTHING = -1
 """No label, no copy."""
+
+SILENCE = (NOTHING, FALLBACK)
+"""What a live round gives when neither copies nor lean answer."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -92,7 +98,7 @@ class Loop:
         guided, malformed = (None, malformed) if malformed is not None else self.encode_guided(x, who)
         live = self.voting and number > self.plan.silent
         said, scores = (NOTHING, None) if self.guiding is None else self.guiding.answer(guided)
-        label, source = self.live(encoded, malformed is not None, who, scores) if live else (NOTHING, FALLBACK)
+        label, source = self.live(encoded, malformed is not None, who, scores) if live else SILENCE
         other = self.fallback.answer(x)  # also where it is not needed
         shown, source = (label, source) if label >= 0 else (said, GUIDE) if said >= 0 else (other, FALLBACK)
         error = malformed if malformed is not None else shown if isinstance(shown, ValueError) else None
@@ -115,9 +121,7 @@ class Loop:
         """x for the guide, or what is wrong with it."""
         return (None, None) if self.guiding is None else _tried(self.guiding.encode, x, who)
 
-    def live(
-        self, x: Any, malformed: bool, who: bytes | None, scores: NDArray[np.float64] | None
-    ) -> tuple[int, int]:
+    def live(self, x: Any, malformed: bool, who: bytes | None, scores: Scores) -> tuple[int, int]:
         """Poll, gate, lean, count, halting draw; the copies' answer or the lean's and which it is, or −1."""
         plan, leaning = self.plan, self.leaning
         assert leaning is not None
@@ -132,7 +136,7 @@ class Loop:
         capped = self.account.capped(who)
         self.account.spend(who, not (sure or malformed or capped), halting_word)
         if malformed or capped:  # only what is charged may lean
-            return NOTHING, FALLBACK
+            return SILENCE
         return (top, COPIES) if sure else (leaned, LEAN)
 
     def votes(self, x: Any, poll: NDArray[np.int64]) -> NDArray[np.int64]:

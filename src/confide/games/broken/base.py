@@ -8,8 +8,9 @@ import numpy as np
 
 from confide.banks.base import Bank, Ints
 from confide.banks.stacked import StackedBank
+from confide.pop.base import COPIES
 from confide.pop.lessons import Lessons
-from confide.pop.loop import Loop
+from confide.pop.loop import SILENCE, Loop, Scores
 from confide.pop.pop import POP
 from confide.pop.settings import Settings
 from confide.privacy.gate import is_sure, lead
@@ -41,7 +42,7 @@ class Broken(POP):
 class OpenLoop(Loop):
     """A live round as it should be, with its decisions laid open for doubles to take them otherwise."""
 
-    def live(self, x: Any, malformed: bool, who: bytes | None) -> int | None:
+    def live(self, x: Any, malformed: bool, who: bytes | None, scores: Scores) -> tuple[int, int]:
         plan, account = self.plan, self.account
         poll = self.poll()
         counts = np.zeros(plan.labels, dtype=np.int64) if malformed else self.votes(x, poll)
@@ -54,7 +55,7 @@ class OpenLoop(Loop):
         halting = plan.halting
         if isinstance(halting, Halting) and not goes_on(np.uint64(halting_word), halting.go, self.count()):
             account.halted = "budget"
-        return top if sure and not (malformed or capped) else None
+        return (top, COPIES) if sure and not (malformed or capped) else SILENCE
 
     def gate_word(self, margin: int) -> int:
         """The gate's word."""

@@ -12,7 +12,7 @@ from confide.games.broken.base import Broken, OpenLoop
 from confide.pop.account import Account
 from confide.pop.base import Answer, Xs
 from confide.pop.fallback import Fallback
-from confide.pop.loop import Loop, Outcome
+from confide.pop.loop import SILENCE, Loop, Outcome, Scores
 from confide.pop.settings import Settings
 from confide.pop.tickets import Key
 from confide.privacy.gate import is_sure
@@ -156,11 +156,11 @@ class _Coin(Fallback):
 
 
 class _NeedsACoin(Loop):
-    def live(self, x: Any, malformed: bool, who: bytes | None) -> int | None:
-        label = super().live(x, malformed, who)
+    def live(self, x: Any, malformed: bool, who: bytes | None, scores: Scores) -> tuple[int, int]:
+        label, source = super().live(x, malformed, who, scores)
         assert isinstance(self.fallback, _Coin)
-        self.fallback.needed = label is None
-        return label
+        self.fallback.needed = label < 0
+        return label, source
 
 
 class CoinOfTheSameStream(Broken):
@@ -262,8 +262,8 @@ class NoDrawWhereMalformed(Broken):
 
 
 class _NoPollForMalformed(Loop):
-    def live(self, x: Any, malformed: bool, who: bytes | None) -> int | None:
-        return None if malformed else super().live(x, malformed, who)
+    def live(self, x: Any, malformed: bool, who: bytes | None, scores: Scores) -> tuple[int, int]:
+        return SILENCE if malformed else super().live(x, malformed, who, scores)
 
 
 class NoPollForMalformed(Broken):
@@ -280,10 +280,10 @@ class _WrongShape(Loop):
             return super().encode(x)
         return (row, None) if row.shape == (1,) else super().encode(x)
 
-    def live(self, x: Any, malformed: bool, who: bytes | None) -> int | None:
+    def live(self, x: Any, malformed: bool, who: bytes | None, scores: Scores) -> tuple[int, int]:
         if np.shape(x) == (1,):
             raise ValueError("x has the wrong shape")
-        return super().live(x, malformed, who)
+        return super().live(x, malformed, who, scores)
 
 
 class WrongShape(Broken):

@@ -16,7 +16,7 @@ from confide.planning.plan import Guarantee
 from confide.pop.base import Answer, Unit, Xs
 from confide.pop.fallback import Fallback
 from confide.pop.lessons import Lessons
-from confide.pop.loop import Loop, Outcome
+from confide.pop.loop import SILENCE, Loop, Outcome, Scores
 from confide.pop.settings import Settings
 from confide.pop.tickets import Key, Tickets, Waiting
 from confide.privacy.gate import lead
@@ -208,8 +208,9 @@ class BatchRefused(Broken):
 
 
 class _SilentByLabels(Loop):
-    def live(self, x: Any, malformed: bool, who: bytes | None) -> int | None:
-        return super().live(x, malformed, who) if self.lessons.taught >= 2 * self.plan.silent else None
+    def live(self, x: Any, malformed: bool, who: bytes | None, scores: Scores) -> tuple[int, int]:
+        taught = self.lessons.taught >= 2 * self.plan.silent
+        return super().live(x, malformed, who, scores) if taught else SILENCE
 
 
 class SilentByLabels(Broken):
