@@ -235,7 +235,8 @@ def by_votes(seed: int) -> None:
         budget, split = target.budget(copies, margins=polls), target.split(copies)
         sure = build(budget, split)[0].sure[np.abs(np.arange(-polls, polls + 1)).clip(0, polls)][None, :]
         coin = Lean("additive", 0.5, 1.0, (0,), sure, np.full_like(sure, 2**63))
-        leans = [coin, *(build_lean(budget, split, partial(m, offsets=1))[0] for m in (Lean.additive, Lean.fill))]
+        made = [build_lean(budget, split, make=partial(kind, offsets=1)).lean for kind in (Lean.additive, Lean.fill)]
+        leans = [coin, *(lean for lean in made if isinstance(lean, Lean))]
         cells = [f"{error:.2%} ({used / unsure:.2f})" for used, error in (over(lean, margins, right) for lean in leans)]
         majority = f"{np.mean((margins < 0) != right):.2%}"
         table.add_row(f"{epsilon:g}", f"{rounds:,}", f"{polls}/{copies}", f"{unsure:,}", majority, *cells)

@@ -25,7 +25,7 @@ LABELS = ["no", "yes"]
 class TurnoutLoop(Loop):
     """Copies that abstain should not count against an answer: the margin is taken as a share of those who voted."""
 
-    def live(self, x: Any, malformed: bool, who: bytes | None) -> int | None:
+    def live(self, x: Any, malformed: bool, who: bytes | None, scores: Any) -> tuple[int, int]:
         plan = self.plan
         poll = self.poll()
         gate_word, halting_word = self.rng.word(), self.rng.word()
@@ -38,7 +38,7 @@ class TurnoutLoop(Loop):
         self.last = counts
         capped = self.account.capped(who)
         self.account.spend(who, not (sure or malformed or capped), halting_word)
-        return top if sure and not (malformed or capped) else None
+        return (top, 3) if sure and not (malformed or capped) else (-1, 0)
 
 
 class TurnoutPOP(POP):
@@ -213,7 +213,8 @@ class CopiesMonitoredLoop(Loop):
         self.lessons.apply()
         copy = self.routing.copy_for(who)
         encoded, malformed = self.encode(x)
-        label = self.live(encoded, malformed is not None, who) if number > self.plan.silent else None
+        said, _ = self.live(encoded, malformed is not None, who, None) if number > self.plan.silent else (-1, 0)
+        label = None if said < 0 else said
         watched = label is not None and self.watch(who)
         other = self.fallback.answer(x)
         shown = other if label is None else label

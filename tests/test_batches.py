@@ -308,8 +308,8 @@ def test_a_ledger_that_cannot_be_written_answers_nothing(tmp_path: Path, monkeyp
 
 def test_a_subclass_with_a_loop_of_its_own_is_asked_its_own_way() -> None:
     class Stubborn(Loop):
-        def live(self, x: Any, malformed: bool, who: bytes | None) -> int | None:
-            return 1
+        def live(self, x: Any, malformed: bool, who: bytes | None, scores: Any) -> tuple[int, int]:
+            return 1, 3
 
     class Own(POP):
         loop_type = Stubborn

@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from confide import POP, Plan, evaluate
+from confide.games.replay import Ask, replay
 from confide.learners import LogisticRegression
 from confide.pop.base import COPIES, GUIDE, LEAN
 from confide.pop.leaning import Leaning
 from confide.privacy.lean import Lean
+from confide.privacy.random import Random
 
 pytestmark = pytest.mark.claim("lean.md")
 
@@ -153,3 +155,11 @@ def test_a_lean_is_better_than_a_coin() -> None:
     assert done.errors["lean"] < 0.4 and done.coverage["copies"] > 0
     led = evaluate(make("guided"), xs, ys)
     assert (led.source == GUIDE).any() and (led.source == COPIES).any() and led.error < done.error
+
+
+def test_two_worlds_say_that_they_do_not_follow_a_lean() -> None:
+    def maker(rng: Random) -> POP:
+        return POP(LogisticRegression(), plan("alone"), labels=[0, 1], features=3, rng=rng)
+
+    with pytest.raises(ValueError, match="do not follow a lean"):
+        replay(maker, [Ask([0.0, 0.0, 0.0])])

@@ -38,8 +38,8 @@ PLAN = confide.Plan.tight(8, 1e-6, 300, copies=160, polls=160, unsure=20, silent
 
 
 class _ExactCount(Loop):
-    def live(self, x: Any, malformed: bool, who: bytes | None) -> int | None:
-        label = super().live(x, malformed, who)
+    def live(self, x: Any, malformed: bool, who: bytes | None, scores: Any) -> tuple[int, int]:
+        label = super().live(x, malformed, who, scores)
         self.account.halted = "budget" if self.account.unsure >= 60 else None
         return label
 
@@ -100,9 +100,9 @@ def test_without_the_cap_the_count_would_tell() -> None:
     """A person of 50 unsure answers against a table that hides one: the alarm sounds, so the test above can fail."""
 
     class Uncapped(Loop):
-        def live(self, x: Any, malformed: bool, who: bytes | None) -> int | None:
+        def live(self, x: Any, malformed: bool, who: bytes | None, scores: Any) -> tuple[int, int]:
             self.account.shares.clear()
-            return super().live(x, malformed, who)
+            return super().live(x, malformed, who, scores)
 
     class NoCap(confide.POP):
         loop_type = Uncapped

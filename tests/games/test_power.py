@@ -49,9 +49,9 @@ def test_a_larger_fault_and_more_games_are_found_more_often() -> None:
 class _Skips(Loop):
     """No halting draw after a sure answer."""
 
-    def live(self, x: Any, malformed: bool, who: bytes | None) -> int | None:
-        label = super().live(x, malformed, who)
-        if label is not None:
+    def live(self, x: Any, malformed: bool, who: bytes | None, scores: Any) -> tuple[int, int]:
+        label = super().live(x, malformed, who, scores)
+        if label[0] >= 0:
             self.account.halted = None
         return label
 
@@ -59,9 +59,9 @@ class _Skips(Loop):
 class _Twice(Loop):
     """Counts the first round's unsure answer thirteen times."""
 
-    def live(self, x: Any, malformed: bool, who: bytes | None) -> int | None:
+    def live(self, x: Any, malformed: bool, who: bytes | None, scores: Any) -> tuple[int, int]:
         first = self.account.rounds == 1
-        label = super().live(x, malformed, who)
+        label = super().live(x, malformed, who, scores)
         self.account.unsure += 12 * (first and self.account.unsure)
         return label
 

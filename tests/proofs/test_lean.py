@@ -349,7 +349,8 @@ def test_a_plan_with_a_lean_is_certified_like_one_without() -> None:
 def test_a_lean_is_built_for_a_budget(kind: str, fraction: Fraction) -> None:
     budget, split = Budget(2.0, 1e-6, 100, 1e-6, 1, fraction, margins=101, guide=0.25), Split(12, 0.05)
     make = partial(getattr(Lean, kind), offsets=9)
-    lean, halting, led = build_lean(budget, split, make)
+    _, halting, led, lean = build_lean(budget, split, make=make)
+    assert isinstance(lean, Lean)
     alone = certify_lean(lean, halting, order=12, delta=1e-6, poll_fraction=fraction)
     assert led.renyi == alone.renyi and led.epsilon - alone.epsilon == pytest.approx(alone.renyi / 3, rel=0.05)
     assert (0.97 if kind == "additive" else 0.999) * 2.0 < led.epsilon <= 2.0
