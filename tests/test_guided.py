@@ -476,3 +476,32 @@ def test_only_the_ratios_of_label_weights_count() -> None:
     xs, ys = rows(ROUNDS)
     runs = [evaluate(make(label_weights=weights), xs, ys) for weights in ([0.2, 1.0], [1.0, 5.0], [1.0, 1.0])]
     assert (runs[0].guide == runs[1].guide).all() and (runs[0].guide != runs[2].guide).any()
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one by one", "in a batch"])
+def test_a_row_that_was_taught_and_is_asked_is_counted_once_for_the_ranges(many: bool) -> None:
+    """It may be one unit, as in scikit-learn's fit and predict, and the counts hide one row of a unit."""
+    made = Plan.tight(20.0, 1e-2, ROUNDS, guide=1.0, history=5)
+    assert made.guide is not None and made.guide.range_rounds > 15
+    xs, ys = rows(15)
+    counted = []
+    for history in (5, 0):
+        pop = POP(None, made, labels=["no", "yes"], features=3, seed=1)
+        if history:
+            pop.teach_many(xs[:5], ys[:5])
+        before = guide_of(pop)._counted.counts.copy()
+        if many:
+            pop.predict_many(xs[:10])
+        else:
+            for x in xs[:10]:
+                pop.predict(x)
+        counted.append(bool((guide_of(pop)._counted.counts != before).any()))
+    assert counted == [False, True], "rounds are counted only where no history was"
+
+
+def test_a_run_that_had_halted_before_has_halted_at_its_first_row() -> None:
+    pop, (xs, ys) = make("copies"), rows(ROUNDS)
+    evaluate(pop, xs[:110], ys[:110])
+    pop.operator.loop.account.unsure = 10**6
+    assert evaluate(pop, xs[110:120], ys[110:120]).halted_at == 1
+    assert evaluate(pop, xs[120:130], ys[120:130]).halted_at == 0

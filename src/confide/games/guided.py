@@ -180,8 +180,10 @@ class Shadow:
             return False
         return loop.encode(x)[1] is None
 
-    def asked(self, x: Any, who: bytes | None, readable: bool, own: bool) -> tuple[Encoded | None, int]:
-        """A public round: the row as its ticket holds it, and the guide's own answer."""
+    def asked(
+        self, x: Any, who: bytes | None, readable: bool, own: bool, record: bool = False
+    ) -> tuple[Encoded | None, int]:
+        """A public round, or row of history: the row as its ticket holds it, and the guide's own answer."""
         for guide in (self.own, self.guide):
             guide.begin_round()
         found = self._scores.pop(0) if self._scores and self.guide.features is not None else None
@@ -193,7 +195,7 @@ class Shadow:
             if score is not None and found is not None and not np.array_equal(found, score[-found.size :]):
                 self.fault = self.fault or "a row's score in a batch is not, bit for bit, the one that it has by itself"
             return encoded, self.guide.answer(encoded)
-        if who is None or who not in self.counted:
+        if (record or self.history == 0) if who is None else who not in self.counted:
             self.counted |= set() if who is None else {who}
             for guide in (self.guide, self.own) if own else (self.guide,):
                 guide.count(x)
@@ -215,7 +217,7 @@ class Shadow:
         again = self._again and who is None
         if row:
             self.history += 1
-            encoded, _ = self.asked(x, who, label >= 0, own)
+            encoded, _ = self.asked(x, who, label >= 0, own, record=True)
         else:
             encoded = self.guide.encode(x) if label >= 0 else None
         self.taught(encoded, -1 if again else label, who, own)

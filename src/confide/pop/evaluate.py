@@ -180,7 +180,7 @@ def evaluate(
         raise ValueError("units must be a sequence of ids, one for each row")
     follows = cast(Follows, mechanism if hasattr(mechanism, "follow_many") else _OneByOne(mechanism))
     _check_readable(follows, xs[:FIRST], labels)
-    silent, parts, at = _silent_left(mechanism), [Followed.nothing()], 0
+    silent, parts, at, before = _silent_left(mechanism), [Followed.nothing()], 0, mechanism.halt_reason
     while at < labels.size:
         part = slice(at, min(at + CHUNK, labels.size))
         parts.append(follows.follow_many(xs[part], labels[part], None if units is None else units[part]))
@@ -191,8 +191,14 @@ def evaluate(
         if taken == 0:
             break
     answers, sure, margins, source, guide = (np.concatenate([part[i] for part in parts]) for i in range(5))
-    halted = None if mechanism.halt_reason != "budget" else int(np.flatnonzero(margins >= 0)[-1:].sum()) + 1
+    halted = _halted_at(margins, before) if mechanism.halt_reason == "budget" else None
     return Evaluation(answers, sure, margins, source, guide, labels[:at], min(silent, at), halted)
+
+
+def _halted_at(margins: Ints, before: str | None) -> int | None:
+    """The row after the last that was voted on; the first if it had halted before; None where nobody tells."""
+    voted = np.flatnonzero(margins >= 0)
+    return int(voted[-1]) + 1 if voted.size else 0 if before == "budget" else None
 
 
 def _silent_left(mechanism: Mechanism) -> int:

@@ -88,8 +88,12 @@ class Guiding:
         return encoded
 
     def _counts(self, who: bytes | None) -> bool:
+        """Whether this row is counted: a person's first; of rounds all, unless history was taught.
+
+        A row that is asked may be one that was taught, and both one unit, as in scikit-learn's fit and predict.
+        """
         if who is None:
-            return True
+            return self._account.history == 0
         first = who not in self._counted
         self._counted.add(who)
         return first
@@ -109,16 +113,24 @@ class Guiding:
     # ------------------------------------------------------------------ many rounds
 
     def follow(
-        self, xs: Any, labels: Ints, whos: Sequence[bytes | None], bad: NDArray[np.bool_], keep: bool = False
+        self,
+        xs: Any,
+        labels: Ints,
+        whos: Sequence[bytes | None],
+        bad: NDArray[np.bool_],
+        keep: bool = False,
+        history: bool = False,
     ) -> Asked:
-        """Rounds in order, each asked and then taught its label (−1: none): what the methods above do one by one.
+        """Rounds, or rows of history, each asked and then taught its label (−1: none), as the methods above do.
 
         Rows that are `bad` take their round and are neither asked nor taught; no other row may be unreadable.
         """
         guide, n = self.guide, len(labels)
         taught, counted = np.where(bad, -1, labels), ~bad
         self._account.name(whos)
-        if n and whos[0] is not None:
+        if n and whos[0] is None:
+            counted &= history or self._counts(None)
+        elif n:
             first = max(0, guide.counting)
             counted[:first] = [not wrong and self._counts(who) for who, wrong in zip(whos[:first], bad, strict=False)]
             taught[:first] = -1  # no row has features before ranges are known, and so none spends its unit's labels
@@ -152,7 +164,7 @@ class Guiding:
         rows = max(0, min(len(labels), self.plan.history - account.history)) if account.rounds == 0 else 0
         account.history += rows
         may = np.where(self._again, -1, labels) if whos and whos[0] is None else labels
-        self.follow(xs[:rows], may[:rows], whos[:rows], labels[:rows] < 0)
+        self.follow(xs[:rows], may[:rows], whos[:rows], labels[:rows] < 0, history=True)
         for i in range(rows, len(labels)):
             self.teach_one(xs[i], int(labels[i]), whos[i])
 

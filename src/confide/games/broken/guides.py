@@ -79,9 +79,15 @@ class _Uncapped(Guiding):
         super().teach(encoded, label, None)
 
     def follow(
-        self, xs: Any, labels: Ints, whos: Sequence[bytes | None], bad: NDArray[np.bool_], keep: bool = False
+        self,
+        xs: Any,
+        labels: Ints,
+        whos: Sequence[bytes | None],
+        bad: NDArray[np.bool_],
+        keep: bool = False,
+        history: bool = False,
     ) -> Asked:
-        return super().follow(xs, labels, [None] * len(whos), bad, keep)
+        return super().follow(xs, labels, [None] * len(whos), bad, keep, history)
 
 
 class CapIgnored(_Guides):
