@@ -505,3 +505,10 @@ def test_a_run_that_had_halted_before_has_halted_at_its_first_row() -> None:
     pop.operator.loop.account.unsure = 10**6
     assert evaluate(pop, xs[110:120], ys[110:120]).halted_at == 1
     assert evaluate(pop, xs[120:130], ys[120:130]).halted_at == 0
+
+
+def test_a_plan_for_few_rounds_says_what_to_expect_and_what_to_do() -> None:
+    """Measured: 3000 rows of a mixed file at ε = 1 are answered no better than by a coin."""
+    (said,) = Plan.tight(1.0, 1e-6, 3000).warnings
+    assert "hardly beat" in said and "declare kinds and ranges" in said and "rounds or epsilon=" in said
+    assert not Plan.tight(1.0, 1e-6, 30_000).warnings and "!" in Plan.tight(1.0, 1e-6, 3000).explain()

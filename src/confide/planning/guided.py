@@ -144,6 +144,11 @@ class GuidePlan:
         """The rms deviation of a prefix sum's noise, in units of a gradient's norm 1."""
         return float(math.sqrt(self.sigma2 * float(np.mean(self.root.variances()))) / self.scale)
 
+    @property
+    def strength(self) -> float:
+        """Labels for each deviation of the noise in the sum of their gradients; fewer where a unit may bring more."""
+        return (self.rounds + self.history) / (self.unit_labels * self.deviation())
+
     def params(self) -> dict[str, Any]:
         """What makes the same plan again: JSON's kinds of values only."""
         return asdict(self)

@@ -128,7 +128,7 @@ def _chosen(asked: tight.Asked, wish: Wish) -> Shared:
 
 def _alone(asked: tight.Asked, wish: Wish, notes: tuple[str, ...]) -> Shared:
     guide = _made(asked, wish)
-    if guide is None or strength(guide) < LEAST:
+    if guide is None or guide.strength < LEAST:
         raise ValueError(
             f"epsilon={asked.epsilon:g} at delta={asked.delta:g} over rounds={asked.rounds} is too small for anything "
             f"to be learned: the noise would hide it all; {_enough(asked, wish)}"
@@ -148,18 +148,13 @@ def _made(asked: tight.Asked, wish: Wish) -> GuidePlan | None:
     return GuidePlan.best(asked.epsilon, asked.delta, asked.rounds, asked.labels, wish.unit_labels, wish.history)
 
 
-def strength(guide: GuidePlan) -> float:
-    """Labels for each deviation of the noise in the sum of their gradients."""
-    return (guide.rounds + guide.history) / (guide.unit_labels * guide.deviation())
-
-
 def _enough(asked: tight.Asked, wish: Wish) -> str:
     """The nearest budget, and the nearest number of rounds, with which something is learned."""
     epsilon, rounds = asked.epsilon, asked.rounds
 
     def does(epsilon: float, rounds: int) -> bool:
         made = _made(replace(asked, epsilon=epsilon, rounds=rounds), wish)
-        return made is not None and strength(made) >= LEAST
+        return made is not None and made.strength >= LEAST
 
     while not does(epsilon, asked.rounds) and epsilon < MOST_EPSILON:
         epsilon = float(f"{epsilon * 1.3:.2g}") if epsilon > 1e-3 else epsilon * 4

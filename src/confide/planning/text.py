@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 WEAK = 10.0
 """Beyond this ε a promise is hardly one."""
 
+FAINT = 1000.0
+"""Labels for each deviation of the noise in their sum: with fewer, a guide without declared ranges errs much."""
+
 MANY_POLLS = 10_000
 """Copies asked in a round beyond which rounds are slow and hardly anything is gained."""
 
@@ -88,8 +91,7 @@ def explain(plan: Plan) -> str:
             "The guide is a linear model that learns from noisy sums of what people teach. It is private itself, so "
             f"everyone may see it. It answers from round {first + 1:,} on; before that the fallback does."
         )
-        known = (plan.rounds + plan.guide.history) / (plan.guide.unit_labels * plan.guide.deviation())
-        lines.append(f"At the end its sums hold {known:,.0f} labels for each deviation of their noise.")
+        lines.append(f"At the end its sums hold {plan.guide.strength:,.0f} labels for each deviation of their noise.")
     if plan.copies:
         lines.append(
             f"{plan.copies:,} copies of the learner vote from round {plan.silent + 1:,} on, each taught "
@@ -112,6 +114,14 @@ def warnings(plan: Plan) -> tuple[str, ...]:
     if plan.polls > MANY_POLLS and plan.kind == "tight":
         found.append(
             f"polls={plan.polls:,}: every round asks so many copies, and takes as long; 129 to 1,000 are usual"
+        )
+    if plan.guide is not None and plan.guide.strength < FAINT:
+        times, epsilon = FAINT / plan.guide.strength, plan.guarantee.epsilon
+        enough = float(f"{plan.rounds * times:.1g}")
+        found.append(
+            f"rounds={plan.rounds:,} at epsilon={epsilon:.3g} are few for the noise: on most streams the guide will "
+            f"hardly beat the more frequent label; declare kinds and ranges of the columns, or plan with about {enough:,.0f} "
+            f"rounds or epsilon={epsilon * times:.2g}"
         )
     if plan.guarantee.epsilon > WEAK:
         found.append(f"epsilon={plan.guarantee.epsilon:.4g} is hardly a promise; 1 is strong, 8 already weak")
