@@ -120,8 +120,8 @@ def warnings(plan: Plan) -> tuple[str, ...]:
         enough = float(f"{plan.rounds * times:.1g}")
         found.append(
             f"rounds={plan.rounds:,} at epsilon={epsilon:.3g} are few for the noise: on most streams the guide will "
-            f"hardly beat the more frequent label; declare kinds and ranges of the columns, or plan with about {enough:,.0f} "
-            f"rounds or epsilon={epsilon * times:.2g}"
+            "hardly beat the more frequent label; declare kinds and ranges of the columns, or plan with about "
+            f"{enough:,.0f} rounds or epsilon={epsilon * times:.2g}"
         )
     if plan.guarantee.epsilon > WEAK:
         found.append(f"epsilon={plan.guarantee.epsilon:.4g} is hardly a promise; 1 is strong, 8 already weak")
