@@ -31,7 +31,7 @@ _SHORTEST = 16  # rounds of a leaf
 _SHAKE = 0.8  # the noise of a score, in units of the logit
 _MEMORY = 60.0  # the answering θ forgets all but about the last sixtieth of the past: it sheds noise, and follows drift
 _STABLE = 64.0  # step · rounds of a leaf: θ waits for a leaf to end, and longer steps would swing …
-_HEAVIEST = 0.95  # … without momentum
+_HEAVY, _HEAVIEST = 2.0, 0.95  # … without momentum, which pays where the noise allows steps so much longer
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class GuidePlan:
         root = SquareRoot(leaves)
         shake = math.sqrt(sigma2 * float(np.mean(root.variances()))) / scale
         step, stable = _SHAKE / shake, _STABLE / leaf
-        momentum = min(_HEAVIEST, max(0.0, (step - stable) / (step + stable)))
+        momentum = min(_HEAVIEST, (step - stable) / (step + stable)) if step > _HEAVY * stable else 0.0
         return cls(
             rounds=rounds, history=history, labels=labels, leaves=leaves, leaf=leaf, clip=clip, scale=scale,
             unit_labels=unit_labels, sigma2=sigma2, factor_scale=root.scale, range_rounds=ranges,
