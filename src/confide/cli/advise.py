@@ -26,10 +26,12 @@ __all__ = ["advise"]
 
 _FILE = "A public .csv, .tsv (also .gz) or .parquet file with rows like the stream's, or visits, sea, agrawal …"
 _ROUNDS = "How many rounds the real stream will have."
+_LEARNERS = f"What copies are tried of; may be repeated.  [default: {', '.join(LEARNERS)}]"
 _UNIT = "The column that names the person to protect; the file then has all rows of its people."
 
 
 def advise(
+    context: typer.Context,
     file: Annotated[str, typer.Argument(help=_FILE)],
     public: Annotated[bool, typer.Option("--public", help="Confirm that the file is nobody's secret.")] = False,
     epsilon: given.Epsilon = None,
@@ -44,9 +46,7 @@ def advise(
     schema: given.SchemaFile = None,
     drop: given.Drop = None,
     order: given.Order = None,
-    learner: Annotated[
-        list[str] | None, typer.Option(help=f"What copies are tried of; may be repeated.  [default: {LEARNERS}]")
-    ] = None,
+    learner: Annotated[list[str] | None, typer.Option(help=_LEARNERS)] = None,
     report_file: Annotated[Path, typer.Option("--report", help="The advice as a page.")] = Path("confide-advice.html"),
     json: Annotated[Path, typer.Option(help="Write the proposed plan here.")] = Path("confide-plan.json"),
 ) -> None:
@@ -73,19 +73,12 @@ def advise(
     for path in (report_file, json):
         if not path.parent.is_dir():
             raise ValueError(f"cannot write {path}: there is no folder {path.parent}")
-    settings = Settings(
-        file, rounds=MOST_ROWS, unit=unit, label=label, schema=None if schema is None else str(schema),
-        public=file if schema is None and file.endswith(FILES) else None,
-        **{name: _list(text) for name, text in (("labels", labels), ("drop", drop), ("order", order)) if text},
-    )  # fmt: skip
-    asked = Asked(
-        EPSILON if epsilon is None else epsilon, DELTA if delta is None else delta, rounds, history, unit_unsure,
-        unit_labels, unit is not None,
-    )  # fmt: skip
+    settings = _settings(context.params)
+    promise = EPSILON if epsilon is None else epsilon, DELTA if delta is None else delta, rounds
+    asked = Asked(*promise, history, unit_unsure, unit_labels, unit is not None)
     stream, _ = streams(settings)
     say(WARNING, "bold red")
-    sample = _sample(stream, asked)
-    advice = _with_bar(sample, asked, LEARNERS if learner is None else learner)
+    advice = _with_bar(_sample(stream, asked), asked, learner or LEARNERS)
     command = _command(settings, advice, json)
     _show(advice, command)
     write_private(json, advice.plan.to_json())
@@ -93,8 +86,18 @@ def advise(
     say(f"plan written to {json}, page to {report_file}")
 
 
-def _list(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(","))
+def _settings(asked: dict[str, Any]) -> Settings:
+    """How the sample is read; a file that is public tells kinds and ranges of its columns too."""
+    known: dict[str, Any] = {name: asked[name] for name in ("label", "unit") if asked[name] is not None}
+    for name in ("labels", "drop", "order"):
+        if asked[name] is not None:
+            known[name] = tuple(part.strip() for part in asked[name].split(","))
+    file, schema = asked["file"], asked["schema"]
+    if schema is not None:
+        known["schema"] = str(schema)
+    elif file.endswith(FILES):
+        known["public"] = file
+    return Settings(file, rounds=MOST_ROWS, **known)
 
 
 def _sample(stream: Stream, asked: Asked) -> Sample:

@@ -18,7 +18,7 @@ from confide.pop.batches import rows_of
 from confide.pop.evaluate import label_numbers
 from confide.runs.advice import LABELS_A_COPY
 from confide.runs.names import learner_named
-from confide.runs.rehearsal import Guided, Rehearsed, Sample, TooShort, guided, paired, play, twin, votes
+from confide.runs.rehearsal import Guided, Rehearsed, Sample, TooShort, constant, guided, paired, play, twin, votes
 from confide.runs.settings import DELTA, EPSILON
 from confide.runs.tally import LATE, percent
 
@@ -142,8 +142,8 @@ class Advice:
             "with noise and lessons brought to their number.",
             f"Proposed: {chosen.name}" + (f", copies of {chosen.learner}." if chosen.learner else "."),
             f"    {self.call}",
-            f"Expect about {percent(run.error)} wrong of all answers (± {percent(chosen.spread)} for the rows that were "
-            f"seen), and {percent(run.late_error)} after the first {LATE:.0%} of the rounds; without privacy "
+            f"Expect about {percent(run.error)} wrong of all answers (± {percent(chosen.spread)} by the rows at hand) "
+            f"and {percent(run.late_error)} after the first {LATE:.0%} of the rounds; without privacy "
             f"{free.name} has {percent(free.run.late_error)} there.",
             f"Answers come from {_sources(run.coverage)}.",
             *([] if run.halted is None else [_halted(run.halted)]),
@@ -151,7 +151,7 @@ class Advice:
             "A stream that is not like the sample will do otherwise; and the best of several looks a little better "
             "than it is.",
         ]
-        return "\n".join([*lines, *(f"· {note}" for note in self.notes)])
+        return "\n".join([*lines, *(note if note.startswith("!") else f"· {note}" for note in self.notes)])
 
     @property
     def free(self) -> Tried:
@@ -266,6 +266,9 @@ class _Advising:
         better = [one for one in private[1:] if _clearly(one, alone)]
         chosen = min(better, key=lambda one: one.run.error, default=alone)
         twins = [self._twin("the regression", None), *(self._twin(name, one) for name, one in self.learners.items())]
+        twins.append(Tried("always the most frequent label", constant(self.sample)))
+        if not _clearly(chosen, replace(twins[-1], run=twins[-1].run.last(chosen.run.wrong.size))):
+            self.notes.append("! what is proposed is not clearly better than always saying the most frequent label")
         self._step("done")
         notes = tuple(dict.fromkeys(self.notes))
         return Advice(self.asked, self.sample.rows, self.sample.labels, (*private, *twins), changes, chosen, notes)

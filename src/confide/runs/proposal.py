@@ -18,12 +18,11 @@ HEADINGS = ("tried", "copies", "labels each", "unsure", "wrong", "±", f"after {
 
 def cells(one: Tried) -> tuple[str, ...]:
     """A row of the table."""
-    plan, run, name = one.plan, one.run, one.name if one.plan is None or one.learner is None else ""
-    numbers = ("", "", "")
+    plan, run = one.plan, one.run
+    name, numbers = one.name if plan is not None else f"{one.name}, not private", ("", "", "")
     if plan is not None and plan.copies:
-        name, each = f"{one.name}: {one.learner}", (plan.rounds + _history(one)) / plan.copies
-        numbers = f"{plan.copies:,}", f"{each:,.0f}", f"{plan.unsure:,}"
-    name += " (not private)" * (plan is None)
+        name, history = f"{one.name}: {one.learner}", 0 if plan.guide is None else plan.guide.history
+        numbers = f"{plan.copies:,}", f"{(plan.rounds + history) / plan.copies:,.0f}", f"{plan.unsure:,}"
     halts = "" if run.halted is None else f"at {run.halted:.0%}"
     return name, *numbers, percent(run.error), percent(one.spread), percent(run.late_error), halts
 
@@ -66,6 +65,3 @@ def _picture(advice: Advice) -> str:
     drawn: str = plots.curves([*lines, ("without privacy", "-", free.run.curve)], advice.asked.rounds)
     return drawn
 
-
-def _history(one: Tried) -> int:
-    return 0 if one.plan is None or one.plan.guide is None else one.plan.guide.history

@@ -45,7 +45,8 @@ from confide.runs.tally import LATE
 from confide.runs.twin import Twin
 
 __all__ = [
-    "MOST_SHARED", "Guided", "Rehearsed", "Sample", "TooShort", "guided", "paired", "play", "scaled", "twin", "votes",
+    "MOST_SHARED", "Guided", "Rehearsed", "Sample", "TooShort", "constant", "guided", "paired", "play",
+    "scaled", "twin", "votes",
 ]  # fmt: skip
 
 MOST_SHARED = 0.2
@@ -167,6 +168,10 @@ class Rehearsed:
     def coverage(self) -> dict[str, float]:
         """The share of all rounds that each source answered."""
         return {name: float((self.source == i).mean()) for i, name in enumerate(SOURCES)}
+
+    def last(self, rows: int) -> Rehearsed:
+        """The same of the last rows alone."""
+        return replace(self, wrong=self.wrong[-rows:], source=self.source[-rows:])
 
     @property
     def curve(self) -> list[float]:
@@ -309,6 +314,12 @@ def twin(learner: Any, sample: Sample) -> Rehearsed:
     else:
         said = Twin(learner, labels, features if isinstance(features, Features) else None).follow(rows, sample.ys)
     return Rehearsed((said != sample.ys).astype(np.float64), np.full(sample.rows, -1, dtype=np.int8))
+
+
+def constant(sample: Sample) -> Rehearsed:
+    """Always the most frequent label, known from the start."""
+    wrong = sample.ys != np.bincount(sample.ys[sample.ys >= 0]).argmax()
+    return Rehearsed(wrong.astype(np.float64), np.full(sample.rows, -1, dtype=np.int8))
 
 
 def _history(plan: Plan) -> int:
