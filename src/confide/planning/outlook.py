@@ -70,7 +70,7 @@ def more_for_copies(plan: Plan) -> list[str]:
     lead, now = lead_at_twice_epsilon(plan), reach(plan.tables.gate, 0.5)
     return [
         f"With twice the rounds each of as many copies would be taught about {2 * taught(plan) / plan.copies:,.0f} "
-        f"labels; with twice ε a lead of {lead / plan.polls:.0%} of the poll would be heard as often as one of "
+        f"labels; with twice ε a lead of about {lead / plan.polls:.0%} of the poll would be heard as often as one of "
         f"{now / plan.polls:.0%} is now, every second time."
     ]
 
