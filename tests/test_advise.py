@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import shlex
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from confide.runs.rehearsal import Guided, Sample, TooShort, guided, play, scale
 
 pytestmark = pytest.mark.claim("guide.md")
 
-PROMISE: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-4, "rounds": 6000}
+PROMISE: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-4, "rounds": 3000}
 
 
 def sample(rows: int, seed: int = 0, coin: bool = False, people: int = 0) -> Sample:
@@ -55,40 +56,42 @@ def test_a_scaled_guide_has_the_same_labels_for_its_noise(history: int) -> None:
 
 
 def test_a_short_sample_tells_what_the_long_stream_does() -> None:
-    """A twentieth of the rows. Over 40 runs the two differed by 0.7 points, with a deviation of 0.5: eight of them are
-    allowed. Without scaling the guide of so few rows would learn nothing."""
-    plan = Plan.tight(2.0, 1e-5, 20_000, guide=1.0)
+    """A tenth of the rows errs as all of them do; without scaling it errs far more often.
+
+    The rows are fixed. Over 30 runs the differences to the real error were 0.005 and 0.19, and the noise moves them, as
+    means of three, by 0.011 and 0.018: the bound is six deviations from either.
+    """
+    plan, few = (Plan.tight(4.0, 1e-5, rounds, guide=1.0) for rounds in (5000, 500))
+    long, short = sample(5000, 1), sample(500, 2)
+    real = late_error(plan, long)
+    told, naive = (sum(late_error(one, short) for _ in range(3)) / 3 for one in (plan, few))
+    assert real - 0.08 < told < real + 0.08 < naive
+
+
+def late_error(plan: Plan, rows: Sample) -> float:
     assert plan.guide is not None
-    long, short = sample(20_000, 1), sample(1000, 2)
-    real = play(plan, long, guided(plan.guide, long), None)
-    told = play(plan, short, guided(plan.guide, short), None)
-    assert abs(told.late_error - real.late_error) < 0.05
-    few = Plan.tight(2.0, 1e-5, 1000, guide=1.0)
-    assert few.guide is not None
-    naive = play(few, short, guided(few.guide, short), None)
-    assert naive.late_error > real.late_error + 0.1
+    return play(plan, rows, guided(plan.guide, rows), None).late_error
 
 
 def test_nobody_is_asked_a_row_that_it_has_learned() -> None:
-    """Coins cannot be learned, though half of the rows is taught ten times over: 0.5 within 5.4 deviations (< 1e-7). Of
-    rows that come twice, once in either half, the labels are learned: the same test would notice."""
-    plan = GuidePlan.best(8.0, 1e-4, 40_000)
-    coins = sample(3000, 3, coin=True)
-    wrong = (guided(plan, coins).answers != coins.ys).mean()
-    assert abs(wrong - 0.5) < 0.05
-    names = np.repeat(np.arange(60), 2)
-    known = np.repeat(np.random.default_rng(4).integers(0, 2, 60), 2)
+    """Coins cannot be learned, though half of the rows is taught several times over. Of rows that come twice, once in
+    either half, the labels are learned: the same test would notice. The noise moves the first by 0.01."""
+    plan = GuidePlan.best(8.0, 1e-4, 6000)
+    coins = sample(1500, 3, coin=True)
+    assert abs((guided(plan, coins).answers != coins.ys).mean() - 0.5) < 0.1
+    names = np.repeat(np.arange(30), 2)
+    known = np.repeat(np.random.default_rng(4).integers(0, 2, 30), 2)
     rows = [{"name": f"n{i}"} for i in np.tile(names, 25)]
     met = Sample(rows, np.tile(known, 25), (0, 1), Features(categorical={"name": 256}))
-    assert (guided(plan, met).answers != met.ys).mean() < 0.2
+    assert (guided(plan, met).answers != met.ys).mean() < 0.3
 
 
 def test_a_units_labels_past_its_cap_teach_nothing() -> None:
     """Three people, one label each: nothing is learned. With as many people as rows it is."""
-    plan = GuidePlan.best(8.0, 1e-4, 3000)
-    few, many = (guided(plan, sample(3000, 5, people=people)) for people in (3, 3000))
-    ys = sample(3000, 5).ys
-    late = slice(1500, None)
+    plan = GuidePlan.best(8.0, 1e-4, 2000)
+    few, many = (guided(plan, sample(2000, 5, people=people)) for people in (3, 2000))
+    ys = sample(2000, 5).ys
+    late = slice(1000, None)
     assert (many.answers[late] != ys[late]).mean() < 0.1 < 0.25 < (few.answers[late] != ys[late]).mean()
 
 
@@ -101,9 +104,15 @@ def test_votes_are_those_of_copies_with_as_many_labels_as_in_the_stream() -> Non
     assert counts.shape == (2000, 2) and counts[0].sum() == 0 and (counts.sum(axis=1) <= plan.polls).all()
     late = counts[1000:]
     assert (late.argmax(axis=1) == rows.ys[1000:]).mean() > 0.9
-    coins = sample(2000, 7, coin=True)
-    agreed = votes(DecisionTree(), plan, coins).argmax(axis=1) == coins.ys
-    assert abs(agreed[500:].mean() - 0.5) < 0.07  # 5.4 deviations: nobody votes on a label that it was taught
+
+
+def test_no_copy_votes_on_a_row_that_it_was_taught() -> None:
+    """Each knows a fifth of the rows: asked again, their votes tell the coins. Chance moves either by at most 0.01."""
+    plan, coins = copies_plan(rounds=114_000), sample(1000, 7, coin=True)
+    once = votes(DecisionTree(), plan, coins).argmax(axis=1) == coins.ys
+    again = Sample(np.tile(coins.xs, (2, 1)), np.tile(coins.ys, 2), (0, 1), 2)
+    twice = votes(DecisionTree(), plan, again).argmax(axis=1) == again.ys
+    assert abs(once[250:].mean() - 0.5) < 0.07 and twice[1000:].mean() > 0.6
 
 
 def test_copies_that_would_see_too_much_of_the_sample_are_not_judged() -> None:
@@ -169,12 +178,12 @@ def test_the_twin_sees_everything() -> None:
 
 @pytest.fixture(scope="module")
 def advice() -> Advice:
-    rows = sample(1500)
+    rows = sample(1000)
     return confide.advise(rows.xs, rows.ys, **PROMISE, learners=["trees"])
 
 
 def test_advice_is_a_plan_that_keeps_the_promise(advice: Advice) -> None:
-    assert advice.plan.verify().epsilon <= 8.0 and advice.plan.rounds == 6000 and advice.plan.units == "rounds"
+    assert advice.plan.verify().epsilon <= 8.0 and advice.plan.rounds == 3000 and advice.plan.units == "rounds"
     assert eval(advice.call, {"confide": confide}) == advice.plan
     assert advice.chosen in advice.table and advice.table[0].name == "the guide alone"
     private = [one for one in advice.table if one.plan is not None]
@@ -185,11 +194,11 @@ def test_advice_is_a_plan_that_keeps_the_promise(advice: Advice) -> None:
 def test_advice_says_what_it_must(advice: Advice) -> None:
     text = advice.explain()
     assert text == str(advice) and text.startswith(WARNING) and "never protected data" in WARNING
-    for said in (advice.call, "1,500 rows of the sample stood for the 6,000", "Expect about", "with twice ε"):
+    for said in (advice.call, "1,000 rows of the sample stood for the 3,000", "Expect about", "with twice ε"):
         assert said in text
     rounds, epsilon = advice.changes
     assert rounds.plan is not None and epsilon.plan is not None
-    assert rounds.plan.rounds == 12_000 and epsilon.plan.guarantee.epsilon == pytest.approx(16, rel=0.01)
+    assert rounds.plan.rounds == 6000 and epsilon.plan.guarantee.epsilon == pytest.approx(16, rel=0.01)
 
 
 def test_what_is_not_clearly_better_than_the_guide_is_not_proposed(advice: Advice) -> None:
@@ -198,7 +207,7 @@ def test_what_is_not_clearly_better_than_the_guide_is_not_proposed(advice: Advic
     if advice.chosen is not alone:
         gain = alone.run.wrong - advice.chosen.run.wrong
         assert gain.mean() > 2 * gain.std() / np.sqrt(gain.size)
-    coins = sample(1000, 9, coin=True)
+    coins = sample(600, 9, coin=True)
     poor = confide.advise(coins.xs, coins.ys, **PROMISE, learners=[])
     assert poor.chosen is poor.table[0] and "not clearly better than always saying" in poor.explain()
     assert "not clearly better" not in advice.explain()
@@ -229,7 +238,7 @@ def test_what_cannot_be_advised_on_is_refused_in_a_sentence(change: dict[str, An
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("advise")
-    for name, rows, seed in (("sample.csv", 1500, 1), ("real.csv", 6000, 2)):
+    for name, rows, seed in (("sample.csv", 1000, 1), ("real.csv", 3000, 2)):
         rng = np.random.default_rng(seed)
         with open(path / name, "w", newline="", encoding="utf-8") as file:
             out = csv.writer(file)
@@ -245,13 +254,13 @@ def command(folder: Path, *words: str) -> Any:
 
 def test_the_command_proposes_a_plan_that_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    asked = ("-e", "8", "-d", "1e-4", "-T", "6000", "--learner", "trees")
+    asked = ("-e", "8", "-d", "1e-4", "-T", "3000", "--learner", "trees")
     done = command(folder, "advise", "sample.csv", "--public", *asked)
     assert done.exit_code == 0, done.output
     out = " ".join(done.output.split())
     assert WARNING in out and "always the most frequent label" in out and "the guide alone, twice ε" in out
     plan = Plan.from_json(folder / "confide-plan.json")
-    assert plan.rounds == 6000 and plan.guarantee.epsilon <= 8
+    assert plan.rounds == 3000 and plan.guarantee.epsilon <= 8
     page = (folder / "confide-advice.html").read_text(encoding="utf-8")
     assert page.count("<svg") == 1 and page.index("never protected data") < page.index("<main>")
     assert not re.findall(r"(?:src|href)=\"(?!#)|@import", page) and "confide.Plan.tight(" in page
@@ -281,3 +290,18 @@ def test_the_commands_help_begins_with_the_warning(folder: Path) -> None:
 def test_the_rounds_of_the_real_stream_are_asked_for(folder: Path) -> None:
     done = command(folder, "advise", str(folder / "sample.csv"), "--public")
     assert isinstance(done.exception, ValueError) and "--rounds" in str(done.exception)
+
+
+# --- its page
+
+
+def test_the_page_of_planning_runs() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "planning.md").read_text(encoding="utf-8")
+    parts = re.findall(r"(?:^(?: {4}.*)?\n)+", page, flags=re.MULTILINE)
+    code = [textwrap.dedent(part) for part in parts if part.strip()]
+    assert len(code) == 3 and "confide.advise(" in code[2]
+    room: dict[str, Any] = {}
+    for part in code:
+        exec(compile(part, "planning.md", "exec"), room)
+    assert room["advice"].plan.copies == 0 and room["pop"].plan is room["advice"].plan
+    assert page.index("Never on protected data") < page.index("confide advise sample.csv")
