@@ -1,4 +1,4 @@
-"""What a plan says of the future: each number in it is what the planner itself gives for twice the rounds or twice ε."""
+"""What a plan says of the future: its numbers are those that the planner gives for twice the rounds or twice ε."""
 
 from __future__ import annotations
 
