@@ -115,7 +115,7 @@ class Plan:
         beta: float = BETA,
         dissent: float = DISSENT,
         guide: shares.Guide = "auto",
-        lean: Literal["fill", "additive"] | None = None,
+        lean: Literal["auto", "fill", "additive"] | None = "auto",
         units: Literal["rounds", "people"] | None = None,
         unit_labels: int | None = None,
         history: int = 0,
@@ -151,7 +151,8 @@ class Plan:
             None: copies only. A number: its part of the budget, 1.0 for a guide alone.
         lean
             What is answered when unsure: None for the guide's answer, or the fallback's; or drawn from the votes and
-            the guide's score, within the same budget, by "fill" tables (two labels) or an "additive" split.
+            the guide's score, within the same budget, by "fill" tables (two labels) or an "additive" split. "auto": so,
+            where the copies beside a guide are chosen here and not given.
         units
             For whom the plan is: "rounds" or "people"; None leaves it to the POP.
         unit_labels
@@ -164,12 +165,13 @@ class Plan:
         most, learned = 1 if unit_unsure is None else unit_unsure, 1 if unit_labels is None else unit_labels
         if units == "rounds" and (most, learned) != (1, 1):
             raise ValueError("a round is asked once and labelled once: leave unit_unsure and unit_labels out")
-        if lean not in ("fill", "additive", None) or (lean == "fill" and labels != 2):
-            raise ValueError(f'lean={lean!r} must be None, "additive", or for two labels "fill"')
+        if lean not in ("auto", "fill", "additive", None) or (lean == "fill" and labels != 2):
+            raise ValueError(f'lean={lean!r} must be "auto", None, "additive", or for two labels "fill"')
         asked = tight.Asked(
-            epsilon, delta, rounds, copies, unsure, polls, silent, most, labels, beta, dissent, lean=lean
-        )
-        shared = shares.best(asked, shares.Wish(guide, learned, history))
+            epsilon, delta, rounds, copies, unsure, polls, silent, most, labels, beta, dissent,
+            lean=None if lean == "auto" else lean,
+        )  # fmt: skip
+        shared = shares.best(asked, shares.Wish(guide, learned, history, lean == "auto"))
         common: dict[str, Any] = {"kind": "tight", "rounds": rounds, "labels": labels, "beta": beta, "units": units}
         if shared.found is None:
             assert shared.guide is not None

@@ -18,8 +18,11 @@ from confide.privacy.renyi import renyi_from_epsilon
 SHARES = (0.5, 0.35, 0.25, 0.15, 0.1, 0.05, 0.02)
 """Parts of the Rényi budget that a guide beside copies may have, the largest first."""
 
-PAYS = 1000
+PAYS = 2000
 """Labels a copy must see before copies are worth a part of the guide's budget."""
+
+OFTEN = 0.1
+"""The largest part of the live rounds that is planned to be unsure where copies are chosen."""
 
 LEAST = 20.0
 """Labels for each deviation of the noise in their sum: with fewer a guide has learned nothing by the end."""
@@ -49,6 +52,8 @@ class Wish:
     guide: Guide = "auto"
     unit_labels: int = 1
     history: int = 0
+    lean: bool = False
+    """Whether what is chosen may lean; what is given leans only if `Asked` says so."""
 
 
 def best(asked: tight.Asked, wish: Wish) -> Shared:
@@ -116,14 +121,26 @@ def _chosen(asked: tight.Asked, wish: Wish) -> Shared:
     assert shared.found is not None
     each = labels / shared.found.copies
     if each >= PAYS:
-        return shared
+        return _often(asked, wish, labels // PAYS)
     # The fewest copies grow as the fourth root of the rounds, so labels for each of them as their 3/4th power.
-    enough = float(f"{labels * (PAYS / each) ** (4 / 3):.1g}")
+    enough = float(f"{labels * (PAYS / each) ** (4 / 3) * 1.05:.2g}")
     said = (
         f"copies=0: {shared.found.copies:,} copies would see {tight.labels_each(labels, shared.found.copies)} each, "
         f"so the guide answers alone; from about {enough:,.0f} rounds on copies would pay"
     )
     return _alone(asked, wish, (said.replace("would see about one label each", "would see one label each"),))
+
+
+def _often(asked: tight.Asked, wish: Wish, copies: int) -> Shared:
+    """As many copies as are taught enough, and as many unsure answers as they leave room for: a narrow gate answers."""
+    unsure = tight.most_unsure(replace(asked, guide=SHARES[0], copies=copies), OFTEN)
+    lean = ("fill" if asked.labels == 2 else "additive") if wish.lean else None
+    shared = _beside(replace(asked, copies=copies, unsure=unsure, lean=lean), wish, SHARES[0])
+    notes = (
+        f"copies={copies:,}: each is taught {tight.labels_each(asked.rounds + wish.history, copies)}",
+        f"unsure={unsure:,}: as many as so many copies leave room for",
+    )
+    return replace(shared, notes=(*notes, *shared.notes))
 
 
 def _alone(asked: tight.Asked, wish: Wish, notes: tuple[str, ...]) -> Shared:

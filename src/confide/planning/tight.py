@@ -106,6 +106,27 @@ def best(asked: Asked) -> Found:
     return Found(copies, polls, unsure, gate, halting, got, silent=silent, lean=lean, notes=notes)
 
 
+def most_unsure(asked: Asked, often: float) -> int:
+    """The most unsure answers, up to a part of the live rounds, that the copies given leave room for; at least √T.
+
+    More of them are a smaller cost each, a flatter gate, and more copies that it needs.
+    """
+    assert asked.copies is not None
+    live = asked.rounds - (int(SILENT * asked.rounds) if asked.silent is None else asked.silent)
+    polls = default_polls(asked.copies) if asked.polls is None else asked.polls
+    least = max(1, min(round(math.sqrt(asked.rounds)), live // 10))
+    low, high = least, max(least, int(often * live))
+    while high > 1.02 * low:
+        middle = math.isqrt(low * high) + 1
+        target = Target(
+            asked.epsilon, asked.delta, live, middle, asked.unit_unsure, asked.beta, polls, middle / (2 * live),
+            asked.guide, None, asked.labels,
+        )  # fmt: skip
+        needed = target.fewest_copies((1 - 2 * asked.dissent) * polls)
+        low, high = (middle, high) if needed is not None and needed <= asked.copies else (low, middle - 1)
+    return low
+
+
 def check_dissent(dissent: float) -> None:
     """Refuse what is no minority of a poll."""
     if not 0 <= dissent < 0.5:
