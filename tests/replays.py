@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from confide import POP, Monitor
-from confide.games.broken import coins, compiled, copies, disk, guides, seen
+from confide.games.broken import coins, compiled, copies, disk, guides, leans, seen
 from confide.games.replay import Ask, Disk, Script, replay
 from confide.learners import Features, LogisticRegression
 from confide.privacy.random import Random
 from tests.scripts import (
     GUIDED,
     HALTING,
+    LEANING,
+    LEANING_ALONE,
     POLLED,
     RANGED,
     batch_script,
@@ -96,6 +98,14 @@ def _halting(broken: bool) -> dict[str, Any]:
 
 def _guided(broken: bool) -> dict[str, Any]:
     return {"plan": GUIDED}
+
+
+def _leaning(broken: bool) -> dict[str, Any]:
+    return {"plan": LEANING}
+
+
+def _leaning_alone(broken: bool) -> dict[str, Any]:
+    return {"plan": LEANING_ALONE, "fallback": "no"}
 
 
 def _ranged(broken: bool) -> dict[str, Any]:
@@ -366,4 +376,22 @@ REPLAYS = [
         script=batch_script,
     ),
     ReplayHunt("a map of exact counts", r"the guide's map is not the one", guides.MapOfExactCounts, settings=_ranged),
+    # the lean
+    ReplayHunt("a second poll for the lean", _WORDS, leans.PollsForTheLean, settings=_leaning),
+    ReplayHunt(
+        "a lean in capped rounds",
+        r"where the fallback, which is public, says|it named lean as its source, and it is fallback",
+        leans.LeansWhereCapped,
+        settings=_leaning_alone,
+    ),
+    ReplayHunt(
+        "the lean's probabilities shown", r"what others see .*'odds'", leans.ShowsTheOdds, settings=_leaning_alone
+    ),
+    ReplayHunt(
+        "offsets of a batch product",
+        r"the lean's offsets come from scores that are not, bit for bit",
+        leans.OffsetsOfAProduct,
+        settings=_leaning,
+        script=batch_script,
+    ),
 ]

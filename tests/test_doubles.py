@@ -4,17 +4,18 @@ Catches are with fixed seeds. On correct mechanisms each audit raises a false al
 benchmarks/doubles.py does the same over a hundred seeds, with the games that take too long for here.
 """
 
+import functools
 import inspect
 import itertools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
-from confide import POP
-from confide.games.broken import coins, compiled, copies, disk, guides, seen, tables
+from confide import POP, Plan
+from confide.games.broken import coins, compiled, copies, disk, guides, leans, seen, tables
 from confide.games.broken.base import Broken
 from confide.games.broken.variants import VARIANTS, SparseVector, Variant
 from confide.privacy.random import Random
@@ -59,7 +60,7 @@ def test_an_audit_accuses_no_correct_mechanism(seed: int) -> None:
 def test_every_double_is_hunted_and_says_what_is_broken() -> None:
     """Each has a hunt and a docstring, and what is slow to catch by playing is caught in another way too."""
     found = {
-        one for module in (coins, compiled, copies, disk, guides, seen) for name, one in vars(module).items()
+        one for module in (coins, compiled, copies, disk, guides, leans, seen) for name, one in vars(module).items()
         if inspect.isclass(one) and issubclass(one, POP) and one.__module__ == module.__name__ and name[0] != "_"
     }  # fmt: skip
     assert found == {hunt.kind for hunt in REPLAYS} - {POP}
@@ -69,6 +70,30 @@ def test_every_double_is_hunted_and_says_what_is_broken() -> None:
     assert "noise of half the scale (AboveThreshold)" in played
     assert slow - replayed == {"noise of half the scale (POP's gate)"}
     assert len(played | replayed | slow) >= 80
+
+
+# ---------------------------------------------------------------------- leans that cost more than they say
+
+
+@functools.cache
+def leaning(labels: int) -> Plan:
+    return Plan.tight(
+        4.0, 1e-6, 20_000, copies=800, polls=101, unsure=500, silent=8000, guide=None, lean="additive", labels=labels
+    )
+
+
+@pytest.mark.parametrize(
+    ("double", "labels"),
+    [(leans.by_polls, 2), (leans.by_polls, 3), (leans.half_width, 2), (leans.half_width, 3), (leans.same_top, 2)],
+)
+def test_the_certificate_refuses_a_lean_that_costs_more(double: Callable[[Plan], Plan], labels: int) -> None:
+    """w = q, γ halved, λ over pairs with the same top only: all claim what the right tables keep."""
+    right = leaning(labels)
+    right.verify()
+    wrong = double(right)
+    assert wrong.guarantee == right.guarantee and wrong.lean != right.lean
+    with pytest.raises(ValueError, match=r"the tables cost ε = .* more than the claimed"):
+        Plan.verify(wrong)
 
 
 # ---------------------------------------------------------------------- six variants of one technique
