@@ -21,7 +21,7 @@ from confide.planning.plan import Plan
 from confide.privacy.halting import Halting
 from confide.privacy.lean import Lean
 
-__all__ = ["WorstLean", "lean_yardstick"]
+__all__ = ["Tilt", "WorstLean", "lean_yardstick", "leaned_curve"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -61,7 +61,7 @@ def _cells(steps: Ints) -> Ints:
     return np.clip(steps, -MOST, MOST) + MOST
 
 
-def _leaned(worlds: tuple[Outcomes, Outcomes], tilt: Tilt) -> tuple[Curve, Ints, Ints]:
+def leaned_curve(worlds: tuple[Outcomes, Outcomes], tilt: Tilt) -> tuple[Curve, Ints, Ints]:
     """The exact curve of the score, cell by cell, and the steps of the counts alone: halted, and alive."""
     plain = np.rint(np.clip(Curve(*(law.flat for law in worlds)).scores, -60.0, 60.0) / GRAIN).astype(np.int64)
     halted, alive = plain[: worlds[0].halted.size].reshape(worlds[0].halted.shape), plain[worlds[0].halted.size :]
@@ -117,7 +117,7 @@ def _constant(plan: Plan, ones: int, shift: int) -> Curve:
         unsure, first = shares(plan, votes)
         worlds.append(outcomes(unsure, plan.halting, hidden, plan.live - 1))
         tilts.append(first / unsure)
-    return _leaned((worlds[0], worlds[1]), Tilt(*tilts))[0]
+    return leaned_curve((worlds[0], worlds[1]), Tilt(*tilts))[0]
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,7 +153,7 @@ class WorstLean(WorstMargin):
 
     @cached_property
     def _known(self) -> tuple[Curve, Ints, Ints]:
-        return _leaned(self.worlds, self._tilt)
+        return leaned_curve(self.worlds, self._tilt)
 
     def law(self) -> Curve:
         """The exact curve of the score."""
