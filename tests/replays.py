@@ -187,7 +187,7 @@ REPLAYS = [
         settings=_constant,
     ),
     ReplayHunt("silence that ends on a count of labels", _WORDS, seen.SilentByLabels),
-    ReplayHunt("tickets evicted by count", r"what others see|the error that others see", seen.EvictsByCount),
+    ReplayHunt("tickets evicted by count", r"what others see|the error that others see", seen.EvictsByCount, first=1),
     ReplayHunt(
         "an exception shown to its asker",
         r"the error that others see is .*ArithmeticError",
@@ -199,10 +199,10 @@ REPLAYS = [
     ReplayHunt(
         "errors that count others' labels", r"what others see|the error that others see", seen.ErrorsTellOfOthers
     ),
-    ReplayHunt("a reset that others notice", r"the error that others see", seen.TellsOfForgetting, first=1),
+    ReplayHunt("a reset that others notice", r"the error that others see", seen.TellsOfForgetting, first=2),
     ReplayHunt("a bad row refuses its batch", r"0 words", seen.BatchRefused, script=_bad_batches),
     ReplayHunt("a count that is shown", _EVERYBODY, seen.ShowsTheCount),
-    ReplayHunt("a guarantee that follows the count", r"what everybody sees", seen.ShowsSpending),
+    ReplayHunt("a guarantee that follows the count", r"what everybody sees", seen.ShowsSpending, first=1),
     ReplayHunt(
         "a monitor that follows what can be read",
         r"which rounds the monitor counts hangs on private data",
@@ -216,6 +216,7 @@ REPLAYS = [
         r"which rounds the monitor counts|monitor's inputs differ",
         seen.WatchesTheTaught,
         settings=_monitored,
+        first=4,
     ),
     # coins, counts and halts
     ReplayHunt("the same poll in every round", _WORDS, coins.SamePoll),
