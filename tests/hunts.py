@@ -346,7 +346,7 @@ def hunts() -> list[Hunt]:
     full, polled = full_plan(), polled_plan()
     points, abstaining = Points(), LogisticRegression()
     return [
-        Hunt("noise of half the scale (AboveThreshold)", threshold_region, _threshold, Constant(60), 4500),
+        Hunt("noise of half the scale (AboveThreshold)", threshold_region, _threshold, Constant(60), 6000),
         _hunt(
             "noise of half the scale (POP's gate)",
             laplace_plan,
