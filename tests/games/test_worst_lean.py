@@ -106,13 +106,12 @@ def test_the_auditor_sees_that_a_lean_has_half_its_width() -> None:
 
 
 def test_an_audit_comes_close_to_the_yardstick() -> None:
-    """Each bound fails with 10⁻⁶; the alarm's level is 10⁻⁶ too."""
+    """The alarm's level is 10⁻⁶. The bound is about 0.76 of what is exact, with a deviation of 0.06: 5.5 of them below
+    it has a chance of 10⁻⁷, and above the certificate it does not come at all."""
     exact, ones = lean_yardstick(PLAN)
-    report = audit(
-        SplitPOP(PLAN), WorstLean(PLAN, ones=ones), 500, certificate=PLAN, yardstick=exact, confidence=1 - 1e-6
-    )
+    report = audit(SplitPOP(PLAN), WorstLean(PLAN, ones=ones), 500, certificate=PLAN, yardstick=exact)
     assert not report.alarm and report.misfit is None
-    assert 0.45 * exact.advantage < report.advantage < Region.of(PLAN).advantage
+    assert 0.42 * exact.advantage < report.advantage < Region.of(PLAN).advantage
 
 
 def test_the_scenarios_play_a_lean() -> None:
