@@ -98,9 +98,9 @@ def test_games_have_the_exact_law(person: bool) -> None:
 
 
 def test_the_auditor_sees_that_a_lean_has_half_its_width() -> None:
-    """Three hundred games at each bit; on a lean of the right width it would object with probability 10⁻⁷."""
+    """Six hundred games at each bit miss it once in 10⁸; on the right width they would object with probability 10⁻⁷."""
     adversary = WorstLean(PLAN, ones=100)
-    rows = played(half_width(PLAN), adversary, 300)
+    rows = played(half_width(PLAN), adversary, 600)
     found = misfit(adversary.laws(), rows[0], rows[1], 1e-7)
     assert found is not None and found.number in ("first labels", "score")
 
