@@ -6,7 +6,8 @@
 
 The doubles are those of confide.games.broken. A replay's evidence is the line that it found violated. An audit's
 evidence are two bounds that hold together but for probability 10⁻⁶, the alarm level: a test for bit 1 with at most this
-share of false and at least that of true positives, where the promise allows fewer true ones. Each double is also sent
+share of false and at least that of true positives, where the promise allows fewer true ones. A certificate's evidence
+is what `Plan.verify` says. Each double is also sent
 the scripts of the two-world test, which know nothing of it: how many of these see it. Exits with 1 when a double gets
 away or a correct mechanism is accused.
 """
@@ -21,7 +22,7 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from confide.games.replay import Disk, Load
-from tests.hunts import Hunt, hunts
+from tests.hunts import REFUSED, Hunt, hunts, refused
 from tests.replays import REPLAYS, ReplayHunt
 from tests.scripts import HALTING
 from tests.worlds import Writer, small_plan
@@ -74,6 +75,11 @@ def by_audit(hunt: Hunt) -> Caught:
     return Caught(hunt.name, "audit" if report.alarm else "MISSED", f"{evidence}; {hunt.games:,} games at each bit", "")
 
 
+def by_certificate(name: str) -> Caught:
+    said = refused(name)
+    return Caught(name, "certificate" if said else "MISSED", said, "")
+
+
 def correct(seeds: int, games: list[Hunt]) -> tuple[int, int, int]:
     """Alarms, audits and replays of correct mechanisms."""
     alarms = audits = replays = 0
@@ -120,11 +126,14 @@ def main() -> None:
     start = time.perf_counter()
     games = [hunt for hunt in hunts() if not (hunt.slow and given.quick)]
     lines: list[Caught] = []
-    print(f"{'double':<56}{'caught by':<10}{'general':<9}evidence")
-    for hunt in [*REPLAYS, *games]:
-        lines.append(by_replay(hunt) if isinstance(hunt, ReplayHunt) else by_audit(hunt))
+    print(f"{'double':<56}{'caught by':<12}{'general':<9}evidence")
+    for hunt in [*REPLAYS, *REFUSED, *games]:
+        if isinstance(hunt, str):
+            lines.append(by_certificate(hunt))
+        else:
+            lines.append(by_replay(hunt) if isinstance(hunt, ReplayHunt) else by_audit(hunt))
         line = lines[-1]
-        print(f"{line.name:<56}{line.how:<10}{line.general:<9}{line.evidence}", flush=True)
+        print(f"{line.name:<56}{line.how:<12}{line.general:<9}{line.evidence}", flush=True)
     if given.page:
         write_page(lines)
     alarms, audits, replays = correct(seeds, games)

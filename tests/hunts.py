@@ -17,7 +17,7 @@ import numpy as np
 
 from confide import POP, Gate, Guarantee, Halting, Plan
 from confide.games import BOTTOM, Batch, OnlineGame, Region, Report, Round, View, audit_game
-from confide.games.broken import coins, compiled, tables
+from confide.games.broken import coins, compiled, leans, tables
 from confide.games.broken.variants import VARIANTS, SparseVector
 from confide.games.others import AdaptiveQuery, OnData, Query, Start
 from confide.learners import LogisticRegression, Points
@@ -408,6 +408,40 @@ def hunts() -> list[Hunt]:
         sparse_vector(5, Swap(), 1, 3000),
         sparse_vector(6, Contrast(), 1, 400),
     ]
+
+
+# ---------------------------------------------------------------------- leans that cost more than they say
+
+
+@functools.cache
+def leaning(labels: int) -> Plan:
+    return Plan.tight(
+        4.0, 1e-6, 20_000, copies=800, polls=101, unsure=500, silent=8000, guide=None, lean="additive", labels=labels
+    )
+
+
+REFUSED: dict[str, tuple[Callable[[Plan], Plan], int]] = {
+    "w = q for the lean's mixture": (leans.by_polls, 2),
+    "w = q for the lean's mixture, three labels": (leans.by_polls, 3),
+    "γ of the lean halved": (leans.half_width, 2),
+    "γ of the lean halved, three labels": (leans.half_width, 3),
+    "λ over pairs with the same top only": (leans.same_top, 2),
+}
+"""Doubles that the certificate refuses: what is broken, and of how many labels."""
+
+
+def refused(name: str) -> str:
+    """What `Plan.verify` says of a double that claims what the right tables keep."""
+    double, labels = REFUSED[name]
+    right = leaning(labels)
+    right.verify()
+    wrong = double(right)
+    assert wrong.guarantee == right.guarantee and wrong.lean != right.lean
+    try:
+        Plan.verify(wrong)
+    except ValueError as said:
+        return str(said)
+    return ""
 
 
 @functools.cache

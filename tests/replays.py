@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from confide import POP, Monitor
-from confide.games.broken import coins, compiled, copies, disk, guides, seen
+from confide.games.broken import coins, compiled, copies, disk, guides, leans, seen
 from confide.games.replay import Ask, Disk, Script, replay
 from confide.learners import Features, LogisticRegression
 from confide.privacy.random import Random
 from tests.scripts import (
     GUIDED,
     HALTING,
+    LEANING,
+    LEANING_ALONE,
     POLLED,
     RANGED,
     batch_script,
@@ -96,6 +98,14 @@ def _halting(broken: bool) -> dict[str, Any]:
 
 def _guided(broken: bool) -> dict[str, Any]:
     return {"plan": GUIDED}
+
+
+def _leaning(broken: bool) -> dict[str, Any]:
+    return {"plan": LEANING}
+
+
+def _leaning_alone(broken: bool) -> dict[str, Any]:
+    return {"plan": LEANING_ALONE, "fallback": "no"}
 
 
 def _ranged(broken: bool) -> dict[str, Any]:
@@ -177,7 +187,7 @@ REPLAYS = [
         settings=_constant,
     ),
     ReplayHunt("silence that ends on a count of labels", _WORDS, seen.SilentByLabels),
-    ReplayHunt("tickets evicted by count", r"what others see|the error that others see", seen.EvictsByCount),
+    ReplayHunt("tickets evicted by count", r"what others see|the error that others see", seen.EvictsByCount, first=1),
     ReplayHunt(
         "an exception shown to its asker",
         r"the error that others see is .*ArithmeticError",
@@ -189,10 +199,10 @@ REPLAYS = [
     ReplayHunt(
         "errors that count others' labels", r"what others see|the error that others see", seen.ErrorsTellOfOthers
     ),
-    ReplayHunt("a reset that others notice", r"the error that others see", seen.TellsOfForgetting, first=1),
+    ReplayHunt("a reset that others notice", r"the error that others see", seen.TellsOfForgetting, first=2),
     ReplayHunt("a bad row refuses its batch", r"0 words", seen.BatchRefused, script=_bad_batches),
     ReplayHunt("a count that is shown", _EVERYBODY, seen.ShowsTheCount),
-    ReplayHunt("a guarantee that follows the count", r"what everybody sees", seen.ShowsSpending),
+    ReplayHunt("a guarantee that follows the count", r"what everybody sees", seen.ShowsSpending, first=1),
     ReplayHunt(
         "a monitor that follows what can be read",
         r"which rounds the monitor counts hangs on private data",
@@ -206,6 +216,7 @@ REPLAYS = [
         r"which rounds the monitor counts|monitor's inputs differ",
         seen.WatchesTheTaught,
         settings=_monitored,
+        first=4,
     ),
     # coins, counts and halts
     ReplayHunt("the same poll in every round", _WORDS, coins.SamePoll),
@@ -366,4 +377,22 @@ REPLAYS = [
         script=batch_script,
     ),
     ReplayHunt("a map of exact counts", r"the guide's map is not the one", guides.MapOfExactCounts, settings=_ranged),
+    # the lean
+    ReplayHunt("a second poll for the lean", _WORDS, leans.PollsForTheLean, settings=_leaning),
+    ReplayHunt(
+        "a lean in capped rounds",
+        r"where the fallback, which is public, says|it named lean as its source, and it is fallback",
+        leans.LeansWhereCapped,
+        settings=_leaning_alone,
+    ),
+    ReplayHunt(
+        "the lean's probabilities shown", r"what others see .*'odds'", leans.ShowsTheOdds, settings=_leaning_alone
+    ),
+    ReplayHunt(
+        "offsets of a batch product",
+        r"the lean's offsets come from scores that are not, bit for bit",
+        leans.OffsetsOfAProduct,
+        settings=_leaning,
+        script=batch_script,
+    ),
 ]

@@ -33,6 +33,8 @@ POLLED = small_plan(3, polls=11)
 HALTING = small_plan(3, polls=11, start=0.05)
 """It halts soon, by the halting draw."""
 GUIDED = worlds.guided_plan(3, 2, copies=16, polls=11, rounds=500)
+LEANING = worlds.guided_plan(3, 2, copies=16, polls=11, rounds=500, lean="fill")
+LEANING_ALONE = small_plan(3, polls=11, lean="fill")
 RANGED = worlds.guided_plan(3, 2, copies=16, polls=11, rounds=500, ranges=24)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from confide import POP, Monitor
 from confide.learners import GaussianNB, LogisticRegression, Perceptron
 from confide.pop.account import Account
+from confide.pop.base import FALLBACK
 from confide.pop.loop import Loop, Outcome
 from confide.pop.routing import Routing
 from confide.pop.tickets import Waiting
@@ -213,7 +214,7 @@ class CopiesMonitoredLoop(Loop):
         self.lessons.apply()
         copy = self.routing.copy_for(who)
         encoded, malformed = self.encode(x)
-        said, _ = self.live(encoded, malformed is not None, who, None) if number > self.plan.silent else (-1, 0)
+        said, by = self.live(encoded, malformed is not None, who, None) if number > self.plan.silent else (-1, 0)
         label = None if said < 0 else said
         watched = label is not None and self.watch(who)
         other = self.fallback.answer(x)
@@ -223,7 +224,7 @@ class CopiesMonitoredLoop(Loop):
             self.tickets.issue(number, None)
             return Outcome(-1, error=error)
         ticket = self.tickets.issue(number, Waiting(copy, encoded, shown, watched, who))
-        return Outcome(shown, label is not None, ticket)
+        return Outcome(shown, label is not None, ticket, None, FALLBACK if label is None else by)
 
     def watch(self, who: bytes | None) -> bool:
         if self.monitor is None:

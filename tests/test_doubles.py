@@ -7,6 +7,7 @@ benchmarks/doubles.py does the same over a hundred seeds, with the games that ta
 import inspect
 import itertools
 import math
+import os
 import re
 from collections.abc import Sequence
 
@@ -14,18 +15,20 @@ import numpy as np
 import pytest
 
 from confide import POP
-from confide.games.broken import coins, compiled, copies, disk, guides, seen, tables
+from confide.games.broken import coins, compiled, copies, disk, guides, leans, seen, tables
 from confide.games.broken.base import Broken
 from confide.games.broken.variants import VARIANTS, SparseVector, Variant
 from confide.privacy.random import Random
-from tests.hunts import EPSILON, Hunt, hunts, sparse_vector
+from tests.hunts import EPSILON, REFUSED, Hunt, hunts, refused, sparse_vector
 from tests.replays import REPLAYS, ReplayHunt
 
 pytestmark = pytest.mark.claim("people.md")
 
 HUNTS = hunts()
 QUICK = [hunt for hunt in HUNTS if not hunt.slow]
-SEEDS = 20
+LONG = int(os.environ.get("CONFIDE_KILLS", "20")) > 20
+"""`make chaos` accuses more often."""
+SEEDS = 20 if LONG else 10
 
 
 @pytest.mark.parametrize("hunt", REPLAYS, ids=[hunt.name for hunt in REPLAYS])
@@ -59,16 +62,26 @@ def test_an_audit_accuses_no_correct_mechanism(seed: int) -> None:
 def test_every_double_is_hunted_and_says_what_is_broken() -> None:
     """Each has a hunt and a docstring, and what is slow to catch by playing is caught in another way too."""
     found = {
-        one for module in (coins, compiled, copies, disk, guides, seen) for name, one in vars(module).items()
+        one for module in (coins, compiled, copies, disk, guides, leans, seen) for name, one in vars(module).items()
         if inspect.isclass(one) and issubclass(one, POP) and one.__module__ == module.__name__ and name[0] != "_"
     }  # fmt: skip
     assert found == {hunt.kind for hunt in REPLAYS} - {POP}
-    assert all(one.__doc__ != Broken.__doc__ and one.__doc__ for one in found | {tables.steep_entry, tables.one_copy})
+    functions = {tables.steep_entry, tables.one_copy, *(double for double, _ in REFUSED.values())}
+    assert all(one.__doc__ != Broken.__doc__ and one.__doc__ for one in found | functions)
     played, replayed = {hunt.name for hunt in QUICK}, {hunt.name for hunt in REPLAYS}
     slow = {hunt.name for hunt in HUNTS if hunt.slow}
     assert "noise of half the scale (AboveThreshold)" in played
     assert slow - replayed == {"noise of half the scale (POP's gate)"}
     assert len(played | replayed | slow) >= 80
+
+
+# ---------------------------------------------------------------------- leans that cost more than they say
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_certificate_refuses_a_lean_that_costs_more(name: str) -> None:
+    """And the auditor sees that one has half its width: tests/games/test_worst_lean.py."""
+    assert re.fullmatch(r"the tables cost ε = .* more than the claimed 3\.9.*: do not run this plan", refused(name))
 
 
 # ---------------------------------------------------------------------- six variants of one technique

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from confide import POP, Plan, evaluate
-from confide.games.replay import Ask, replay
+from confide.games.replay import Ask, AskMany, Follow, Hidden, Step, Teach, replay
 from confide.learners import LogisticRegression
 from confide.pop.base import COPIES, GUIDE, LEAN
 from confide.pop.leaning import Leaning
@@ -157,9 +157,24 @@ def test_a_lean_is_better_than_a_coin() -> None:
     assert (led.source == GUIDE).any() and (led.source == COPIES).any() and led.error < done.error
 
 
-def test_two_worlds_say_that_they_do_not_follow_a_lean() -> None:
-    def maker(rng: Random) -> POP:
-        return POP(LogisticRegression(), plan("alone"), labels=[0, 1], features=3, rng=rng)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_reference_and_both_loops_say_the_same_on_the_same_coins(kind: str) -> None:
+    """One by one and in batches that lessons follow, against the reference of a replay: answers, sources, counts."""
+    made, people = plan(kind), kind == "people"
 
-    with pytest.raises(ValueError, match="do not follow a lean"):
-        replay(maker, [Ask([0.0, 0.0, 0.0])])
+    def maker(rng: Random) -> POP:
+        units: Any = "people" if people else "rounds"
+        return POP(LogisticRegression(), made, labels=range(made.labels), features=3, units=units, rng=rng)
+
+    xs, ys = rows(200, 4, made.labels)
+    asked: list[Any] = [[float(v) for v in x] for x in xs]
+    who = [f"u{i % 40}" for i in range(200)] if people else None
+    parts: list[Step | Hidden] = [
+        Follow(asked[i : i + 10], ys[i : i + 10], who and who[i : i + 10]) for i in range(0, 150, 10)
+    ]
+    parts += [AskMany(asked[150:180], who and who[150:180])]
+    parts += [Ask(x, who and who[i]) for i, x in enumerate(asked[180:])]
+    unit = "the unit" if people else None
+    outcome = replay(maker, [Hidden(Teach(asked[0], 0, unit), Teach(asked[0], 1, unit)), *parts])
+    assert outcome.leaned > 10 and outcome.apart > 0
+    assert (outcome.led > 10) == (made.guide is not None)

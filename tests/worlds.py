@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -39,25 +39,41 @@ from confide.learners import (
 )  # fmt: skip
 from confide.planning.design import certify
 from confide.planning.guided import GuidePlan
+from confide.planning.leaning import certify_lean, certify_weights
+from confide.privacy.lean import Lean
 from confide.privacy.random import Random
+from confide.privacy.weigh import Weights
 
 LABELS = ["no", "yes"]
+THREE = [*LABELS, "often"]
 
 
 @functools.cache
 def small_plan(
     unit_unsure: int = 1, copies: int = 12, polls: int = 12, unsure: int = 120, silent: int = 6, rounds: int = 400,
-    labels: int = 2, start: float = 1e-9,
+    labels: int = 2, start: float = 1e-9, lean: Literal["", "fill", "additive"] = "", beside: float = 0.0,
 ) -> Plan:  # fmt: skip
     """A plan for a few copies: a steep gate, an ε that nobody would run. One that halts early cannot be loaded."""
     share = Fraction(polls, copies)
-    gate = Gate.best(order=2, cost=3.0, poll_fraction=share, margins=polls, tie_sure=1e-6)
     halting = Halting.best(order=2, cost=1.0, unsure=unsure, start=start, survive=1e-3, shift=unit_unsure)
-    got = certify(gate, halting, order=2, delta=0.02, poll_fraction=share)
+    how: dict[str, Any] = {"order": 2, "delta": 0.02, "poll_fraction": share, "beside": beside}
+    design: dict[str, Any] = {"order": 2, "poll_fraction": share, "margins": polls, "tie_sure": 1e-6}
+    leans: Lean | Weights | None = None
+    if lean and labels == 2:  # wide enough that votes and offsets both count
+        leans = {"fill": Lean.fill, "additive": Lean.additive}[lean](**design, cost=1.0, offsets=9, clip=3.0)
+        gate = leans.envelope()
+        got = certify_lean(leans, halting, **how)
+    elif lean:
+        gate = Gate.best(**design, cost=2.5)
+        leans = Weights.beside(gate, order=2, cost=0.5, poll_fraction=share)
+        got = certify_weights(leans, gate, halting, **how, labels=labels)
+    else:
+        gate = Gate.best(**design, cost=3.0)
+        got = certify(gate, halting, **how)
     beta = max(0.01, rounds * float(halting.table[: unsure + 1].max()))
     return Plan(
         kind="tight", rounds=rounds, copies=copies, polls=polls, unsure=unsure, silent=silent, unit_unsure=unit_unsure,
-        labels=labels, beta=beta, order=2, gate=gate, halting=halting,
+        labels=labels, beta=beta, order=2, gate=gate, halting=halting, lean=leans,
         guarantee=Guarantee(got.epsilon, got.delta, unit_unsure),
     )  # fmt: skip
 
@@ -65,13 +81,15 @@ def small_plan(
 @functools.cache
 def guided_plan(
     unit_unsure: int = 1, unit_labels: int = 1, history: int = 0, ranges: int = 0, alone: bool = False,
-    copies: int = 12, polls: int = 12, start: float = 1e-9, rounds: int = 400,
+    copies: int = 12, polls: int = 12, start: float = 1e-9, rounds: int = 400, labels: int = 2,
+    lean: Literal["", "fill", "additive"] = "",
 ) -> Plan:  # fmt: skip
     """A plan with a guide whose leaves are short, beside copies or alone; the noise is small, so that it learns."""
     guide = GuidePlan(
-        rounds=rounds, history=history, labels=2, leaves=-(-(rounds + history - ranges) // 5), leaf=5, clip=1 << 15,
-        scale=1 << 16, unit_labels=unit_labels, sigma2=1 << 56, factor_scale=1 << 12, range_rounds=ranges,
-        range_norm=(1 << 16) * (ranges > 0), range_sigma2=1 << 28, order=2, step=0.5, memory=60.0,
+        rounds=rounds, history=history, labels=labels, leaves=-(-(rounds + history - ranges) // 5), leaf=5,
+        clip=1 << (15 if labels == 2 else 16), scale=1 << 16, unit_labels=unit_labels, sigma2=1 << 56,
+        factor_scale=1 << 12, range_rounds=ranges, range_norm=(1 << 16) * (ranges > 0), range_sigma2=1 << 28, order=2,
+        step=0.5, memory=60.0,
     )  # fmt: skip
     if alone:
         return Plan(
@@ -79,12 +97,10 @@ def guided_plan(
             beta=0.01, order=2, gate=None, halting=None, guide=guide,
             guarantee=Guarantee(guide.epsilon(0.01), 0.01, unit_unsure, unit_labels=unit_labels),
         )  # fmt: skip
-    bare = small_plan(unit_unsure, copies, polls, start=start, rounds=rounds)
-    assert bare.gate is not None and isinstance(bare.halting, Halting)
-    beside, share = guide.certify(), Fraction(polls, copies)
-    got = certify(bare.gate, bare.halting, order=2, delta=0.02, poll_fraction=share, beside=beside)
-    promised = Guarantee(got.epsilon, got.delta, unit_unsure, unit_labels=unit_labels)
-    return replace(bare, guide=guide, guarantee=promised)
+    bare = small_plan(
+        unit_unsure, copies, polls, start=start, rounds=rounds, labels=labels, lean=lean, beside=guide.certify()
+    )
+    return replace(bare, guide=guide, guarantee=replace(bare.guarantee, unit_labels=unit_labels))
 
 
 # ---------------------------------------------------------------------- anything at all
@@ -178,7 +194,8 @@ class Own:
 def make_pop(learner: Any, **settings: Any) -> Callable[[Random], POP]:
     """A maker of POPs on a given tape."""
     settings = {"plan": small_plan(), "features": 2, **settings}
-    return lambda rng: POP(learner, labels=LABELS, rng=rng, **{"after_halt": "raise", **settings})
+    labels = LABELS if settings["plan"].labels == 2 else THREE
+    return lambda rng: POP(learner, labels=labels, rng=rng, **{"after_halt": "raise", **settings})
 
 
 def public(x: Any) -> str:
@@ -196,6 +213,8 @@ SOON = small_plan(2, start=0.05)
 
 GUIDED = guided_plan(2, 2, history=30)
 ALONE = guided_plan(1, 2, history=12, ranges=10, alone=True)
+LEANING = guided_plan(copies=20, polls=7, history=20, lean="fill")
+THREE_LED = guided_plan(2, 2, copies=20, polls=7, history=20, labels=3, lean="additive")
 
 
 def makers() -> dict[str, tuple[Callable[[Random], Any], bool]]:
@@ -252,6 +271,24 @@ def makers() -> dict[str, tuple[Callable[[Random], Any], bool]]:
             make_pop(None, plan=guided_plan(1, 2, alone=True, rounds=40), units="people", features=None,
                      after_halt="fallback"), True,
         ),
+        "leaning": (make_pop(LogisticRegression(), plan=small_plan(lean="fill", unsure=300)), False),
+        "leaning, people, polled": (
+            make_pop(GaussianNB(), **{**PEOPLE, "plan": small_plan(2, 20, 7, unsure=300, lean="additive")}), False,
+        ),
+        "leaning, somebody's own": (make_pop(Own(), features=None, plan=small_plan(1, 20, 7, lean="fill")), True),
+        "leaning, guided": (make_pop(LogisticRegression(), plan=LEANING, after_halt="fallback"), False),
+        "leaning, guided, people": (
+            make_pop(LogisticRegression(), **{**PEOPLE, "plan": guided_plan(2, 2, history=20, lean="fill")}), False,
+        ),
+        "leaning, soon halted, people": (
+            make_pop(DecisionTree(memory=12), **{
+                **PEOPLE, "plan": guided_plan(2, 2, start=0.05, lean="fill"), "after_halt": "fallback",
+            }), False,
+        ),
+        "leaning, three labels": (make_pop(LogisticRegression(), plan=small_plan(labels=3, lean="additive")), False),
+        "leaning, guided, three labels, people": (
+            make_pop(DecisionTree(memory=12), **{**PEOPLE, "plan": THREE_LED, "after_halt": "fallback"}), False,
+        ),
     }  # fmt: skip
 
 
@@ -263,9 +300,10 @@ class Writer:
 
     def __init__(
         self, seed: int, dicts: bool, people: bool, wild: float = 0.5, fused: bool = True, width: int = 2,
-        loads: bool = False,
+        loads: bool = False, labels: Sequence[str] = LABELS,
     ) -> None:  # fmt: skip
         self.dice = random.Random(seed)
+        self.labels = list(labels)
         self.known: list[Any] = []
         self.dicts, self.people, self.wild, self.fused, self.width, self.loads = (
             dicts,
@@ -297,13 +335,13 @@ class Writer:
     def y(self, x: Any = None) -> Any:
         """Mostly what x says, so that copies come to agree and are sure of something."""
         if self.dice.random() < 0.1 or not (isinstance(x, list | dict) and x):
-            return self.dice.choice(LABELS)
+            return self.dice.choice(self.labels)
         first = x.get("a") if isinstance(x, dict) else x[0]
-        return LABELS[int(type(first) is float and first > (1.5 if self.width == 1 else 0.0))]
+        return self.labels[int(type(first) is float and first > (1.5 if self.width == 1 else 0.0))]
 
     def number(self, x: Any) -> int:
         """A label to follow with: sometimes none."""
-        return -1 if self.dice.random() < 0.2 else LABELS.index(self.y(x))
+        return -1 if self.dice.random() < 0.2 else self.labels.index(self.y(x))
 
     def wild_y(self) -> Any:
         return (
@@ -423,7 +461,7 @@ class Writer:
         ys: list[Any] = [self.number(x) for x in xs]
 
         def one(x: Any, y: Any) -> Step:
-            rows, labels, whose = self._with(row, xs, x, ys, self.dice.randrange(-1, 2), units)
+            rows, labels, whose = self._with(row, xs, x, ys, self.dice.randrange(-1, len(self.labels)), units)
             return Follow(rows, labels, whose) if follow else AskMany(rows, whose)
 
         self.steps.append(self._pair(one, row))

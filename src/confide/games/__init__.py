@@ -43,6 +43,7 @@ from confide.games.power import Fault, Power, power, smallest
 from confide.games.region import Region
 from confide.games.report import Report
 from confide.games.split import SplitVote
+from confide.games.worst_lean import WorstLean, lean_yardstick
 
 __all__ = [
     "BOTTOM",
@@ -82,10 +83,12 @@ __all__ = [
     "Terms",
     "Unprotected",
     "View",
+    "WorstLean",
     "WorstMargin",
     "audit",
     "audit_game",
     "constant_query",
+    "lean_yardstick",
     "power",
     "smallest",
     "yardstick",

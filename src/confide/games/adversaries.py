@@ -116,7 +116,7 @@ class WorstMargin:
 
     def __repr__(self) -> str:
         extra = "".join(f", {name}" for name in ("person", "late", "together", "turned") if getattr(self, name))
-        return f"WorstMargin({self.plan.guarantee}, ones={self.ones}, challenges={self.challenges}{extra})"
+        return f"{type(self).__name__}({self.plan.guarantee}, ones={self.ones}, challenges={self.challenges}{extra})"
 
     # ------------------------------------------------------------------ playing
 

@@ -30,6 +30,7 @@ from confide.pop.loop import Loop
 __all__ = ["Given", "Released", "Shadow"]
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 Key = tuple[str, int]
 
 
@@ -87,7 +88,7 @@ class Shadow:
         self._all: list[Release] = []  # as everybody has seen them
         self._heard: list[tuple[Release, Ints]] = []
         self._own_sums: dict[Key, Ints] = {}
-        self._scores: list[NDArray[np.float64]] = []  # of the rows of this step, where they came as a batch
+        self._scores: list[Floats] = []  # of the rows of this step, where they came as a batch
         self._begin(guiding, tape)
 
     @classmethod
@@ -118,7 +119,7 @@ class Shadow:
         watched.store = hear
         run, scores = watched.run, self._scores
 
-        def heard(batch: Batch, labels: Ints) -> NDArray[np.float64]:
+        def heard(batch: Batch, labels: Ints) -> Floats:
             found = run(batch, labels)
             scores.extend(found)
             return found
@@ -134,14 +135,20 @@ class Shadow:
 
     # ------------------------------------------------------------------ what the script says
 
-    def lead(self, loop: Loop, step: Step | None, own: Own, taken: int, given: Sequence[Given]) -> list[int]:
-        """After a step of the watched guide: the same step for the shadow, and its answers to the rounds taken."""
+    def round(
+        self, loop: Loop, step: Ask | AskMany | Follow, row: int, own: bool, given: Given
+    ) -> tuple[int, Floats | None]:
+        """After a step of the watched guide: one of its rounds for the shadow; its answer, and the row's own scores."""
+        x = step.x if isinstance(step, Ask) else step.xs[row]
+        given.own = own
+        given.guided, answer = self.asked(x, given.who, self._readable(loop, x), own)
+        score = None if given.guided is None else self.guide.score(given.guided)
+        self.taught(given.guided, step.ys[row] if isinstance(step, Follow) else -1, given.who, own)
+        return answer, None if score is None else score[-self.plan.vectors :]
+
+    def lead(self, loop: Loop, step: Step | None, own: Own, given: Sequence[Given]) -> None:
+        """After a step of the watched guide that asks nothing: the same step for the shadow."""
         match step:
-            case Ask() | AskMany() | Follow():
-                xs = [step.x] if isinstance(step, Ask) else step.xs
-                new = given[len(given) - len(xs) :]
-                ys = step.ys if isinstance(step, Follow) else [-1] * len(xs)
-                return [self._round(loop, new[i], xs[i], ys[i], own.has(i)) for i in range(taken)]
             case Label(ask, y):
                 self._label(loop, given[ask - 1], y)
             case LabelMany(asks, ys):
@@ -154,13 +161,6 @@ class Shadow:
                 for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
                     who = None if units is None else loop.routing.who(units[i])
                     self._record(loop, x, y, who, own.has(i), row=i < rows)
-        return []
-
-    def _round(self, loop: Loop, one: Given, x: Any, y: int, own: bool) -> int:
-        one.own = own
-        one.guided, answer = self.asked(x, one.who, self._readable(loop, x), own)
-        self.taught(one.guided, y, one.who, own)
-        return answer
 
     def _label(self, loop: Loop, one: Given, y: Any) -> None:
         """A label teaches once, if its ticket was open, and is not any more."""

@@ -23,9 +23,10 @@ from scipy.stats import hypergeom
 from confide._checks import integer
 from confide.planning.plan import Plan
 from confide.privacy.halting import Halting
+from confide.privacy.lean import Lean
 from confide.privacy.renyi import check_delta
 
-__all__ = ["Curve", "Law", "Outcomes", "Turned", "constant_query", "outcomes", "unsure_share", "yardstick"]
+__all__ = ["Curve", "Law", "Outcomes", "Turned", "constant_query", "outcomes", "shares", "unsure_share", "yardstick"]
 
 Floats = NDArray[np.float64]
 
@@ -192,11 +193,21 @@ def outcomes(
 
 
 def unsure_share(plan: Plan, ones: int) -> float:
-    """P(unsure) in a round where `ones` of the copies vote 1 and the others 0: by the gate, polls included."""
+    """P(unsure) in a round where `ones` of the copies vote 1 and the others 0: by gate and lean, polls included."""
+    return shares(plan, ones)[0]
+
+
+def shares(plan: Plan, ones: int) -> tuple[float, float]:
+    """P(unsure), and P(unsure and label 0), which is 0 but for a lean of two labels. No guide has an opinion."""
     hits = np.arange(plan.polls + 1)
     weights = hypergeom.pmf(hits, plan.copies, ones, plan.polls) if plan.polls < plan.copies else hits == ones
-    margins = np.minimum(np.abs(2 * hits - plan.polls), plan.tables.gate.sure.size - 1)
-    return float((weights * plan.tables.gate.table[margins]).sum())
+    signed, lean = plan.polls - 2 * hits, plan.lean
+    if not isinstance(lean, Lean):
+        margins = np.minimum(np.abs(signed), plan.tables.gate.sure.size - 1)
+        return float((weights * plan.tables.gate.table[margins]).sum()), 0.0
+    row, columns = len(lean.offsets) // 2, np.clip(signed, -lean.margins, lean.margins) + lean.margins
+    unsure, first = lean.unsure[row, columns], lean.first[row, columns].astype(np.float64) * 2.0**-64
+    return float((weights * unsure).sum()), float((weights * unsure * first).sum())
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,8 @@ def _changed(plan: Plan, ones: int, share: float) -> Plan:
     """The plan with P(unsure) smaller by this share at the margins of the polls that so many ones make likeliest."""
     if not share:
         return plan
+    if plan.lean is not None:
+        raise ValueError("an entry's fault is one of a gate's: take a plan without a lean")
     unsure = plan.tables.gate.table.copy()
     margin = min(round(abs(2 * ones - plan.copies) * plan.polls / plan.copies), unsure.size - 1)
     pair = slice(margin - 1 + margin % 2, margin + 1 + margin % 2)  # entries come in pairs: 2j+1 and 2j+2

@@ -1,6 +1,7 @@
 """The reference: what each round must show and count, said independently of the loop that is being watched.
 
-From the tape's words, the copies' votes, the tables and the caps (docs/proofs/gate.md, docs/proofs/halting.md).
+From the tape's words, the copies' votes, the tables and the caps; with a lean also from the guide's public scores
+(docs/proofs/gate.md, docs/proofs/halting.md, docs/proofs/lean.md).
 """
 
 from __future__ import annotations
@@ -10,18 +11,20 @@ import copy as copying
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from confide.banks.base import Bank
 from confide.games.guided import Released
-from confide.games.script import Ask, AskMany, Disk, Follow, Load, Step
+from confide.games.leaned import Ear, Offsets, Scores, decided, offsets_for
+from confide.games.script import Ask, AskMany, Disk, Follow, Load, Step, size
 from confide.games.tape import Drawn
 from confide.ledger.book import Entry
+from confide.pop.base import COPIES, FALLBACK, GUIDE, LEAN, SOURCES
 from confide.pop.fallback import Fallback
 from confide.pop.loop import Loop
-from confide.privacy.gate import is_sure, lead
+from confide.privacy.gate import lead
 from confide.privacy.halting import Halting, goes_on
 from confide.privacy.random import Random
 
@@ -41,6 +44,10 @@ class Round(NamedTuple):
     halts: bool
     row: bytes = b""
     """A digest of the question as the copies get it; empty where it has none."""
+    offsets: Offsets = ()
+    """The lean's public offsets."""
+    leaned: int = -1
+    """What the lean's word draws, where the gate is unsure and there is a lean."""
 
     @property
     def shows(self) -> bool:
@@ -51,6 +58,11 @@ class Round(NamedTuple):
     def counted(self) -> bool:
         """Whether it adds to the count of unsure answers."""
         return self.live and not (self.sure or self.malformed or self.capped)
+
+    @property
+    def leans(self) -> bool:
+        """Whether the lean answers: in rounds that are counted, and in no others."""
+        return self.counted and self.leaned >= 0
 
     @property
     def kind(self) -> str:
@@ -88,10 +100,12 @@ class Line:
 
     public: tuple[object, ...]
     """What everybody may know: rounds, state, loads, the guarantee."""
-    shown: list[str]
+    shown: list[object]
     """Error and tickets, as those who took the step saw them: one for each row of a batch."""
     answers: list[tuple[object, bool]]
     """Label, and whether the copies gave it."""
+    sources: list[str]
+    """Who is said to have given it."""
     used: int | None
     """Words used of the tape; None where a halt cut the step short."""
     rounds: list[Round] = field(default_factory=list)
@@ -119,23 +133,36 @@ class Line:
         return len(self.rounds) - 1 if self.rounds and self.rounds[-1].halts else None
 
 
+class Polled(NamedTuple):
+    """What a round has before its words decide anything."""
+
+    malformed: bool
+    counts: tuple[int, ...]
+    """The poll's votes by label; empty in silent rounds."""
+    row: bytes
+
+
 @dataclass
 class Reference:
-    """The rounds of one step, from words, votes, tables and caps."""
+    """The rounds of one step, from words, votes, tables, caps and, for a lean, the guide's public scores."""
 
     loop: Loop
     step: Any
     whos: list[bytes | None]
     drawn: list[Drawn]
-    words: Any
+    polled: list[Polled] = field(default_factory=list)
+    """One for each round that may be taken."""
+    done: Expected = field(default_factory=Expected)
+    unsure: int = 0
+    ear: Ear = field(default_factory=Ear)
 
-    def expect(self) -> Expected:
-        """Take the rounds, changing nothing."""
-        loop, step, account = self.loop, self.step, self.loop.account
+    def prepare(self) -> Self:
+        """Before the step: who learns, and what the polled copies vote. Changes nothing."""
+        loop, step = self.loop, self.step
         loop.lessons.apply()
-        bank, unsure = loop.bank, account.unsure
-        done = Expected(shares=dict(account.shares), whos=self.whos, words=0)
-        done.copies = [copy_of(loop, self.whos[i], one) for i, one in enumerate(self.drawn)]
+        bank, self.unsure = loop.bank, loop.account.unsure
+        self.done = Expected(shares=dict(loop.account.shares), whos=self.whos, words=0)
+        self.done.copies = [copy_of(loop, self.whos[i], one) for i, one in enumerate(self.drawn)]
         if isinstance(step, Follow):
             bank = copying.deepcopy(bank)
         for i, drawn in enumerate(self.drawn):
@@ -143,34 +170,48 @@ class Reference:
             encoded, malformed = loop.encode(x)
             again, _ = loop.encode(x)
             if _digest(encoded) != _digest(again):
-                done.fault = "a question was encoded in two ways: something that learns stands before all copies"
-            who = self.whos[i]
-            capped = who is not None and done.shares.get(who, 0) >= loop.plan.unit_unsure
-            one = self._round(bank, encoded, malformed is not None, capped, drawn, unsure)
-            unsure += one.counted
-            if one.counted and who is not None:
-                done.shares[who] = done.shares.get(who, 0) + 1
-            done.rounds.append(one)
-            done.words = None if one.halts else drawn.end
+                self.done.fault = "a question was encoded in two ways: something that learns stands before all copies"
+            counts = self._votes(bank, encoded, malformed is not None, drawn)
+            self.polled.append(Polled(malformed is not None, counts, _digest(encoded)))
             if isinstance(step, Follow) and step.ys[i] >= 0 and malformed is None:
-                bank.learn_many(np.array([done.copies[i]]), [encoded], np.array([step.ys[i]]))
-            if one.halts:
-                break
-        return done
+                bank.learn_many(np.array([self.done.copies[i]]), [encoded], np.array([step.ys[i]]))
+        return self
 
-    def _round(self, bank: Bank, x: Any, malformed: bool, capped: bool, drawn: Drawn, unsure: int) -> Round:
-        plan = self.loop.plan
+    def _votes(self, bank: Bank, x: Any, malformed: bool, drawn: Drawn) -> tuple[int, ...]:
         if drawn.poll is None:
-            return Round(malformed, False, False, (), False, False, _digest(x))
-        counts = np.zeros(plan.labels, dtype=np.int64)
+            return ()
+        counts = np.zeros(self.loop.plan.labels, dtype=np.int64)
         if not malformed:
             with contextlib.suppress(Exception):  # a bank that fails as a whole has abstained
                 counts = bank.votes(x, drawn.poll)
-        sure = bool(is_sure(self.words[drawn.gate], plan.tables.gate.sure, lead(counts)[1]))
-        count = unsure + int(not (sure or malformed or capped))
-        halting = plan.halting
-        halts = isinstance(halting, Halting) and not goes_on(self.words[drawn.gate + 1], halting.go, count)
-        return Round(malformed, capped, True, tuple(counts.tolist()), sure, halts, _digest(x))
+        return tuple(counts.tolist())
+
+    @property
+    def over(self) -> bool:
+        """Whether no round of the step is left to decide."""
+        return len(self.done.rounds) == len(self.drawn) or self.done.halts
+
+    def decide(self, words: Any, scores: Scores) -> None:
+        """After the step, or as far as it got: what the next round's words say."""
+        i, plan, done = len(self.done.rounds), self.loop.plan, self.done
+        drawn, (malformed, counts, row), who = self.drawn[i], self.polled[i], self.whos[i]
+        one = Round(malformed, False, False, (), False, False, row)
+        if drawn.poll is not None:
+            capped = who is not None and done.shares.get(who, 0) >= plan.unit_unsure
+            offsets = offsets_for(plan, None if malformed else scores)
+            gate, lean, halt = (int(words[at]) for at in (drawn.gate, drawn.lean, drawn.halt))
+            sure, leaned = decided(plan, np.array(counts), gate, lean, offsets)
+            self.unsure += not (sure or malformed or capped)
+            halting = plan.halting
+            halts = isinstance(halting, Halting) and not goes_on(np.uint64(halt), halting.go, self.unsure)
+            one = Round(malformed, capped, True, counts, sure, halts, row, offsets, leaned)
+            if not malformed:
+                live = sum(before.live for before in done.rounds)
+                done.fault = done.fault or self.ear.fault(i, live, size(self.step), scores, offsets)
+        if one.counted and who is not None:
+            done.shares[who] = done.shares.get(who, 0) + 1
+        done.rounds.append(one)
+        done.words = None if one.halts else drawn.end
 
 
 @dataclass
@@ -248,9 +289,8 @@ class Before:
 
 
 def _shown(loop: Loop, step: Any, expected: Expected, line: Line) -> str:
-    """Whether each answer is what votes, word, table and cap say, and otherwise the guide's or the fallback's."""
+    """Whether each answer is what votes, words, tables and cap say, and otherwise the guide's or the fallback's."""
     labels, rounds = list(loop.index), expected.rounds
-    public = Fallback(loop.fallback.given, loop.index, Random(seed=0))
     for i, (label, sure) in enumerate(line.answers):
         one = rounds[i] if i < len(rounds) else None
         if label is None or (one is not None and one.malformed):  # or the fallback failed: for its asker alone
@@ -265,13 +305,30 @@ def _shown(loop: Loop, step: Any, expected: Expected, line: Line) -> str:
         guided = expected.guided[i] if i < len(expected.guided) else -1
         if line.guided[i] != (None if guided < 0 else labels[guided]):
             return f"the guide's own answer is {line.guided[i]!r}, which is not what was released says of this question"
-        if not sure and guided >= 0:
-            if label != labels[guided]:
-                return f"it showed {label!r} where the guide, which is public, says {labels[guided]!r}"
-        elif not sure and public.kind != "coin":
-            other = public.answer(step.x if isinstance(step, Ask) else step.xs[i])
-            if isinstance(other, int) and label != labels[other]:
-                return f"it showed {label!r} where the fallback, which is public, says {labels[other]!r}"
+        leans = one is not None and one.leans
+        if not sure:
+            said = _unsure(loop, step.x if isinstance(step, Ask) else step.xs[i], label, one if leans else None, guided)
+            if said:
+                return said
+        source = COPIES if sure else LEAN if leans else GUIDE if guided >= 0 else FALLBACK
+        if line.sources[i] != SOURCES[source]:
+            return f"it named {line.sources[i]} as its source, and it is {SOURCES[source]}"
+    return ""
+
+
+def _unsure(loop: Loop, x: Any, label: Any, leans: Round | None, guided: int) -> str:
+    """Whether an answer that is not sure is the lean's where there is one, else the guide's, else the fallback's."""
+    labels = list(loop.index)
+    if leans is not None:
+        says = f"it showed {label!r} where the lean's word says {labels[leans.leaned]!r} of the votes {leans.counts}"
+        return "" if label == labels[leans.leaned] else says
+    if guided >= 0:
+        says = f"it showed {label!r} where the guide, which is public, says {labels[guided]!r}"
+        return "" if label == labels[guided] else says
+    public = Fallback(loop.fallback.given, loop.index, Random(seed=0))
+    other = public.answer(x) if public.kind != "coin" else None
+    if isinstance(other, int) and label != labels[other]:
+        return f"it showed {label!r} where the fallback, which is public, says {labels[other]!r}"
     return ""
 
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
-from confide.planning.design import certify
+from confide.planning.design import Certified, certify
+from confide.planning.leaning import certify_lean, certify_weights
 from confide.planning.plan import Guarantee, Plan
+from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
+from confide.privacy.lean import Lean
 from confide.privacy.renyi import check_delta, check_epsilon, compose, delta_from_renyi, group, sum_up
+from confide.privacy.weigh import Weights
 
 __all__ = ["Region"]
 
@@ -88,7 +93,8 @@ def _pairs(plan: Plan) -> Iterable[tuple[float, float]]:
         try:
             beside = 0.0 if guide is None else replace(guide, order=order).certify()
             share = plan.poll_fraction
-            got = certify(gate, halting, order=order, delta=0.5, poll_fraction=share, beside=beside)
+            how: dict[str, Any] = {"order": order, "delta": 0.5, "poll_fraction": share, "beside": beside}
+            got = _certified(plan.lean, gate, halting, plan.labels, how)
         except ValueError:  # this order certifies nothing
             continue
         if not math.isfinite(got.renyi):
@@ -97,3 +103,13 @@ def _pairs(plan: Plan) -> Iterable[tuple[float, float]]:
             delta = delta_from_renyi(sum_up(got.renyi, beside), order, epsilon) + got.tie_delta + got.survive_delta
             best[epsilon] = min(best[epsilon], delta * (1 + 1e-12))
     yield from ((epsilon, delta) for epsilon, delta in best.items() if delta < 1)
+
+
+def _certified(
+    lean: Lean | Weights | None, gate: Gate, halting: Halting, labels: int, how: dict[str, Any]
+) -> Certified:
+    if lean is None:
+        return certify(gate, halting, **how)
+    if isinstance(lean, Lean):
+        return certify_lean(lean, halting, **how)
+    return certify_weights(lean, gate, halting, labels=labels, **how)

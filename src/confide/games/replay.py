@@ -3,11 +3,12 @@
 A *script* is what happens to it: people ask, bring labels, teach, want to be forgotten, alone and in batches; the
 process is closed or crashes. Steps wrapped in `Hidden` belong to the one protected unit and have a version for each
 world; all others are the same in both. `replay` runs the script in two worlds on one tape of coins, the second with its
-gates and halting draws forced to what they decided in the first, and raises AssertionError, naming round, copy and
-cause, unless after every step
+gates, leans and halting draws forced to what they decided in the first, and raises AssertionError, naming round, copy
+and cause, unless after every step
 
-- in each world by itself, what was shown is what votes, word, table and cap say; the count grew by exactly the unsure,
-  uncapped, well-formed rounds; and a halt began in a question, as the halting word against the table says;
+- in each world by itself, what was shown is what votes, words, tables and cap say, and a lean's offsets are what the
+  guide says of that question by itself; the count grew by exactly the unsure, uncapped, well-formed rounds; and a halt
+  began in a question, as the halting word against the table says;
 - no question changed a copy, and a lesson changed its own copy only;
 - at most one copy differs between the worlds, and always the same one;
 - every vote count of a visible round differs by at most one vote;
@@ -38,6 +39,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.games.leaned import offsets_for
 from confide.games.reference import Line
 from confide.games.script import (
     Ask,
@@ -105,6 +107,10 @@ class Outcome:
     """Releases of a guide that were compared, in both worlds."""
     moved: float = 0.0
     """By how much the unit moved the guide's sums: the part of what its plan charges."""
+    leaned: int = 0
+    """Answers that the lean gave, in the first world."""
+    led: int = 0
+    """Those of them whose offsets were not those of a guide without an opinion."""
 
 
 def _load(folder: Path, rng: Random) -> POP:
@@ -123,8 +129,8 @@ def replay(make: Make, script: Script, *, load: LoadFrom = _load, seed: int = 0,
     load, seed
         How a state is loaded, with a given generator, where the script says so; and which coins.
     forced
-        Whether the second world's gates and halting draws are forced to what they decided in the first. If not, they
-        may part by the luck of the coins, and from there on less is compared.
+        Whether the second world's gates, leans and halting draws are forced to what they decided in the first. If not,
+        they may part by the luck of the coins, and from there on less is compared.
 
     Examples
     --------
@@ -152,7 +158,9 @@ def replay(make: Make, script: Script, *, load: LoadFrom = _load, seed: int = 0,
         together = together and checker.check(number, where, step, *lines)
     sure, halted = sum(sure for line in one for _, sure in line.answers), any(line.halt is not None for line in one)
     seen = checker.copy, checker.apart, checker.parted, checker.unsure, checker.hidden, checker.steps
-    return Outcome(*seen, sure, halted, checker.released, checker.moved)
+    leant = [round.offsets for line in one for round in line.rounds if round.leans]
+    led = 0 if first.plan is None else sum(offsets != offsets_for(first.plan, None) for offsets in leant)
+    return Outcome(*seen, sure, halted, checker.released, checker.moved, len(leant), led)
 
 
 class _Checker:
@@ -218,11 +226,11 @@ class _Checker:
         for i, (one, other) in enumerate(zip(first.shown[1:], second.shown[1:], strict=False)):
             if not own.has(i) and i < until:
                 _same(one, other, f"{where}, row {i}: what others see (error, tickets) is")
-        for i, (one, other) in enumerate(zip(first.answers, second.answers, strict=False)):  # type: ignore[assignment]
+        for i, (one, other) in enumerate(zip(first.answers, second.answers, strict=False)):
             if own.has(i) or one == other or i >= until:
                 continue
-            sure = one[1], other[1]
-            _demand(any(sure), f"{where}, row {i}: the fallback answered {one[0]!r} and {other[0]!r}: it is not public")
+            paid = one[1], other[1], *(line.rounds[i].leans for line in (first, second) if i < len(line.rounds))
+            _demand(any(paid), f"{where}, row {i}: the fallback answered {one[0]!r} and {other[0]!r}: it is not public")
             self.parted.append(number)
         for i, (mine, others) in enumerate(zip(first.guided, second.guided, strict=False)):
             if not own.has(i) and i < until:
@@ -257,6 +265,8 @@ class _Checker:
         for i, (one, other) in enumerate(zip(first.rounds, second.rounds, strict=False)):
             changed = "what others asked reached the copies changed by the unit: something that learns stands before"
             _demand(own.has(i) or one.row == other.row, f"{where}, row {i}: {changed} them, a scaler or a vocabulary")
+            if not own.has(i) and one.live and other.live:
+                _same(one.offsets, other.offsets, f"{where}, row {i}: the lean's offsets, which are public, are")
         pairs_of = [] if isinstance(step, Hidden) else zip(first.votes, second.votes, strict=False)
         for one_votes, other_votes in pairs_of:
             pairs = enumerate(zip(one_votes, other_votes, strict=True))

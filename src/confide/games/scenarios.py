@@ -19,6 +19,7 @@ from confide.games.play import OnlineGame
 from confide.games.region import Region
 from confide.games.report import ALARM, Report
 from confide.games.split import SplitVote
+from confide.games.worst_lean import WorstLean, lean_yardstick
 from confide.learners import LogisticRegression
 from confide.planning.guided import GuidePlan
 from confide.planning.plan import Guarantee, Plan
@@ -103,6 +104,7 @@ def split_plan(
     unit_unsure: int = 1,
     polls: int | None = None,
     silent: int = 0,
+    lean: Literal["fill", "additive"] | None = None,
 ) -> Plan:
     """A plan to attack, δ = 10⁻⁶: unless said otherwise every copy is polled, and there is no silent start."""
     polls = copies if polls is None else polls
@@ -117,6 +119,7 @@ def split_plan(
         unit_unsure=unit_unsure,
         beta=BETA,
         guide=None,
+        lean=lean,
     )
 
 
@@ -162,6 +165,12 @@ def _worst(epsilon: float, unsure: int, rounds: int, copies: int) -> Prepared:
     plan = split_plan(epsilon, unsure, rounds, copies)
     game = OnlineGame(SplitPOP(plan), WorstMargin(plan, ones=_near(plan)), rounds)
     return Prepared(game, Region.of(plan), yardstick(plan)[0])
+
+
+def _leaning(epsilon: float, unsure: int, rounds: int, copies: int) -> Prepared:
+    plan = split_plan(epsilon, unsure, rounds, copies, lean="fill")
+    exact, ones = lean_yardstick(plan)
+    return Prepared(OnlineGame(SplitPOP(plan), WorstLean(plan, ones=ones), rounds), Region.of(plan), exact)
 
 
 def _group(size: int) -> Prepared:
@@ -235,6 +244,9 @@ SCENARIOS = (
     Scenario("worst margin, eps 2", "eps2", 40_000, 1200, partial(_worst, 2.0, 100, 800, 500)),
     Scenario("worst margin, eps 4", "eps4", 220_000, 1500, partial(_worst, 4.0, 300, 1200, 400)),
     Scenario("worst margin, eps 8", "eps8", 140_000, 1500, partial(_worst, 8.0, 400, 1600, 200)),
+    Scenario("worst lean, eps 1", "lean1", 60_000, 1200, partial(_leaning, 1.0, 100, 700, 1200)),
+    Scenario("worst lean, eps 4", "lean4", 20_000, 1200, partial(_leaning, 4.0, 200, 500, 400)),
+    Scenario("worst lean, eps 8", "lean8", 20_000, 1200, partial(_leaning, 8.0, 300, 600, 240)),
     Scenario("opposite labels of a guide, eps 1", "guide1", 60_000, 1200, partial(_opposite, 1.0, 1)),
     Scenario("opposite labels of a guide, eps 4", "guide4", 20_000, 1200, partial(_opposite, 4.0, 1)),
     Scenario("opposite labels of a guide, eps 8", "guide8", 20_000, 1200, partial(_opposite, 8.0, 1)),

@@ -82,14 +82,27 @@ class Drawn:
     poll: NDArray[np.int64] | None
     """None in silent rounds."""
     gate: int
-    """The position of the gate's word; the halting word follows. −1 in silent rounds."""
+    """The position of the gate's word; −1 in silent rounds."""
     end: int
+    """Where the next round begins."""
+
+    @property
+    def lean(self) -> int:
+        """The position of the lean's word, where there is one: right behind the gate's."""
+        return self.gate + 1
+
+    @property
+    def halt(self) -> int:
+        """The position of the halting word: the last."""
+        return self.end - 1
 
 
-def read_rows(words: NDArray[np.uint64], rows: int, silent: int, k: int, m: int, people: bool) -> list[Drawn] | None:
+def read_rows(
+    words: NDArray[np.uint64], rows: int, silent: int, k: int, m: int, people: bool, leans: bool = False
+) -> list[Drawn] | None:
     """What the loop draws for so many rounds, of which the first `silent` are silent; None if the words do not suffice.
 
-    This is the order that the proofs speak of: the copy, the poll, the gate's word, the halting word.
+    This is the order that the proofs speak of: the copy, the poll, the gate's word, that of a lean, the halting word.
     """
     drawn, at = [], 0
     for i in range(rows):
@@ -102,7 +115,7 @@ def read_rows(words: NDArray[np.uint64], rows: int, silent: int, k: int, m: int,
             if m < k:
                 poll = np.empty(m, dtype=np.int64)
                 at = draw_subset(words, at, k, m, poll)
-            gate, at = at, at + 2 if at >= 0 else at
+            gate, at = at, at + 2 + leans if at >= 0 else at
         if at < 0 or at > words.size:
             return None
         drawn.append(Drawn(copy, poll, gate, at))

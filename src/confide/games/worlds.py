@@ -8,15 +8,18 @@ the mechanism did otherwise is a fault of this world alone; what differs between
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from confide.banks.base import Bank
 from confide.errors import StateError
 from confide.games.durable import Durable, coins_that_return, spending
 from confide.games.guided import Given, Shadow
+from confide.games.leaned import Ear, word_for
 from confide.games.reference import Before, Expected, Line, Reference, Round, copy_of, digests
 from confide.games.script import (
     Ask,
@@ -39,7 +42,7 @@ from confide.games.script import (
     version,
 )  # fmt: skip
 from confide.games.tape import LEAST, MOST, Drawn, Tape, read_rows
-from confide.pop.base import Answer
+from confide.pop.base import SOURCES, Answer
 from confide.pop.loop import Loop
 from confide.pop.pop import Operator
 from confide.privacy.halting import Halting
@@ -75,20 +78,19 @@ class World:
         self.heard: list[int] = []  # the monitor's inputs
         loop = self._listen()
         self.plan = None if loop is None else loop.plan
-        if self.plan is not None and self.plan.lean is not None:
-            raise ValueError("two worlds do not follow a lean yet: replay the plan with lean=None")
         self.shadow = Shadow.of(loop, self.tape)
 
     def _listen(self) -> Loop | None:
         loop = inside(self.mechanism)
         if loop is not None and loop.monitor is not None:
             loop.monitor.ear = self.heard.append
+        self.ear = Ear.on(None if loop is None else loop.leaning)
         return loop
 
     def live(self, script: Script, which: int, most: int, other: Sequence[Line] | None = None) -> list[Line]:
         """What happens in this world, up to its first fault or so many steps.
 
-        Gate and halting words are forced to what they decided in the other world, where its lines are given.
+        Gate, lean and halting words are forced to what they decided in the other world, where its lines are given.
         """
         lines: list[Line] = []
         if self.shadow is not None and other is not None:
@@ -97,8 +99,7 @@ class World:
             self.mechanism.save(self.folder)
             self.disk.listen(inside(self.mechanism))
         for number, step in enumerate(script[:most], start=1):
-            forced = {} if other is None else self._forced(number, version(step, which), step, other[number - 1])
-            lines.append(self._act(number, version(step, which), own_rows(step), forced))
+            lines.append(self._act(number, version(step, which), step, None if other is None else other[number - 1]))
             if lines[-1].fault:  # nothing after it would be worth comparing
                 break
         self.disk.turn(True)
@@ -108,25 +109,28 @@ class World:
 
     # ------------------------------------------------------------------ a step
 
-    def _act(self, number: int, step: Step | None, own: Own, forced: Mapping[int, int]) -> Line:
+    def _act(self, number: int, step: Step | None, given: Step | Hidden, other: Line | None) -> Line:
         fault = self._reload(step, number) if isinstance(step, Load) else ""
         if isinstance(step, Disk):
             self.disk.turn(step.works)
-        loop = inside(self.mechanism)
+        loop, own = inside(self.mechanism), own_rows(given)
         before, public = Before.of(loop), self._public()
-        expected = Expected() if loop is None else self._expect(loop, number, step, forced)
+        reference = None if loop is None else self._prepare(loop, number, step)
+        expected = Expected() if reference is None else reference.done
+        forced = {} if reference is None or other is None else self._forced(reference, own, other)
         fault = fault or before.moved(loop, set(), "a question changed it")
         self.tape.at(number, forced)
+        self.ear.heard.clear()
         if self.shadow is not None and loop is not None:
             self.shadow.at(number, loop)
         answers, error = self._do(step, expected)
         error = self.unsaved if isinstance(step, Load) else error
-        line = Line(self._public(), [error, *(a.error or a.ticket for a in answers)], [], self.tape.position)
-        line.answers = [(answer.label, answer.sure) for answer in answers]
+        line = Line(self._public(), [error, *map(_beside, answers)], [], [], self.tape.position)
+        line.answers, line.sources = [(a.label, a.sure) for a in answers], [a.source for a in answers]
         line.guided = [answer.guide for answer in answers]
-        if loop is None:
+        if loop is None or reference is None:
             return line
-        fault = fault or self._lead(loop, step, own, expected)
+        fault = fault or self._settle(reference, number, own, forced)
         line.released = [] if self.shadow is None else self.shadow.released
         line.rounds = expected.rounds
         if expected.halts or (before.halted is None and loop.account.halted):
@@ -141,14 +145,29 @@ class World:
         line.fault = fault or self._tickets_fault(loop, step, error, line)
         return line
 
-    def _lead(self, loop: Loop, step: Step | None, own: Own, expected: Expected) -> str:
-        """The guide's part, by the reference."""
-        if isinstance(step, Ask | AskMany | Follow) and not self.disk.works:
+    def _settle(self, reference: Reference, number: int, own: Own, forced: Mapping[int, int]) -> str:
+        """What the step must have done, by the reference; the guide's part first, whose scores a lean goes by."""
+        loop, step, done, plan = reference.loop, reference.step, reference.done, reference.loop.plan
+        if not isinstance(step, Ask | AskMany | Follow):
+            if self.shadow is not None:
+                self.shadow.lead(loop, step, own, self.tickets)
+            return "" if self.shadow is None else self.shadow.compare()
+        if not self.disk.works:
             self.shadow = None  # nothing is answered any more
-        if self.shadow is None:
-            return ""
-        expected.guided = self.shadow.lead(loop, step, own, expected.taken, self.tickets)
-        return self.shadow.compare()
+        words, rows = self._words(reference.drawn, number, forced), size(step)
+        while done.taken < rows:
+            if not loop.goes_on and (reference.over if plan.copies else done.taken >= self._left):
+                break
+            i, scores = done.taken, None
+            if self.shadow is not None:
+                guided, scores = self.shadow.round(loop, step, i, own.has(i), self.tickets[i - rows])
+                done.guided.append(guided)
+            elif (heard := self.ear.row(i, i, rows)) is not None:
+                scores = heard[0]
+            done.taken += 1
+            if not reference.over:
+                reference.decide(words, scores)
+        return "" if self.shadow is None else self.shadow.compare()
 
     def _bank(self, loop: Loop) -> Bank:
         loop.lessons.apply()
@@ -213,8 +232,9 @@ class World:
                 rows = mechanism.follow_many(xs, np.array(ys, dtype=np.int64), units)
                 labels = [None if label < 0 else mechanism.labels[label] for label in rows.answers]
                 guides = [None if label < 0 else mechanism.labels[label] for label in rows.guide]
-                each = zip(labels, rows.sure, guides, strict=True)
-                return [Answer(label, bool(sure), "", guide=guide) for label, sure, guide in each]
+                sources: list[Any] = [SOURCES[number] for number in rows.source.tolist()]
+                each = zip(labels, rows.sure, sources, guides, strict=True)
+                return [Answer(label, bool(sure), "", None, source, guide) for label, sure, source, guide in each]
             case Label(ask, y):
                 if (ticket := self.tickets[ask - 1].ticket) is not None:
                     mechanism.learn(ticket, y)
@@ -252,23 +272,24 @@ class World:
 
     # ------------------------------------------------------------------ the reference
 
-    def _expect(self, loop: Loop, number: int, step: Step | None, forced: Mapping[int, int]) -> Expected:
-        """What a step must do."""
+    def _prepare(self, loop: Loop, number: int, step: Step | None) -> Reference:
+        """What is known of a step before it is taken."""
+        self._left = max(0, loop.plan.rounds - loop.account.rounds)
         if isinstance(step, Label | LabelMany):
             asks = [step.ask] if isinstance(step, Label) else step.asks
-            return Expected(copies=[copy for ask in asks if (copy := self.tickets[ask - 1].copy) is not None], words=0)
+            copies = [copy for ask in asks if (copy := self.tickets[ask - 1].copy) is not None]
+            return Reference(loop, step, [], [], done=Expected(copies=copies, words=0))
         whos = [self._who(loop, unit) for unit in units_of(step, size(step))]
         if isinstance(step, Forget | Teach | TeachMany):
             rows = len(whos)
-            drawn = self._drawn(loop, number, rows, rows, forced) if loop.routing.units == "rounds" else []
+            drawn = self._drawn(loop, number, rows, rows) if loop.routing.units == "rounds" else []
             copies = [copy_of(loop, who, drawn[i] if drawn else None) for i, who in enumerate(whos) if loop.plan.copies]
-            return Expected(copies=copies, whos=whos, words=drawn[-1].end if drawn else 0)
+            done = Expected(copies=copies, whos=whos, words=drawn[-1].end if drawn else 0)
+            return Reference(loop, step, whos, [], done=done)
         rows = min(size(step), loop.plan.rounds - loop.account.rounds) if loop.voting else 0
-        silent, left = max(0, loop.plan.silent - loop.account.rounds), max(0, loop.plan.rounds - loop.account.rounds)
-        done = Reference(loop, step, whos, self._drawn(loop, number, rows, silent, forced), self._words).expect()
-        some = len(done.rounds) if loop.plan.copies else min(size(step), left)
-        done.taken = size(step) if loop.goes_on else some
-        return done
+        silent = max(0, loop.plan.silent - loop.account.rounds)
+        drawn = self._drawn(loop, number, rows, silent)
+        return Reference(loop, step, whos, drawn, ear=self.ear).prepare()
 
     def _who(self, loop: Loop, unit: Any) -> bytes | None:
         try:
@@ -276,35 +297,39 @@ class World:
         except ValueError:  # refused before anything happens
             return None
 
-    def _drawn(self, loop: Loop, number: int, rows: int, silent: int, forced: Mapping[int, int]) -> list[Drawn]:
-        k, m, people = loop.plan.copies, loop.plan.polls, loop.routing.units == "people"
-        if k == 0:
-            self._words = np.empty(0, dtype=np.uint64)
+    def _drawn(self, loop: Loop, number: int, rows: int, silent: int) -> list[Drawn]:
+        plan, people = loop.plan, loop.routing.units == "people"
+        if plan.copies == 0:
             return []
-        n = 64 + rows * (m + 6)
+        n = 64 + rows * (plan.polls + 6)
         while True:
-            self._words = self.tape.words_of(number, n, forced)
-            drawn = read_rows(self._words, rows, silent, k, m, people)
+            words = self.tape.words_of(number, n, {})
+            drawn = read_rows(words, rows, silent, plan.copies, plan.polls, people, plan.lean is not None)
             if drawn is not None:
                 return drawn
             n *= 2
 
-    def _forced(self, number: int, step: Step | None, given: Step | Hidden, other: Line) -> dict[int, int]:
-        """Words that decide here what they decided there: gates of visible rounds, halting draws of all."""
-        loop = inside(self.mechanism)
-        if loop is None or not other.rounds or isinstance(given, Load) or not isinstance(loop.plan.halting, Halting):
-            return {}
-        rows = given.rows if isinstance(given, Hidden) else ()
-        own = set(range(size(step))) if isinstance(given, Hidden) and not rows else set(rows)
-        silent = max(0, loop.plan.silent - loop.account.rounds)
-        forced: dict[int, int] = {}
-        for i, (there, drawn) in enumerate(
-            zip(other.rounds, self._drawn(loop, number, len(other.rounds), silent, {}), strict=True)
-        ):
-            if drawn.gate >= 0:
-                if i not in own and not (there.malformed or there.capped):
-                    forced[drawn.gate] = LEAST if there.sure else MOST
-                forced[drawn.gate + 1] = MOST if there.halts else LEAST
+    def _words(self, drawn: Sequence[Drawn], number: int, forced: Mapping[int, int]) -> NDArray[np.uint64]:
+        """The words of a step that draws so much."""
+        return self.tape.words_of(number, drawn[-1].end, forced) if drawn else np.empty(0, dtype=np.uint64)
+
+    def _forced(self, reference: Reference, own: Own, other: Line) -> dict[int, int]:
+        """Words that decide here what they decided there: gates and leans of visible rounds, halting draws of all.
+
+        A visible question's offsets are public, and so those of the other world.
+        """
+        plan, forced = reference.loop.plan, dict[int, int]()
+        if not isinstance(plan.halting, Halting):
+            return forced
+        for i, (there, drawn) in enumerate(zip(other.rounds, reference.drawn, strict=False)):
+            if drawn.gate < 0:
+                continue
+            if not (own.has(i) or there.malformed or there.capped):
+                forced[drawn.gate] = LEAST if there.sure else MOST
+                if there.leaned >= 0:
+                    counts = reference.polled[i].counts
+                    forced[drawn.lean] = word_for(plan, there.leaned, counts, there.offsets)
+            forced[drawn.halt] = MOST if there.halts else LEAST
         return forced
 
     def _votes(self, loop: Loop, step: Any, rounds: list[Round]) -> list[list[int | None]]:
@@ -317,3 +342,10 @@ class World:
                 each = [loop.votes(x, np.array([copy])) for copy in range(bank.copies)]
                 found.append([int(votes.argmax()) if votes.any() else None for votes in each])
         return found
+
+
+def _beside(answer: Answer) -> object:
+    """What an asker sees besides the answer itself: an error or a ticket, and whatever else a double puts there."""
+    known, seen = {field.name for field in fields(Answer)}, answer.error or answer.ticket
+    more = {field.name: getattr(answer, field.name) for field in fields(answer) if field.name not in known}
+    return (seen, more) if more else seen

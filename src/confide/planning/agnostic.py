@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from confide.planning.arguments import MISTAKE_BETA, check, check_rare, check_tables
-from confide.planning.certified import Search
+from confide.planning.certified import Search, check_lean
 from confide.planning.design import Found, Unreachable
 from confide.planning.mistakes import Rates, quantile, tail
 from confide.planning.plan import Plan, numbers_of
@@ -24,7 +25,8 @@ class AgnosticBound:
     """Mistakes of a run in phases, by the errors OPT of the best hypothesis. Proof page: docs/proofs/phases.md.
 
     For a learner that makes at most factor·(OPT_j + extra) mistakes on every sequence of its own, and a coin as
-    fallback. Where the sequence is chosen on the way OPT is random, and `opt` stands for its expectation.
+    fallback, or a lean, whose rates these are then. Where the sequence is chosen on the way OPT is random, and `opt`
+    stands for its expectation.
     """
 
     rounds: int
@@ -81,8 +83,7 @@ class AgnosticSearch(Search):
     def found(self, copies: int | None) -> tuple[Found, Rates]:
         """The plan of a phase with these copies, or with those that are best, and its rates."""
         try:
-            number = self.choose(copies)
-            unsure, gate, halting, got, rate = self.tables(number)
+            number, tables = self.finished(copies)
         except Unreachable:
             asked = "no number of copies" if copies is None else f"copies={copies}"
             raise ValueError(
@@ -90,7 +91,8 @@ class AgnosticSearch(Search):
                 "epsilon, more rounds, or a learner with a smaller extra"
             ) from None
         note = "one phase of many: when it halts the next one starts with fresh copies (confide.pop.phases.Phases)"
-        return Found(number, number, unsure, gate, halting, got, notes=(note,)), rate
+        unsure, gate, halting, got, rate, lean = tables
+        return Found(number, number, unsure, gate, halting, got, lean=lean, notes=(note,)), rate
 
     def _need(self, rate: Rates, copies: int) -> int:
         return math.ceil(rate.unsure_floor * self.rounds + rate.unsure_slope * self.mistakes * copies)
@@ -113,6 +115,7 @@ def agnostic_plan(
     copies: int | None = None,
     labels: int = 2,
     reserve: float = 3.0,
+    lean: Literal["fill", "additive"] | None = None,
 ) -> tuple[Plan, AgnosticBound]:
     """The plan for one phase of a run of `rounds` rounds, and what all phases together are bounded by.
 
@@ -128,6 +131,8 @@ def agnostic_plan(
     reserve
         A phase is planned for this many times the unsure answers that its copies' own start may cost. The bound has
         a·C·reserve/(reserve − 1) times OPT, so more is better where OPT is large; 2 to 4 is reasonable.
+    lean
+        As for `Plan.certified`.
 
     Examples
     --------
@@ -142,7 +147,9 @@ def agnostic_plan(
         raise ValueError("factor must be at least 1 and extra positive: the learner errs at most factor·(OPT + extra)")
     if not 1 < reserve < math.inf:
         raise ValueError(f"reserve={reserve} must be above 1: what is planned must be more than the start costs")
-    search = AgnosticSearch(epsilon, delta, rounds, factor * extra * reserve, beta, None, 1 - 1 / labels)
+    check_lean(lean, labels)
+    error = 1 - 1 / labels
+    search = AgnosticSearch(epsilon, delta, rounds, factor * extra * reserve, beta, None, error, labels, lean)
     search.reserve = reserve
     found, rate = search.found(copies)
     early = rounds * early_halt(found.halting, found.unsure)

@@ -5,9 +5,14 @@ Claims and proofs: docs/proofs/certificate.md. The search is a heuristic; what i
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
 
 from confide.planning.arguments import check_rare, check_tables
 from confide.planning.design import (
@@ -21,11 +26,18 @@ from confide.planning.design import (
     build,
     draft,
     gate_for,
+    reach,
     renyi_budget,
 )
+from confide.planning.leaning import SHARE, Led, build_lean
 from confide.planning.mistakes import Rates, certificate, quantile, rates
 from confide.privacy.gate import LEAST_TIE_SURE, Gate
 from confide.privacy.halting import Halting
+from confide.privacy.lean import Lean
+from confide.privacy.weigh import Weights
+
+FILLED = 0.3
+"""How much later a filled gate falls than one alone of the same cost: a share of the lead at which that is half."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +52,20 @@ class Asked:
     copies: int | None
     polls: int | None
     fallback_error: float
+    labels: int = 2
+    lean: str | None = None
+    """"fill" or "additive", or None: an unsure answer is the fallback's."""
+
+
+class Tables(NamedTuple):
+    """Finished tables of a search, and their rates."""
+
+    unsure: int
+    gate: Gate
+    halting: Halting
+    got: Certified
+    rate: Rates
+    lean: Lean | Weights | None
 
 
 @dataclass
@@ -53,6 +79,8 @@ class Search:
     beta: float
     polls: int | None
     error: float
+    labels: int = 2
+    lean: str | None = None
 
     def __post_init__(self) -> None:
         # Halting early, for either reason, shall cost at most about one mistake in expectation, and a tenth of beta.
@@ -69,8 +97,9 @@ class Search:
         polls = self._polls(copies)
         return Budget(self.epsilon, self.delta, unsure, self.start, 1, Fraction(polls, copies), max(2, polls))
 
-    def _rates(self, gate: Gate, copies: int) -> Rates:
-        return rates(gate, copies=copies, polls=self._polls(copies), fallback_error=self.error)
+    def _rates(self, gate: Gate, copies: int, lean: Lean | Weights | None = None) -> Rates:
+        error = 1.0 if self.lean is not None and self.labels > 2 else self.error
+        return rates(gate, copies=copies, polls=self._polls(copies), fallback_error=error, lean=lean)
 
     def _need(self, rate: Rates, copies: int) -> int:
         floor = rate.unsure_floor * self.rounds
@@ -86,6 +115,15 @@ class Search:
             self.spans[self.split] = 0 if found is None else found[1] - 1
         return self.spans[self.split]
 
+    def _draft(self, copies: int, unsure: int, tau: float, visible: int) -> Gate:
+        """About the gate that these numbers have."""
+        budget = self.budget(copies, unsure)
+        if self.lean is None or self.lean == "additive":
+            return gate_for(budget, self.split, tau * (1 if self.lean is None else 1 - SHARE), visible)
+        gate = gate_for(budget, self.split, tau, visible)  # a filled one is much the same from a larger lead on
+        later = round(FILLED * min(reach(gate, 0.5), gate.sure.size / 2))
+        return Gate.from_integers(np.concatenate([np.repeat(gate.sure[:1], later), gate.sure])[: gate.sure.size])
+
     def drafted(self, copies: int) -> tuple[float, int]:
         """(expected mistakes, unsure) for quickly drafted tables; (inf, 0) where no consistent `unsure` exists."""
         unsure, span = max(1, int(self.guess * self.mistakes * copies)), self._span()
@@ -94,8 +132,7 @@ class Search:
             return math.inf, 0  # copies that may all err in every round certify nothing
         for _ in range(40):
             tau = renyi * (1 - self.split.halting / 2) / (unsure + span)
-            gate = gate_for(self.budget(copies, unsure), self.split, tau, unsure + span)
-            rate = self._rates(gate, copies)
+            rate = self._rates(self._draft(copies, unsure, tau, unsure + span), copies)
             need = self._need(rate, copies)
             if need <= unsure <= need * 1.002 + 1:
                 self.guess = unsure / (self.mistakes * copies)
@@ -140,18 +177,37 @@ class Search:
                     break
                 best = value
 
-    def tables(self, copies: int) -> tuple[int, Gate, Halting, Certified, Rates]:
+    def tables(self, copies: int) -> Tables:
         """Finished tables for this many copies, with an `unsure` that is large enough for them."""
         expected, unsure = self.drafted(copies)
         if not math.isfinite(expected):
             raise Unreachable("so many copies certify nothing")
         for _ in range(40):
-            gate, halting, got = build(self.budget(copies, unsure), self.split)
-            rate = self._rates(gate, copies)
-            if self._need(rate, copies) <= unsure:
-                return unsure, gate, halting, got, rate
-            unsure = math.ceil(unsure * 1.002)
+            gate, halting, got, lean = self._build(self.budget(copies, unsure))
+            rate = self._rates(gate, copies, lean)
+            need = self._need(rate, copies)
+            if need <= unsure:
+                return Tables(unsure, gate, halting, got, rate, lean)
+            if need > min(self.rounds, 12 * self.mistakes * copies):
+                break
+            unsure = math.ceil(unsure * 1.002 if lean is None else need * 1.002)  # a lean's draft is not so good
         raise Unreachable("no consistent tables")
+
+    def _build(self, budget: Budget) -> Led | tuple[Gate, Halting, Certified, None]:
+        if self.lean is None:
+            return *build(budget, self.split), None
+        # No guide goes with a certificate, so there is one offset, and its table has all of the budget.
+        make = partial(Lean.fill if self.lean == "fill" else Lean.additive, offsets=1)
+        return build_lean(budget, self.split, self.labels, make)
+
+    def finished(self, copies: int | None) -> tuple[int, Tables]:
+        """The given number of copies, or the best, and their tables; for a lean a few more where the best are few."""
+        number = self.choose(copies)
+        for _ in range(6 if copies is None and self.lean is not None else 0):
+            with contextlib.suppress(Unreachable):
+                return number, self.tables(number)
+            number = math.ceil(1.15 * number)
+        return number, self.tables(number)
 
     def choose(self, copies: int | None) -> int:
         """The given number of copies, or the best; the Rényi order is tuned either way."""
@@ -164,9 +220,16 @@ class Search:
         return self.best_copies(max(least, int(first * 0.8)))
 
 
+def check_lean(lean: str | None, labels: int) -> None:
+    """Refuse a lean that there is not."""
+    if lean not in ("fill", "additive", None) or (lean == "fill" and labels != 2):
+        raise ValueError(f'lean={lean!r} must be None, "additive", or for two labels "fill"')
+
+
 def best(asked: Asked) -> Found:
     """The best certified plan, or ValueError with the nearest that can be had; see `Plan.certified`."""
     check_tables(asked.epsilon)
+    check_lean(asked.lean, asked.labels)
     if not 0 <= asked.fallback_error <= 1:
         raise ValueError(f"fallback_error={asked.fallback_error} must be a probability; 1 covers every fallback")
     check_rare(asked.beta, asked.rounds, asked.rounds, room=2.0)
@@ -180,14 +243,14 @@ def best(asked: Asked) -> Found:
 
 def _search(asked: Asked) -> Search:
     return Search(
-        asked.epsilon, asked.delta, asked.rounds, asked.mistakes, asked.beta, asked.polls, asked.fallback_error
-    )
+        asked.epsilon, asked.delta, asked.rounds, asked.mistakes, asked.beta, asked.polls, asked.fallback_error,
+        asked.labels, asked.lean,
+    )  # fmt: skip
 
 
 def _found(asked: Asked) -> Found:
-    search = _search(asked)
-    copies = search.choose(asked.copies)
-    unsure, gate, halting, got, rate = search.tables(copies)
+    copies, found = _search(asked).finished(asked.copies)
+    unsure, gate, halting, got, rate, lean = found
     stated = certificate(
         rate,
         rounds=asked.rounds,
@@ -197,10 +260,11 @@ def _found(asked: Asked) -> Found:
         after_halt=asked.fallback_error,
         beta=asked.beta,
     )
-    chosen = (f"copies={copies:,} minimises the expected mistakes that can be certified",)
+    best = "minimises" if lean is None else "nearly minimises"
+    chosen = (f"copies={copies:,} {best} the expected mistakes that can be certified",)
     notes = chosen if asked.copies is None else ()
     polls = copies if asked.polls is None else asked.polls
-    return Found(copies, polls, unsure, gate, halting, got, certificate=stated, notes=notes)
+    return Found(copies, polls, unsure, gate, halting, got, certificate=stated, lean=lean, notes=notes)
 
 
 def _works(asked: Asked) -> bool:

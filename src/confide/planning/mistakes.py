@@ -15,7 +15,11 @@ from numpy.typing import NDArray
 
 from confide._checks import integer
 from confide.privacy.gate import Gate
+from confide.privacy.lean import Lean
 from confide.privacy.least import least
+from confide.privacy.weigh import Weights
+
+Floats = NDArray[np.float64]
 
 HYPOTHESES = (
     "every copy errs at most d times on the records it is taught (realizable)",
@@ -60,7 +64,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Rates:
-    """Worst-case rates of a gate, by the fraction e of copies that would err."""
+    """Worst-case rates of a gate, with its lean if it has one, by the fraction e of copies that would err."""
 
     unsure_floor: float
     """u(0): P(unsure) when no copy errs."""
@@ -72,26 +76,26 @@ class Rates:
     """a = max (g(e) − g(0))/e."""
 
 
-def rates(gate: Gate, *, copies: int, polls: int, fallback_error: float) -> Rates:
+def rates(
+    gate: Gate, *, copies: int, polls: int, fallback_error: float, lean: Lean | Weights | None = None
+) -> Rates:
     """Suprema over all vote patterns, many labels and abstentions included. Proof page: docs/proofs/certificate.md.
 
     Parameters
     ----------
     fallback_error
         Probability that the answer to an unsure round is wrong: 1 − 1/L for a coin over L labels, 1 for a constant.
+    lean
+        What answers unsure rounds instead. Of two labels the rates are those of its tables, at the worst of all its
+        offsets; of weights, which offsets may lead anywhere, any unsure answer may be wrong.
     """
     copies, polls = integer(copies, "copies", at_least=1), integer(polls, "polls", at_least=1)
     if polls > copies or not 0 <= fallback_error <= 1:
         raise ValueError("polls must not exceed copies, and fallback_error must be a probability")
-    table = gate.table
-    wrong_in_poll = np.arange(polls + 1)
-    lead = polls - 2 * wrong_in_poll
-    # With a right majority the margin is at least `lead`, with a wrong one at most −lead, wherever the errors go: take
-    # the worst entry of that range, also for a table that does not fall everywhere.
-    highest, lowest = np.maximum.accumulate(table[::-1])[::-1], np.minimum.accumulate(table)
-    unsure = highest[np.clip(lead, 0, table.size - 1)]
-    sure = 1 - lowest[np.clip(-lead, 0, table.size - 1)]
-    wrong = np.where(lead > 0, unsure * fallback_error, sure + (1 - sure) * fallback_error)
+    if isinstance(lean, Lean):
+        unsure, wrong = _of_lean(lean, polls)
+    else:
+        unsure, wrong = _of_gate(gate, polls, fallback_error if lean is None else 1.0)
     bad = np.arange(copies + 1) if polls == copies else _grid(copies)
     if polls == copies:
         u, g = unsure, wrong
@@ -107,6 +111,24 @@ def rates(gate: Gate, *, copies: int, polls: int, fallback_error: float) -> Rate
         float(g[0]),
         max(0.0, float(((g[1:] - g[0]) / lower).max())),
     )
+
+
+def _of_gate(gate: Gate, polls: int, error: float) -> tuple[Floats, Floats]:
+    """P(unsure) and P(wrong), at most, by how many of the polled copies err; an unsure answer is wrong with `error`."""
+    table, lead = gate.table, polls - 2 * np.arange(polls + 1)
+    # With a right majority the margin is at least `lead`, with a wrong one at most −lead, wherever the errors go: take
+    # the worst entry of that range, also for a table that does not fall everywhere.
+    highest, lowest = np.maximum.accumulate(table[::-1])[::-1], np.minimum.accumulate(table)
+    unsure = highest[np.clip(lead, 0, table.size - 1)]
+    sure = 1 - lowest[np.clip(-lead, 0, table.size - 1)]
+    return unsure, np.where(lead > 0, unsure * error, sure + (1 - sure) * error)
+
+
+def _of_lean(lean: Lean, polls: int) -> tuple[Floats, Floats]:
+    """The same for two labels: those who err may all be for the wrong one, or abstain, so any larger lead may be."""
+    columns = np.clip(polls - 2 * np.arange(polls + 1), -lean.margins, lean.margins) + lean.margins
+    unsure, wrong = (np.maximum.accumulate(each[::-1])[::-1][columns] for each in lean.worst())
+    return unsure, wrong
 
 
 def _grid(copies: int) -> NDArray[np.int64]:

@@ -198,6 +198,7 @@ class Plan:
         polls: int | None = None,
         labels: int = 2,
         fallback_error: float | None = None,
+        lean: Literal["fill", "additive"] | None = None,
     ) -> Plan:
         """The plan with the smallest certified expected number of mistakes for a learner that errs at most d times.
 
@@ -215,11 +216,14 @@ class Plan:
         fallback_error
             Error probability of the answer to an unsure round: by default a coin's, 1 − 1/labels. The certificate
             holds for fallbacks that err no more often; 1.0 covers a constant label, or anything.
+        lean
+            As for `tight`. A lean follows a wrong majority too, so that by default there is none, and the certificate
+            of a plan with one is a little worse, though it errs less where the majority is right.
         """
         check(epsilon, delta, rounds, beta=beta, labels=labels, copies=copies, polls=polls)
         mistakes = mistake_bound(mistakes)
         error = 1 - 1 / labels if fallback_error is None else float(fallback_error)
-        asked = certified_plans.Asked(epsilon, delta, rounds, mistakes, beta, copies, polls, error)
+        asked = certified_plans.Asked(epsilon, delta, rounds, mistakes, beta, copies, polls, error, labels, lean)
         numbers = numbers_of(certified_plans.best(asked))
         return cls(**numbers, kind="certified", rounds=rounds, labels=labels, beta=beta, mistakes=mistakes)
 

@@ -34,8 +34,8 @@ def verify(plan: Plan) -> Guarantee:
         raise ValueError("the paper's plan, and no other, halts by a noisy counter: do not run this plan")
     if plan.guide is not None:
         _check_guide(plan, plan.guide)
-    if plan.lean is not None and plan.kind != "tight":
-        raise ValueError("only Plan.tight leans: do not run this plan")
+    if plan.lean is not None and plan.kind == "paper":
+        raise ValueError("the paper's plan tosses a coin when unsure: do not run this plan")
     epsilon = _epsilon(plan)
     if epsilon > plan.guarantee.epsilon:
         raise ValueError(
@@ -125,7 +125,13 @@ def _check_certificate(plan: Plan, said: Certificate) -> None:
 def _from_tables(plan: Plan, said: Certificate) -> Certificate:
     assert isinstance(plan.halting, Halting) and plan.mistakes is not None
     return certificate(
-        rates(plan.tables.gate, copies=plan.copies, polls=plan.polls, fallback_error=said.fallback_error),
+        rates(
+            plan.tables.gate,
+            copies=plan.copies,
+            polls=plan.polls,
+            fallback_error=said.fallback_error,
+            lean=plan.lean,
+        ),
         rounds=plan.rounds,
         budget=plan.mistakes * plan.copies,
         unsure=plan.unsure,

@@ -9,6 +9,7 @@ attacker that does not catch them is not worth much. None of them protects anybo
     coins       coins, counts and halts that hang on what is private, in the plain loop
     compiled    the same in the compiled loop
     guides      what a guide's sums hold, when they are released, with which noise, and what θ follows
+    leans       a lean that is steeper than was paid for, looks or answers where it must not, or shows too much
     disk        what is written, when it can be seen, what a load brings back
     tables      other tables than were paid for: for games, a replay does not see them
     variants    six variants of the sparse vector technique

@@ -8,7 +8,8 @@ import numpy as np
 
 from confide.banks.base import Bank, Ints
 from confide.banks.stacked import StackedBank
-from confide.pop.base import COPIES
+from confide.pop.base import COPIES, LEAN
+from confide.pop.guiding import Guiding
 from confide.pop.lessons import Lessons
 from confide.pop.loop import SILENCE, Loop, Scores
 from confide.pop.pop import POP
@@ -17,7 +18,7 @@ from confide.privacy.gate import is_sure, lead
 from confide.privacy.halting import Halting, goes_on
 from confide.privacy.random import Random
 
-__all__ = ["Broken", "Compiled", "Counting", "OpenLoop"]
+__all__ = ["Broken", "Compiled", "Counting", "OpenLoop", "WithGuide"]
 
 
 class Broken(POP):
@@ -39,23 +40,50 @@ class Broken(POP):
         """Put broken parts into a fresh loop."""
 
 
+class WithGuide(Broken):
+    """A POP whose guide is broken: by `guiding_type`."""
+
+    guiding_type: type[Guiding] = Guiding
+
+    def spoil(self, loop: Loop, settings: Settings) -> None:
+        plan = settings.plan.guide
+        assert plan is not None
+        inputs, weights = settings.inputs, settings.label_weights
+        loop.guiding = self.guiding_type(plan, inputs, weights, loop.rng.spawn(), loop.account)
+
+
 class OpenLoop(Loop):
     """A live round as it should be, with its decisions laid open for doubles to take them otherwise."""
 
     def live(self, x: Any, malformed: bool, who: bytes | None, scores: Scores) -> tuple[int, int]:
-        plan, account = self.plan, self.account
+        plan, account, leaning = self.plan, self.account, self.leaning
+        assert leaning is not None
         poll = self.poll()
         counts = np.zeros(plan.labels, dtype=np.int64) if malformed else self.votes(x, poll)
         top, margin = lead(counts)
         word = self.gate_word(margin)
-        sure, capped = self.sure(word, margin), account.capped(who)
+        lean_word = 0 if plan.lean is None else self.rng.word()
+        offsets = leaning.offsets(None if scores is None else scores[None, :])[0]
+        decided = leaning.decide(counts, word, lean_word, offsets)
+        leaned = leaning.decide(self.lean_counts(x, counts), word, lean_word, offsets).leaned
+        sure, capped = self.sure(word, margin) if plan.lean is None else decided.sure, account.capped(who)
         halting_word = self.rng.word() if self.draws(malformed, capped, sure) else 0
         self.last = counts
         account.spend(who, self.counts(malformed, capped, sure), halting_word)
         halting = plan.halting
         if isinstance(halting, Halting) and not goes_on(np.uint64(halting_word), halting.go, self.count()):
             account.halted = "budget"
-        return (top, COPIES) if sure and not (malformed or capped) else SILENCE
+        if sure:
+            return (top, COPIES) if not (malformed or capped) else SILENCE
+        return (leaned, LEAN) if self.leans(malformed, capped) else SILENCE
+
+    def lean_counts(self, x: Any, counts: Ints) -> Ints:
+        """The votes that the lean looks at."""
+        return counts
+
+    def leans(self, malformed: bool, capped: bool) -> bool:
+        """Whether the lean may answer."""
+        return not (malformed or capped)
 
     def gate_word(self, margin: int) -> int:
         """The gate's word."""

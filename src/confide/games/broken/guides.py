@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.games.broken.base import Broken
+from confide.games.broken.base import WithGuide
 from confide.guide.guide import Asked, Guide, Release
 from confide.guide.leaves import Leaves
 from confide.guide.maps import Encoded
@@ -17,8 +17,6 @@ from confide.guide.model import Batch
 from confide.ledger.ledger import Spent
 from confide.planning.guided import GuidePlan
 from confide.pop.guiding import Guiding, bytes_of
-from confide.pop.loop import Loop
-from confide.pop.settings import Settings
 from confide.privacy.gaussian import GaussianNoise
 
 __all__ = [
@@ -35,20 +33,11 @@ __all__ = [
     "SkipsEmptyLeaves",
     "StepFromLabels",
     "UsedBeforeDurable",
+    "product",
 ]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-
-class _Guides(Broken):
-    guiding_type: type[Guiding] = Guiding
-
-    def spoil(self, loop: Loop, settings: Settings) -> None:
-        plan = settings.plan.guide
-        assert plan is not None
-        inputs, weights = settings.inputs, settings.label_weights
-        loop.guiding = self.guiding_type(plan, inputs, weights, loop.rng.spawn(), loop.account)
 
 
 class _Leaving(Guide):
@@ -90,7 +79,7 @@ class _Uncapped(Guiding):
         return super().follow(xs, labels, [None] * len(whos), bad, keep, history)
 
 
-class CapIgnored(_Guides):
+class CapIgnored(WithGuide):
     """Every label of a person teaches the guide: with n of them they move its sums n/c times as far as is charged."""
 
     guiding_type = _Uncapped
@@ -113,7 +102,7 @@ class _AtExactSums(Guiding):
     guide_type = AtExactSums
 
 
-class GradientsAtExactSums(_Guides):
+class GradientsAtExactSums(WithGuide):
     """Gradients at sums without noise: the unit's gradient moves every later one, and nobody charges for those."""
 
     guiding_type = _AtExactSums
@@ -124,7 +113,7 @@ class _CountsTwice(Guiding):
         return True
 
 
-class CountsRowsTwice(_Guides):
+class CountsRowsTwice(WithGuide):
     """Every row of a person is counted for the ranges: the counts hide one of them."""
 
     guiding_type = _CountsTwice
@@ -152,7 +141,7 @@ class _LeavesByLabels(Guiding):
     guide_type = _ByLabels
 
 
-class LeavesByLabels(_Guides):
+class LeavesByLabels(WithGuide):
     """A leaf ends after so many labels: when sums are released tells how many labels came, the unit's included."""
 
     guiding_type = _LeavesByLabels
@@ -169,7 +158,7 @@ class _SkippingEmpty(Guiding):
     guide_type = _SkipsEmpty
 
 
-class SkipsEmptyLeaves(_Guides):
+class SkipsEmptyLeaves(WithGuide):
     """A leaf without labels is not released: where the unit's label was the only one, everybody sees that it came."""
 
     guiding_type = _SkippingEmpty
@@ -190,7 +179,7 @@ class _NoiseTwice(Guiding):
     guide_type = _Renoised
 
 
-class NoiseTwice(_Guides):
+class NoiseTwice(WithGuide):
     """Two nodes have one noise: their difference is that of exact sums."""
 
     guiding_type = _NoiseTwice
@@ -210,7 +199,7 @@ class _HalfNoise(Guiding):
     guide_type = _Halved
 
 
-class HalfNoise(_Guides):
+class HalfNoise(WithGuide):
     """Half of the noise that the plan charges for."""
 
     guiding_type = _HalfNoise
@@ -223,7 +212,7 @@ class _Redraws(Guiding):
         super().resume(replace(spent, released=kept))
 
 
-class RedrawsANode(_Guides):
+class RedrawsANode(WithGuide):
     """A load takes the last node for one that was never released: it comes again, with other noise on the same sums."""
 
     guiding_type = _Redraws
@@ -234,7 +223,7 @@ class _Hurried(Guiding):
         self._account.enter(released=(bytes_of(release),))
 
 
-class UsedBeforeDurable(_Guides):
+class UsedBeforeDurable(WithGuide):
     """A node is used before it is on the disk: a crash in between releases it again, with other noise."""
 
     guiding_type = _Hurried
@@ -258,10 +247,19 @@ class _StepFromLabels(Guiding):
     guide_type = _StepGuide
 
 
-class StepFromLabels(_Guides):
+class StepFromLabels(WithGuide):
     """The step grows with the labels that came: θ, which everybody sees, then tells how many there were."""
 
     guiding_type = _StepFromLabels
+
+
+def product(batch: Batch, theta: Floats) -> Floats:
+    """All scores of a batch by one matrix product."""
+    columns, n = np.unique(batch.indices), batch.starts.size - 1
+    rows = np.repeat(np.arange(n), np.diff(batch.starts))
+    dense = np.zeros((n, columns.size))
+    dense[rows, np.searchsorted(columns, batch.indices)] = batch.values
+    return np.asarray(dense @ np.ascontiguousarray(theta[columns]))
 
 
 class _Product(Guide):
@@ -269,20 +267,14 @@ class _Product(Guide):
         leaves = self._leaves
         theta = None if leaves is None else leaves.answering.copy()
         out = super().run(batch, labels)
-        if theta is None or self.closed == 0:
-            return out
-        columns = np.unique(batch.indices)
-        rows = np.repeat(np.arange(labels.size), np.diff(batch.starts))
-        dense = np.zeros((labels.size, columns.size))
-        dense[rows, np.searchsorted(columns, batch.indices)] = batch.values
-        return np.asarray(dense @ np.ascontiguousarray(theta[columns]))
+        return out if theta is None or self.closed == 0 else product(batch, theta)
 
 
 class _BatchProduct(Guiding):
     guide_type = _Product
 
 
-class BatchProduct(_Guides):
+class BatchProduct(WithGuide):
     """Scores of a batch by one matrix product: the last bit of a row's depends on what the other rows are."""
 
     guiding_type = _BatchProduct
@@ -297,7 +289,7 @@ class _ExactCounts(Guiding):
     guide_type = _Exact
 
 
-class MapOfExactCounts(_Guides):
+class MapOfExactCounts(WithGuide):
     """The map is made from counts without noise: cuts that everybody sees tell where the unit's number lies."""
 
     guiding_type = _ExactCounts
