@@ -33,6 +33,7 @@ LEARNERS: dict[str, Any] = {
     "neighbours": known.KNNClassifier(memory=16),
     "tree": known.DecisionTree(memory=24),
     "warm": known.DecisionTree(memory=24, warmup=3),
+    "forest": known.ExtraTrees(trees=3, memory=24),
     "points": known.Points(),
     "thresholds": known.Thresholds(15),
     "conjunctions": known.Conjunctions(3),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import confide.learners
 from confide.banks import StackedBank
-from confide.learners import DecisionTree, Features, KNNClassifier, LogisticRegression, Refit, Stacked
+from confide.learners import DecisionTree, ExtraTrees, Features, KNNClassifier, LogisticRegression, Refit, Stacked
 from confide.learners.classes import ClassLearner
 
 STACKED = [
@@ -172,6 +172,9 @@ def test_a_state_that_would_lead_a_kernel_astray_is_refused() -> None:
         (DecisionTree(memory=8), "nodes", (0, 0, 1), 15),  # leads past the end
         (DecisionTree(memory=8), "nodes", (0, 0, 1), -4),  # answers a label that does not exist
         (DecisionTree(memory=8), "targets", (0, 0), 3),
+        (ExtraTrees(trees=3, memory=8), "nodes", (0, 32, 1), 15),  # leads past the end of the last tree
+        (ExtraTrees(trees=3, memory=8), "nodes", (0, 16, 1), -4),
+        (ExtraTrees(trees=3, memory=8), "targets", (0, 0), 3),
         (KNNClassifier(memory=8), "targets", (0, 0), -1),
         (LogisticRegression(), "seen", (0,), -1),
     ):

@@ -5,6 +5,7 @@ from confide.learners.base import Bounded, Learner, Stacked
 from confide.learners.conjunctions import Conjunctions
 from confide.learners.features import Columns, Encoder, Features, HashedFeatures, Pipeline
 from confide.learners.foreign import as_learner
+from confide.learners.forest import ExtraTrees
 from confide.learners.halving import Halving
 from confide.learners.knn import KNNClassifier
 from confide.learners.logistic import LogisticRegression
@@ -28,6 +29,7 @@ __all__ = [
     "Conjunctions",
     "DecisionTree",
     "Encoder",
+    "ExtraTrees",
     "Features",
     "GaussianNB",
     "Halving",

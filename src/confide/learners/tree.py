@@ -13,7 +13,7 @@ from confide.kernels.compile import jit
 from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Slots, Stacked
 from confide.learners.refit import due
 
-__all__ = ["DecisionTree"]
+__all__ = ["DecisionTree", "leads_on"]
 
 
 class DecisionTree(Stacked):
@@ -27,7 +27,8 @@ class DecisionTree(Stacked):
     Parameters
     ----------
     memory
-        Records kept; the oldest is replaced first.
+        Records kept; the oldest is replaced first. A copy that will see more labels than this learns little more from
+        them; fewer make it forget sooner, where the world changes.
     max_depth
         Questions asked at most.
     min_leaf
@@ -53,7 +54,7 @@ class DecisionTree(Stacked):
 
     def __init__(
         self,
-        memory: int = 256,
+        memory: int = 1024,
         max_depth: int = 32,
         min_leaf: int = 1,
         criterion: str = "gini",
@@ -82,7 +83,7 @@ class DecisionTree(Stacked):
     def sound(self, arrays: Arrays) -> bool:
         targets, features = arrays["targets"], arrays["records"].shape[2]
         named = bool(((targets >= 0) & (targets < self.labels)).all())
-        return super().sound(arrays) and named and _sound(arrays["nodes"], features, self.labels)
+        return super().sound(arrays) and named and leads_on(arrays["nodes"], features, self.labels)
 
     def constants(self) -> Floats:
         numbers = [self.memory, self.max_depth, self.min_leaf, self.criterion == "entropy"]
@@ -131,7 +132,7 @@ def _vote(
 
 
 @jit
-def _sound(nodes: NDArray[np.int32], features: int, labels: int) -> bool:
+def leads_on(nodes: NDArray[np.int32], features: int, labels: int) -> bool:
     """Whether every question leads on to nodes that come later, and every leaf has a label."""
     slots, room = nodes.shape[0], nodes.shape[1]
     for slot in range(slots):

@@ -20,6 +20,7 @@ __all__ = ["LEARNERS", "fallback_named", "learner_named", "schema_named", "strea
 
 LEARNERS: dict[str, Any] = {
     "trees": learners.DecisionTree,
+    "forest": learners.ExtraTrees,
     "logistic": learners.LogisticRegression,
     "perceptron": learners.Perceptron,
     "pa": learners.PAClassifier,
