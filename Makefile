@@ -3,7 +3,10 @@
 VENV      := .venv
 BIN       := $(VENV)/bin
 PIP       := $(BIN)/python -m pip --disable-pip-version-check -qq
-QUIET     := MPLBACKEND=Agg OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+# Bytecode is kept whatever the environment says: every process that a test starts would compile it all again.
+QUIET     := PYTHONDONTWRITEBYTECODE= MPLBACKEND=Agg OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+# Tests that stand together mostly run together, and share plans, kernels and models; whoever is done first takes over.
+PYTEST    := pytest -q -n 2 --dist worksteal
 RUN_READY := $(VENV)/.ready-run
 DEV_READY := $(VENV)/.ready-dev
 WHEEL_DIR := build/wheel
@@ -82,7 +85,7 @@ wheel: $(DEV_READY)
 	@PYTHONPATH=$(WHEEL_DIR) $(BIN)/python -P -c '$(IMPORT_ALL)'
 
 pytest: $(DEV_READY)
-	$(QUIET) $(BIN)/pytest -q -n 2
+	$(QUIET) $(BIN)/$(PYTEST)
 
 chaos: $(DEV_READY)
 	CONFIDE_KILLS=$(KILLS) $(QUIET) $(BIN)/pytest -q -k "kill or nobody_else" tests
@@ -94,7 +97,7 @@ test-pythons:
 	  echo "testing with Python $$version"; \
 	  $$python -m venv build/python-$$version && \
 	  build/python-$$version/bin/python -m pip --disable-pip-version-check -qq install --editable '.[test]' && \
-	  $(QUIET) build/python-$$version/bin/pytest -q -n 2 || exit 1; \
+	  $(QUIET) build/python-$$version/bin/$(PYTEST) || exit 1; \
 	done
 
 bench: $(DEV_READY)

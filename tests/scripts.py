@@ -160,15 +160,15 @@ def people_script(
     return writer.steps
 
 
-def rounds_script(seed: int, dicts: bool = False, loads: tuple[bool, ...] = ()) -> Script:
-    """One hidden round among a hundred."""
+def rounds_script(seed: int, dicts: bool = False, loads: tuple[bool, ...] = (), rounds: int = 40) -> Script:
+    """One hidden round among others."""
     writer = Writer(seed, dicts, people=False)
     writer.visible(30)
     writer.hidden(malformed=seed == 2)
     for saved in loads:
-        writer.visible(10)
+        writer.visible(rounds // 4)
         writer.steps.append(Load(saved))
-    writer.visible(40)
+    writer.visible(rounds)
     return writer.steps
 
 

@@ -79,6 +79,10 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
     width: int = 3
 
+    def given(self) -> Any:
+        """The learner, taught now if it comes with something learned."""
+        return started() if self.learner is started else self.learner
+
 
 CASES = {
     "logistic": Case(known.LogisticRegression(), options={"monitor": Monitor(epsilon=1.0, delay=9)}),
@@ -92,7 +96,7 @@ CASES = {
     "people, watched": Case(
         known.BernoulliNB(), "people", {"units": "people", "monitor": Monitor(1.0, rounds_per_unit=2, delay=9)}
     ),
-    "public start": Case(started(), "polled", {"public_start": True}),
+    "public start": Case(started, "polled", {"public_start": True}),
     "points, loud": Case(known.Points(), "loud", {"ticket_life": 1}, width=1),
     "thresholds": Case(known.Thresholds(15), "whole words", {"ticket_life": 40}, width=1),
     "not compiled": Case(known.Halving(np.eye(8, dtype=int)), "polled", {"after_halt": "fallback"}, width=1),
@@ -102,7 +106,7 @@ CASES = {
 def make(case: Case, seed: int) -> POP:
     chosen = PLANS[case.plan]
     return POP(
-        case.learner,
+        case.given(),
         chosen,
         labels=LABELS[: chosen.labels],
         features=case.width,
@@ -300,7 +304,7 @@ class Walk:
             pop.close()
             fallback = public if self.case.options.get("fallback") is public else None
             given = "public_start" in self.case.options or isinstance(self.case.learner, known.Halving)
-            learner = self.case.learner if given else None
+            learner = self.case.given() if given else None
             again.append(POP.load(home, fallback=fallback, learner=learner, rng=Random(self.loads)))
         self.first, self.second = again
 

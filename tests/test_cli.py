@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 from confide.cli.app import app
 from confide.cli.main import main as entry
-from confide.planning import frontier
 from confide.planning.plan import Plan
 
 EASY = ["-e", "8", "-d", "1e-4", "-T", "30000"]
@@ -134,13 +133,14 @@ def test_certified_and_paper_plans_are_verified(tmp_path: Path) -> None:
 
 
 def test_the_frontier_is_a_table_and_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frontier, "UNSURE", (30, 300))
+    monkeypatch.setattr("confide.cli.plan.UNSURE", (30, 300))
     path = tmp_path / "frontier.png"
     text = shown("plan", *EASY, "--frontier", "--unsure", "77", "--plot", str(path))
     for heading in ("unsure tolerated", "copies", "labels per copy", "lead needed"):
         assert heading in text
     for number in ("30", "77", "300"):
         assert re.search(rf"\b{number}\b", text)
+    assert "1,000" not in text, "no other numbers than these were planned for"
     assert str(path) in " ".join(text.split())
     assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and path.stat().st_size > 10_000
 
@@ -209,7 +209,7 @@ def test_files_that_cannot_be_written_are_refused(
 ) -> None:
     """Whether or not the plan was shown before."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(frontier, "UNSURE", (30,))
+    monkeypatch.setattr("confide.cli.plan.UNSURE", (30,))
     code, _, err = main("plan", *EASY, *arguments)
     assert code == 2 and err.startswith("confide: ") and err.count("\n") == 1
     assert arguments[-1].split("/")[0] in err or "nonsense" in err

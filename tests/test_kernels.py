@@ -55,7 +55,11 @@ def ask(vote, memory, constants, slots, ahead, x, counts):
 @pytest.fixture
 def house(tmp_path: Path) -> Path:
     """A package with the real kernels folder and three small modules that use it."""
-    package = tmp_path / "confide"
+    return build(tmp_path)
+
+
+def build(place: Path) -> Path:
+    package = place / "confide"
     shutil.copytree(PACKAGE / "kernels", package / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
     for room in ("privacy", "banks"):
         (package / room).mkdir()
@@ -66,7 +70,21 @@ def house(tmp_path: Path) -> Path:
     (package / "privacy" / "caller.py").write_text(CALLER)
     (package / "banks" / "ask.py").write_text(ASK)
     age(package)
-    return tmp_path
+    return place
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Such a package after a first run, with the machine code that it kept: never run itself, only copied."""
+    place = build(tmp_path_factory.mktemp("compiled"))
+    assert run(place) == [10, 1, 0, 0, 0]
+    return place
+
+
+@pytest.fixture
+def warm(compiled: Path, tmp_path: Path) -> Path:
+    """A copy of it, as old and as private."""
+    return Path(shutil.copytree(compiled, tmp_path / "warm"))
 
 
 def age(package: Path) -> None:
@@ -99,18 +117,17 @@ def kept(house: Path) -> list[Path]:
     return sorted((house / "confide").rglob("*.nbc"))
 
 
-def test_an_edit_of_a_kernel_in_another_file_is_followed(house: Path) -> None:
-    assert run(house) == [10, 1, 0, 0, 0]
-    assert run(house) == [10, 1, 1, 1, 1]
-    before = kept(house)
-    (house / "confide" / "privacy" / "callee.py").write_text(CALLEE.format(by=7))
-    age(house / "confide")
-    assert run(house) == [70, 7, 0, 0, 0]
-    (house / "confide" / "privacy" / "constant.py").write_text(CONSTANT.format(unit=2))
-    age(house / "confide")
-    assert run(house) == [140, 7, 0, 0, 0]
-    assert len(kept(house)) == len(before)
-    assert not set(kept(house)) & set(before)  # what the old sources made is gone
+def test_an_edit_of_a_kernel_in_another_file_is_followed(warm: Path) -> None:
+    assert run(warm) == [10, 1, 1, 1, 1]
+    before = kept(warm)
+    (warm / "confide" / "privacy" / "callee.py").write_text(CALLEE.format(by=7))
+    age(warm / "confide")
+    assert run(warm) == [70, 7, 0, 0, 0]
+    (warm / "confide" / "privacy" / "constant.py").write_text(CONSTANT.format(unit=2))
+    age(warm / "confide")
+    assert run(warm) == [140, 7, 0, 0, 0]
+    assert len(kept(warm)) == len(before)
+    assert not set(kept(warm)) & set(before)  # what the old sources made is gone
 
 
 def test_what_was_edited_this_moment_is_compiled_and_not_kept(house: Path) -> None:
@@ -129,21 +146,14 @@ def test_an_edit_while_the_process_runs_is_not_kept(house: Path) -> None:
     assert not kept(house)
 
 
-def test_machine_code_is_private_whatever_the_umask(house: Path) -> None:
-    run(house, before="import os; os.umask(0)\n")
-    assert kept(house)
-    assert {stat.S_IMODE(path.stat().st_mode) for path in kept(house)} == {0o600}
-
-
-def test_a_doubtful_file_is_passed_over(house: Path) -> None:
-    run(house)
-    half, empty, *others = kept(house)
+def test_a_doubtful_file_is_passed_over(warm: Path) -> None:
+    half, empty, *others = kept(warm)
     half.write_bytes(half.read_bytes()[:-100])
     empty.write_bytes(b"")
     for path in others:
         path.chmod(0o666)  # whoever may have written it
-    assert run(house) == [10, 1, 0, 0, 0]
-    assert {stat.S_IMODE(path.stat().st_mode) for path in kept(house)} == {0o600}  # made anew
+    assert run(warm) == [10, 1, 0, 0, 0]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in kept(warm)} == {0o600}  # made anew
 
 
 def test_without_a_folder_for_the_code_kernels_still_run(house: Path) -> None:
@@ -167,9 +177,10 @@ os.replace = full
     assert not list((house / "confide").rglob("*.nbc*"))
 
 
-def test_processes_may_compile_at_the_same_moment(house: Path) -> None:
-    running = [start(house) for _ in range(2)]
+def test_processes_may_compile_at_the_same_moment_and_keep_it_private_whatever_the_umask(house: Path) -> None:
+    running = [start(house, before="import os; os.umask(0)\n") for _ in range(2)]
     assert [finish(process)[:2] for process in running] == [["10", "1"]] * 2
+    assert kept(house) and {stat.S_IMODE(path.stat().st_mode) for path in kept(house)} == {0o600}
     assert run(house) == [10, 1, 1, 1, 1]
 
 

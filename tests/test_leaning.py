@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from functools import cache
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from confide import POP, Plan, evaluate
+from confide.banks import rounds as compiled
 from confide.games.replay import Ask, AskMany, Follow, Hidden, Step, Teach, replay
 from confide.learners import LogisticRegression
 from confide.pop.base import COPIES, GUIDE, LEAN
@@ -105,6 +107,18 @@ def test_the_compiled_loop_leans_as_the_plain_one(kind: str) -> None:
     assert first.operator.unsure == second.operator.unsure and (done.source == LEAN).sum() > 10
     counted = int((done.source == LEAN).sum())
     assert counted == first.operator.unsure, "what leans is what is charged, and nothing else"
+
+
+def test_one_compiled_loop_serves_every_plan() -> None:
+    """It takes seconds to compile: also where tables may be written to, or only some, it is not compiled anew."""
+    loop: Any = compiled.ask
+    back = pickle.loads(pickle.dumps(plan("alone")))
+    assert back == plan("alone") and back.gate.sure.flags.writeable
+    for made in (Plan.tight(60.0, 1e-2, 100, copies=60, unsure=40, guide=None), *map(plan, KINDS), back):
+        units = made.units or "rounds"
+        pop = POP(LogisticRegression(), made, labels=range(made.labels), features=3, seed=3, units=units)
+        evaluate(pop, *rows(20, 1, made.labels), units_of(units, 20))
+    assert len(loop.signatures) == 1
 
 
 @settings(max_examples=12, deadline=None)

@@ -5,6 +5,7 @@
 
 import errno
 import json
+import math
 import os
 import random
 import select
@@ -27,6 +28,8 @@ from confide.ledger import Book, Entry, Ledger, Spent
 from confide.ledger.file import File
 
 KILLS = int(os.environ.get("CONFIDE_KILLS", "20"))
+PATIENCE = 60.0
+"""Seconds after which a child that tells nothing has hung."""
 BROKEN = r"could not be written .*: nothing is answered any more; make room, then load the state again"
 
 
@@ -72,8 +75,8 @@ def live(path: Path, seed: int, tell: Callable[[dict[str, Any]], None]) -> None:
     ask()
 
 
-def run_and_kill(path: Path, seed: int, after: float) -> list[dict[str, Any]]:
-    """Everything that a child told before it was killed, so many seconds after it began."""
+def run_and_kill(path: Path, seed: int, after: float, lines: int) -> list[dict[str, Any]]:
+    """Everything that a child told before it was killed, so many seconds after it had told so many lines."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # later Pythons warn of forks beside threads
@@ -89,11 +92,15 @@ def run_and_kill(path: Path, seed: int, after: float) -> list[dict[str, Any]]:
             tell({"error": f"{type(error).__name__}: {error}"})
         os._exit(0)
     os.close(writing)
-    deadline, told, more = time.monotonic() + after, b"", b"\n"
-    while more and (left := deadline - time.monotonic()) > 0:
-        if select.select([reading], [], [], left)[0]:
-            more = os.read(reading, 1 << 16)
-            told += more
+    deadline, told, more = math.inf, b"", b"\n"
+    while more:
+        if deadline == math.inf and told.count(b"\n") >= lines:
+            deadline = time.monotonic() + after
+        left = min(PATIENCE, deadline - time.monotonic())
+        if left <= 0 or not select.select([reading], [], [], left)[0]:
+            break
+        more = os.read(reading, 1 << 16)
+        told += more
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     with os.fdopen(reading, "rb") as file:
@@ -119,8 +126,9 @@ def kill_many(path: Path, kills: int) -> tuple[int, int]:
     ledger.create("shop")
     everything: list[dict[str, Any]] = []
     alive = 0
-    for kill in range(kills):
-        told = run_and_kill(path, kill, after=moments.uniform(0, 0.12))
+    for kill in range(kills):  # every other one perhaps before it has begun, the rest at work, however slow
+        lines = moments.randrange(1, 9) if kill % 2 else 0
+        told = run_and_kill(path, kill, after=moments.uniform(0, 0.01 if lines else 0.12), lines=lines)
         alive += bool(told)
         everything += told
         check(ledger.read("shop"), everything)

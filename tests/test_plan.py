@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 import re
 import resource
 import signal
@@ -19,6 +20,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from confide.planning import tight
 from confide.planning.mistakes import HYPOTHESES
 from confide.planning.plan import Guarantee, Plan
 from confide.privacy.cost import ONE
@@ -255,6 +257,25 @@ def test_the_copies_that_a_refusal_names_are_enough_and_nearly_the_fewest(asked:
     given = {**asked, "polls": int(polls[1].replace(",", ""))}
     assert Plan.tight(**{**given, "copies": enough}, guide=None).copies == enough
     refusal(Plan.tight, **{**given, "copies": math.floor(enough * 0.97)})
+
+
+def test_a_refusal_that_nobody_reads_is_not_put_into_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guide's share is tried after another: only the last refusal is shown, and the plans it offers are searched."""
+    worded: list[float] = []
+    real = tight.Target.refuse_copies
+
+    def refuse(self: tight.Target, copies: int, polls_given: bool) -> str:
+        worded.append(self.guide)
+        return real(self, copies, polls_given)
+
+    monkeypatch.setattr(tight.Target, "refuse_copies", refuse)
+    with pytest.raises(ValueError) as caught:
+        Plan.tight(**HARD[3])
+    assert not worded
+    said = str(caught.value)
+    assert "copies=60" in said and said in repr(caught.value) and str(caught.value) == said
+    assert str(pickle.loads(pickle.dumps(caught.value))) == said
+    assert worded == [0.0]  # the copies alone, and once
 
 
 def test_the_unsure_and_the_polls_that_a_refusal_names_work() -> None:

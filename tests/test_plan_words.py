@@ -102,7 +102,7 @@ def offers(said: str) -> list[dict[str, float]]:
         (Plan.certified, {"mistakes": 1000, "epsilon": 16.0, "rounds": 20_000}),
         (Plan.certified, {"mistakes": 1, "epsilon": 16.0, "delta": 1e-17, "rounds": 10_000}),
         (Plan.tight, {"epsilon": 0.1, "rounds": 1000}),
-        (Plan.tight, {"epsilon": 1e-5}),
+        (Plan.tight, {"epsilon": 1e-5, "guide": 1.0}),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )

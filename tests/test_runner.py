@@ -334,9 +334,9 @@ def test_people_keep_one_copy_each_and_a_warning_is_said_once(stream: Stream) ->
 
 
 def test_rivers_learners_get_dicts() -> None:
-    plan = Plan.tight(8.0, 1e-4, 400, copies=100, unsure=50, silent=350, beta=1e-6, guide=None)
-    outcome = runner.run(easy(400), naive_bayes.GaussianNB(), plan)
-    assert outcome.tally.rounds == 400 and outcome.pop.operator.taught == 400
+    plan = Plan.tight(20.0, 1e-2, 200, copies=40, unsure=20, silent=180, beta=1e-6, guide=None)
+    outcome = runner.run(easy(200), naive_bayes.GaussianNB(), plan)
+    assert outcome.tally.rounds == 200 and outcome.pop.operator.taught == 200
 
 
 # ---------------------------------------------------------------------- stopping and going on

@@ -34,23 +34,29 @@ from confide.privacy.random import Random
 pytestmark = pytest.mark.claim("learners.md")
 
 LINE = np.tri(16, 15, -1)  # thresholds, as a table
-LEARNERS: list[ClassLearner] = [
-    Points(),
-    Thresholds(9),
-    Conjunctions(4),
-    Conjunctions(4, negations=False),
-    Conjunctions(70),
-    Parities(4),
-    Parities(70),
-    Winnow(4),
-    Winnow(70, relevant=2, eliminate=True),
-    Halving(LINE),
-    StandardOptimal(np.eye(70)),
-    WeightedMajority(LINE),
-    AgnosticExperts(np.eye(12), rounds=500),
+LEARNERS: list[partial[ClassLearner]] = [  # made when they are asked for: some compile a search for it
+    partial(Points),
+    partial(Thresholds, 9),
+    partial(Conjunctions, 4),
+    partial(Conjunctions, 4, negations=False),
+    partial(Conjunctions, 70),
+    partial(Parities, 4),
+    partial(Parities, 70),
+    partial(Winnow, 4),
+    partial(Winnow, 70, relevant=2, eliminate=True),
+    partial(Halving, LINE),
+    partial(StandardOptimal, np.eye(70)),
+    partial(WeightedMajority, LINE),
+    partial(AgnosticExperts, np.eye(12), rounds=500),
 ]
-NAMES = [f"{type(learner).__name__}-{i}" for i, learner in enumerate(LEARNERS)]
-EVERY = pytest.mark.parametrize("learner", LEARNERS, ids=NAMES)
+NAMES = [f"{make.func.__name__}-{i}" for i, make in enumerate(LEARNERS)]  # type: ignore[attr-defined]
+EVERY = pytest.mark.parametrize("learner", LEARNERS, ids=NAMES, indirect=True)
+
+
+@pytest.fixture(scope="module")
+def learner(request: pytest.FixtureRequest) -> ClassLearner:
+    made: ClassLearner = request.param()
+    return made
 
 
 def inputs(learner: ClassLearner, number: int, seed: int = 1) -> NDArray[np.int64]:
@@ -430,14 +436,15 @@ def test_a_bank_goes_on_from_its_state(learner: ClassLearner) -> None:
 @pytest.mark.parametrize(
     ("learner", "name", "value"),
     [
-        (Thresholds(9), "cut", -1),
-        (Thresholds(9), "cut", 8),
-        (Winnow(4), "power", 300),
-        (Halving(LINE), "dead", 2**64 - 1),
-        (StandardOptimal(LINE), "dead", 2**16 - 1),
-        (WeightedMajority(LINE), "errors", -1),
-        (AgnosticExperts(np.eye(4), 10), "weight", np.nan),
+        (partial(Thresholds, 9), "cut", -1),
+        (partial(Thresholds, 9), "cut", 8),
+        (partial(Winnow, 4), "power", 300),
+        (partial(Halving, LINE), "dead", 2**64 - 1),
+        (partial(StandardOptimal, LINE), "dead", 2**16 - 1),
+        (partial(WeightedMajority, LINE), "errors", -1),
+        (partial(AgnosticExperts, np.eye(4), 10), "weight", np.nan),
     ],
+    indirect=["learner"],
 )
 def test_a_damaged_state_is_refused(learner: ClassLearner, name: str, value: Any) -> None:
     bank = StackedBank(learner, 4, 2, learner._features)
@@ -467,7 +474,7 @@ def test_a_question_that_is_no_point_gets_no_vote() -> None:
             Halving(LINE).predict(x)
 
 
-@pytest.mark.parametrize("learner", [Parities(3), StandardOptimal(LINE)])
+@pytest.mark.parametrize("learner", [partial(Parities, 3), partial(StandardOptimal, LINE)], indirect=True)
 def test_there_are_two_labels_and_as_many_features_as_were_said(learner: ClassLearner) -> None:
     with pytest.raises(ValueError, match="two labels"):
         StackedBank(learner, 4, 3, learner._features)

@@ -126,6 +126,10 @@ class Rounds(NamedTuple):
     """What the lean drew; −1 where it does not answer."""
 
 
+TABLES = ("sure", "go", "lean_sure", "lean_first", "weights")
+"""The parts of `Rounds` that are only read, and the same for a whole run."""
+
+
 class RowByRow(ABC):
     """The batch part of a bank that has none of its own: row after row."""
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy as copying
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from confide._checks import integer
-from confide.banks.base import TAUGHT, Rounds, RowByRow, State, encode_rows
+from confide.banks.base import TABLES, TAUGHT, Rounds, RowByRow, State, encode_rows
 from confide.banks.rounds import UNTAUGHT, WARMING, Copies, ask, teach_rows
 from confide.kernels.compile import jit
 from confide.kernels.memory import TEACH, VOTE, Descriptor, describe, kernel
@@ -175,7 +177,10 @@ class StackedBank(RowByRow):
 
     def run(self, rounds: Rounds) -> None:
         """A chunk of rounds in one compiled loop (`confide.banks.rounds`)."""
-        ask(*self._kernels(), rounds)
+        # A table that may be written to, as a pickled plan's, is of another type to the compiler, which would take
+        # seconds to compile the loop for every mixture of the two.
+        tables: dict[str, Any] = {name: _sealed(getattr(rounds, name)) for name in TABLES}
+        ask(*self._kernels(), rounds._replace(**tables))
 
     def _kernels(self) -> tuple[Any, Any, Copies]:
         kernels = self._learner.compiled()
@@ -204,11 +209,11 @@ class StackedBank(RowByRow):
     def state(self, trusted: bool = False) -> State:
         """Everything the copies know, as plain arrays in the order of the copies."""
         taught = np.flatnonzero(self._voter != UNTAUGHT)
-        return {**self._name(), "taught": taught, **{f"array {name}": a[taught] for name, a in self._arrays.items()}}
+        return {**self._name, "taught": taught, **{f"array {name}": a[taught] for name, a in self._arrays.items()}}
 
     def load_state(self, state: State, trusted: bool = False) -> None:
         """Take over the state of a bank with the same learner, copies, labels and features."""
-        for key, value in self._name().items():
+        for key, value in self._name.items():
             if state.get(key) != value:
                 raise ValueError(f"the state belongs to another bank: its {key} is not {value}")
         taught = np.asarray(state["taught"])
@@ -236,7 +241,9 @@ class StackedBank(RowByRow):
             setattr(self, name, np.require(state[name], requirements=["C", "W"]))
         self._arrays = {name: np.require(array, requirements=["C", "W"]) for name, array in self._arrays.items()}
 
+    @cached_property
     def _name(self) -> dict[str, str | int]:
+        """Whose state it is. Parameters do not change, and to read them from a signature takes long."""
         return {
             "bank": "StackedBank",
             "learner": repr(self._learner),
@@ -277,6 +284,12 @@ class StackedBank(RowByRow):
             self._idle[copy >> 6] |= np.uint64(1 << (copy & 63))
         else:
             self._idle[copy >> 6] &= ~np.uint64(1 << (copy & 63))
+
+
+def _sealed(table: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    seen = table.view()
+    seen.flags.writeable = False
+    return seen
 
 
 @jit

@@ -5,10 +5,12 @@ Nothing here is trusted: `design.certify` reads the finished tables. Proof page:
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from confide.planning.arguments import BETA, check, check_rare, check_tables
 from confide.planning.design import (
@@ -41,6 +43,31 @@ SILENT = 0.4
 
 MOST_COPIES = 10**9
 """Beyond this the search for copies gives up."""
+
+
+class Refused(ValueError):
+    """A refusal that is put into words when it is read: to find the nearest plan that works takes a search of its own.
+
+    So whoever tries one promise after another does not wait for words that nobody reads.
+    """
+
+    def __init__(self, words: Callable[[], str]) -> None:
+        super().__init__()
+        self._words = words
+
+    def __str__(self) -> str:
+        if not self.args:
+            try:
+                self.args = (self._words(),)
+            except Unreachable as error:
+                self.args = error.args
+        return str(self.args[0])
+
+    def __repr__(self) -> str:
+        return f"ValueError({str(self)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ValueError, (str(self),)
 
 
 class Tables(NamedTuple):
@@ -147,18 +174,18 @@ def _tables(asked: Asked, target: Target) -> tuple[int, Tables]:
         if copies is None:
             copies = target.fewest_copies((1 - 2 * asked.dissent) * target.polls)
             if copies is None:
-                raise ValueError(target.refuse_polls(asked.dissent))
+                raise Refused(functools.partial(target.refuse_polls, asked.dissent))
         tables = target.tables(copies)
         if asked.copies is None:
             while not target.sure_enough(tables) and copies < MOST_COPIES:  # a lean's gate is a little less often sure
                 copies = math.ceil(copies * 1.05)
                 tables = target.tables(copies)
     except TooRare:
-        raise ValueError(target.refuse_delta()) from None
+        raise Refused(target.refuse_delta) from None
     except Unreachable:
-        raise ValueError(target.refuse_epsilon()) from None
+        raise Refused(target.refuse_epsilon) from None
     if not target.sure_enough(tables):
-        raise ValueError(target.refuse_copies(copies, polls_given=asked.polls is not None))
+        raise Refused(functools.partial(target.refuse_copies, copies, polls_given=asked.polls is not None))
     return copies, tables
 
 
@@ -212,17 +239,9 @@ class Target:
         share = Fraction(self.polls, copies)
         return Budget(self.epsilon, self.delta, self.unsure, start, self.shift, share, margins, self.guide)
 
-    def split(self, copies: int, start: Split | None = None) -> Split:
+    def split(self, copies: int) -> Split:
         """The split of the budget whose gate falls to the allowed rate soonest."""
-        # A table somewhat longer than the poll tells which split is steepest; its end stands for what lies beyond.
-        budget = self.budget(copies, margins=max(256, 4 * self.polls))
-
-        def lead(gate: Gate) -> float:
-            found = reach(gate, self.allowed)
-            beyond = math.log(max(1.0, float(gate.table[-1]) / self.allowed))
-            return found if math.isfinite(found) else gate.sure.size * (2 + beyond)
-
-        return search(budget, lead, start)
+        return _steepest(self, copies)
 
     def tables(self, copies: int) -> Tables:
         """Finished tables for so many copies."""
@@ -336,3 +355,17 @@ class Target:
             if other.needs(copies, split) <= self.polls and other.works(copies):
                 return f"unsure={number}"
         return None
+
+
+@functools.lru_cache(maxsize=256)
+def _steepest(target: Target, copies: int) -> Split:
+    """See `Target.split`: most of what planning takes, and asked for again by refusals and by whoever plans twice."""
+    # A table somewhat longer than the poll tells which split is steepest; its end stands for what lies beyond.
+    budget = target.budget(copies, margins=max(256, 4 * target.polls))
+
+    def lead(gate: Gate) -> float:
+        found = reach(gate, target.allowed)
+        beyond = math.log(max(1.0, float(gate.table[-1]) / target.allowed))
+        return found if math.isfinite(found) else gate.sure.size * (2 + beyond)
+
+    return search(budget, lead)
