@@ -220,7 +220,7 @@ def test_what_is_not_clearly_better_than_the_guide_is_not_proposed(advice: Advic
         ({"rows": [{"a": 1.0}] * 1000}, "features="),
         ({"rows": np.zeros((20, 2)), "labels": [0, 1] * 10}, "at least 500 rows"),
         ({"units": ["a"]}, "one unit"),
-        ({"learners": ["forest"]}, "no learner is called"),
+        ({"learners": ["jungle"]}, "no learner is called"),
         ({"epsilon": -1.0}, "epsilon"),
     ],
     ids=lambda value: str(value)[:30],
