@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from confide.pop.pop import POP
     from confide.privacy.gate import Gate
     from confide.privacy.halting import Halting
+    from confide.service.client import Client
 
 __version__ = "0.1.0"
 
@@ -23,6 +24,7 @@ _HOMES = {
     "POP": "confide.pop.pop",
     "Answer": "confide.pop.base",
     "Certificate": "confide.planning.mistakes",
+    "Client": "confide.service.client",
     "Evaluation": "confide.pop.evaluate",
     "Gate": "confide.privacy.gate",
     "Guarantee": "confide.planning.plan",
@@ -40,6 +42,7 @@ __all__ = [
     "POP",
     "Answer",
     "Certificate",
+    "Client",
     "Evaluation",
     "Gate",
     "Guarantee",
