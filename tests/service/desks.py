@@ -19,6 +19,7 @@ from confide.service.metrics import Metrics
 from confide.service.owner import Owner
 
 PLAN = Plan.tight(60.0, 1e-2, 60, copies=30, unsure=45, silent=10, guide=None)
+LIMITS = Limits()
 ASKERS, OPERATORS = Keys({"k1": b"a" * 32}), Keys({"k1": b"o" * 32})
 
 
@@ -123,13 +124,14 @@ class MemoryDesk:
             raise StateError("the disk is full: make room, and open the model again")
 
 
-def service(*desks: MemoryDesk, limits: Limits | None = None, room: int = 4096, group: int = 256, **more: Any) -> Service:
+def service(*desks: MemoryDesk, limits: Limits = LIMITS, room: int = 4096, group: int = 256, **more: Any) -> Service:
     """A service with these models, whose log is `service.written`."""
     written = io.StringIO()
     log = Log(written)
     metrics = Metrics(log)
     models = {desk.name: Model(Owner(desk, metrics, room=room, group=group)) for desk in desks or (MemoryDesk(),)}
-    made = Service(models, Tokens("asker", ASKERS), Tokens("operator", OPERATORS), metrics, log, limits or Limits(), **more)
+    asker, operator = Tokens("asker", ASKERS), Tokens("operator", OPERATORS)
+    made = Service(models, asker, operator, metrics, log, limits, **more)
     made.written = written  # type: ignore[attr-defined]
     return made
 

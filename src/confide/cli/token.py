@@ -30,4 +30,5 @@ def token(
     if not operator and settings.doors.kind != "tokens":
         raise ValueError(f"in {config} people are known by {settings.doors.kind}, not by Confide's tokens")
     keys = settings.doors.operator_keys if operator else settings.doors.asker_keys
-    typer.echo(Tokens("operator" if operator else "asker", Keys.make(keys)).sign(subject, expires=seconds(expires), models=model))
+    tokens = Tokens("operator" if operator else "asker", Keys.make(keys))
+    typer.echo(tokens.sign(subject, expires=seconds(expires), models=model))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -110,10 +110,8 @@ class Service:
     @property
     def ready(self) -> dict[str, str]:
         """The models that are not ready, and why."""
-        reasons = {"failed": lambda one: one.owner.failure is not None, "draining": lambda one: one.owner.draining}
-        return {
-            name: reason for name, model in self.models.items() for reason, test in reasons.items() if test(model)
-        }
+        failed = {name: "failed" for name, model in self.models.items() if model.owner.failure is not None}
+        return {name: "draining" for name, model in self.models.items() if model.owner.draining} | failed
 
 
 def said(content: Mapping[str, Any], status: int = 200, retry: bool = False) -> Response:
@@ -148,7 +146,8 @@ def handlers(app: FastAPI, log: Log) -> None:
         return response
 
     async def busy(request: Request, error: Exception) -> Response:
-        return said(failure("busy", "too many requests wait: come again in a moment, with the same id"), 429, retry=True)
+        message = "too many requests wait: come again in a moment, with the same id"
+        return said(failure("busy", message), 429, retry=True)
 
     async def away(request: Request, error: Exception) -> Response:
         return said(failure("unavailable", str(error)), 503, retry=True)
@@ -228,7 +227,7 @@ class Guard:
         return content
 
     async def _rest(self, content: bytes, receive: Receive) -> bytes:
-        parts, size, message = [content], len(content), MutableMapping[str, Any]
+        parts, size = [content], len(content)
         try:
             async with asyncio.timeout(self._service.limits.timeout):
                 more = True

@@ -29,8 +29,8 @@ _MOST_INTEGER = 2**63
 class Client:
     """Asks and teaches a model of a Confide service.
 
-    Each question has an id of its own. When a connection is lost, or the service is busy or stops for a moment, the same
-    request is sent again with it, and a round that was taken is not taken twice.
+    Each question has an id of its own. When a connection is lost, or the service is busy or stops for a moment, the
+    same request is sent again with it, and a round that was taken is not taken twice.
 
     Parameters
     ----------

@@ -12,7 +12,10 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from confide.pop.base import TICKET_LIFE
 
-__all__ = ["EXAMPLE", "Config", "DoorsConfig", "JwtConfig", "LimitsConfig", "ModelConfig", "Port", "ProxyConfig", "read_config"]
+__all__ = [
+    "EXAMPLE", "Config", "DoorsConfig", "JwtConfig", "LimitsConfig", "ModelConfig", "Port",
+    "ProxyConfig", "read_config",
+]  # fmt: skip
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -74,13 +77,13 @@ class DoorsConfig(_Table):
 class LimitsConfig(_Table):
     """How much may be asked at once."""
 
-    body: int = Field(1_000_000, ge=1000)
-    batch: int = Field(1024, ge=1)
-    history: int = Field(100_000, ge=1)
-    history_body: int = Field(100_000_000, ge=1000)
-    timeout: float = Field(10.0, gt=0)
-    room: int = Field(4096, ge=1)
-    group: int = Field(256, ge=1)
+    body: int = Field(default=1_000_000, ge=1000)
+    batch: int = Field(default=1024, ge=1)
+    history: int = Field(default=100_000, ge=1)
+    history_body: int = Field(default=100_000_000, ge=1000)
+    timeout: float = Field(default=10.0, gt=0)
+    room: int = Field(default=4096, ge=1)
+    group: int = Field(default=256, ge=1)
 
 
 class ModelConfig(_Table):
@@ -89,7 +92,7 @@ class ModelConfig(_Table):
     folder: Path
     labels: list[str | bool | int | float] | None = None
     columns: int | dict[str, str | dict[str, Any]] | None = None
-    schema_file: Path | None = Field(None, alias="schema")
+    schema_file: Path | None = Field(default=None, alias="schema")
     units: Literal["rounds", "people"] = "rounds"
     plan: Path | None = None
     epsilon: float | None = None
@@ -109,8 +112,8 @@ class ModelConfig(_Table):
     learner: str = "trees"
     fallback: str = "coin"
     after_halt: Literal["raise", "fallback"] = "fallback"
-    ticket_life: int = Field(TICKET_LIFE, ge=1)
-    release_every: float | None = Field(None, gt=0.002)
+    ticket_life: int = Field(default=TICKET_LIFE, ge=1)
+    release_every: float | None = Field(default=None, gt=0.002)
     trusted: bool = False
 
     @model_validator(mode="after")
@@ -152,8 +155,8 @@ class Config(BaseSettings):
         keys = {name: base / getattr(doors, name) for name in ("asker_keys", "operator_keys")}
         models = {}
         for name, model in self.models.items():
-            paths = {one: getattr(model, one) for one in ("folder", "plan", "schema_file")}
-            models[name] = model.model_copy(update={one: base / path for one, path in paths.items() if path is not None})
+            paths = ((one, getattr(model, one)) for one in ("folder", "plan", "schema_file"))
+            models[name] = model.model_copy(update={one: base / path for one, path in paths if path is not None})
         return self.model_copy(update={"doors": doors.model_copy(update=keys), "models": models})
 
 
@@ -162,7 +165,8 @@ def read_config(path: Path) -> Config:
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror}; `confide serve --example` prints one to begin with") from None
+        hint = "`confide serve --example` prints one to begin with"
+        raise ValueError(f"cannot read {path}: {error.strerror}; {hint}") from None
     except ValueError as error:
         raise ValueError(f"{path} is not valid TOML: {error}") from None
     if "insecure_seed" in given:

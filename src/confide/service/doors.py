@@ -1,8 +1,8 @@
 """Who stands at the door: signed tokens that name an asker, or an operator, and nothing that mixes up the two.
 
 An asker's token carries the id of the unit that is protected. Everything rests on it: whoever could ask under another's
-id would be shown that person's answers. So tokens are signed, expire, say for which models they are, and the two kinds have keys of
-their own. What is wrong with a token is told in words that quote nothing of it.
+id would be shown that person's answers. So tokens are signed, expire, say for which models they are, and the two kinds
+have keys of their own. What is wrong with a token is told in words that quote nothing of it.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ class Keys:
         except OSError as error:
             raise ValueError(f"cannot read the keys in {path}: {error.strerror}") from None
         except ValueError:  # its words might quote the file
-            raise ValueError(f"{path} is no file of keys: remove it, and a new one is made; old tokens end then") from None
+            hint = "remove it, and a new one is made; old tokens end then"
+            raise ValueError(f"{path} is no file of keys: {hint}") from None
 
     @classmethod
     def make(cls, path: Path) -> Keys:

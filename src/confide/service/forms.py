@@ -1,4 +1,4 @@
-"""What requests and responses look like: one description for reading them and for the OpenAPI page, with worked examples.
+"""What requests and responses look like: one description, with worked examples, for reading them and for OpenAPI.
 
 What is wrong with a request is told by the place, in names that stand here, never by the value.
 """
@@ -8,13 +8,23 @@ from __future__ import annotations
 import secrets
 from typing import Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    TypeAdapter,
+    ValidationError,
+)
 
 from confide.service.base import Asked, Question, Refusal
 
 __all__ = [
-    "ASK", "ASK_MANY", "DRAIN", "FORMS", "HISTORY", "LABEL", "LABEL_MANY", "PERSON", "Answer", "Answers", "BadForm", "Failure",
-    "Form", "Forms", "Imported", "Taken", "Takens", "answer", "failure",
+    "ASK", "ASK_MANY", "DRAIN", "FORMS", "HISTORY", "LABEL", "LABEL_MANY", "PERSON", "Answer", "Answers", "BadForm",
+    "Failure", "Form", "Forms", "Imported", "Taken", "Takens", "answer", "failure",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=BaseModel)
@@ -34,10 +44,10 @@ class Form(BaseModel):
 class Ask(Form):
     """One question."""
 
-    x: Any = Field(description="What is asked: an object of features by name, or an array of numbers, as the model takes it.")
+    x: Any = Field(description="An object of features by name, or an array of numbers, as the model takes it.")
     id: str | None = Field(
-        None, min_length=1, max_length=100,
-        description="The request's own name, chosen by the asker. A retry with it gets the stored answer, and takes no round.",
+        default=None, min_length=1, max_length=100,
+        description="The request's own name. A retry with it gets the stored answer, and takes no round.",
     )  # fmt: skip
 
     model_config = ConfigDict(
@@ -84,7 +94,9 @@ class Row(Form):
 
     x: Any
     label: Label
-    subject: str | None = Field(None, min_length=1, max_length=256, description="Whose it is, where people are protected.")
+    subject: str | None = Field(
+        default=None, min_length=1, max_length=256, description="Whose it is, where people are protected."
+    )
 
 
 class History(Form):
@@ -127,7 +139,7 @@ class Failure(BaseModel):
     error: Reason
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"error": {"kind": "ticket", "message": "this ticket was used: a label is taken once"}}]}
+        json_schema_extra={"examples": [{"error": {"kind": "ticket", "message": "this ticket was used"}}]}
     )
 
 
@@ -137,11 +149,11 @@ class Answer(BaseModel):
     id: str
     round: int = Field(description="The round's number: public.")
     label: Label | None = None
-    sure: bool = Field(False, description="Whether the copies answered.")
+    sure: bool = Field(default=False, description="Whether the copies answered.")
     source: Literal["copies", "lean", "guide", "fallback"] | None = None
-    guide: Label | None = Field(None, description="The guide's own label, which everyone may know.")
-    ticket: str | None = Field(None, description="Bring it back once, with the right label.")
-    again: bool = Field(False, description="Whether this is a retry's stored answer.")
+    guide: Label | None = Field(default=None, description="The guide's own label, which everyone may know.")
+    ticket: str | None = Field(default=None, description="Bring it back once, with the right label.")
+    again: bool = Field(default=False, description="Whether this is a retry's stored answer.")
     error: Reason | None = None
 
     model_config = ConfigDict(
@@ -207,7 +219,8 @@ class Forms(Generic[F]):
             if found["type"] == "json_invalid":
                 raise BadForm("the body is not JSON") from None
             where = ".".join(str(part) for part in found["loc"] if isinstance(part, int) or part in _KNOWN)
-            raise BadForm(f"the body is not of this operation's form{f', at {where}' if where else ''}: see /docs") from None
+            place = f", at {where}" if where else ""
+            raise BadForm(f"the body is not of this operation's form{place}: see /docs") from None
 
     @property
     def schema(self) -> dict[str, Any]:

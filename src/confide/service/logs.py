@@ -1,7 +1,7 @@
 """What the service writes: one line of JSON for an event, in words and numbers that say nothing of anybody.
 
-No x, label, answer, subject, request id, token or ticket is ever given to it. Of an error it writes the kind and the place in
-the source, never the words: they might quote a value.
+No x, label, answer, subject, request id, token or ticket is ever given to it. Of an error it writes the kind and the
+place in the source, never the words: they might quote a value.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Log:
         self.event(event, **public, error=type(error).__name__, at=_place(error))
 
     def capture(self) -> None:
-        """Take over what libraries would write of their own accord: a warning's template, without what was put in it."""
+        """Take over what libraries would write by themselves: a warning's template, without what was put in it."""
         root = logging.getLogger()
         root.handlers = [_Handler(self)]
         root.setLevel(logging.WARNING)

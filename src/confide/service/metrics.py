@@ -1,8 +1,8 @@
 """Numbers for Prometheus: a few that everyone may see, and the operator's own.
 
 How many requests, labels and refusals there were, and how long they took, tells of people: unsure answers are slower,
-and that somebody brought a label is private. So the public port has the round counter, the state, the guarantee and the private
-monitor's number of each model, and nothing else.
+and that somebody brought a label is private. So the public port has the round counter, the state, the guarantee and the
+private monitor's number of each model, and nothing else.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ class Metrics:
         self._log = log
         self.registry = registry = CollectorRegistry()
         self._requests = Counter(
-            "confide_requests", "Requests by model, operation and status", ["model", "operation", "status"], registry=registry
-        )
+            "confide_requests", "Requests by model, operation and status", ["model", "operation", "status"],
+            registry=registry,
+        )  # fmt: skip
         self._latency = Histogram(
             "confide_request_seconds", "From the request's end to the response, without pacing", ["model", "operation"],
             buckets=_TIMES, registry=registry,
@@ -46,7 +47,9 @@ class Metrics:
             "confide_group_rows", "Rows that shared a commit", ["model", "work"], buckets=_SIZES, registry=registry
         )
         self._late = Counter("confide_late", "Responses that missed their first tick", ["model"], registry=registry)
-        self._failed = Counter("confide_failed_groups", "Groups that could not be served", ["model", "work"], registry=registry)
+        self._failed = Counter(
+            "confide_failed_groups", "Groups that could not be served", ["model", "work"], registry=registry
+        )
         self._waiting = Gauge("confide_waiting_rows", "Rows that wait", ["model", "work"], registry=registry)
         self._ledger = Gauge("confide_ledger", "The ledger's own numbers", ["model", "number"], registry=registry)
         self._lates = defaultdict[str, int](int)

@@ -45,8 +45,8 @@ def maker(name: str, config: ModelConfig, seed: int | None = None) -> Callable[[
 def planned(config: ModelConfig) -> Plan:
     """The plan that was asked for."""
     names = (
-        "epsilon", "delta", "rounds", "copies", "polls", "unsure", "silent", "unit_unsure", "unit_labels", "guide", "beta",
-        "monitor",
+        "epsilon", "delta", "rounds", "copies", "polls", "unsure", "silent", "unit_unsure", "unit_labels", "guide",
+        "beta", "monitor",
     )  # fmt: skip
     given: dict[str, Any] = {name: getattr(config, name) for name in names}
     unit, plan = "subject" if config.units == "people" else None, None if config.plan is None else str(config.plan)

@@ -1,8 +1,8 @@
 """One thread that owns a model's desk: whatever waits is served together, in groups that only counts of requests bound.
 
-While one group is brought to the disk the next one gathers, so that many single questions share a commit. Questions come
-before labels, in the order in which they arrived, and the operator's work comes last. Neither what a group holds nor
-whether somebody is refused depends on anything but how many requests wait.
+While one group is brought to the disk the next one gathers, so that many single questions share a commit. Questions
+come before labels, in the order in which they arrived, and the operator's work comes last. Neither what a group holds
+nor whether somebody is refused depends on anything but how many requests wait.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol, TypeVar, cast
 
 from confide.errors import StateError
@@ -109,7 +110,7 @@ class Owner:
     def waiting(self) -> dict[str, int]:
         """Rows of each kind that wait."""
         with self._changed:
-            return dict[str, int](self._rows)
+            return {kind: self._rows[kind] for kind in KINDS}
 
     @property
     def draining(self) -> bool:
@@ -179,11 +180,11 @@ class Owner:
     def _serve(self, kind: Work, jobs: list[_Job]) -> None:
         if kind == "call":
             for job in jobs:
-                _deliver([(job, self._done(kind, 1, lambda job=job: job.what(self._desk)))])
+                _deliver([(job, self._done(kind, 1, partial(job.what, self._desk)))])
             return
         rows = [row for job in jobs for row in job.what]
-        serve = self._desk.ask if kind == "ask" else self._desk.learn
-        results = self._done(kind, len(rows), lambda: serve(rows))
+        serve: Callable[[Any], Any] = self._desk.ask if kind == "ask" else self._desk.learn
+        results = self._done(kind, len(rows), partial(serve, rows))
         at, parts = 0, list[tuple[_Job, Any]]()
         for job in jobs:
             parts.append((job, results if isinstance(results, Exception) else results[at : at + job.rows]))

@@ -18,8 +18,8 @@ __all__ = ["Ticks"]
 class Ticks:
     """When what began at some moment may leave: a whole number of `every` later, by two sleeps.
 
-    A tick is counted from the end of the request itself, when all of its body has come: an asker who could choose how long
-    before a tick the work begins would learn on which side of it the work ended.
+    A tick is counted from the end of the request itself, when all of its body has come: an asker who could choose how
+    long before a tick the work begins would learn on which side of it the work ended.
 
     Parameters
     ----------

@@ -72,8 +72,8 @@ def page(described: dict[str, Any]) -> str:
 
 def _operation(method: str, path: str, operation: dict[str, Any], schemas: dict[str, Any]) -> str:
     needs = "token" if operation.get("security") else "open to everyone"
-    text = f"<h2>{escape(operation['summary'])}</h2><p><code>{method} {escape(path)}</code> <span class=open>{needs}</span></p>"
-    text += f"<p>{escape(operation.get('description', ''))}</p>"
+    text = f"<h2>{escape(operation['summary'])}</h2><p><code>{method} {escape(path)}</code> "
+    text += f"<span class=open>{needs}</span></p><p>{escape(operation.get('description', ''))}</p>"
     asked = operation.get("requestBody", {}).get("content", {}).get("application/json")
     if asked:
         sent = json.dumps(asked["examples"]["worked"]["value"], ensure_ascii=False)

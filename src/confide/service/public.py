@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
+from pydantic import BaseModel
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
@@ -24,13 +25,15 @@ STATUS = {"malformed": 422, "label": 422, "conflict": 409, "ticket": 404, "halte
 OPERATIONS = frozenset({"ask", "ask-many", "label", "label-many", "models", "metrics", "healthz", "readyz", "docs"})
 
 ABOUT = """Ask a model, get an answer and a ticket; bring the right label back with the ticket, and it learns.
-What one person tells it, nobody else finds out from their own answers: `GET /models/{model}` says how far this is promised.
+What one person tells it, nobody else finds out from their own answers: `GET /models/{model}` says what is promised.
 """
 
 
 def public_app(service: Service) -> ASGIApp:
     """The app for the public port."""
-    app = FastAPI(title="Confide", version=__version__, description=ABOUT, docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="Confide", version=__version__, description=ABOUT, docs_url=None, redoc_url=None, openapi_url=None
+    )
     handlers(app, service.log)
     _asking(app, service)
     _looking(app, service)
@@ -49,11 +52,15 @@ def public_app(service: Service) -> ASGIApp:
 
 def _asking(app: FastAPI, service: Service) -> None:
     """What needs an asker's token."""
-    limits, refusals = service.limits, {401: {"model": forms.Failure}, 403: {"model": forms.Failure}}
+    most = f"{service.limits.batch:,}"
+
+    def told(form: type[BaseModel], *statuses: int) -> dict[int | str, dict[str, Any]]:
+        failures: dict[int | str, dict[str, Any]] = {one: {"model": forms.Failure} for one in (401, 403, *statuses)}
+        return {200: {"model": form}, **failures}
 
     @app.post(
         "/models/{model}/ask", summary="Ask one question", openapi_extra={"x-form": "ASK"},
-        responses={**refusals, 200: {"model": forms.Answer}, 409: {"model": forms.Failure}, 422: {"model": forms.Failure}},
+        responses=told(forms.Answer, 409, 422),
     )  # fmt: skip
     async def ask(request: Request) -> Response:
         """Takes one round, whether x can be read or not, and returns the label and a ticket."""
@@ -64,8 +71,8 @@ def _asking(app: FastAPI, service: Service) -> None:
         return said(forms.answer(question, asked), status)
 
     @app.post(
-        "/models/{model}/ask-many", summary=f"Ask up to {limits.batch:,} questions", openapi_extra={"x-form": "ASK_MANY"},
-        responses={**refusals, 200: {"model": forms.Answers}, 413: {"model": forms.Failure}, 422: {"model": forms.Failure}},
+        "/models/{model}/ask-many", summary=f"Ask up to {most} questions", openapi_extra={"x-form": "ASK_MANY"},
+        responses=told(forms.Answers, 413, 422),
     )  # fmt: skip
     async def ask_many(request: Request) -> Response:
         """The rounds are taken in order; a question that is refused has an `error` where its answer would be."""
@@ -78,7 +85,7 @@ def _asking(app: FastAPI, service: Service) -> None:
 
     @app.post(
         "/models/{model}/label", summary="Bring the label of an answered question", openapi_extra={"x-form": "LABEL"},
-        responses={**refusals, 200: {"model": forms.Taken}, 404: {"model": forms.Failure}, 422: {"model": forms.Failure}},
+        responses=told(forms.Taken, 404, 422),
     )  # fmt: skip
     async def label(request: Request) -> Response:
         """Durable when it returns. A ticket is good once, in time, and for the asker who got it."""
@@ -88,8 +95,8 @@ def _asking(app: FastAPI, service: Service) -> None:
         return said(_taken(refusal), 200 if refusal is None else STATUS[refusal.kind])
 
     @app.post(
-        "/models/{model}/label-many", summary=f"Bring up to {limits.batch:,} labels", openapi_extra={"x-form": "LABEL_MANY"},
-        responses={**refusals, 200: {"model": forms.Takens}, 413: {"model": forms.Failure}, 422: {"model": forms.Failure}},
+        "/models/{model}/label-many", summary=f"Bring up to {most} labels", openapi_extra={"x-form": "LABEL_MANY"},
+        responses=told(forms.Takens, 413, 422),
     )  # fmt: skip
     async def label_many(request: Request) -> Response:
         """All good ones are taken, whatever the others are."""

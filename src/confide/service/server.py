@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -63,7 +64,7 @@ def build(config: Config, open_desk: OpenDesk, log: Log) -> Service:
     try:
         for name, model in config.models.items():
             desk = open_desk(name, model, config.insecure_seed)
-            ticks = None if model.release_every is None else Ticks(model.release_every, lambda name=name: metrics.late(name))
+            ticks = None if model.release_every is None else Ticks(model.release_every, partial(metrics.late, name))
             models[name] = Model(Owner(desk, metrics, room=limits.room, group=limits.group), ticks)
             log.event("open", model=name)
     except BaseException:
@@ -135,12 +136,11 @@ async def _run(service: Service, config: Config, log: Log, ready: Callable[[int,
 
 def _server(app: ASGIApp) -> _Server:
     # The access log would write who came from where; proxies' headers are for `ProxyDoor` to judge.
-    return _Server(
-        uvicorn.Config(
-            app, lifespan="off", access_log=False, log_config=None, log_level="warning", server_header=False,
-            proxy_headers=False, ws="none", timeout_graceful_shutdown=GRACE, timeout_keep_alive=30,
-        )  # fmt: skip
-    )
+    config = uvicorn.Config(
+        app, lifespan="off", access_log=False, log_config=None, log_level="warning", server_header=False,
+        proxy_headers=False, ws="none", timeout_graceful_shutdown=GRACE, timeout_keep_alive=30,
+    )  # fmt: skip
+    return _Server(config)
 
 
 def _bound(port: Port) -> socket.socket:

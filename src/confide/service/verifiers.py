@@ -1,4 +1,4 @@
-"""Doors for people who are known from elsewhere: a JWT of somebody's identity service, or a header of a proxy in front."""
+"""Doors for people who are known from elsewhere: by an identity service's JWT, or by a header of a proxy in front."""
 
 from __future__ import annotations
 
