@@ -40,11 +40,13 @@ class MemoryDesk:
         """Every call waits for it."""
         self.gate.set()
         self.broken = False
+        self.lock = threading.RLock()
         self.closed = self.saved = 0
 
     def ask(self, questions: Sequence[Question]) -> list[Asked]:
         self._enter("ask", len(questions))
-        return [self._one(question) for question in questions]
+        with self.lock:
+            return [self._one(question) for question in questions]
 
     def _one(self, question: Question) -> Asked:
         key, digest = (question.subject, question.id), repr(question.x)
@@ -67,7 +69,8 @@ class MemoryDesk:
 
     def learn(self, lessons: Sequence[Taught]) -> list[Refusal | None]:
         self._enter("label", len(lessons))
-        return [self._lesson(one) for one in lessons]
+        with self.lock:
+            return [self._lesson(one) for one in lessons]
 
     def _lesson(self, lesson: Taught) -> Refusal | None:
         if self.holders.get(lesson.ticket) not in (None, lesson.subject):

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from confide.pop.base import Answer
 
-__all__ = ["Asked", "Desk", "Question", "Refusal", "Taught"]
+__all__ = ["Asked", "Desk", "Later", "Question", "Refusal", "Taught"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -38,7 +38,8 @@ class Taught:
 class Refusal:
     """Why one request was not served: for its sender alone, and never with a private value in it."""
 
-    kind: Literal["malformed", "conflict", "ticket", "label", "halted"]
+    kind: Literal["malformed", "conflict", "ticket", "label", "halted", "later"]
+    """ "later": it could not be made durable; the same request again is safe, and counts once."""
     message: str
 
 
@@ -53,11 +54,16 @@ class Asked:
     """Whether this is a retry's stored answer."""
 
 
-class Desk(Protocol):
-    """One model's owner. Calls come from one thread at a time, and return when all they say is durable.
+class Later(RuntimeError):
+    """A private call could not be made durable: told to its caller alone, who tries again; the model goes on."""
 
-    `StateError` from any call means that the ledger could not be written: the model answers nobody any more, until it
-    is opened again.
+
+class Desk(Protocol):
+    """One model's owner. Calls may come from several threads, and return when all they say is durable.
+
+    They share the disk's time: while one waits for it another computes, and one write serves all that are waiting.
+    `StateError` from any call means that the ledger could not be written, or was found to have been rolled back: the
+    model answers nobody any more, until it is opened again.
     """
 
     @property

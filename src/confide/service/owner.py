@@ -1,8 +1,8 @@
-"""One thread that owns a model's desk: whatever waits is served together, in groups that only counts of requests bound.
+"""The owner of a model's desk: whatever waits is served together, in groups that only counts of requests bound.
 
-While one group is brought to the disk the next one gathers, so that many single questions share a commit. Questions
-come before labels, in the order in which they arrived, and the operator's work comes last. Neither what a group holds
-nor whether somebody is refused depends on anything but how many requests wait.
+Questions, labels and the operator's work have a queue and a thread each, and each is served in the order in which it
+came. While one group is brought to the disk the next one gathers, so that many single questions share a commit. Neither
+what a group holds nor whether somebody is refused depends on anything but how many requests of its kind wait.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Literal, Protocol, TypeVar, cast
 
 from confide.errors import StateError
-from confide.service.base import Asked, Desk, Question, Refusal, Taught
+from confide.service.base import Asked, Desk, Later, Question, Refusal, Taught
 
 __all__ = ["Busy", "CallRefused", "Observer", "Owner", "Unavailable"]
 
@@ -58,7 +58,7 @@ class _Job:
 
 
 class Owner:
-    """Serves a desk from one thread.
+    """Serves a desk.
 
     Parameters
     ----------
@@ -78,14 +78,17 @@ class Owner:
         self.failure: str | None = None
         """Why the model answers nobody any more, until it is opened again; None while it does."""
         self._desk, self._observer, self._room, self._group = desk, observer, room, group
-        self._shown: Mapping[str, Any] | None = None
+        self._served, self._shown = 0, (-1, dict[str, Any]())  # what everyone may see, after so many groups
         self._queues: dict[Work, deque[_Job]] = {kind: deque() for kind in KINDS}
         self._rows: dict[Work, int] = dict.fromkeys(KINDS, 0)
         self._draining = self._closing = False
-        self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name=f"owner of {self.name}", daemon=True)
-        self._closed: BaseException | None = None
-        self._thread.start()
+        self._lock = threading.Lock()
+        self._changed = {kind: threading.Condition(self._lock) for kind in KINDS}
+        self._threads = [
+            threading.Thread(target=self._run, args=(kind,), name=f"{kind} {self.name}", daemon=True) for kind in KINDS
+        ]
+        for thread in self._threads:
+            thread.start()
 
     # ------------------------------------------------------------------ for the event loop
 
@@ -103,13 +106,13 @@ class Owner:
 
     async def look(self) -> Mapping[str, Any]:
         """What everyone may see of the model; computed once for all who look between two groups."""
-        shown = self._shown
-        return shown if shown is not None else await self.call(self._look)
+        served, shown = self._shown
+        return shown if served == self._served else await self.call(self._look)
 
     @property
     def waiting(self) -> dict[str, int]:
         """Rows of each kind that wait."""
-        with self._changed:
+        with self._lock:
             return {kind: self._rows[kind] for kind in KINDS}
 
     @property
@@ -119,24 +122,26 @@ class Owner:
 
     def drain(self, on: bool = True) -> None:
         """Take no further questions; those that wait are answered, and labels are taken."""
-        with self._changed:
+        with self._lock:
             self._draining = on
 
     # ------------------------------------------------------------------ for whoever made it
 
     def close(self) -> None:
-        """Serve what waits, close the desk, and end the thread."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
-        self._thread.join()
-        if self._closed is not None:
-            raise self._closed
+        """Serve what waits, end the threads, and close the desk."""
+        with self._lock:
+            closed, self._closing = self._closing, True
+            for changed in self._changed.values():
+                changed.notify()
+        for thread in self._threads:
+            thread.join()
+        if not closed:
+            self._desk.close()
 
     async def _submit(self, kind: Work, what: Any, rows: int) -> Any:
         loop = asyncio.get_running_loop()
         job = _Job(what, rows, loop, loop.create_future())
-        with self._changed:
+        with self._lock:
             if self._closing:
                 raise Unavailable("the service is stopping: ask again in a moment, with the same id")
             if kind == "ask" and self._draining:
@@ -145,36 +150,25 @@ class Owner:
                 raise Busy
             self._queues[kind].append(job)
             self._rows[kind] += rows
-            self._changed.notify()
+            self._changed[kind].notify()
         return await job.future
 
-    # ------------------------------------------------------------------ the thread
+    # ------------------------------------------------------------------ the threads
 
-    def _run(self) -> None:
-        while jobs := self._next():
-            for kind, some in jobs.items():
-                if some:
-                    self._serve(kind, some)
-        try:
-            self._desk.close()
-        except BaseException as error:  # told to who closes; a thread has nobody to raise it to
-            self._closed = error
+    def _run(self, kind: Work) -> None:
+        while jobs := self._next(kind):
+            self._serve(kind, jobs)
 
-    def _next(self) -> dict[Work, list[_Job]] | None:
-        """What is served next; None when all is served and it is time to go."""
-        with self._changed:
-            while not any(self._queues.values()):
-                if self._closing:
-                    return None
-                self._changed.wait()
-            return {kind: self._take(kind) for kind in KINDS}
-
-    def _take(self, kind: Work) -> list[_Job]:
+    def _next(self, kind: Work) -> list[_Job]:
+        """What is served next; nothing when all is served and it is time to go."""
         queue, taken, rows = self._queues[kind], list[_Job](), 0
-        while queue and (not taken or rows + queue[0].rows <= self._group):
-            taken.append(queue.popleft())
-            rows += taken[-1].rows
-        self._rows[kind] -= rows
+        with self._lock:
+            while not queue and not self._closing:
+                self._changed[kind].wait()
+            while queue and (not taken or rows + queue[0].rows <= self._group):
+                taken.append(queue.popleft())
+                rows += taken[-1].rows
+            self._rows[kind] -= rows
         return taken
 
     def _serve(self, kind: Work, jobs: list[_Job]) -> None:
@@ -193,31 +187,33 @@ class Owner:
 
     def _done(self, kind: Work, rows: int, work: Callable[[], Any]) -> Any:
         """What work gives, or the error that all who wait for it are told alike."""
-        if kind != "call":
-            self._shown = None
         began = time.perf_counter()
         try:
             result = work()
-            self.failure = None if kind == "ask" else self.failure
-        except StateError as error:
-            self.failure = str(error)
-            self._observer.failed(self.name, kind, error)
-            return Unavailable("this model's state could not be written or read: nobody is answered until it can be")
-        except ValueError as error:
-            if kind == "call":
+        except Later:
+            return Unavailable("this could not be made durable: bring it again")
+        except Exception as error:  # nobody may be told what it was
+            if kind == "call" and isinstance(error, ValueError) and not isinstance(error, StateError):
                 return CallRefused(str(error))
             self._observer.failed(self.name, kind, error)
-        except Exception as error:  # nobody may be told what it was
-            self._observer.failed(self.name, kind, error)
-        else:
-            self._observer.served(self.name, kind, rows, time.perf_counter() - began)
-            return result
-        return Unavailable("this model could not serve the request: the operator has been told")
+            if isinstance(error, StateError):
+                self.failure = str(error)
+                return Unavailable("this model's state could not be written or read: nobody is answered until it can be")
+            return Unavailable("this model could not serve the request: the operator has been told")
+        if kind == "ask":
+            self.failure = None
+        if kind != "call":
+            self._served += 1
+        self._observer.served(self.name, kind, rows, time.perf_counter() - began)
+        return result
 
     def _look(self, desk: Desk) -> Mapping[str, Any]:
-        if self._shown is None:
-            self._shown = desk.public()
-        return self._shown
+        served, shown = self._shown
+        if served != self._served:
+            served = self._served
+            shown = dict(desk.public())
+            self._shown = served, shown
+        return shown
 
 
 def _deliver(parts: list[tuple[_Job, Any]]) -> None:

@@ -19,7 +19,7 @@ from confide.service.pages import describe, page
 
 __all__ = ["public_app"]
 
-STATUS = {"malformed": 422, "label": 422, "conflict": 409, "ticket": 404, "halted": 410}
+STATUS = {"malformed": 422, "label": 422, "conflict": 409, "ticket": 404, "halted": 410, "later": 503}
 """How the refusal of one request looks from outside."""
 
 OPERATIONS = frozenset({"ask", "ask-many", "label", "label-many", "models", "metrics", "healthz", "readyz", "docs"})
