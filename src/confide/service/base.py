@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from confide.pop.base import Answer
 
-__all__ = ["Asked", "Desk", "Question", "Refusal", "Taught"]
+__all__ = ["Asked", "Desk", "Later", "Question", "Refusal", "Taught"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -38,7 +38,8 @@ class Taught:
 class Refusal:
     """Why one request was not served: for its sender alone, and never with a private value in it."""
 
-    kind: Literal["malformed", "conflict", "ticket", "label", "halted"]
+    kind: Literal["malformed", "conflict", "ticket", "label", "halted", "later"]
+    """ "later": it could not be made durable; the same request again is safe, and counts once."""
     message: str
 
 
@@ -53,11 +54,16 @@ class Asked:
     """Whether this is a retry's stored answer."""
 
 
-class Desk(Protocol):
-    """One model's owner. Calls come from one thread at a time, and return when all they say is durable.
+class Later(RuntimeError):
+    """A private call could not be made durable: told to its caller alone, who tries again; the model goes on."""
 
-    `StateError` from any call means that the ledger could not be written: the model answers nobody any more, until it
-    is opened again.
+
+class Desk(Protocol):
+    """One model's owner. Calls may come from several threads, and return when all they say is durable.
+
+    They share the disk's time: while one waits for it another computes, and one write serves all that are waiting.
+    `StateError` from any call means that the ledger could not be written, or was found to have been rolled back: the
+    model answers nobody any more, until it is opened again.
     """
 
     @property
@@ -68,7 +74,10 @@ class Desk(Protocol):
         """Answer these in order, as one group commit whose size does not depend on what came of them."""
 
     def learn(self, lessons: Sequence[Taught]) -> list[Refusal | None]:
-        """Take labels: each once, in time, from the ticket's holder; durable when this returns. A refusal is for its sender alone."""
+        """Take labels: each once, in time, from the ticket's holder; durable when this returns.
+
+        A refusal is for its sender alone.
+        """
 
     def teach(self, rows: Sequence[tuple[str | None, Any, Hashable]]) -> list[Refusal | None]:
         """History: labelled records (subject, x, label) that were never asked. The operator's."""
@@ -77,7 +86,7 @@ class Desk(Protocol):
         """Reset the copy that knows this person; delete their stored questions, answers and request ids."""
 
     def public(self) -> Mapping[str, Any]:
-        """What everyone may see: guarantee (a sentence and numbers), plan, labels, units, state, rounds, monitor, guide."""
+        """What everyone may see: guarantee (a sentence and numbers), plan, labels, units, state, rounds, monitor."""
 
     def private(self) -> Mapping[str, Any]:
         """For the operator's eyes: spent budget, shares by source, errors of labels that came, open tickets, alarms."""
