@@ -123,6 +123,8 @@ def _loop_header(loop: Loop, arrays: dict[str, Any]) -> dict[str, Any]:
 def _open_tickets(tickets: Tickets, arrays: dict[str, Any]) -> list[list[Any]]:
     """Open tickets whose x can be stored without pickle; others expire with this process."""
     rows, kept, indices, values = [], [], [], []
+    if tickets.kept:
+        return []
     for (epoch, number), waiting in tickets:
         entry = [epoch, number, waiting.copy, waiting.answered, None, waiting.who and waiting.who.hex(), 0]
         if isinstance(waiting.x, np.ndarray):
@@ -164,6 +166,10 @@ class Saved:
     def insecure(self) -> bool:
         """Whether it was made with a seed."""
         return bool(self.header["insecure"])
+
+    def journal(self) -> list[tuple[str, int, int, bytes]]:
+        """What an owner who keeps a journal has noted (`Ledger.journal`)."""
+        return _ledger(self.folder).journal(MODEL)
 
     def settings(self, learner: Any, fallback: Any) -> Settings:
         """What the POP was made with; what cannot be stored is given again."""

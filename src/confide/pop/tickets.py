@@ -49,6 +49,8 @@ class Tickets:
 
     def __init__(self, key: bytes, life: int) -> None:
         self.life, self.epoch = life, 0
+        self.kept = False
+        """Whether the ledger's journal has the open tickets: then snapshots need not."""
         self._key = key
         self._open: dict[Key, Waiting] = {}
         self._due: deque[Key] = deque()  # every round, with a ticket or not: each expiry is the same work
@@ -60,7 +62,7 @@ class Tickets:
         if waiting is None:
             return ""
         self._open[key] = waiting
-        return self._sign(key)
+        return self.sign(key)
 
     def expire(self, now: int) -> None:
         """Drop what was issued `life` rounds ago or earlier."""
@@ -72,7 +74,7 @@ class Tickets:
         """Take a ticket back: good once, and in time."""
         try:
             epoch, number = (int(part) for part in ticket.split("-")[:2])
-            known = hmac.compare_digest(ticket.encode(), self._sign((epoch, number)).encode())
+            known = hmac.compare_digest(ticket.encode(), self.sign((epoch, number)).encode())
         except Exception:  # whatever it is
             raise TicketError("this is not a ticket: bring back the one that came with the answer") from None
         if not known:
@@ -91,6 +93,10 @@ class Tickets:
         for key in [key for key, waiting in self._open.items() if waiting.who == who]:
             del self._open[key]
 
+    def discard(self, key: Key) -> None:
+        """Forget one open question."""
+        self._open.pop(key, None)
+
     def __iter__(self) -> Iterator[tuple[Key, Waiting]]:
         return iter(self._open.items())
 
@@ -102,6 +108,7 @@ class Tickets:
         self._open[key] = waiting
         self._due.append(key)
 
-    def _sign(self, key: Key) -> str:
+    def sign(self, key: Key) -> str:
+        """The ticket of a round."""
         text = f"{key[0]}-{key[1]}"
         return f"{text}-{blake2b(text.encode(), key=self._key, digest_size=16, person=b'ticket').hexdigest()}"

@@ -74,7 +74,10 @@ class Desk(Protocol):
         """Answer these in order, as one group commit whose size does not depend on what came of them."""
 
     def learn(self, lessons: Sequence[Taught]) -> list[Refusal | None]:
-        """Take labels: each once, in time, from the ticket's holder; durable when this returns. A refusal is for its sender alone."""
+        """Take labels: each once, in time, from the ticket's holder; durable when this returns.
+
+        A refusal is for its sender alone.
+        """
 
     def teach(self, rows: Sequence[tuple[str | None, Any, Hashable]]) -> list[Refusal | None]:
         """History: labelled records (subject, x, label) that were never asked. The operator's."""
@@ -83,7 +86,7 @@ class Desk(Protocol):
         """Reset the copy that knows this person; delete their stored questions, answers and request ids."""
 
     def public(self) -> Mapping[str, Any]:
-        """What everyone may see: guarantee (a sentence and numbers), plan, labels, units, state, rounds, monitor, guide."""
+        """What everyone may see: guarantee (a sentence and numbers), plan, labels, units, state, rounds, monitor."""
 
     def private(self) -> Mapping[str, Any]:
         """For the operator's eyes: spent budget, shares by source, errors of labels that came, open tickets, alarms."""

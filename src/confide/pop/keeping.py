@@ -1,0 +1,235 @@
+"""POP's calls for an owner who keeps a journal: each gives what must be written down, and is written with it.
+
+What the owner notes goes into the call's own entry, so that it is durable with what was spent, or not at all. After a
+crash `Keeper.reopen` and `Keeper.replay` bring back what waits for a label and what was learned since the snapshot.
+Proof page: docs/proofs/people.md, "The journal".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from confide.errors import Halted
+from confide.pop import batches
+from confide.pop.account import Mark
+from confide.pop.batches import Records
+from confide.pop.lessons import Lesson
+from confide.pop.loop import Loop, Outcome
+from confide.pop.monitor import Estimate
+from confide.pop.settings import Settings
+from confide.pop.tickets import Key, Waiting
+
+__all__ = ["Entered", "Keeper", "Note", "Past"]
+
+Note = tuple[str, int, bytes]
+"""A kind, the width of a row, and rows that each begin with whose they are: what `Entry.notes` takes."""
+
+Entered = tuple[Mark, Estimate | None]
+"""What a call wrote down: durable once `Keeper.settle` has returned."""
+
+
+class Past(NamedTuple):
+    """A lesson from the journal."""
+
+    sequence: int
+    copy: int
+    x: Any
+    label: int
+    leaf: int
+
+
+class Keeper:
+    """A POP's rounds, labels and records, each with what its owner notes. Made by `POP.keep`.
+
+    All methods but `settle` hold the POP's lock; nothing they return may leave before `settle` has returned.
+    """
+
+    def __init__(
+        self, settings: Settings, loop: Loop, lock: AbstractContextManager[object], check: Callable[[], None]
+    ) -> None:
+        self._settings, self._loop, self._lock, self._check = settings, loop, lock, check
+        loop.tickets.kept = True
+        if loop.account.book is not None:
+            loop.tickets.epoch = loop.account.book.epoch
+
+    # ------------------------------------------------------------------ who and when
+
+    def who(self, subject: str) -> bytes:
+        """A keyed hash of somebody's id: the person's own, and whoever asks where rounds are protected."""
+        return self.hash(b"unit", subject.encode("utf-8", "surrogatepass"))
+
+    def hash(self, purpose: bytes, *parts: bytes) -> bytes:
+        """16 bytes that nobody can compute without this state's key."""
+        made = blake2b(key=self._loop.routing.ticket_key, digest_size=16, person=purpose)
+        for part in parts:
+            made.update(part)
+        return made.digest()
+
+    def ticket(self, key: Key) -> str:
+        """The POP's own ticket of a round."""
+        return self._loop.tickets.sign(key)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the tickets that are issued now."""
+        return self._loop.tickets.epoch
+
+    @property
+    def life(self) -> int:
+        """Public rounds for which a ticket is good."""
+        return self._loop.tickets.life
+
+    @property
+    def rounds(self) -> int:
+        """Rounds taken, durable or not."""
+        return self._loop.account.rounds
+
+    @property
+    def leaf(self) -> int:
+        """How many of the guide's leaves have been released, in which no lesson may be again (public)."""
+        guiding = self._loop.guiding
+        return 0 if guiding is None else guiding.guide.closed
+
+    @property
+    def counting(self) -> bool:
+        """Whether questions are still counted for the guide's ranges (public)."""
+        guiding = self._loop.guiding
+        return guiding is not None and guiding.guide.features is None
+
+    # ------------------------------------------------------------------ calls
+
+    def ask(
+        self, xs: Any, subjects: Sequence[str], note: Callable[[Sequence[Outcome]], Note]
+    ) -> tuple[list[Outcome], Entered]:
+        """Rounds, as `POP.predict_many` takes them; one that a halt refused has the error `Halted`, and no number."""
+        loop = self._loop
+        with self._lock:
+            self._check()
+            whos, outcomes = self._whos(subjects), list[Outcome]()
+            if loop.account.open() or loop.goes_on:
+                outcomes = batches.ask_many(loop, batches.rows_of(xs, self._settings.named), whos)
+                loop.account.open()
+            error = Halted("this model has halted: its rounds or its privacy budget are used up")
+            outcomes += [Outcome(-1, error=error) for _ in range(len(outcomes), len(subjects))]
+            return outcomes, loop.enter(*whos, notes=(note(outcomes),))
+
+    def learn(
+        self, tickets: Sequence[str], ys: Sequence[Hashable], note: Callable[[dict[int, Lesson]], Note]
+    ) -> tuple[dict[int, Lesson], dict[int, ValueError], Entered]:
+        """Labels, as `POP.learn_many` takes them: those that were taken and what is wrong with the others, by row.
+
+        The note must name the tickets: nothing else says that they were used.
+        """
+        with self._lock:
+            self._check()
+            taken, refused = batches.learn_many(self._loop, tickets, ys)
+            return taken, refused, self._loop.enter(notes=(note(taken),))
+
+    def teach(
+        self, xs: Sequence[Any], ys: Sequence[Hashable], subjects: Sequence[str], note: Callable[[Records], Note]
+    ) -> tuple[Records, Entered]:
+        """Records, as `POP.teach_many` takes them."""
+        with self._lock:
+            self._check()
+            rows = batches.rows_of(xs, self._settings.named)
+            taught = batches.teach_many(self._loop, rows, ys, self._whos(subjects))
+            return taught, self._loop.enter(notes=(note(taught),))
+
+    def forget(self, who: bytes, keys: Iterable[Key], erased: tuple[tuple[str, int, bytes], ...]) -> Entered:
+        """As `POP.forget`; drop these open questions, and erase somebody's rows from these notes (kind, sequence, who).
+
+        Where rounds are protected no copy knows a person, and none is reset.
+        """
+        loop = self._loop
+        with self._lock:
+            self._check()
+            for key in keys:
+                loop.tickets.discard(key)
+            if self._settings.units == "rounds":
+                return loop.enter(erased=erased)
+            return loop.enter(who, forgot=((loop.forget(who), who),), erased=erased)
+
+    def labels(self, ys: Iterable[Hashable]) -> list[int]:
+        """The labels' numbers; −1 for what is none."""
+        return [self._label(y) for y in ys]
+
+    def _label(self, y: Hashable) -> int:
+        try:
+            return self._loop.label(y)
+        except ValueError:
+            return -1
+
+    def seal(self, why: str) -> Entered:
+        """Nobody is to be answered any more, by no later life either."""
+        with self._lock:
+            self._check()
+            return self._loop.enter(sealed=why)
+
+    def settle(self, entered: Entered, *, private: bool = False) -> None:
+        """Durable when it returns (`Account.settle`). It goes to the disk: hold no lock meanwhile."""
+        self._loop.settle(entered, private=private)
+
+    # ------------------------------------------------------------------ after a load
+
+    def reopen(self, questions: Sequence[tuple[Key, bytes, int, int, Any]]) -> list[Key]:
+        """Questions (key, whose, copy, answered, x) wait for their labels again; those that cannot be read any more.
+
+        The monitor, which began anew, does not count them.
+        """
+        loop, people = self._loop, self._settings.units == "people"
+        with self._lock:
+            rows, errors = loop.bank.encode_many(batches.rows_of([x for *_, x in questions], self._settings.named))
+            for i, (key, whose, copy, answered, x) in enumerate(questions):
+                who = whose if people else None
+                guided, wrong = (None, None) if loop.guiding is None else loop.encode_guided(x, who)
+                if i not in errors and wrong is None:
+                    loop.tickets.restore(key, Waiting(copy, _own(rows[i]), answered, False, who, guided))
+        return [key for i, (key, *_) in enumerate(questions) if i in errors]
+
+    def recount(self, asked: Iterable[tuple[bytes, Any]]) -> None:
+        """Questions (whose, x) that were counted for the guide's ranges, which were not released: again, in order."""
+        people = self._settings.units == "people"
+        with self._lock:
+            for whose, x in asked:
+                if self.counting:
+                    self._loop.encode_guided(x, whose if people else None)
+
+    def replay(self, lessons: Sequence[Past], since: int, resets: Iterable[tuple[int, int]]) -> None:
+        """Lessons from the journal, in order.
+
+        Those after the snapshot (`since`) teach their copy again, unless it was reset after them (`resets`: sequence
+        and copy; the load has reset these copies). Those whose leaf was not released are the guide's again, whatever
+        the snapshot: it holds no open leaf. What may be in a released sum never teaches the guide again.
+        """
+        loop, last = self._loop, dict[int, int]()
+        for sequence, copy in resets:
+            last[copy] = max(last.get(copy, 0), sequence)
+        with self._lock:
+            mine = [one for one in lessons if one.copy >= 0 and one.sequence > max(since, last.get(one.copy, 0))]
+            rows, errors = loop.bank.encode_many(batches.rows_of([one.x for one in mine], self._settings.named))
+            good = [i for i in range(len(mine)) if i not in errors]
+            if good and loop.plan.copies:
+                copies, labels = np.array([(mine[i].copy, mine[i].label) for i in good], dtype=np.int64).T.copy()
+                taught: Any = rows[good] if isinstance(rows, np.ndarray) else [rows[i] for i in good]
+                loop.lessons.many(copies, taught, labels)
+            if loop.guiding is not None:
+                for one in lessons:
+                    if one.leaf >= loop.guiding.guide.closed:
+                        loop.guiding.again(one.x, one.label)
+
+    def _whos(self, subjects: Sequence[str]) -> list[bytes | None]:
+        who = self._loop.routing.who
+        return [None] * len(subjects) if self._settings.units == "rounds" else [who(one) for one in subjects]
+
+
+def _own(row: Any) -> Any:
+    if not isinstance(row, np.ndarray):
+        return row
+    row = row.copy()
+    row.flags.writeable = False
+    return row
