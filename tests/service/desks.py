@@ -130,7 +130,7 @@ class MemoryDesk:
 def service(*desks: MemoryDesk, limits: Limits = LIMITS, room: int = 4096, group: int = 256, **more: Any) -> Service:
     """A service with these models, whose log is `service.written`."""
     written = io.StringIO()
-    log = Log(written)
+    log = more.pop("log", None) or Log(written)
     metrics = Metrics(log)
     models = {desk.name: Model(Owner(desk, metrics, room=room, group=group)) for desk in desks or (MemoryDesk(),)}
     asker, operator = Tokens("asker", ASKERS), Tokens("operator", OPERATORS)

@@ -113,7 +113,7 @@ class ModelConfig(_Table):
     fallback: str = "coin"
     after_halt: Literal["raise", "fallback"] = "fallback"
     ticket_life: int = Field(default=TICKET_LIFE, ge=1)
-    release_every: float | None = Field(default=None, gt=0.002)
+    release_every: float | None = Field(default=None, gt=0.01)
     trusted: bool = False
 
     @model_validator(mode="after")

@@ -10,9 +10,10 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 
-from confide.pacing import LAST, Pace
+__all__ = ["LAST", "Ticks"]
 
-__all__ = ["Ticks"]
+LAST = 0.005
+"""Seconds of the second sleep: an event loop wakes its sleepers to the millisecond, and when it gets to it."""
 
 
 class Ticks:
@@ -24,7 +25,7 @@ class Ticks:
     Parameters
     ----------
     every
-        Seconds between ticks, more than 0.002.
+        Seconds between ticks, more than 0.01.
     late
         Called when work did not end before its first tick: the operator's alarm.
     clock, sleep
@@ -39,7 +40,9 @@ class Ticks:
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self.every = Pace(every).every  # the same rule for what is a tick
+        if not (math.isfinite(every) and every > 2 * LAST):
+            raise ValueError(f"release_every={every!r} must be a number of seconds above {2 * LAST}")
+        self.every = float(every)
         self._late, self._clock, self._sleep = late, clock, sleep
 
     async def wait(self, began: float) -> None:
