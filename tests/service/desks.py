@@ -43,6 +43,10 @@ class MemoryDesk:
         self.lock = threading.RLock()
         self.closed = self.saved = 0
 
+    @property
+    def plan(self) -> Plan:
+        return self.pop.plan
+
     def ask(self, questions: Sequence[Question]) -> list[Asked]:
         self._enter("ask", len(questions))
         with self.lock:

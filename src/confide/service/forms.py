@@ -23,8 +23,8 @@ from pydantic import (
 from confide.service.base import Asked, Question, Refusal
 
 __all__ = [
-    "ASK", "ASK_MANY", "DRAIN", "FORMS", "HISTORY", "LABEL", "LABEL_MANY", "PERSON", "Answer", "Answers", "BadForm",
-    "Failure", "Form", "Forms", "Imported", "Taken", "Takens", "answer", "failure",
+    "ASK", "ASK_MANY", "AUDIT", "DRAIN", "FORMS", "HISTORY", "LABEL", "LABEL_MANY", "PERSON", "Answer", "Answers",
+    "BadForm", "Failure", "Form", "Forms", "Imported", "Taken", "Takens", "answer", "failure",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=BaseModel)
@@ -124,6 +124,14 @@ class Drain(Form):
     on: bool = True
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"on": True}]})
+
+
+class Audit(Form):
+    """How large an audit of a fresh POP is."""
+
+    games: int = Field(ge=20, le=100_000, description="Games at each bit: more find more, and take longer.")
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"games": 1000}]})
 
 
 class Reason(BaseModel):
@@ -229,13 +237,13 @@ class Forms(Generic[F]):
 
 
 ASK, ASK_MANY, LABEL, LABEL_MANY = Forms(Ask), Forms(AskMany), Forms(LabelOne), Forms(LabelMany)
-HISTORY, PERSON, DRAIN = Forms(History), Forms(Person), Forms(Drain)
+HISTORY, PERSON, DRAIN, AUDIT = Forms(History), Forms(Person), Forms(Drain), Forms(Audit)
 FORMS: dict[str, Forms[Any]] = {
     "ASK": ASK, "ASK_MANY": ASK_MANY, "LABEL": LABEL, "LABEL_MANY": LABEL_MANY, "HISTORY": HISTORY, "PERSON": PERSON,
-    "DRAIN": DRAIN,
+    "DRAIN": DRAIN, "AUDIT": AUDIT,
 }  # fmt: skip
 
-_FORMS = (Ask, AskMany, LabelOne, LabelMany, Row, History, Person, Drain)
+_FORMS = (Ask, AskMany, LabelOne, LabelMany, Row, History, Person, Drain, Audit)
 _KNOWN = frozenset(name for form in _FORMS for name in form.model_fields)
 
 

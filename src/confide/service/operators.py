@@ -13,14 +13,18 @@ from confide import __version__
 from confide.service import forms
 from confide.service.app import Guard, Model, Service, body, handlers, said
 from confide.service.base import Desk
+from confide.service.dashboard import add_dashboard
 from confide.service.pages import describe, page
 from confide.service.public import health
 
 __all__ = ["operator_api", "operator_app"]
 
 OPERATIONS = frozenset(
-    {"models", "history", "forget", "person", "drain", "save", "metrics", "healthz", "readyz", "docs"}
-)
+    {
+        "models", "history", "forget", "person", "drain", "save", "metrics", "healthz", "readyz", "docs", "audit",
+        "stop", "dashboard",
+    }
+)  # fmt: skip
 
 ABOUT = """For the operator's eyes: exact, private numbers that are outside every guarantee. Show them to nobody."""
 
@@ -38,6 +42,7 @@ def operator_api(service: Service) -> FastAPI:
     _looking(app, service)
     _doing(app, service)
     health(app, service)
+    add_dashboard(app, service)
     described = describe(app, bearer="An operator's token.")
 
     @app.get("/openapi.json", include_in_schema=False)
