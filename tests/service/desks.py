@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import threading
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict
@@ -105,8 +104,12 @@ class MemoryDesk:
             "name": self.name, "units": self.pop.units, "labels": list(self.pop.labels), "state": self.pop.state,
             "halt_reason": self.pop.halt_reason, "rounds": self.pop.rounds, "ticket_life": 10_000, "monitor": None,
             "guarantee": {**asdict(promise), "text": str(promise), "sentence": promise.sentence},
-            "plan": json.loads(self.pop.plan.to_json()), "guide": None,
+            "plan": str(self.pop.plan), "guide": None,
         }  # fmt: skip
+
+    @property
+    def plan(self) -> Plan:
+        return self.pop.plan
 
     def private(self) -> Mapping[str, Any]:
         return {"unsure": self.pop.operator.unsure, "taught": self.pop.operator.taught, "ledger": {"commits": 1}}

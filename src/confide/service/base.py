@@ -9,6 +9,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from confide.planning.plan import Plan
 from confide.pop.base import Answer
 
 __all__ = ["Asked", "Desk", "Later", "Question", "Refusal", "Taught"]
@@ -69,6 +70,10 @@ class Desk(Protocol):
     @property
     def name(self) -> str:
         """The model's name, public."""
+
+    @property
+    def plan(self) -> Plan:
+        """Every number of the run, public."""
 
     def ask(self, questions: Sequence[Question]) -> list[Asked]:
         """Answer these in order, as one group commit whose size does not depend on what came of them."""

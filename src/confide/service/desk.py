@@ -15,6 +15,7 @@ from typing import Any, Literal, Self, cast
 
 from confide.errors import StateError
 from confide.ledger.snapshot import exists
+from confide.planning.plan import Plan
 from confide.pop.base import COPIES, SOURCES, Answer
 from confide.pop.batches import Records
 from confide.pop.keeping import Entered, Note, Past
@@ -141,6 +142,11 @@ class PopDesk:
     def name(self) -> str:
         """The model's name, public."""
         return self._name
+
+    @property
+    def plan(self) -> Plan:
+        """Every number of the run, public."""
+        return self.pop.plan
 
     def save(self) -> None:
         """Write a snapshot, and drop what it makes needless from the journal.

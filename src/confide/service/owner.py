@@ -198,7 +198,7 @@ class Owner:
             self._observer.failed(self.name, kind, error)
             if isinstance(error, StateError):
                 self.failure = str(error)
-                return Unavailable("this model's state could not be written or read: nobody is answered until it can be")
+                return Unavailable("this model's state cannot be written or read: nobody is answered until it can be")
             return Unavailable("this model could not serve the request: the operator has been told")
         if kind == "ask":
             self.failure = None

@@ -22,7 +22,9 @@ __all__ = ["public_app"]
 STATUS = {"malformed": 422, "label": 422, "conflict": 409, "ticket": 404, "halted": 410, "later": 503}
 """How the refusal of one request looks from outside."""
 
-OPERATIONS = frozenset({"ask", "ask-many", "label", "label-many", "models", "metrics", "healthz", "readyz", "docs"})
+OPERATIONS = frozenset(
+    {"ask", "ask-many", "label", "label-many", "plan", "models", "metrics", "healthz", "readyz", "docs"}
+)
 
 ABOUT = """Ask a model, get an answer and a ticket; bring the right label back with the ticket, and it learns.
 What one person tells it, nobody else finds out from their own answers: `GET /models/{model}` says what is promised.
@@ -132,6 +134,13 @@ def _looking(app: FastAPI, service: Service) -> None:
         found = service.model(request)
         every = None if found.ticks is None else found.ticks.every
         return said({**await shown(found), "draining": found.owner.draining, "release_every": every})
+
+    @app.get("/models/{model}/plan", summary="One model's plan", openapi_extra={"x-open": True})
+    async def plan(request: Request) -> Response:
+        """All its numbers and tables, as a plan file: enough for anybody to certify the promise anew."""
+        found = service.model(request)
+        text = await service.within(found.owner.call(lambda desk: desk.plan.to_json()))
+        return Response(text, media_type="application/json")
 
     @app.get("/metrics", summary="For Prometheus", openapi_extra={"x-open": True})
     async def metrics(request: Request) -> Response:

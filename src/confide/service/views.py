@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from confide.pop.base import SOURCES
@@ -21,10 +22,9 @@ def public(name: str, pop: POP, life: int, room: int) -> dict[str, Any]:
     return {
         "name": name,
         "guarantee": {
+            **asdict(guarantee),
+            "text": str(guarantee),
             "sentence": guarantee.sentence,
-            "epsilon": guarantee.epsilon,
-            "delta": guarantee.delta,
-            "secure": guarantee.secure,
         },
         "plan": str(pop.plan),
         "labels": list(pop.labels),
