@@ -135,7 +135,10 @@ def service(*desks: MemoryDesk, limits: Limits = LIMITS, room: int = 4096, group
     written = io.StringIO()
     log = more.pop("log", None) or Log(written)
     metrics = Metrics(log)
-    models = {desk.name: Model(Owner(desk, metrics, room=room, group=group)) for desk in desks or (MemoryDesk(),)}
+    models = {
+        desk.name: Model(Owner(desk, metrics, room=room, group=group, timeout=limits.timeout))
+        for desk in desks or (MemoryDesk(),)
+    }
     asker, operator = Tokens("asker", ASKERS), Tokens("operator", OPERATORS)
     made = Service(models, asker, operator, metrics, log, limits, **more)
     made.written = written  # type: ignore[attr-defined]
