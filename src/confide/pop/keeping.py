@@ -176,8 +176,8 @@ class Keeper:
 
     # ------------------------------------------------------------------ after a load
 
-    def reopen(self, questions: Sequence[tuple[Key, bytes, int, int, Any]]) -> list[Key]:
-        """Questions (key, whose, copy, answered, x) wait for their labels again; those that cannot be read any more.
+    def reopen(self, questions: Sequence[tuple[Key, bytes, int, int, Any]]) -> None:
+        """Questions (key, whose, copy, answered, x) wait for their labels again.
 
         The monitor, which began anew, does not count them.
         """
@@ -186,10 +186,9 @@ class Keeper:
             rows, errors = loop.bank.encode_many(batches.rows_of([x for *_, x in questions], self._settings.named))
             for i, (key, whose, copy, answered, x) in enumerate(questions):
                 who = whose if people else None
-                guided, wrong = (None, None) if loop.guiding is None else loop.encode_guided(x, who)
-                if i not in errors and wrong is None:
+                if i not in errors:
+                    guided = None if loop.guiding is None else loop.guiding.read(x)
                     loop.tickets.restore(key, Waiting(copy, _own(rows[i]), answered, False, who, guided))
-        return [key for i, (key, *_) in enumerate(questions) if i in errors]
 
     def recount(self, asked: Iterable[tuple[bytes, Any]]) -> None:
         """Questions (whose, x) that were counted for the guide's ranges, which were not released: again, in order."""

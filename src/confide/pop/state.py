@@ -242,6 +242,8 @@ def opened(folder: Path) -> Iterator[Saved]:
         spent = ledger.read(MODEL)
         if spent.sequence < header["sequence"]:
             raise StateError(f"the ledger in {folder} is older than its snapshot: this state must not be used")
+        if spent.sealed is not None:
+            raise StateError(spent.sealed)
         yield Saved(folder, header, arrays, spent, book)
     except BaseException:
         book.close()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
+from confide.banks.base import FORM
 from confide.errors import StateError
 from confide.ledger.snapshot import exists
 from confide.pop.base import COPIES, SOURCES, Answer
@@ -107,8 +108,6 @@ class PopDesk:
             pop.save(folder)
             return cls(name, pop, folder, room=room, save_every=save_every)
         with opened(folder) as saved:
-            if saved.spent.sealed is not None:
-                raise StateError(saved.spent.sealed)
             settings = saved.settings(learner, fallback)
             pop = POP(settings.learner, settings.plan, **settings.options()).resume(saved, trusted)
             desk = cls(name, pop, folder, room=room, save_every=save_every)
@@ -125,7 +124,7 @@ class PopDesk:
             if kind == ASKED:
                 self._memory.asked(rows, sequence, rounds)
                 if self._keeper.counting:
-                    counted += [(row.whose, unpack(row.x)) for row in rows if row.x is not None]
+                    counted += [(row.whose, unpack(row.x)) for row in rows if row.x is not None and row.label >= 0]
             else:
                 self._memory.taught(rows, sequence, rounds)
                 lessons += [Past(sequence, r.copy, unpack(r.x), r.label, r.leaf) for r in rows if r.x is not None]
@@ -207,6 +206,7 @@ class PopDesk:
             said: dict[tuple[bytes, bytes], str] = {}
             entered = self._take(fresh, said) if fresh else None
             found = [self._memory.request(row.whose, row.id) for row in requests]
+            self._memory.expire(self._keeper.rounds)
         if entered is not None:
             self._keeper.settle(entered)
         else:
@@ -242,9 +242,7 @@ class PopDesk:
         outcomes, entered = self._keeper.ask(asked, [one.subject for one, _ in fresh.values()], note)
         self._memory.asked(rows, entered[0].sequence, self._keeper.rounds)
         for row, outcome in zip(rows, outcomes, strict=True):
-            if row.x is None:
-                said[row.whose, row.id] = self._long
-            elif outcome.error is not None:
+            if outcome.error is not None:
                 said[row.whose, row.id] = str(outcome.error)
             if row.number:
                 self.counts.asked(row.number, row.source)
@@ -265,7 +263,7 @@ class PopDesk:
         if not hmac.compare_digest(found.digest, row.digest):
             return Asked(None, refusal=Refusal("conflict", _ELSE))
         if found.label < 0:
-            message = said.get(name) or self.pop.readable([one.x]).get(0) or self._long
+            message = self._long if row.x is None else said.get(name) or self.pop.readable([one.x]).get(0, FORM)
             return Asked(None, number, Refusal("malformed", message), again)
         labels, source = self.pop.labels, cast(Source, SOURCES[found.source])
         guide = None if found.guided < 0 else labels[found.guided]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
+from itertools import pairwise
 
 from confide.pop.keeping import Keeper
 from confide.pop.tickets import Key
@@ -26,6 +27,8 @@ class Signer:
 
     def __init__(self, keeper: Keeper, lives: Mapping[int, tuple[int, int]]) -> None:
         self._keeper, self._lives = keeper, lives
+        epochs = sorted(lives)
+        self._ends = {one: lives[after][1] for one, after in pairwise(epochs)}
 
     def ticket(self, key: Key, whose: bytes) -> str:
         """The ticket of a round, for its asker: with the life of the model that issued it."""
@@ -56,5 +59,4 @@ class Signer:
         epoch, number = key
         if epoch not in self._lives or self._lives[epoch][0] != mark:
             return True
-        later = [rounds for other, (_, rounds) in self._lives.items() if other > epoch]
-        return number > min(later, default=self._keeper.rounds)
+        return number > self._ends.get(epoch, self._keeper.rounds)
