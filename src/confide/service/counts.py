@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,10 +32,16 @@ class Counts:
         self._bins: NDArray[np.int64] = np.zeros((_BINS, len(_COLUMNS)), dtype=np.int64)
         self._last = first
 
-    def asked(self, number: int, source: int) -> None:
-        """A round was answered from this source, −1 where it was refused."""
-        self._add(number, source if source >= 0 else len(SOURCES))
-        self._last = max(self._last, number)
+    def asked(self, numbers: Sequence[int], sources: Sequence[int], unsure: int) -> None:
+        """Rounds were answered from these sources, −1 where they were refused; so many unsure answers were counted."""
+        if not numbers:
+            return
+        last = self._bin(max(numbers))  # first: it may make the bins wider
+        rows = np.maximum(0, (np.array(numbers) - self._first - 1) // self._width)
+        columns = np.array(sources)
+        np.add.at(self._bins, (rows, np.where(columns < 0, len(SOURCES), columns)), 1)
+        self._bins[last, -1] = max(unsure, self._bins[last, -1])
+        self._last = max(self._last, *numbers)
 
     def labelled(self, number: int, wrong: bool) -> None:
         """The label of a round came."""
@@ -42,11 +49,6 @@ class Counts:
             self._add(number, len(SOURCES) + 1)
             if wrong:
                 self._add(number, len(SOURCES) + 2)
-
-    def spent(self, number: int, unsure: int) -> None:
-        """So many unsure answers were counted by this round."""
-        row = self._bin(number)
-        self._bins[row, -1] = max(unsure, self._bins[row, -1])
 
     def _add(self, number: int, column: int) -> None:
         self._bins[self._bin(number), column] += 1

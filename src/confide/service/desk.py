@@ -131,9 +131,9 @@ class PopDesk:
         self._keeper.recount(counted)
         self._keeper.replay(lessons, self._snapshot, [(sequence, copy) for sequence, copy, _ in saved.spent.forgot])
         self._memory.expire(saved.spent.rounds)
-        waiting = [one for one in self._memory.waiting() if one.row is not None and one.row.x is not None]
+        waiting = [(one.key, one.row) for one in self._memory.waiting()]
         self._keeper.reopen(
-            [(one.key, one.whose, one.row.copy, one.label, unpack(one.row.x or b"")) for one in waiting if one.row]
+            [(key, row.whose, row.copy, row.label, unpack(row.x)) for key, row in waiting if row.x is not None]
         )
 
     @property
@@ -239,14 +239,13 @@ class PopDesk:
 
         xs = [one.x if row.x is not None else _Unreadable() for one, row in fresh.values()]
         asked = together(xs, [row.x for _, row in fresh.values()])
-        outcomes, entered = self._keeper.ask(asked, [one.subject for one, _ in fresh.values()], note)
+        outcomes, entered = self._keeper.ask(asked, [row.whose for _, row in fresh.values()], note)
         self._memory.asked(rows, entered[0].sequence, self._keeper.rounds)
         for row, outcome in zip(rows, outcomes, strict=True):
             if outcome.error is not None:
                 said[row.whose, row.id] = str(outcome.error)
-            if row.number:
-                self.counts.asked(row.number, row.source)
-        self.counts.spent(self._keeper.rounds, self.pop.operator.unsure)
+        taken = [row for row in rows if row.number]
+        self.counts.asked([row.number for row in taken], [row.source for row in taken], self.pop.operator.unsure)
         return entered
 
     @property
@@ -260,15 +259,15 @@ class PopDesk:
         if found is None:
             return Asked(None, refusal=Refusal("halted", said.get(name, _HALTED)))
         number = found.key[1]
-        if not hmac.compare_digest(found.digest, row.digest):
+        if not hmac.compare_digest(found.row.digest, row.digest):
             return Asked(None, refusal=Refusal("conflict", _ELSE))
-        if found.label < 0:
+        if found.row.label < 0:
             message = self._long if row.x is None else said.get(name) or self.pop.readable([one.x]).get(0, FORM)
             return Asked(None, number, Refusal("malformed", message), again)
-        labels, source = self.pop.labels, cast(Source, SOURCES[found.source])
-        guide = None if found.guided < 0 else labels[found.guided]
-        ticket = self._signer.ticket(found.key, found.whose)
-        answer = Answer(labels[found.label], found.source == COPIES, ticket, None, source, guide)
+        labels, came = self.pop.labels, found.row
+        guide = None if came.guided < 0 else labels[came.guided]
+        ticket, source = self._signer.ticket(found.key, came.whose), cast(Source, SOURCES[came.source])
+        answer = Answer(labels[came.label], came.source == COPIES, ticket, None, source, guide)
         return Asked(answer, number, again=again)
 
     # ------------------------------------------------------------------ labels
@@ -284,7 +283,8 @@ class PopDesk:
             self._memory.expire(self._keeper.rounds)
             labels = self._keeper.labels(one.label for one in lessons)
             said: list[Refusal | None] = []
-            fresh: dict[Key, tuple[int, int]] = {}
+            fresh: dict[Key, int] = {}
+            places: dict[Key, int] = {}
             earlier = 0
             for i, (one, label) in enumerate(zip(lessons, labels, strict=True)):
                 key = self._key(one)
@@ -296,14 +296,18 @@ class PopDesk:
                     said.append(Refusal("label", _LABEL))
                 elif stored is None:
                     said.append(Refusal("ticket", _GONE))
-                elif (before if before >= 0 else fresh.get(key, (label, 0))[0]) != label:
+                elif (before if before >= 0 else fresh.get(key, label)) != label:
                     said.append(Refusal("ticket", _ONCE))
                 else:
                     said.append(None)
                     earlier = max(earlier, stored.lesson)
                     if before < 0:
-                        fresh.setdefault(key, (label, i))
-            entered = self._teach(fresh, lessons, said) if fresh else None
+                        fresh[key], places[key] = label, i
+            entered = None
+            if fresh:
+                refused, entered = self._take_labels(fresh)
+                for key, error in refused.items():
+                    said[places[key]] = Refusal("ticket", str(error))
         return self._durable(said, entered, earlier)
 
     def _key(self, one: Taught) -> Key | None:
@@ -315,29 +319,21 @@ class PopDesk:
             self._keeper.settle(self._keeper.seal(ROLLED_BACK))
             raise StateError(ROLLED_BACK) from None
 
-    def _teach(
-        self, fresh: dict[Key, tuple[int, int]], lessons: Sequence[Taught], said: list[Refusal | None]
-    ) -> Entered:
+    def _take_labels(self, fresh: Mapping[Key, int]) -> tuple[dict[Key, ValueError], Entered]:
         rows = list[Row]()
 
-        def note(taken: dict[int, Lesson]) -> Note:
-            for lesson in taken.values():
+        def note(taken: Sequence[Lesson]) -> Note:
+            for lesson in taken:
                 stored = self._memory.ticket(lesson.key)
-                assert stored is not None and stored.row is not None
+                assert stored is not None
                 about = lesson.waiting.copy, lesson.leaf, lesson.label, -1, -1, stored.row.x
-                rows.append(Row(stored.whose, NOBODY, NOBODY, lesson.key[1], lesson.key[0], *about))
+                rows.append(Row(stored.row.whose, NOBODY, NOBODY, lesson.key[1], lesson.key[0], *about))
                 self.counts.labelled(lesson.key[1], lesson.label != lesson.waiting.answered)
             return TAUGHT, self._rows.width, self._rows.body(rows)
 
-        keeper = self._keeper
-        tickets = [keeper.ticket(key) for key in fresh]
-        ys = [lessons[i].label for _, i in fresh.values()]
-        _, refused, entered = keeper.learn(tickets, ys, note)
-        self._memory.taught(rows, entered[0].sequence, keeper.rounds)
-        places = [i for _, i in fresh.values()]
-        for at, error in refused.items():
-            said[places[at]] = Refusal("ticket", str(error))
-        return entered
+        refused, entered = self._keeper.learn(fresh, note)
+        self._memory.taught(rows, entered[0].sequence, self._keeper.rounds)
+        return refused, entered
 
     def _durable(self, said: list[Refusal | None], entered: Entered | None, earlier: int) -> list[Refusal | None]:
         """What is told once it is durable; where it is not, what was good is to be brought again."""
@@ -362,19 +358,19 @@ class PopDesk:
                 one is not None and len(one) <= self._rows.room and (bool(row[0]) or not people)
                 for one, row in zip(packed, rows, strict=True)
             ]
-            noted = list[Row]()
+            noted, nobody = list[Row](), self._keeper.hash(b"nobody")
+            whos = [self._keeper.who(subject) if subject else nobody for subject, _, _ in rows]
 
             def note(taught: Records) -> Note:
-                for i, (subject, _, _) in enumerate(rows):
+                for i, whose in enumerate(whos):
                     if taught.labels[i] >= 0:
-                        whose = self._keeper.who(subject) if subject else self._keeper.hash(b"nobody")
                         about = int(taught.copies[i]), int(taught.leaves[i]), int(taught.labels[i]), -1, -1, packed[i]
                         noted.append(Row(whose, NOBODY, NOBODY, 0, 0, *about))
                 return TAUGHT, self._rows.width, self._rows.body(noted)
 
             xs = [x if fine else _Unreadable() for (_, x, _), fine in zip(rows, good, strict=True)]
             ys = [y if fine else _Unreadable() for (_, _, y), fine in zip(rows, good, strict=True)]
-            records, entered = self._keeper.teach(xs, ys, [subject or "-" for subject, _, _ in rows], note)
+            records, entered = self._keeper.teach(xs, ys, whos, note)
             self._memory.taught(noted, entered[0].sequence, self._keeper.rounds)
             labels = self._keeper.labels(y for _, _, y in rows)
         said: list[Refusal | None] = [None] * len(rows)

@@ -32,7 +32,7 @@ class Signer:
 
     def ticket(self, key: Key, whose: bytes) -> str:
         """The ticket of a round, for its asker: with the life of the model that issued it."""
-        text = f"{self._keeper.ticket(key)}-{self._lives[key[0]][0]:x}"
+        text = f"{key[0]}-{key[1]}-{self._lives[key[0]][0]:x}"
         return f"{text}-{self._keeper.hash(b'holder', text.encode(), whose).hex()}"
 
     def key(self, ticket: str, whose: bytes) -> Key | None:
@@ -47,7 +47,7 @@ class Signer:
             text, _, mac = ticket.rpartition("-")
             if not hmac.compare_digest(self._keeper.hash(b"holder", text.encode(), whose).hex(), mac):
                 return None
-            epoch, number, _, mark = text.split("-")
+            epoch, number, mark = text.split("-")
             key, life = (int(epoch), int(number)), int(mark, 16)
         except (ValueError, TypeError, AttributeError):  # whatever it is
             return None
