@@ -15,10 +15,10 @@ from typing import Any, Literal, Self, cast
 
 from confide.banks.base import FORM
 from confide.errors import StateError
-from confide.ledger.snapshot import exists
+from confide.ledger.snapshot import exists, read_extra, write_extra
 from confide.pop.base import COPIES, SOURCES, Answer
 from confide.pop.batches import Records
-from confide.pop.keeping import Entered, Note, Past
+from confide.pop.keeping import Entered, Note
 from confide.pop.lessons import Lesson
 from confide.pop.loop import Outcome
 from confide.pop.pop import POP
@@ -27,9 +27,11 @@ from confide.pop.tickets import Key
 from confide.service.base import Asked, Later, Question, Refusal, Taught
 from confide.service.counts import Counts
 from confide.service.memory import Memory, Stored
-from confide.service.rows import ASKED, NOBODY, TAUGHT, Row, Rows, canonical, pack, together, unpack
+from confide.service.replay import replay
+from confide.service.rows import ASKED, NOBODY, TAUGHT, Row, Rows, canonical, pack, together
 from confide.service.signing import RolledBack, Signer
 from confide.service.views import person, private, public
+from confide.service.words import AGAIN, GONE, HALTED, NO_LABEL, NOT_YOURS, OTHER_LABEL, OTHER_QUESTION, ROLLED_BACK
 
 __all__ = ["PopDesk"]
 
@@ -37,17 +39,7 @@ Source = Literal["copies", "lean", "guide", "fallback"]
 Fresh = Mapping[tuple[bytes, bytes], tuple[Question, Row]]
 """New requests, by whose they are and what they are called."""
 
-ROLLED_BACK = (
-    "a ticket came that this model issued after the last round in its ledger, so the ledger was rolled back and what "
-    "was spent since is not counted: nobody is answered any more; bring back the newest ledger, or start a new model"
-)
-_HALTED = "this model has halted: its rounds or its privacy budget are used up"
-_ELSE = "ask again with an id of its own: this id was used for another question"
-_NOT_YOURS = "this is not a ticket of yours: bring back the one that came with your answer"
-_GONE = "this ticket has expired, or its question was forgotten: ask again"
-_ONCE = "another label was taken for this ticket: a label is taken once"
-_LABEL = "this is not one of the labels of this model: see its public page"
-_UNDURABLE = "this could not be made durable: bring it again"
+_COUNTS = "counts.json"
 
 
 class PopDesk:
@@ -59,23 +51,38 @@ class PopDesk:
         The model's name, public.
     pop
         A POP that lives in a folder. Use `PopDesk.open`, which loads it or makes it.
+    saved
+        The state that the POP was loaded from, whose journal is then taken up; None for a new one.
     room
         Bytes for a stored question, the same for all: a longer one is refused. Public.
     save_every
         Public rounds after which a snapshot is written; None to write it only when it is asked for.
     """
 
-    def __init__(self, name: str, pop: POP, folder: Path, *, room: int = 512, save_every: int | None = 100_000) -> None:
+    def __init__(
+        self,
+        name: str,
+        pop: POP,
+        folder: Path,
+        saved: Saved | None = None,
+        *,
+        room: int = 512,
+        save_every: int | None = 100_000,
+    ) -> None:
         book = pop.operator.loop.account.book
         if book is None:
             raise StateError("a desk needs a POP that was saved: use PopDesk.open")
         self._name, self.pop, self.folder = name, pop, folder
         self._keeper, self._book, self._rows = pop.keep(), book, Rows(room)
-        self._memory, self.counts = Memory(self._keeper.life), Counts(pop.rounds)
-        self._signer = Signer(self._keeper, {book.epoch: (book.mark, pop.rounds)})
+        self._memory, self._counts = Memory(self._keeper.life), Counts(read_extra(folder, _COUNTS))
         self._lock, self._sealed = threading.RLock(), cast(str | None, None)
         self._every, self._saved = save_every, pop.rounds
+        lives: Mapping[int, tuple[int, int]] = {book.epoch: (book.mark, pop.rounds)}
         self._snapshot = book.sequence
+        if saved is not None:
+            lives, self._snapshot = saved.spent.lives, saved.header["sequence"]
+            replay(saved, self._keeper, self._memory, self._counts)
+        self._signer = Signer(self._keeper, lives)
 
     # ------------------------------------------------------------------ open and close
 
@@ -110,31 +117,7 @@ class PopDesk:
         with opened(folder) as saved:
             settings = saved.settings(learner, fallback)
             pop = POP(settings.learner, settings.plan, **settings.options()).resume(saved, trusted)
-            desk = cls(name, pop, folder, room=room, save_every=save_every)
-            desk._resume(saved)
-            return desk
-
-    def _resume(self, saved: Saved) -> None:
-        """Bring back what the journal has."""
-        self._signer, self._snapshot = Signer(self._keeper, saved.spent.lives), saved.header["sequence"]
-        lessons, counted = list[Past](), list[tuple[bytes, Any]]()
-        for kind, sequence, width, body in saved.journal():
-            rows = list(Rows.of(width).read(body))
-            rounds = max((row.number for row in rows), default=0) if kind == ASKED else saved.spent.rounds
-            if kind == ASKED:
-                self._memory.asked(rows, sequence, rounds)
-                if self._keeper.counting:
-                    counted += [(row.whose, unpack(row.x)) for row in rows if row.x is not None and row.label >= 0]
-            else:
-                self._memory.taught(rows, sequence, rounds)
-                lessons += [Past(sequence, r.copy, unpack(r.x), r.label, r.leaf) for r in rows if r.x is not None]
-        self._keeper.recount(counted)
-        self._keeper.replay(lessons, self._snapshot, [(sequence, copy) for sequence, copy, _ in saved.spent.forgot])
-        self._memory.expire(saved.spent.rounds)
-        waiting = [(one.key, one.row) for one in self._memory.waiting()]
-        self._keeper.reopen(
-            [(key, row.whose, row.copy, row.label, unpack(row.x)) for key, row in waiting if row.x is not None]
-        )
+            return cls(name, pop, folder, saved, room=room, save_every=save_every)
 
     @property
     def name(self) -> str:
@@ -149,6 +132,7 @@ class PopDesk:
         with self._lock:
             self._check()
             self.pop.save(self.folder)
+            write_extra(self.folder, _COUNTS, self._counts.dump())
             self._snapshot, self._saved = self._book.sequence, self._keeper.rounds
             self._tear(TAUGHT)
 
@@ -245,7 +229,7 @@ class PopDesk:
             if outcome.error is not None:
                 said[row.whose, row.id] = str(outcome.error)
         taken = [row for row in rows if row.number]
-        self.counts.asked([row.number for row in taken], [row.source for row in taken], self.pop.operator.unsure)
+        self._counts.asked([row.number for row in taken], [row.source for row in taken], self.pop.operator.unsure)
         return entered
 
     @property
@@ -257,10 +241,10 @@ class PopDesk:
     ) -> Asked:
         name = row.whose, row.id
         if found is None:
-            return Asked(None, refusal=Refusal("halted", said.get(name, _HALTED)))
+            return Asked(None, refusal=Refusal("halted", said.get(name, HALTED)))
         number = found.key[1]
         if not hmac.compare_digest(found.row.digest, row.digest):
-            return Asked(None, refusal=Refusal("conflict", _ELSE))
+            return Asked(None, refusal=Refusal("conflict", OTHER_QUESTION))
         if found.row.label < 0:
             message = self._long if row.x is None else said.get(name) or self.pop.readable([one.x]).get(0, FORM)
             return Asked(None, number, Refusal("malformed", message), again)
@@ -291,13 +275,13 @@ class PopDesk:
                 stored = None if key is None else self._memory.ticket(key)
                 before = -1 if stored is None else stored.taught
                 if key is None:
-                    said.append(Refusal("ticket", _NOT_YOURS))
+                    said.append(Refusal("ticket", NOT_YOURS))
                 elif label < 0:
-                    said.append(Refusal("label", _LABEL))
+                    said.append(Refusal("label", NO_LABEL))
                 elif stored is None:
-                    said.append(Refusal("ticket", _GONE))
+                    said.append(Refusal("ticket", GONE))
                 elif (before if before >= 0 else fresh.get(key, label)) != label:
-                    said.append(Refusal("ticket", _ONCE))
+                    said.append(Refusal("ticket", OTHER_LABEL))
                 else:
                     said.append(None)
                     earlier = max(earlier, stored.lesson)
@@ -328,7 +312,7 @@ class PopDesk:
                 assert stored is not None
                 about = lesson.waiting.copy, lesson.leaf, lesson.label, -1, -1, stored.row.x
                 rows.append(Row(stored.row.whose, NOBODY, NOBODY, lesson.key[1], lesson.key[0], *about))
-                self.counts.labelled(lesson.key[1], lesson.label != lesson.waiting.answered)
+                self._counts.labelled(lesson.key[1], lesson.label != lesson.waiting.answered)
             return TAUGHT, self._rows.width, self._rows.body(rows)
 
         refused, entered = self._keeper.learn(fresh, note)
@@ -345,7 +329,7 @@ class PopDesk:
         except StateError:
             if self._book.ended:
                 raise
-            return [Refusal("later", _UNDURABLE) if one is None else one for one in said]
+            return [Refusal("later", AGAIN) if one is None else one for one in said]
         return said
 
     def teach(self, rows: Sequence[tuple[str | None, Any, Hashable]]) -> list[Refusal | None]:
@@ -400,7 +384,7 @@ class PopDesk:
         except StateError:
             if self._book.ended:
                 raise
-            raise Later(_UNDURABLE) from None
+            raise Later(AGAIN) from None
 
     # ------------------------------------------------------------------ what may be seen
 
@@ -414,7 +398,7 @@ class PopDesk:
             alarms = [] if self._sealed is None else [self._sealed]
             if self._book.ended:
                 alarms.append("the ledger could not be written: make room, then open the model again")
-            return private(self.pop, self.counts, self._memory.open, alarms)
+            return private(self.pop, self._counts, self._memory.open, alarms)
 
     def person(self, subject: str) -> Mapping[str, Any]:
         """For the operator's eyes: one person's rounds and shares."""
