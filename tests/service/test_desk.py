@@ -1,5 +1,6 @@
 """A desk: retries find what was stored, labels are taken once from their holder, and nothing is lost with a process."""
 
+import gc
 import shutil
 import sqlite3
 import threading
@@ -11,7 +12,7 @@ import pytest
 
 from confide import POP, StateError
 from confide.learners import DecisionTree, Features, GaussianNB, LogisticRegression
-from confide.ledger import Book, Entry, file
+from confide.ledger import Book, Entry, Ledger, file, snapshot
 from confide.service.base import Later, Question, Taught
 from confide.service.desk import PopDesk
 from tests.saved import CLEAR, DOUBT, bank_of, copy_of, echo, full, make, share, small_plan
@@ -528,6 +529,23 @@ def test_a_ledger_older_than_its_snapshot_is_refused(folder: Path) -> None:
     (left / "snapshot.npz").write_bytes((folder / "snapshot.npz").read_bytes())
     with pytest.raises(StateError, match="older than its snapshot"):
         PopDesk.open(left, make)
+
+
+@pytest.mark.parametrize("at", ["write_key", "create", "claim", "write"])
+def test_a_first_save_that_was_killed_is_begun_again(at: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(snapshot if at.startswith("write") else Ledger, at, die)
+        open_desk(folder)
+    gc.collect()
+    with open_desk(folder) as desk:
+        assert ask(desk, "ann", "1", DOUBT).round == 1
+    (folder / "snapshot.npz").unlink()
+    with pytest.raises(StateError, match="snapshot"):
+        open_desk(folder)
+    assert Ledger(folder / "ledger.db").read("pop").rounds == 1, "what was spent is never taken away"
 
 
 # ---------------------------------------------------------------------- what may be seen

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from confide.errors import StateError
 
 __all__ = [
-    "VERSION", "exists", "make_folder", "read", "read_extra", "read_key", "version", "write", "write_extra", "write_key",
+    "VERSION", "exists", "make_folder", "read", "read_extra", "read_key", "version", "write", "write_extra",
+    "write_key",
 ]  # fmt: skip
 
 VERSION = 2

@@ -38,7 +38,7 @@ from confide.pop.settings import Settings
 from confide.pop.tickets import Tickets, Waiting
 from confide.privacy.sparse import CounterBudget
 
-__all__ = ["Checked", "Saved", "check", "look", "opened", "save"]
+__all__ = ["Checked", "Saved", "check", "clear", "look", "opened", "save"]
 
 MODEL = "pop"
 """The name of the one model in a POP's own ledger."""
@@ -226,6 +226,22 @@ class Saved:
             whose = who and bytes.fromhex(who)
             if (epoch, number) not in self.spent.used and whose not in gone:
                 loop.tickets.restore((epoch, number), Waiting(copy, x, answered, False, whose, guided))
+
+
+def clear(folder: Path) -> None:
+    """Take away what a first save left that was killed before it was finished: nothing had been shown by then.
+
+    StateError for anything else: a ledger that has counted something is never taken away.
+    """
+    if snapshot.exists(folder) or not folder.is_dir():
+        return
+    path = folder / "ledger.db"
+    if path.is_file() and path.stat().st_size:
+        spent = [_ledger(folder).read(name) for name in _ledger(folder).models()]
+        if any(one.rounds or one.history or one.released or one.epoch > 1 for one in spent):
+            raise StateError(f"the snapshot in {folder} is gone: restore its newest backup beside the ledger")
+    for name in ("key", "key.new", "snapshot.npz.new", *(one.name for one in folder.glob("ledger.db*"))):
+        (folder / name).unlink(missing_ok=True)
 
 
 @contextmanager

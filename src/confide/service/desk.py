@@ -22,7 +22,7 @@ from confide.pop.keeping import Entered, Note
 from confide.pop.lessons import Lesson
 from confide.pop.loop import Outcome
 from confide.pop.pop import POP
-from confide.pop.state import Saved, opened
+from confide.pop.state import Saved, clear, opened
 from confide.pop.tickets import Key
 from confide.service.base import Asked, Later, Question, Refusal, Taught
 from confide.service.counts import Counts
@@ -111,6 +111,7 @@ class PopDesk:
         """
         folder = Path(folder)
         if not exists(folder):
+            clear(folder)
             pop = make()
             pop.save(folder)
             return cls(name, pop, folder, room=room, save_every=save_every)
