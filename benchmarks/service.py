@@ -22,8 +22,9 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -157,13 +158,20 @@ def server(arguments: list[str], environment: dict[str, str] | None = None) -> I
     try:
         for line in process.stderr:
             if line.startswith("{") and (told := json.loads(line))["event"] == "serving":
+                threading.Thread(target=_pass_on, args=(process.stderr,), daemon=True).start()
                 yield told["public"], told["operator"]
                 return
         raise RuntimeError("the server did not start")
     finally:
         process.terminate()
-        process.stderr.close()
         process.wait(60)
+
+
+def _pass_on(lines: Iterable[str]) -> None:
+    """What a server says while it serves: nothing, if all is well."""
+    for line in lines:
+        if not line.startswith("{") or json.loads(line)["event"] not in ("stopping", "stopped", "closed"):
+            print(line, end="", file=sys.stderr)
 
 
 async def load(port: int, token: str, seconds: float) -> dict[str, Any]:
