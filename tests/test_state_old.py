@@ -83,7 +83,7 @@ def test_its_tickets_have_expired(folder: Path) -> None:
         tickets = pop.operator.loop.tickets
         assert len(tickets) == 0 and tickets.epoch > 0
         with pytest.raises(TicketError, match="loaded again"):
-            pop.learn(tickets.sign((0, 1)), "no")
+            pop.learn(tickets._sign((0, 1)), "no")
 
 
 def test_its_status_is_read_without_moving_it(folder: Path) -> None:

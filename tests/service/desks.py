@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import threading
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict
@@ -42,10 +41,6 @@ class MemoryDesk:
         self.broken = False
         self.lock = threading.RLock()
         self.closed = self.saved = 0
-
-    @property
-    def plan(self) -> Plan:
-        return self.pop.plan
 
     def ask(self, questions: Sequence[Question]) -> list[Asked]:
         self._enter("ask", len(questions))
@@ -109,8 +104,12 @@ class MemoryDesk:
             "name": self.name, "units": self.pop.units, "labels": list(self.pop.labels), "state": self.pop.state,
             "halt_reason": self.pop.halt_reason, "rounds": self.pop.rounds, "ticket_life": 10_000, "monitor": None,
             "guarantee": {**asdict(promise), "text": str(promise), "sentence": promise.sentence},
-            "plan": json.loads(self.pop.plan.to_json()), "guide": None,
+            "plan": str(self.pop.plan), "guide": None,
         }  # fmt: skip
+
+    @property
+    def plan(self) -> Plan:
+        return self.pop.plan
 
     def private(self) -> Mapping[str, Any]:
         return {"unsure": self.pop.operator.unsure, "taught": self.pop.operator.taught, "ledger": {"commits": 1}}
@@ -136,7 +135,10 @@ def service(*desks: MemoryDesk, limits: Limits = LIMITS, room: int = 4096, group
     written = io.StringIO()
     log = more.pop("log", None) or Log(written)
     metrics = Metrics(log)
-    models = {desk.name: Model(Owner(desk, metrics, room=room, group=group)) for desk in desks or (MemoryDesk(),)}
+    models = {
+        desk.name: Model(Owner(desk, metrics, room=room, group=group, timeout=limits.timeout))
+        for desk in desks or (MemoryDesk(),)
+    }
     asker, operator = Tokens("asker", ASKERS), Tokens("operator", OPERATORS)
     made = Service(models, asker, operator, metrics, log, limits, **more)
     made.written = written  # type: ignore[attr-defined]

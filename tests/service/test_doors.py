@@ -28,6 +28,7 @@ PUBLIC: list[tuple[str, str, Any, bool]] = [
     ("POST", "/models/spam/label-many", {"labels": [{"ticket": "T", "label": "yes"}]}, True),
     ("GET", "/models", None, False),
     ("GET", "/models/spam", None, False),
+    ("GET", "/models/spam/plan", None, False),
     ("GET", "/metrics", None, False),
     ("GET", "/healthz", None, False),
     ("GET", "/readyz", None, False),

@@ -35,7 +35,8 @@ async def everything(client: httpx.AsyncClient, door: httpx.AsyncClient) -> tupl
     good, bad = [8675309.25, 2.0], {"canary-key": "canary-x"}
     ticket = (await send("ask", {"x": good, "id": "canary-id"})).json()["ticket"]
     given.append(ticket)
-    for content in ({"x": good, "id": "canary-id"}, {"x": bad, "id": "canary-id"}, {"x": bad}, {"canary-key": "canary-x"}):
+    named = {"id": "canary-id"}
+    for content in ({"x": good, **named}, {"x": bad, **named}, {"x": bad}, {"canary-key": "canary-x"}):
         await send("ask", content)
     answers = await send("ask-many", {"questions": [{"x": good}, {"x": bad, "id": "canary-id"}, {"x": "canary-x"}]})
     given += [one["ticket"] for one in answers.json()["answers"] if "ticket" in one]

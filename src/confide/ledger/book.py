@@ -129,7 +129,7 @@ class Book:
         self.epoch = epoch
         """How often the model was claimed, this time included."""
         self.mark = mark
-        """A random number that no other life of the model has: in a ledger that was rolled back it is not to be found."""
+        """A random number that no other life of the model has: a ledger that was rolled back does not know it."""
         self._file, self._key = file, key
         self._adding, self._writing = threading.Lock(), writing
         self._pending: list[tuple[int, Entry]] = []

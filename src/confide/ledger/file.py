@@ -260,7 +260,7 @@ class File(Reader):
             self.db.execute("PRAGMA synchronous = FULL")
             self.db.execute("PRAGMA fullfsync = ON")  # macOS: ask the disk, not only the system
             self.db.execute("PRAGMA checkpoint_fullfsync = ON")
-            self.db.execute("PRAGMA secure_delete = ON")  # what was forgotten, or expired, leaves no bytes in the tables
+            self.db.execute("PRAGMA secure_delete = ON")  # what was forgotten, or expired, leaves no bytes
             self._check_wal()
             if self._new or self.version < VERSION:
                 self.db.executescript(

@@ -121,9 +121,16 @@ class Guiding:
 
     def again(self, x: Any, label: int) -> None:
         """A gradient of the open leaf that was lost with the process that had it: its unit's cap has it already."""
-        encoded = self.guide.encode(x)
+        encoded = self.read(x)
         if encoded is not None:
             self.guide.gradient(encoded, label)
+
+    def read(self, x: Any) -> Encoded | None:
+        """x for the guide as it reads it now; it is not counted, whatever is."""
+        try:
+            return self.guide.encode(x)
+        except Exception:  # it was refused already
+            return None
 
     # ------------------------------------------------------------------ many rounds
 
@@ -204,11 +211,7 @@ class Guiding:
         """One record into the open leaf, which it never closes; the leaf, −1 for none."""
         if label < 0 or (self._again and who is None):
             return -1
-        try:
-            encoded = self.guide.encode(x)
-        except Exception:  # it was refused already
-            return -1
-        return self.teach(encoded, label, who)
+        return self.teach(self.read(x), label, who)
 
     # ------------------------------------------------------------------ what everyone may see
 

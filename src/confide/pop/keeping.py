@@ -7,7 +7,7 @@ Proof page: docs/proofs/people.md, "The journal".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -53,7 +53,7 @@ class Keeper:
         self, settings: Settings, loop: Loop, lock: AbstractContextManager[object], check: Callable[[], None]
     ) -> None:
         self._settings, self._loop, self._lock, self._check = settings, loop, lock, check
-        loop.tickets.kept = True
+        loop.tickets.kept, self._keyed = True, dict[bytes, Any]()
         if loop.account.book is not None:
             loop.tickets.epoch = loop.account.book.epoch
 
@@ -65,14 +65,14 @@ class Keeper:
 
     def hash(self, purpose: bytes, *parts: bytes) -> bytes:
         """16 bytes that nobody can compute without this state's key."""
-        made = blake2b(key=self._loop.routing.ticket_key, digest_size=16, person=purpose)
+        keyed = self._keyed.get(purpose)
+        if keyed is None:
+            keyed = blake2b(key=self._loop.routing.ticket_key, digest_size=16, person=purpose)
+            self._keyed[purpose] = keyed
+        made = keyed.copy()
         for part in parts:
             made.update(part)
-        return made.digest()
-
-    def ticket(self, key: Key) -> str:
-        """The POP's own ticket of a round."""
-        return self._loop.tickets.sign(key)
+        return bytes(made.digest())
 
     @property
     def epoch(self) -> int:
@@ -104,40 +104,47 @@ class Keeper:
     # ------------------------------------------------------------------ calls
 
     def ask(
-        self, xs: Any, subjects: Sequence[str], note: Callable[[Sequence[Outcome]], Note]
+        self, xs: Any, whos: Sequence[bytes], note: Callable[[Sequence[Outcome]], Note]
     ) -> tuple[list[Outcome], Entered]:
         """Rounds, as `POP.predict_many` takes them; one that a halt refused has the error `Halted`, and no number."""
         loop = self._loop
         with self._lock:
             self._check()
-            whos, outcomes = self._whos(subjects), list[Outcome]()
+            outcomes, units = list[Outcome](), self._units(whos)
             if loop.account.open() or loop.goes_on:
-                outcomes = batches.ask_many(loop, batches.rows_of(xs, self._settings.named), whos)
+                outcomes = batches.ask_many(loop, batches.rows_of(xs, self._settings.named), units)
                 loop.account.open()
             error = Halted("this model has halted: its rounds or its privacy budget are used up")
-            outcomes += [Outcome(-1, error=error) for _ in range(len(outcomes), len(subjects))]
-            return outcomes, loop.enter(*whos, notes=(note(outcomes),))
+            outcomes += [Outcome(-1, error=error) for _ in range(len(outcomes), len(whos))]
+            return outcomes, loop.enter(*units, notes=(note(outcomes),))
 
     def learn(
-        self, tickets: Sequence[str], ys: Sequence[Hashable], note: Callable[[dict[int, Lesson]], Note]
-    ) -> tuple[dict[int, Lesson], dict[int, ValueError], Entered]:
-        """Labels, as `POP.learn_many` takes them: those that were taken and what is wrong with the others, by row.
+        self, labels: Mapping[Key, int], note: Callable[[Sequence[Lesson]], Note]
+    ) -> tuple[dict[Key, ValueError], Entered]:
+        """Labels' numbers by ticket, as `POP.learn_many` takes them; what is wrong with those that were not taken.
 
         The note must name the tickets: nothing else says that they were used.
         """
+        loop, taken, refused = self._loop, list[Lesson](), dict[Key, ValueError]()
         with self._lock:
             self._check()
-            taken, refused = batches.learn_many(self._loop, tickets, ys)
-            return taken, refused, self._loop.enter(notes=(note(taken),))
+            for key, label in labels.items():
+                try:
+                    waiting = loop.tickets.take(key, loop.account.rounds)
+                except ValueError as error:
+                    refused[key] = error
+                else:
+                    taken.append(loop.take(key, waiting, label))
+            return refused, loop.enter(notes=(note(taken),))
 
     def teach(
-        self, xs: Sequence[Any], ys: Sequence[Hashable], subjects: Sequence[str], note: Callable[[Records], Note]
+        self, xs: Sequence[Any], ys: Sequence[Hashable], whos: Sequence[bytes], note: Callable[[Records], Note]
     ) -> tuple[Records, Entered]:
         """Records, as `POP.teach_many` takes them."""
         with self._lock:
             self._check()
             rows = batches.rows_of(xs, self._settings.named)
-            taught = batches.teach_many(self._loop, rows, ys, self._whos(subjects))
+            taught = batches.teach_many(self._loop, rows, ys, self._units(whos))
             return taught, self._loop.enter(notes=(note(taught),))
 
     def forget(self, who: bytes, keys: Iterable[Key], erased: tuple[tuple[str, int, bytes], ...]) -> Entered:
@@ -176,8 +183,8 @@ class Keeper:
 
     # ------------------------------------------------------------------ after a load
 
-    def reopen(self, questions: Sequence[tuple[Key, bytes, int, int, Any]]) -> list[Key]:
-        """Questions (key, whose, copy, answered, x) wait for their labels again; those that cannot be read any more.
+    def reopen(self, questions: Sequence[tuple[Key, bytes, int, int, Any]]) -> None:
+        """Questions (key, whose, copy, answered, x) wait for their labels again.
 
         The monitor, which began anew, does not count them.
         """
@@ -186,10 +193,9 @@ class Keeper:
             rows, errors = loop.bank.encode_many(batches.rows_of([x for *_, x in questions], self._settings.named))
             for i, (key, whose, copy, answered, x) in enumerate(questions):
                 who = whose if people else None
-                guided, wrong = (None, None) if loop.guiding is None else loop.encode_guided(x, who)
-                if i not in errors and wrong is None:
+                if i not in errors:
+                    guided = None if loop.guiding is None else loop.guiding.read(x)
                     loop.tickets.restore(key, Waiting(copy, _own(rows[i]), answered, False, who, guided))
-        return [key for i, (key, *_) in enumerate(questions) if i in errors]
 
     def recount(self, asked: Iterable[tuple[bytes, Any]]) -> None:
         """Questions (whose, x) that were counted for the guide's ranges, which were not released: again, in order."""
@@ -222,9 +228,8 @@ class Keeper:
                     if one.leaf >= loop.guiding.guide.closed:
                         loop.guiding.again(one.x, one.label)
 
-    def _whos(self, subjects: Sequence[str]) -> list[bytes | None]:
-        who = self._loop.routing.who
-        return [None] * len(subjects) if self._settings.units == "rounds" else [who(one) for one in subjects]
+    def _units(self, whos: Sequence[bytes]) -> list[bytes | None]:
+        return [None] * len(whos) if self._settings.units == "rounds" else list(whos)
 
 
 def _own(row: Any) -> Any:

@@ -30,7 +30,7 @@ from confide.pop.leaning import Leaning
 from confide.pop.lessons import Lesson, Lessons
 from confide.pop.monitor import Estimate, MonitorState
 from confide.pop.routing import Routing
-from confide.pop.tickets import Tickets, Waiting
+from confide.pop.tickets import Key, Tickets, Waiting
 from confide.privacy.random import Random
 
 __all__ = ["NOTHING", "SILENCE", "Loop", "Outcome", "Scores"]
@@ -182,6 +182,10 @@ class Loop:
         """A label comes: its unit's one copy will learn it, and the guide. Its ticket is used now."""
         label = self.label(y)
         key, waiting = self.tickets.redeem(ticket, self.account.rounds)
+        return self.take(key, waiting, label)
+
+    def take(self, key: Key, waiting: Waiting, label: int) -> Lesson:
+        """The label of a question whose ticket was taken back."""
         if self.monitor is not None and waiting.counted and label != waiting.answered:
             self.monitor.wrong(self.account.rounds - key[1])
         if waiting.copy >= 0:

@@ -50,7 +50,7 @@ class Tickets:
     def __init__(self, key: bytes, life: int) -> None:
         self.life, self.epoch = life, 0
         self.kept = False
-        """Whether the ledger's journal has the open tickets: then snapshots need not."""
+        """Whether a journal has the open tickets: then snapshots need not, and who keeps it signs them."""
         self._key = key
         self._open: dict[Key, Waiting] = {}
         self._due: deque[Key] = deque()  # every round, with a ticket or not: each expiry is the same work
@@ -62,7 +62,7 @@ class Tickets:
         if waiting is None:
             return ""
         self._open[key] = waiting
-        return self.sign(key)
+        return "" if self.kept else self._sign(key)
 
     def expire(self, now: int) -> None:
         """Drop what was issued `life` rounds ago or earlier."""
@@ -74,19 +74,23 @@ class Tickets:
         """Take a ticket back: good once, and in time."""
         try:
             epoch, number = (int(part) for part in ticket.split("-")[:2])
-            known = hmac.compare_digest(ticket.encode(), self.sign((epoch, number)).encode())
+            known = hmac.compare_digest(ticket.encode(), self._sign((epoch, number)).encode())
         except Exception:  # whatever it is
             raise TicketError("this is not a ticket: bring back the one that came with the answer") from None
         if not known:
             raise TicketError("this ticket was not issued by this POP")
-        if number <= now - self.life:
+        return (epoch, number), self.take((epoch, number), now)
+
+    def take(self, key: Key, now: int) -> Waiting:
+        """The question of a ticket that was found to be good: once, and in time."""
+        if key[1] <= now - self.life:
             raise TicketError(f"this ticket has expired: labels are taken for {self.life:,} rounds")
-        waiting = self._open.pop((epoch, number), None)
+        waiting = self._open.pop(key, None)
         if waiting is None:
-            if epoch != self.epoch:
+            if key[0] != self.epoch:
                 raise TicketError("this ticket was used, or it expired when the POP was loaded again")
             raise TicketError("this ticket was used: a label is taken once")
-        return (epoch, number), waiting
+        return waiting
 
     def drop(self, who: bytes) -> None:
         """Forget a person's open questions: theirs alone, nobody else's ticket is touched."""
@@ -108,7 +112,6 @@ class Tickets:
         self._open[key] = waiting
         self._due.append(key)
 
-    def sign(self, key: Key) -> str:
-        """The ticket of a round."""
+    def _sign(self, key: Key) -> str:
         text = f"{key[0]}-{key[1]}"
         return f"{text}-{blake2b(text.encode(), key=self._key, digest_size=16, person=b'ticket').hexdigest()}"

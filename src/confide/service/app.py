@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.routing import APIRoute
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import request_response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from confide import __version__
 from confide.service.doors import Caller, Door, NotAdmitted, Tokens
 from confide.service.forms import BadForm, failure
 from confide.service.logs import Log
 from confide.service.metrics import Metrics
-from confide.service.owner import Busy, CallRefused, Owner, Unavailable
+from confide.service.owner import Busy, CallRefused, Expired, Owner, Unavailable
 from confide.service.pace import Ticks
 
-__all__ = ["Guard", "Limits", "Model", "Problem", "Service", "body", "handlers", "said"]
-
-R = TypeVar("R")
+__all__ = ["Guard", "Limits", "Model", "Problem", "Service", "body", "make_app", "said"]
 
 RETRY = 1
 """Seconds after which to come again, where nobody knows better."""
@@ -98,15 +99,6 @@ class Service:
         if not 0 < rows <= most:
             raise Problem(413 if rows else 422, "size", f"a batch has 1 to {most:,} rows")
 
-    async def within(self, work: Awaitable[R]) -> R:
-        """What work gives, in time. A timeout ends the waiting, never the work."""
-        try:
-            async with asyncio.timeout(self.limits.timeout):
-                return await work
-        except TimeoutError:
-            message = "this takes longer than anybody waits here: come again with the same id or ticket"
-            raise Problem(504, "timeout", message, retry=True) from None
-
     @property
     def ready(self) -> dict[str, str]:
         """The models that are not ready, and why."""
@@ -126,7 +118,16 @@ def body(request: Request) -> bytes:
     return content
 
 
-def handlers(app: FastAPI, log: Log) -> None:
+def make_app(title: str, about: str, log: Log) -> FastAPI:
+    """An app without operations."""
+    options: dict[str, Any] = {"docs_url": None, "redoc_url": None, "openapi_url": None}
+    app = FastAPI(title=title, version=__version__, description=about, **options)
+    app.router.route_class = Direct
+    _handlers(app, log)
+    return app
+
+
+def _handlers(app: FastAPI, log: Log) -> None:
     """How errors become responses: each in our own words, and none quotes a request."""
 
     async def problem(request: Request, error: Exception) -> Response:
@@ -152,6 +153,9 @@ def handlers(app: FastAPI, log: Log) -> None:
     async def away(request: Request, error: Exception) -> Response:
         return said(failure("unavailable", str(error)), 503, retry=True)
 
+    async def expired(request: Request, error: Exception) -> Response:
+        return said(failure("timeout", str(error)), 504, retry=True)
+
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         words = {404: "there is nothing here: see /docs", 405: "this is not how it is asked: see /docs"}
@@ -163,10 +167,18 @@ def handlers(app: FastAPI, log: Log) -> None:
 
     for kind, handler in (
         (Problem, problem), (BadForm, form), (NotAdmitted, outside), (Busy, busy), (Unavailable, away),
-        (CallRefused, refused),
+        (Expired, expired), (CallRefused, refused),
         (HTTPException, http), (Exception, unknown),
     ):  # fmt: skip
         app.add_exception_handler(kind, handler)
+
+
+class Direct(APIRoute):
+    """An operation that takes the request as it is: nothing of it is FastAPI's to read, so its part is left out."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        self.app = request_response(endpoint)
 
 
 class Guard:

@@ -73,7 +73,7 @@ class Desk(Protocol):
 
     @property
     def plan(self) -> Plan:
-        """The model's plan, public."""
+        """Every number of the run, public."""
 
     def ask(self, questions: Sequence[Question]) -> list[Asked]:
         """Answer these in order, as one group commit whose size does not depend on what came of them."""

@@ -6,10 +6,11 @@ import http.client
 import json
 import math
 import secrets
-import threading
 import time
+import weakref
+from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal, Self, cast
 from urllib.parse import quote, urlsplit
 
 import numpy as np
@@ -61,6 +62,8 @@ class Client:
     ) -> None:
         self._door = _Connection(url, timeout, tries)
         self._operator = None if operator is None else (_Connection(operator[0], timeout, tries), operator[1])
+        for connection in (self._door, *(self._operator or ())[:1]):
+            weakref.finalize(self, connection.close)
         self._token, self._model, self._batch = token, model, batch
         self._fixed = self.look()
         self._holders: dict[str, str] = {}
@@ -70,10 +73,7 @@ class Client:
 
     def look(self) -> dict[str, Any]:
         """What everyone may see of the model, as it is now."""
-        status, told = self._door.send("GET", f"/models/{quote(self._model, safe='')}", None, None)
-        if status != 200:
-            raise _error(status, told)
-        return told
+        return self._get()
 
     @property
     def labels(self) -> tuple[Hashable, ...]:
@@ -111,7 +111,7 @@ class Client:
     def plan(self) -> Plan:
         """Every number of the run, certified anew from its tables."""
         if self._plan is None:
-            self._plan = Plan.from_json(json.dumps(self._fixed["plan"]))
+            self._plan = Plan.from_json(json.dumps(self._get("/plan")))
         return self._plan
 
     @property
@@ -168,6 +168,18 @@ class Client:
             raise ValueError(f"there are {len(rows)} records for {len(ys)} labels: give one label for each")
         refuse(self._teach(rows, ys, units))
 
+    def close(self) -> None:
+        """Close the connections."""
+        self._door.close()
+        if self._operator is not None:
+            self._operator[0].close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     # ------------------------------------------------------------------ parts
 
     def _teach(self, rows: Any, ys: Sequence[Hashable], units: Sequence[Unit] | None) -> dict[int, ValueError]:
@@ -206,6 +218,12 @@ class Client:
             raise ValueError("this client speaks for the person in its token alone: give a function from ids to tokens")
         return self._token
 
+    def _get(self, part: str = "") -> dict[str, Any]:
+        status, told = self._door.send("GET", f"/models/{quote(self._model, safe='')}{part}", None, None)
+        if status != 200:
+            raise _error(status, told)
+        return told
+
     def _path(self, operation: str) -> str:
         return f"/models/{quote(self._model, safe='')}/{operation}"
 
@@ -226,7 +244,7 @@ class Client:
 
 
 class _Connection:
-    """Sends requests to one place, each thread over a connection of its own, again where that is safe."""
+    """Sends requests to one place, again where that is safe; a connection serves one request at a time."""
 
     def __init__(self, url: str, timeout: float, tries: int) -> None:
         parts = urlsplit(url)
@@ -235,7 +253,7 @@ class _Connection:
         self._make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._host, self._port, self._base = parts.hostname, parts.port, parts.path.rstrip("/")
         self._timeout, self._tries = timeout, max(1, tries)
-        self._own = threading.local()
+        self._idle: deque[http.client.HTTPConnection] = deque()
 
     def send(self, method: str, path: str, content: Any, token: str | None) -> tuple[int, dict[str, Any]]:
         """Status and JSON of the response. The same bytes are sent again, so an id or a ticket is the same too."""
@@ -247,7 +265,6 @@ class _Connection:
                 if status not in (429, 503, 504) or not left:
                     return status, json.loads(text)
             except (OSError, http.client.HTTPException):
-                self._drop()
                 if not left:
                     raise ConnectionError("the service cannot be reached: try again later") from None
                 wait = 0.05 * 2 ** (self._tries - 1 - left)
@@ -257,18 +274,24 @@ class _Connection:
         raise AssertionError("the last try returns or raises")
 
     def _once(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, bytes, float]:
-        connection: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
-        if connection is None:
-            connection = self._own.connection = self._make(self._host, self._port, timeout=self._timeout)
-        connection.request(method, path, body, headers)
-        response = connection.getresponse()
-        return response.status, response.read(), float(response.headers.get("retry-after", 1))
-
-    def _drop(self) -> None:
-        connection = getattr(self._own, "connection", None)
-        if connection is not None:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._make(self._host, self._port, timeout=self._timeout)
+        try:
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            told = response.status, response.read(), float(response.headers.get("retry-after", 1))
+        except BaseException:
             connection.close()
-            self._own.connection = None
+            raise
+        self._idle.append(connection)
+        return told
+
+    def close(self) -> None:
+        """Close the connections that nobody uses now."""
+        while self._idle:
+            self._idle.pop().close()
 
 
 def _error(status: int, told: Mapping[str, Any]) -> Exception:

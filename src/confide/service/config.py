@@ -113,6 +113,8 @@ class ModelConfig(_Table):
     fallback: str = "coin"
     after_halt: Literal["raise", "fallback"] = "fallback"
     ticket_life: int = Field(default=TICKET_LIFE, ge=1)
+    room: int = Field(default=512, ge=64)
+    save_every: int | None = Field(default=100_000, ge=1)
     release_every: float | None = Field(default=None, gt=0.01)
     trusted: bool = False
 
@@ -226,6 +228,8 @@ rounds = 100000             # questions there will be
 # monitor = 0.1             # a part of epsilon for an accuracy that may be shown
 # history = 5000            # labelled records that will be imported first
 ticket_life = 10000         # rounds after which a label is no longer taken
+# room = 512                # bytes for a stored question, the same for all
+# save_every = 100000       # rounds between snapshots
 # release_every = 0.05      # seconds: responses leave at ticks, see docs/service.md
 
 [models.spam.columns]       # what x holds: number, log, category or text

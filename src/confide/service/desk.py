@@ -13,23 +13,26 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
+from confide.banks.base import FORM
 from confide.errors import StateError
-from confide.ledger.snapshot import exists
+from confide.ledger.snapshot import exists, read_extra, write_extra
 from confide.planning.plan import Plan
 from confide.pop.base import COPIES, SOURCES, Answer
 from confide.pop.batches import Records
-from confide.pop.keeping import Entered, Note, Past
+from confide.pop.keeping import Entered, Note
 from confide.pop.lessons import Lesson
 from confide.pop.loop import Outcome
 from confide.pop.pop import POP
-from confide.pop.state import Saved, opened
+from confide.pop.state import Saved, clear, opened
 from confide.pop.tickets import Key
 from confide.service.base import Asked, Later, Question, Refusal, Taught
 from confide.service.counts import Counts
 from confide.service.memory import Memory, Stored
-from confide.service.rows import ASKED, NOBODY, TAUGHT, Row, Rows, canonical, pack, together, unpack
+from confide.service.replay import replay
+from confide.service.rows import ASKED, NOBODY, TAUGHT, Row, Rows, canonical, pack, together
 from confide.service.signing import RolledBack, Signer
 from confide.service.views import person, private, public
+from confide.service.words import AGAIN, GONE, HALTED, NO_LABEL, NOT_YOURS, OTHER_LABEL, OTHER_QUESTION, ROLLED_BACK
 
 __all__ = ["PopDesk"]
 
@@ -37,17 +40,7 @@ Source = Literal["copies", "lean", "guide", "fallback"]
 Fresh = Mapping[tuple[bytes, bytes], tuple[Question, Row]]
 """New requests, by whose they are and what they are called."""
 
-ROLLED_BACK = (
-    "a ticket came that this model issued after the last round in its ledger, so the ledger was rolled back and what "
-    "was spent since is not counted: nobody is answered any more; bring back the newest ledger, or start a new model"
-)
-_HALTED = "this model has halted: its rounds or its privacy budget are used up"
-_ELSE = "ask again with an id of its own: this id was used for another question"
-_NOT_YOURS = "this is not a ticket of yours: bring back the one that came with your answer"
-_GONE = "this ticket has expired, or its question was forgotten: ask again"
-_ONCE = "another label was taken for this ticket: a label is taken once"
-_LABEL = "this is not one of the labels of this model: see its public page"
-_UNDURABLE = "this could not be made durable: bring it again"
+_COUNTS = "counts.json"
 
 
 class PopDesk:
@@ -59,23 +52,38 @@ class PopDesk:
         The model's name, public.
     pop
         A POP that lives in a folder. Use `PopDesk.open`, which loads it or makes it.
+    saved
+        The state that the POP was loaded from, whose journal is then taken up; None for a new one.
     room
         Bytes for a stored question, the same for all: a longer one is refused. Public.
     save_every
         Public rounds after which a snapshot is written; None to write it only when it is asked for.
     """
 
-    def __init__(self, name: str, pop: POP, folder: Path, *, room: int = 512, save_every: int | None = 100_000) -> None:
+    def __init__(
+        self,
+        name: str,
+        pop: POP,
+        folder: Path,
+        saved: Saved | None = None,
+        *,
+        room: int = 512,
+        save_every: int | None = 100_000,
+    ) -> None:
         book = pop.operator.loop.account.book
         if book is None:
             raise StateError("a desk needs a POP that was saved: use PopDesk.open")
         self._name, self.pop, self.folder = name, pop, folder
         self._keeper, self._book, self._rows = pop.keep(), book, Rows(room)
-        self._memory, self.counts = Memory(self._keeper.life), Counts(pop.rounds)
-        self._signer = Signer(self._keeper, {book.epoch: (book.mark, pop.rounds)})
+        self._memory, self._counts = Memory(self._keeper.life), Counts(read_extra(folder, _COUNTS))
         self._lock, self._sealed = threading.RLock(), cast(str | None, None)
         self._every, self._saved = save_every, pop.rounds
+        lives: Mapping[int, tuple[int, int]] = {book.epoch: (book.mark, pop.rounds)}
         self._snapshot = book.sequence
+        if saved is not None:
+            lives, self._snapshot = saved.spent.lives, saved.header["sequence"]
+            replay(saved, self._keeper, self._memory, self._counts)
+        self._signer = Signer(self._keeper, lives)
 
     # ------------------------------------------------------------------ open and close
 
@@ -104,39 +112,14 @@ class PopDesk:
         """
         folder = Path(folder)
         if not exists(folder):
+            clear(folder)
             pop = make()
             pop.save(folder)
             return cls(name, pop, folder, room=room, save_every=save_every)
         with opened(folder) as saved:
-            if saved.spent.sealed is not None:
-                raise StateError(saved.spent.sealed)
             settings = saved.settings(learner, fallback)
             pop = POP(settings.learner, settings.plan, **settings.options()).resume(saved, trusted)
-            desk = cls(name, pop, folder, room=room, save_every=save_every)
-            desk._resume(saved)
-            return desk
-
-    def _resume(self, saved: Saved) -> None:
-        """Bring back what the journal has."""
-        self._signer, self._snapshot = Signer(self._keeper, saved.spent.lives), saved.header["sequence"]
-        lessons, counted = list[Past](), list[tuple[bytes, Any]]()
-        for kind, sequence, width, body in saved.journal():
-            rows = list(Rows.of(width).read(body))
-            rounds = max((row.number for row in rows), default=0) if kind == ASKED else saved.spent.rounds
-            if kind == ASKED:
-                self._memory.asked(rows, sequence, rounds)
-                if self._keeper.counting:
-                    counted += [(row.whose, unpack(row.x)) for row in rows if row.x is not None]
-            else:
-                self._memory.taught(rows, sequence, rounds)
-                lessons += [Past(sequence, r.copy, unpack(r.x), r.label, r.leaf) for r in rows if r.x is not None]
-        self._keeper.recount(counted)
-        self._keeper.replay(lessons, self._snapshot, [(sequence, copy) for sequence, copy, _ in saved.spent.forgot])
-        self._memory.expire(saved.spent.rounds)
-        waiting = [one for one in self._memory.waiting() if one.row is not None and one.row.x is not None]
-        self._keeper.reopen(
-            [(one.key, one.whose, one.row.copy, one.label, unpack(one.row.x or b"")) for one in waiting if one.row]
-        )
+            return cls(name, pop, folder, saved, room=room, save_every=save_every)
 
     @property
     def name(self) -> str:
@@ -145,7 +128,7 @@ class PopDesk:
 
     @property
     def plan(self) -> Plan:
-        """The model's plan, public."""
+        """Every number of the run, public."""
         return self.pop.plan
 
     def save(self) -> None:
@@ -156,6 +139,7 @@ class PopDesk:
         with self._lock:
             self._check()
             self.pop.save(self.folder)
+            write_extra(self.folder, _COUNTS, self._counts.dump())
             self._snapshot, self._saved = self._book.sequence, self._keeper.rounds
             self._tear(TAUGHT)
 
@@ -213,6 +197,7 @@ class PopDesk:
             said: dict[tuple[bytes, bytes], str] = {}
             entered = self._take(fresh, said) if fresh else None
             found = [self._memory.request(row.whose, row.id) for row in requests]
+            self._memory.expire(self._keeper.rounds)
         if entered is not None:
             self._keeper.settle(entered)
         else:
@@ -245,16 +230,13 @@ class PopDesk:
 
         xs = [one.x if row.x is not None else _Unreadable() for one, row in fresh.values()]
         asked = together(xs, [row.x for _, row in fresh.values()])
-        outcomes, entered = self._keeper.ask(asked, [one.subject for one, _ in fresh.values()], note)
+        outcomes, entered = self._keeper.ask(asked, [row.whose for _, row in fresh.values()], note)
         self._memory.asked(rows, entered[0].sequence, self._keeper.rounds)
         for row, outcome in zip(rows, outcomes, strict=True):
-            if row.x is None:
-                said[row.whose, row.id] = self._long
-            elif outcome.error is not None:
+            if outcome.error is not None:
                 said[row.whose, row.id] = str(outcome.error)
-            if row.number:
-                self.counts.asked(row.number, row.source)
-        self.counts.spent(self._keeper.rounds, self.pop.operator.unsure)
+        taken = [row for row in rows if row.number]
+        self._counts.asked([row.number for row in taken], [row.source for row in taken], self.pop.operator.unsure)
         return entered
 
     @property
@@ -266,17 +248,17 @@ class PopDesk:
     ) -> Asked:
         name = row.whose, row.id
         if found is None:
-            return Asked(None, refusal=Refusal("halted", said.get(name, _HALTED)))
+            return Asked(None, refusal=Refusal("halted", said.get(name, HALTED)))
         number = found.key[1]
-        if not hmac.compare_digest(found.digest, row.digest):
-            return Asked(None, refusal=Refusal("conflict", _ELSE))
-        if found.label < 0:
-            message = said.get(name) or self.pop.readable([one.x]).get(0) or self._long
+        if not hmac.compare_digest(found.row.digest, row.digest):
+            return Asked(None, refusal=Refusal("conflict", OTHER_QUESTION))
+        if found.row.label < 0:
+            message = self._long if row.x is None else said.get(name) or self.pop.readable([one.x]).get(0, FORM)
             return Asked(None, number, Refusal("malformed", message), again)
-        labels, source = self.pop.labels, cast(Source, SOURCES[found.source])
-        guide = None if found.guided < 0 else labels[found.guided]
-        ticket = self._signer.ticket(found.key, found.whose)
-        answer = Answer(labels[found.label], found.source == COPIES, ticket, None, source, guide)
+        labels, came = self.pop.labels, found.row
+        guide = None if came.guided < 0 else labels[came.guided]
+        ticket, source = self._signer.ticket(found.key, came.whose), cast(Source, SOURCES[came.source])
+        answer = Answer(labels[came.label], came.source == COPIES, ticket, None, source, guide)
         return Asked(answer, number, again=again)
 
     # ------------------------------------------------------------------ labels
@@ -292,26 +274,31 @@ class PopDesk:
             self._memory.expire(self._keeper.rounds)
             labels = self._keeper.labels(one.label for one in lessons)
             said: list[Refusal | None] = []
-            fresh: dict[Key, tuple[int, int]] = {}
+            fresh: dict[Key, int] = {}
+            places: dict[Key, int] = {}
             earlier = 0
             for i, (one, label) in enumerate(zip(lessons, labels, strict=True)):
                 key = self._key(one)
                 stored = None if key is None else self._memory.ticket(key)
                 before = -1 if stored is None else stored.taught
                 if key is None:
-                    said.append(Refusal("ticket", _NOT_YOURS))
+                    said.append(Refusal("ticket", NOT_YOURS))
                 elif label < 0:
-                    said.append(Refusal("label", _LABEL))
+                    said.append(Refusal("label", NO_LABEL))
                 elif stored is None:
-                    said.append(Refusal("ticket", _GONE))
-                elif (before if before >= 0 else fresh.get(key, (label, 0))[0]) != label:
-                    said.append(Refusal("ticket", _ONCE))
+                    said.append(Refusal("ticket", GONE))
+                elif (before if before >= 0 else fresh.get(key, label)) != label:
+                    said.append(Refusal("ticket", OTHER_LABEL))
                 else:
                     said.append(None)
                     earlier = max(earlier, stored.lesson)
                     if before < 0:
-                        fresh.setdefault(key, (label, i))
-            entered = self._teach(fresh, lessons, said) if fresh else None
+                        fresh[key], places[key] = label, i
+            entered = None
+            if fresh:
+                refused, entered = self._take_labels(fresh)
+                for key, error in refused.items():
+                    said[places[key]] = Refusal("ticket", str(error))
         return self._durable(said, entered, earlier)
 
     def _key(self, one: Taught) -> Key | None:
@@ -323,29 +310,21 @@ class PopDesk:
             self._keeper.settle(self._keeper.seal(ROLLED_BACK))
             raise StateError(ROLLED_BACK) from None
 
-    def _teach(
-        self, fresh: dict[Key, tuple[int, int]], lessons: Sequence[Taught], said: list[Refusal | None]
-    ) -> Entered:
+    def _take_labels(self, fresh: Mapping[Key, int]) -> tuple[dict[Key, ValueError], Entered]:
         rows = list[Row]()
 
-        def note(taken: dict[int, Lesson]) -> Note:
-            for lesson in taken.values():
+        def note(taken: Sequence[Lesson]) -> Note:
+            for lesson in taken:
                 stored = self._memory.ticket(lesson.key)
-                assert stored is not None and stored.row is not None
+                assert stored is not None
                 about = lesson.waiting.copy, lesson.leaf, lesson.label, -1, -1, stored.row.x
-                rows.append(Row(stored.whose, NOBODY, NOBODY, lesson.key[1], lesson.key[0], *about))
-                self.counts.labelled(lesson.key[1], lesson.label != lesson.waiting.answered)
+                rows.append(Row(stored.row.whose, NOBODY, NOBODY, lesson.key[1], lesson.key[0], *about))
+                self._counts.labelled(lesson.key[1], lesson.label != lesson.waiting.answered)
             return TAUGHT, self._rows.width, self._rows.body(rows)
 
-        keeper = self._keeper
-        tickets = [keeper.ticket(key) for key in fresh]
-        ys = [lessons[i].label for _, i in fresh.values()]
-        _, refused, entered = keeper.learn(tickets, ys, note)
-        self._memory.taught(rows, entered[0].sequence, keeper.rounds)
-        places = [i for _, i in fresh.values()]
-        for at, error in refused.items():
-            said[places[at]] = Refusal("ticket", str(error))
-        return entered
+        refused, entered = self._keeper.learn(fresh, note)
+        self._memory.taught(rows, entered[0].sequence, self._keeper.rounds)
+        return refused, entered
 
     def _durable(self, said: list[Refusal | None], entered: Entered | None, earlier: int) -> list[Refusal | None]:
         """What is told once it is durable; where it is not, what was good is to be brought again."""
@@ -357,7 +336,7 @@ class PopDesk:
         except StateError:
             if self._book.ended:
                 raise
-            return [Refusal("later", _UNDURABLE) if one is None else one for one in said]
+            return [Refusal("later", AGAIN) if one is None else one for one in said]
         return said
 
     def teach(self, rows: Sequence[tuple[str | None, Any, Hashable]]) -> list[Refusal | None]:
@@ -370,19 +349,19 @@ class PopDesk:
                 one is not None and len(one) <= self._rows.room and (bool(row[0]) or not people)
                 for one, row in zip(packed, rows, strict=True)
             ]
-            noted = list[Row]()
+            noted, nobody = list[Row](), self._keeper.hash(b"nobody")
+            whos = [self._keeper.who(subject) if subject else nobody for subject, _, _ in rows]
 
             def note(taught: Records) -> Note:
-                for i, (subject, _, _) in enumerate(rows):
+                for i, whose in enumerate(whos):
                     if taught.labels[i] >= 0:
-                        whose = self._keeper.who(subject) if subject else self._keeper.hash(b"nobody")
                         about = int(taught.copies[i]), int(taught.leaves[i]), int(taught.labels[i]), -1, -1, packed[i]
                         noted.append(Row(whose, NOBODY, NOBODY, 0, 0, *about))
                 return TAUGHT, self._rows.width, self._rows.body(noted)
 
             xs = [x if fine else _Unreadable() for (_, x, _), fine in zip(rows, good, strict=True)]
             ys = [y if fine else _Unreadable() for (_, _, y), fine in zip(rows, good, strict=True)]
-            records, entered = self._keeper.teach(xs, ys, [subject or "-" for subject, _, _ in rows], note)
+            records, entered = self._keeper.teach(xs, ys, whos, note)
             self._memory.taught(noted, entered[0].sequence, self._keeper.rounds)
             labels = self._keeper.labels(y for _, _, y in rows)
         said: list[Refusal | None] = [None] * len(rows)
@@ -412,7 +391,7 @@ class PopDesk:
         except StateError:
             if self._book.ended:
                 raise
-            raise Later(_UNDURABLE) from None
+            raise Later(AGAIN) from None
 
     # ------------------------------------------------------------------ what may be seen
 
@@ -426,7 +405,7 @@ class PopDesk:
             alarms = [] if self._sealed is None else [self._sealed]
             if self._book.ended:
                 alarms.append("the ledger could not be written: make room, then open the model again")
-            return private(self.pop, self.counts, self._memory.open, alarms)
+            return private(self.pop, self._counts, self._memory.open, alarms)
 
     def person(self, subject: str) -> Mapping[str, Any]:
         """For the operator's eyes: one person's rounds and shares."""

@@ -31,6 +31,9 @@ LONGEST = 4096
 SUBJECT = 256
 """Characters of a subject."""
 
+KNOWN = 10_000
+"""Tokens that are remembered as verified."""
+
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _KEY_BYTES = 32
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
@@ -144,6 +147,7 @@ class Tokens:
     def __init__(self, kind: Kind, keys: Keys, *, clock: Callable[[], float] = time.time) -> None:
         self.kind, self._keys, self._clock = kind, keys, clock
         self._head, self._other = f"confide-{kind}", f"confide-{'operator' if kind == 'asker' else 'asker'}"
+        self._known: dict[str, tuple[float, Caller]] = {}  # tokens that were verified, with their ends
 
     def named(self, subject: str) -> str:
         """See `Door`."""
@@ -166,14 +170,22 @@ class Tokens:
     def admit(self, headers: Mapping[str, str], peer: str | None) -> Caller:
         """See `Door`."""
         token = bearer(headers)
+        end, caller = self._known.get(token) or self._verified(token)
+        if end <= self._clock():
+            raise NotAdmitted(401, "this token has expired: ask the operator for a new one")
+        return caller
+
+    def _verified(self, token: str) -> tuple[float, Caller]:
         head, _, rest = token.partition(".")
         if head == self._other:
             raise NotAdmitted(403, f"this door is for {self.kind}s, and this token is not for one")
         claims = self._claims(head, rest)
-        if claims["exp"] <= self._clock():
-            raise NotAdmitted(401, "this token has expired: ask the operator for a new one")
         models = claims["models"]
-        return Caller(self.named(claims["sub"]), None if models is None else frozenset(models))
+        known = claims["exp"], Caller(self.named(claims["sub"]), None if models is None else frozenset(models))
+        if len(self._known) >= KNOWN:
+            self._known.clear()
+        self._known[token] = known
+        return known
 
     def _claims(self, head: str, rest: str) -> dict[str, Any]:
         """What a token says, if one of our keys has signed it: its words count for nothing before."""

@@ -6,6 +6,7 @@ What is wrong with a request is told by the place, in names that stand here, nev
 from __future__ import annotations
 
 import secrets
+from itertools import count
 from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import (
@@ -27,6 +28,7 @@ __all__ = [
     "BadForm", "Failure", "Form", "Forms", "Imported", "Taken", "Takens", "answer", "failure",
 ]  # fmt: skip
 
+_OWN, _NUMBERS = secrets.token_hex(12), count(1)  # names that no other request has, in this process or another
 F = TypeVar("F", bound=BaseModel)
 Label = StrictStr | StrictBool | StrictInt | StrictFloat
 
@@ -56,7 +58,7 @@ class Ask(Form):
 
     def question(self, subject: str) -> Question:
         """As the desk takes it; without an id it gets one that nobody else has."""
-        return Question(subject, secrets.token_hex(12) if self.id is None else self.id, self.x)
+        return Question(subject, f"{_OWN}-{next(_NUMBERS)}" if self.id is None else self.id, self.x)
 
 
 class AskMany(Form):

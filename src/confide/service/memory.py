@@ -19,17 +19,10 @@ __all__ = ["Memory", "Stored"]
 class Stored:
     """A request that took a round, with what came of it."""
 
-    row: Row | None
-    """As the journal has it; None once its x is no longer needed."""
-    whose: bytes
-    id: bytes
-    digest: bytes
+    row: Row
+    """As the journal has it; without its x once that is no longer needed."""
     key: Key
     """Epoch and round."""
-    label: int
-    """The answer's; −1 for a question that could not be read."""
-    source: int
-    guided: int
     sequence: int
     """The entry that made it durable."""
     taught: int = -1
@@ -37,11 +30,10 @@ class Stored:
     lesson: int = 0
     """The entry that made that durable."""
 
-    @classmethod
-    def of(cls, row: Row, sequence: int) -> Stored:
-        """A row of the journal."""
-        key = row.epoch, row.number
-        return cls(row, row.whose, row.id, row.digest, key, row.label, row.source, row.guided, sequence)
+    @property
+    def open(self) -> bool:
+        """Whether it was answered and waits for a label."""
+        return self.row.label >= 0 and self.taught < 0
 
 
 @dataclass(slots=True, repr=False)
@@ -86,14 +78,14 @@ class Memory:
         for row in rows:
             note.whose.append(row.whose)
             if row.number > 0:
-                self._store(Stored.of(row, sequence))
+                self._store(Stored(row, (row.epoch, row.number), sequence))
         self._notes[ASKED].append(note)
 
     def _store(self, stored: Stored) -> None:
-        self._requests[stored.whose, stored.id] = stored
+        self._requests[stored.row.whose, stored.row.id] = stored
         self._tickets[stored.key] = stored
         self._order.append(stored)
-        self.open += stored.label >= 0
+        self.open += stored.open
 
     def taught(self, rows: Iterable[Row], sequence: int, rounds: int) -> None:
         """A note of lessons was written."""
@@ -103,8 +95,8 @@ class Memory:
             note.leaf = max(note.leaf, row.leaf)
             stored = self._tickets.get((row.epoch, row.number))
             if stored is not None and stored.taught < 0:
-                stored.taught, stored.lesson, stored.row = row.label, sequence, None
-                self.open -= 1
+                self.open -= stored.open
+                stored.taught, stored.lesson, stored.row = row.label, sequence, stored.row._replace(x=None)
         self._notes[TAUGHT].append(note)
 
     def expire(self, rounds: int) -> None:
@@ -116,9 +108,10 @@ class Memory:
     def _drop(self, stored: Stored) -> None:
         if self._tickets.pop(stored.key, None) is None:
             return
-        self.open -= stored.label >= 0 and stored.taught < 0
-        if self._requests.get((stored.whose, stored.id)) is stored:
-            del self._requests[stored.whose, stored.id]
+        self.open -= stored.open
+        name = stored.row.whose, stored.row.id
+        if self._requests.get(name) is stored:
+            del self._requests[name]
 
     def outlived(self, kind: str, rounds: int, before: int, leaves: int) -> int | None:
         """Up to which entry notes are no longer needed; None if all are.
@@ -135,7 +128,7 @@ class Memory:
 
     def of(self, whose: bytes) -> list[Stored]:
         """Somebody's requests."""
-        return [stored for stored in self._tickets.values() if stored.whose == whose]
+        return [stored for stored in self._tickets.values() if stored.row.whose == whose]
 
     def forget(self, whose: bytes) -> list[tuple[str, int, bytes]]:
         """Drop somebody's requests; the rows (kind, sequence, whose) of the journal that are theirs."""
@@ -147,4 +140,4 @@ class Memory:
 
     def waiting(self) -> Iterator[Stored]:
         """Answered questions that wait for a label, in order."""
-        return (one for one in self._order if one.key in self._tickets and one.label >= 0 and one.taught < 0)
+        return (one for one in self._order if one.key in self._tickets and one.open)

@@ -13,12 +13,47 @@ from confide.pop.monitor import Monitor
 from confide.pop.pop import POP
 from confide.runs.names import learner_named
 from confide.runs.settings import Settings
+from confide.service.base import Desk
 from confide.service.config import ModelConfig
+from confide.service.desk import PopDesk
 
-__all__ = ["features", "maker", "planned"]
+__all__ = ["features", "maker", "open_desk", "planned"]
 
 KINDS = ("number", "log", "category", "text", "drop")
 """What a column may be: those kinds whose x needs no reading of a file's text."""
+
+
+def open_desk(name: str, config: ModelConfig, seed: int | None = None) -> Desk:
+    """The model's desk, from its folder or new; a folder that holds something else than the file says is refused."""
+    foreign = learner_named(config.learner) if ":" in config.learner else None
+    fallback = learner_named(config.fallback) if ":" in config.fallback else None
+    desk = PopDesk.open(
+        config.folder, maker(name, config, seed), name=name, room=config.room, save_every=config.save_every,
+        learner=foreign, fallback=fallback, trusted=config.trusted,
+    )  # fmt: skip
+    try:
+        _check(name, config, desk)
+    except ValueError:
+        desk.close()
+        raise
+    return desk
+
+
+def _check(name: str, config: ModelConfig, desk: Desk) -> None:
+    """What was promised stays promised: a changed file does not change a model that has begun."""
+    shown, plan = desk.public(), desk.plan
+    held = {
+        "labels": list(shown["labels"]) == _labels(config), "units": shown["units"] == config.units,
+        "ticket_life": shown["ticket_life"] == config.ticket_life, "rounds": config.rounds in (None, plan.rounds),
+        "epsilon": config.epsilon is None or shown["guarantee"]["epsilon"] <= config.epsilon * (1 + 1e-9),
+        "delta": config.delta is None or shown["guarantee"]["delta"] <= config.delta * (1 + 1e-9),
+    }  # fmt: skip
+    for entry, kept in held.items():
+        if not kept:
+            raise ValueError(
+                f"models.{name}.{entry} is not what the model in {config.folder} was made with: "
+                "change the file back, or take a new folder for a new model"
+            )
 
 
 def maker(name: str, config: ModelConfig, seed: int | None = None) -> Callable[[], POP]:

@@ -9,9 +9,8 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from confide import __version__
 from confide.service import forms
-from confide.service.app import Guard, Model, Service, body, handlers, said
+from confide.service.app import Guard, Model, Service, body, make_app, said
 from confide.service.base import Desk
 from confide.service.dashboard import add_dashboard
 from confide.service.pages import describe, page
@@ -36,9 +35,7 @@ def operator_app(service: Service) -> ASGIApp:
 
 def operator_api(service: Service) -> FastAPI:
     """The same without what is around it, for more pages to be added."""
-    about = "Confide, the operator's door"
-    app = FastAPI(title=about, version=__version__, description=ABOUT, docs_url=None, redoc_url=None, openapi_url=None)
-    handlers(app, service.log)
+    app = make_app("Confide, the operator's door", ABOUT, service.log)
     _looking(app, service)
     _doing(app, service)
     health(app, service)
@@ -62,7 +59,7 @@ def _both(desk: Desk) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
 
 async def _seen(service: Service, name: str, model: Model) -> dict[str, Any]:
     """Everything there is to see of a model."""
-    public, private = await service.within(model.owner.call(_both))
+    public, private = await model.owner.call(_both)
     owner = model.owner
     return {
         "name": name,
@@ -94,7 +91,7 @@ def _looking(app: FastAPI, service: Service) -> None:
         service.operator(request)
         found = service.model(request)
         subject = service.door.named(forms.PERSON.read(body(request)).subject)
-        return said({"person": await service.within(found.owner.call(lambda desk: desk.person(subject)))})
+        return said({"person": await found.owner.call(lambda desk: desk.person(subject))})
 
     @app.get("/metrics", summary="For Prometheus: requests, labels, status codes, latencies, the ledger")
     async def metrics(request: Request) -> Response:
@@ -103,7 +100,7 @@ def _looking(app: FastAPI, service: Service) -> None:
         waiting, ledgers = {}, {}
         for name, model in service.models.items():
             waiting[name] = model.owner.waiting
-            private = await service.within(model.owner.call(lambda desk: desk.private()))
+            private = await model.owner.call(lambda desk: desk.private())
             ledgers[name] = private.get("ledger", {})
         return Response(service.metrics.text(waiting, ledgers), media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -121,7 +118,7 @@ def _doing(app: FastAPI, service: Service) -> None:
         service.check_batch(len(given), service.limits.history)
         named = service.door.named
         rows = [(None if row.subject is None else named(row.subject), row.x, row.label) for row in given]
-        told = await service.within(model.owner.call(lambda desk: desk.teach(rows)))
+        told = await model.owner.call(lambda desk: desk.teach(rows))
         refused = [{"row": i, **forms.failure(one.kind, one.message)} for i, one in enumerate(told) if one is not None]
         return said({"taken": len(rows) - len(refused), "refused": refused})
 
@@ -131,7 +128,7 @@ def _doing(app: FastAPI, service: Service) -> None:
         service.operator(request)
         model = service.model(request)
         subject = service.door.named(forms.PERSON.read(body(request)).subject)
-        await service.within(model.owner.call(lambda desk: desk.forget(subject)))
+        await model.owner.call(lambda desk: desk.forget(subject))
         return said({"forgotten": True})
 
     @app.post("/models/{model}/drain", summary="Take no further questions", openapi_extra={"x-form": "DRAIN"})
@@ -146,5 +143,5 @@ def _doing(app: FastAPI, service: Service) -> None:
     async def save(request: Request) -> Response:
         """What is loaded next starts from here."""
         service.operator(request)
-        await service.within(service.model(request).owner.call(lambda desk: desk.save()))
+        await service.model(request).owner.call(lambda desk: desk.save())
         return said({"saved": True})

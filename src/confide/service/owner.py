@@ -20,10 +20,16 @@ from typing import Any, Literal, Protocol, TypeVar, cast
 from confide.errors import StateError
 from confide.service.base import Asked, Desk, Later, Question, Refusal, Taught
 
-__all__ = ["Busy", "CallRefused", "Observer", "Owner", "Unavailable"]
+__all__ = ["Busy", "CallRefused", "Expired", "Observer", "Owner", "Unavailable"]
 
 Work = Literal["ask", "label", "call"]
 KINDS: tuple[Work, ...] = ("ask", "label", "call")
+THREADS: dict[Work, int] = {"ask": 2, "label": 2, "call": 1}
+"""For each kind."""
+
+LONG = 600.0
+"""Seconds that an operator's work may take before nobody waits for it."""
+
 R = TypeVar("R")
 
 
@@ -33,6 +39,10 @@ class Busy(Exception):
 
 class Unavailable(Exception):
     """The model serves nobody of this kind now; the message says why, and is the same for all."""
+
+
+class Expired(Exception):
+    """The waiting is over; the work goes on, and a retry by its id finds the stored answer."""
 
 
 class CallRefused(Exception):
@@ -71,13 +81,17 @@ class Owner:
         others bring labels.
     group
         Rows of each kind that are served together at most; a single batch may be larger.
+    timeout
+        Seconds that anybody waits. A timeout ends the waiting, never the work.
     """
 
-    def __init__(self, desk: Desk, observer: Observer, *, room: int = 4096, group: int = 256) -> None:
+    def __init__(
+        self, desk: Desk, observer: Observer, *, room: int = 4096, group: int = 256, timeout: float = 10.0
+    ) -> None:
         self.name = desk.name
         self.failure: str | None = None
         """Why the model answers nobody any more, until it is opened again; None while it does."""
-        self._desk, self._observer, self._room, self._group = desk, observer, room, group
+        self._desk, self._observer, self._room, self._group, self._timeout = desk, observer, room, group, timeout
         self._served, self._shown = 0, (-1, dict[str, Any]())  # what everyone may see, after so many groups
         self._queues: dict[Work, deque[_Job]] = {kind: deque() for kind in KINDS}
         self._rows: dict[Work, int] = dict.fromkeys(KINDS, 0)
@@ -85,7 +99,9 @@ class Owner:
         self._lock = threading.Lock()
         self._changed = {kind: threading.Condition(self._lock) for kind in KINDS}
         self._threads = [
-            threading.Thread(target=self._run, args=(kind,), name=f"{kind} {self.name}", daemon=True) for kind in KINDS
+            threading.Thread(target=self._run, args=(kind,), name=f"{kind} {self.name}", daemon=True)
+            for kind in KINDS
+            for _ in range(THREADS[kind])
         ]
         for thread in self._threads:
             thread.start()
@@ -132,7 +148,7 @@ class Owner:
         with self._lock:
             closed, self._closing = self._closing, True
             for changed in self._changed.values():
-                changed.notify()
+                changed.notify_all()
         for thread in self._threads:
             thread.join()
         if not closed:
@@ -151,7 +167,11 @@ class Owner:
             self._queues[kind].append(job)
             self._rows[kind] += rows
             self._changed[kind].notify()
-        return await job.future
+        timer = loop.call_later(self._timeout if kind != "call" else LONG, _expire, job.future)
+        try:
+            return await job.future
+        finally:
+            timer.cancel()
 
     # ------------------------------------------------------------------ the threads
 
@@ -198,7 +218,7 @@ class Owner:
             self._observer.failed(self.name, kind, error)
             if isinstance(error, StateError):
                 self.failure = str(error)
-                return Unavailable("this model's state could not be written or read: nobody is answered until it can be")
+                return Unavailable("this model's state cannot be written or read: nobody is answered until it can be")
             return Unavailable("this model could not serve the request: the operator has been told")
         if kind == "ask":
             self.failure = None
@@ -214,6 +234,11 @@ class Owner:
             shown = dict(desk.public())
             self._shown = served, shown
         return shown
+
+
+def _expire(future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        future.set_exception(Expired("this takes longer than anybody waits: come again with the same id or ticket"))
 
 
 def _deliver(parts: list[tuple[_Job, Any]]) -> None:

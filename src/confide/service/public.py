@@ -10,9 +10,8 @@ from pydantic import BaseModel
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from confide import __version__
 from confide.service import forms
-from confide.service.app import Guard, Model, Service, body, handlers, said
+from confide.service.app import Guard, Model, Service, body, make_app, said
 from confide.service.base import Refusal, Taught
 from confide.service.metrics import public_text
 from confide.service.pages import describe, page
@@ -22,7 +21,9 @@ __all__ = ["public_app"]
 STATUS = {"malformed": 422, "label": 422, "conflict": 409, "ticket": 404, "halted": 410, "later": 503}
 """How the refusal of one request looks from outside."""
 
-OPERATIONS = frozenset({"ask", "ask-many", "label", "label-many", "models", "metrics", "healthz", "readyz", "docs"})
+OPERATIONS = frozenset(
+    {"ask", "ask-many", "label", "label-many", "plan", "models", "metrics", "healthz", "readyz", "docs"}
+)
 
 ABOUT = """Ask a model, get an answer and a ticket; bring the right label back with the ticket, and it learns.
 What one person tells it, nobody else finds out from their own answers: `GET /models/{model}` says what is promised.
@@ -31,10 +32,7 @@ What one person tells it, nobody else finds out from their own answers: `GET /mo
 
 def public_app(service: Service) -> ASGIApp:
     """The app for the public port."""
-    app = FastAPI(
-        title="Confide", version=__version__, description=ABOUT, docs_url=None, redoc_url=None, openapi_url=None
-    )
-    handlers(app, service.log)
+    app = make_app("Confide", ABOUT, service.log)
     _asking(app, service)
     _looking(app, service)
     described = describe(app, bearer="An asker's token.")
@@ -66,7 +64,7 @@ def _asking(app: FastAPI, service: Service) -> None:
         """Takes one round, whether x can be read or not, and returns the label and a ticket."""
         model, caller = service.asker(request)
         question = forms.ASK.read(body(request)).question(caller.subject)
-        (asked,) = await service.within(model.owner.ask([question]))
+        (asked,) = await model.owner.ask([question])
         status = 200 if asked.refusal is None else STATUS[asked.refusal.kind]
         return said(forms.answer(question, asked), status)
 
@@ -80,7 +78,7 @@ def _asking(app: FastAPI, service: Service) -> None:
         given = forms.ASK_MANY.read(body(request)).questions
         service.check_batch(len(given))
         questions = [one.question(caller.subject) for one in given]
-        asked = await service.within(model.owner.ask(questions))
+        asked = await model.owner.ask(questions)
         return said({"answers": [forms.answer(*pair) for pair in zip(questions, asked, strict=True)]})
 
     @app.post(
@@ -91,7 +89,7 @@ def _asking(app: FastAPI, service: Service) -> None:
         """Durable when it returns. A ticket is good once, in time, and for the asker who got it."""
         model, caller = service.asker(request)
         given = forms.LABEL.read(body(request))
-        (refusal,) = await service.within(model.owner.learn([Taught(caller.subject, given.ticket, given.label)]))
+        (refusal,) = await model.owner.learn([Taught(caller.subject, given.ticket, given.label)])
         return said(_taken(refusal), 200 if refusal is None else STATUS[refusal.kind])
 
     @app.post(
@@ -104,7 +102,7 @@ def _asking(app: FastAPI, service: Service) -> None:
         given = forms.LABEL_MANY.read(body(request)).labels
         service.check_batch(len(given))
         lessons = [Taught(caller.subject, one.ticket, one.label) for one in given]
-        return said({"results": [_taken(one) for one in await service.within(model.owner.learn(lessons))]})
+        return said({"results": [_taken(one) for one in await model.owner.learn(lessons)]})
 
 
 def _taken(refusal: Refusal | None) -> dict[str, Any]:
@@ -117,7 +115,7 @@ def _looking(app: FastAPI, service: Service) -> None:
     """What everyone may see, without a token."""
 
     async def shown(model: Model) -> Mapping[str, Any]:
-        return await service.within(model.owner.look())
+        return await model.owner.look()
 
     @app.get("/models", summary="All models", openapi_extra={"x-open": True})
     async def models(request: Request) -> Response:
@@ -132,6 +130,13 @@ def _looking(app: FastAPI, service: Service) -> None:
         found = service.model(request)
         every = None if found.ticks is None else found.ticks.every
         return said({**await shown(found), "draining": found.owner.draining, "release_every": every})
+
+    @app.get("/models/{model}/plan", summary="One model's plan", openapi_extra={"x-open": True})
+    async def plan(request: Request) -> Response:
+        """All its numbers and tables, as a plan file: enough for anybody to certify the promise anew."""
+        found = service.model(request)
+        text = await found.owner.call(lambda desk: desk.plan.to_json())
+        return Response(text, media_type="application/json")
 
     @app.get("/metrics", summary="For Prometheus", openapi_extra={"x-open": True})
     async def metrics(request: Request) -> Response:

@@ -65,7 +65,8 @@ def build(config: Config, open_desk: OpenDesk, log: Log) -> Service:
         for name, model in config.models.items():
             desk = open_desk(name, model, config.insecure_seed)
             ticks = None if model.release_every is None else Ticks(model.release_every, partial(metrics.late, name))
-            models[name] = Model(Owner(desk, metrics, room=limits.room, group=limits.group), ticks)
+            owner = Owner(desk, metrics, room=limits.room, group=limits.group, timeout=limits.timeout)
+            models[name] = Model(owner, ticks)
             log.event("open", model=name)
     except BaseException:
         for opened in models.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
+from itertools import pairwise
 
 from confide.pop.keeping import Keeper
 from confide.pop.tickets import Key
@@ -26,10 +27,12 @@ class Signer:
 
     def __init__(self, keeper: Keeper, lives: Mapping[int, tuple[int, int]]) -> None:
         self._keeper, self._lives = keeper, lives
+        epochs = sorted(lives)
+        self._ends = {one: lives[after][1] for one, after in pairwise(epochs)}
 
     def ticket(self, key: Key, whose: bytes) -> str:
         """The ticket of a round, for its asker: with the life of the model that issued it."""
-        text = f"{self._keeper.ticket(key)}-{self._lives[key[0]][0]:x}"
+        text = f"{key[0]}-{key[1]}-{self._lives[key[0]][0]:x}"
         return f"{text}-{self._keeper.hash(b'holder', text.encode(), whose).hex()}"
 
     def key(self, ticket: str, whose: bytes) -> Key | None:
@@ -44,7 +47,7 @@ class Signer:
             text, _, mac = ticket.rpartition("-")
             if not hmac.compare_digest(self._keeper.hash(b"holder", text.encode(), whose).hex(), mac):
                 return None
-            epoch, number, _, mark = text.split("-")
+            epoch, number, mark = text.split("-")
             key, life = (int(epoch), int(number)), int(mark, 16)
         except (ValueError, TypeError, AttributeError):  # whatever it is
             return None
@@ -56,5 +59,4 @@ class Signer:
         epoch, number = key
         if epoch not in self._lives or self._lives[epoch][0] != mark:
             return True
-        later = [rounds for other, (_, rounds) in self._lives.items() if other > epoch]
-        return number > min(later, default=self._keeper.rounds)
+        return number > self._ends.get(epoch, self._keeper.rounds)

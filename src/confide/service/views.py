@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from confide.pop.base import SOURCES
@@ -21,10 +22,9 @@ def public(name: str, pop: POP, life: int, room: int) -> dict[str, Any]:
     return {
         "name": name,
         "guarantee": {
+            **asdict(guarantee),
+            "text": str(guarantee),
             "sentence": guarantee.sentence,
-            "epsilon": guarantee.epsilon,
-            "delta": guarantee.delta,
-            "secure": guarantee.secure,
         },
         "plan": str(pop.plan),
         "labels": list(pop.labels),
@@ -64,13 +64,13 @@ def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> di
 def person(pop: POP, whose: bytes, life: int, stored: Sequence[Stored]) -> dict[str, Any]:
     """One person's rounds within a ticket's life, by source, and what was counted of them for good."""
     account, plan = pop.operator.loop.account, pop.plan
-    sources = Counter(SOURCES[one.source] if one.label >= 0 else "refused" for one in stored)
+    sources = Counter(SOURCES[one.row.source] if one.row.label >= 0 else "refused" for one in stored)
     return {
         "rounds": len(stored),
         "within": life,
         "sources": dict(sources),
         "labels": sum(one.taught >= 0 for one in stored),
-        "open_tickets": sum(one.label >= 0 and one.taught < 0 for one in stored),
+        "open_tickets": sum(one.open for one in stored),
         "unsure": account.shares.get(whose, 0),
         "most_unsure": plan.unit_unsure,
         "guide_labels": account.labels.get(whose, 0),
