@@ -8,6 +8,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -16,6 +17,15 @@ from typing import Any, Self
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 MISSING = "needs Chromium (Debian: apt-get install chromium), to open the pages in a real browser"
 PATIENCE = 30.0
+
+# It reads from 3 and writes to 4, whatever the pipes are called here.
+_LAUNCH = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3]]
+for end, name in zip(ends, (3, 4)):
+    os.dup2(end, name)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 def found() -> str | None:
@@ -39,7 +49,7 @@ class Chromium:
         ]  # fmt: skip
         if os.geteuid() == 0:  # its sandbox does not work for root
             flags.append("--no-sandbox")
-        command = ["/bin/sh", "-c", f'exec "$0" "$@" 3<&{theirs} 4>&{replies}', binary, *flags, "about:blank"]
+        command = [sys.executable, "-c", _LAUNCH, str(theirs), str(replies), binary, *flags, "about:blank"]
         quiet = subprocess.DEVNULL
         self._process = subprocess.Popen(command, pass_fds=(theirs, replies), stdout=quiet, stderr=quiet)
         os.close(theirs)
@@ -124,12 +134,12 @@ class Chromium:
         assert "exceptionDetails" not in told, told["exceptionDetails"]
         return told["result"].get("value")
 
-    def wait(self, condition: str) -> Any:
+    def wait(self, condition: str) -> None:
         """Until an expression is true."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
-            if value := self.run(condition):
-                return value
+            if self.run(f"Boolean({condition})"):
+                return
             time.sleep(0.03)
         raise AssertionError(f"did not come true: {condition}\n{self.text()}\n{self.console}")
 

@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 
 from confide.planning.plan import Plan
 from confide.service import forms
-from confide.service.app import Model, Problem, Service, body, said
+from confide.service.app import Problem, Service, body, said
 from confide.service.base import Desk
 from confide.service.dashboard.audits import AuditRunning, Audits
 
@@ -50,7 +50,7 @@ def add_dashboard(app: FastAPI, service: Service) -> None:
         """Attack POPs that have this model's plan, and learn from rows that are made up; never the model itself."""
         service.operator(request)
         name, games = request.path_params["model"], forms.AUDIT.read(body(request)).games
-        plan, units = await service.within(_owned(service.model(request)))
+        plan, units = await service.model(request).owner.call(_recipe)
         try:
             audits.start(name, plan, units, games)
         except AuditRunning:
@@ -66,11 +66,9 @@ def add_dashboard(app: FastAPI, service: Service) -> None:
         return said({"audit": audits.look(request.path_params["model"])})
 
 
-async def _owned(model: Model) -> tuple[Plan, str]:
-    def both(desk: Desk) -> tuple[Plan, str]:
-        return desk.plan, desk.public()["units"]
-
-    return await model.owner.call(both)
+def _recipe(desk: Desk) -> tuple[Plan, str]:
+    """All that an audit takes from a model: both are public."""
+    return desk.plan, desk.public()["units"]
 
 
 def _pages(app: FastAPI) -> None:

@@ -2,7 +2,7 @@
 
 import * as actions from "./actions.js";
 import * as api from "./api.js";
-import { h, put, share, whole } from "./dom.js";
+import { exact, h, put, share, whole } from "./dom.js";
 import * as panels from "./panels.js";
 import { read } from "./prometheus.js";
 
@@ -51,7 +51,7 @@ function overview() {
   return (models) => put(list, models.map((one) => h("li", { class: "panel" },
     h("h2", null, h("a", { href: `#/${encodeURIComponent(one.name)}` }, one.name)), h("p", null, badges(one)),
     h("p", null, `${whole(one.public.rounds)}${one.public.planned_rounds ? ` of ${whole(one.public.planned_rounds)}` : ""} rounds`),
-    h("p", { class: "hint" }, `ε = ${one.public.guarantee.epsilon}, δ = ${one.public.guarantee.delta}`),
+    h("p", { class: "hint" }, `ε = ${exact(one.public.guarantee.epsilon)}, δ = ${exact(one.public.guarantee.delta)}`),
     one.private.planned_unsure ? h("p", null, `${share(one.private.spent)} of the budget spent`) : null,
     ...(one.private.alarms ?? []).map((words) => h("p", { class: "alarm" }, words)))));
 }
@@ -59,26 +59,27 @@ function overview() {
 function detail(name) {
   document.title = `Confide: ${name}`;
   const top = h("p", { class: "row" });
-  const shown = [panels.promise(), actions.audit(name, notice)];
+  const shown = [[panels.promise()], [actions.audit(name, notice)]];
   const eyes = [
-    panels.spending(), panels.sources(), panels.errors(), panels.latency(), panels.queue(),
-    actions.person(name, notice), actions.doing(name, notice, refresh),
+    [panels.spending(), panels.errors(), actions.person(name, notice)],
+    [panels.sources(), panels.latency(), panels.queue(), actions.doing(name, notice, refresh)],
   ];
+  const columns = (all) => h("div", { class: "columns" }, all.map((some) => h("div", null, some.map((one) => one.element))));
   const warned = panels.alarms();
   $("main").replaceChildren(h("h1", null, name), top, warned.element,
     h("section", { class: "part eyes", "aria-labelledby": "eyes" },
       h("h2", { id: "eyes" }, "For your eyes"),
       h("p", { class: "hint" }, "Exact numbers, outside every guarantee. Whoever sees them may learn what one person said: do not show, send or store them elsewhere."),
-      h("div", { class: "grid" }, eyes.map((one) => one.element))),
+      columns(eyes)),
     h("section", { class: "part shown", "aria-labelledby": "shown" },
       h("h2", { id: "shown" }, "May be shown"),
       h("p", { class: "hint" }, "Covered by the promise, or made without anybody's data: publish it as you like."),
-      h("div", { class: "grid" }, shown.map((one) => one.element))));
+      columns(shown)));
   return async (models, rows) => {
     const model = models.find((one) => one.name === name);
     if (!model) return put(top, h("span", { class: "alarm" }, "There is no such model."));
     put(top, badges(model));
-    for (const one of [warned, ...shown, ...eyes]) await one.update(model, rows);
+    for (const one of [warned, ...shown.flat(), ...eyes.flat()]) await one.update(model, rows);
   };
 }
 

@@ -49,11 +49,11 @@ function frame(width, x, y, format) {
   const px = (value) => PAD.left + (inner.width * (value - x[0])) / (x[1] - x[0] || 1);
   const py = (value) => PAD.top + inner.height * (1 - value / (y || 1));
   const svg = s("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, class: "chart" });
-  for (const at of ticks(0, y, 4)) {
+  for (const at of ticks(0, y, 3)) {
     svg.append(s("line", { class: "grid", x1: PAD.left, x2: width - PAD.right, y1: py(at), y2: py(at) }),
       s("text", { class: "tick", x: PAD.left - 6, y: py(at) + 4, "text-anchor": "end" }, format(at)));
   }
-  for (const at of ticks(x[0], x[1], Math.max(2, Math.floor(inner.width / 110)))) {
+  for (const at of ticks(x[0], x[1], Math.max(2, Math.floor(inner.width / 130)))) {
     const anchor = px(at) > width - 26 ? "end" : "middle";
     svg.append(s("text", { class: "tick", x: px(at), y: HEIGHT - 18, "text-anchor": anchor }, short(at)));
   }

@@ -18,6 +18,8 @@ export const s = (name, attributes, ...children) => fill(document.createElementN
 export const whole = (value) => (value === null || value === undefined ? "–" : Math.round(value).toLocaleString("en"));
 export const share = (value, digits = 1) =>
   value === null || value === undefined ? "–" : `${(100 * value).toFixed(digits)} %`;
+// As it is promised, to four digits: 41 for 40.99999994, 1e-6 for 0.000001.
+export const exact = (value) => (value < 1e-3 ? value.toExponential(3).replace(/\.?0*e/, "e") : String(Number(value.toPrecision(4))));
 export function bytes(value) {
   if (value === undefined || value === null) return "–";
   const units = ["bytes", "kB", "MB", "GB"];

@@ -1,7 +1,7 @@
 // What is seen of one model: each panel is an element and a way to bring it up to date.
 
 import { figure, lines, stacks } from "./charts.js";
-import { bytes, h, put, seconds, share, whole } from "./dom.js";
+import { bytes, exact, h, put, seconds, share, whole } from "./dom.js";
 import { latencies } from "./prometheus.js";
 import { grouped, short } from "./series.js";
 
@@ -13,7 +13,7 @@ export function panel(title, ...children) {
 }
 
 function facts(pairs) {
-  return h("dl", { class: "facts" }, pairs.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
+  return h("dl", { class: "facts" }, pairs.map(([name, value]) => h("div", { class: String(value).length > 28 ? "long" : null }, h("dt", null, name), h("dd", null, value))));
 }
 
 // ------------------------------------------------------------------ what may be shown
@@ -28,7 +28,7 @@ export function promise() {
       const { guarantee, monitor, guide } = seen;
       put(sentence, guarantee.sentence ?? guarantee.text ?? "");
       put(where, facts([
-        ["Promised", `ε = ${guarantee.epsilon}, δ = ${guarantee.delta}`],
+        ["Promised", `ε = ${exact(guarantee.epsilon)}, δ = ${exact(guarantee.delta)}`],
         ["To each", seen.units === "people" ? "person" : "round"],
         ["State", seen.state + (seen.halt_reason ? `: ${seen.halt_reason}` : "")],
         ["Rounds", seen.planned_rounds ? `${whole(seen.rounds)} of ${whole(seen.planned_rounds)}` : whole(seen.rounds)],
@@ -68,7 +68,7 @@ export function spending() {
       }
       chart.element.hidden = false;
       put(big, h("p", { class: "big" }, share(held.spent), h("small", null, ` ${whole(held.unsure)} of ${whole(planned)} planned unsure answers`)),
-        h("meter", { min: 0, max: 1, high: 0.9, value: Math.min(1, held.spent), "aria-label": "Share of the budget that is spent" }));
+        h("meter", { min: 0, max: 1, low: 0.75, high: 0.95, optimum: 0, value: Math.min(1, held.spent), "aria-label": "Share of the budget that is spent" }));
       if (!points.length) return chart.empty("No round was asked yet.");
       const pace = (round) => (last ? (planned * round) / last : 0);
       const end = points.at(-1).to, x = [points[0].from - 1, end];

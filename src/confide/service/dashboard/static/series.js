@@ -28,7 +28,7 @@ export function ticks(low, high, about = 4) {
   const span = high - low || 1;
   const raw = span / about;
   const unit = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].map((one) => one * unit).find((one) => one >= raw);
+  const step = [5, 2, 1].map((one) => one * unit).find((one) => one <= raw);
   const found = [];
   for (let at = Math.ceil(low / step) * step; at <= high + 1e-9 * span; at += step) found.push(Number(at.toPrecision(12)));
   return found;
