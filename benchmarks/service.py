@@ -6,8 +6,9 @@
 
 A server process serves one model; this process sends requests over a few connections and waits for every response.
 Batches are 64 questions, then their 64 labels. Single questions come over 64 connections at once, then at half the rate
-that was reached, at moments that do not wait for responses: p99 is counted from those moments. The same app around a plain
-River model, without privacy and without a disk, is what there is to compare with; so is the barest FastAPI app around it.
+that was reached, at moments that do not wait for responses: p99 is counted from those moments. The same app around a
+plain River model, without privacy and without a disk, is what there is to compare with; so is the barest FastAPI app
+around it.
 Server and sender share the machine: let it do nothing else meanwhile.
 """
 
@@ -36,7 +37,9 @@ from rich.table import Table
 from confide.service.doors import Keys, Tokens
 
 FEATURES, BATCH, CONNECTIONS = 8, 64, 64
-TARGETS = {"rounds/s in batches": 5000.0, "single asks/s": 800.0, "p99 at half load, ms": 20.0, "of River's asks/s": 0.5}
+TARGETS = {
+    "rounds/s in batches": 5000.0, "single asks/s": 800.0, "p99 at half load, ms": 20.0, "of River's asks/s": 0.5,
+}  # fmt: skip
 CONFIG = f"""
 [public]
 port = 0
@@ -75,6 +78,15 @@ class Connection:
 
     def close(self) -> None:
         self.writer.close()
+
+
+def processor(pid: int) -> float:
+    """Seconds of processor time that a process has had: what a busy machine does not change; 0 where nobody tells."""
+    try:
+        parts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def question() -> dict[str, Any]:
@@ -150,16 +162,15 @@ class Sender:
 
 
 @contextmanager
-def server(arguments: list[str], environment: dict[str, str] | None = None) -> Iterator[tuple[int, int]]:
-    """A server process, from its start to its end; its two ports."""
-    env = {**os.environ, **(environment or {})}
-    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=env)
+def server(arguments: list[str]) -> Iterator[tuple[int, int, int]]:
+    """A server process, from its start to its end: its two ports, and its number."""
+    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
         for line in process.stderr:
             if line.startswith("{") and (told := json.loads(line))["event"] == "serving":
                 threading.Thread(target=_pass_on, args=(process.stderr,), daemon=True).start()
-                yield told["public"], told["operator"]
+                yield told["public"], told["operator"], process.pid
                 return
         raise RuntimeError("the server did not start")
     finally:
@@ -174,16 +185,22 @@ def _pass_on(lines: Iterable[str]) -> None:
             print(line, end="", file=sys.stderr)
 
 
-async def load(port: int, token: str, seconds: float) -> dict[str, Any]:
+async def load(port: int, pid: int, token: str, seconds: float) -> dict[str, Any]:
     """Batches, singles, and singles at half load."""
     sender = Sender(port, token, seconds)
     await Sender(port, token, 1.0).closed(4, sender.batch)  # compiles, and fills caches
+    begun = processor(pid)
     batches = await sender.closed(4, sender.batch)
+    between = processor(pid)
     singles = await sender.closed(CONNECTIONS, sender.single)
+    ended = processor(pid)
     times = np.sort(await sender.opened(singles / 2)) * 1000
     return {
-        "rounds/s in batches": batches, "single asks/s": singles, "p50 at half load, ms": float(np.quantile(times, 0.5)),
+        "rounds/s in batches": batches, "single asks/s": singles,
+        "p50 at half load, ms": float(np.quantile(times, 0.5)),
         "p99 at half load, ms": float(np.quantile(times, 0.99)),
+        "server's processor, µs a round in batches": (between - begun) / (batches * seconds) * 1e6,
+        "server's processor, µs a single ask": (ended - between) / (singles * seconds) * 1e6,
     }  # fmt: skip
 
 
@@ -193,11 +210,13 @@ async def shares(public: int, operator: int, tokens: tuple[str, str], seconds: f
 
     async def numbers() -> dict[str, float]:
         text = (await connection.send("GET", "/metrics")).decode()
-        found = re.findall(r'^confide_(desk_seconds_sum|ledger|request_seconds_sum)\{model="m",\w+="([\w-]+)"\} (\S+)', text, re.M)
+        names = r"desk_seconds_sum|ledger|request_seconds_sum"
+        found = re.findall(rf'^confide_({names})\{{model="m",\w+="([\w-]+)"\}} (\S+)', text, re.M)
         return {f"{name} {what}": float(value) for name, what, value in found}
 
     told, sender = {}, Sender(public, tokens[0], seconds)
-    for name, work, kinds in (("batches", sender.batch, ("ask-many", "label-many")), ("singles", sender.single, ("ask",))):
+    loads = (("batches", sender.batch, ("ask-many", "label-many")), ("singles", sender.single, ("ask",)))
+    for name, work, kinds in loads:
         before = await numbers()
         await sender.closed(1, work)
         after = await numbers()
@@ -213,14 +232,6 @@ async def shares(public: int, operator: int, tokens: tuple[str, str], seconds: f
     return told
 
 
-RIVER = """
-import json, sys
-sys.path.insert(0, {folder!r})
-from service_river import main
-main({keys!r}, bare={bare!r})
-"""
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
@@ -232,14 +243,14 @@ def main() -> None:
         (folder / "confide.toml").write_text(CONFIG)
         asker = Tokens("asker", Keys.make(folder / "keys" / "askers")).sign("ann", expires=3600.0)
         operator = Tokens("operator", Keys.make(folder / "keys" / "operators")).sign("op", expires=3600.0)
-        with server([sys.executable, "-m", "confide", "serve", str(folder / "confide.toml")]) as (public, private):
-            ours = asyncio.run(load(public, asker, seconds))
+        with server([sys.executable, "-m", "confide", "serve", str(folder / "confide.toml")]) as (public, private, pid):
+            ours = asyncio.run(load(public, pid, asker, seconds))
             parts = asyncio.run(shares(public, private, (asker, operator), seconds / 3))
         others = {}
         for kind in ("same app", "bare app"):
             river = [sys.executable, str(Path(__file__).with_name("service_river.py")), kind, str(folder / "keys")]
-            with server(river) as (public, _):
-                others[kind] = asyncio.run(load(public, asker, seconds))
+            with server(river) as (public, _, pid):
+                others[kind] = asyncio.run(load(public, pid, asker, seconds))
     ours["of River's asks/s"] = ours["single asks/s"] / others["same app"]["single asks/s"]
     show(ours, others, parts)
     if given.json:
@@ -252,7 +263,8 @@ def show(ours: dict[str, Any], others: dict[str, dict[str, Any]], parts: dict[st
     for name, value in ours.items():
         target = TARGETS.get(name)
         bound = "" if target is None else f"{'<' if 'ms' in name else '≥'} {target:g}"
-        table.add_row(name, f"{value:,.4g}", bound, *(f"{one[name]:,.4g}" if name in one else "" for one in others.values()))
+        theirs = (f"{one[name]:,.4g}" if name in one else "" for one in others.values())
+        table.add_row(name, f"{value:,.4g}", bound, *theirs)
     console.print(table)
     table = Table("share of the time, one connection", *parts)
     for name in parts["batches"]:

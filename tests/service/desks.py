@@ -130,13 +130,14 @@ class MemoryDesk:
             raise StateError("the disk is full: make room, and open the model again")
 
 
-def service(*desks: MemoryDesk, limits: Limits = LIMITS, room: int = 4096, group: int = 256, **more: Any) -> Service:
+def service(*desks: MemoryDesk, limits: Limits = LIMITS, **more: Any) -> Service:
     """A service with these models, whose log is `service.written`."""
     written = io.StringIO()
     log = more.pop("log", None) or Log(written)
     metrics = Metrics(log)
+    owner = {name: more.pop(name) for name in ("room", "group", "threads") if name in more}
     models = {
-        desk.name: Model(Owner(desk, metrics, room=room, group=group, timeout=limits.timeout))
+        desk.name: Model(Owner(desk, metrics, timeout=limits.timeout, **owner))
         for desk in desks or (MemoryDesk(),)
     }
     asker, operator = Tokens("asker", ASKERS), Tokens("operator", OPERATORS)

@@ -101,7 +101,7 @@ def _looking(app: FastAPI, service: Service) -> None:
         for name, model in service.models.items():
             waiting[name] = model.owner.waiting
             private = await model.owner.call(lambda desk: desk.private())
-            ledgers[name] = private.get("ledger", {})
+            ledgers[name] = private.get("ledger") or {}
         return Response(service.metrics.text(waiting, ledgers), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -1,8 +1,8 @@
 """The owner of a model's desk: whatever waits is served together, in groups that only counts of requests bound.
 
-Questions, labels and the operator's work have a queue and a thread each, and each is served in the order in which it
-came. While one group is brought to the disk the next one gathers, so that many single questions share a commit. Neither
-what a group holds nor whether somebody is refused depends on anything but how many requests of its kind wait.
+Questions, labels and the operator's work have queues of their own, and each is served in the order in which it came.
+While one group is brought to the disk the next one gathers, so that many single questions share a commit. Neither what
+a group holds nor whether somebody is refused depends on anything but how many requests of its kind wait.
 """
 
 from __future__ import annotations
@@ -24,9 +24,6 @@ __all__ = ["Busy", "CallRefused", "Expired", "Observer", "Owner", "Unavailable"]
 
 Work = Literal["ask", "label", "call"]
 KINDS: tuple[Work, ...] = ("ask", "label", "call")
-THREADS: dict[Work, int] = {"ask": 2, "label": 2, "call": 1}
-"""For each kind."""
-
 LONG = 600.0
 """Seconds that an operator's work may take before nobody waits for it."""
 
@@ -77,17 +74,20 @@ class Owner:
     observer
         Told of every group.
     room
-        Rows of each kind that may wait. Labels have a room of their own, so that a refused question does not tell that
-        others bring labels.
+        Rows of each kind that may wait or be served. Labels have a room of their own, so that a refused question does
+        not tell that others bring labels.
     group
         Rows of each kind that are served together at most; a single batch may be larger.
+    threads
+        For questions, and as many for labels: while one waits for the disk another computes.
     timeout
         Seconds that anybody waits. A timeout ends the waiting, never the work.
     """
 
     def __init__(
-        self, desk: Desk, observer: Observer, *, room: int = 4096, group: int = 256, timeout: float = 10.0
-    ) -> None:
+        self, desk: Desk, observer: Observer, *, room: int = 4096, group: int = 256, threads: int = 2,
+        timeout: float = 10.0,
+    ) -> None:  # fmt: skip
         self.name = desk.name
         self.failure: str | None = None
         """Why the model answers nobody any more, until it is opened again; None while it does."""
@@ -101,7 +101,7 @@ class Owner:
         self._threads = [
             threading.Thread(target=self._run, args=(kind,), name=f"{kind} {self.name}", daemon=True)
             for kind in KINDS
-            for _ in range(THREADS[kind])
+            for _ in range(1 if kind == "call" else threads)
         ]
         for thread in self._threads:
             thread.start()
@@ -127,7 +127,7 @@ class Owner:
 
     @property
     def waiting(self) -> dict[str, int]:
-        """Rows of each kind that wait."""
+        """Rows of each kind that wait or are being served."""
         with self._lock:
             return {kind: self._rows[kind] for kind in KINDS}
 
@@ -177,7 +177,10 @@ class Owner:
 
     def _run(self, kind: Work) -> None:
         while jobs := self._next(kind):
-            self._serve(kind, jobs)
+            parts = self._served_by(kind, jobs)
+            with self._lock:
+                self._rows[kind] -= sum(job.rows for job in jobs)
+            _deliver(parts)
 
     def _next(self, kind: Work) -> list[_Job]:
         """What is served next; nothing when all is served and it is time to go."""
@@ -185,17 +188,16 @@ class Owner:
         with self._lock:
             while not queue and not self._closing:
                 self._changed[kind].wait()
-            while queue and (not taken or rows + queue[0].rows <= self._group):
+            most = 1 if kind == "call" else self._group
+            while queue and (not taken or rows + queue[0].rows <= most):
                 taken.append(queue.popleft())
                 rows += taken[-1].rows
-            self._rows[kind] -= rows
         return taken
 
-    def _serve(self, kind: Work, jobs: list[_Job]) -> None:
+    def _served_by(self, kind: Work, jobs: list[_Job]) -> list[tuple[_Job, Any]]:
+        """What comes of each job."""
         if kind == "call":
-            for job in jobs:
-                _deliver([(job, self._done(kind, 1, partial(job.what, self._desk)))])
-            return
+            return [(job, self._done(kind, 1, partial(job.what, self._desk))) for job in jobs]
         rows = [row for job in jobs for row in job.what]
         serve: Callable[[Any], Any] = self._desk.ask if kind == "ask" else self._desk.learn
         results = self._done(kind, len(rows), partial(serve, rows))
@@ -203,7 +205,7 @@ class Owner:
         for job in jobs:
             parts.append((job, results if isinstance(results, Exception) else results[at : at + job.rows]))
             at += job.rows
-        _deliver(parts)
+        return parts
 
     def _done(self, kind: Work, rows: int, work: Callable[[], Any]) -> Any:
         """What work gives, or the error that all who wait for it are told alike."""

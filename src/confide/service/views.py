@@ -42,7 +42,7 @@ def public(name: str, pop: POP, life: int, room: int) -> dict[str, Any]:
 
 def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> dict[str, Any]:
     """Exact numbers, outside the guarantee: never to be shown to others."""
-    unsure, plan = pop.operator.unsure, pop.plan
+    unsure, plan, book = pop.operator.unsure, pop.plan, pop.operator.loop.account.book
     totals = counts.totals()
     answered = sum(totals[source] for source in SOURCES)
     return {
@@ -57,6 +57,7 @@ def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> di
         "error": totals["wrong"] / totals["labels"] if totals["labels"] else None,
         "series": counts.series(),
         "nbytes": pop.operator.nbytes,
+        "ledger": None if book is None else {"commits": book.commits, "seconds": book.seconds},
         "alarms": list(alarms),
     }
 
