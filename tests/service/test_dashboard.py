@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,11 @@ from typing import Any
 import httpx
 import pytest
 
+from confide import Plan
+from confide.games import audit
 from confide.service.app import Service
 from confide.service.dashboard.audits import AuditRunning, Audits
+from confide.service.dashboard.fresh import FreshPOP, OneUnit, audit_fresh
 from confide.service.operators import operator_app
 from tests.service.browsed import COPIES, made, served
 from tests.service.chromium import MISSING, Chromium, found
@@ -106,6 +110,25 @@ def test_an_audit_that_cannot_run_says_so(monkeypatch: pytest.MonkeyPatch) -> No
     while (seen := audits.look("spam")) is not None and seen["state"] == "running" and time.monotonic() < end:
         time.sleep(0.01)
     assert seen is not None and seen["state"] == "failed"
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_the_attack_on_a_guide_finds_one_with_little_noise_and_no_other(quiet: bool) -> None:
+    plan = Plan.tight(2.0, 1e-6, 600, units="people", unit_labels=2)
+    assert plan.guide is not None and not plan.copies
+    less = replace(plan.guide, sigma2=plan.guide.sigma2 // 2500)
+    other = replace(plan, guide=less, guarantee=replace(plan.guarantee, epsilon=less.epsilon(1e-6)))
+    report = audit(FreshPOP(other if quiet else plan), OneUnit(plan), games=60, certificate=plan)
+    assert report.alarm == quiet  # by mistake with probability 1e-6; with so little noise the two bits are far apart
+    assert report.advantage > 0.6 if quiet else report.epsilon <= 2.0
+
+
+def test_what_a_plan_has_is_what_is_attacked() -> None:
+    played = list[int]()
+    plan = Plan.tight(8, 1e-6, 160, copies=160, polls=160, unsure=20, silent=0, guide=None)
+    report = audit_fresh(plan, 20, played.append)
+    assert played == list(range(1, 41)) and "WorstMargin" in report.adversary and report.law is not None
+    assert not report.alarm and report.misfit is None  # each by mistake with probability 1e-6
 
 
 # ---------------------------------------------------------------------- in the browser
@@ -218,9 +241,8 @@ def test_a_person_is_looked_up_and_forgotten_by_keyboard(page: Chromium) -> None
     for escape in (True, False):
         page.run("document.querySelector('#subject').closest('.panel').querySelector('.danger').focus()")
         page.press("Enter")
-        page.wait("document.querySelector('dialog[open]')")
+        page.wait(AT_HAND)
         assert "person 3" in page.text()
-        assert page.run("document.activeElement.textContent") == "Leave it", "what cannot be undone is not at hand"
         if escape:
             page.press("Escape")
             page.wait("!document.querySelector('dialog')")
@@ -241,7 +263,7 @@ def test_drained_and_taken_up_again(page: Chromium, house: Service) -> None:
     owner = house.models["spam"].owner
     page.run(f"{button}.focus()")
     page.press("Enter")
-    page.wait("document.querySelector('dialog[open]')")
+    page.wait(AT_HAND)
     page.press("Tab", shift=True)
     page.press("Enter")
     page.wait("document.body.innerText.includes('This model takes no questions now')")
@@ -277,6 +299,9 @@ def test_everything_is_reached_by_tab_and_seen_when_it_is(page: Chromium) -> Non
     assert unnamed == 0 and landmarks == [1, 1, 1, 1] and page.run("document.querySelectorAll('h1').length") == 1
 
 
+AT_HAND = "document.querySelector('dialog[open]') && document.activeElement.textContent === 'Leave it'"
+"""In a dialog what cannot be undone is not what a key does first."""
+
 CONTRAST = """
 (() => {
   const level = (v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
@@ -311,8 +336,9 @@ def test_read_on_a_phone_and_in_the_dark(page: Chromium, tmp_path: Path, dark: b
 
 
 @browser_only
-def test_an_audit_of_a_fresh_pop_reports_and_leaves_the_model_alone(page: Chromium, house: Service) -> None:
-    public = house.models["spam"].owner
+def test_an_audit_of_a_fresh_pop_reports_and_leaves_the_model_alone(page: Chromium, url: str, house: Service) -> None:
+    at(page, url, "#/queue")
+    public = house.models["queue"].owner
     before = json.dumps(asyncio.run(_public(public)), default=str)
     page.run("document.querySelector('#games').value = 20; document.querySelector('#games').focus()")
     page.press("Enter")

@@ -33,7 +33,7 @@ from confide.planning.guided import GuidePlan
 from confide.planning.plan import Plan
 from confide.pop.pop import POP
 
-__all__ = ["OneUnit", "audit_fresh", "main"]
+__all__ = ["FreshPOP", "OneUnit", "audit_fresh", "main"]
 
 Floats = NDArray[np.float64]
 LEAVES = 6
@@ -108,7 +108,7 @@ class OneUnit:
 
 
 @dataclass(frozen=True)
-class _Make:
+class FreshPOP:
     """Makes the POPs that are attacked: secure ones, with the model's plan and a learner made for attacks."""
 
     plan: Plan
@@ -158,7 +158,7 @@ def audit_fresh(plan: Plan, games: int, told: Callable[[int], None] = lambda pla
     person = plan.units == "people"
     adversary = WorstMargin(plan, person=person) if plan.copies else OneUnit(plan)
     rounds = plan.rounds if isinstance(adversary, WorstMargin) else adversary.rounds
-    game = OnlineGame(_Make(plan), adversary, rounds)
+    game = OnlineGame(FreshPOP(plan), adversary, rounds)
     # With a lean the tables depend on the guide's answer, and with people a law is not known: a score is learned.
     learned = bool(plan.copies) and (plan.lean is not None or person)
     name = "one vote" if plan.copies else "one unit's labels"
