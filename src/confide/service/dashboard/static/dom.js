@@ -29,7 +29,7 @@ export function bytes(value) {
 }
 export function seconds(value) {
   if (value === null) return "–";
-  return value < 0.9995 ? `${(1000 * value).toPrecision(2)} ms` : `${value.toPrecision(2)} s`;
+  return value < 0.9995 ? `${Number((1000 * value).toPrecision(2))} ms` : `${Number(value.toPrecision(2))} s`;
 }
 
 // Replace what is inside only if it says something else: what has the focus keeps it.

@@ -34,20 +34,23 @@ export function promise() {
         ["Rounds", seen.planned_rounds ? `${whole(seen.rounds)} of ${whole(seen.planned_rounds)}` : whole(seen.rounds)],
         ["Labels", seen.labels.join(", ")],
         guide ? ["Noisy sums of the guide", whole(guide.released)] : null,
-        ["The monitor", monitored(monitor)],
+        ["The private monitor", monitored(seen, monitor)],
       ].filter(Boolean)));
       put(plan, typeof seen.plan === "string" ? seen.plan : JSON.stringify(seen.plan, null, 1));
     },
   };
 }
 
-function monitored(monitor) {
+// Of a person only the first rounds are counted, and which part of all rounds that is the monitor does not say: then the
+// count is no rate, and none is made of it.
+function monitored(seen, monitor) {
   if (!monitor) return "none yet, or none in the plan";
-  const { rate, within } = rates(monitor);
-  return `${share(rate)} wrong, give or take ${share(within)}, in ${whole(monitor.rounds)} rounds`;
+  return `${whole(monitor.mistakes)} wrong answers, give or take ${whole(monitor.error)}, in ${whole(monitor.rounds)} rounds`
+    + (seen.units === "people" ? ", of each person the first few" : "");
 }
 
-function rates(monitor) {
+function rates({ units, monitor }) {
+  if (!monitor || units === "people") return null;
   const rounds = Math.max(1, monitor.rounds);
   return { rate: Math.min(1, Math.max(0, monitor.mistakes / rounds)), within: Math.min(1, monitor.error / rounds) };
 }
@@ -113,14 +116,14 @@ export function errors() {
       put(both,
         h("div", null, h("span", { class: "mark eyes" }, "for your eyes"), h("p", { class: "big" }, share(held.error)),
           h("p", null, `of ${whole(held.labels)} labels that came since the model was opened`)),
-        h("div", null, h("span", { class: "mark shown" }, "may be shown"), h("p", { class: "big" }, seen.monitor ? share(rates(seen.monitor).rate) : "–"),
-          h("p", null, seen.monitor ? `the private monitor, give or take ${share(rates(seen.monitor).within)}` : "the private monitor: none yet, or none in the plan")));
+        h("div", null, h("span", { class: "mark shown" }, "may be shown"), h("p", { class: "big" }, rates(seen) ? share(rates(seen).rate) : seen.monitor ? whole(seen.monitor.mistakes) : "–"),
+          h("p", null, `the private monitor: ${monitored(seen, seen.monitor)}`)));
       const points = grouped(held.series, POINTS).filter((one) => one.labels);
       if (!points.length) return chart.empty("No label has come yet.");
       const rows = points.map((one) => [(one.from + one.to) / 2, one.wrong / one.labels]);
       const marks = [];
-      if (seen.monitor) {
-        const { rate, within } = rates(seen.monitor);
+      if (rates(seen)) {
+        const { rate, within } = rates(seen);
         marks.push({ kind: "monitor", at: rate, low: rate - within, high: rate + within });
       }
       const most = Math.min(1, 1.15 * Math.max(0.05, ...rows.map((one) => one[1]), ...marks.map((one) => one.at)));
@@ -155,8 +158,8 @@ export function queue() {
       const { waiting } = service;
       put(now, facts([
         ["Questions waiting", whole(waiting.ask)], ["Labels waiting", whole(waiting.label)],
-        ["Open tickets", whole(held.open_tickets)], ["Labels and records taught", whole(held.taught)],
-        ["Memory", bytes(held.nbytes)],
+        ["Open tickets", whole(held.open_tickets)], ["Lessons of the copies", whole(held.taught)],
+        ["Memory of the copies", bytes(held.nbytes)],
         ["Late responses", service.release_every === null ? "not paced" : whole(service.late)],
       ]));
     },
