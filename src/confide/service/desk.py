@@ -131,6 +131,11 @@ class PopDesk:
         """Every number of the run, public."""
         return self.pop.plan
 
+    def timed_by(self, clock: Callable[[], float]) -> Self:
+        """Tell the operator how long writes take, by this clock; without one nobody looks at any."""
+        self._book.clock = clock
+        return self
+
     def save(self) -> None:
         """Write a snapshot, and drop what it makes needless from the journal.
 
