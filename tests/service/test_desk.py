@@ -342,6 +342,7 @@ def test_rows_that_were_counted_for_ranges_are_counted_again_once(units: str, fo
     assert plan is not None and plan.range_rounds > 8
     _life(desk, 0, 8, people=5)
     ask(desk, "bad", "1", [1.0])
+    ask(desk, "waits", "1", [1.0, 1.0])  # for a label: it is read again, and not counted for that
 
     def counts(one: PopDesk) -> Any:
         return one.pop.operator.loop.guiding.guide._counted.counts.copy()  # type: ignore[union-attr]

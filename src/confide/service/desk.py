@@ -324,7 +324,8 @@ class PopDesk:
                 assert stored is not None
                 about = lesson.waiting.copy, lesson.leaf, lesson.label, -1, -1, stored.row.x
                 rows.append(Row(stored.row.whose, NOBODY, NOBODY, lesson.key[1], lesson.key[0], *about))
-                self._counts.labelled(lesson.key[1], lesson.label != lesson.waiting.answered)
+            wrong = [lesson.label != lesson.waiting.answered for lesson in taken]
+            self._counts.labelled([row.number for row in rows], wrong)
             return TAUGHT, self._rows.width, self._rows.body(rows)
 
         refused, entered = self._keeper.learn(fresh, note)
