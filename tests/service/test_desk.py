@@ -448,6 +448,21 @@ def test_after_a_failed_write_nobody_is_answered_and_nothing_shown_is_lost(
     assert learn(desk, "ann", ticket(mine), "no") is None
 
 
+def test_a_snapshot_that_cannot_be_written_is_the_operators_worry_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answers are durable without it."""
+    with open_desk(folder, save_every=5) as desk:
+        with monkeypatch.context() as patch:
+            patch.setattr(snapshot, "_replace", lambda *_: (_ for _ in ()).throw(StateError("no room")))
+            for i in range(7):
+                assert ask(desk, f"person {i}", "1", DOUBT).round == i + 1
+            assert "snapshot" in desk.private()["alarms"][0]
+        for i in range(7, 12):
+            ask(desk, f"person {i}", "1", DOUBT)
+        assert not desk.private()["alarms"], "it was written the next time"
+
+
 def test_a_label_that_could_not_be_written_stops_nobody_else(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = open_desk(folder)
     mine = ticket(ask(desk, "ann", "1", DOUBT))
