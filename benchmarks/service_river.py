@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -38,19 +39,22 @@ class RiverDesk:
 
     def __init__(self) -> None:
         self.model, self.waiting, self.rounds = linear_model.LogisticRegression(), dict[str, Any](), 0
+        self.lock = threading.Lock()
 
     def ask(self, questions: Sequence[Question]) -> list[Asked]:
-        told = []
-        for one in questions:
-            self.rounds += 1
-            x, ticket = dict(enumerate(one.x)), str(self.rounds)
-            self.waiting[ticket] = x
-            told.append(Asked(Answer(int(bool(self.model.predict_one(x))), True, ticket), self.rounds))
-        return told
+        with self.lock:
+            return [self._one(one.x) for one in questions]
+
+    def _one(self, row: Any) -> Asked:
+        self.rounds += 1
+        x, ticket = dict(enumerate(row)), str(self.rounds)
+        self.waiting[ticket] = x
+        return Asked(Answer(int(bool(self.model.predict_one(x))), True, ticket), self.rounds)
 
     def learn(self, lessons: Sequence[Taught]) -> list[Refusal | None]:
-        for one in lessons:
-            self.model.learn_one(self.waiting.pop(one.ticket), bool(one.label))
+        with self.lock:
+            for one in lessons:
+                self.model.learn_one(self.waiting.pop(one.ticket), bool(one.label))
         return [None] * len(lessons)
 
     def close(self) -> None:

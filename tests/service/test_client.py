@@ -185,7 +185,7 @@ def test_a_client_with_one_token_speaks_for_one_person(running: Running) -> None
     client.learn(client.predict([1.0, 2.0]).ticket, "yes")
     with pytest.raises(ValueError, match="the person in its token alone"):
         client.predict([1.0, 2.0], unit="bob")
-    with pytest.raises(ValueError, match="operator's to import"):
+    with pytest.raises(ValueError, match="are the operator's"):
         client.teach([1.0, 2.0], "yes")
     with pytest.raises(ValueError, match="no such model"):
         confide.Client(running.urls[0], "", "nix")

@@ -177,3 +177,54 @@ def _open(desk: PopDesk) -> Any:
     guiding = desk.pop.operator.loop.guiding
     assert guiding is not None and guiding.guide._leaves is not None
     return np.array(guiding.guide._leaves.open)
+
+
+# ---------------------------------------------------------------------- two worlds
+
+
+def _others(desk: PopDesk, mine: int) -> dict[int, list[Any]]:
+    """What every copy but one knows, bit for bit."""
+    bank = bank_of(desk.pop)
+    arrays = [value for name, value in bank.items() if name.startswith("array ")]
+    return {copy: [rows[i] for rows in arrays] for i, copy in enumerate(bank["taught"]) if copy != mine}
+
+
+def test_in_two_worlds_all_copies_but_one_come_back_the_same(folder: Path) -> None:
+    """One person says other things, brings other labels or none, is forgotten; the process is killed meanwhile."""
+    worlds = [
+        PopDesk.open(
+            folder.with_name(f"world {bit}"),
+            lambda: make(plan=small_plan(unsure=3000), seed=5, ticket_life=60),
+            save_every=None,
+        )
+        for bit in range(2)
+    ]
+    routing = worlds[0].pop.operator.loop.routing
+    mine = routing.copy_for(routing.who("hidden"))
+    public, differed = random.Random(11), 0
+    for step in range(60):
+        who, x, y = f"person {public.randrange(30)}", [public.random(), -1.0], public.choice(LABELS)
+        deed = public.choice(["visible", "visible", "hidden", "kill", "save", "forget"])
+        for bit, desk in enumerate(worlds):
+            own = random.Random(step * 2 + bit)
+            if deed == "visible":
+                answer = desk.ask([Question(who, str(step), x)])[0].answer
+                assert answer is not None and desk.learn([Taught(who, answer.ticket, y)]) == [None]
+            elif deed == "hidden":
+                mess = [own.random(), own.random()] if own.random() < 0.8 else [1.0]
+                said = desk.ask([Question("hidden", str(step), mess)])[0]
+                desk.ask([Question("hidden", str(step), [own.random(), 0.0])])  # a conflict, or a retry
+                if said.answer is not None and own.random() < 0.7:
+                    desk.learn([Taught("hidden", said.answer.ticket, own.choice(LABELS))])
+                if own.random() < 0.2:
+                    desk.forget("hidden")
+            elif deed == "forget":
+                desk.forget(who)
+            elif deed == "save":
+                desk.save()
+            else:
+                worlds[bit] = again(desk, save_every=None)
+        assert worlds[0].pop.rounds == worlds[1].pop.rounds
+        assert _others(worlds[0], mine) == _others(worlds[1], mine)
+        differed += bank_of(worlds[0].pop) != bank_of(worlds[1].pop)
+    assert differed > 5 and len(_others(worlds[0], mine)) > 5

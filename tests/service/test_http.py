@@ -189,7 +189,7 @@ def test_what_is_too_large_is_refused_before_it_is_read() -> None:
     go(main())
 
 
-def test_a_request_that_comes_too_slowly_is_refused() -> None:
+def test_a_request_that_comes_too_slowly_is_refused_and_a_strangers_is_not_read() -> None:
     async def main() -> None:
         sent: list[Any] = []
 
@@ -203,8 +203,11 @@ def test_a_request_that_comes_too_slowly_is_refused() -> None:
             sent.append(message)
 
         app = public_app(service(limits=Limits(timeout=0.05)))
-        scope = {"type": "http", "method": "POST", "path": "/models/spam/ask", "headers": [], "query_string": b""}
-        await app(scope, receive, send)
+        scope = {"type": "http", "method": "POST", "path": "/models/spam/ask", "query_string": b""}
+        await app({**scope, "headers": []}, receive, send)
+        assert sent[0]["status"] == 401  # and nothing was read
+        sent.clear()
+        await app({**scope, "headers": [(b"authorization", token()["authorization"].encode())]}, receive, send)
         assert sent[1]["status"] == 408
 
     go(main())

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-import time
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -131,8 +131,9 @@ class Book:
         """How often the model was claimed, this time included."""
         self.mark = mark
         """A random number that no other life of the model has: a ledger that was rolled back does not know it."""
+        self.clock: Callable[[], float] = float  # nothing here looks at a clock, unless its owner gives it one
         self.commits, self.seconds = 0, 0.0
-        """Writes that were made, and how long they took: for the operator's eyes."""
+        """Writes that were made, and how long they took by that clock: for the operator's eyes."""
         self._file, self._key = file, key
         self._adding, self._writing = threading.Lock(), writing
         self._pending: list[tuple[int, Entry]] = []
@@ -202,10 +203,10 @@ class Book:
             self._check()
             if sequence <= self._durable:
                 return
-            began = time.perf_counter()
+            began = self.clock()
             try:
                 self._write()
-                self.commits, self.seconds = self.commits + 1, self.seconds + time.perf_counter() - began
+                self.commits, self.seconds = self.commits + 1, self.seconds + self.clock() - began
             except BaseException as error:
                 if private and isinstance(error, Exception):
                     raise StateError(f"the ledger {self.path} could not be written: try again") from None

@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.routing import APIRoute
 from pydantic_core import to_json
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import request_response
@@ -112,6 +113,12 @@ def said(content: Mapping[str, Any], status: int = 200, retry: bool = False) -> 
     return Response(to_json(content), status, headers, "application/json")
 
 
+def _outside(error: NotAdmitted) -> Response:
+    response = said(failure("token", str(error)), error.status)
+    response.headers["www-authenticate"] = "Bearer"
+    return response
+
+
 def body(request: Request) -> bytes:
     """The request's body, which the guard has read."""
     content: bytes = request.scope["confide.body"]
@@ -142,9 +149,7 @@ def _handlers(app: FastAPI, log: Log) -> None:
 
     async def outside(request: Request, error: Exception) -> Response:
         assert isinstance(error, NotAdmitted)
-        response = said(failure("token", str(error)), error.status)
-        response.headers["www-authenticate"] = "Bearer"
-        return response
+        return _outside(error)
 
     async def busy(request: Request, error: Exception) -> Response:
         message = "too many requests wait: come again in a moment, with the same id"
@@ -184,11 +189,14 @@ class Direct(APIRoute):
 class Guard:
     """Around everything: reads the body within its limits, keeps errors in, counts, and lets responses leave at ticks.
 
-    The response is complete before any of it leaves, and nothing is held while it waits for its tick.
+    Nothing is read from somebody whom the door does not let in. The response is complete before any of it leaves, and
+    nothing is held while it waits for its tick.
     """
 
-    def __init__(self, app: ASGIApp, service: Service, operations: frozenset[str], *, paced: bool, most: int) -> None:
-        self._app, self._service, self._operations = app, service, operations
+    def __init__(
+        self, app: ASGIApp, service: Service, door: Door, operations: frozenset[str], *, paced: bool, most: int
+    ) -> None:
+        self._app, self._service, self._door, self._operations = app, service, door, operations
         self._paced, self._most = paced, most
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -198,7 +206,7 @@ class Guard:
             return
         service = self._service
         name, operation = self._names(scope["path"])
-        sent = list[Message]()
+        sent, began = list[Message](), service.clock()
         try:
             scope["confide.body"] = await self._body(scope, receive)
             began = service.clock()
@@ -206,6 +214,9 @@ class Guard:
         except Problem as problem:
             began = service.clock()
             await said(failure(problem.kind, str(problem)), problem.status)(scope, receive, _Keep(sent))
+        except NotAdmitted as error:
+            began = service.clock()
+            await _outside(error)(scope, receive, _Keep(sent))
         except Exception as error:
             if not sent:  # otherwise it was handled already, and passes by here once more
                 service.log.error("error", error)
@@ -227,6 +238,8 @@ class Guard:
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         if scope["method"] not in ("POST", "PUT", "PATCH"):
             return b""
+        client = scope.get("client")
+        self._door.admit(Headers(scope=scope), client[0] if client else None)
         length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if not length.isdigit() or len(length) > 12 or int(length) > self._most:
             raise self._too_large()

@@ -42,7 +42,7 @@ class Client:
     model
         The model's name.
     operator
-        The operator's port and a token for it, for `teach`: history is the operator's to import.
+        The operator's port and a token for it, for `teach` and `forget`: both are the operator's.
     tries, timeout
         How often a request is sent at most, and how many seconds each waits.
     batch
@@ -137,6 +137,16 @@ class Client:
         if refused:
             raise refused[0]
 
+    def hold(self, ticket: str, unit: Unit) -> None:
+        """Bring this ticket's label with this person's token: for a ticket that another client got."""
+        self._holders[ticket] = _person(unit)
+        if len(self._holders) > self._fixed["ticket_life"]:  # as many rounds ago: it has expired
+            del self._holders[next(iter(self._holders))]
+
+    def forget(self, unit: Unit) -> None:
+        """Forget a person: needs the operator's port."""
+        self._operate("forget", {"subject": _person(unit)})
+
     def predict_many(self, xs: Xs, units: Sequence[Unit] | None = None) -> list[Answer]:
         """Answer many rounds; errors in the answers. People's rows are sent apart: a token speaks for one."""
         rows, answers = rows_of(xs, self.named), list[Answer]()
@@ -183,16 +193,20 @@ class Client:
     # ------------------------------------------------------------------ parts
 
     def _teach(self, rows: Any, ys: Sequence[Hashable], units: Sequence[Unit] | None) -> dict[int, ValueError]:
-        if self._operator is None:
-            raise ValueError("history is the operator's to import: give the client operator=(url, token)")
         sent = [{"x": _plain(row), "label": _label(y)} for row, y in zip(rows, ys, strict=True)]
         for i, row in enumerate(sent if units is not None else ()):
             row["subject"] = _person(cast(Sequence[Unit], units)[i])
+        told = self._operate("history", {"rows": sent})
+        return {one["row"]: cast(ValueError, _error(422, one)) for one in told["refused"]}
+
+    def _operate(self, operation: str, content: Mapping[str, Any]) -> dict[str, Any]:
+        if self._operator is None:
+            raise ValueError("history and forgetting are the operator's: give the client operator=(url, token)")
         connection, token = self._operator
-        status, told = connection.send("POST", self._path("history"), {"rows": sent}, token)
+        status, told = connection.send("POST", self._path(operation), content, token)
         if status != 200:
             raise _error(status, told)
-        return {one["row"]: cast(ValueError, _error(422, one)) for one in told["refused"]}
+        return told
 
     def _parts(self, rows: int, units: Sequence[Unit] | None) -> list[tuple[slice, Unit | None]]:
         """Stretches of rows that one request may hold: one person's, in order."""
@@ -239,7 +253,7 @@ class Client:
                 raise _error(422, told)
             return Answer(None, False, "", told["error"]["message"])
         if callable(self._token) and unit is not None:
-            self._holders[told["ticket"]] = _person(unit)
+            self.hold(told["ticket"], unit)
         return Answer(told["label"], told["sure"], told["ticket"], None, told["source"], told["guide"])
 
 

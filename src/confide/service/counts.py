@@ -6,8 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from confide.pop.base import SOURCES
 
 __all__ = ["Counts"]
@@ -30,34 +28,31 @@ class Counts:
     def __init__(self, saved: bytes | None = None) -> None:
         about: dict[str, Any] = {"width": 64, "last": 0, "bins": []} if saved is None else json.loads(saved)
         self._width, self._last = int(about["width"]), int(about["last"])
-        self._bins = np.zeros((_BINS, len(_COLUMNS)), dtype=np.int64)
-        self._bins[: len(about["bins"])] = np.array(about["bins"], dtype=np.int64).reshape(-1, len(_COLUMNS))
+        self._bins: list[list[int]] = about["bins"]
 
     def asked(self, numbers: Sequence[int], sources: Sequence[int], unsure: int) -> None:
         """Rounds were answered from these sources, −1 where they were refused; so many unsure answers were counted."""
-        if not numbers:
-            return
-        last = self._bin(max(numbers))  # first: it may make the bins wider
-        columns = np.array(sources)
-        rows = (np.array(numbers) - 1) // self._width
-        np.add.at(self._bins, (rows, np.where(columns < 0, len(SOURCES), columns)), 1)
-        self._bins[last, -1] = max(unsure, self._bins[last, -1])
-        self._last = max(self._last, *numbers)
+        for number, source in zip(numbers, sources, strict=True):
+            self._bin(number)[source if source >= 0 else len(SOURCES)] += 1
+            self._last = max(self._last, number)
+        if numbers:
+            last = self._bin(self._last)
+            last[-1] = max(unsure, last[-1])
 
-    def labelled(self, number: int, wrong: bool) -> None:
-        """The label of a round came."""
-        row = self._bin(number)
-        self._bins[row, len(SOURCES) + 1] += 1
-        self._bins[row, len(SOURCES) + 2] += wrong
+    def labelled(self, numbers: Sequence[int], wrong: Sequence[bool]) -> None:
+        """The labels of rounds came, and some differed from the answer."""
+        for number, one in zip(numbers, wrong, strict=True):
+            row = self._bin(number)
+            row[len(SOURCES) + 1] += 1
+            row[len(SOURCES) + 2] += one
 
-    def _bin(self, number: int) -> int:
+    def _bin(self, number: int) -> list[int]:
         while (found := (number - 1) // self._width) >= _BINS:
-            pairs = self._bins.reshape(_BINS // 2, 2, -1)
-            self._bins = np.zeros_like(self._bins)
-            self._bins[: _BINS // 2] = pairs.sum(axis=1)
-            self._bins[: _BINS // 2, -1] = pairs.max(axis=1)[:, -1]
-            self._width *= 2
-        return int(found)
+            pairs = zip(self._bins[::2], [*self._bins[1::2], [0] * len(_COLUMNS)], strict=False)
+            self._bins, self._width = [_joined(one, other) for one, other in pairs], 2 * self._width
+        while found >= len(self._bins):
+            self._bins.append([0] * len(_COLUMNS))
+        return self._bins[found]
 
     @property
     def empty(self) -> bool:
@@ -66,16 +61,17 @@ class Counts:
 
     def totals(self) -> dict[str, int]:
         """All bins together."""
-        return dict(zip(_COLUMNS[:-1], self._bins[:, :-1].sum(axis=0).tolist(), strict=True))
+        return {name: sum(row[i] for row in self._bins) for i, name in enumerate(_COLUMNS[:-1])}
 
     def series(self) -> dict[str, Any]:
         """The bins: `round` is the first round of each, `unsure` the count at its end, 0 where nothing was asked."""
-        used = self._bin(self._last) + 1 if self._last else 0
-        columns = dict(zip(_COLUMNS, self._bins[:used].T.tolist(), strict=True))
-        return {"width": self._width, "round": [1 + i * self._width for i in range(used)], **columns}
+        columns = {name: [row[i] for row in self._bins] for i, name in enumerate(_COLUMNS)}
+        return {"width": self._width, "round": [1 + i * self._width for i in range(len(self._bins))], **columns}
 
     def dump(self) -> bytes:
         """Everything, as JSON."""
-        used = self._bin(self._last) + 1 if self._last else 0
-        about = {"width": self._width, "last": self._last, "bins": self._bins[:used].tolist()}
-        return json.dumps(about).encode()
+        return json.dumps({"width": self._width, "last": self._last, "bins": self._bins}).encode()
+
+
+def _joined(one: list[int], other: list[int]) -> list[int]:
+    return [*map(sum, zip(one[:-1], other[:-1], strict=True)), max(one[-1], other[-1])]

@@ -7,17 +7,14 @@ Why that tells nobody anything: docs/proofs/people.md, "The journal". What is on
 
 from __future__ import annotations
 
-import hmac
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Self
 
-from confide.banks.base import FORM
 from confide.errors import StateError
 from confide.ledger.snapshot import exists, read_extra, write_extra
 from confide.planning.plan import Plan
-from confide.pop.base import COPIES, SOURCES, Answer
 from confide.pop.batches import Records
 from confide.pop.keeping import Entered, Note
 from confide.pop.lessons import Lesson
@@ -26,17 +23,27 @@ from confide.pop.pop import POP
 from confide.pop.state import Saved, clear, opened
 from confide.pop.tickets import Key
 from confide.service.base import Asked, Later, Question, Refusal, Taught
+from confide.service.clerk import Clerk, Said
 from confide.service.counts import Counts
-from confide.service.memory import Memory, Stored
+from confide.service.memory import Memory
 from confide.service.replay import replay
-from confide.service.rows import ASKED, NOBODY, TAUGHT, Row, Rows, canonical, pack, together
+from confide.service.rows import ASKED, NOBODY, TAUGHT, Row, Rows, pack, together
 from confide.service.signing import RolledBack, Signer
 from confide.service.views import person, private, public
-from confide.service.words import AGAIN, GONE, HALTED, NO_LABEL, NOT_YOURS, OTHER_LABEL, OTHER_QUESTION, ROLLED_BACK
+from confide.service.words import (
+    AGAIN,
+    GONE,
+    NO_LABEL,
+    NO_SUBJECT,
+    NOT_YOURS,
+    OTHER_LABEL,
+    ROLLED_BACK,
+    UNSAVED,
+    UNWRITTEN,
+)
 
 __all__ = ["PopDesk"]
 
-Source = Literal["copies", "lean", "guide", "fallback"]
 Fresh = Mapping[tuple[bytes, bytes], tuple[Question, Row]]
 """New requests, by whose they are and what they are called."""
 
@@ -76,14 +83,16 @@ class PopDesk:
         self._name, self.pop, self.folder = name, pop, folder
         self._keeper, self._book, self._rows = pop.keep(), book, Rows(room)
         self._memory, self._counts = Memory(self._keeper.life), Counts(read_extra(folder, _COUNTS))
-        self._lock, self._sealed = threading.RLock(), cast(str | None, None)
-        self._every, self._saved = save_every, pop.rounds
+        self._lock = threading.RLock()
+        self._sealed: str | None = None
+        self._every, self._saved, self._unsaved = save_every, pop.rounds, False
         lives: Mapping[int, tuple[int, int]] = {book.epoch: (book.mark, pop.rounds)}
         self._snapshot = book.sequence
         if saved is not None:
             lives, self._snapshot = saved.spent.lives, saved.header["sequence"]
             replay(saved, self._keeper, self._memory, self._counts)
         self._signer = Signer(self._keeper, lives)
+        self._clerk = Clerk(pop, self._keeper, self._signer, room)
 
     # ------------------------------------------------------------------ open and close
 
@@ -131,6 +140,11 @@ class PopDesk:
         """Every number of the run, public."""
         return self.pop.plan
 
+    def timed_by(self, clock: Callable[[], float]) -> Self:
+        """Tell the operator how long writes take, by this clock; without one nobody looks at any."""
+        self._book.clock = clock
+        return self
+
     def save(self) -> None:
         """Write a snapshot, and drop what it makes needless from the journal.
 
@@ -140,13 +154,20 @@ class PopDesk:
             self._check()
             self.pop.save(self.folder)
             write_extra(self.folder, _COUNTS, self._counts.dump())
-            self._snapshot, self._saved = self._book.sequence, self._keeper.rounds
+            self._snapshot, self._saved, self._unsaved = self._book.sequence, self._keeper.rounds, False
             self._tear(TAUGHT)
 
     def _save_when_due(self) -> None:
+        """A snapshot that cannot be written is an alarm, and tried again later: the answers are durable without it."""
         with self._lock:
-            if self._every is not None and self._keeper.rounds - self._saved >= self._every:
+            if self._every is None or self._keeper.rounds - self._saved < self._every:
+                return
+            try:
                 self.save()
+            except StateError:
+                if self._book.ended:
+                    raise
+                self._unsaved, self._saved = True, self._keeper.rounds
 
     def close(self) -> None:
         """Save, and give the model back: another process may open it then."""
@@ -186,7 +207,7 @@ class PopDesk:
             self._check()
             self._memory.expire(self._keeper.rounds)
             self._tear(ASKED)
-            requests = [self._request(one) for one in questions]
+            requests = [self._clerk.row(one) for one in questions]
             fresh: dict[tuple[bytes, bytes], tuple[Question, Row]] = {}
             again = list[bool]()
             for one, row in zip(questions, requests, strict=True):
@@ -194,7 +215,7 @@ class PopDesk:
                 again.append(name in fresh or self._memory.request(*name) is not None)
                 if not again[-1]:
                     fresh[name] = one, row
-            said: dict[tuple[bytes, bytes], str] = {}
+            said: Said = {}
             entered = self._take(fresh, said) if fresh else None
             found = [self._memory.request(row.whose, row.id) for row in requests]
             self._memory.expire(self._keeper.rounds)
@@ -203,17 +224,9 @@ class PopDesk:
         else:
             self._book.wait(max((one.sequence for one in found if one is not None), default=0))
         self._save_when_due()
-        return [self._asked(*about, said) for about in zip(questions, requests, found, again, strict=True)]
+        return [self._clerk.reply(*about, said) for about in zip(questions, requests, found, again, strict=True)]
 
-    def _request(self, one: Question) -> Row:
-        """A question's row, of which nothing is known but what was asked, and by whom."""
-        keeper, packed = self._keeper, pack(one.x)
-        name = keeper.hash(b"request", one.id.encode("utf-8", "surrogatepass"))
-        digest = keeper.hash(b"x", canonical(one.x, packed))
-        fits = packed is not None and len(packed) <= self._rows.room
-        return Row(keeper.who(one.subject), name, digest, 0, 0, -1, -1, -1, -1, -1, packed if fits else None)
-
-    def _take(self, fresh: Fresh, said: dict[tuple[bytes, bytes], str]) -> Entered:
+    def _take(self, fresh: Fresh, said: Said) -> Entered:
         """Take the rounds, and write them down with what came of each; `said` gets what is wrong with a question."""
         rows = list[Row]()
 
@@ -238,28 +251,6 @@ class PopDesk:
         taken = [row for row in rows if row.number]
         self._counts.asked([row.number for row in taken], [row.source for row in taken], self.pop.operator.unsure)
         return entered
-
-    @property
-    def _long(self) -> str:
-        return f"x has no JSON form, or one of more than {self._rows.room:,} bytes: send a shorter one"
-
-    def _asked(
-        self, one: Question, row: Row, found: Stored | None, again: bool, said: dict[tuple[bytes, bytes], str]
-    ) -> Asked:
-        name = row.whose, row.id
-        if found is None:
-            return Asked(None, refusal=Refusal("halted", said.get(name, HALTED)))
-        number = found.key[1]
-        if not hmac.compare_digest(found.row.digest, row.digest):
-            return Asked(None, refusal=Refusal("conflict", OTHER_QUESTION))
-        if found.row.label < 0:
-            message = self._long if row.x is None else said.get(name) or self.pop.readable([one.x]).get(0, FORM)
-            return Asked(None, number, Refusal("malformed", message), again)
-        labels, came = self.pop.labels, found.row
-        guide = None if came.guided < 0 else labels[came.guided]
-        ticket, source = self._signer.ticket(found.key, came.whose), cast(Source, SOURCES[came.source])
-        answer = Answer(labels[came.label], came.source == COPIES, ticket, None, source, guide)
-        return Asked(answer, number, again=again)
 
     # ------------------------------------------------------------------ labels
 
@@ -319,7 +310,8 @@ class PopDesk:
                 assert stored is not None
                 about = lesson.waiting.copy, lesson.leaf, lesson.label, -1, -1, stored.row.x
                 rows.append(Row(stored.row.whose, NOBODY, NOBODY, lesson.key[1], lesson.key[0], *about))
-                self._counts.labelled(lesson.key[1], lesson.label != lesson.waiting.answered)
+            wrong = [lesson.label != lesson.waiting.answered for lesson in taken]
+            self._counts.labelled([row.number for row in rows], wrong)
             return TAUGHT, self._rows.width, self._rows.body(rows)
 
         refused, entered = self._keeper.learn(fresh, note)
@@ -369,7 +361,8 @@ class PopDesk:
             if good[i]:
                 said[i] = Refusal("label" if labels[i] < 0 else "malformed", str(error))
             else:
-                said[i] = Refusal("malformed", "a record needs a subject" if people and not rows[i][0] else self._long)
+                nameless = people and not rows[i][0]
+                said[i] = Refusal("malformed", NO_SUBJECT if nameless else self._clerk.long)
         self._keeper.settle(entered)  # the operator's, at times that are public
         return said
 
@@ -403,8 +396,7 @@ class PopDesk:
         """For the operator's eyes: spent budget, shares by source, errors of labels that came, open tickets, alarms."""
         with self._lock:
             alarms = [] if self._sealed is None else [self._sealed]
-            if self._book.ended:
-                alarms.append("the ledger could not be written: make room, then open the model again")
+            alarms += [UNWRITTEN] * self._book.ended + [UNSAVED] * self._unsaved
             return private(self.pop, self._counts, self._memory.open, alarms)
 
     def person(self, subject: str) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ class Stored:
     """A request that took a round, with what came of it."""
 
     row: Row
-    """As the journal has it; without its x once that is no longer needed."""
+    """As the journal has it."""
     key: Key
     """Epoch and round."""
     sequence: int
@@ -96,7 +96,7 @@ class Memory:
             stored = self._tickets.get((row.epoch, row.number))
             if stored is not None and stored.taught < 0:
                 self.open -= stored.open
-                stored.taught, stored.lesson, stored.row = row.label, sequence, stored.row._replace(x=None)
+                stored.taught, stored.lesson = row.label, sequence
         self._notes[TAUGHT].append(note)
 
     def expire(self, rounds: int) -> None:

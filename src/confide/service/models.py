@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,7 @@ def open_desk(name: str, config: ModelConfig, seed: int | None = None) -> Desk:
         config.folder, maker(name, config, seed), name=name, room=config.room, save_every=config.save_every,
         learner=foreign, fallback=fallback, trusted=config.trusted,
     )  # fmt: skip
+    desk.timed_by(time.perf_counter)
     try:
         _check(name, config, desk)
     except ValueError:

@@ -30,7 +30,8 @@ ABOUT = """For the operator's eyes: exact, private numbers that are outside ever
 
 def operator_app(service: Service) -> ASGIApp:
     """The app for the operator's port."""
-    return Guard(operator_api(service), service, OPERATIONS, paced=False, most=service.limits.history_body)
+    app, most = operator_api(service), service.limits.history_body
+    return Guard(app, service, service.operators, OPERATIONS, paced=False, most=most)
 
 
 def operator_api(service: Service) -> FastAPI:

@@ -116,14 +116,14 @@ class Owner:
         """What the desk says to these labels, when they are durable."""
         return cast(list[Refusal | None], await self._submit("label", lessons, len(lessons)))
 
-    async def call(self, work: Callable[[Desk], R]) -> R:
+    async def call(self, work: Callable[[Desk], R], *, timeout: float = LONG) -> R:
         """Something else done with the desk, by its owner: the operator's."""
-        return cast(R, await self._submit("call", work, 1))
+        return cast(R, await self._submit("call", work, 1, timeout))
 
     async def look(self) -> Mapping[str, Any]:
         """What everyone may see of the model; computed once for all who look between two groups."""
         served, shown = self._shown
-        return shown if served == self._served else await self.call(self._look)
+        return shown if served == self._served else await self.call(self._look, timeout=self._timeout)
 
     @property
     def waiting(self) -> dict[str, int]:
@@ -154,7 +154,7 @@ class Owner:
         if not closed:
             self._desk.close()
 
-    async def _submit(self, kind: Work, what: Any, rows: int) -> Any:
+    async def _submit(self, kind: Work, what: Any, rows: int, timeout: float | None = None) -> Any:
         loop = asyncio.get_running_loop()
         job = _Job(what, rows, loop, loop.create_future())
         with self._lock:
@@ -167,7 +167,7 @@ class Owner:
             self._queues[kind].append(job)
             self._rows[kind] += rows
             self._changed[kind].notify()
-        timer = loop.call_later(self._timeout if kind != "call" else LONG, _expire, job.future)
+        timer = loop.call_later(self._timeout if timeout is None else timeout, _expire, job.future)
         try:
             return await job.future
         finally:

@@ -45,7 +45,7 @@ def public_app(service: Service) -> ASGIApp:
     async def docs(request: Request) -> Response:
         return Response(page(described), media_type="text/html")
 
-    return Guard(app, service, OPERATIONS, paced=True, most=service.limits.body)
+    return Guard(app, service, service.door, OPERATIONS, paced=True, most=service.limits.body)
 
 
 def _asking(app: FastAPI, service: Service) -> None:
@@ -135,7 +135,7 @@ def _looking(app: FastAPI, service: Service) -> None:
     async def plan(request: Request) -> Response:
         """All its numbers and tables, as a plan file: enough for anybody to certify the promise anew."""
         found = service.model(request)
-        text = await found.owner.call(lambda desk: desk.plan.to_json())
+        text = await found.owner.call(lambda desk: desk.plan.to_json(), timeout=service.limits.timeout)
         return Response(text, media_type="application/json")
 
     @app.get("/metrics", summary="For Prometheus", openapi_extra={"x-open": True})

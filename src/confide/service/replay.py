@@ -29,10 +29,9 @@ def replay(saved: Saved, keeper: Keeper, memory: Memory, counts: Counts) -> None
             if keeper.counting:
                 counted += [(row.whose, unpack(row.x)) for row in rows if row.x is not None and row.label >= 0]
             continue
-        for row in rows:
-            stored = memory.ticket((row.epoch, row.number))
-            if stored is not None and sequence > since:
-                counts.labelled(row.number, row.label != stored.row.label)
+        known = [(row, memory.ticket((row.epoch, row.number))) for row in rows if sequence > since]
+        came = [(row.number, row.label != stored.row.label) for row, stored in known if stored is not None]
+        counts.labelled([number for number, _ in came], [wrong for _, wrong in came])
         memory.taught(rows, sequence, saved.spent.rounds)
         lessons += [Past(sequence, row.copy, unpack(row.x), row.label, row.leaf) for row in rows if row.x is not None]
     keeper.recount(counted)

@@ -9,7 +9,6 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -76,18 +75,20 @@ def build(config: Config, open_desk: OpenDesk, log: Log) -> Service:
     return Service(models, door, operators, metrics, log, numbers)
 
 
-def serve(config: Config, open_desk: OpenDesk, log: Log, *, ready: Callable[[int, int], Any] | None = None) -> None:
+def serve(config: Config, open_desk: OpenDesk, log: Log) -> None:
     """Serve until a signal comes; then answer what waits, save, and give the models back."""
     log.capture()
     sys.setswitchinterval(SWITCH)
-    service = build(config, open_desk, log)
-    try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_run(service, config, log, ready))
-    finally:
-        failures = list(_closed(service, log))
-    if failures:
-        raise failures[0]
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(_bound(port)) for port in (config.public, config.operator)]
+        service = build(config, open_desk, log)
+        try:
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                runner.run(_run(service, sockets, log))
+        finally:
+            failures = list(_closed(service, log))
+        if failures:
+            raise failures[0]
 
 
 def _closed(service: Service, log: Log) -> Iterator[BaseException]:
@@ -109,12 +110,10 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _run(service: Service, config: Config, log: Log, ready: Callable[[int, int], Any] | None) -> None:
+async def _run(service: Service, sockets: list[socket.socket], log: Log) -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(log.loop_error)
-    doors = [(public_app(service), config.public), (operator_app(service), config.operator)]
-    sockets = [_bound(port) for _, port in doors]
-    servers = [_server(app) for app, _ in doors]
+    servers = [_server(app) for app in (public_app(service), operator_app(service))]
 
     def stop() -> None:
         log.event("stopping")
@@ -125,13 +124,7 @@ async def _run(service: Service, config: Config, log: Log, ready: Callable[[int,
         loop.add_signal_handler(number, stop)
     ports = [one.getsockname()[1] for one in sockets]
     log.event("serving", public=ports[0], operator=ports[1])
-    if ready is not None:
-        ready(*ports)
-    try:
-        await asyncio.gather(*(server.serve([one]) for server, one in zip(servers, sockets, strict=True)))
-    finally:
-        for one in sockets:
-            one.close()
+    await asyncio.gather(*(server.serve([one]) for server, one in zip(servers, sockets, strict=True)))
     log.event("stopped")
 
 
