@@ -52,7 +52,14 @@ words = "text"
 
 PAGES = {"/": "index.html", "/page.js": "page.js", "/style.css": "style.css"}
 KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
-SAFE = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; form-action 'none'; base-uri 'none'"
+SAFE = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+        "form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-store",
+}
 
 
 def deployment(folder: Path) -> Path:
@@ -156,8 +163,7 @@ def page_server(port: int, public: int, tokens: Tokens) -> ThreadingHTTPServer:
 
         def _send(self, status: int, content: bytes, kind: str = "application/json") -> None:
             self.send_response(status)
-            headers = {"content-type": kind, "content-length": str(len(content)), "cache-control": "no-store"}
-            for name, value in (headers | {"content-security-policy": SAFE, "x-content-type-options": "nosniff"}).items():
+            for name, value in {"content-type": kind, "content-length": str(len(content)), **SAFE}.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(content)
@@ -200,8 +206,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"Look behind the counter: http://127.0.0.1:{operator}/   with this token for twelve hours:\n{token}")
         print("Stop with Ctrl-C.", flush=True)
         tokens = Tokens("asker", Keys.make(keys / "askers"))
+
+        def told(people: int, share: float) -> None:
+            print(f"{people:5} made-up people asked; of their last 200 answers {share:4.0%} were right", flush=True)
+
         with contextlib.suppress(KeyboardInterrupt):
-            crowd(public, tokens, given.people, lambda n, share: print(f"{n:5} people asked; {share:4.0%} right", flush=True))
+            crowd(public, tokens, given.people, told)
             threading.Event().wait()
 
 

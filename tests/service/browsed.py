@@ -35,8 +35,8 @@ def pop(plan: Plan) -> POP:
     people = plan.units == "people"
     monitor = Monitor(1.0, rounds_per_unit=8, delay=50) if people else None
     return POP(
-        LogisticRegression() if plan.copies else None, plan, labels=["ham", "spam"], features=2, seed=1, monitor=monitor,
-        units=plan.units or "rounds",
+        LogisticRegression() if plan.copies else None, plan, labels=["ham", "spam"], features=2, seed=1,
+        monitor=monitor, units=plan.units or "rounds",
     )  # fmt: skip
 
 

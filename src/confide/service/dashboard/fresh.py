@@ -151,9 +151,9 @@ def audit_fresh(plan: Plan, games: int, told: Callable[[int], None] = lambda pla
     Examples
     --------
     >>> plan = Plan.tight(8, 1e-6, 160, copies=160, polls=160, unsure=20, silent=0, guide=None)
-    >>> report = audit_fresh(plan, 40)
+    >>> report = audit_fresh(plan, 20)
     >>> report.games, report.alarm
-    (40, False)
+    (20, False)
     """
     person = plan.units == "people"
     adversary = WorstMargin(plan, person=person) if plan.copies else OneUnit(plan)
