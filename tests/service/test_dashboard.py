@@ -213,7 +213,7 @@ def test_signing_in_by_keyboard(chromium: Chromium, url: str) -> None:
 @browser_only
 def test_what_may_be_shown_is_apart_from_what_may_not(page: Chromium) -> None:
     shown, eyes = inside(page, "shown"), inside(page, "eyes")
-    for words in ("The promise", "ε = 41, δ = 0.001", "1,510 of 3,000", "each person the first few", "Audit a fresh"):
+    for words in ("The promise", "ε = 41, δ = 0.001", "1,510 of 3,000", "each person the first few", "Insecure"):
         assert words in shown, words
     for words in ("Budget spent", "planned unsure", "Who answered", "labels that came", "Latency", "Open tickets"):
         assert words in eyes and words not in shown, words

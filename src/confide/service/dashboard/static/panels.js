@@ -26,7 +26,9 @@ export function promise() {
     element: panel("The promise", sentence, where, h("details", null, h("summary", null, "The plan"), plan)),
     update({ public: seen }) {
       const { guarantee, monitor, guide } = seen;
-      put(sentence, guarantee.sentence ?? guarantee.text ?? "");
+      put(sentence, guarantee.secure === false
+        ? h("strong", { class: "alarm" }, "Insecure: this model was made with a seed, for a test, so nothing is promised.")
+        : guarantee.sentence);
       put(where, facts([
         ["Promised", `ε = ${exact(guarantee.epsilon)}, δ = ${exact(guarantee.delta)}`],
         ["To each", seen.units === "people" ? "person" : "round"],
