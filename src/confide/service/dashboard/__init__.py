@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from fastapi import FastAPI, Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from confide.planning.plan import Plan
 from confide.service import forms
@@ -76,14 +76,9 @@ def _pages(app: FastAPI) -> None:
     pages = {file.name: file.read_bytes() for file in (files(__name__) / "static").iterdir() if file.is_file()}
 
     @app.get("/", include_in_schema=False)
-    @app.get("/dashboard", include_in_schema=False)
-    async def door(request: Request) -> Response:
-        return RedirectResponse("/dashboard/", 307, HEADERS)
-
-    @app.get("/dashboard/", include_in_schema=False)
     @app.get("/dashboard/{file}", include_in_schema=False)
     async def page(request: Request) -> Response:
         name = request.path_params.get("file", "index.html")
         if name not in pages:
-            raise Problem(404, "path", "there is nothing here: the page is at /dashboard/")
+            raise Problem(404, "path", "there is nothing here: the dashboard is at /")
         return Response(pages[name], 200, HEADERS, KINDS[name.rpartition(".")[2]])

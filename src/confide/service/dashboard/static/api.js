@@ -20,7 +20,7 @@ async function send(path, options = {}) {
   const headers = { authorization: `Bearer ${sessionStorage.getItem(KEY) ?? ""}` };
   let response;
   try {
-    response = await fetch(`../${path}`, { ...options, headers, cache: "no-store", credentials: "omit" });
+    response = await fetch(path, { ...options, headers, cache: "no-store", credentials: "omit" });
   } catch {
     throw new Refused(0, "the service cannot be reached: is it running?");
   }
