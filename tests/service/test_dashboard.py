@@ -325,9 +325,10 @@ CONTRAST = """
 @browser_only
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [1280, 360])
-def test_read_on_a_phone_and_in_the_dark(page: Chromium, tmp_path: Path, dark: bool, width: int) -> None:
+def test_read_on_a_phone_and_in_the_dark(page: Chromium, url: str, tmp_path: Path, dark: bool, width: int) -> None:
     page.screen(width, 800, dark=dark, phone=width < 500)
-    page.wait(f"innerWidth === {width}")
+    at(page, url, "#/spam")
+    page.wait(f"document.documentElement.clientWidth === {width}")
     page.run("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))")
     assert page.run("document.documentElement.scrollWidth") <= width, "nothing is wider than the screen"
     assert page.run(CONTRAST) == []

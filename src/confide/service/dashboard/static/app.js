@@ -79,7 +79,7 @@ function detail(name) {
     const model = models.find((one) => one.name === name);
     if (!model) return put(top, h("span", { class: "alarm" }, "There is no such model."));
     put(top, badges(model));
-    for (const one of [warned, ...shown.flat(), ...eyes.flat()]) await one.update(model, rows);
+    await Promise.all([warned, ...eyes.flat(), ...shown.flat()].map((one) => one.update(model, rows)));
   };
 }
 
