@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from confide.pop.pop import POP
     from confide.privacy.gate import Gate
     from confide.privacy.halting import Halting
+    from confide.runs.advising import Advice, advise
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "POP": "confide.pop.pop",
+    "Advice": "confide.runs.advising",
     "Answer": "confide.pop.base",
     "Certificate": "confide.planning.mistakes",
     "Evaluation": "confide.pop.evaluate",
@@ -32,12 +34,14 @@ _HOMES = {
     "Plan": "confide.planning.plan",
     "StateError": "confide.errors",
     "TicketError": "confide.errors",
+    "advise": "confide.runs.advising",
     "evaluate": "confide.pop.evaluate",
     "littlestone_dimension": "confide.learners.theory.littlestone",
 }
 
 __all__ = [
     "POP",
+    "Advice",
     "Answer",
     "Certificate",
     "Evaluation",
@@ -50,6 +54,7 @@ __all__ = [
     "StateError",
     "TicketError",
     "__version__",
+    "advise",
     "evaluate",
     "littlestone_dimension",
 ]
