@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from confide.pop.pop import POP
     from confide.privacy.gate import Gate
     from confide.privacy.halting import Halting
+    from confide.runs.advising import Advice, advise
     from confide.service.client import Client
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "POP": "confide.pop.pop",
+    "Advice": "confide.runs.advising",
     "Answer": "confide.pop.base",
     "Certificate": "confide.planning.mistakes",
     "Client": "confide.service.client",
@@ -34,12 +36,14 @@ _HOMES = {
     "Plan": "confide.planning.plan",
     "StateError": "confide.errors",
     "TicketError": "confide.errors",
+    "advise": "confide.runs.advising",
     "evaluate": "confide.pop.evaluate",
     "littlestone_dimension": "confide.learners.theory.littlestone",
 }
 
 __all__ = [
     "POP",
+    "Advice",
     "Answer",
     "Certificate",
     "Client",
@@ -53,6 +57,7 @@ __all__ = [
     "StateError",
     "TicketError",
     "__version__",
+    "advise",
     "evaluate",
     "littlestone_dimension",
 ]

@@ -244,6 +244,21 @@ def test_partitions_stay_where_nothing_stands_out() -> None:
     changed = renewals(parts.column, one, 1, 0)
     assert len(changed) == 16
     assert {i for i, _, _ in changed}.isdisjoint({3, 5, 6, 7, 8})
+    stand_out = np.where(one > 0, 10_000.0, 100.0)  # all of them, out of the noise of a long stream
+    assert renewals(parts.column, stand_out, 1, 0) == changed
+    stand_out[one == 0] = 3000.0
+    assert renewals(parts.column, stand_out, 1, 0) == ()
+
+
+def test_long_streams_have_momentum_and_old_plans_none() -> None:
+    short, long = (GuidePlan.best(8.0, 1e-6, rounds) for rounds in (20_000, 2_000_000))
+    assert short.momentum == 0 < 0.8 < long.momentum < 0.95
+    assert long.step > 5 * 64 / long.leaf  # what would swing without it
+    assert GuidePlan.from_params(long.params()) == long
+    old = {name: value for name, value in long.params().items() if name != "momentum"}
+    assert GuidePlan.from_params(old).momentum == 0
+    with pytest.raises(ValueError, match="momentum"):
+        replace(long, momentum=1.0)
 
 
 def test_it_learns() -> None:

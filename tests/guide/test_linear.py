@@ -105,9 +105,22 @@ def test_a_chunk_gives_the_bits_of_single_rows_whatever_stands_beside_them(vecto
 def test_the_answering_model_is_a_running_mean() -> None:
     theta, answering = np.zeros((1, 1)), np.zeros((1, 1))
     for closed, value in enumerate([1.0, 2.0, 3.0], start=1):
-        follow(np.array([value]), 1.0, 0.0, closed, theta, answering)
+        follow(np.array([value]), 1.0, 0.0, 0.0, closed, theta, answering)
     assert theta[0, 0] == answering[0, 0] == -3.0
     answering[:] = 0
     for closed in range(1, 2001):
-        follow(np.array([float(closed)]), 1.0, 9.0, closed, theta, answering)
+        follow(np.array([float(closed)]), 1.0, 0.0, 9.0, closed, theta, answering)
     assert 0.85 * 2000 < -answering[0, 0] < 0.95 * 2000  # a lag of a tenth of the past
+
+
+def test_momentum_is_steepest_descent_with_a_heavy_ball() -> None:
+    rng, momentum, rate = np.random.default_rng(1), 0.8, 0.3
+    theta, answering, sums = np.zeros((3, 1)), np.zeros((3, 1)), np.zeros(3)
+    ball, velocity = np.zeros(3), np.zeros(3)
+    for closed in range(1, 40):
+        gradient = rng.normal(size=3)
+        sums += gradient
+        follow(sums, rate, momentum, 0.0, closed, theta, answering)
+        velocity = momentum * velocity - rate * (1 - momentum) * gradient
+        ball += velocity
+        assert np.allclose(theta[:, 0], ball, atol=1e-12)

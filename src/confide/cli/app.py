@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from confide import __version__
+from confide.cli.advise import advise
 from confide.cli.audit import audit
 from confide.cli.plan import plan
 from confide.cli.run import EXAMPLES, run
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Confide makes any online learner private between its users. Start with `confide plan`.",
 )
-for command in (plan, verify, schema, run, status, audit, serve, token):
+for command in (plan, advise, verify, schema, run, status, audit, serve, token):
     app.command(epilog=EXAMPLES if command is run else None)(command)
 
 

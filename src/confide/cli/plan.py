@@ -14,6 +14,7 @@ from confide.cli.terminal import console, say
 from confide.data.extras import need
 from confide.planning.frontier import DISSENT, UNSURE, frontier
 from confide.planning.plan import Plan
+from confide.planning.text import expect
 
 __all__ = ["plan"]
 
@@ -77,7 +78,7 @@ def plan(
     else:
         given |= {"unit_labels": unit_labels} if guide else {"guide": None}
         made = Plan.tight(*promise, **given)
-    say(str(made))
+    say("\n".join([str(made), "", *expect(made)]))
     console.print(f"\n{made.guarantee.sentence}", highlight=False, markup=False)
     if json is not None:
         json.write_text(made.to_json())

@@ -23,7 +23,7 @@ __all__ = ["Leaves"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_RENEWED = (1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2)  # parts of the leaves after which partitions may be drawn anew
+_RENEWED = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2)  # parts of the leaves after which partitions may be drawn anew
 
 
 class Leaves:
@@ -82,7 +82,8 @@ class Leaves:
         decode(plan.root.decoder, self.rows, self.closed, self._decoded)
         self.closed += 1
         since = self._decoded - self._base
-        follow(since, plan.step / plan.scale, plan.memory, self.closed, self.theta, self.answering)
+        rate = plan.step / plan.scale
+        follow(since, rate, plan.momentum, plan.memory, self.closed, self.theta, self.answering)
         if isinstance(self.features, FeatureMap) and self.closed in self.renewing():
             self._renew(self.features, since)
 

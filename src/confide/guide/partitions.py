@@ -25,6 +25,7 @@ DEPTH = 6
 _SETS = (2, 3, 6)  # columns of a partition: cut three times, twice, or once each
 _MANY = 4096  # sets of columns beyond which they are drawn one by one, not dealt
 _STRONG, _WEAK = 5.0, 1.0  # deviations by which a partition's weights stand out of their noise, or do not
+_LITTLE = 0.1  # … of what the models stand out: where there is little noise, everything stands out of it
 _CHANGED = 1 / 3  # of the renewed: a column more or less than their model
 
 
@@ -83,16 +84,17 @@ def _draw(parts: Partitions, i: int, chosen: Sequence[int], grids: Sequence[Grid
 def renewals(column: NDArray[np.int64], standing: NDArray[np.float64], deal: int, seed: int) -> tuple[Renewal, ...]:
     """Which partitions are drawn anew, given by how many deviations each stands out of its noise: released, so public.
 
-    Where some stand out clearly, those that do not at all, at most half, are modelled on them: the same columns cut
+    Where some stand out clearly, those that do not, or far less, at most half, are modelled on them: the same columns cut
     elsewhere, or a column more or less. Where few do, nothing is known yet, or all columns matter alike: no change.
     """
     order = np.argsort(-standing, kind="stable").tolist()
     models = [i for i in order[: len(order) // 4] if standing[i] > _STRONG]
     if len(models) < max(1, len(order) // 16):
         return ()
+    weak = max(_WEAK, _LITTLE * float(np.median(standing[models])))
     pool = [j for i in models for j in sorted(set(column[i].tolist()))]
     out = []
-    for turn, i in enumerate([i for i in reversed(order) if standing[i] < _WEAK][: len(order) // 2]):
+    for turn, i in enumerate([i for i in reversed(order) if standing[i] < weak][: len(order) // 2]):
         key, chosen = f"{seed} {i} {deal}", sorted(set(column[models[turn % len(models)]].tolist()))
         lot = _unit(f"change {key}")
         if lot < _CHANGED / 2 and len(chosen) > 1:

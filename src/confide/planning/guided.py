@@ -30,7 +30,8 @@ _FEW, _LEAF = 512, 512  # leaves of a short stream, and rounds of a leaf from wh
 _SHORTEST = 16  # rounds of a leaf
 _SHAKE = 0.8  # the noise of a score, in units of the logit
 _MEMORY = 60.0  # the answering θ forgets all but about the last sixtieth of the past: it sheds noise, and follows drift
-_STABLE = 64.0  # step · rounds of a leaf: θ waits for a leaf to end, and longer steps would swing
+_STABLE = 64.0  # step · rounds of a leaf: θ waits for a leaf to end, and longer steps would swing …
+_HEAVY, _HEAVIEST = 2.0, 0.95  # … without momentum, which pays where the noise allows steps so much longer
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ class GuidePlan:
         η: θ = −(η/C)·(decoded prefix sum).
     memory
         The answering θ is a running mean that forgets all but about the last 1/memory of the past; 0 for no mean.
+    momentum
+        What θ keeps of itself when a leaf ends: above 0 where steps that the noise allows would swing without it.
 
     Examples
     --------
@@ -89,6 +92,7 @@ class GuidePlan:
     order: int
     step: float
     memory: float
+    momentum: float = 0.0
 
     def __post_init__(self) -> None:
         for name, least in {
@@ -103,8 +107,8 @@ class GuidePlan:
         check_order(self.order)
         if self.leaves > MOST_LEAVES or self.leaf * self.leaves < self.rounds + self.history - self.range_rounds:
             raise ValueError(f"the leaves must cover all rounds and be at most {MOST_LEAVES}: take longer ones")
-        if not (self.step > 0 and math.isfinite(self.step) and 0 <= self.memory < math.inf):
-            raise ValueError("step must be above 0, memory at least 0, both finite")
+        if not (self.step > 0 and math.isfinite(self.step) and 0 <= self.memory < math.inf and 0 <= self.momentum < 1):
+            raise ValueError("step must be above 0, memory at least 0, both finite, and momentum at least 0 and below 1")
         if self.range_rounds and not self.range_norm:
             raise ValueError("private ranges need range_norm above 0")
         if not self.root.room(self.leaf * self.clip):
@@ -156,7 +160,7 @@ class GuidePlan:
     @classmethod
     def from_params(cls, params: dict[str, Any]) -> GuidePlan:
         """The plan that `params` describes; unknown or missing names are refused."""
-        if set(params) != {each.name for each in fields(cls)}:
+        if {"momentum", *params} != {each.name for each in fields(cls)}:  # 0 in plans that were made before it was
             raise ValueError("these are not the numbers of a guide: read the plan again from its file")
         return cls(**params)
 
@@ -210,11 +214,13 @@ class GuidePlan:
         range_sigma2 = math.ceil(order * scale**2 / (renyi * part) * (1 + 1e-14)) if ranges else 1
         root = SquareRoot(leaves)
         shake = math.sqrt(sigma2 * float(np.mean(root.variances()))) / scale
+        step, stable = _SHAKE / shake, _STABLE / leaf
+        momentum = min(_HEAVIEST, (step - stable) / (step + stable)) if step > _HEAVY * stable else 0.0
         return cls(
             rounds=rounds, history=history, labels=labels, leaves=leaves, leaf=leaf, clip=clip, scale=scale,
             unit_labels=unit_labels, sigma2=sigma2, factor_scale=root.scale, range_rounds=ranges,
             range_norm=scale if ranges else 0, range_sigma2=range_sigma2, order=order,
-            step=min(_SHAKE / shake, _STABLE / leaf), memory=_MEMORY,
+            step=min(step, stable * (1 + momentum) / (1 - momentum)), memory=_MEMORY, momentum=momentum,
         )  # fmt: skip
 
 

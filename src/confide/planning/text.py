@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from confide.planning import outlook
 from confide.planning.design import reach
 from confide.planning.guided import GuidePlan
 from confide.planning.mistakes import Certificate
@@ -53,7 +54,7 @@ def _copies(plan: Plan) -> list[tuple[str, str]]:
     else:
         stop = f"halts at a noisy count of {halting.limit:,}"
     return [
-        ("copies", f"{plan.copies:,}, each taught {labels_each(plan.rounds, plan.copies)}"),
+        ("copies", f"{plan.copies:,}, each taught {labels_each(outlook.taught(plan), plan.copies)}"),
         ("polls", f"{plan.polls:,} copies asked in a round" + (" (all)" if plan.polls == plan.copies else "")),
         ("unsure answers", f"planned for {plan.unsure:,}; {stop}"),
         ("gate", _gate(gate, plan.polls)),
@@ -83,24 +84,41 @@ def _guide(plan: Plan, guide: GuidePlan) -> str:
 
 
 def explain(plan: Plan) -> str:
-    """What to expect, in plain words: one sentence a line."""
-    lines = [f"{plan.guarantee} over {plan.rounds:,} rounds."]
-    if plan.guide is not None:
-        first = plan.guide.range_rounds + plan.guide.leaf
-        lines.append(
-            "The guide is a linear model that learns from noisy sums of what people teach. It is private itself, so "
-            f"everyone may see it. It answers from round {first + 1:,} on; before that the fallback does."
-        )
-        lines.append(f"At the end its sums hold {plan.guide.strength:,.0f} labels for each deviation of their noise.")
-    if plan.copies:
-        lines.append(
-            f"{plan.copies:,} copies of the learner vote from round {plan.silent + 1:,} on, each taught "
-            f"{labels_each(plan.rounds, plan.copies)}; {plan.unsure:,} of the votes may be unsure before they stop."
-        )
-        then = "the fallback" if plan.guide is None else "the guide"
-        unsure = "," if plan.lean is None else f" the answer is {_lean(plan)};"
-        lines.append(f"Where they are unsure{unsure} and once they have stopped {then} answers.".replace("; and", ";"))
+    """What to expect, in plain words, then what was chosen and why: one sentence a line."""
+    lines = [f"{plan.guarantee} over {plan.rounds:,} rounds.", *expect(plan)]
     return "\n".join([*lines, *(f"! {line}" for line in plan.warnings), *(f"· {note}" for note in plan.notes)])
+
+
+def expect(plan: Plan) -> list[str]:
+    """Who answers what, how much is taught, and what twice the rounds or twice ε would change."""
+    lines = []
+    if plan.guide is not None:
+        lines += [
+            "The guide is a linear model that learns from noisy sums of what people teach. It is private itself, so "
+            f"everyone may see it. It answers from round {outlook.waiting(plan.guide) + 1:,} on; before that the "
+            "fallback does.",
+            f"At the end its sums hold {plan.guide.strength:,.0f} labels for each deviation of their noise.",
+            *outlook.more_for_guide(plan),
+        ]
+    if plan.copies:
+        lines += [
+            f"{plan.copies:,} copies of the learner vote from round {plan.silent + 1:,} on, each taught "
+            f"{labels_each(outlook.taught(plan), plan.copies)}; {plan.unsure:,} of the votes may be unsure before they "
+            "stop.",
+            _when_unsure(plan),
+            *outlook.more_for_copies(plan),
+        ]
+    return [*lines, *outlook.who_answers(plan)]
+
+
+def _when_unsure(plan: Plan) -> str:
+    rest = "the fallback" if plan.guide is None else "the guide"
+    if plan.lean is None:
+        return f"Where they are unsure, and once they have stopped, {rest} answers."
+    return (
+        f"Where they are unsure the lean answers: its label is {_lean(plan)}, so that a lead too small to be sure of "
+        f"still counts, within the same budget. Once they have stopped {rest} answers."
+    )
 
 
 def warnings(plan: Plan) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from confide.planning.plan import Plan
 from confide.privacy.halting import Halting
 from confide.runs.tally import Tally
 
-__all__ = ["errors", "margins", "unsure"]
+__all__ = ["curves", "errors", "margins", "unsure"]
 
 WINDOWS = 40
 """Parts of a run over which its error is averaged."""
@@ -64,6 +64,23 @@ def errors(plan: Plan, tally: Tally, twin: bool) -> str:
         axes.legend(loc="upper left", bbox_to_anchor=(0, 1.13), ncols=3)
 
     return _svg("errors", paint)
+
+
+def curves(lines: list[tuple[str, str, list[float]]], rounds: int) -> str:
+    """Learning curves of a stream, each with its name and style: the error in one part after the other."""
+
+    def paint(axes: Axes) -> None:
+        top = 0.0
+        for (name, style, curve), colour in zip(lines, (OURS, GUIDE, TWIN), strict=False):
+            ends = rounds * (np.arange(len(curve)) + 1) / len(curve)
+            axes.plot(ends, curve, color=colour, ls=style, lw=2, label=name)
+            top = max([top, *curve[len(curve) // 8 :]])
+        axes.set(xlim=(0, rounds), ylim=(0, min(1.04, 1.25 * top) or 1), xlabel="rounds", ylabel="wrong")
+        axes.xaxis.set_major_formatter(_THOUSANDS)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+        axes.legend(loc="upper left", bbox_to_anchor=(0, 1.13), ncols=3)
+
+    return _svg("curves", paint)
 
 
 def _moving(rounds: list[int], curve: list[int]) -> tuple[list[float], list[float]]:

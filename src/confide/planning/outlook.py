@@ -1,0 +1,115 @@
+"""What to expect of a plan, and what would change it: sentences from the numbers that the plan has, and no others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from confide.planning.design import reach
+from confide.planning.guided import GuidePlan
+from confide.privacy.gate import Gate
+from confide.privacy.renyi import renyi_from_epsilon
+
+if TYPE_CHECKING:
+    from confide.planning.plan import Plan
+
+__all__ = [
+    "lead_at_twice_epsilon", "more_for_copies", "more_for_guide", "strength_at_twice", "taught", "waiting",
+    "who_answers",
+]  # fmt: skip
+
+_ORDERS = range(2, 513)
+
+
+def taught(plan: Plan) -> int:
+    """Labels that may come in all: one a round, and the history before them."""
+    return plan.rounds + (0 if plan.guide is None else plan.guide.history)
+
+
+def who_answers(plan: Plan) -> list[str]:
+    """Which share of the rounds each source will answer, as far as the plan decides it."""
+    first = plan.rounds if plan.guide is None else waiting(plan.guide)
+    rest = "the fallback" if plan.guide is None else "the guide"
+    if not plan.copies:
+        return [f"The fallback answers the first {first / plan.rounds:.1%} of the rounds, the guide all others."]
+    said = []
+    if plan.silent:
+        early = min(plan.silent, first) / plan.rounds
+        before = [("the fallback", early), ("the guide", plan.silent / plan.rounds - early)]
+        silent = " and ".join(f"{name} answers {share:.1%}" for name, share in before if share)
+        live = f"{plan.live / plan.rounds:.1%} are put to them"
+        said.append(f"Of all rounds {silent} while the copies are silent; {live}.")
+    then = rest if plan.lean is None else "the lean"
+    said.append(
+        f"While they are unsure in less than {plan.unsure / plan.live:.2%} of the rounds put to them, the copies last "
+        f"to the end, and answer all but those, which {then} answers; if they are unsure more often, {rest} answers "
+        "all that come after."
+    )
+    if plan.units == "people" or plan.unit_unsure > 1:
+        times = "once" if plan.unit_unsure == 1 else f"{plan.unit_unsure:,} times"
+        said.append(f"A person to whom they were unsure {times} is answered by {rest} from then on.")
+    return said
+
+
+def waiting(guide: GuidePlan) -> int:
+    """Rounds before the guide has an answer; history comes before the first."""
+    return max(0, guide.range_rounds + guide.leaf - guide.history)
+
+
+def more_for_guide(plan: Plan) -> list[str]:
+    """What twice the rounds, and twice ε, would do for the guide: its labels for each deviation of the noise."""
+    if plan.guide is None or (twice := strength_at_twice(plan.guide)) is None:
+        return []
+    quiet = plan.guide.strength * _quieter(plan)
+    return [f"That would be {twice:,.0f} with twice the rounds, and {quiet:,.0f} with twice ε."]
+
+
+def more_for_copies(plan: Plan) -> list[str]:
+    """What they would do for the copies, where the budget is shared as it is."""
+    if not plan.copies or plan.kind != "tight":
+        return []
+    lead, now = lead_at_twice_epsilon(plan), reach(plan.tables.gate, 0.5)
+    return [
+        f"With twice the rounds each of as many copies would be taught about {2 * taught(plan) / plan.copies:,.0f} "
+        f"labels; with twice ε a lead of about {lead / plan.polls:.0%} of the poll would be heard as often as one of "
+        f"{now / plan.polls:.0%} is now, every second time."
+    ]
+
+
+def strength_at_twice(guide: GuidePlan) -> float | None:
+    """Labels for each deviation of the noise with twice the rounds; None where so many fit in no guide."""
+    ranges = guide.range_rounds > 0
+    try:
+        other = GuidePlan.at(
+            guide.order, guide.certify(), 2 * guide.rounds, guide.labels, guide.unit_labels, guide.history, ranges
+        )
+    except ValueError:
+        return None
+    return other.strength
+
+
+def _order(epsilon: float, delta: float) -> int:
+    return max(_ORDERS, key=lambda order: renyi_from_epsilon(epsilon, order, delta) / order)
+
+
+def _quieter(plan: Plan) -> float:
+    """By how much twice ε lessens the guide's noise, its part of the budget staying what it is."""
+    epsilon, delta = plan.guarantee.epsilon, plan.guarantee.delta
+    now, then = _order(epsilon, delta), _order(2 * epsilon, delta)
+    ratio = renyi_from_epsilon(2 * epsilon, then, delta) / then / (renyi_from_epsilon(epsilon, now, delta) / now)
+    return float(ratio**0.5)
+
+
+def lead_at_twice_epsilon(plan: Plan) -> float:
+    """The lead, in votes, with which the copies would be heard half of the time, all else staying what it is."""
+    epsilon, delta, gate = plan.guarantee.epsilon, plan.guarantee.delta, plan.tables.gate
+    cost, order = gate.cost(order=plan.order, poll_fraction=plan.poll_fraction), _order(2 * epsilon, delta)
+    more = renyi_from_epsilon(2 * epsilon, order, delta) / renyi_from_epsilon(epsilon, plan.order, delta)
+
+    def lead(order: int, cost: float) -> float:
+        made = Gate.best(
+            order=order, cost=cost, poll_fraction=plan.poll_fraction, margins=plan.polls, tie_sure=gate.tie_sure
+        )
+        return reach(made, 0.5)
+
+    # A lean's gate is its envelope, less often sure than the steepest of its cost: so the ratio is what counts.
+    return reach(gate, 0.5) * lead(order, cost * more) / lead(plan.order, cost)
