@@ -23,7 +23,7 @@ __all__ = ["Leaves"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_RENEWED = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2)  # parts of the leaves after which partitions may be drawn anew
+_RENEWED = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2)  # of the leaves: then partitions may be drawn anew
 
 
 class Leaves:

@@ -84,8 +84,8 @@ def _draw(parts: Partitions, i: int, chosen: Sequence[int], grids: Sequence[Grid
 def renewals(column: NDArray[np.int64], standing: NDArray[np.float64], deal: int, seed: int) -> tuple[Renewal, ...]:
     """Which partitions are drawn anew, given by how many deviations each stands out of its noise: released, so public.
 
-    Where some stand out clearly, those that do not, or far less, at most half, are modelled on them: the same columns cut
-    elsewhere, or a column more or less. Where few do, nothing is known yet, or all columns matter alike: no change.
+    Where some stand out clearly, those that do not, or far less, at most half, are modelled on them: the same columns
+    cut elsewhere, or a column more or less. Where few do, nothing is known yet, or all columns matter alike: no change.
     """
     order = np.argsort(-standing, kind="stable").tolist()
     models = [i for i in order[: len(order) // 4] if standing[i] > _STRONG]

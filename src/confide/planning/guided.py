@@ -108,7 +108,7 @@ class GuidePlan:
         if self.leaves > MOST_LEAVES or self.leaf * self.leaves < self.rounds + self.history - self.range_rounds:
             raise ValueError(f"the leaves must cover all rounds and be at most {MOST_LEAVES}: take longer ones")
         if not (self.step > 0 and math.isfinite(self.step) and 0 <= self.memory < math.inf and 0 <= self.momentum < 1):
-            raise ValueError("step must be above 0, memory at least 0, both finite, and momentum at least 0 and below 1")
+            raise ValueError("step must be above 0, memory at least 0, both finite; momentum from 0 to below 1")
         if self.range_rounds and not self.range_norm:
             raise ValueError("private ranges need range_norm above 0")
         if not self.root.room(self.leaf * self.clip):
