@@ -8,7 +8,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 FIRST = ("foundation", "randomness", "counters", "trees", "coingame", "speed")  # the others follow by name
-ALL = (*FIRST, *sorted(file.stem for file in HERE.glob("*.py") if file.stem not in (*FIRST, "run")))
+ALL = (*FIRST, *sorted(file.stem for file in HERE.glob("*.py") if file.stem not in (*FIRST, "run", "service_river")))
 QUICK = ("foundation", "speed")  # under two minutes together; most of the others have a --quick of their own
 
 

@@ -366,6 +366,7 @@ def left(ledger: Ledger, path: Path) -> Path:
         for i in range(40):
             shop.add(Entry(i, i // 2, shares=((bytes([i]) * 16, i % 3),), used=((0, i),), forgot=((i, bytes([i])),)))
         shop.add(Entry(40, 20, labels=((b"a", 1),), history=3, released=(("node", 0, b"noisy" * 9, b"exact" * 9),)))
+        shop.add(Entry(40, 20, notes=(("asked", 20, b"a" * 60),), sealed="for a test"))
 
     def die() -> None:
         shop = Ledger(path).claim("shop")
@@ -419,10 +420,10 @@ def test_a_missing_model_is_refused(ledger: Ledger) -> None:
 
 def test_a_later_version_is_refused(ledger: Ledger, path: Path) -> None:
     with sqlite3.connect(path) as db:
-        db.execute("PRAGMA user_version = 3")
+        db.execute("PRAGMA user_version = 4")
     db.close()
     for use in (ledger.read, ledger.claim, ledger.create):
-        with pytest.raises(StateError, match="version 3"):
+        with pytest.raises(StateError, match="version 4"):
             use("shop")
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from confide.privacy.gate import Gate
     from confide.privacy.halting import Halting
     from confide.runs.advising import Advice, advise
+    from confide.service.client import Client
 
 __version__ = "0.1.0"
 
@@ -25,6 +26,7 @@ _HOMES = {
     "Advice": "confide.runs.advising",
     "Answer": "confide.pop.base",
     "Certificate": "confide.planning.mistakes",
+    "Client": "confide.service.client",
     "Evaluation": "confide.pop.evaluate",
     "Gate": "confide.privacy.gate",
     "Guarantee": "confide.planning.plan",
@@ -44,6 +46,7 @@ __all__ = [
     "Advice",
     "Answer",
     "Certificate",
+    "Client",
     "Evaluation",
     "Gate",
     "Guarantee",

@@ -14,7 +14,9 @@ from confide.cli.audit import audit
 from confide.cli.plan import plan
 from confide.cli.run import EXAMPLES, run
 from confide.cli.schema import schema
+from confide.cli.serve import serve
 from confide.cli.status import status
+from confide.cli.token import token
 from confide.cli.verify import verify
 
 __all__ = ["app", "start"]
@@ -25,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Confide makes any online learner private between its users. Start with `confide plan`.",
 )
-for command in (plan, advise, verify, schema, run, status, audit):
+for command in (plan, advise, verify, schema, run, status, audit, serve, token):
     app.command(epilog=EXAMPLES if command is run else None)(command)
 
 

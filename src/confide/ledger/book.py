@@ -10,15 +10,16 @@ import os
 import sqlite3
 import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Self
 
 from confide.errors import StateError
-from confide.ledger.file import CHECKSUM, WIDE, File, Lock, trouble
+from confide.ledger.file import CHECKSUM, WIDE, File, Lock, note_checksum, trouble
 
-__all__ = ["FORGOT", "PERSON", "RELEASED", "SIGN", "USED", "Book", "Entry"]
+__all__ = ["FORGOT", "LIFE", "PERSON", "RELEASED", "SIGN", "USED", "Book", "Entry"]
 
 PERSON = f"""
 INSERT INTO person(model, who, unsure, watched, labels, sequence, checksum)
@@ -46,6 +47,17 @@ FORGOT = f"""
 INSERT OR IGNORE INTO forgot(model, sequence, copy, who, checksum)
 SELECT m, s, c, w, {CHECKSUM}(m, s, c, w) FROM (SELECT ? AS m, ? AS s, ? AS c, ? AS w)"""
 """A copy that was reset for a person."""
+LIFE = f"""
+INSERT INTO life(model, epoch, mark, rounds, checksum)
+SELECT m, e, k, r, {CHECKSUM}(m, e, k, r) FROM (SELECT ? AS m, ? AS e, ? AS k, ? AS r)"""
+"""An owner's life begins: its epoch, a mark that no other life has, and the rounds taken before it."""
+_SEALED = f"""
+INSERT OR IGNORE INTO sealed(model, why, checksum)
+SELECT m, w, {CHECKSUM}(m, w) FROM (SELECT ? AS m, ? AS w)"""
+_NOTE = "INSERT INTO journal(model, kind, sequence, width, body, checksum) VALUES (?, ?, ?, ?, ?, ?)"
+_NOTED = "SELECT width, body FROM journal WHERE model = ? AND kind = ? AND sequence = ?"
+_ERASED = "UPDATE journal SET body = ?, checksum = ? WHERE model = ? AND kind = ? AND sequence = ?"
+_TORN = "DELETE FROM journal WHERE model = ? AND kind = ? AND sequence <= ?"
 _GROW = """
 UPDATE model SET rounds = MAX(rounds, ?), unsure = MAX(unsure, ?), halted = COALESCE(halted, ?),
     history = MAX(history, ?), sequence = ?
@@ -77,6 +89,12 @@ class Entry:
         Rows of history taken.
     released
         (kind, number, noisy row, exact sums) of what the guide releases, as bytes.
+    notes
+        (kind, width, body) for the journal: rows of one width, each beginning with the 16 bytes that say whose it is.
+    erased
+        (kind, sequence, whose): rows of the journal to be overwritten with zeros.
+    sealed
+        Why nobody is to be answered any more, for good.
     """
 
     rounds: int
@@ -89,6 +107,9 @@ class Entry:
     labels: tuple[tuple[bytes, int], ...] = ()
     history: int = 0
     released: tuple[tuple[str, int, bytes, bytes], ...] = ()
+    notes: tuple[tuple[str, int, bytes], ...] = ()
+    erased: tuple[tuple[str, int, bytes], ...] = ()
+    sealed: str | None = None
 
 
 class Book:
@@ -101,16 +122,24 @@ class Book:
     sentence to everybody, whatever was in the entry. What was in the failed write never counts as durable.
     """
 
-    def __init__(self, file: File, lock: Lock, writing: threading.Lock, key: int, epoch: int, sequence: int) -> None:
+    def __init__(
+        self, file: File, lock: Lock, writing: threading.Lock, key: int, epoch: int, sequence: int, mark: int = 0
+    ) -> None:
         self.path = file.path
         self.pid = os.getpid()
         self.epoch = epoch
         """How often the model was claimed, this time included."""
+        self.mark = mark
+        """A random number that no other life of the model has: a ledger that was rolled back does not know it."""
+        self.clock: Callable[[], float] = float  # nothing here looks at a clock, unless its owner gives it one
+        self.commits, self.seconds = 0, 0.0
+        """Writes that were made, and how long they took by that clock: for the operator's eyes."""
         self._file, self._key = file, key
         self._adding, self._writing = threading.Lock(), writing
         self._pending: list[tuple[int, Entry]] = []
         self._sequence = self._durable = sequence
         self._prune = -1
+        self._tear: dict[str, int] = {}
         self._ended: str | None = None
         self._identity = _identity(file.path)
         self._release = weakref.finalize(self, _release, file, lock, key, epoch, self.pid)
@@ -124,6 +153,11 @@ class Book:
     def durable(self) -> int:
         """The number of the last entry that is on the disk, with all before it. Reading it takes no lock."""
         return self._durable
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is written any more: after a public write that failed, or a close."""
+        return self._ended is not None
 
     @property
     def closed(self) -> bool:
@@ -169,8 +203,10 @@ class Book:
             self._check()
             if sequence <= self._durable:
                 return
+            began = self.clock()
             try:
                 self._write()
+                self.commits, self.seconds = self.commits + 1, self.seconds + self.clock() - began
             except BaseException as error:
                 if private and isinstance(error, Exception):
                     raise StateError(f"the ledger {self.path} could not be written: try again") from None
@@ -184,6 +220,12 @@ class Book:
         with self._adding:
             self._check()
             self._prune = max(self._prune, before)
+
+    def tear(self, kind: str, before: int) -> None:
+        """With the next write, drop the journal's notes of this kind up to this sequence number."""
+        with self._adding:
+            self._check()
+            self._tear[kind] = max(self._tear.get(kind, -1), before)
 
     def close(self) -> None:
         """Write what is pending and give the model back; in a forked process, nothing.
@@ -227,7 +269,7 @@ class Book:
     def _write(self) -> None:
         """Everything pending, in one transaction."""
         with self._adding:
-            batch, prune = list(self._pending), self._prune
+            batch, prune, tear = list(self._pending), self._prune, tuple(self._tear.items())
         last, key = batch[-1][0], self._key
         entries = [entry for _, entry in batch]
         people: dict[bytes, list[int]] = {}
@@ -265,9 +307,35 @@ class Book:
             db.executemany(FORGOT, ((key, at, copy, who) for at, entry in batch for copy, who in entry.forgot))
             if prune >= 0:
                 db.execute(_PRUNE, (key, prune))
+            db.executemany(_SEALED, ((key, entry.sealed) for entry in entries if entry.sealed is not None))
+            self._note(db, batch, tear)
         with self._adding:
             del self._pending[: len(batch)]
+            self._tear = {kind: at for kind, at in self._tear.items() if (kind, at) not in tear}
         self._durable = last
+
+    def _note(self, db: sqlite3.Connection, batch: list[tuple[int, Entry]], tear: tuple[tuple[str, int], ...]) -> None:
+        """The journal's part. What is dropped goes first: new notes are then written over the same pages."""
+        key = self._key
+        db.executemany(_TORN, ((key, kind, before) for kind, before in tear))
+        for at, entry in batch:
+            for kind, width, body in entry.notes:
+                db.execute(_NOTE, (key, kind, at, width, body, note_checksum(body, key, kind, at, width)))
+            for kind, sequence, whose in entry.erased:
+                found = db.execute(_NOTED, (key, kind, sequence)).fetchone()
+                if found is not None:
+                    width, body = found[0], _without(whose, *found)
+                    checksum = note_checksum(body, key, kind, sequence, width)
+                    db.execute(_ERASED, (body, checksum, key, kind, sequence))
+
+
+def _without(whose: bytes, width: int, body: bytes) -> bytes:
+    """A note with one person's rows overwritten."""
+    rows = bytearray(body)
+    for at in range(0, len(rows), width):
+        if rows[at : at + len(whose)] == whose:
+            rows[at : at + width] = bytes(width)
+    return bytes(rows)
 
 
 def _identity(path: Path) -> tuple[int, int]:

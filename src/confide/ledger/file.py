@@ -24,9 +24,10 @@ from typing import Any, Self
 from confide.errors import StateError
 from confide.ledger.wal import lost
 
-__all__ = ["CHECKSUM", "WIDE", "File", "Lock", "Reader", "check_name", "trouble"]
+__all__ = ["CHECKSUM", "WIDE", "File", "Lock", "Reader", "check_name", "note_checksum", "trouble"]
 
-VERSION = 2
+VERSION = 3
+"""Version 2 lacked the tables `life`, `sealed` and `journal`, and gets them when it is opened for writing."""
 _APPLICATION = 0x434F4E46  # "CONF": SQLite keeps it in the file's header, for `file` and for us
 _PATIENCE = 30.0  # seconds that a write waits for another model's write
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -55,7 +56,15 @@ CREATE TABLE IF NOT EXISTS forgot(
 CREATE TABLE IF NOT EXISTS released(
     model INTEGER NOT NULL, kind TEXT NOT NULL, number INTEGER NOT NULL, noisy BLOB NOT NULL, exact BLOB NOT NULL,
     checksum INTEGER NOT NULL, PRIMARY KEY(model, kind, number)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS life(
+    model INTEGER NOT NULL, epoch INTEGER NOT NULL, mark INTEGER NOT NULL, rounds INTEGER NOT NULL,
+    checksum INTEGER NOT NULL, PRIMARY KEY(model, epoch)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sealed(model INTEGER PRIMARY KEY, why TEXT NOT NULL, checksum INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS journal(
+    model INTEGER NOT NULL, kind TEXT NOT NULL, sequence INTEGER NOT NULL, width INTEGER NOT NULL, body BLOB NOT NULL,
+    checksum INTEGER NOT NULL, PRIMARY KEY(model, kind, sequence));
 """
+_ADDED = ("life", "sealed", "journal")
 
 
 def check_name(model: str) -> str:
@@ -101,6 +110,11 @@ def _checksum(*values: Any) -> int:
     return zlib.crc32(repr(values).encode()) + WIDE
 
 
+def note_checksum(body: bytes, *values: Any) -> int:
+    """The checksum of a note, whose body is long: its repr would take longer than writing it."""
+    return zlib.crc32(body, zlib.crc32(repr(values).encode())) + WIDE
+
+
 class Reader:
     """A ledger's file opened for reading only, while its owners go on writing.
 
@@ -116,6 +130,7 @@ class Reader:
         self.path = path
         self.whole = _wal(path).is_file() and _wal(path).stat().st_size > 0
         """Whether there was a `-wal` beside it, before SQLite makes an empty one."""
+        self.version = VERSION
         self.db = self._connect("ro")
         try:
             self._check_kind()
@@ -150,7 +165,8 @@ class Reader:
             raise StateError(f"{self.path} is not a ledger, or it is damaged: this state must not be used") from None
         if kind != _APPLICATION:
             raise StateError(f"{self.path} is not a ledger: give the path of one, or of a new file")
-        if version != VERSION:
+        self.version = int(version)
+        if version not in (2, VERSION):
             raise StateError(
                 f"the ledger {self.path} has version {version}, and this Confide reads {VERSION}: "
                 "use the Confide that wrote it"
@@ -179,10 +195,22 @@ class Reader:
 
     def checked(self, columns: str, table: str, where: str, *values: Any) -> list[list[Any]]:
         """All rows of a table that a condition picks, each as it was written: a changed one is refused."""
+        if self.version < VERSION and table in _ADDED:
+            return []
         rows = [list(row) for row in self.rows(f"SELECT {columns}, checksum FROM {table} WHERE {where}", *values)]
         if any(row.pop() != _checksum(*row) for row in rows):
             raise _damaged(self.path)
         return rows
+
+    def notes(self, key: int) -> list[tuple[str, int, int, bytes]]:
+        """The journal of a model: (kind, sequence, width, body), in the order in which they were written."""
+        if self.version < VERSION:
+            return []
+        columns = "kind, sequence, width, body, checksum"
+        rows = self.rows(f"SELECT {columns} FROM journal WHERE model = ? ORDER BY sequence, kind", key)
+        if any(note_checksum(body, key, *about) != checksum for *about, body, checksum in rows):
+            raise _damaged(self.path)
+        return [(kind, sequence, width, body) for kind, sequence, width, body, _ in rows]
 
     def close(self) -> None:
         """Close it."""
@@ -232,12 +260,14 @@ class File(Reader):
             self.db.execute("PRAGMA synchronous = FULL")
             self.db.execute("PRAGMA fullfsync = ON")  # macOS: ask the disk, not only the system
             self.db.execute("PRAGMA checkpoint_fullfsync = ON")
+            self.db.execute("PRAGMA secure_delete = ON")  # what was forgotten, or expired, leaves no bytes
             self._check_wal()
-            if self._new:
+            if self._new or self.version < VERSION:
                 self.db.executescript(
                     f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA application_id = {_APPLICATION};"
                     f"PRAGMA user_version = {VERSION}; COMMIT"
                 )
+                self.version = VERSION
             self._guard.execute("SELECT count(*) FROM sqlite_master").fetchone()  # it holds on to the file from now on
         except sqlite3.OperationalError as error:
             raise StateError(f"the ledger {self.path} cannot be written: {trouble(error)}") from None

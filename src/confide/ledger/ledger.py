@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Self
 
 from confide.errors import StateError
-from confide.ledger.book import FORGOT, PERSON, RELEASED, SIGN, USED, Book
+from confide.ledger.book import FORGOT, LIFE, PERSON, RELEASED, SIGN, USED, Book
 from confide.ledger.file import WIDE, File, Lock, Reader, check_name, trouble
 
 __all__ = ["Ledger", "Spent"]
@@ -49,6 +49,10 @@ class Spent:
     history: int = 0
     released: tuple[tuple[str, int, bytes, bytes], ...] = field(default=(), repr=False)
     """(kind, number, noisy row, exact sums) of everything the guide released, in order."""
+    lives: Mapping[int, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
+    """(mark, rounds before it) of every life, by its epoch."""
+    sealed: str | None = None
+    """Why nobody is to be answered any more."""
 
 
 class Ledger:
@@ -124,6 +128,8 @@ class Ledger:
             released = file.checked("model, kind, number, noisy, exact", "released", "model = ?", key)
             used = file.checked("model, number, epoch", "used", "model = ?", key)
             forgot = file.checked("model, sequence, copy, who", "forgot", "model = ?", key)
+            lives = file.checked("model, epoch, mark, rounds", "life", "model = ?", key)
+            sealed = file.checked("model, why", "sealed", "model = ?", key)
         return Spent(
             rounds=rounds,
             unsure=unsure,
@@ -137,7 +143,15 @@ class Ledger:
             sequence=sequence,
             used=frozenset((epoch, number) for _, number, epoch in used),
             forgot=tuple(sorted((at, copy, who) for _, at, copy, who in forgot)),
+            lives={epoch: (mark, rounds) for _, epoch, mark, rounds in lives},
+            sealed=sealed[0][1] if sealed else None,
         )
+
+    def journal(self, model: str) -> list[tuple[str, int, int, bytes]]:
+        """A model's notes (kind, sequence, width, body), in the order in which they were written."""
+        self._check_fork()
+        with Reader(self.path) as file:
+            return file.notes(file.model(model)[0])
 
     def claim(self, model: str) -> Book:
         """Own a model: no other process does, and none writes for it, until the book is closed or this process dies."""
@@ -148,17 +162,19 @@ class Ledger:
             lock = Lock(self.path.with_name(f"{self.path.name}.{model}.lock"))
             undo.callback(lock.release)
             file.check_whole()
-            key, _, epoch, sequence, *_ = file.model(model)
+            key, _, epoch, sequence, rounds, *_ = file.model(model)
+            mark = int.from_bytes(os.urandom(5))
             try:
                 with self._writing:
                     with file.transaction() as db:
                         db.execute("UPDATE model SET epoch = ?, owned = 1 WHERE id = ?", (epoch + 1, key))
                         db.execute(SIGN, (key,))
+                        db.execute(LIFE, (key, epoch + 1, mark, rounds))
                     file.settle()  # from here on the -wal must be there
             except sqlite3.Error as error:
                 raise self._unwritten(error) from None
             undo.pop_all()
-        book = Book(file, lock, self._writing, key, epoch + 1, sequence)
+        book = Book(file, lock, self._writing, key, epoch + 1, sequence, mark)
         self._books.add(book)
         _all_books.add(book)
         return book

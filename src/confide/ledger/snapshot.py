@@ -19,7 +19,10 @@ from numpy.typing import NDArray
 
 from confide.errors import StateError
 
-__all__ = ["VERSION", "exists", "make_folder", "read", "read_key", "version", "write", "write_key"]
+__all__ = [
+    "VERSION", "exists", "make_folder", "read", "read_extra", "read_key", "version", "write", "write_extra",
+    "write_key",
+]  # fmt: skip
 
 VERSION = 2
 _FORMAT = "confide-state"
@@ -119,6 +122,19 @@ def read_key(folder: Path) -> bytes:
         raise StateError(
             f"the key in {folder} cannot be read ({error.strerror}): without it people would reach other copies"
         ) from None
+
+
+def write_extra(folder: Path, name: str, body: bytes) -> None:
+    """Keep something beside a snapshot that no promise depends on."""
+    _replace(folder / name, lambda file: file.write(body))
+
+
+def read_extra(folder: Path, name: str) -> bytes | None:
+    """What was kept under this name; None for nothing."""
+    try:
+        return (folder / name).read_bytes()
+    except OSError:
+        return None
 
 
 def _replace(path: Path, fill: Callable[[IO[bytes]], object]) -> None:

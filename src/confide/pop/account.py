@@ -132,6 +132,9 @@ class Account:
         used: tuple[tuple[int, int], ...] = (),
         forgot: tuple[tuple[int, bytes], ...] = (),
         released: tuple[tuple[str, int, bytes, bytes], ...] = (),
+        notes: tuple[tuple[str, int, bytes], ...] = (),
+        erased: tuple[tuple[str, int, bytes], ...] = (),
+        sealed: str | None = None,
     ) -> Mark:
         """Write down what a call of these units spent. Its form depends on who called, not on what came of it."""
         sequence = 0
@@ -149,6 +152,9 @@ class Account:
                 labels=tuple((who, self.labels.get(who, 0)) for who in sorted(self._named.union(named))),
                 history=self.history,
                 released=released,
+                notes=notes,
+                erased=erased,
+                sealed=sealed,
             )
             sequence = self.book.add(entry)
         self._named.clear()

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from confide.banks.base import CURSOR, HALTED, ROW, TAUGHT, UNSURE, Fused, Rounds
 from confide.pop.base import COPIES, FALLBACK, GUIDE, LEAN, Followed
+from confide.pop.lessons import Lesson
 from confide.pop.loop import NOTHING, Loop, Outcome
 from confide.pop.tickets import Waiting
 from confide.privacy.gate import lead
 from confide.privacy.halting import Halting
 
-__all__ = ["Chunk", "ask_many", "follow", "fuses", "learn_many", "refuse", "rows_of", "teach_many"]
+__all__ = ["Chunk", "Records", "ask_many", "follow", "fuses", "learn_many", "refuse", "rows_of", "teach_many"]
 
 WORDS = 1 << 17
 """Random words that are held ready for a chunk: a megabyte."""
@@ -108,7 +109,7 @@ def ask_many(loop: Loop, xs: Any, whos: Sequence[bytes | None]) -> list[Outcome]
         number, watched = first + i + 1, loop.watch(whos[i], first + i + 1)
         if i in chunk.errors:
             loop.tickets.issue(number, None)
-            outcomes.append(Outcome(NOTHING, error=ValueError(chunk.errors[i])))
+            outcomes.append(Outcome(NOTHING, error=ValueError(chunk.errors[i]), number=number))
             continue
         x = chunk.xs[i]
         if isinstance(x, np.ndarray):
@@ -116,9 +117,10 @@ def ask_many(loop: Loop, xs: Any, whos: Sequence[bytes | None]) -> list[Outcome]
             x.flags.writeable = False
         shown = int(chunk.shown[i])
         guided = chunk.encoded[i] if chunk.encoded else None
-        ticket = loop.tickets.issue(number, Waiting(int(chunk.copies[i]), x, shown, watched, whos[i], guided))
-        source = int(chunk.source[i])
-        outcomes.append(Outcome(shown, bool(chunk.sure[i]), ticket, None, source, int(chunk.guided[i])))
+        waiting = Waiting(int(chunk.copies[i]), x, shown, watched, whos[i], guided)
+        ticket, source = loop.tickets.issue(number, waiting), int(chunk.source[i])
+        said = int(chunk.guided[i])
+        outcomes.append(Outcome(shown, bool(chunk.sure[i]), ticket, None, source, said, number, waiting))
     loop.tickets.expire(loop.account.rounds)
     return outcomes
 
@@ -312,19 +314,32 @@ def _votes(loop: Loop, xs: Any, polls: Ints) -> Ints:
 # ---------------------------------------------------------------------- labels
 
 
-def learn_many(loop: Loop, tickets: Sequence[str], ys: Sequence[Hashable]) -> tuple[list[Any], dict[int, ValueError]]:
-    """Bring many labels: the tickets that were used, and what was wrong with the others."""
-    used, refused = list[Any](), dict[int, ValueError]()
+def learn_many(
+    loop: Loop, tickets: Sequence[str], ys: Sequence[Hashable]
+) -> tuple[dict[int, Lesson], dict[int, ValueError]]:
+    """Bring many labels: those that were taken, and what was wrong with the others, by row."""
+    taken, refused = dict[int, Lesson](), dict[int, ValueError]()
     for i, (ticket, y) in enumerate(zip(tickets, ys, strict=True)):
         try:
-            used.append(loop.learn(ticket, y))
+            taken[i] = loop.learn(ticket, y)
         except ValueError as error:
             refused[i] = error
-    return used, refused
+    return taken, refused
 
 
-def teach_many(loop: Loop, xs: Any, ys: Sequence[Hashable], whos: Sequence[bytes | None]) -> dict[int, ValueError]:
-    """Teach many records; what was wrong with those that were not learned. Every row has its copy drawn."""
+class Records(NamedTuple):
+    """What became of records: a row each."""
+
+    copies: Ints
+    labels: Ints
+    """−1 where it was refused."""
+    leaves: Ints
+    """The guide's leaf that has its gradient; −1 for none."""
+    refused: dict[int, ValueError]
+
+
+def teach_many(loop: Loop, xs: Any, ys: Sequence[Hashable], whos: Sequence[bytes | None]) -> Records:
+    """Teach many records. Every row has its copy drawn."""
     copies = loop.routing.copies_for(whos) if loop.plan.copies else np.full(len(whos), NOTHING)
     rows, errors = loop.bank.encode_many(xs)
     if loop.guiding is not None:
@@ -340,10 +355,9 @@ def teach_many(loop: Loop, xs: Any, ys: Sequence[Hashable], whos: Sequence[bytes
     taught: Any = rows[good] if isinstance(rows, np.ndarray) else [rows[i] for i in good.tolist()]
     if loop.plan.copies:
         loop.lessons.many(copies[good], taught, labels[good])
-    if loop.guiding is not None:
-        labels[list(refused)] = NOTHING
-        loop.guiding.teach_rows(xs, labels, whos)
-    return dict(sorted(refused.items()))
+    labels[list(refused)] = NOTHING
+    leaves = np.full(len(labels), NOTHING) if loop.guiding is None else loop.guiding.teach_rows(xs, labels, whos)
+    return Records(copies, labels, leaves, dict(sorted(refused.items())))
 
 
 def refuse(refused: Mapping[int, ValueError]) -> None:

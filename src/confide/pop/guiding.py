@@ -105,10 +105,32 @@ class Guiding:
             return -1, None
         return int(score.argmax()), score[1:] if score.size == 2 else score
 
-    def teach(self, encoded: Encoded | None, label: int, who: bytes | None) -> None:
-        """A label came: one gradient, if the unit's cap allows. Nobody is told whether it did."""
-        if encoded is not None and self._account.learns(who):
+    def teach(self, encoded: Encoded | None, label: int, who: bytes | None) -> int:
+        """A label came: one gradient, if the unit's cap allows. The leaf that has it, −1 for none: nobody is told."""
+        if encoded is None or not self._account.learns(who):
+            return -1
+        self.guide.gradient(encoded, label)
+        return self.leaf
+
+    @property
+    def leaf(self) -> int:
+        """The number of the open leaf; −1 where none takes gradients any more, or yet (public)."""
+        guide, plan = self.guide, self.plan
+        over = guide.closed >= plan.leaves or guide.rounds > plan.rounds + plan.history
+        return -1 if over or guide.features is None else guide.closed
+
+    def again(self, x: Any, label: int) -> None:
+        """A gradient of the open leaf that was lost with the process that had it: its unit's cap has it already."""
+        encoded = self.read(x)
+        if encoded is not None:
             self.guide.gradient(encoded, label)
+
+    def read(self, x: Any) -> Encoded | None:
+        """x for the guide as it reads it now; it is not counted, whatever is."""
+        try:
+            return self.guide.encode(x)
+        except Exception:  # it was refused already
+            return None
 
     # ------------------------------------------------------------------ many rounds
 
@@ -125,6 +147,18 @@ class Guiding:
 
         Rows that are `bad` take their round and are neither asked nor taught; no other row may be unreadable.
         """
+        return self.follow_rows(xs, labels, whos, bad, keep, history)[0]
+
+    def follow_rows(
+        self,
+        xs: Any,
+        labels: Ints,
+        whos: Sequence[bytes | None],
+        bad: NDArray[np.bool_],
+        keep: bool = False,
+        history: bool = False,
+    ) -> tuple[Asked, Ints]:
+        """`follow`, and which labels were taught; −1 for the others."""
         guide, n = self.guide, len(labels)
         taught, counted = np.where(bad, -1, labels), ~bad
         self._account.name(whos)
@@ -137,7 +171,7 @@ class Guiding:
             for i in np.flatnonzero(taught >= 0).tolist():
                 if not self._account.learns(whos[i]):
                     taught[i] = -1
-        return guide.follow(xs, taught, counted, bad, keep)
+        return guide.follow(xs, taught, counted, bad, keep), taught
 
     def unreadable(self, xs: Any) -> dict[int, str]:
         """What is wrong with rows that the guide cannot read, now or later: that depends on its columns alone."""
@@ -154,8 +188,10 @@ class Guiding:
 
     # ------------------------------------------------------------------ history
 
-    def teach_rows(self, xs: Any, labels: Ints, whos: Sequence[bytes | None]) -> None:
+    def teach_rows(self, xs: Any, labels: Ints, whos: Sequence[bytes | None]) -> Ints:
         """Labelled records: as many as the plan has rows of history, before round 1, take a row's number each.
+
+        Returns the leaf that has each row's gradient, −1 for none.
 
         All others only add to the open leaf. After a load records of rounds teach nothing: what they taught before is
         in sums that were released, and there is no ticket to tell.
@@ -164,19 +200,18 @@ class Guiding:
         rows = max(0, min(len(labels), self.plan.history - account.history)) if account.rounds == 0 else 0
         account.history += rows
         may = np.where(self._again, -1, labels) if whos and whos[0] is None else labels
-        self.follow(xs[:rows], may[:rows], whos[:rows], labels[:rows] < 0, history=True)
+        leaves = (self.guide.rounds + np.arange(len(labels)) - self.guide.ready) // self.plan.leaf + 1
+        _, taught = self.follow_rows(xs[:rows], may[:rows], whos[:rows], labels[:rows] < 0, history=True)
+        leaves[:rows][(taught < 0) | (leaves[:rows] >= self.plan.leaves)] = -1
         for i in range(rows, len(labels)):
-            self.teach_one(xs[i], int(labels[i]), whos[i])
+            leaves[i] = self.teach_one(xs[i], int(labels[i]), whos[i])
+        return np.maximum(leaves, -1)
 
-    def teach_one(self, x: Any, label: int, who: bytes | None) -> None:
-        """One record into the open leaf, which it never closes."""
+    def teach_one(self, x: Any, label: int, who: bytes | None) -> int:
+        """One record into the open leaf, which it never closes; the leaf, −1 for none."""
         if label < 0 or (self._again and who is None):
-            return
-        try:
-            encoded = self.guide.encode(x)
-        except Exception:  # it was refused already
-            return
-        self.teach(encoded, label, who)
+            return -1
+        return self.teach(self.read(x), label, who)
 
     # ------------------------------------------------------------------ what everyone may see
 

@@ -6,16 +6,28 @@ that had learned at once. Proof page: docs/proofs/people.md.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from confide.banks.base import Bank
+from confide.pop.tickets import Key, Waiting
 
-__all__ = ["Lessons"]
+__all__ = ["Lesson", "Lessons"]
 
 MOST = 1 << 16
 """Lessons that may wait: more come only where history is taught one by one."""
+
+
+class Lesson(NamedTuple):
+    """A label that was taken."""
+
+    key: Key
+    """The ticket that it used."""
+    waiting: Waiting
+    label: int
+    leaf: int
+    """The guide's open leaf that has its gradient; −1 for none."""
 
 
 class Lessons:

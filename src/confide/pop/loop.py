@@ -27,7 +27,7 @@ from confide.pop.base import COPIES, FALLBACK, GUIDE, LEAN
 from confide.pop.fallback import Fallback
 from confide.pop.guiding import Guiding
 from confide.pop.leaning import Leaning
-from confide.pop.lessons import Lessons
+from confide.pop.lessons import Lesson, Lessons
 from confide.pop.monitor import Estimate, MonitorState
 from confide.pop.routing import Routing
 from confide.pop.tickets import Key, Tickets, Waiting
@@ -58,6 +58,10 @@ class Outcome:
     source: int = FALLBACK
     guided: int = NOTHING
     """The guide's own answer."""
+    number: int = 0
+    """The round that it took."""
+    waiting: Waiting | None = None
+    """What waits for the label."""
 
 
 @dataclass(repr=False)
@@ -104,9 +108,10 @@ class Loop:
         error = malformed if malformed is not None else shown if isinstance(shown, ValueError) else None
         if error is not None or not isinstance(shown, int):
             self.tickets.issue(number, None)
-            return Outcome(NOTHING, error=error)
-        ticket = self.tickets.issue(number, Waiting(copy, encoded, shown, watched, who, guided))
-        return Outcome(shown, source == COPIES, ticket, None, source, said)
+            return Outcome(NOTHING, error=error, number=number)
+        waiting = Waiting(copy, encoded, shown, watched, who, guided)
+        ticket = self.tickets.issue(number, waiting)
+        return Outcome(shown, source == COPIES, ticket, None, source, said, number, waiting)
 
     @property
     def voting(self) -> bool:
@@ -173,17 +178,20 @@ class Loop:
 
     # ------------------------------------------------------------------ a label
 
-    def learn(self, ticket: str, y: Hashable) -> Key:
-        """A label comes: its unit's one copy will learn it, and the guide. The ticket's key, which is used now."""
+    def learn(self, ticket: str, y: Hashable) -> Lesson:
+        """A label comes: its unit's one copy will learn it, and the guide. Its ticket is used now."""
         label = self.label(y)
         key, waiting = self.tickets.redeem(ticket, self.account.rounds)
+        return self.take(key, waiting, label)
+
+    def take(self, key: Key, waiting: Waiting, label: int) -> Lesson:
+        """The label of a question whose ticket was taken back."""
         if self.monitor is not None and waiting.counted and label != waiting.answered:
             self.monitor.wrong(self.account.rounds - key[1])
         if waiting.copy >= 0:
             self.lessons.add(waiting.copy, waiting.x, label)
-        if self.guiding is not None:
-            self.guiding.teach(waiting.guided, label, waiting.who)
-        return key
+        leaf = NOTHING if self.guiding is None else self.guiding.teach(waiting.guided, label, waiting.who)
+        return Lesson(key, waiting, label, leaf)
 
     def teach(self, x: Any, y: Hashable, who: bytes | None) -> None:
         """A labelled record that was never asked, for its unit's one copy. Its copy is drawn whatever x is."""

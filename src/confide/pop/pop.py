@@ -25,6 +25,7 @@ from confide.pop.account import Account
 from confide.pop.base import SOURCES, TICKET_LIFE, Answer, Followed, Unit, Xs
 from confide.pop.fallback import Fallback
 from confide.pop.guiding import Guiding, PublicGuide
+from confide.pop.keeping import Keeper
 from confide.pop.leaning import Leaning
 from confide.pop.lessons import Lessons
 from confide.pop.loop import Loop, Outcome
@@ -225,8 +226,8 @@ class POP:
         loop = self._loop
         with self._lock:
             self._check_process()
-            used, refused = batches.learn_many(loop, tickets, ys)
-            mark = loop.enter(used=tuple(used))
+            taken, refused = batches.learn_many(loop, tickets, ys)
+            mark = loop.enter(used=tuple(lesson.key for lesson in taken.values()))
         with contextlib.suppress(StateError):  # the labels are taken all the same: the marks go out with the next round
             loop.settle(mark, private=True)
         if _alone and refused:
@@ -240,7 +241,7 @@ class POP:
             raise ValueError(f"there are {len(rows)} records for {len(ys)} labels: give one label for each")
         with self._lock:
             self._check_process()
-            refused = batches.teach_many(self._loop, rows, ys, self._whos(units, len(rows)))
+            refused = batches.teach_many(self._loop, rows, ys, self._whos(units, len(rows))).refused
             if self._loop.guiding is not None:
                 self._loop.enter()
         batches.refuse(refused)
@@ -359,6 +360,10 @@ class POP:
     def operator(self) -> Operator:
         """Exact numbers for the operator's eyes only: outside the guarantee."""
         return Operator(self._loop, self._lock)
+
+    def keep(self) -> Keeper:
+        """The same calls for an owner who keeps a journal, which then has the open tickets: the service's desk."""
+        return Keeper(self._settings, self._loop, self._lock, self._check_process)
 
     # ------------------------------------------------------------------ state on disk
 

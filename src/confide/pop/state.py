@@ -38,7 +38,7 @@ from confide.pop.settings import Settings
 from confide.pop.tickets import Tickets, Waiting
 from confide.privacy.sparse import CounterBudget
 
-__all__ = ["Checked", "Saved", "check", "look", "opened", "save"]
+__all__ = ["Checked", "Saved", "check", "clear", "look", "opened", "save"]
 
 MODEL = "pop"
 """The name of the one model in a POP's own ledger."""
@@ -123,6 +123,8 @@ def _loop_header(loop: Loop, arrays: dict[str, Any]) -> dict[str, Any]:
 def _open_tickets(tickets: Tickets, arrays: dict[str, Any]) -> list[list[Any]]:
     """Open tickets whose x can be stored without pickle; others expire with this process."""
     rows, kept, indices, values = [], [], [], []
+    if tickets.kept:
+        return []
     for (epoch, number), waiting in tickets:
         entry = [epoch, number, waiting.copy, waiting.answered, None, waiting.who and waiting.who.hex(), 0]
         if isinstance(waiting.x, np.ndarray):
@@ -164,6 +166,10 @@ class Saved:
     def insecure(self) -> bool:
         """Whether it was made with a seed."""
         return bool(self.header["insecure"])
+
+    def journal(self) -> list[tuple[str, int, int, bytes]]:
+        """What an owner who keeps a journal has noted (`Ledger.journal`)."""
+        return _ledger(self.folder).journal(MODEL)
 
     def settings(self, learner: Any, fallback: Any) -> Settings:
         """What the POP was made with; what cannot be stored is given again."""
@@ -222,6 +228,22 @@ class Saved:
                 loop.tickets.restore((epoch, number), Waiting(copy, x, answered, False, whose, guided))
 
 
+def clear(folder: Path) -> None:
+    """Take away what a first save left that was killed before it was finished: nothing had been shown by then.
+
+    StateError for anything else: a ledger that has counted something is never taken away.
+    """
+    if snapshot.exists(folder) or not folder.is_dir():
+        return
+    path = folder / "ledger.db"
+    if path.is_file() and path.stat().st_size:
+        spent = [_ledger(folder).read(name) for name in _ledger(folder).models()]
+        if any(one.rounds or one.history or one.released or one.epoch > 1 for one in spent):
+            raise StateError(f"the snapshot in {folder} is gone: restore its newest backup beside the ledger")
+    for name in ("key", "key.new", "snapshot.npz.new", *(one.name for one in folder.glob("ledger.db*"))):
+        (folder / name).unlink(missing_ok=True)
+
+
 @contextmanager
 def opened(folder: Path) -> Iterator[Saved]:
     """Claim a state for loading; whatever goes wrong inside gives it back."""
@@ -236,6 +258,8 @@ def opened(folder: Path) -> Iterator[Saved]:
         spent = ledger.read(MODEL)
         if spent.sequence < header["sequence"]:
             raise StateError(f"the ledger in {folder} is older than its snapshot: this state must not be used")
+        if spent.sealed is not None:
+            raise StateError(spent.sealed)
         yield Saved(folder, header, arrays, spent, book)
     except BaseException:
         book.close()

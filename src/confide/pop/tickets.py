@@ -49,6 +49,8 @@ class Tickets:
 
     def __init__(self, key: bytes, life: int) -> None:
         self.life, self.epoch = life, 0
+        self.kept = False
+        """Whether a journal has the open tickets: then snapshots need not, and who keeps it signs them."""
         self._key = key
         self._open: dict[Key, Waiting] = {}
         self._due: deque[Key] = deque()  # every round, with a ticket or not: each expiry is the same work
@@ -60,7 +62,7 @@ class Tickets:
         if waiting is None:
             return ""
         self._open[key] = waiting
-        return self._sign(key)
+        return "" if self.kept else self._sign(key)
 
     def expire(self, now: int) -> None:
         """Drop what was issued `life` rounds ago or earlier."""
@@ -77,19 +79,27 @@ class Tickets:
             raise TicketError("this is not a ticket: bring back the one that came with the answer") from None
         if not known:
             raise TicketError("this ticket was not issued by this POP")
-        if number <= now - self.life:
+        return (epoch, number), self.take((epoch, number), now)
+
+    def take(self, key: Key, now: int) -> Waiting:
+        """The question of a ticket that was found to be good: once, and in time."""
+        if key[1] <= now - self.life:
             raise TicketError(f"this ticket has expired: labels are taken for {self.life:,} rounds")
-        waiting = self._open.pop((epoch, number), None)
+        waiting = self._open.pop(key, None)
         if waiting is None:
-            if epoch != self.epoch:
+            if key[0] != self.epoch:
                 raise TicketError("this ticket was used, or it expired when the POP was loaded again")
             raise TicketError("this ticket was used: a label is taken once")
-        return (epoch, number), waiting
+        return waiting
 
     def drop(self, who: bytes) -> None:
         """Forget a person's open questions: theirs alone, nobody else's ticket is touched."""
         for key in [key for key, waiting in self._open.items() if waiting.who == who]:
             del self._open[key]
+
+    def discard(self, key: Key) -> None:
+        """Forget one open question."""
+        self._open.pop(key, None)
 
     def __iter__(self) -> Iterator[tuple[Key, Waiting]]:
         return iter(self._open.items())

@@ -12,9 +12,9 @@ from confide.games.broken.base import Broken, OpenLoop
 from confide.pop.account import Account
 from confide.pop.base import Answer, Xs
 from confide.pop.fallback import Fallback
+from confide.pop.lessons import Lesson
 from confide.pop.loop import SILENCE, Loop, Outcome, Scores
 from confide.pop.settings import Settings
-from confide.pop.tickets import Key
 from confide.privacy.gate import is_sure
 
 __all__ = [
@@ -210,13 +210,13 @@ class CountsMalformed(Broken):
 
 
 class _Refunds(Loop):
-    def learn(self, ticket: str, y: Hashable) -> Key:
+    def learn(self, ticket: str, y: Hashable) -> Lesson:
         label = self.label(y)
         key, waiting = self.tickets.redeem(ticket, self.account.rounds)
         if label == waiting.answered:
             self.account.unsure = max(0, self.account.unsure - 1)
         self.lessons.add(waiting.copy, waiting.x, label)
-        return key
+        return Lesson(key, waiting, label, -1)
 
 
 class RefundsAgreement(Broken):
@@ -334,11 +334,10 @@ class HaltsOnARecord(Broken):
 class _HaltsOnWrongLabels(Loop):
     wrong, most, reason = 0, 8, "budget"
 
-    def learn(self, ticket: str, y: Hashable) -> Key:
-        waiting = {key[1]: one for key, one in self.tickets}
-        key = super().learn(ticket, y)
-        self.wrong += self.label(y) != waiting[key[1]].answered
-        return key
+    def learn(self, ticket: str, y: Hashable) -> Lesson:
+        lesson = super().learn(ticket, y)
+        self.wrong += lesson.label != lesson.waiting.answered
+        return lesson
 
     def ask(self, x: Any, who: bytes | None) -> Outcome:
         outcome = super().ask(x, who)

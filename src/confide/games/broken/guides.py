@@ -64,10 +64,10 @@ class _Leaving(Guide):
 
 
 class _Uncapped(Guiding):
-    def teach(self, encoded: Encoded | None, label: int, who: bytes | None) -> None:
-        super().teach(encoded, label, None)
+    def teach(self, encoded: Encoded | None, label: int, who: bytes | None) -> int:
+        return super().teach(encoded, label, None)
 
-    def follow(
+    def follow_rows(
         self,
         xs: Any,
         labels: Ints,
@@ -75,8 +75,8 @@ class _Uncapped(Guiding):
         bad: NDArray[np.bool_],
         keep: bool = False,
         history: bool = False,
-    ) -> Asked:
-        return super().follow(xs, labels, [None] * len(whos), bad, keep, history)
+    ) -> tuple[Asked, Ints]:
+        return super().follow_rows(xs, labels, [None] * len(whos), bad, keep, history)
 
 
 class CapIgnored(WithGuide):

@@ -15,7 +15,7 @@ from confide.learners.logistic import LogisticRegression
 from confide.planning.plan import Guarantee
 from confide.pop.base import Answer, Unit, Xs
 from confide.pop.fallback import Fallback
-from confide.pop.lessons import Lessons
+from confide.pop.lessons import Lesson, Lessons
 from confide.pop.loop import SILENCE, Loop, Outcome, Scores
 from confide.pop.settings import Settings
 from confide.pop.tickets import Key, Tickets, Waiting
@@ -269,14 +269,14 @@ class TicksWhereReadable(Broken):
 
 
 class _WatchesTheTaught(Loop):
-    def learn(self, ticket: str, y: Hashable) -> Key:
+    def learn(self, ticket: str, y: Hashable) -> Lesson:
         label = self.label(y)
         key, waiting = self.tickets.redeem(ticket, self.account.rounds)
         votes = self.bank.votes(waiting.x, np.array([waiting.copy]))
         if self.monitor is not None and waiting.counted and (not votes.any() or votes.argmax() != label):
             self.monitor.wrong(self.account.rounds - key[1])
         self.lessons.add(waiting.copy, waiting.x, label)
-        return key
+        return Lesson(key, waiting, label, -1)
 
 
 class WatchesTheTaught(Broken):

@@ -1,0 +1,276 @@
+"""How many rounds a second a served model takes, over loopback, with its ledger on the disk.
+
+    python benchmarks/service.py            about 3 minutes
+    python benchmarks/service.py --quick    about a minute, with wider errors
+    python benchmarks/service.py --json F   and writes the numbers to a file
+
+A server process serves one model; this process sends requests over a few connections and waits for every response.
+Batches are 64 questions, then their 64 labels. Single questions come over 64 connections at once, then at half the rate
+that was reached, at moments that do not wait for responses: p99 is counted from those moments. The same app around a
+plain River model, without privacy and without a disk, is what there is to compare with; so is the barest FastAPI app
+around it.
+Server and sender share the machine: let it do nothing else meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from confide.service.doors import Keys, Tokens
+
+FEATURES, BATCH, CONNECTIONS = 8, 64, 64
+TARGETS = {
+    "rounds/s in batches": 5000.0, "single asks/s": 800.0, "p99 at half load, ms": 20.0, "of River's asks/s": 0.5,
+}  # fmt: skip
+CONFIG = f"""
+[public]
+port = 0
+[operator]
+port = 0
+[models.m]
+folder = "state"
+labels = [0, 1]
+columns = {FEATURES}
+epsilon = 2.0
+rounds = 3000000
+"""
+
+
+class Connection:
+    """One connection to the server, kept open: a request at a time, in as little work as will do."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self.port, self.token = port, token
+
+    async def open(self) -> Connection:
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
+        return self
+
+    async def send(self, method: str, path: str, content: Any = None) -> bytes:
+        body = b"" if content is None else json.dumps(content, separators=(",", ":")).encode()
+        head = f"{method} {path} HTTP/1.1\r\nhost: b\r\ncontent-type: application/json\r\n"
+        head += f"authorization: Bearer {self.token}\r\ncontent-length: {len(body)}\r\n\r\n"
+        self.writer.write(head.encode() + body)
+        told = await self.reader.readuntil(b"\r\n\r\n")
+        length = int(re.search(rb"content-length: (\d+)", told)[1])  # type: ignore[index]
+        text = await self.reader.readexactly(length)
+        if not told.startswith(b"HTTP/1.1 200"):
+            raise RuntimeError(f"{told.splitlines()[0]!r}: {text[:200]!r}")
+        return text
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+def processor(pid: int) -> float:
+    """Seconds of processor time that a process has had: what a busy machine does not change; 0 where nobody tells."""
+    try:
+        parts = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def question() -> dict[str, Any]:
+    return {"x": [round(random.gauss(0, 1), 3) for _ in range(FEATURES)]}
+
+
+def label(x: list[float]) -> int:
+    return int(sum(x) > 0)
+
+
+class Sender:
+    """Sends load to a server, and measures."""
+
+    def __init__(self, port: int, token: str, seconds: float) -> None:
+        self.port, self.token, self.seconds = port, token, seconds
+
+    async def connections(self, number: int) -> list[Connection]:
+        return [await Connection(self.port, self.token).open() for _ in range(number)]
+
+    async def closed(self, number: int, work: Callable[[Connection], Awaitable[int]]) -> float:
+        """Rows a second with so many connections, each of which waits for its response."""
+        some = await self.connections(number)
+        done, end = 0, time.perf_counter() + self.seconds
+
+        async def one(connection: Connection) -> None:
+            nonlocal done
+            while time.perf_counter() < end:
+                rows = await work(connection)
+                done += rows
+
+        began = time.perf_counter()
+        await asyncio.gather(*(one(connection) for connection in some))
+        took = time.perf_counter() - began
+        for connection in some:
+            connection.close()
+        return done / took
+
+    async def batch(self, connection: Connection) -> int:
+        questions = [question() for _ in range(BATCH)]
+        told = json.loads(await connection.send("POST", "/models/m/ask-many", {"questions": questions}))["answers"]
+        labels = [{"ticket": a["ticket"], "label": label(q["x"])} for a, q in zip(told, questions, strict=True)]
+        results = json.loads(await connection.send("POST", "/models/m/label-many", {"labels": labels}))["results"]
+        if not all(one["taken"] for one in results):
+            raise RuntimeError("a label was refused")
+        return BATCH
+
+    async def single(self, connection: Connection) -> int:
+        await connection.send("POST", "/models/m/ask", question())
+        return 1
+
+    async def opened(self, rate: float) -> np.ndarray:
+        """Seconds from the moment at which each question was due to its answer, at a rate that waits for nobody."""
+        idle, times = asyncio.Queue[Connection](), list[float]()
+        for connection in await self.connections(2 * CONNECTIONS):
+            idle.put_nowait(connection)
+
+        async def one(due: float) -> None:
+            connection = await idle.get()
+            await self.single(connection)
+            times.append(time.perf_counter() - due)
+            idle.put_nowait(connection)
+
+        began, tasks = time.perf_counter(), list[asyncio.Task[None]]()
+        for i in range(int(rate * self.seconds)):
+            due = began + i / rate
+            if (wait := due - time.perf_counter()) > 0:
+                await asyncio.sleep(wait)
+            tasks.append(asyncio.create_task(one(due)))
+        await asyncio.gather(*tasks)
+        while not idle.empty():
+            idle.get_nowait().close()
+        return np.array(times)
+
+
+@contextmanager
+def server(arguments: list[str]) -> Iterator[tuple[int, int, int]]:
+    """A server process, from its start to its end: its two ports, and its number."""
+    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if line.startswith("{") and (told := json.loads(line))["event"] == "serving":
+                threading.Thread(target=_pass_on, args=(process.stderr,), daemon=True).start()
+                yield told["public"], told["operator"], process.pid
+                return
+        raise RuntimeError("the server did not start")
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def _pass_on(lines: Iterable[str]) -> None:
+    """What a server says while it serves: nothing, if all is well."""
+    for line in lines:
+        if not line.startswith("{") or json.loads(line)["event"] not in ("stopping", "stopped", "closed"):
+            print(line, end="", file=sys.stderr)
+
+
+async def load(port: int, pid: int, token: str, seconds: float) -> dict[str, Any]:
+    """Batches, singles, and singles at half load."""
+    sender = Sender(port, token, seconds)
+    await Sender(port, token, 1.0).closed(4, sender.batch)  # compiles, and fills caches
+    begun = processor(pid)
+    batches = await sender.closed(4, sender.batch)
+    between = processor(pid)
+    singles = await sender.closed(CONNECTIONS, sender.single)
+    ended = processor(pid)
+    times = np.sort(await sender.opened(singles / 2)) * 1000
+    return {
+        "rounds/s in batches": batches, "single asks/s": singles,
+        "p50 at half load, ms": float(np.quantile(times, 0.5)),
+        "p99 at half load, ms": float(np.quantile(times, 0.99)),
+        "server's processor, µs a round in batches": (between - begun) / (batches * seconds) * 1e6,
+        "server's processor, µs a single ask": (ended - between) / (singles * seconds) * 1e6,
+    }  # fmt: skip
+
+
+async def shares(public: int, operator: int, tokens: tuple[str, str], seconds: float) -> dict[str, dict[str, float]]:
+    """Where a batch's time goes, by the server's own numbers: at the desk, in the ledger, and the rest."""
+    connection = await Connection(operator, tokens[1]).open()
+
+    async def numbers() -> dict[str, float]:
+        text = (await connection.send("GET", "/metrics")).decode()
+        names = r"desk_seconds_sum|ledger|request_seconds_sum"
+        found = re.findall(rf'^confide_({names})\{{model="m",\w+="([\w-]+)"\}} (\S+)', text, re.M)
+        return {f"{name} {what}": float(value) for name, what, value in found}
+
+    told, sender = {}, Sender(public, tokens[0], seconds)
+    loads = (("batches", sender.batch, ("ask-many", "label-many")), ("singles", sender.single, ("ask",)))
+    for name, work, kinds in loads:
+        before = await numbers()
+        await sender.closed(1, work)
+        after = await numbers()
+        spent = {key: after[key] - before.get(key, 0.0) for key in after}
+        desk = spent.get("desk_seconds_sum ask", 0.0) + spent.get("desk_seconds_sum label", 0.0)
+        whole, ledger = seconds, spent.get("ledger seconds", 0.0)
+        inside = sum(spent.get(f"request_seconds_sum {kind}", 0.0) for kind in kinds)
+        told[name] = {
+            "sender and loopback": (whole - inside) / whole, "HTTP": (inside - desk) / whole,
+            "ledger": ledger / whole, "POP and journal": (desk - ledger) / whole,
+        }  # fmt: skip
+    connection.close()
+    return told
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    seconds = 4.0 if given.quick else 15.0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "confide.toml").write_text(CONFIG)
+        asker = Tokens("asker", Keys.make(folder / "keys" / "askers")).sign("ann", expires=3600.0)
+        operator = Tokens("operator", Keys.make(folder / "keys" / "operators")).sign("op", expires=3600.0)
+        with server([sys.executable, "-m", "confide", "serve", str(folder / "confide.toml")]) as (public, private, pid):
+            ours = asyncio.run(load(public, pid, asker, seconds))
+            parts = asyncio.run(shares(public, private, (asker, operator), seconds / 3))
+        others = {}
+        for kind in ("same app", "bare app"):
+            river = [sys.executable, str(Path(__file__).with_name("service_river.py")), kind, str(folder / "keys")]
+            with server(river) as (public, _, pid):
+                others[kind] = asyncio.run(load(public, pid, asker, seconds))
+    ours["of River's asks/s"] = ours["single asks/s"] / others["same app"]["single asks/s"]
+    show(ours, others, parts)
+    if given.json:
+        given.json.write_text(json.dumps({"confide": ours, "river": others, "shares": parts}, indent=1) + "\n")
+
+
+def show(ours: dict[str, Any], others: dict[str, dict[str, Any]], parts: dict[str, dict[str, float]]) -> None:
+    console = Console()
+    table = Table("", "Confide", "target", *(f"River, {kind}" for kind in others))
+    for name, value in ours.items():
+        target = TARGETS.get(name)
+        bound = "" if target is None else f"{'<' if 'ms' in name else '≥'} {target:g}"
+        theirs = (f"{one[name]:,.4g}" if name in one else "" for one in others.values())
+        table.add_row(name, f"{value:,.4g}", bound, *theirs)
+    console.print(table)
+    table = Table("share of the time, one connection", *parts)
+    for name in parts["batches"]:
+        table.add_row(name, *(f"{one[name]:.0%}" for one in parts.values()))
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()

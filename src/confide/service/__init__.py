@@ -1,0 +1,1 @@
+"""Models that people ask and teach over HTTP, each private between its users."""

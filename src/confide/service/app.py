@@ -1,0 +1,285 @@
+"""What both doors of the service share: the models behind them, and what every request goes through."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.routing import APIRoute
+from pydantic_core import to_json
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import request_response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from confide import __version__
+from confide.service.doors import Caller, Door, NotAdmitted, Tokens
+from confide.service.forms import BadForm, failure
+from confide.service.logs import Log
+from confide.service.metrics import Metrics
+from confide.service.owner import Busy, CallRefused, Expired, Owner, Unavailable
+from confide.service.pace import Ticks
+
+__all__ = ["Guard", "Limits", "Model", "Problem", "Service", "body", "make_app", "said"]
+
+RETRY = 1
+"""Seconds after which to come again, where nobody knows better."""
+
+
+class Problem(Exception):
+    """A request that is not served, and why."""
+
+    def __init__(self, status: int, kind: str, message: str, retry: bool = False) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.retry = status, kind, retry
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much may be asked at once: public numbers."""
+
+    body: int = 1_000_000
+    """Bytes of a request."""
+    batch: int = 1024
+    """Rows of a batch."""
+    history: int = 100_000
+    """Rows of an operator's import, and …"""
+    history_body: int = 100_000_000
+    """… its bytes."""
+    timeout: float = 10.0
+    """Seconds that anybody waits for an answer, or for the rest of a request."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """One model of the deployment."""
+
+    owner: Owner
+    ticks: Ticks | None = None
+
+
+@dataclass
+class Service:
+    """All models, who may come in, and what is told to whom."""
+
+    models: Mapping[str, Model]
+    door: Door
+    operators: Tokens
+    metrics: Metrics
+    log: Log
+    limits: Limits = field(default_factory=Limits)
+    clock: Callable[[], float] = time.perf_counter
+
+    def asker(self, request: Request) -> tuple[Model, Caller]:
+        """Who asks, and which model."""
+        caller = self.door.admit(request.headers, request.client.host if request.client else None)
+        caller.check(request.path_params["model"])
+        return self.model(request), caller
+
+    def operator(self, request: Request) -> None:
+        """Let an operator in, and nobody else."""
+        caller = self.operators.admit(request.headers, None)
+        if "model" in request.path_params:
+            caller.check(request.path_params["model"])
+
+    def model(self, request: Request) -> Model:
+        """The model that the path names."""
+        model = self.models.get(request.path_params["model"])
+        if model is None:
+            raise Problem(404, "model", "there is no such model: GET /models lists them")
+        return model
+
+    def check_batch(self, rows: int, most: int | None = None) -> None:
+        """Refuse a batch that is too long, or empty."""
+        most = self.limits.batch if most is None else most
+        if not 0 < rows <= most:
+            raise Problem(413 if rows else 422, "size", f"a batch has 1 to {most:,} rows")
+
+    @property
+    def ready(self) -> dict[str, str]:
+        """The models that are not ready, and why."""
+        failed = {name: "failed" for name, model in self.models.items() if model.owner.failure is not None}
+        return {name: "draining" for name, model in self.models.items() if model.owner.draining} | failed
+
+
+def said(content: Mapping[str, Any], status: int = 200, retry: bool = False) -> Response:
+    """A response in JSON."""
+    headers = {"retry-after": str(RETRY)} if retry else None
+    return Response(to_json(content), status, headers, "application/json")
+
+
+def _outside(error: NotAdmitted) -> Response:
+    response = said(failure("token", str(error)), error.status)
+    response.headers["www-authenticate"] = "Bearer"
+    return response
+
+
+def body(request: Request) -> bytes:
+    """The request's body, which the guard has read."""
+    content: bytes = request.scope["confide.body"]
+    return content
+
+
+def make_app(title: str, about: str, log: Log) -> FastAPI:
+    """An app without operations."""
+    options: dict[str, Any] = {"docs_url": None, "redoc_url": None, "openapi_url": None}
+    app = FastAPI(title=title, version=__version__, description=about, **options)
+    app.router.route_class = Direct
+    _handlers(app, log)
+    return app
+
+
+def _handlers(app: FastAPI, log: Log) -> None:
+    """How errors become responses: each in our own words, and none quotes a request."""
+
+    async def problem(request: Request, error: Exception) -> Response:
+        assert isinstance(error, Problem)
+        return said(failure(error.kind, str(error)), error.status, error.retry)
+
+    async def form(request: Request, error: Exception) -> Response:
+        return said(failure("form", str(error)), 422)
+
+    async def refused(request: Request, error: Exception) -> Response:
+        return said(failure("refused", str(error)), 422)
+
+    async def outside(request: Request, error: Exception) -> Response:
+        assert isinstance(error, NotAdmitted)
+        return _outside(error)
+
+    async def busy(request: Request, error: Exception) -> Response:
+        message = "too many requests wait: come again in a moment, with the same id"
+        return said(failure("busy", message), 429, retry=True)
+
+    async def away(request: Request, error: Exception) -> Response:
+        return said(failure("unavailable", str(error)), 503, retry=True)
+
+    async def expired(request: Request, error: Exception) -> Response:
+        return said(failure("timeout", str(error)), 504, retry=True)
+
+    async def http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        words = {404: "there is nothing here: see /docs", 405: "this is not how it is asked: see /docs"}
+        return said(failure("path", words.get(error.status_code, "see /docs")), error.status_code)
+
+    async def unknown(request: Request, error: Exception) -> Response:
+        log.error("error", error)
+        return said(failure("internal", "something went wrong here: the operator has been told"), 500)
+
+    for kind, handler in (
+        (Problem, problem), (BadForm, form), (NotAdmitted, outside), (Busy, busy), (Unavailable, away),
+        (Expired, expired), (CallRefused, refused),
+        (HTTPException, http), (Exception, unknown),
+    ):  # fmt: skip
+        app.add_exception_handler(kind, handler)
+
+
+class Direct(APIRoute):
+    """An operation that takes the request as it is: nothing of it is FastAPI's to read, so its part is left out."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        self.app = request_response(endpoint)
+
+
+class Guard:
+    """Around everything: reads the body within its limits, keeps errors in, counts, and lets responses leave at ticks.
+
+    Nothing is read from somebody whom the door does not let in. The response is complete before any of it leaves, and
+    nothing is held while it waits for its tick.
+    """
+
+    def __init__(
+        self, app: ASGIApp, service: Service, door: Door, operations: frozenset[str], *, paced: bool, most: int
+    ) -> None:
+        self._app, self._service, self._door, self._operations = app, service, door, operations
+        self._paced, self._most = paced, most
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        service = self._service
+        name, operation = self._names(scope["path"])
+        sent, began = list[Message](), service.clock()
+        try:
+            scope["confide.body"] = await self._body(scope, receive)
+            began = service.clock()
+            await self._app(scope, receive, _Keep(sent))
+        except Problem as problem:
+            began = service.clock()
+            await said(failure(problem.kind, str(problem)), problem.status)(scope, receive, _Keep(sent))
+        except NotAdmitted as error:
+            began = service.clock()
+            await _outside(error)(scope, receive, _Keep(sent))
+        except Exception as error:
+            if not sent:  # otherwise it was handled already, and passes by here once more
+                service.log.error("error", error)
+                await said(failure("internal", "something went wrong here"), 500)(scope, receive, _Keep(sent))
+        service.metrics.responded(name, operation, sent[0]["status"], service.clock() - began)
+        model = service.models.get(name)
+        if self._paced and model is not None and model.ticks is not None:
+            await model.ticks.wait(began)
+        for message in sent:
+            await send(message)
+
+    def _names(self, path: str) -> tuple[str, str]:
+        """Model and operation, for counting: names that we know, never what somebody made up."""
+        parts = path.split("/")
+        model = parts[2] if len(parts) > 2 and parts[1] == "models" and parts[2] in self._service.models else ""
+        operation = parts[-1] if parts[-1] in self._operations else "model" if model else "other"
+        return model, operation
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        if scope["method"] not in ("POST", "PUT", "PATCH"):
+            return b""
+        client = scope.get("client")
+        self._door.admit(Headers(scope=scope), client[0] if client else None)
+        length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        if not length.isdigit() or len(length) > 12 or int(length) > self._most:
+            raise self._too_large()
+        message = await receive()
+        content: bytes = message.get("body", b"")
+        if message.get("more_body", False):
+            content = await self._rest(content, receive)
+        if len(content) > self._most:
+            raise self._too_large()
+        return content
+
+    async def _rest(self, content: bytes, receive: Receive) -> bytes:
+        parts, size = [content], len(content)
+        try:
+            async with asyncio.timeout(self._service.limits.timeout):
+                more = True
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Problem(400, "form", "the request ended early")
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if size > self._most:
+                        raise self._too_large()
+                    more = message.get("more_body", False)
+        except TimeoutError:
+            raise Problem(408, "timeout", "the request came too slowly") from None
+        return b"".join(parts)
+
+    def _too_large(self) -> Problem:
+        return Problem(413, "size", f"a request has at most {self._most:,} bytes")
+
+
+class _Keep:
+    """Takes a response instead of sending it, and says that nobody may store it."""
+
+    def __init__(self, sent: list[Message]) -> None:
+        self._sent = sent
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), (b"cache-control", b"no-store")]
+        self._sent.append(message)

@@ -1,0 +1,239 @@
+"""What a deployment is: one file in TOML, read once, checked, and refused with a sentence that names the entry."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from confide.pop.base import TICKET_LIFE
+
+__all__ = [
+    "EXAMPLE", "Config", "DoorsConfig", "JwtConfig", "LimitsConfig", "ModelConfig", "Port",
+    "ProxyConfig", "read_config",
+]  # fmt: skip
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+def _model_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError("a model's name is 1 to 64 letters, digits, _ and -")
+    return name
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Port(_Table):
+    """Where a door is."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(ge=0, le=65535)
+
+
+class JwtConfig(_Table):
+    """As for `confide.service.verifiers.JwtDoor`."""
+
+    key: Path
+    algorithms: list[str]
+    audience: str
+    issuer: str
+    claim: str = "sub"
+
+
+class ProxyConfig(_Table):
+    """As for `confide.service.verifiers.ProxyDoor`."""
+
+    header: str
+    trusted: list[str]
+
+
+class DoorsConfig(_Table):
+    """How people are known: Confide's own tokens, a JWT, a proxy's header, or a door of your own as module:Name."""
+
+    kind: str = "tokens"
+    asker_keys: Path = Path("keys/askers")
+    operator_keys: Path = Path("keys/operators")
+    jwt: JwtConfig | None = None
+    proxy: ProxyConfig | None = None
+
+    @model_validator(mode="after")
+    def _known(self) -> DoorsConfig:
+        if self.kind not in ("tokens", "jwt", "proxy") and ":" not in self.kind:
+            raise ValueError("kind must be tokens, jwt, proxy or module:Name")
+        if self.kind in ("jwt", "proxy") and getattr(self, self.kind) is None:
+            raise ValueError(f"kind is {self.kind}, so there must be a table doors.{self.kind}")
+        if self.asker_keys == self.operator_keys:
+            raise ValueError("askers and operators must have different keys")
+        return self
+
+
+class LimitsConfig(_Table):
+    """How much may be asked at once."""
+
+    body: int = Field(default=1_000_000, ge=1000)
+    batch: int = Field(default=1024, ge=1)
+    history: int = Field(default=100_000, ge=1)
+    history_body: int = Field(default=100_000_000, ge=1000)
+    timeout: float = Field(default=10.0, gt=0)
+    room: int = Field(default=4096, ge=1)
+    group: int = Field(default=256, ge=1)
+
+
+class ModelConfig(_Table):
+    """One model: where it lives, what it promises, and what it is."""
+
+    folder: Path
+    labels: list[str | bool | int | float] | None = None
+    columns: int | dict[str, str | dict[str, Any]] | None = None
+    schema_file: Path | None = Field(default=None, alias="schema")
+    units: Literal["rounds", "people"] = "rounds"
+    plan: Path | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    rounds: int | None = None
+    copies: int | None = None
+    polls: int | None = None
+    unsure: int | None = None
+    silent: int | None = None
+    unit_unsure: int | None = None
+    unit_labels: int | None = None
+    history: int = 0
+    guide: bool = True
+    beta: float | None = None
+    monitor: float | None = None
+    monitor_delay: int = 1000
+    learner: str = "trees"
+    fallback: str = "coin"
+    after_halt: Literal["raise", "fallback"] = "fallback"
+    ticket_life: int = Field(default=TICKET_LIFE, ge=1)
+    room: int = Field(default=512, ge=64)
+    save_every: int | None = Field(default=100_000, ge=1)
+    release_every: float | None = Field(default=None, gt=0.01)
+    trusted: bool = False
+
+    @model_validator(mode="after")
+    def _known(self) -> ModelConfig:
+        if (self.columns is None) == (self.schema_file is None):
+            raise ValueError("say what x holds: columns, or a schema file, and not both")
+        if self.columns is not None and not self.labels:
+            raise ValueError("say which labels there are")
+        return self
+
+
+class Config(BaseSettings):
+    """A deployment. An environment variable such as CONFIDE_PUBLIC__PORT wins over the file."""
+
+    model_config = SettingsConfigDict(env_prefix="CONFIDE_", env_nested_delimiter="__", extra="forbid", frozen=True)
+
+    models: dict[Annotated[str, AfterValidator(_model_name)], ModelConfig] = Field(min_length=1)
+    public: Port = Port(port=8000)
+    operator: Port = Port(port=8001)
+    doors: DoorsConfig = DoorsConfig()
+    limits: LimitsConfig = LimitsConfig()
+    insecure_seed: int | None = None
+    """For tests and replays only: nothing is promised then, and every guarantee says so."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource, dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:  # fmt: skip
+        """The environment first, then the file."""
+        return env_settings, init_settings
+
+    def at(self, base: Path) -> Config:
+        """The same with paths that are relative to this folder."""
+        doors = self.doors
+        if doors.jwt is not None:
+            doors = doors.model_copy(update={"jwt": doors.jwt.model_copy(update={"key": base / doors.jwt.key})})
+        keys = {name: base / getattr(doors, name) for name in ("asker_keys", "operator_keys")}
+        models = {}
+        for name, model in self.models.items():
+            paths = ((one, getattr(model, one)) for one in ("folder", "plan", "schema_file"))
+            models[name] = model.model_copy(update={one: base / path for one, path in paths if path is not None})
+        return self.model_copy(update={"doors": doors.model_copy(update=keys), "models": models})
+
+
+def read_config(path: Path) -> Config:
+    """The deployment in a file; its paths are relative to where the file is."""
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        hint = "`confide serve --example` prints one to begin with"
+        raise ValueError(f"cannot read {path}: {error.strerror}; {hint}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is not valid TOML: {error}") from None
+    if "insecure_seed" in given:
+        raise ValueError("a seed has no place in a file: set CONFIDE_INSECURE_SEED, in tests only")
+    try:
+        return Config(**given).at(path.parent)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        said = first["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{path}: {where or 'the file'}: {said[:1].lower()}{said[1:]}") from None
+
+
+EXAMPLE = """\
+# A deployment of Confide: `confide serve this-file.toml`. Paths are relative to this file.
+# An environment variable wins over an entry: CONFIDE_PUBLIC__PORT=80, for example.
+
+[public]                    # for askers: put a proxy with TLS in front of it
+host = "127.0.0.1"
+port = 8000
+
+[operator]                  # for you alone: history, forgetting, private numbers, metrics
+host = "127.0.0.1"
+port = 8001
+
+[doors]
+kind = "tokens"             # `confide token this-file.toml --subject ann` makes them; or "jwt", "proxy"
+asker_keys = "keys/askers"  # made when missing; one key a line, the last one signs
+operator_keys = "keys/operators"
+
+# [doors.jwt]               # people with a JSON web token of your identity service
+# key = "issuer.pem"
+# algorithms = ["EdDSA"]
+# audience = "confide"
+# issuer = "https://login.example.org"
+
+# [doors.proxy]             # people whom a proxy in front names in a header
+# header = "x-forwarded-user"
+# trusted = ["10.0.0.0/8"]
+
+[limits]                    # public numbers
+body = 1000000              # bytes of a request
+batch = 1024                # rows of a batch
+timeout = 10.0              # seconds that anybody waits; the round goes on
+room = 4096                 # rows that may wait for a model, questions and labels each
+group = 256                 # rows that share a commit
+
+[models.spam]
+folder = "state/spam"       # private: copies, keys, ledger
+labels = ["ham", "spam"]
+units = "people"            # whose privacy is protected: "rounds" or "people"
+epsilon = 1.0               # the promise, all in all
+delta = 1e-6
+rounds = 100000             # questions there will be
+# plan = "plan.json"        # or a plan that `confide plan --json` made
+# learner = "trees"         # what the copies are, where the plan has any
+# monitor = 0.1             # a part of epsilon for an accuracy that may be shown
+# history = 5000            # labelled records that will be imported first
+ticket_life = 10000         # rounds after which a label is no longer taken
+# room = 512                # bytes for a stored question, the same for all
+# save_every = 100000       # rounds between snapshots
+# release_every = 0.05      # seconds: responses leave at ticks, see docs/service.md
+
+[models.spam.columns]       # what x holds: number, log, category or text
+links = { kind = "number", low = 0, high = 50 }
+sender = "category"
+words = "text"
+"""

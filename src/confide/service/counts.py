@@ -1,0 +1,77 @@
+"""What an operator sees of a model's past: counts over public rounds, in few bins. Private: for their eyes alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from confide.pop.base import SOURCES
+
+__all__ = ["Counts"]
+
+_COLUMNS = (*SOURCES, "refused", "labels", "wrong", "unsure")
+_BINS = 256
+
+
+class Counts:
+    """Rounds by source, labels that came and how many differed from the answer, by the round of the question.
+
+    At most 256 bins: when they are full each takes twice as many rounds.
+
+    Parameters
+    ----------
+    saved
+        What `dump` gave; None to begin with nothing.
+    """
+
+    def __init__(self, saved: bytes | None = None) -> None:
+        about: dict[str, Any] = {"width": 64, "last": 0, "bins": []} if saved is None else json.loads(saved)
+        self._width, self._last = int(about["width"]), int(about["last"])
+        self._bins: list[list[int]] = about["bins"]
+
+    def asked(self, numbers: Sequence[int], sources: Sequence[int], unsure: int) -> None:
+        """Rounds were answered from these sources, −1 where they were refused; so many unsure answers were counted."""
+        for number, source in zip(numbers, sources, strict=True):
+            self._bin(number)[source if source >= 0 else len(SOURCES)] += 1
+            self._last = max(self._last, number)
+        if numbers:
+            last = self._bin(self._last)
+            last[-1] = max(unsure, last[-1])
+
+    def labelled(self, numbers: Sequence[int], wrong: Sequence[bool]) -> None:
+        """The labels of rounds came, and some differed from the answer."""
+        for number, one in zip(numbers, wrong, strict=True):
+            row = self._bin(number)
+            row[len(SOURCES) + 1] += 1
+            row[len(SOURCES) + 2] += one
+
+    def _bin(self, number: int) -> list[int]:
+        while (found := (number - 1) // self._width) >= _BINS:
+            pairs = zip(self._bins[::2], [*self._bins[1::2], [0] * len(_COLUMNS)], strict=False)
+            self._bins, self._width = [_joined(one, other) for one, other in pairs], 2 * self._width
+        while found >= len(self._bins):
+            self._bins.append([0] * len(_COLUMNS))
+        return self._bins[found]
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was counted yet."""
+        return self._last == 0
+
+    def totals(self) -> dict[str, int]:
+        """All bins together."""
+        return {name: sum(row[i] for row in self._bins) for i, name in enumerate(_COLUMNS[:-1])}
+
+    def series(self) -> dict[str, Any]:
+        """The bins: `round` is the first round of each, `unsure` the count at its end, 0 where nothing was asked."""
+        columns = {name: [row[i] for row in self._bins] for i, name in enumerate(_COLUMNS)}
+        return {"width": self._width, "round": [1 + i * self._width for i in range(len(self._bins))], **columns}
+
+    def dump(self) -> bytes:
+        """Everything, as JSON."""
+        return json.dumps({"width": self._width, "last": self._last, "bins": self._bins}).encode()
+
+
+def _joined(one: list[int], other: list[int]) -> list[int]:
+    return [*map(sum, zip(one[:-1], other[:-1], strict=True)), max(one[-1], other[-1])]

@@ -1,0 +1,84 @@
+"""The operator's dashboard: a page of the operator's port, and audits of fresh POPs.
+
+The page is a few files without anything secret in them, so everybody who reaches the port may load them; all that they
+show comes through the operator's door, with the token that is typed into the page.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from fastapi import FastAPI, Request
+from starlette.responses import Response
+
+from confide.planning.plan import Plan
+from confide.service import forms
+from confide.service.app import Problem, Service, body, said
+from confide.service.base import Desk
+from confide.service.dashboard.audits import AuditRunning, Audits
+
+__all__ = ["add_dashboard"]
+
+KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+}
+"""Nothing from elsewhere, nothing inline, nowhere else to send anything, and no frame around it."""
+
+
+def add_dashboard(app: FastAPI, service: Service) -> None:
+    """Add the page, and what it needs beside the operator's other operations."""
+    audits = Audits()
+    _pages(app)
+
+    @app.get("/models/{model}/audit", summary="How the audit of a fresh POP stands")
+    async def audit(request: Request) -> Response:
+        """Null if there was none since the service began. Nothing in it comes from people: it may be shown."""
+        service.operator(request)
+        service.model(request)
+        return said({"audit": audits.look(request.path_params["model"])})
+
+    @app.post("/models/{model}/audit", summary="Audit a fresh POP", openapi_extra={"x-form": "AUDIT"})
+    async def begin(request: Request) -> Response:
+        """Attack POPs that have this model's plan, and learn from rows that are made up; never the model itself."""
+        service.operator(request)
+        name, games = request.path_params["model"], forms.AUDIT.read(body(request)).games
+        plan, units = await service.model(request).owner.call(_recipe)
+        try:
+            audits.start(name, plan, units, games)
+        except AuditRunning:
+            raise Problem(409, "audit", "an audit is running: wait for its end, or stop it") from None
+        return said({"audit": audits.look(name)})
+
+    @app.post("/models/{model}/audit/stop", summary="Stop the audit")
+    async def stop(request: Request) -> Response:
+        """What it has found so far is not kept."""
+        service.operator(request)
+        service.model(request)
+        audits.stop(request.path_params["model"])
+        return said({"audit": audits.look(request.path_params["model"])})
+
+
+def _recipe(desk: Desk) -> tuple[Plan, str]:
+    """All that an audit takes from a model: both are public."""
+    return desk.plan, desk.public()["units"]
+
+
+def _pages(app: FastAPI) -> None:
+    """The page's files: these and no others, read once."""
+    pages = {file.name: file.read_bytes() for file in (files(__name__) / "static").iterdir() if file.is_file()}
+
+    @app.get("/", include_in_schema=False)
+    @app.get("/dashboard/{file}", include_in_schema=False)
+    async def page(request: Request) -> Response:
+        name = request.path_params.get("file", "index.html")
+        if name not in pages:
+            raise Problem(404, "path", "there is nothing here: the dashboard is at /")
+        return Response(pages[name], 200, HEADERS, KINDS[name.rpartition(".")[2]])

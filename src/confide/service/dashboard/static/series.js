@@ -1,0 +1,38 @@
+// From the counts that the service keeps to what is drawn: few points, so that a curve is a curve.
+
+const SUMMED = ["copies", "lean", "guide", "fallback", "refused", "labels", "wrong"];
+
+// Neighbouring bins together, at most so many points.
+export function grouped(series, most) {
+  const bins = series?.round?.length ?? 0;
+  if (!bins) return [];
+  const width = Math.max(1, Math.ceil(bins / most));
+  const points = [];
+  let unsure = 0;
+  for (let start = 0; start < bins; start += width) {
+    const end = Math.min(bins, start + width);
+    const point = { from: series.round[start], to: series.round[end - 1] + series.width - 1 };
+    for (const name of SUMMED) {
+      point[name] = 0;
+      for (let i = start; i < end; i++) point[name] += series[name]?.[i] ?? 0;
+    }
+    for (let i = start; i < end; i++) unsure = Math.max(unsure, series.unsure?.[i] ?? 0);
+    point.unsure = unsure;
+    points.push(point);
+  }
+  return points;
+}
+
+// Round numbers for an axis from 0 (or low) to high.
+export function ticks(low, high, about = 4) {
+  const span = high - low || 1;
+  const raw = span / about;
+  const unit = 10 ** Math.floor(Math.log10(raw));
+  const step = [5, 2, 1].map((one) => one * unit).find((one) => one <= raw);
+  const found = [];
+  for (let at = Math.ceil(low / step) * step; at <= high + 1e-9 * span; at += step) found.push(Number(at.toPrecision(12)));
+  return found;
+}
+
+export const short = (value) =>
+  value >= 1e6 ? `${Number((value / 1e6).toPrecision(3))} M` : value >= 1e4 ? `${Number((value / 1e3).toPrecision(3))} k` : value.toLocaleString("en");

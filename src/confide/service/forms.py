@@ -1,0 +1,266 @@
+"""What requests and responses look like: one description, with worked examples, for reading them and for OpenAPI.
+
+What is wrong with a request is told by the place, in names that stand here, never by the value.
+"""
+
+from __future__ import annotations
+
+import secrets
+from itertools import count
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    TypeAdapter,
+    ValidationError,
+)
+
+from confide.service.base import Asked, Question, Refusal
+
+__all__ = [
+    "ASK", "ASK_MANY", "AUDIT", "DRAIN", "FORMS", "HISTORY", "LABEL", "LABEL_MANY", "PERSON", "Answer", "Answers",
+    "BadForm", "Failure", "Form", "Forms", "Imported", "Taken", "Takens", "answer", "failure",
+]  # fmt: skip
+
+_OWN, _NUMBERS = secrets.token_hex(12), count(1)  # names that no other request has, in this process or another
+F = TypeVar("F", bound=BaseModel)
+Label = StrictStr | StrictBool | StrictInt | StrictFloat
+
+
+class BadForm(Exception):
+    """A body that is not of the form that the operation takes: no question, so it takes no round."""
+
+
+class Form(BaseModel):
+    """A request's body, and nothing beside it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Ask(Form):
+    """One question."""
+
+    x: Any = Field(description="An object of features by name, or an array of numbers, as the model takes it.")
+    id: str | None = Field(
+        default=None, min_length=1, max_length=100,
+        description="The request's own name. A retry with it gets the stored answer, and takes no round.",
+    )  # fmt: skip
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"x": {"words": "free money now", "links": 3}, "id": "q-0001"}]}
+    )
+
+    def question(self, subject: str) -> Question:
+        """As the desk takes it; without an id it gets one that nobody else has."""
+        return Question(subject, f"{_OWN}-{next(_NUMBERS)}" if self.id is None else self.id, self.x)
+
+
+class AskMany(Form):
+    """Several questions, answered in order."""
+
+    questions: list[Ask] = Field(description="At most as many as the service's limits say.")
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"questions": [{"x": {"links": 3}, "id": "q-0002"}, {"x": {"links": 0}, "id": "q-0003"}]}]
+        },
+    )
+
+
+class LabelOne(Form):
+    """The right label of an answered question."""
+
+    ticket: str = Field(max_length=1000, description="As it came with the answer: good once, for its holder alone.")
+    label: Label = Field(description="One of the model's labels.")
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"ticket": "the ticket of the answer", "label": "spam"}]}
+    )
+
+
+class LabelMany(Form):
+    """Several labels, taken in order."""
+
+    labels: list[LabelOne]
+
+
+class Row(Form):
+    """A labelled record that was never asked."""
+
+    x: Any
+    label: Label
+    subject: str | None = Field(
+        default=None, min_length=1, max_length=256, description="Whose it is, where people are protected."
+    )
+
+
+class History(Form):
+    """Labelled records to learn from."""
+
+    rows: list[Row]
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"rows": [{"x": {"links": 0}, "label": "ham", "subject": "ann"}]}]},
+    )
+
+
+class Person(Form):
+    """Somebody, as their token names them."""
+
+    subject: str = Field(min_length=1, max_length=256)
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"subject": "ann"}]})
+
+
+class Drain(Form):
+    """Whether questions are refused from now on."""
+
+    on: bool = True
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"on": True}]})
+
+
+class Audit(Form):
+    """How large an audit of a fresh POP is."""
+
+    games: int = Field(ge=20, le=100_000, description="Games at each bit: more find more, and take longer.")
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"games": 1000}]})
+
+
+class Reason(BaseModel):
+    """Why a request was not served."""
+
+    kind: str
+    message: str
+
+
+class Failure(BaseModel):
+    """What is returned instead."""
+
+    error: Reason
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"error": {"kind": "ticket", "message": "this ticket was used"}}]}
+    )
+
+
+class Answer(BaseModel):
+    """An answer, for its asker's eyes only; in a batch, `error` where the question was refused."""
+
+    id: str
+    round: int = Field(description="The round's number: public.")
+    label: Label | None = None
+    sure: bool = Field(default=False, description="Whether the copies answered.")
+    source: Literal["copies", "lean", "guide", "fallback"] | None = None
+    guide: Label | None = Field(default=None, description="The guide's own label, which everyone may know.")
+    ticket: str | None = Field(default=None, description="Bring it back once, with the right label.")
+    again: bool = Field(default=False, description="Whether this is a retry's stored answer.")
+    error: Reason | None = None
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": "q-0001", "round": 17, "label": "spam", "sure": True, "source": "copies", "guide": "spam",
+                    "ticket": "0-17-…", "again": False,
+                }
+            ]
+        }
+    )  # fmt: skip
+
+
+class Answers(BaseModel):
+    """Answers in the order of the questions."""
+
+    answers: list[Answer]
+
+
+class Taken(BaseModel):
+    """Whether a label was taken: it is durable then."""
+
+    taken: bool
+    error: Reason | None = None
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"taken": True}]})
+
+
+class Takens(BaseModel):
+    """For each label, in order."""
+
+    results: list[Taken]
+
+
+class Refused(BaseModel):
+    """A record that was not learned."""
+
+    row: int
+    error: Reason
+
+
+class Imported(BaseModel):
+    """What became of a history."""
+
+    taken: int
+    refused: list[Refused]
+
+
+class Forms(Generic[F]):
+    """Reads bodies of one form."""
+
+    def __init__(self, form: type[F]) -> None:
+        self.form = form
+        self._adapter = TypeAdapter(form)
+
+    def read(self, body: bytes) -> F:
+        """The body, if it has the form; `BadForm` otherwise, with the place and nothing of what stands there."""
+        try:
+            return self._adapter.validate_json(body)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            if found["type"] == "json_invalid":
+                raise BadForm("the body is not JSON") from None
+            where = ".".join(str(part) for part in found["loc"] if isinstance(part, int) or part in _KNOWN)
+            place = f", at {where}" if where else ""
+            raise BadForm(f"the body is not of this operation's form{place}: see /docs") from None
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """Its description, for OpenAPI."""
+        return self.form.model_json_schema(ref_template="#/components/schemas/{model}")
+
+
+ASK, ASK_MANY, LABEL, LABEL_MANY = Forms(Ask), Forms(AskMany), Forms(LabelOne), Forms(LabelMany)
+HISTORY, PERSON, DRAIN, AUDIT = Forms(History), Forms(Person), Forms(Drain), Forms(Audit)
+FORMS: dict[str, Forms[Any]] = {
+    "ASK": ASK, "ASK_MANY": ASK_MANY, "LABEL": LABEL, "LABEL_MANY": LABEL_MANY, "HISTORY": HISTORY, "PERSON": PERSON,
+    "DRAIN": DRAIN, "AUDIT": AUDIT,
+}  # fmt: skip
+
+_FORMS = (Ask, AskMany, LabelOne, LabelMany, Row, History, Person, Drain, Audit)
+_KNOWN = frozenset(name for form in _FORMS for name in form.model_fields)
+
+
+def failure(kind: str, message: str) -> dict[str, Any]:
+    """A `Failure`."""
+    return {"error": {"kind": kind, "message": message}}
+
+
+def answer(question: Question, asked: Asked) -> dict[str, Any]:
+    """An `Answer`."""
+    told: dict[str, Any] = {"id": question.id, "round": asked.round, "again": asked.again}
+    if asked.answer is not None:
+        got = asked.answer
+        told |= {"label": got.label, "sure": got.sure, "source": got.source, "guide": got.guide, "ticket": got.ticket}
+    refusal = asked.refusal or (Refusal("malformed", "this was not answered") if asked.answer is None else None)
+    if refusal is not None:
+        told |= failure(refusal.kind, refusal.message)
+    return told

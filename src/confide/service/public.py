@@ -1,0 +1,163 @@
+"""The public door: askers ask and bring labels; everyone may see what a model promises and where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from pydantic import BaseModel
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from confide.service import forms
+from confide.service.app import Guard, Model, Service, body, make_app, said
+from confide.service.base import Refusal, Taught
+from confide.service.metrics import public_text
+from confide.service.pages import describe, page
+
+__all__ = ["public_app"]
+
+STATUS = {"malformed": 422, "label": 422, "conflict": 409, "ticket": 404, "halted": 410, "later": 503}
+"""How the refusal of one request looks from outside."""
+
+OPERATIONS = frozenset(
+    {"ask", "ask-many", "label", "label-many", "plan", "models", "metrics", "healthz", "readyz", "docs"}
+)
+
+ABOUT = """Ask a model, get an answer and a ticket; bring the right label back with the ticket, and it learns.
+What one person tells it, nobody else finds out from their own answers: `GET /models/{model}` says what is promised.
+"""
+
+
+def public_app(service: Service) -> ASGIApp:
+    """The app for the public port."""
+    app = make_app("Confide", ABOUT, service.log)
+    _asking(app, service)
+    _looking(app, service)
+    described = describe(app, bearer="An asker's token.")
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi(request: Request) -> Response:
+        return said(described)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs(request: Request) -> Response:
+        return Response(page(described), media_type="text/html")
+
+    return Guard(app, service, service.door, OPERATIONS, paced=True, most=service.limits.body)
+
+
+def _asking(app: FastAPI, service: Service) -> None:
+    """What needs an asker's token."""
+    most = f"{service.limits.batch:,}"
+
+    def told(form: type[BaseModel], *statuses: int) -> dict[int | str, dict[str, Any]]:
+        failures: dict[int | str, dict[str, Any]] = {one: {"model": forms.Failure} for one in (401, 403, *statuses)}
+        return {200: {"model": form}, **failures}
+
+    @app.post(
+        "/models/{model}/ask", summary="Ask one question", openapi_extra={"x-form": "ASK"},
+        responses=told(forms.Answer, 409, 422),
+    )  # fmt: skip
+    async def ask(request: Request) -> Response:
+        """Takes one round, whether x can be read or not, and returns the label and a ticket."""
+        model, caller = service.asker(request)
+        question = forms.ASK.read(body(request)).question(caller.subject)
+        (asked,) = await model.owner.ask([question])
+        status = 200 if asked.refusal is None else STATUS[asked.refusal.kind]
+        return said(forms.answer(question, asked), status)
+
+    @app.post(
+        "/models/{model}/ask-many", summary=f"Ask up to {most} questions", openapi_extra={"x-form": "ASK_MANY"},
+        responses=told(forms.Answers, 413, 422),
+    )  # fmt: skip
+    async def ask_many(request: Request) -> Response:
+        """The rounds are taken in order; a question that is refused has an `error` where its answer would be."""
+        model, caller = service.asker(request)
+        given = forms.ASK_MANY.read(body(request)).questions
+        service.check_batch(len(given))
+        questions = [one.question(caller.subject) for one in given]
+        asked = await model.owner.ask(questions)
+        return said({"answers": [forms.answer(*pair) for pair in zip(questions, asked, strict=True)]})
+
+    @app.post(
+        "/models/{model}/label", summary="Bring the label of an answered question", openapi_extra={"x-form": "LABEL"},
+        responses=told(forms.Taken, 404, 422),
+    )  # fmt: skip
+    async def label(request: Request) -> Response:
+        """Durable when it returns. A ticket is good once, in time, and for the asker who got it."""
+        model, caller = service.asker(request)
+        given = forms.LABEL.read(body(request))
+        (refusal,) = await model.owner.learn([Taught(caller.subject, given.ticket, given.label)])
+        return said(_taken(refusal), 200 if refusal is None else STATUS[refusal.kind])
+
+    @app.post(
+        "/models/{model}/label-many", summary=f"Bring up to {most} labels", openapi_extra={"x-form": "LABEL_MANY"},
+        responses=told(forms.Takens, 413, 422),
+    )  # fmt: skip
+    async def label_many(request: Request) -> Response:
+        """All good ones are taken, whatever the others are."""
+        model, caller = service.asker(request)
+        given = forms.LABEL_MANY.read(body(request)).labels
+        service.check_batch(len(given))
+        lessons = [Taught(caller.subject, one.ticket, one.label) for one in given]
+        return said({"results": [_taken(one) for one in await model.owner.learn(lessons)]})
+
+
+def _taken(refusal: Refusal | None) -> dict[str, Any]:
+    if refusal is None:
+        return {"taken": True}
+    return {"taken": False, **forms.failure(refusal.kind, refusal.message)}
+
+
+def _looking(app: FastAPI, service: Service) -> None:
+    """What everyone may see, without a token."""
+
+    async def shown(model: Model) -> Mapping[str, Any]:
+        return await model.owner.look()
+
+    @app.get("/models", summary="All models", openapi_extra={"x-open": True})
+    async def models(request: Request) -> Response:
+        """Their names, states and promises."""
+        looks = {name: await shown(model) for name, model in service.models.items()}
+        parts = ("state", "rounds", "units", "labels", "guarantee")
+        return said({"models": {name: {part: look[part] for part in parts} for name, look in looks.items()}})
+
+    @app.get("/models/{model}", summary="One model", openapi_extra={"x-open": True})
+    async def model(request: Request) -> Response:
+        """What it promises in one sentence, its plan, where it stands, and the private monitor's number."""
+        found = service.model(request)
+        every = None if found.ticks is None else found.ticks.every
+        return said({**await shown(found), "draining": found.owner.draining, "release_every": every})
+
+    @app.get("/models/{model}/plan", summary="One model's plan", openapi_extra={"x-open": True})
+    async def plan(request: Request) -> Response:
+        """All its numbers and tables, as a plan file: enough for anybody to certify the promise anew."""
+        found = service.model(request)
+        text = await found.owner.call(lambda desk: desk.plan.to_json(), timeout=service.limits.timeout)
+        return Response(text, media_type="application/json")
+
+    @app.get("/metrics", summary="For Prometheus", openapi_extra={"x-open": True})
+    async def metrics(request: Request) -> Response:
+        """Rounds, state, guarantee and monitor of every model: what everyone may see."""
+        looks = {name: await shown(model) for name, model in service.models.items()}
+        return Response(public_text(looks), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    health(app, service)
+
+
+def health(app: FastAPI, service: Service) -> None:
+    """Whether the process lives, and whether it should be sent requests: on both ports, without a token."""
+
+    @app.get("/healthz", summary="Whether the process lives", openapi_extra={"x-open": True})
+    async def healthz(request: Request) -> Response:
+        """200 as long as it does."""
+        return said({"status": "ok"})
+
+    @app.get("/readyz", summary="Whether all models answer", openapi_extra={"x-open": True})
+    async def readyz(request: Request) -> Response:
+        """503 with the models that do not, while they drain or cannot write their state."""
+        if missing := service.ready:
+            return said({"status": "not ready", "models": missing}, 503, retry=True)
+        return said({"status": "ready"})

@@ -1,0 +1,118 @@
+"""The journal's rows: a question with what came of it, or a lesson, always of the same width.
+
+A row's width is a public number of the model. Neither the answer nor the length of x shows in it: x is padded, and one
+that does not fit is refused. So what a call writes depends on how many rows it has, and on nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from struct import Struct
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["ASKED", "NOBODY", "TAUGHT", "Row", "Rows", "canonical", "pack", "together", "unpack"]
+
+ASKED, TAUGHT = "asked", "taught"
+"""The two kinds of notes."""
+
+NOBODY = bytes(16)
+"""Whose row it is once it was erased."""
+
+_FIELDS = "<16s16s16sqiiihhbI"
+
+
+class Row(NamedTuple):
+    """One row."""
+
+    whose: bytes
+    """16 bytes that stand for the subject; all zeros once they were forgotten."""
+    id: bytes
+    """16 bytes that stand for the request's id; zeros in a lesson."""
+    digest: bytes
+    """16 bytes that stand for x."""
+    number: int
+    """The round; 0 for none."""
+    epoch: int
+    copy: int
+    """−1 for none."""
+    leaf: int
+    """Of a lesson: the guide's leaf that has its gradient; −1 for none."""
+    label: int
+    """Of a question the answer's, −1 for none; of a lesson the one that was brought."""
+    guided: int
+    """The guide's own answer."""
+    source: int
+    x: bytes | None
+    """Packed; None where it could not be."""
+
+
+class Rows:
+    """Rows of one width, as the ledger holds them.
+
+    Parameters
+    ----------
+    room
+        Bytes for a packed x.
+    """
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self._struct = Struct(f"{_FIELDS}{room}s")
+        self.width = self._struct.size
+
+    def body(self, rows: Iterable[Row]) -> bytes:
+        """All rows, one behind the other."""
+        pack_row = self._struct.pack
+        return b"".join(
+            pack_row(*row[:10], 0 if row.x is None else len(row.x) + 1, b"" if row.x is None else row.x) for row in rows
+        )
+
+    def read(self, body: bytes) -> Iterator[Row]:
+        """The rows of a body that were not erased."""
+        for *fields, size, x in self._struct.iter_unpack(body):
+            if fields[0] != NOBODY:
+                yield Row._make((*fields, x[: size - 1] if size else None))
+
+    @classmethod
+    def of(cls, width: int) -> Rows:
+        """The rows of this width."""
+        return cls(width - Struct(_FIELDS).size)
+
+
+def pack(x: Any) -> bytes | None:
+    """x as bytes: numbers as they are, else JSON; None where x has no such form."""
+    try:
+        if isinstance(x, np.ndarray):
+            return b"d" + np.asarray(x, dtype="<f8").tobytes() if x.ndim == 1 and x.dtype.kind in "fiub" else None
+        if type(x) is list and x and all(type(value) is float or type(value) is int for value in x):
+            return b"d" + array("d", x).tobytes()
+        if isinstance(x, Mapping) and not all(type(name) is str for name in x):
+            return None
+        return b"j" + json.dumps(x, separators=(",", ":"), ensure_ascii=False).encode()
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
+
+
+def unpack(packed: bytes) -> Any:
+    """What was packed; numbers come back as an array."""
+    return np.frombuffer(packed[1:], dtype="<f8") if packed[:1] == b"d" else json.loads(packed[1:])
+
+
+def together(xs: list[Any], packed: list[bytes | None]) -> Any:
+    """The questions for a POP: one array where all are numbers, and equally many, as a batch is then read at once."""
+    size = len(packed[0] or b"")
+    if all(one is not None and one[:1] == b"d" and len(one) == size for one in packed):
+        whole = b"".join(one[1:] for one in packed if one is not None)
+        return np.frombuffer(whole, dtype="<f8").astype(np.float64).reshape(len(xs), -1)
+    return xs
+
+
+def canonical(x: Any, packed: bytes | None) -> bytes:
+    """What stands for x where a retry's is compared with it: the order of a dict's names does not count."""
+    if packed is not None and isinstance(x, Mapping):
+        return json.dumps(x, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
+    return packed or b""

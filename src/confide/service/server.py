@@ -1,0 +1,157 @@
+"""The process that serves a deployment: two ports, one owner for each model, an end that loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from confide.runs.names import learner_named
+from confide.service.app import Limits, Model, Service
+from confide.service.base import Desk
+from confide.service.config import Config, DoorsConfig, ModelConfig, Port
+from confide.service.doors import Door, Keys, Tokens
+from confide.service.logs import Log
+from confide.service.metrics import Metrics
+from confide.service.operators import operator_app
+from confide.service.owner import Owner
+from confide.service.pace import Ticks
+from confide.service.public import public_app
+from confide.service.verifiers import JwtDoor, ProxyDoor
+
+__all__ = ["OpenDesk", "build", "door_of", "serve"]
+
+OpenDesk = Callable[[str, ModelConfig, int | None], Desk]
+"""Opens a model by its name and its part of the file, with a seed for tests."""
+
+SWITCH = 0.0005
+"""Seconds after which a thread that computes lets another one run: requests should not wait for a whole vote."""
+
+GRACE = 10
+"""Seconds that open connections have when the service stops."""
+
+
+def door_of(config: DoorsConfig) -> Door:
+    """How askers are known."""
+    if config.kind == "tokens":
+        return Tokens("asker", Keys.make(config.asker_keys))
+    if config.kind == "jwt":
+        assert config.jwt is not None
+        options = config.jwt.model_dump(exclude={"key"})
+        return JwtDoor.of(config.jwt.key, **options)
+    if config.kind == "proxy":
+        assert config.proxy is not None
+        return ProxyDoor(config.proxy.header, config.proxy.trusted)
+    door: Door = learner_named(config.kind)  # an object, or what makes one, by its import path
+    return door
+
+
+def build(config: Config, open_desk: OpenDesk, log: Log) -> Service:
+    """Open all models; where one cannot be, those that were are closed again."""
+    metrics, models = Metrics(log), dict[str, Model]()
+    door, operators = door_of(config.doors), Tokens("operator", Keys.make(config.doors.operator_keys))
+    if config.insecure_seed is not None:
+        log.event("insecure: seeded, so nothing is promised")
+    limits = config.limits
+    try:
+        for name, model in config.models.items():
+            desk = open_desk(name, model, config.insecure_seed)
+            ticks = None if model.release_every is None else Ticks(model.release_every, partial(metrics.late, name))
+            owner = Owner(desk, metrics, room=limits.room, group=limits.group, timeout=limits.timeout)
+            models[name] = Model(owner, ticks)
+            log.event("open", model=name)
+    except BaseException:
+        for opened in models.values():
+            opened.owner.close()
+        raise
+    numbers = Limits(limits.body, limits.batch, limits.history, limits.history_body, limits.timeout)
+    return Service(models, door, operators, metrics, log, numbers)
+
+
+def serve(config: Config, open_desk: OpenDesk, log: Log) -> None:
+    """Serve until a signal comes; then answer what waits, save, and give the models back."""
+    log.capture()
+    sys.setswitchinterval(SWITCH)
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(_bound(port)) for port in (config.public, config.operator)]
+        service = build(config, open_desk, log)
+        try:
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                runner.run(_run(service, sockets, log))
+        finally:
+            failures = list(_closed(service, log))
+        if failures:
+            raise failures[0]
+
+
+def _closed(service: Service, log: Log) -> Iterator[BaseException]:
+    for name, model in service.models.items():
+        try:
+            model.owner.close()
+            log.event("closed", model=name)
+        except BaseException as error:
+            log.error("not closed", error, model=name)
+            yield error
+
+
+class _Server(uvicorn.Server):
+    """One of two servers in a process: signals are for both."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave them to `_run`."""
+        yield
+
+
+async def _run(service: Service, sockets: list[socket.socket], log: Log) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(log.loop_error)
+    servers = [_server(app) for app in (public_app(service), operator_app(service))]
+
+    def stop() -> None:
+        log.event("stopping")
+        for server in servers:
+            server.should_exit = True
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    ports = [one.getsockname()[1] for one in sockets]
+    log.event("serving", public=ports[0], operator=ports[1])
+    await asyncio.gather(*(server.serve([one]) for server, one in zip(servers, sockets, strict=True)))
+    log.event("stopped")
+
+
+def _server(app: ASGIApp) -> _Server:
+    # The access log would write who came from where; proxies' headers are for `ProxyDoor` to judge.
+    config = uvicorn.Config(
+        app, lifespan="off", access_log=False, log_config=None, log_level="warning", server_header=False,
+        proxy_headers=False, ws="none", timeout_graceful_shutdown=GRACE, timeout_keep_alive=30,
+    )  # fmt: skip
+    return _Server(config)
+
+
+def _bound(port: Port) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in port.host else socket.AF_INET
+        bound = socket.create_server((port.host, port.port), family=family, backlog=1024)
+    except OSError as error:
+        raise ValueError(f"cannot listen on {port.host}:{port.port}: {error.strerror}") from None
+    bound.setblocking(False)
+    return bound
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """A faster event loop, where it is installed."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

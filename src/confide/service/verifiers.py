@@ -1,0 +1,124 @@
+"""Doors for people who are known from elsewhere: by an identity service's JWT, or by a header of a proxy in front."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from confide.data.extras import need
+from confide.service.doors import LONGEST, SUBJECT, Caller, NotAdmitted, bearer
+
+__all__ = ["JwtDoor", "ProxyDoor"]
+
+
+class JwtDoor:
+    """People with a JSON web token of an identity service. Needs PyJWT, which the extra `jwt` brings.
+
+    Parameters
+    ----------
+    key
+        The issuer's public key as PEM, or the shared secret of HS256 and its like.
+    algorithms
+        Those that are accepted, and no other: a token does not choose.
+    audience
+        What must stand in its `aud`: this service. Tokens for others are refused.
+    issuer
+        What must stand in its `iss`: part of everybody's name here.
+    claim
+        Where the subject stands.
+    """
+
+    def __init__(
+        self, key: str, algorithms: Sequence[str], audience: str, issuer: str, *, claim: str = "sub"
+    ) -> None:
+        self._jwt: Any = need("jwt", "jwt", "a door for JSON web tokens")
+        if not algorithms or "none" in map(str.lower, algorithms):
+            raise ValueError("algorithms must be those that the issuer signs with, such as ['EdDSA']")
+        self._key, self._algorithms = key, list(algorithms)
+        self._audience, self._issuer, self._claim = audience, issuer, claim
+
+    @classmethod
+    def of(cls, key: Path, **options: Any) -> JwtDoor:
+        """With the key in a file."""
+        try:
+            return cls(key.read_text(encoding="ascii"), **options)
+        except (OSError, UnicodeDecodeError):
+            raise ValueError(f"cannot read the issuer's key in {key}") from None
+
+    def named(self, subject: str) -> str:
+        """See `Door`."""
+        return f"jwt:{self._issuer}:{subject}"
+
+    def admit(self, headers: Mapping[str, str], peer: str | None) -> Caller:
+        """See `Door`."""
+        token = bearer(headers)
+        if token.startswith("confide-operator."):
+            raise NotAdmitted(403, "this door is for askers, and this token is not for one")
+        needed = {"require": ["exp", "aud", "iss", self._claim]}
+        try:
+            claims = self._jwt.decode(
+                token, self._key, algorithms=self._algorithms, audience=self._audience, issuer=self._issuer,
+                options=needed,
+            )  # fmt: skip
+            return Caller(self.named(_checked(claims[self._claim])))
+        except Exception:  # its words might quote the token
+            raise NotAdmitted(401, "this token is not valid here, or has expired: sign in again") from None
+
+
+class ProxyDoor:
+    """People whom a proxy in front has authenticated, and whom it names in a header.
+
+    The header counts only from the proxies' own addresses. They must remove it from what others send.
+
+    Parameters
+    ----------
+    header
+        Its name, such as "x-forwarded-user".
+    trusted
+        The proxies' addresses or networks; nobody is trusted unless named.
+
+    Examples
+    --------
+    >>> door = ProxyDoor("x-forwarded-user", ["10.0.0.0/8"])
+    >>> door.admit({"x-forwarded-user": "ann"}, "10.1.2.3").subject
+    'proxy:ann'
+    >>> door.admit({"x-forwarded-user": "ann"}, "192.0.2.7")
+    Traceback (most recent call last):
+    ...
+    confide.service.doors.NotAdmitted: come through the proxy: requests from elsewhere are not let in
+    """
+
+    def __init__(self, header: str, trusted: Sequence[str]) -> None:
+        if not trusted:
+            raise ValueError("name the proxies that are trusted: their addresses, or networks such as 10.0.0.0/8")
+        self._header = header.lower()
+        self._trusted = [ipaddress.ip_network(one) for one in trusted]
+
+    def named(self, subject: str) -> str:
+        """See `Door`."""
+        return f"proxy:{subject}"
+
+    def admit(self, headers: Mapping[str, str], peer: str | None) -> Caller:
+        """See `Door`."""
+        try:
+            address = ipaddress.ip_address(peer or "")
+            known = any(address in network for network in self._trusted)
+        except ValueError:
+            known = False
+        if not known:
+            raise NotAdmitted(401, "come through the proxy: requests from elsewhere are not let in")
+        if headers.get("authorization", "").startswith("Bearer confide-operator."):
+            raise NotAdmitted(403, "this door is for askers, and this token is not for one")
+        try:
+            return Caller(self.named(_checked(headers.get(self._header))))
+        except ValueError:
+            raise NotAdmitted(401, "the proxy named nobody: sign in first") from None
+
+
+def _checked(subject: Any) -> str:
+    limit = min(SUBJECT, LONGEST)
+    if not (isinstance(subject, str) and 0 < len(subject) <= limit and subject.isprintable()):
+        raise ValueError(f"a subject is 1 to {limit} printable characters")
+    return subject

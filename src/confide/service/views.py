@@ -1,0 +1,80 @@
+"""A model as everyone may see it, and as its operator alone may."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from confide.pop.base import SOURCES
+from confide.pop.pop import POP
+from confide.service.counts import Counts
+from confide.service.memory import Stored
+
+__all__ = ["person", "private", "public"]
+
+
+def public(name: str, pop: POP, life: int, room: int) -> dict[str, Any]:
+    """Nothing here depends on what anybody said, but for what the plan charges: the halt, the monitor, the guide."""
+    guarantee, monitor = pop.guarantee, pop.monitor
+    estimate = None if monitor is None else monitor.estimate
+    return {
+        "name": name,
+        "guarantee": {
+            **asdict(guarantee),
+            "text": str(guarantee),
+            "sentence": guarantee.sentence,
+        },
+        "plan": str(pop.plan),
+        "labels": list(pop.labels),
+        "units": pop.units,
+        "state": pop.state,
+        "halt_reason": pop.halt_reason,
+        "rounds": pop.rounds,
+        "planned_rounds": pop.plan.rounds,
+        "ticket_life": life,
+        "room": room,
+        "monitor": None if estimate is None else estimate._asdict(),
+        "guide": None if pop.guide is None else {"released": pop.guide.released},
+    }
+
+
+def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> dict[str, Any]:
+    """Exact numbers, outside the guarantee: never to be shown to others."""
+    unsure, plan, book = pop.operator.unsure, pop.plan, pop.operator.loop.account.book
+    totals = counts.totals()
+    answered = sum(totals[source] for source in SOURCES)
+    return {
+        "unsure": unsure,
+        "planned_unsure": plan.unsure,
+        "spent": unsure / plan.unsure if plan.unsure else 0.0,
+        "rounds": pop.rounds,
+        "taught": pop.operator.taught,
+        "open_tickets": waiting,
+        "shares": {source: totals[source] / answered if answered else 0.0 for source in SOURCES},
+        "labels": totals["labels"],
+        "error": totals["wrong"] / totals["labels"] if totals["labels"] else None,
+        "series": counts.series(),
+        "nbytes": pop.operator.nbytes,
+        "ledger": None if book is None else {"commits": book.commits, "seconds": book.seconds},
+        "alarms": list(alarms),
+    }
+
+
+def person(pop: POP, whose: bytes, life: int, stored: Sequence[Stored]) -> dict[str, Any]:
+    """One person's rounds within a ticket's life, by source, and what was counted of them for good."""
+    account, plan = pop.operator.loop.account, pop.plan
+    sources = Counter(SOURCES[one.row.source] if one.row.label >= 0 else "refused" for one in stored)
+    return {
+        "rounds": len(stored),
+        "within": life,
+        "sources": dict(sources),
+        "labels": sum(one.taught >= 0 for one in stored),
+        "open_tickets": sum(one.open for one in stored),
+        "unsure": account.shares.get(whose, 0),
+        "most_unsure": plan.unit_unsure,
+        "guide_labels": account.labels.get(whose, 0),
+        "most_guide_labels": None if plan.guide is None else plan.guide.unit_labels,
+        "monitored": account.watched.get(whose, 0),
+    }

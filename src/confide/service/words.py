@@ -1,0 +1,21 @@
+"""What is told where a desk refuses: one sentence that says what to do, and never anything of somebody else."""
+
+__all__ = [
+    "AGAIN", "GONE", "HALTED", "NOT_YOURS", "NO_LABEL", "NO_SUBJECT", "OTHER_LABEL", "OTHER_QUESTION", "ROLLED_BACK",
+    "UNSAVED", "UNWRITTEN",
+]  # fmt: skip
+
+ROLLED_BACK = (
+    "a ticket came that this model issued after the last round in its ledger, so the ledger was rolled back and what "
+    "was spent since is not counted: nobody is answered any more; bring back the newest ledger, or start a new model"
+)
+HALTED = "this model has halted: its rounds or its privacy budget are used up"
+OTHER_QUESTION = "ask again with an id of its own: this id was used for another question"
+NOT_YOURS = "this is not a ticket of yours: bring back the one that came with your answer"
+GONE = "this ticket has expired, or its question was forgotten: ask again"
+OTHER_LABEL = "another label was taken for this ticket: a label is taken once"
+NO_LABEL = "this is not one of the labels of this model: see its public page"
+NO_SUBJECT = "a record needs a subject where people are protected: say whose it is"
+AGAIN = "this could not be made durable: bring it again"
+UNWRITTEN = "the ledger could not be written: make room, then open the model again"
+UNSAVED = "the last snapshot could not be written: make room; the journal has everything, and grows meanwhile"

@@ -1,0 +1,135 @@
+"""What a deployment is made of agrees with what the project has: commands, extras, ports, metrics, places."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shlex
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from confide.cli.app import app
+from confide.service.config import EXAMPLE, Config
+from confide.service.logs import Log
+from confide.service.metrics import Metrics, public_text
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+DEFAULTS = Config(**tomllib.loads(EXAMPLE))
+
+
+def steps() -> list[tuple[str, str]]:
+    """The Dockerfile's instructions."""
+    text = re.sub(r"\\\n\s*", " ", re.sub(r"^#.*\n", "", DOCKERFILE, flags=re.MULTILINE))
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in text.splitlines() if line.strip())]
+
+
+def unit() -> configparser.ConfigParser:
+    parsed = configparser.ConfigParser(interpolation=None, strict=True, delimiters=("=",))
+    parsed.optionxform = str  # type: ignore[method-assign, assignment]
+    parsed.read(ROOT / "deploy" / "confide.service", encoding="utf-8")
+    return parsed
+
+
+def commands() -> set[str]:
+    told = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "100", "TERM": "dumb"}).output
+    return set(re.findall(r"^\W*(\w+)  ", told, flags=re.MULTILINE))
+
+
+def test_the_container_installs_an_extra_that_exists_and_runs_a_command_that_exists() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    installed = re.findall(r"\.\[(\w+)\]", DOCKERFILE)
+    assert installed == ["service"] and "service" in extras
+    found = dict(steps())
+    assert found["ENTRYPOINT"] == '["confide"]' and found["CMD"].startswith('["serve", ') and "serve" in commands()
+
+
+def test_the_container_copies_what_is_there_and_what_is_not_ignored() -> None:
+    kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied = [one for word, rest in steps() if word == "COPY" and "--from" not in rest for one in rest.split()[:-1]]
+    assert copied and {Path(one).parts[0] for one in copied} <= kept
+    assert all((ROOT / one).exists() for one in copied)
+
+
+def test_the_container_is_nobody_in_particular() -> None:
+    words = [word for word, _ in steps()]
+    found = dict(steps())
+    user = found["USER"]
+    assert user.isdigit() and int(user) > 0 and f"--uid {user}" in DOCKERFILE
+    assert words.index("USER") > max(i for i, word in enumerate(words) if word in ("RUN", "COPY"))
+    assert "/var/lib/confide" in found["VOLUME"] and found["STOPSIGNAL"] == "SIGTERM"
+
+
+def test_the_container_has_the_services_ports_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = dict(steps())
+    assert found["EXPOSE"].split() == [str(DEFAULTS.public.port), str(DEFAULTS.operator.port)]
+    assert f"127.0.0.1:{DEFAULTS.operator.port}/healthz" in found["HEALTHCHECK"]
+    settings = dict(one.split("=", 1) for one in shlex.split(found["ENV"]))
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    read = Config(**tomllib.loads(EXAMPLE))  # an unknown CONFIDE_… would change nothing
+    assert (read.public.host, read.operator.host) == ("0.0.0.0", "0.0.0.0")
+    assert (read.public.port, read.operator.port) == (DEFAULTS.public.port, DEFAULTS.operator.port)
+
+
+def test_the_unit_is_hardened_and_starts_what_exists() -> None:
+    service = unit()["Service"]
+    start = shlex.split(service["ExecStart"])
+    assert Path(start[0]).name == "confide" and start[1] in commands() and start[2] == "/etc/confide/confide.toml"
+    wanted = {
+        "NoNewPrivileges": "yes", "ProtectSystem": "strict", "ProtectHome": "yes", "PrivateTmp": "yes",
+        "PrivateDevices": "yes", "CapabilityBoundingSet": "", "UMask": "0077", "LimitCORE": "0",
+        "StateDirectory": "confide", "StateDirectoryMode": "0700", "User": "confide",
+    }  # fmt: skip
+    assert {name: service[name] for name in wanted} == wanted
+    assert "MemoryDenyWriteExecute" not in service, "kernels are compiled"
+    assert int(service["TimeoutStopSec"]) > 60 and service["KillSignal"] == "SIGTERM"
+    assert unit()["Install"]["WantedBy"] == "multi-user.target"
+
+
+def test_systemd_takes_the_unit() -> None:
+    command = ["systemd-analyze", "verify", "--man=no", str(ROOT / "deploy" / "confide.service")]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        pytest.skip("needs systemd-analyze, to have systemd read the unit")
+    wrong = [line for line in told.stderr.splitlines() if "confide.service" in line and "not executable" not in line]
+    assert wrong == []
+
+
+def test_the_alarms_are_about_metrics_that_exist() -> None:
+    shown = {"rounds": 1, "state": "live", "guarantee": {"epsilon": 1.0, "delta": 1e-6}, "monitor": {"rounds": 1}}
+    metrics = Metrics(Log())
+    metrics.responded("m", "ask", 200, 0.1)
+    metrics.served("m", "ask", 1, 0.1)
+    metrics.failed("m", "ask", ValueError())
+    metrics.late("m")
+    text = (public_text({"m": shown}) + metrics.text({"m": {"ask": 1}}, {})).decode()
+    known = set(re.findall(r"^(confide_\w+)[{ ]", text, flags=re.MULTILINE))
+    rules = yaml.safe_load((ROOT / "deploy" / "confide-alarms.yml").read_text(encoding="utf-8"))
+    expressions = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    used = set(re.findall(r"confide_\w+", " ".join(expressions)))
+    assert len(expressions) >= 5 and used and used <= known
+    assert {rule["alert"] for rule in rules["groups"][0]["rules"]} and len(rules["groups"]) == 1
+    scraped = yaml.safe_load((ROOT / "deploy" / "prometheus.yml").read_text(encoding="utf-8"))
+    assert scraped["rule_files"] == ["confide-alarms.yml"]
+    ports = [job["static_configs"][0]["targets"][0].rpartition(":")[2] for job in scraped["scrape_configs"]]
+    assert ports == [str(DEFAULTS.public.port), str(DEFAULTS.operator.port)]
+    assert ["authorization" in job for job in scraped["scrape_configs"]] == [False, True]
+
+
+def test_the_page_names_commands_and_settings_that_exist() -> None:
+    known = commands()
+    assert {one for one in re.findall(r"`?confide (\w+) (?:confide\.toml|--|/etc)", PAGE)} <= known
+    limits = set(re.findall(r"`limits\.(\w+)`", PAGE))
+    assert limits and limits <= set(type(DEFAULTS.limits).model_fields)
+    for name in ("ticket_life", "release_every", "room"):
+        assert f"`{name}`" in PAGE and name in type(DEFAULTS.models["spam"]).model_fields
+    for name in re.findall(r"`(deploy/[\w.-]+)`", PAGE):
+        assert (ROOT / name).is_file(), name

@@ -1,0 +1,581 @@
+"""A desk: retries find what was stored, labels are taken once from their holder, and nothing is lost with a process."""
+
+import gc
+import shutil
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from confide import POP, StateError
+from confide.learners import DecisionTree, Features, GaussianNB, LogisticRegression
+from confide.ledger import Book, Entry, Ledger, file, snapshot
+from confide.service.base import Later, Question, Taught
+from confide.service.desk import PopDesk
+from tests.saved import CLEAR, DOUBT, bank_of, copy_of, echo, full, make, share, small_plan
+from tests.service.opened import again, ask, both, folder, guided, killed, kind, learn, open_desk, ticket
+
+pytestmark = pytest.mark.claim("people.md")
+__all__ = ["folder"]
+
+
+# ---------------------------------------------------------------------- retries
+
+
+def test_a_retry_gets_the_stored_answer_and_takes_no_round(folder: Path) -> None:
+    desk = open_desk(folder)
+    first = ask(desk, "ann", "1", [1.0, 2.0])
+    for one in both(desk):
+        retry = ask(one, "ann", "1", [1.0, 2.0])
+        assert retry.answer == first.answer and retry.round == first.round == 1 and retry.again and not first.again
+        assert one.pop.rounds == 1 and share(one.pop, "ann") == 1
+
+
+def test_another_x_under_the_same_id_is_its_senders_error_alone(folder: Path) -> None:
+    with open_desk(folder) as desk:
+        first = ask(desk, "ann", "1", [1.0, 2.0])
+        other = ask(desk, "ann", "1", [1.0, 3.0])
+        assert kind(other.refusal) == "conflict" and other.answer is None and desk.pop.rounds == 1
+        bob = ask(desk, "bob", "1", [1.0, 3.0])
+        assert bob.answer is not None and not bob.again and desk.pop.rounds == 2, "ids are their sender's own"
+        assert ask(desk, "ann", "1", [1.0, 2.0]).answer == first.answer
+
+
+def test_an_id_twice_in_one_batch_takes_one_round(folder: Path) -> None:
+    with open_desk(folder) as desk:
+        one, two, other, more = desk.ask(
+            [Question("ann", "1", DOUBT), Question("ann", "1", DOUBT), Question("ann", "1", [1.0, 1.0]),
+             Question("bob", "1", DOUBT)]
+        )  # fmt: skip
+        assert one.answer == two.answer and (one.again, two.again) == (False, True)
+        assert (one.round, more.round) == (1, 2)
+        assert kind(other.refusal) == "conflict" and desk.pop.rounds == 2
+
+
+def test_the_order_of_names_does_not_make_another_question(folder: Path) -> None:
+    with open_desk(folder, features=Features(numeric=("a", "b"))) as desk:
+        first = ask(desk, "ann", "1", {"a": 1.0, "b": 2.0})
+        assert ask(desk, "ann", "1", {"b": 2.0, "a": 1.0}).answer == first.answer
+        assert kind(ask(desk, "ann", "1", {"a": 1.0, "b": 2.5}).refusal) == "conflict"
+
+
+BAD: list[Any] = [[1.0], [1.0, "two"], None, "words", {"a": 1.0}, [1.0] * 99, "long " * 99, [1e400, 0.0], object()]
+BAD += [{1: 2}, [10**400, 1]]
+
+
+@pytest.mark.parametrize("x", BAD, ids=lambda x: repr(x)[:20])
+def test_what_cannot_be_read_takes_its_round_and_is_told_again(x: Any, folder: Path) -> None:
+    desk = open_desk(folder)
+    first = ask(desk, "ann", "1", x)
+    assert kind(first.refusal) == "malformed" and first.answer is None and first.round == 1
+    for one in both(desk):
+        retry = ask(one, "ann", "1", x)
+        assert retry.refusal == first.refusal and retry.round == 1 and retry.again and one.pop.rounds == 1
+    assert not one.private()["open_tickets"]
+
+
+def test_requests_are_remembered_for_so_many_public_rounds(folder: Path) -> None:
+    desk = open_desk(folder, ticket_life=20)
+    first, late = ask(desk, "ann", "1", DOUBT), ask(desk, "ann", "2", DOUBT)
+    for i in range(18):
+        ask(desk, "bob", str(i), [0.0, float(i)])
+    assert ask(desk, "ann", "1", DOUBT).round == 1, "19 rounds later it is known"
+    ask(desk, "bob", "more", DOUBT)
+    assert kind(learn(desk, "ann", ticket(first), "no")) == "ticket", "expired"
+    assert learn(desk, "ann", ticket(late), "no") is None
+    for one, name in zip(both(desk), ("1", "2"), strict=False):
+        fresh = ask(one, "ann", name, [1.0, 1.0])
+        assert not kind(fresh.refusal) and not fresh.again, "20 rounds later it is a new question"
+
+
+def test_nothing_grows_with_the_number_of_rounds(folder: Path) -> None:
+    with open_desk(folder, ticket_life=40, save_every=50, plan=small_plan(unsure=1000)) as desk:
+        seen = []
+        for i in range(30):
+            got = desk.ask([Question(f"{i} {j}", "1", [float(i), float(j)]) for j in range(10)])
+            desk.learn([Taught(f"{i} {j}", ticket(one), "no") for j, one in enumerate(got[:5])])
+            notes = [kind for kind, *_ in _journal(desk)]
+            seen.append((notes.count("asked"), notes.count("taught"), desk.private()["open_tickets"]))
+        assert max(seen[10:])[0] <= 6 and max(taught for _, taught, _ in seen) <= 11
+        assert max(waiting for *_, waiting in seen) <= 40
+
+
+def _journal(desk: PopDesk) -> list[tuple[str, int, int, bytes]]:
+    book = desk.pop.operator.loop.account.book
+    assert book is not None
+    return book._file.notes(book._key)
+
+
+# ---------------------------------------------------------------------- what a call writes
+
+
+class Sizes:
+    """The sizes of everything that goes into the book."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: list[tuple[Any, ...]] = []
+        add = Book.add
+
+        def added(book: Book, entry: Entry) -> int:
+            forms = [(kind, width, len(body)) for kind, width, body in entry.notes]
+            self.seen.append((len(entry.shares), len(entry.watched), len(entry.used), *forms))
+            return add(book, entry)
+
+        monkeypatch.setattr(Book, "add", added)
+
+
+def test_what_is_written_does_not_depend_on_what_came_of_a_question(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sure, unsure, capped, malformed, too long, halted: the same bytes but for their values."""
+    desk = PopDesk.open(folder, lambda: echo(plan=small_plan(unsure=5, copies=60)))
+    sizes = Sizes(monkeypatch)
+    sources, kinds = set(), set()
+    for i in range(400):
+        x: Any = {0: CLEAR, 1: DOUBT, 2: [1.0], 3: [0.5] * 200, 4: "x" * 40}[i % 5]
+        got = ask(desk, f"person {i % 40}", str(i), x)
+        sources.add(got.answer.source if got.answer else None)
+        kinds.add(kind(got.refusal))
+        if i == 380:
+            desk.pop.operator.loop.account.halted = "budget"  # as it would, sooner or later
+    assert sources >= {"copies", "fallback", None} and kinds == {None, "malformed", "halted"}
+    assert len(set(sizes.seen)) == 1
+
+
+def test_a_batch_is_one_write(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_desk(folder) as desk:
+        writes, write = [], Book._write
+        monkeypatch.setattr(Book, "_write", lambda book: (writes.append(1), write(book)))
+        got = desk.ask([Question(f"{i}", "1", DOUBT) for i in range(50)])
+        assert len(writes) == 1
+        desk.learn([Taught(f"{i}", ticket(one), "no") for i, one in enumerate(got)])
+        assert len(writes) == 2
+        desk.ask([Question(f"{i}", "1", DOUBT) for i in range(50)])
+        assert len(writes) == 2, "a retry writes nothing"
+
+
+# ---------------------------------------------------------------------- labels
+
+
+def test_a_label_is_taken_once_from_its_holder(folder: Path) -> None:
+    desk = open_desk(folder)
+    mine = ticket(ask(desk, "ann", "1", DOUBT))
+    assert kind(learn(desk, "bob", mine, "yes")) == "ticket" and kind(learn(desk, "ann", "1-1-x", "no")) == "ticket"
+    assert kind(learn(desk, "ann", mine, "perhaps")) == "label" and desk.pop.operator.taught == 0
+    assert learn(desk, "ann", mine, "yes") is None and desk.pop.operator.taught == 1
+    for one in both(desk):
+        assert learn(one, "ann", mine, "yes") is None, "the acknowledgement may have been lost"
+        assert kind(learn(one, "ann", mine, "no")) == "ticket"
+        assert kind(learn(one, "bob", mine, "yes")) == "ticket" and one.pop.operator.taught == 1
+
+
+def test_one_ticket_twice_in_a_batch_of_labels(folder: Path) -> None:
+    with open_desk(folder) as desk:
+        mine = ticket(ask(desk, "ann", "1", DOUBT))
+        said = desk.learn([Taught("ann", mine, y) for y in ("yes", "yes", "no")])
+        assert [kind(one) for one in said] == [None, None, "ticket"] and desk.pop.operator.taught == 1
+
+
+@pytest.mark.parametrize("text", ["", "-", "1-1-0-0-0", "٣-1-a-b-c", "\0", "x" * 5000, "1-1", "\ud800-1-2-3-4"])
+def test_whatever_is_brought_as_a_ticket_is_no_more_than_refused(text: str, folder: Path) -> None:
+    with open_desk(folder) as desk:
+        ask(desk, "ann", "1", DOUBT)
+        assert kind(learn(desk, "ann", text, "yes")) == "ticket"
+        assert ask(desk, "ann", "2", DOUBT).round == 2
+
+
+# ---------------------------------------------------------------------- after a crash
+
+
+@pytest.mark.parametrize(
+    ("learner", "features"),
+    [(LogisticRegression(), 2), (GaussianNB(), 2), (DecisionTree(memory=8), Features(numeric=("a", "b")))],
+    ids=repr,
+)
+def test_copies_are_taught_again_bit_for_bit(learner: Any, features: Any, folder: Path) -> None:
+    named = not isinstance(features, int)
+
+    def x(i: int) -> Any:
+        return {"b": i % 3 - 1.25, "a": i % 7 - 3.0} if named else [i % 7 - 3.0, i % 3 - 1.25]
+
+    desk = open_desk(folder, learner=learner, features=features, plan=small_plan(unsure=1000))
+    desk.teach([(f"teacher {i}", x(i), "yes" if i % 7 > 3 else "no") for i in range(60)])
+    waiting = []
+    for i in range(80):
+        waiting.append((f"person {i % 25}", ticket(ask(desk, f"person {i % 25}", str(i), x(i)))))
+        if i % 3:
+            learn(desk, *waiting.pop(0), "yes" if i % 2 else "no")
+        if i == 30:
+            desk.save()
+        if i in (20, 50):
+            desk.forget("person 7")
+        if i in (10, 40, 60, 79):
+            known = bank_of(desk.pop)
+            desk = again(desk)
+            assert bank_of(desk.pop) == known
+    assert bank_of(desk.pop) != bank_of(make(learner, features=features)), "they had learned something"
+    desk.close()
+
+
+def test_a_rolling_restart_loses_no_ticket(folder: Path) -> None:
+    desk, waiting = open_desk(folder), dict[str, str]()
+    for life in range(4):
+        waiting[f"person {life}"] = ticket(ask(desk, f"person {life}", "1", DOUBT))
+        desk.close()
+        desk = PopDesk.open(folder, make)
+    for who, brought in waiting.items():
+        assert learn(desk, who, brought, "yes") is None
+    assert desk.pop.operator.taught == 4
+
+
+def test_who_was_forgotten_leaves_nothing_that_can_be_asked_for(folder: Path) -> None:
+    desk = open_desk(folder, features=Features(numeric=("a",), text={"words": 8}))
+    x = {"a": 1.0, "words": "a needle in the haystack"}
+    used, waiting = (ticket(ask(desk, "ann", name, x)) for name in ("1", "2"))
+    bob = ticket(ask(desk, "bob", "1", {"a": 1.0, "words": "straw that stays"}))
+    learn(desk, "ann", used, "yes")
+    desk.teach([("ann", x, "no")])
+    assert b"needle" in b"".join(body for *_, body in _journal(desk))
+    desk.forget("ann")
+    for one in both(desk):
+        bodies = b"".join(body for *_, body in _journal(one))
+        assert b"needle" not in bodies and b"straw" in bodies
+        asked = 0 if one is desk else 1
+        assert one.person("ann")["rounds"] == asked and one.person("ann")["unsure"] == 2, "what was spent stays spent"
+        assert kind(learn(one, "ann", waiting, "yes")) == kind(learn(one, "ann", used, "yes")) == "ticket"
+        assert not ask(one, "ann", "1" if one is desk else "2", {**x, "words": ""}).again, "the ids are free again"
+    assert learn(one, "bob", bob, "yes") is None
+    one.close()
+    assert b"needle" not in (one.folder / "ledger.db").read_bytes(), "the pages themselves were overwritten"
+
+
+def test_a_copy_that_was_reset_is_not_taught_what_came_before(folder: Path) -> None:
+    desk = open_desk(folder, plan=small_plan(copies=3))
+    names = [f"person {i}" for i in range(40)]
+    mine = [name for name in names if copy_of(desk.pop, name) == copy_of(desk.pop, names[0])]
+    for name in mine[:3]:
+        learn(desk, name, ticket(ask(desk, name, "1", [1.0, 1.0])), "yes")
+    desk.forget(mine[0])
+    learn(desk, mine[1], ticket(ask(desk, mine[1], "2", [0.0, 2.0])), "no")
+    known = bank_of(desk.pop)
+    assert bank_of(again(desk).pop) == known
+
+
+def test_clocks_may_jump(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing asks what time it is."""
+
+    def what_time() -> float:
+        raise AssertionError("somebody looked at the clock")
+
+    for name in ("time", "monotonic", "perf_counter", "time_ns"):
+        monkeypatch.setattr(time, name, what_time)
+    desk = open_desk(folder)
+    mine = ticket(ask(desk, "ann", "1", DOUBT))
+    desk = again(desk)
+    assert learn(desk, "ann", mine, "yes") is None
+    desk.close()
+
+
+# ---------------------------------------------------------------------- the guide
+
+
+def _open_leaf(desk: PopDesk) -> Any:
+    guiding = desk.pop.operator.loop.guiding
+    assert guiding is not None and guiding.guide._leaves is not None
+    return guiding.guide._leaves.open.copy()
+
+
+def _life(desk: PopDesk, first: int, rounds: int, people: int = 10**6) -> None:
+    for i in range(first, first + rounds):
+        who = f"person {i % people}"
+        got = ask(desk, who, str(i), [i % 7 - 3.0, i % 5 - 2.0])
+        learn(desk, who, ticket(got), "yes" if i % 7 > 3 else "no")
+
+
+@pytest.mark.parametrize("saved", [False, True], ids=["old snapshot", "new snapshot"])
+@pytest.mark.parametrize("units", ["rounds", "people"])
+def test_lessons_of_the_open_leaf_are_the_guides_again(units: str, saved: bool, folder: Path) -> None:
+    """Those of released leaves are not: not one gradient is twice in what is released."""
+    desk = PopDesk.open(folder, lambda: guided(units), save_every=None)
+    plan = desk.pop.plan.guide
+    assert plan is not None
+    first = plan.range_rounds + 2 * plan.leaf + plan.leaf // 2
+    _life(desk, 0, first)
+    if saved:
+        desk.save()
+    leaf, released = _open_leaf(desk), desk.public()["guide"]
+    caps = dict(desk.pop.operator.loop.account.labels)
+    assert leaf.any() and released["released"] == 2
+    for _ in range(3):
+        desk = again(desk, save_every=None)
+        assert (_open_leaf(desk) == leaf).all() and desk.public()["guide"] == released
+        assert desk.pop.operator.loop.account.labels == caps, "a replayed gradient is not counted again"
+    _life(desk, first, plan.leaf)
+    exact = [desk.pop.operator.loop.guiding.guide._leaves.sums[i].copy() for i in range(3)]  # type: ignore[union-attr]
+    desk = again(desk, save_every=None)
+    kept = desk.pop.operator.loop.guiding.guide._leaves.sums  # type: ignore[union-attr]
+    assert all((kept[i] == exact[i]).all() for i in range(3)) and desk.public()["guide"]["released"] == 3
+
+
+def test_a_cap_is_kept_over_replays(folder: Path) -> None:
+    """A person past their cap teaches the guide nothing, and nothing in a replay either."""
+    desk = PopDesk.open(folder, lambda: guided("people"))
+    plan = desk.pop.plan.guide
+    assert plan is not None
+    _life(desk, 0, plan.range_rounds + 1)
+    at = plan.range_rounds + 1
+    for i in range(plan.unit_labels + 3):
+        learn(desk, "ann", ticket(ask(desk, "ann", str(i), [3.0, 1.0])), "yes")
+    assert desk.person("ann")["guide_labels"] == plan.unit_labels and at
+    leaf = _open_leaf(desk)
+    desk = again(desk)
+    assert (_open_leaf(desk) == leaf).all() and desk.person("ann")["guide_labels"] == plan.unit_labels
+
+
+@pytest.mark.parametrize("units", ["rounds", "people"])
+def test_rows_that_were_counted_for_ranges_are_counted_again_once(units: str, folder: Path) -> None:
+    desk = PopDesk.open(folder, lambda: guided(units, rounds=4000))
+    plan = desk.pop.plan.guide
+    assert plan is not None and plan.range_rounds > 8
+    _life(desk, 0, 8, people=5)
+    ask(desk, "bad", "1", [1.0])
+    ask(desk, "waits", "1", [1.0, 1.0])  # for a label: it is read again, and not counted for that
+
+    def counts(one: PopDesk) -> Any:
+        return one.pop.operator.loop.guiding.guide._counted.counts.copy()  # type: ignore[union-attr]
+
+    before = counts(desk)
+    assert before.any()
+    for _ in range(2):
+        desk = again(desk)
+        assert (counts(desk) == before).all()
+
+
+def test_history_is_in_the_journal_too(folder: Path) -> None:
+    desk = open_desk(folder)
+    good = [1.0, 2.0]
+    said = desk.teach([("ann", good, "yes"), ("bob", [1.0], "no"), ("carl", good, "perhaps"), (None, good, "no")])
+    assert [kind(one) for one in said] == [None, "malformed", "label", "malformed"]
+    known = bank_of(desk.pop)
+    back = again(desk)
+    assert bank_of(back.pop) == known and back.pop.operator.taught == 1
+
+
+# ---------------------------------------------------------------------- a ledger that was rolled back
+
+
+def test_a_ticket_from_beyond_the_ledgers_end_closes_the_model_for_good(folder: Path) -> None:
+    desk = open_desk(folder)
+    past = ticket(ask(desk, "ann", "1", DOUBT))
+    desk.close()
+    backup = killed(PopDesk.open(folder, make))
+    desk = PopDesk.open(folder, make)
+    future = ticket(ask(desk, "ann", "2", DOUBT))
+    desk.close()
+    rolled = PopDesk.open(backup, make)
+    assert learn(rolled, "ann", past, "no") is None, "what it knows is good"
+    assert kind(learn(rolled, "bob", future, "no")) == "ticket", "nobody proves anything with another's ticket"
+    with pytest.raises(StateError, match="rolled back"):
+        learn(rolled, "ann", future, "no")
+    for use in (lambda: ask(rolled, "bob", "3", DOUBT), lambda: rolled.forget("ann"), lambda: rolled.teach([])):
+        with pytest.raises(StateError, match="rolled back"):
+            use()
+    assert "rolled back" in rolled.private()["alarms"][0]
+    rolled.close()
+    with pytest.raises(StateError, match="rolled back"):
+        PopDesk.open(backup, make)
+    with pytest.raises(StateError, match="rolled back"):
+        POP.load(backup)
+
+
+def test_it_is_found_out_however_far_the_model_went_on(folder: Path) -> None:
+    """Neither the round nor the epoch of the ticket is beyond those of the ledger any more: the life's mark is."""
+    desk = open_desk(folder)
+    ask(desk, "ann", "1", DOUBT)
+    desk.close()
+    backup = killed(PopDesk.open(folder, make))
+    desk = PopDesk.open(folder, make)
+    future = ticket(ask(desk, "ann", "2", DOUBT))
+    desk.close()
+    rolled = PopDesk.open(backup, make)
+    for i in range(5):
+        ask(rolled, "bob", str(i), DOUBT)
+    rolled = again(again(rolled))
+    with pytest.raises(StateError, match="rolled back"):
+        learn(rolled, "ann", future, "no")
+
+
+def test_within_one_life_too(folder: Path) -> None:
+    """A copy of the folder from the middle of a life: the later rounds of that life have the same mark."""
+    desk = open_desk(folder)
+    ask(desk, "ann", "1", DOUBT)
+    alive = desk.folder.with_name("backup")
+    shutil.copytree(desk.folder, alive)
+    future = ticket(ask(desk, "ann", "2", DOUBT))
+    desk.close()
+    rolled = PopDesk.open(alive, make)
+    for i in range(5):
+        ask(rolled, "bob", str(i), DOUBT)
+    with pytest.raises(StateError, match="rolled back"):
+        learn(rolled, "ann", future, "no")
+
+
+# ---------------------------------------------------------------------- disks that fail
+
+
+def test_after_a_failed_write_nobody_is_answered_and_nothing_shown_is_lost(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = open_desk(folder)
+    mine = ask(desk, "ann", "1", DOUBT)
+    with monkeypatch.context() as patch:
+        patch.setattr(Book, "_write", full)
+        with pytest.raises(StateError, match="make room"):
+            ask(desk, "bob", "1", DOUBT)
+    for use in (
+        lambda: ask(desk, "ann", "1", DOUBT), lambda: ask(desk, "carl", "1", DOUBT), lambda: desk.forget("ann"),
+        lambda: learn(desk, "ann", ticket(mine), "no"), lambda: learn(desk, "ann", "nonsense", "no"),
+    ):  # fmt: skip
+        with pytest.raises(StateError, match="make room"):
+            use()
+    assert desk.private()["alarms"]
+    desk = again(desk)
+    assert ask(desk, "ann", "1", DOUBT).answer == mine.answer and desk.pop.rounds == 1
+    assert not ask(desk, "bob", "1", DOUBT).again, "its round never took place"
+    assert learn(desk, "ann", ticket(mine), "no") is None
+
+
+def test_a_snapshot_that_cannot_be_written_is_the_operators_worry_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answers are durable without it."""
+    with open_desk(folder, save_every=5) as desk:
+        with monkeypatch.context() as patch:
+            patch.setattr(snapshot, "_replace", lambda *_: (_ for _ in ()).throw(StateError("no room")))
+            for i in range(7):
+                assert ask(desk, f"person {i}", "1", DOUBT).round == i + 1
+            assert "snapshot" in desk.private()["alarms"][0]
+        for i in range(7, 12):
+            ask(desk, f"person {i}", "1", DOUBT)
+        assert not desk.private()["alarms"], "it was written the next time"
+
+
+def test_a_label_that_could_not_be_written_stops_nobody_else(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = open_desk(folder)
+    mine = ticket(ask(desk, "ann", "1", DOUBT))
+    with monkeypatch.context() as patch:
+        patch.setattr(Book, "_write", full)
+        assert kind(learn(desk, "ann", mine, "yes")) == "later"
+        assert kind(learn(desk, "ann", mine, "yes")) == "later", "still not durable"
+        assert kind(learn(desk, "ann", mine, "no")) == "ticket"
+        with pytest.raises(Later):
+            desk.forget("bob")
+    assert ask(desk, "bob", "1", DOUBT).answer is not None
+    assert learn(desk, "ann", mine, "yes") is None and desk.pop.operator.taught == 1
+    assert learn(again(desk), "ann", mine, "yes") is None
+
+
+def test_a_label_that_was_not_acknowledged_may_be_lost_and_brought_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = open_desk(folder)
+    mine = ticket(ask(desk, "ann", "1", DOUBT))
+    with monkeypatch.context() as patch:
+        patch.setattr(Book, "_write", full)
+        assert kind(learn(desk, "ann", mine, "yes")) == "later"
+        left = desk.folder.with_name("left")
+        shutil.copytree(desk.folder, left)
+    back = PopDesk.open(left, make)
+    assert back.pop.operator.taught == 0 and learn(back, "ann", mine, "no") is None and back.pop.operator.taught == 1
+
+
+def test_a_ledger_that_another_holds_ends_the_answers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file, "_PATIENCE", 0.05)
+    desk = open_desk(folder)
+    with sqlite3.connect(folder / "ledger.db", isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StateError, match="another process holds it"):
+            ask(desk, "ann", "1", DOUBT)
+        other.execute("ROLLBACK")
+    other.close()
+    with pytest.raises(StateError, match="another process holds it"):
+        ask(desk, "ann", "1", DOUBT)
+
+
+def test_a_slow_disk_is_shared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one write is on its way all others wait for the next, together."""
+    desk, writes, write = open_desk(folder), [], Book._write
+
+    def slow(book: Book) -> None:
+        writes.append(1)
+        time.sleep(0.03)
+        write(book)
+
+    monkeypatch.setattr(Book, "_write", slow)
+    answers: list[Any] = []
+
+    def work(name: str) -> None:
+        for i in range(4):
+            got = ask(desk, name, str(i), DOUBT)
+            answers.append((got.round, learn(desk, name, ticket(got), "no")))
+
+    threads = [threading.Thread(target=work, args=(f"person {i}",)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == [(i + 1, None) for i in range(32)] and len(writes) < 40, "64 calls"
+
+
+def test_a_second_owner_is_refused(folder: Path) -> None:
+    with open_desk(folder), pytest.raises(StateError, match="another process"):
+        PopDesk.open(folder, make)
+    PopDesk.open(folder, make).close()
+
+
+def test_a_ledger_older_than_its_snapshot_is_refused(folder: Path) -> None:
+    desk = open_desk(folder)
+    left = killed(desk)
+    desk = PopDesk.open(folder, make)
+    ask(desk, "ann", "1", DOUBT)
+    desk.close()
+    (left / "snapshot.npz").write_bytes((folder / "snapshot.npz").read_bytes())
+    with pytest.raises(StateError, match="older than its snapshot"):
+        PopDesk.open(left, make)
+
+
+@pytest.mark.parametrize("at", ["write_key", "create", "claim", "write"])
+def test_a_first_save_that_was_killed_is_begun_again(at: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(snapshot if at.startswith("write") else Ledger, at, die)
+        open_desk(folder)
+    gc.collect()
+    with open_desk(folder) as desk:
+        assert ask(desk, "ann", "1", DOUBT).round == 1
+    (folder / "snapshot.npz").unlink()
+    with pytest.raises(StateError, match="snapshot"):
+        open_desk(folder)
+    assert Ledger(folder / "ledger.db").read("pop").rounds == 1, "what was spent is never taken away"
+
+
+# ---------------------------------------------------------------------- what may be seen
+
+
+def test_everyone_sees_the_promise_and_the_operator_the_rest(folder: Path) -> None:
+    with open_desk(folder) as desk:
+        for i in range(6):
+            learn(desk, f"{i}", ticket(ask(desk, f"{i}", "1", DOUBT)), "yes")
+        ask(desk, "ann", "1", [1.0])
+        public, private, ann = desk.public(), desk.private(), desk.person("ann")
+    assert public["rounds"] == 7 and public["state"] == "live" and public["guarantee"]["epsilon"] > 0
+    assert not {"unsure", "open_tickets", "taught", "shares"} & set(public)
+    assert private["unsure"] == 6 and private["labels"] == 6 and private["error"] == 1.0
+    assert private["open_tickets"] == 0
+    assert private["series"]["fallback"] == [6] and private["series"]["refused"] == [1]
+    assert ann["rounds"] == 1 and ann["sources"] == {"refused": 1} and ann["unsure"] == 0

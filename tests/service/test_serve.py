@@ -1,0 +1,340 @@
+"""A deployment from its file to its end: what is refused, a real process with two ports, and what survives it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import confide
+from confide import TicketError
+from confide.cli.app import app as command_line
+from confide.games import BOTTOM, OnlineGame, Round
+from confide.games.replay import Ask, AskMany, Forget, Hidden, Label, LabelMany, Step, Teach, replay
+from confide.service.config import EXAMPLE, read_config
+from confide.service.doors import Keys, Tokens
+from confide.service.models import features, open_desk, planned
+from confide.service.server import door_of
+from confide.service.verifiers import JwtDoor, ProxyDoor
+
+SMALL = """
+[public]
+port = 0
+[operator]
+port = 0
+[models.spam]
+folder = "state/spam"
+labels = ["no", "yes"]
+columns = 2
+epsilon = 60.0
+delta = 0.01
+rounds = 400
+units = "people"
+"""
+
+
+def written(folder: Path, text: str = SMALL) -> Path:
+    path = folder / "confide.toml"
+    path.write_text(text)
+    return path
+
+
+def test_the_example_is_a_deployment(tmp_path: Path) -> None:
+    printed = CliRunner().invoke(command_line, ["serve", "--example"])
+    assert printed.exit_code == 0 and printed.output == EXAMPLE
+    config = read_config(written(tmp_path, EXAMPLE))
+    model = config.models["spam"]
+    assert model.folder == tmp_path / "state" / "spam" and config.operator.host == "127.0.0.1"
+    assert model.units == "people" and model.release_every is None and config.insecure_seed is None
+    made: Any = features(model)
+    assert made.ranges == {"links": (0.0, 50.0)}
+    assert list(made.categorical) == ["sender"] and list(made.text) == ["words"]
+    assert planned(model.model_copy(update={"epsilon": 8.0, "delta": 1e-4})).rounds == 100_000
+
+
+REFUSED = {
+    "no models": ("[public]\nport = 1\n", "models: field required"),
+    "an unknown entry": (SMALL + "colour = 3\n", "models.spam.colour: extra inputs are not permitted"),
+    "no columns": (SMALL.replace("columns = 2\n", ""), "models.spam: say what x holds"),
+    "no labels": (SMALL.replace('labels = ["no", "yes"]\n', ""), "models.spam: say which labels there are"),
+    "a bad name": (SMALL.replace("models.spam", 'models."a/b"'), "letters, digits"),
+    "a tick that is too short": (SMALL + "release_every = 0.001\n", "models.spam.release_every: input should be"),
+    "a seed": ("insecure_seed = 1\n" + SMALL, "CONFIDE_INSECURE_SEED"),
+    "one key for both": (SMALL + '[doors]\nasker_keys = "k"\noperator_keys = "k"\n', "different keys"),
+    "an unknown door": (SMALL + '[doors]\nkind = "window"\n', "must be tokens, jwt, proxy"),
+    "a door without its table": (SMALL + '[doors]\nkind = "jwt"\n', "table doors.jwt"),
+    "no TOML": ("[models", "not valid TOML"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_file_that_is_wrong_is_refused_with_the_entry(tmp_path: Path, case: str) -> None:
+    text, words = REFUSED[case]
+    with pytest.raises(ValueError) as refused:
+        read_config(written(tmp_path, text))
+    assert words in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("epsilon = 0.0\n", "epsilon"),
+        ('learner = "oracle"\ncopies = 30\nunsure = 45\nguide = false\nsilent = 350\n', "is called 'oracle'"),
+        ("monitor = 70.0\n", "monitor"),
+        ('plan = "nowhere.json"\n', "cannot read"),
+    ],
+)
+def test_a_model_that_cannot_be_made_is_refused_by_name(tmp_path: Path, change: str, words: str) -> None:
+    text = SMALL.replace("epsilon = 60.0\n", "") if change.startswith("epsilon") else SMALL
+    config = read_config(written(tmp_path, text + change))
+    with pytest.raises(ValueError, match=r"models\.spam") as refused:
+        open_desk("spam", config.models["spam"])
+    assert words in str(refused.value) and not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("rounds = 400", "rounds = 500"), ("epsilon = 60.0", "epsilon = 6.0"), ('"no", "yes"', '"yes", "no"'),
+     ('units = "people"', 'units = "rounds"'), ("delta = 0.01", "delta = 1e-9")],
+)  # fmt: skip
+def test_a_changed_file_does_not_change_what_was_promised(tmp_path: Path, before: str, after: str) -> None:
+    open_desk("spam", read_config(written(tmp_path)).models["spam"]).close()
+    changed = read_config(written(tmp_path, SMALL.replace(before, after)))
+    with pytest.raises(ValueError, match=r"is not what the model in .* was made with"):
+        open_desk("spam", changed.models["spam"])
+    open_desk("spam", read_config(written(tmp_path)).models["spam"]).close()  # and was given back
+
+
+def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONFIDE_PUBLIC__PORT", "9999")
+    monkeypatch.setenv("CONFIDE_INSECURE_SEED", "7")
+    config = read_config(written(tmp_path))
+    assert config.public.port == 9999 and config.insecure_seed == 7
+
+
+def test_doors_are_made_as_the_file_says(tmp_path: Path) -> None:
+    (tmp_path / "issuer.pem").write_text("s" * 64)
+    table = 'kind = "jwt"\n[doors.jwt]\nkey = "issuer.pem"\nalgorithms = ["HS256"]\naudience = "a"\nissuer = "i"\n'
+    assert isinstance(door_of(read_config(written(tmp_path, f"{SMALL}[doors]\n{table}")).doors), JwtDoor)
+    table = 'kind = "proxy"\n[doors.proxy]\nheader = "x-user"\ntrusted = ["127.0.0.1"]\n'
+    assert isinstance(door_of(read_config(written(tmp_path, f"{SMALL}[doors]\n{table}")).doors), ProxyDoor)
+
+
+class Process:
+    """`confide serve` as a deployment runs it; all that it writes is kept."""
+
+    def __init__(self, path: Path, **environment: str) -> None:
+        command = [sys.executable, "-m", "confide", "serve", str(path)]
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        self.running = subprocess.Popen(command, env={**os.environ, **environment}, **pipes)
+        self.written = list[str]()
+        doors = read_config(path).doors
+        assert self.running.stderr is not None
+        for line in self.running.stderr:
+            self.written.append(line)
+            if '"serving"' in line:
+                break
+        else:
+            raise AssertionError("".join(self.written))
+        told = json.loads(line)
+        self.public, self.private = (f"http://127.0.0.1:{told[door]}" for door in ("public", "operator"))
+        self.asker = Tokens("asker", Keys.read(doors.asker_keys))
+        self.operator = Tokens("operator", Keys.read(doors.operator_keys)).sign("op", expires=600.0)
+        self.reading = threading.Thread(target=lambda: self.written.extend(self.running.stderr or ()))
+        self.reading.start()
+
+    def client(self, model: str = "spam") -> confide.Client:
+        def token(who: str) -> str:
+            return self.asker.sign(who or "nobody", expires=600.0)
+
+        return confide.Client(self.public, token, model, operator=(self.private, self.operator))
+
+    def get(self, path: str) -> str:
+        request = urllib.request.Request(self.private + path, headers={"authorization": f"Bearer {self.operator}"})
+        with urllib.request.urlopen(request, timeout=30) as told:
+            return str(told.read().decode())
+
+    def end(self, number: signal.Signals) -> int:
+        self.running.send_signal(number)
+        code = self.running.wait(60)
+        self.reading.join(60)
+        assert self.running.stdout is not None and self.running.stderr is not None
+        self.written.append(self.running.stdout.read())
+        self.running.stdout.close()
+        self.running.stderr.close()
+        return code
+
+
+@contextlib.contextmanager
+def process(path: Path, **environment: str) -> Iterator[Process]:
+    made = Process(path, **environment)
+    try:
+        yield made
+    finally:
+        if made.running.poll() is None:
+            made.end(signal.SIGKILL)
+
+
+def test_a_process_that_is_killed_and_one_that_is_stopped_forget_nothing(tmp_path: Path) -> None:
+    """Also: all that they write has nothing of what people sent."""
+    path = written(tmp_path)
+    with process(path) as first, first.client() as client:
+        assert client.guarantee.secure and client.units == "people"
+        kept = client.predict([8675309.25, 2.0], unit="canary-subject")
+        done = client.predict([1.0, 8675309.25], unit="canary-subject")
+        client.learn(done.ticket, "yes")
+        client.teach([1.0, 2.0], "no", unit="canary-subject")
+        with pytest.raises(ValueError):
+            client.predict("canary-x", unit="canary-subject")
+        assert client.rounds == 3 and first.end(signal.SIGKILL) != 0
+    with process(path) as second, second.client() as again:
+        own, private = second.get("/metrics"), json.loads(second.get("/models/spam"))["private"]
+        assert again.rounds == 3 and private["labels"] == 1
+        again.hold(kept.ticket, "bob")
+        with pytest.raises(TicketError, match="not a ticket of yours"):
+            again.learn(kept.ticket, "yes")
+        for ticket in (kept.ticket, done.ticket):
+            again.hold(ticket, "canary-subject")
+            again.learn(ticket, "yes")  # the second is acknowledged again, and not learned again
+        with pytest.raises(TicketError):
+            again.learn(done.ticket, "no")
+        assert json.loads(second.get("/models/spam"))["private"]["labels"] == 2
+        own += second.get("/metrics")
+        assert second.end(signal.SIGTERM) == 0
+    events = [json.loads(line)["event"] for line in second.written if line]
+    assert events == ["open", "serving", "stopping", "stopped", "closed"]
+    everything = "".join((*first.written, *second.written, own))
+    for canary in ("canary", "8675309", kept.ticket, done.ticket, "tokens:"):
+        assert canary not in everything
+    assert 'confide_ledger{model="spam",number="seconds"}' in own
+    open_desk("spam", read_config(path).models["spam"]).close()  # it was given back
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What `confide serve` changes in its process is put back."""
+    root, interval = logging.getLogger(), sys.getswitchinterval()
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    before = root.handlers[:], root.level
+    yield
+    root.handlers, root.level = before
+    logging.getLogger("uvicorn.access").disabled = False
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_server_that_cannot_start_says_why_in_a_sentence(tmp_path: Path) -> None:
+    path = written(tmp_path)
+
+    def refused(*arguments: str) -> str:
+        return str(CliRunner().invoke(command_line, ["serve", *arguments]).exception)
+
+    with contextlib.closing(open_desk("spam", read_config(path).models["spam"])):
+        assert "another process" in refused(str(path)) or "in use" in refused(str(path))
+    path.write_text(SMALL.replace("[operator]\n", '[operator]\nhost = "192.0.2.1"\n'))
+    assert "cannot listen on 192.0.2.1:0" in refused(str(path))
+    assert "--example" in refused() and "cannot read" in refused(str(tmp_path / "nowhere.toml"))
+
+
+class Outside:
+    """A client whose tickets are called by their rounds: two worlds' tickets are signed with different keys."""
+
+    def __init__(self, client: confide.Client) -> None:
+        self._client, self._tickets = client, {"": ""}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def _answer(self, answer: confide.Answer) -> confide.Answer:
+        if not answer.ticket:
+            return answer
+        name = f"the ticket of round {answer.ticket.split('-')[1]}"
+        self._tickets[name] = answer.ticket
+        return replace(answer, ticket=name)
+
+    def predict(self, x: Any, unit: Any = None) -> confide.Answer:
+        return self._answer(self._client.predict(x, unit))
+
+    def predict_many(self, xs: Any, units: Any = None) -> list[confide.Answer]:
+        return [self._answer(answer) for answer in self._client.predict_many(xs, units)]
+
+    def learn(self, ticket: str, y: Any) -> None:
+        self._client.learn(self._tickets[ticket], y)
+
+    def learn_many(self, tickets: Any, ys: Any) -> None:
+        self._client.learn_many([self._tickets[one] for one in tickets], ys)
+
+
+class Choosy(Outside):
+    """Broken: what cannot be read takes no round, and everybody can see that."""
+
+    def predict(self, x: Any, unit: Any = None) -> confide.Answer:
+        if isinstance(x, str):
+            raise ValueError("x must be a dict of features, or a one-dimensional array")
+        return super().predict(x, unit)
+
+
+def steps(others: int) -> list[Step | Hidden]:
+    """Ann asks, teaches, brings labels and is forgotten, otherwise in each world; everybody else does the same."""
+    script: list[Step | Hidden] = [
+        Hidden(Teach([3.0, 1.0], "yes", "ann"), None),
+        Hidden(Ask([1.0, 2.0], "ann"), Ask([-9.0, 4.0], "ann")),
+        Hidden(Ask([1.0, 2.0], "ann"), Ask("unreadable", "ann")),
+        Hidden(Label(1, "yes"), None),
+        Hidden(
+            AskMany([[1.0, 1.0], [5.0, 5.0], [2.0, 0.0]], ["bob", "ann", "eve"]),
+            AskMany([[1.0, 1.0], None, [2.0, 0.0]], ["bob", "ann", "eve"]), rows=(1,),
+        ),
+        LabelMany([3, 5], ["yes", "no"]),
+    ]  # fmt: skip
+    for i in range(6, 6 + others):
+        script += [Ask([i % 3 - 1.0, 1.0], f"p{i % 9}"), Label(i, "yes" if i % 3 else "no")]
+        if i == 10:
+            script += [Ask(None, "eve"), Hidden(Forget("ann"), None), Label(11, "yes"), Label(11, "unheard of")]
+    return script
+
+
+def test_two_worlds_and_games_against_a_seeded_process(tmp_path: Path) -> None:
+    """What everybody else sees is compared step by step; the guarantee says that a seed promises nothing."""
+    copies = "rounds = 60\ncopies = 30\nunsure = 45\nsilent = 12\nguide = false"
+    model = SMALL[SMALL.index("[models") :].replace("rounds = 400", copies)
+    text = SMALL[: SMALL.index("[models")] + "".join(model.replace("spam", f"m{i}") for i in range(8))
+    with process(written(tmp_path, text), CONFIDE_INSECURE_SEED="11") as one:
+        clients = [one.client(f"m{i}") for i in range(8)]
+        assert not clients[0].guarantee.secure and "insecure: seeded" in str(clients[0].guarantee)
+        worlds = iter(clients)
+        seen = replay(lambda rng: Outside(next(worlds)), steps(30), forced=False)
+        assert seen.steps > 60 and clients[0].rounds == clients[1].rounds > 12
+        with pytest.raises(AssertionError, match="what everybody sees"):
+            replay(lambda rng: Choosy(next(worlds)), steps(3), forced=False)
+        game = OnlineGame(lambda: next(worlds), RandomPerson(), rounds=14)
+        views = [game.play(bit) for bit in (0, 1, 0, 1)]
+        assert [len(view.answers) for view in views] == [14] * 4
+        assert all(view.answers.count(BOTTOM) == 1 for view in views)
+        for client in clients:
+            client.close()
+        assert one.end(signal.SIGTERM) == 0
+
+
+class RandomPerson:
+    """Everybody asks once, at random, and one of them is the challenge."""
+
+    def play(self, coins: np.random.Generator) -> Any:
+        at = int(coins.integers(14))
+        for i in range(14):
+            rows = [(coins.normal(size=2), "yes" if coins.integers(2) else "no") for _ in range(2)]
+            yield Round(*rows, challenge=True, unit="ann") if i == at else Round(rows[0], unit=f"p{i}")

@@ -1,0 +1,117 @@
+"""The ledger's journal: notes that are durable with their entry, erased in place, dropped in order; lives and seals."""
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from confide.errors import StateError
+from confide.ledger import Book, Entry, Ledger
+from confide.ledger.file import VERSION
+from tests.saved import full
+
+pytestmark = pytest.mark.claim("people.md")
+
+ANN, BOB = b"a" * 16, b"b" * 16
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+@pytest.fixture
+def ledger(path: Path) -> Ledger:
+    made = Ledger(path)
+    made.create("shop")
+    return made
+
+
+def rows(*whose: bytes) -> bytes:
+    return b"".join(one + b"secret" * 4 for one in whose)
+
+
+def test_a_note_is_durable_with_its_entry_and_in_order(ledger: Ledger) -> None:
+    with ledger.claim("shop") as book:
+        book.add(Entry(1, 0, notes=(("asked", 40, rows(ANN)),)))
+        book.wait(book.add(Entry(2, 0, notes=(("taught", 40, rows(BOB)),))))
+    assert ledger.journal("shop") == [("asked", 1, 40, rows(ANN)), ("taught", 2, 40, rows(BOB))]
+
+
+def test_a_note_whose_write_failed_was_never_there(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StateError), ledger.claim("shop") as book:
+        at = book.add(Entry(1, 0, notes=(("asked", 40, rows(ANN)),)))
+        with monkeypatch.context() as patch:
+            patch.setattr(Book, "_note", full)
+            book.wait(at)
+    assert ledger.journal("shop") == [] and ledger.read("shop").rounds == 0
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["written before", "in the same write"])
+def test_one_persons_rows_are_overwritten(together: bool, ledger: Ledger, path: Path) -> None:
+    with ledger.claim("shop") as book:
+        at = book.add(Entry(2, 0, notes=(("asked", 40, rows(ANN, BOB)), ("taught", 40, rows(ANN)))))
+        if not together:
+            book.wait(at)
+        book.wait(book.add(Entry(2, 0, erased=(("asked", at, ANN), ("taught", at, ANN), ("asked", 99, ANN)))))
+        assert ledger.journal("shop") == [("asked", at, 40, bytes(40) + rows(BOB)), ("taught", at, 40, bytes(40))]
+    assert ANN not in path.read_bytes() and BOB in path.read_bytes()
+
+
+def test_old_notes_are_dropped_and_leave_no_bytes(ledger: Ledger, path: Path) -> None:
+    with ledger.claim("shop") as book:
+        for i in range(1, 6):
+            book.wait(book.add(Entry(i, 0, notes=(("asked", 5000, ANN + bytes([65 + i]) * 4984),))))
+        book.tear("asked", 3)
+        assert len(ledger.journal("shop")) == 5, "with the next write, not by itself"
+        book.wait(book.add(Entry(6, 0)))
+        assert [sequence for _, sequence, *_ in ledger.journal("shop")] == [4, 5]
+    assert b"BBBB" not in path.read_bytes() and b"FFFF" in path.read_bytes()
+
+
+def test_a_changed_note_is_refused(ledger: Ledger, path: Path) -> None:
+    with ledger.claim("shop") as book:
+        book.wait(book.add(Entry(1, 0, notes=(("asked", 40, rows(ANN)),))))
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE journal SET body = ?", (rows(BOB),))
+    db.close()
+    with pytest.raises(StateError, match="damaged"):
+        ledger.journal("shop")
+
+
+def test_every_life_has_a_mark_of_its_own(ledger: Ledger) -> None:
+    marks = []
+    for life in range(3):
+        with ledger.claim("shop") as book:
+            marks.append((book.mark, life * 10))
+            book.wait(book.add(Entry(life * 10 + 10, 0)))
+    assert ledger.read("shop").lives == {i + 1: mark for i, mark in enumerate(marks)} and len(set(marks)) == 3
+
+
+def test_a_seal_stays(ledger: Ledger) -> None:
+    with ledger.claim("shop") as book:
+        book.wait(book.add(Entry(1, 0, sealed="for a reason")))
+        book.wait(book.add(Entry(2, 0, sealed="for another")))
+    assert ledger.read("shop").sealed == "for a reason"
+
+
+def test_a_ledger_of_version_2_is_read_as_it_is_and_moved_when_it_is_claimed(ledger: Ledger, path: Path) -> None:
+    with ledger.claim("shop") as book:
+        book.wait(book.add(Entry(7, 3, shares=((ANN, 2),), used=((1, 4),))))
+    with sqlite3.connect(path, isolation_level=None) as db:
+        for table in ("journal", "life", "sealed"):
+            db.execute(f"DROP TABLE {table}")
+        db.execute("PRAGMA user_version = 2")
+    db.close()
+    before = ledger.read("shop")
+    assert (before.rounds, before.unsure, before.shares, before.lives) == (7, 3, {ANN: 2}, {})
+    assert ledger.journal("shop") == []
+    with ledger.claim("shop") as book:
+        book.wait(book.add(Entry(8, 3, notes=(("asked", 40, rows(ANN)),))))
+    after = ledger.read("shop")
+    assert (after.rounds, after.shares, after.used, set(after.lives)) == (8, {ANN: 2}, {(1, 4)}, {2})
+    with sqlite3.connect(path) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (VERSION,), "so that older Confides refuse it"
+    db.close()
+    assert os.stat(path).st_mode & 0o777 == 0o600
