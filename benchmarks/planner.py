@@ -1,0 +1,110 @@
+"""Does the planner know? What it chooses, beside a guide alone and copies with a lean, each with the whole promise.
+
+For every stream and ε: the default plan, the guide alone, and a grid of plans with copies of decision trees and a lean
+(the labels a copy is taught × the unsure part of the live rounds, without a guide and with half of the budget for one).
+Error after 40 % of the rounds: medians of the seeds for the guide and the default, the first seed for the grid. Points
+that cannot be had are left out.
+
+With --long instead: 2 million rounds (--rounds) of Agrawal's functions, LED and RandomRBF: the default plan beside one
+tree that is taught everything without privacy.
+
+python benchmarks/planner.py [--streams hotel,elec] [--epsilons 8,4] [--seeds 1,2,3] [--long]
+"""
+
+from __future__ import annotations
+
+import argparse
+from statistics import median
+from typing import Any
+
+from fewshot import sample
+from guide import DELTA, answered, default_plan
+from guide_streams import STREAMS, Stream
+
+from confide import POP, Plan, evaluate
+from confide.learners import DecisionTree, as_learner
+
+EACH = (125, 250, 500)
+"""Labels a copy."""
+OFTEN = (0.02, 0.1, 0.3)
+"""Unsure parts of the live rounds."""
+LIVE = 0.6
+
+
+def grid(stream: Stream, epsilon: float) -> list[tuple[str, Plan]]:
+    """Plans with copies and a lean that can be had at this promise."""
+    rounds, labels = len(stream.labels), int(stream.labels.max()) + 1
+    units: Any = "rounds" if stream.units is None else "people"
+    lean: Any = "fill" if labels == 2 else "additive"
+    plans = []
+    for guide in (None, 0.5):
+        for each in EACH:
+            for often in OFTEN:
+                numbers = {"copies": rounds // each, "unsure": int(often * LIVE * rounds)}
+                try:
+                    plan = Plan.tight(
+                        epsilon, DELTA, rounds, labels=labels, units=units, guide=guide, lean=lean, **numbers
+                    )
+                except ValueError:
+                    continue
+                beside = "no guide" if guide is None else "half a guide"
+                plans.append((f"{each} labels a copy, {often:.0%} unsure, {beside}", plan))
+    return plans
+
+
+def late(stream: Stream, plan: Plan, seed: int) -> float:
+    return 100 * answered(stream, plan, seed).error_after(0.4)
+
+
+def compare(names: list[str], epsilons: list[float], seeds: list[int]) -> None:
+    print("       stream   ε  default  copies  guide alone  spread   best grid point")
+    for name in names:
+        stream = STREAMS[name]()
+        labels, units = int(stream.labels.max()) + 1, "rounds" if stream.units is None else "people"
+        for epsilon in epsilons:
+            default = default_plan(stream, epsilon)
+            alone = Plan.tight(epsilon, DELTA, len(stream.labels), labels=labels, units=units, guide=1.0)  # type: ignore[arg-type]
+            guides = [late(stream, alone, seed) for seed in seeds]
+            chosen = guides if not default.copies else [late(stream, default, seed) for seed in seeds]
+            points = [(late(stream, plan, seeds[0]), words) for words, plan in grid(stream, epsilon)]
+            best = "none can be had" if not points else "{:.2f}  {} ({} tried)".format(*min(points), len(points))
+            print(
+                f"{name:>13} {epsilon:3g} {median(chosen):8.2f} {default.copies:7,} {median(guides):12.2f} "
+                f"{max(guides) - min(guides):7.2f}   {best}",
+                flush=True,
+            )
+
+
+def long(epsilons: list[float], rounds: int) -> None:
+    print("       stream   ε  default  copies   one tree, not private   excess")
+    for name in [*(f"agrawal{i}" for i in range(10)), "led", "rbf"]:
+        x, y = sample(name, rounds)
+        labels, part = int(y.max()) + 1, slice(int(0.4 * rounds), None)
+        twin = 100 * float((as_learner(DecisionTree(memory=4096), labels).follow(x, y) != y)[part].mean())
+        for epsilon in epsilons:
+            plan = Plan.tight(epsilon, DELTA, rounds, labels=labels)
+            learner = DecisionTree(memory=2048) if plan.copies else None
+            pop = POP(learner, plan, labels=range(labels), features=x.shape[1], seed=1)
+            error = 100 * evaluate(pop, x, y).error_after(0.4)
+            print(
+                f"{name:>13} {epsilon:3g} {error:8.2f} {plan.copies:7,} {twin:23.2f} {error - twin:8.2f}", flush=True
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--streams", default=",".join(STREAMS))
+    parser.add_argument("--epsilons", default="8,4,2,1")
+    parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--rounds", type=int, default=2_000_000)
+    given = parser.parse_args()
+    epsilons = [float(part) for part in given.epsilons.split(",")]
+    if given.long:
+        long(epsilons, given.rounds)
+    else:
+        compare(given.streams.split(","), epsilons, [int(seed) for seed in given.seeds.split(",")])
+
+
+if __name__ == "__main__":
+    main()
