@@ -12,8 +12,8 @@ import pytest
 
 from confide import POP, StateError, TicketError
 from confide.ledger import Ledger, old, snapshot
-from confide.ledger.sqlite import SqliteStore
 from confide.ledger.file import File
+from confide.ledger.sqlite import SqliteStore
 from confide.pop.state import look
 from tests.saved import bank_of, copy_of, share
 
