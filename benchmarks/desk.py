@@ -2,16 +2,18 @@
 
     python benchmarks/desk.py            about a minute; --folder for the disk to be measured
     python benchmarks/desk.py --quick    a fifth of the rounds
+    python benchmarks/desk.py --ledger postgresql://…    the ledger on a server, in a schema or database of its own
 
 Every round is asked and labelled, each durable before the call returns. Threads share writes: with a slow disk more of
 them help, up to what one processor computes. "rounds a processor second" is what a machine with nothing else to do, and
 a fast disk, would reach. Shares are of the processor's time of all threads: the POP (rounds, guide, copies), the ledger
-(SQLite), and the desk itself (ids, hashes, tickets, rows).
+(SQLite, or the client of PostgreSQL), and the desk itself (ids, hashes, tickets, rows).
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 import threading
 import time
@@ -61,15 +63,16 @@ def clocks(spent: Counter[str]) -> Iterator[None]:
             setattr(place, name, function)
 
 
-def measure(folder: Path, units: str, threads: int, size: int, rounds: int) -> list[str]:
+def measure(folder: Path, units: str, threads: int, size: int, rounds: int, ledger: str | None) -> list[str]:
     """One line of the table."""
     plan = confide.Plan.tight(epsilon=2.0, delta=1e-6, rounds=1_000_000, units=units)  # type: ignore[arg-type]
     rows = np.random.default_rng(1).normal(size=(rounds, 10))
     xs, ys = rows.tolist(), (rows[:, 0] > rows[:, 1]).astype(int).tolist()
     learner = None if not plan.copies else confide.learners.LogisticRegression()
     desk = PopDesk.open(
-        folder, lambda: confide.POP(learner, plan, labels=[0, 1], features=10, units=units), room=128  # type: ignore[arg-type]
-    )
+        folder, lambda: confide.POP(learner, plan, labels=[0, 1], features=10, units=units), room=128,  # type: ignore[arg-type]
+        ledger=ledger, name=f"bench-{os.urandom(6).hex()}",
+    )  # fmt: skip
 
     def work(first: int) -> None:
         for at in range(first * size, rounds - size + 1, threads * size):
@@ -99,6 +102,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--folder", default=None)
+    parser.add_argument("--ledger", default=None)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     table = Table("units", "batch", "threads", "rounds/s", "rounds a processor second", "POP", "ledger", "desk")
@@ -107,7 +111,8 @@ def main() -> None:
         ("rounds", 64, 1, 6400),
     ):  # fmt: skip
         with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-            table.add_row(*measure(Path(folder) / "model", units, threads, size, rounds // (5 if given.quick else 1)))
+            rounds //= 5 if given.quick else 1
+            table.add_row(*measure(Path(folder) / "model", units, threads, size, rounds, given.ledger))
     Console().print(table)
 
 

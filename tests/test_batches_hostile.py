@@ -297,7 +297,7 @@ class Walk:
         forget = self.people and self.dice.random() < 0.5
         for name, pop in (("one", self.first), ("other", self.second)):
             book = pop.operator.loop.account.book
-            home = self.folder / f"{name}{self.loads}" if book is None else book.path.parent
+            home = self.folder / f"{name}{self.loads}" if book is None else book.home
             pop.save(home)
             if forget:
                 pop.forget("p1")

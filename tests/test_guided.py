@@ -427,10 +427,10 @@ def test_a_changed_sum_is_noticed(tmp_path: Path) -> None:
     assert header.theta and header.released > 0
     import sqlite3
 
-    from confide.ledger import file
+    from confide.ledger import store
 
     with sqlite3.connect(tmp_path / "s" / "ledger.db") as db:
-        db.create_function("checksum", -1, file._checksum)
+        db.create_function("checksum", -1, store.checksum)
         kind, number, noisy = db.execute(
             "SELECT kind, number, noisy FROM released WHERE kind = 'node'"
         ).fetchone()

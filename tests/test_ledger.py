@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from confide import StateError
-from confide.ledger import Entry, Ledger, Spent, book
-from confide.ledger.file import File
+from confide.ledger import Entry, Ledger, Spent, sqlite
+from confide.ledger.sqlite import SqliteStore
 
 ANN, BOB = b"ann" * 5, b"bob" * 5
 
@@ -29,7 +29,16 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ledger(path: Path) -> Any:
+def ledger(place: str) -> Any:
+    """In a file, and on a server: what is promised of one is promised of the other."""
+    with Ledger(place) as ledger:
+        ledger.create("shop")
+        yield ledger
+
+
+@pytest.fixture
+def filed(path: Path) -> Any:
+    """For what only a file can do."""
     with Ledger(path) as ledger:
         ledger.create("shop")
         yield ledger
@@ -190,9 +199,9 @@ def test_what_is_written_does_not_depend_on_an_outcome(tmp_path: Path) -> None:
 def test_what_would_depend_on_an_outcome(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above can fail."""
     if how.startswith("rows"):
-        monkeypatch.setattr(book, "PERSON", book.PERSON.replace("? AS s", "? * 0 AS s"))
+        monkeypatch.setattr(sqlite, "PERSON", sqlite.PERSON.replace("? AS s", "? * 0 AS s"))
     else:
-        monkeypatch.setattr(book, "WIDE", 0)
+        monkeypatch.setattr(sqlite, "WIDE", 0)
     seen = [written(tmp_path / "sure.db", lambda who: 0), written(tmp_path / "unsure.db", lambda who: who * 10**9)]
     assert seen[0] != seen[1]
 
@@ -213,14 +222,14 @@ def test_files_are_for_their_owner_alone(path: Path) -> None:
 # ---------------------------------------------------------------------- one owner
 
 
-def test_a_second_owner_is_refused(ledger: Ledger, path: Path) -> None:
+def test_a_second_owner_is_refused(ledger: Ledger, place: str) -> None:
     def claim() -> None:
-        Ledger(path).claim("shop").close()
+        Ledger(place).claim("shop").close()
 
     early, late = Another(claim), Another(claim)
     shop = ledger.claim("shop")
     with pytest.raises(StateError, match="in use by another process: two of them must not spend one budget"):
-        Ledger(path).claim("shop")
+        Ledger(place).claim("shop")
     assert "in use by another process" in early.told()
     shop.wait(shop.add(Entry(1, 1)))
     assert ledger.read("shop").epoch == 1, "who is refused changes nothing"
@@ -234,9 +243,9 @@ def test_a_second_owner_is_refused(ledger: Ledger, path: Path) -> None:
         shop.wait(1)
 
 
-def test_a_dead_owner_holds_nothing(ledger: Ledger, path: Path) -> None:
+def test_a_dead_owner_holds_nothing(ledger: Ledger, place: str) -> None:
     def die() -> None:
-        shop = Ledger(path).claim("shop")
+        shop = Ledger(place).claim("shop")
         shop.wait(shop.add(Entry(3, 2, shares=((ANN, 2),))))
         os._exit(1)
 
@@ -246,9 +255,9 @@ def test_a_dead_owner_holds_nothing(ledger: Ledger, path: Path) -> None:
         assert (shop.epoch, shop.sequence) == (2, 1)
 
 
-def test_anybody_reads_while_the_owner_writes(ledger: Ledger, path: Path) -> None:
+def test_anybody_reads_while_the_owner_writes(ledger: Ledger, place: str) -> None:
     def look() -> None:
-        assert Ledger(path).read("shop").rounds == 2 and Ledger(path).models() == ["shop"]
+        assert Ledger(place).read("shop").rounds == 2 and Ledger(place).models() == ["shop"]
 
     other = Another(look)
     with ledger.claim("shop") as shop:
@@ -259,14 +268,14 @@ def test_anybody_reads_while_the_owner_writes(ledger: Ledger, path: Path) -> Non
         assert ledger.read("shop").rounds == 3
 
 
-def test_two_processes_own_two_models(ledger: Ledger, path: Path) -> None:
+def test_two_processes_own_two_models(ledger: Ledger, place: str) -> None:
     ledger.create("bank")
 
     def live(name: str) -> None:
-        with Ledger(path).claim(name) as one:
+        with Ledger(place).claim(name) as one:
             for i in range(1, 31):
                 one.wait(one.add(Entry(i, i, shares=((bytes([i]), i),))))
-                assert Ledger(path).read(name).rounds == i
+                assert Ledger(place).read(name).rounds == i
 
     other = Another(lambda: live("bank"))
     told: list[str] = []
@@ -290,7 +299,7 @@ def test_a_folder_may_have_any_name(name: str, tmp_path: Path, monkeypatch: pyte
         assert Ledger(tmp_path / name / "ledger.db").read("shop").rounds == ledger.read("shop").rounds == 1
 
 
-def test_a_forked_process_writes_nothing(ledger: Ledger, path: Path) -> None:
+def test_a_forked_process_writes_nothing(ledger: Ledger, place: str) -> None:
     with ledger.claim("shop") as shop:
         first = shop.add(Entry(1, 1))
         uses: list[Callable[[], object]] = [
@@ -298,8 +307,8 @@ def test_a_forked_process_writes_nothing(ledger: Ledger, path: Path) -> None:
             lambda: shop.wait(first),
             lambda: shop.prune(1),
             lambda: ledger.claim("shop"),
-            lambda: Ledger(path).claim("shop"),
-            lambda: Ledger(path).read("shop"),
+            lambda: Ledger(place).claim("shop"),
+            lambda: Ledger(place).read("shop"),
             lambda: ledger.create("second"),
         ]
         for use in uses:
@@ -307,7 +316,7 @@ def test_a_forked_process_writes_nothing(ledger: Ledger, path: Path) -> None:
         assert Another(shop.close).told() == "", "nothing to do"
         assert Another(sys.exit).told() == "SystemExit: "
         assert shop.durable == 0
-        other = subprocess.run([sys.executable, "-c", CLAIM, str(path)], capture_output=True, text=True)
+        other = subprocess.run([sys.executable, "-c", CLAIM, place], capture_output=True, text=True)
         assert "in use by another process" in other.stderr, "no fork has given the lock back"
         shop.wait(first)
     assert ledger.read("shop") == Spent(1, 1, epoch=1, sequence=1)
@@ -316,9 +325,9 @@ def test_a_forked_process_writes_nothing(ledger: Ledger, path: Path) -> None:
 CLAIM = "import sys; from confide.ledger import Ledger; shop = Ledger(sys.argv[1]).claim('shop')"
 
 
-def test_an_owner_that_lost_its_lock_writes_nothing(ledger: Ledger, path: Path) -> None:
+def test_an_owner_that_lost_its_lock_writes_nothing(filed: Ledger, path: Path) -> None:
     """Say, somebody removed the lock's file: the epoch still tells the owners apart."""
-    first = ledger.claim("shop")
+    first = filed.claim("shop")
     first.wait(first.add(Entry(1, 1)))
     path.with_name("ledger.db.shop.lock").unlink()
     second = Ledger(path).claim("shop")
@@ -330,29 +339,29 @@ def test_an_owner_that_lost_its_lock_writes_nothing(ledger: Ledger, path: Path) 
     first.close()
     second.wait(second.add(Entry(3, 1)))
     second.close()
-    assert ledger.read("shop") == Spent(3, 1, epoch=2, sequence=3)
+    assert filed.read("shop") == Spent(3, 1, epoch=2, sequence=3)
 
 
-def test_a_book_that_is_dropped_gives_the_model_back(ledger: Ledger, path: Path) -> None:
-    shop = ledger.claim("shop")
+def test_a_book_that_is_dropped_gives_the_model_back(filed: Ledger, path: Path) -> None:
+    shop = filed.claim("shop")
     shop.wait(shop.add(Entry(4, 1)))
     del shop
     path.with_name("ledger.db-wal").unlink()  # all of it is in the tables
-    assert ledger.read("shop").rounds == 4
-    ledger.claim("shop").close()
+    assert filed.read("shop").rounds == 4
+    filed.claim("shop").close()
 
 
-def test_a_process_may_end_without_a_close(ledger: Ledger, path: Path) -> None:
+def test_a_process_may_end_without_a_close(filed: Ledger, path: Path) -> None:
     subprocess.run([sys.executable, "-c", CLAIM, str(path)], check=True)
     path.with_name("ledger.db-wal").unlink()
-    assert ledger.read("shop").epoch == 1
-    ledger.claim("shop").close()
+    assert filed.read("shop").epoch == 1
+    filed.claim("shop").close()
 
 
-def test_the_disk_is_asked_every_time(ledger: Ledger) -> None:
-    with ledger.claim("shop") as shop:
-        (synchronous,) = shop._file.db.execute("PRAGMA synchronous").fetchone()
-        (mode,) = shop._file.db.execute("PRAGMA journal_mode").fetchone()
+def test_the_disk_is_asked_every_time(filed: Ledger) -> None:
+    with filed.claim("shop") as shop:
+        (synchronous,) = shop._store.db.execute("PRAGMA synchronous").fetchone()
+        (mode,) = shop._store.db.execute("PRAGMA journal_mode").fetchone()
     assert (synchronous, mode) == (2, "wal")
 
 
@@ -360,9 +369,9 @@ def test_the_disk_is_asked_every_time(ledger: Ledger) -> None:
 
 
 @pytest.fixture
-def left(ledger: Ledger, path: Path) -> Path:
+def left(filed: Ledger, path: Path) -> Path:
     """What a process leaves that was killed: something in the tables, something in the -wal."""
-    with ledger.claim("shop") as shop:
+    with filed.claim("shop") as shop:
         for i in range(40):
             shop.add(Entry(i, i // 2, shares=((bytes([i]) * 16, i % 3),), used=((0, i),), forgot=((i, bytes([i])),)))
         shop.add(Entry(40, 20, labels=((b"a", 1),), history=3, released=(("node", 0, b"noisy" * 9, b"exact" * 9),)))
@@ -418,11 +427,11 @@ def test_a_missing_model_is_refused(ledger: Ledger) -> None:
             use("bank")
 
 
-def test_a_later_version_is_refused(ledger: Ledger, path: Path) -> None:
+def test_a_later_version_is_refused(filed: Ledger, path: Path) -> None:
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA user_version = 4")
     db.close()
-    for use in (ledger.read, ledger.claim, ledger.create):
+    for use in (filed.read, filed.claim, filed.create):
         with pytest.raises(StateError, match="version 4"):
             use("shop")
 
@@ -482,7 +491,7 @@ def test_a_changed_byte_is_noticed(left: Path, tmp_path: Path) -> None:
         at = coins.choice(used)
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << coins.randrange(8)]) + whole[at + 1 :])
         try:
-            with File(path) as file:
+            with SqliteStore(path) as file:
                 file.check_whole()
             assert Ledger(path).read("shop") == spent, f"byte {at}"
         except StateError:
@@ -506,11 +515,11 @@ def test_a_damaged_page_is_refused_before_anything_is_spent(left: Path) -> None:
 # ---------------------------------------------------------------------- many threads
 
 
-def test_one_thread_writes_for_all(ledger: Ledger) -> None:
+def test_one_thread_writes_for_all(filed: Ledger) -> None:
     """What any thread has waited for is in the file, and there are fewer transactions than entries."""
-    shop = ledger.claim("shop")
+    shop = filed.claim("shop")
     commits: list[str] = []
-    shop._file.db.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
+    shop._store.db.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
     write = shop._write
     shop._write = lambda: (time.sleep(0.005), write())[1]  # type: ignore[method-assign]  # a disk that takes its time
     reported: list[tuple[int, bytes]] = []
@@ -532,11 +541,11 @@ def test_one_thread_writes_for_all(ledger: Ledger) -> None:
         thread.start()
     while any(thread.is_alive() for thread in threads):
         seen = list(reported)
-        spent = ledger.read("shop")
+        spent = filed.read("shop")
         assert all(who in spent.shares for _, who in seen)
     for thread in threads:
         thread.join()
-    spent = ledger.read("shop")
+    spent = filed.read("shop")
     assert len(reported) == 192 == len(spent.shares) == spent.rounds == spent.sequence
     assert len(commits) < 150
     shop.close()

@@ -25,7 +25,7 @@ import pytest
 
 from confide import StateError
 from confide.ledger import Book, Entry, Ledger, Spent
-from confide.ledger.file import File
+from confide.ledger.sqlite import SqliteStore
 
 KILLS = int(os.environ.get("CONFIDE_KILLS", "20"))
 PATIENCE = 60.0
@@ -161,8 +161,8 @@ def refused(act: Callable[[], object], match: str = BROKEN) -> str:
 def test_a_full_disk_ends_the_book_for_everybody(shop: Book, path: Path) -> None:
     shop.wait(shop.add(Entry(1, 1)))
     waiting = shop.add(Entry(2, 2, shares=tuple((bytes([i]) * 16, 1) for i in range(250))))
-    (size,) = shop._file.db.execute("PRAGMA page_count").fetchone()
-    shop._file.db.execute(f"PRAGMA max_page_count = {size}")
+    (size,) = shop._store.db.execute("PRAGMA page_count").fetchone()
+    shop._store.db.execute(f"PRAGMA max_page_count = {size}")
     said = {
         refused(act)
         for act in (
@@ -175,7 +175,7 @@ def test_a_full_disk_ends_the_book_for_everybody(shop: Book, path: Path) -> None
     }
     assert len(said) == 1 and "the disk is full" in said.pop(), "one sentence, whatever was in it"
     assert shop.durable == 1
-    shop._file.db.execute("PRAGMA max_page_count = 1000000")
+    shop._store.db.execute("PRAGMA max_page_count = 1000000")
     refused(lambda: shop.add(Entry(2, 1)))
     shop.close()
     assert Ledger(path).read("shop") == Spent(1, 1, epoch=1, sequence=1)
@@ -215,19 +215,19 @@ def test_any_failed_write_ends_the_book(
     shop.wait(shop.add(Entry(1, 1)))
     pending = shop.add(Entry(2, 2))
     with monkeypatch.context() as broken:
-        broken.setattr(shop._file, "db", Failing(shop._file.db, statement, error))
+        broken.setattr(shop._store, "db", Failing(shop._store.db, statement, error))
         first = refused(lambda: shop.wait(pending))
     for act in (lambda: shop.wait(pending), lambda: shop.wait(1), lambda: shop.add(Entry(3, 3))):
         assert refused(act) == first
     assert shop.durable == 1
     shop.close()
-    assert Ledger(shop.path).read("shop").rounds == 1
+    assert Ledger(shop.place).read("shop").rounds == 1
 
 
 def test_an_interrupted_write_ends_the_book(shop: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody knows whether it was written."""
     with monkeypatch.context() as broken:
-        broken.setattr(shop._file, "db", Failing(shop._file.db, "COMMIT", KeyboardInterrupt()))  # type: ignore[arg-type]
+        broken.setattr(shop._store, "db", Failing(shop._store.db, "COMMIT", KeyboardInterrupt()))  # type: ignore[arg-type]
         with pytest.raises(KeyboardInterrupt):
             shop.wait(shop.add(Entry(1, 1)))
     refused(lambda: shop.add(Entry(2, 2)))
@@ -235,7 +235,7 @@ def test_an_interrupted_write_ends_the_book(shop: Book, monkeypatch: pytest.Monk
 
 def test_all_waiting_threads_are_told_alike(shop: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those whose entry failed and those who come behind: nobody sees more than that nothing is answered."""
-    monkeypatch.setattr(shop._file, "db", Failing(shop._file.db, "COMMIT", sqlite3.OperationalError("full")))
+    monkeypatch.setattr(shop._store, "db", Failing(shop._store.db, "COMMIT", sqlite3.OperationalError("full")))
     numbers = [shop.add(Entry(i, i % 2)) for i in range(8)]
     said: list[str] = []
 
@@ -343,12 +343,12 @@ def test_after_a_torn_write_the_ledger_goes_on(shop: Book, path: Path, tmp_path:
 def test_a_half_made_ledger_is_made_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed while it was created, before or after its tables were there."""
     with monkeypatch.context() as broken:
-        broken.setattr(File, "_prepare", lambda file: (_ for _ in ()).throw(KeyboardInterrupt))
+        broken.setattr(SqliteStore, "_prepare", lambda file: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             Ledger(path).create("shop")
     assert path.exists()
     with monkeypatch.context() as broken:
-        broken.setattr(Ledger, "_insert", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        broken.setattr(SqliteStore, "insert", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             Ledger(path).create("shop")
     assert Ledger(path).models() == []

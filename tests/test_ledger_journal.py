@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from confide.errors import StateError
-from confide.ledger import Book, Entry, Ledger
-from confide.ledger.file import VERSION
+from confide.ledger import Entry, Ledger
+from confide.ledger.store import VERSION
 from tests.saved import full
 
 pytestmark = pytest.mark.claim("people.md")
@@ -21,11 +21,21 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.db"
 
 
-@pytest.fixture
-def ledger(path: Path) -> Ledger:
-    made = Ledger(path)
+def shop(place: str | Path) -> Ledger:
+    made = Ledger(place)
     made.create("shop")
     return made
+
+
+@pytest.fixture
+def ledger(place: str) -> Ledger:
+    return shop(place)
+
+
+@pytest.fixture
+def filed(path: Path) -> Ledger:
+    """For what only a file can do."""
+    return shop(path)
 
 
 def rows(*whose: bytes) -> bytes:
@@ -43,41 +53,41 @@ def test_a_note_whose_write_failed_was_never_there(ledger: Ledger, monkeypatch: 
     with pytest.raises(StateError), ledger.claim("shop") as book:
         at = book.add(Entry(1, 0, notes=(("asked", 40, rows(ANN)),)))
         with monkeypatch.context() as patch:
-            patch.setattr(Book, "_note", full)
+            patch.setattr(type(book._store), "_note", lambda *_: full(book))
             book.wait(at)
     assert ledger.journal("shop") == [] and ledger.read("shop").rounds == 0
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["written before", "in the same write"])
-def test_one_persons_rows_are_overwritten(together: bool, ledger: Ledger, path: Path) -> None:
-    with ledger.claim("shop") as book:
+def test_one_persons_rows_are_overwritten(together: bool, filed: Ledger, path: Path) -> None:
+    with filed.claim("shop") as book:
         at = book.add(Entry(2, 0, notes=(("asked", 40, rows(ANN, BOB)), ("taught", 40, rows(ANN)))))
         if not together:
             book.wait(at)
         book.wait(book.add(Entry(2, 0, erased=(("asked", at, ANN), ("taught", at, ANN), ("asked", 99, ANN)))))
-        assert ledger.journal("shop") == [("asked", at, 40, bytes(40) + rows(BOB)), ("taught", at, 40, bytes(40))]
+        assert filed.journal("shop") == [("asked", at, 40, bytes(40) + rows(BOB)), ("taught", at, 40, bytes(40))]
     assert ANN not in path.read_bytes() and BOB in path.read_bytes()
 
 
-def test_old_notes_are_dropped_and_leave_no_bytes(ledger: Ledger, path: Path) -> None:
-    with ledger.claim("shop") as book:
+def test_old_notes_are_dropped_and_leave_no_bytes(filed: Ledger, path: Path) -> None:
+    with filed.claim("shop") as book:
         for i in range(1, 6):
             book.wait(book.add(Entry(i, 0, notes=(("asked", 5000, ANN + bytes([65 + i]) * 4984),))))
         book.tear("asked", 3)
-        assert len(ledger.journal("shop")) == 5, "with the next write, not by itself"
+        assert len(filed.journal("shop")) == 5, "with the next write, not by itself"
         book.wait(book.add(Entry(6, 0)))
-        assert [sequence for _, sequence, *_ in ledger.journal("shop")] == [4, 5]
+        assert [sequence for _, sequence, *_ in filed.journal("shop")] == [4, 5]
     assert b"BBBB" not in path.read_bytes() and b"FFFF" in path.read_bytes()
 
 
-def test_a_changed_note_is_refused(ledger: Ledger, path: Path) -> None:
-    with ledger.claim("shop") as book:
+def test_a_changed_note_is_refused(filed: Ledger, path: Path) -> None:
+    with filed.claim("shop") as book:
         book.wait(book.add(Entry(1, 0, notes=(("asked", 40, rows(ANN)),))))
     with sqlite3.connect(path) as db:
         db.execute("UPDATE journal SET body = ?", (rows(BOB),))
     db.close()
     with pytest.raises(StateError, match="damaged"):
-        ledger.journal("shop")
+        filed.journal("shop")
 
 
 def test_every_life_has_a_mark_of_its_own(ledger: Ledger) -> None:
@@ -96,20 +106,20 @@ def test_a_seal_stays(ledger: Ledger) -> None:
     assert ledger.read("shop").sealed == "for a reason"
 
 
-def test_a_ledger_of_version_2_is_read_as_it_is_and_moved_when_it_is_claimed(ledger: Ledger, path: Path) -> None:
-    with ledger.claim("shop") as book:
+def test_a_ledger_of_version_2_is_read_as_it_is_and_moved_when_it_is_claimed(filed: Ledger, path: Path) -> None:
+    with filed.claim("shop") as book:
         book.wait(book.add(Entry(7, 3, shares=((ANN, 2),), used=((1, 4),))))
     with sqlite3.connect(path, isolation_level=None) as db:
         for table in ("journal", "life", "sealed"):
             db.execute(f"DROP TABLE {table}")
         db.execute("PRAGMA user_version = 2")
     db.close()
-    before = ledger.read("shop")
+    before = filed.read("shop")
     assert (before.rounds, before.unsure, before.shares, before.lives) == (7, 3, {ANN: 2}, {})
-    assert ledger.journal("shop") == []
-    with ledger.claim("shop") as book:
+    assert filed.journal("shop") == []
+    with filed.claim("shop") as book:
         book.wait(book.add(Entry(8, 3, notes=(("asked", 40, rows(ANN)),))))
-    after = ledger.read("shop")
+    after = filed.read("shop")
     assert (after.rounds, after.shares, after.used, set(after.lives)) == (8, {ANN: 2}, {(1, 4)}, {2})
     with sqlite3.connect(path) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (VERSION,), "so that older Confides refuse it"

@@ -14,6 +14,7 @@ import pytest
 
 from confide import StateError
 from confide.ledger import Entry, Ledger, old, snapshot
+from confide.ledger.sqlite import SqliteStore
 
 V1 = Path(__file__).parent / "states" / "v1"
 
@@ -109,7 +110,7 @@ def stop_in(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     elif where == "before the ledger":
         monkeypatch.setattr(Ledger, "create", crash)
     elif where == "an empty ledger":
-        monkeypatch.setattr(Ledger, "_insert", crash)
+        monkeypatch.setattr(SqliteStore, "insert", crash)
     elif where == "before the snapshot":
         monkeypatch.setattr(snapshot, "write", crash)
     else:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Put together here, so that this file does not contain what it forbids.
 MACHINE_PATHS = re.compile("/" + "(?:work|root|home|tmp/venv|tmp/brief)" + r"/")
 CLAIM = re.compile(r"mark\.claim\(([^)]*)\)")
-EXTRAS = ("typer", "rich", "matplotlib", "jinja2", "pyarrow", "pandas", "river", "sklearn")
+EXTRAS = ("typer", "rich", "matplotlib", "jinja2", "pyarrow", "pandas", "river", "sklearn", "psycopg")
 PROOF_PAGE = re.compile(r"docs/proofs/([\w-]+\.md)")
 
 
@@ -114,11 +114,11 @@ from confide.learners import LogisticRegression
 for name in confide.__all__:
     getattr(confide, name)
 rooms = ["kernels", "privacy", "planning", "learners", "banks", "ledger", "pop"]
-drawing = {"confide.planning.pictures"}
+extra = {"confide.planning.pictures", "confide.ledger.postgres", "confide.ledger.server"}
 for room in rooms:
     home = importlib.import_module(f"confide.{room}")
     for module in pkgutil.walk_packages(home.__path__, f"confide.{room}."):
-        if module.name not in drawing:
+        if module.name not in extra:
             importlib.import_module(module.name)
 plan = confide.Plan.tight(epsilon=8.0, delta=1e-5, rounds=2000, copies=150, unsure=100, silent=1000)
 pop = confide.POP(LogisticRegression(), plan, labels=["no", "yes"], features=1)

@@ -292,7 +292,7 @@ def test_used_tickets_are_kept_as_long_as_they_could_be_brought(folder: Path) ->
     with POP.load(folder) as back:
         book = account(back).book
         assert book is not None
-        used = {number for _, number in Ledger(book.path).read("pop").used}
+        used = {number for _, number in Ledger(book.place).read("pop").used}
     assert set(range(51, 61)) <= used and len(used) < 14
 
 

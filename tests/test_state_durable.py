@@ -198,7 +198,7 @@ def test_all_that_was_shown_on_a_disk_that_fills_up_is_remembered(folder: Path) 
     pop.save(folder)
     book = account(pop).book
     assert book is not None
-    book._file.db.execute(f"PRAGMA max_page_count = {book._file.rows('PRAGMA page_count')[0][0] + 4}")
+    book._store.db.execute(f"PRAGMA max_page_count = {book._store.rows('PRAGMA page_count')[0][0] + 4}")
     shown = {True: 0, False: 0}
     with pytest.raises(StateError, match="the disk is full"):
         for i in range(2000):

@@ -13,6 +13,7 @@ import pytest
 from confide import POP, StateError, TicketError
 from confide.ledger import Ledger, old, snapshot
 from confide.ledger.file import File
+from confide.ledger.sqlite import SqliteStore
 from confide.pop.state import look
 from tests.saved import bank_of, copy_of, share
 
@@ -107,7 +108,7 @@ STEPS: dict[str, Callable[[pytest.MonkeyPatch, Path], object]] = {
     "before there is a ledger": lambda patch, folder: patch.setattr(Ledger, "create", killed),
     "with an empty ledger": lambda patch, folder: patch.setattr(File, "_prepare", killed),
     "with a ledger half made": lambda patch, folder: patch.setattr(File, "_check_wal", killed),
-    "before the ledger has the model": lambda patch, folder: patch.setattr(Ledger, "_insert", killed),
+    "before the ledger has the model": lambda patch, folder: patch.setattr(SqliteStore, "insert", killed),
     "before the snapshot is written": lambda patch, folder: patch.setattr(snapshot, "write", killed),
     "before the snapshot is in its place": lambda patch, folder: patch.setattr(os, "replace", killed),
     "after it": lambda patch, folder: patch.setattr(Ledger, "claim", killed),

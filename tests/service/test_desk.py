@@ -106,7 +106,7 @@ def test_nothing_grows_with_the_number_of_rounds(folder: Path) -> None:
 def _journal(desk: PopDesk) -> list[tuple[str, int, int, bytes]]:
     book = desk.pop.operator.loop.account.book
     assert book is not None
-    return book._file.notes(book._key)
+    return book._store.notes(book._key)
 
 
 # ---------------------------------------------------------------------- what a call writes

@@ -77,6 +77,7 @@ REFUSED = {
     "one key for both": (SMALL + '[doors]\nasker_keys = "k"\noperator_keys = "k"\n', "different keys"),
     "an unknown door": (SMALL + '[doors]\nkind = "window"\n', "must be tokens, jwt, proxy"),
     "a door without its table": (SMALL + '[doors]\nkind = "jwt"\n', "table doors.jwt"),
+    "a ledger elsewhere": (SMALL + 'ledger = "other.db"\n', "models.spam: ledger must be postgresql://"),
     "no TOML": ("[models", "not valid TOML"),
 }
 

@@ -13,65 +13,23 @@ last connection is closed; a second connection that only reads, closed after the
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
-import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from confide.errors import StateError
+from confide.ledger.store import SCHEMA, VERSION, Reader, checksum, damaged, in_use
 from confide.ledger.wal import lost
 
-__all__ = ["CHECKSUM", "WIDE", "File", "Lock", "Reader", "check_name", "note_checksum", "trouble"]
+__all__ = ["CHECKSUM", "File", "FileReader", "Lock", "trouble"]
 
-VERSION = 3
-"""Version 2 lacked the tables `life`, `sealed` and `journal`, and gets them when it is opened for writing."""
 _APPLICATION = 0x434F4E46  # "CONF": SQLite keeps it in the file's header, for `file` and for us
 _PATIENCE = 30.0  # seconds that a write waits for another model's write
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-
-WIDE = 1 << 32
-"""Added to what must not show by its size: SQLite stores all numbers from here to 2⁴⁷ in six bytes."""
 
 CHECKSUM = "checksum"
-"""The SQL function behind every row's checksum: SQLite notices a damaged page, but not a changed number in it."""
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS model(
-    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, epoch INTEGER NOT NULL, sequence INTEGER NOT NULL,
-    rounds INTEGER NOT NULL, unsure INTEGER NOT NULL, halted TEXT, history INTEGER NOT NULL, owned INTEGER NOT NULL,
-    checksum INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS person(
-    model INTEGER NOT NULL, who BLOB NOT NULL, unsure INTEGER NOT NULL, watched INTEGER NOT NULL,
-    labels INTEGER NOT NULL, sequence INTEGER NOT NULL, checksum INTEGER NOT NULL,
-    PRIMARY KEY(model, who)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS used(
-    model INTEGER NOT NULL, number INTEGER NOT NULL, epoch INTEGER NOT NULL, checksum INTEGER NOT NULL,
-    PRIMARY KEY(model, number, epoch)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS forgot(
-    model INTEGER NOT NULL, sequence INTEGER NOT NULL, copy INTEGER NOT NULL, who BLOB NOT NULL,
-    checksum INTEGER NOT NULL, PRIMARY KEY(model, sequence, copy, who)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS released(
-    model INTEGER NOT NULL, kind TEXT NOT NULL, number INTEGER NOT NULL, noisy BLOB NOT NULL, exact BLOB NOT NULL,
-    checksum INTEGER NOT NULL, PRIMARY KEY(model, kind, number)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS life(
-    model INTEGER NOT NULL, epoch INTEGER NOT NULL, mark INTEGER NOT NULL, rounds INTEGER NOT NULL,
-    checksum INTEGER NOT NULL, PRIMARY KEY(model, epoch)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS sealed(model INTEGER PRIMARY KEY, why TEXT NOT NULL, checksum INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS journal(
-    model INTEGER NOT NULL, kind TEXT NOT NULL, sequence INTEGER NOT NULL, width INTEGER NOT NULL, body BLOB NOT NULL,
-    checksum INTEGER NOT NULL, PRIMARY KEY(model, kind, sequence));
-"""
-_ADDED = ("life", "sealed", "journal")
-
-
-def check_name(model: str) -> str:
-    """`model`, if it can be a model's name; it becomes part of a file's name."""
-    if not isinstance(model, str) or not _NAME.fullmatch(model):
-        raise ValueError("a model's name is 1 to 100 letters, digits, dots, dashes and underscores, not first a dot")
-    return model
+"""The SQL function behind every row's checksum."""
 
 
 def trouble(error: sqlite3.Error | OSError) -> str:
@@ -88,10 +46,6 @@ def trouble(error: sqlite3.Error | OSError) -> str:
     return f"SQLite says {name}"
 
 
-def _damaged(path: Path) -> StateError:
-    return StateError(f"the ledger {path} is damaged: this state must not be used; restore its newest whole backup")
-
-
 def _wal(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
@@ -106,16 +60,7 @@ def _create(path: Path) -> None:
         raise StateError(f"{path} cannot be made ({trouble(error)}): give a folder that may be written") from None
 
 
-def _checksum(*values: Any) -> int:
-    return zlib.crc32(repr(values).encode()) + WIDE
-
-
-def note_checksum(body: bytes, *values: Any) -> int:
-    """The checksum of a note, whose body is long: its repr would take longer than writing it."""
-    return zlib.crc32(body, zlib.crc32(repr(values).encode())) + WIDE
-
-
-class Reader:
+class FileReader(Reader):
     """A ledger's file opened for reading only, while its owners go on writing.
 
     Raises
@@ -127,7 +72,7 @@ class Reader:
     def __init__(self, path: Path) -> None:
         if not path.is_file():
             raise StateError(f"there is no ledger {path}: without it nothing may be answered")
-        self.path = path
+        self.path, self.name = path, str(path)
         self.whole = _wal(path).is_file() and _wal(path).stat().st_size > 0
         """Whether there was a `-wal` beside it, before SQLite makes an empty one."""
         self.version = VERSION
@@ -147,7 +92,7 @@ class Reader:
                 isolation_level=None,
                 check_same_thread=False,
             )
-            db.create_function(CHECKSUM, -1, _checksum, deterministic=True)
+            db.create_function(CHECKSUM, -1, checksum, deterministic=True)
         except sqlite3.Error as error:
             raise StateError(f"the ledger {self.path} cannot be opened: {trouble(error)}") from None
         return db
@@ -179,51 +124,27 @@ class Reader:
         except sqlite3.OperationalError as error:
             raise StateError(f"the ledger {self.path} cannot be read: {trouble(error)}") from None
         except (sqlite3.DatabaseError, UnicodeDecodeError):
-            raise _damaged(self.path) from None
+            raise damaged(self.name) from None
 
     def model(self, name: str) -> list[Any]:
-        """The row of a model: id, name, epoch, sequence, rounds, unsure, halted, history."""
-        columns = "id, name, epoch, sequence, rounds, unsure, halted, history"
-        rows = self.checked(columns, "model", "name = ?", check_name(name))
-        if not rows:
-            raise StateError(f"the ledger {self.path} has no model {name!r}: create it first")
+        """The row of a model; without the `-wal` that it counts on it is refused."""
+        row = super().model(name)
         if not self.whole and self.rows("SELECT owned FROM model WHERE name = ?", name)[0][0]:
             raise StateError(
                 f"{_wal(self.path).name} is missing beside {self.path}: what was spent last is in it; bring it back"
             )
-        return rows[0]
+        return row
 
-    def checked(self, columns: str, table: str, where: str, *values: Any) -> list[list[Any]]:
-        """All rows of a table that a condition picks, each as it was written: a changed one is refused."""
-        if self.version < VERSION and table in _ADDED:
-            return []
-        rows = [list(row) for row in self.rows(f"SELECT {columns}, checksum FROM {table} WHERE {where}", *values)]
-        if any(row.pop() != _checksum(*row) for row in rows):
-            raise _damaged(self.path)
-        return rows
-
-    def notes(self, key: int) -> list[tuple[str, int, int, bytes]]:
-        """The journal of a model: (kind, sequence, width, body), in the order in which they were written."""
-        if self.version < VERSION:
-            return []
-        columns = "kind, sequence, width, body, checksum"
-        rows = self.rows(f"SELECT {columns} FROM journal WHERE model = ? ORDER BY sequence, kind", key)
-        if any(note_checksum(body, key, *about) != checksum for *about, body, checksum in rows):
-            raise _damaged(self.path)
-        return [(kind, sequence, width, body) for kind, sequence, width, body, _ in rows]
+    def hold(self) -> None:
+        """From now on everything is read as of one moment."""
+        self.rows("BEGIN")
 
     def close(self) -> None:
         """Close it."""
         self.db.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class File(Reader):
+class File(FileReader):
     """A ledger's file opened for writing. What is committed is on the disk; what is not was never there.
 
     Parameters
@@ -264,7 +185,7 @@ class File(Reader):
             self._check_wal()
             if self._new or self.version < VERSION:
                 self.db.executescript(
-                    f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA application_id = {_APPLICATION};"
+                    f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA application_id = {_APPLICATION};"
                     f"PRAGMA user_version = {VERSION}; COMMIT"
                 )
                 self.version = VERSION
@@ -279,7 +200,7 @@ class File(Reader):
         with self.transaction(), closing(self._connect("rw")) as other:  # nobody else writes meanwhile
             busy, frames, _ = other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             if not busy and lost(_wal(self.path), max(frames, 0)) > 1:
-                raise _damaged(self.path)
+                raise damaged(self.name)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -296,7 +217,7 @@ class File(Reader):
     def check_whole(self) -> None:
         """Read every page, and refuse a file that is damaged anywhere."""
         if self.rows("PRAGMA integrity_check(1)") != [("ok",)]:
-            raise _damaged(self.path)
+            raise damaged(self.name)
 
     def settle(self) -> None:
         """Move everything from the `-wal` into the tables; the `-wal` stays."""
@@ -329,10 +250,7 @@ class Lock:
         except sqlite3.Error as error:
             self._db.close()
             if getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
-                raise StateError(
-                    f"{path.name.removesuffix('.lock')} in {path.parent} is in use by another process: "
-                    "two of them must not spend one budget; close the other first"
-                ) from None
+                raise in_use(f"{path.name.removesuffix('.lock')} in {path.parent}") from None
             raise StateError(f"{path} cannot be locked: {trouble(error)}") from None
 
     def release(self) -> None:

@@ -1,4 +1,6 @@
-"""The ledger: what every model of a deployment has spent, in one SQLite file, always ahead of the answers.
+"""The ledger: what every model of a deployment has spent, always ahead of the answers.
+
+It is one SQLite file, or a schema of a PostgreSQL server (confide.ledger.store).
 
 A mechanism puts an `Entry` into its `Book` for each call, and shows nothing before `Book.wait` has returned. Numbers
 are absolute and only ever grow: a write that came late, or twice, lowers nothing.
@@ -10,61 +12,34 @@ model's *epoch* up; every write names its epoch, so that an owner that lost its 
 
 from __future__ import annotations
 
+import importlib
 import os
-import sqlite3
-import threading
 import weakref
-from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 from confide.errors import StateError
-from confide.ledger.book import FORGOT, LIFE, PERSON, RELEASED, SIGN, USED, Book
-from confide.ledger.file import WIDE, File, Lock, Reader, check_name, trouble
+from confide.ledger.book import Book
+from confide.ledger.entries import Spent
+from confide.ledger.sqlite import Disk
+from confide.ledger.store import WIDE, Place, Trouble, check_name
 
 __all__ = ["Ledger", "Spent"]
 
 _all_books: weakref.WeakSet[Book] = weakref.WeakSet()
 
 
-@dataclass(frozen=True)
-class Spent:
-    """What a model has spent, as the ledger has it. Private: for the mechanism and its operator alone."""
-
-    rounds: int = 0
-    unsure: int = field(default=0, repr=False)
-    halted: str | None = None
-    shares: Mapping[bytes, int] = field(default_factory=dict, repr=False)
-    watched: Mapping[bytes, int] = field(default_factory=dict, repr=False)
-    epoch: int = 0
-    """How often the model was claimed."""
-    sequence: int = 0
-    """The number of the last entry."""
-    used: frozenset[tuple[int, int]] = field(default=frozenset(), repr=False)
-    forgot: tuple[tuple[int, int, bytes], ...] = field(default=(), repr=False)
-    """(sequence, copy, who) of every forgetting, in order."""
-    labels: Mapping[bytes, int] = field(default_factory=dict, repr=False)
-    history: int = 0
-    released: tuple[tuple[str, int, bytes, bytes], ...] = field(default=(), repr=False)
-    """(kind, number, noisy row, exact sums) of everything the guide released, in order."""
-    lives: Mapping[int, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
-    """(mark, rounds before it) of every life, by its epoch."""
-    sealed: str | None = None
-    """Why nobody is to be answered any more."""
-
-
 class Ledger:
-    """The ledger of a deployment: one file, a row a model.
+    """The ledger of a deployment: a row a model.
 
     Nothing is opened or made until it is needed. All methods raise StateError when the file cannot be used, with a
     sentence that says what to do, and ValueError for a name that no model can have.
 
     Parameters
     ----------
-    path
-        The file, on a disk of this machine: SQLite's locks do not hold on network file systems.
+    place
+        A file, on a disk of this machine: SQLite's locks do not hold on network file systems. Or a PostgreSQL server,
+        as `postgresql://host/database`; its schema is then the ledger's alone.
 
     Examples
     --------
@@ -79,50 +54,42 @@ class Ledger:
     (1, {b'ann': 1}, 1)
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path).resolve()
+    def __init__(self, place: str | Path) -> None:
+        self._place = _place(place)
+        self.name = self._place.name
+        """Where it is, for messages; no password is in it."""
         self._books: weakref.WeakSet[Book] = weakref.WeakSet()
-        self._writing = threading.Lock()
+
+    @property
+    def path(self) -> Path:
+        """The file, where it is one."""
+        if not isinstance(self._place, Disk):
+            raise StateError(f"the ledger {self.name} is no file: load the state with the ledger in its folder")
+        return self._place.path
 
     def models(self) -> list[str]:
         """The names of all models, in order."""
         self._check_fork()
-        with Reader(self.path) as file:
-            return [name for (name,) in file.rows("SELECT name FROM model ORDER BY name")]
+        with self._place.reader() as reader:
+            return reader.models()
 
     def create(self, model: str, spent: Spent | None = None) -> None:
         """A row for a model that has spent nothing, or this much. A name that is taken is refused."""
-        spent = Spent() if spent is None else spent
         check_name(model)
         self._check_fork()
-        with File(self.path, new=True) as file, self._writing:
-            if file.rows("SELECT 1 FROM model WHERE name = ?", model):
-                raise StateError(f"the ledger {self.path} has a model {model!r} already: choose another name")
+        with self._place.store() as store, self._place.lock():
+            if model in store.models():
+                raise StateError(f"the ledger {self.name} has a model {model!r} already: choose another name")
             try:
-                self._insert(file, model, spent)
-            except sqlite3.Error as error:
+                store.insert(model, Spent() if spent is None else spent)
+            except Trouble as error:
                 raise self._unwritten(error) from None
-
-    def _insert(self, file: File, model: str, spent: Spent) -> None:
-        with file.transaction() as db:
-            key = db.execute(
-                "INSERT INTO model(name, epoch, sequence, rounds, unsure, halted, history, owned, checksum) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)",
-                (model, spent.epoch, spent.sequence, spent.rounds, spent.unsure, spent.halted, spent.history),
-            ).lastrowid
-            db.execute(SIGN, (key,))
-            for who in spent.shares.keys() | spent.watched.keys() | spent.labels.keys():
-                counts = (kind.get(who, 0) + WIDE for kind in (spent.shares, spent.watched, spent.labels))
-                db.execute(PERSON, (key, who, *counts, spent.sequence))
-            db.executemany(USED, ((key, number, epoch) for epoch, number in spent.used))
-            db.executemany(FORGOT, ((key, *one) for one in spent.forgot))
-            db.executemany(RELEASED, ((key, *one) for one in spent.released))
 
     def read(self, model: str) -> Spent:
         """What a model has spent, up to the last entry that is durable. Its owner may go on meanwhile."""
         self._check_fork()
-        with Reader(self.path) as file:
-            file.rows("BEGIN")  # all of it as of one moment
+        with self._place.reader() as file:
+            file.hold()
             key, _, epoch, sequence, rounds, unsure, halted, history = file.model(model)
             people = file.checked("model, who, unsure, watched, labels, sequence", "person", "model = ?", key)
             released = file.checked("model, kind, number, noisy, exact", "released", "model = ?", key)
@@ -150,37 +117,43 @@ class Ledger:
     def journal(self, model: str) -> list[tuple[str, int, int, bytes]]:
         """A model's notes (kind, sequence, width, body), in the order in which they were written."""
         self._check_fork()
-        with Reader(self.path) as file:
+        with self._place.reader() as file:
             return file.notes(file.model(model)[0])
 
     def claim(self, model: str) -> Book:
         """Own a model: no other process does, and none writes for it, until the book is closed or this process dies."""
         check_name(model)
         self._check_fork()
-        with ExitStack() as undo:
-            file = undo.enter_context(File(self.path))
-            lock = Lock(self.path.with_name(f"{self.path.name}.{model}.lock"))
-            undo.callback(lock.release)
-            file.check_whole()
-            key, _, epoch, sequence, rounds, *_ = file.model(model)
-            mark = int.from_bytes(os.urandom(5))
-            try:
-                with self._writing:
-                    with file.transaction() as db:
-                        db.execute("UPDATE model SET epoch = ?, owned = 1 WHERE id = ?", (epoch + 1, key))
-                        db.execute(SIGN, (key,))
-                        db.execute(LIFE, (key, epoch + 1, mark, rounds))
-                    file.settle()  # from here on the -wal must be there
-            except sqlite3.Error as error:
-                raise self._unwritten(error) from None
-            undo.pop_all()
-        book = Book(file, lock, self._writing, key, epoch + 1, sequence, mark)
+        try:
+            book = Book(self._place.claim(model), self._place.lock())
+        except Trouble as error:
+            raise self._unwritten(error) from None
         self._books.add(book)
         _all_books.add(book)
         return book
 
-    def _unwritten(self, error: sqlite3.Error) -> StateError:
-        return StateError(f"the ledger {self.path} could not be written ({trouble(error)}): make room, then try again")
+    def discard(self, model: str) -> None:
+        """Take away a model for which nothing was ever counted, and which nobody owns; any other is refused."""
+        check_name(model)
+        self._check_fork()
+        try:
+            claim = self._place.claim(model)
+            try:
+                spent = self.read(model)
+                if spent.sequence or spent.rounds or spent.history or spent.released:
+                    raise StateError(
+                        f"the ledger {self.name} has counted something for {model!r}, which is never taken away: "
+                        "restore the newest backup of its snapshot, or choose another name"
+                    )
+                with self._place.lock():
+                    claim.store.discard(claim.key)
+            finally:
+                claim.store.release(claim.key, claim.epoch)
+        except Trouble as error:
+            raise self._unwritten(error) from None
+
+    def _unwritten(self, error: Trouble) -> StateError:
+        return StateError(f"the ledger {self.name} could not be written ({error}): make room, then try again")
 
     def close(self) -> None:
         """Close all books that were claimed here."""
@@ -196,7 +169,20 @@ class Ledger:
     def _check_fork(self) -> None:
         # SQLite takes the locks that a fork left in its memory for its own, though the system gave them to the parent.
         mine = os.getpid()
-        if any(book.pid != mine and not book.closed and book.path == self.path for book in _all_books):
+        if any(book.pid != mine and not book.closed and book.place == self.name for book in _all_books):
             raise StateError(
-                f"the ledger {self.path} was open when this process was forked: use it where it was opened"
+                f"the ledger {self.name} was open when this process was forked: use it where it was opened"
             )
+
+
+def _place(where: str | Path) -> Place:
+    """A file, or a server for what is written like one."""
+    if not str(where).startswith(("postgresql://", "postgres://")):
+        return Disk(Path(where).resolve())
+    try:
+        postgres = importlib.import_module("confide.ledger.postgres")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("confide"):
+            raise
+        raise StateError('a ledger in PostgreSQL needs one more package: pip install "confide[postgres]"') from None
+    return cast(Place, postgres.Server(str(where)))

@@ -367,15 +367,18 @@ class POP:
 
     # ------------------------------------------------------------------ state on disk
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, ledger: str | None = None, model: str = "pop") -> None:
         """Write the state to this folder, and from now on keep a ledger there of everything that is spent.
 
         The folder then holds private data and keys: see docs/state.md. A POP lives in one folder. When it is saved
-        must not depend on anything private.
+        must not depend on anything private. The first time, `ledger` may name a PostgreSQL server
+        (`postgresql://host/database`) that has the ledger instead, and `model` what it is called there.
         """
         with self._lock:
             self._check_process()
-            state.save(self._settings, self._loop, Path(path), insecure=self._insecure)
+            state.save(
+                self._settings, self._loop, Path(path), insecure=self._insecure, ledger=ledger, model=model
+            )
 
     @classmethod
     def load(
@@ -386,6 +389,8 @@ class POP:
         fallback: Any = None,
         trusted: bool = False,
         rng: Random | None = None,
+        ledger: str | None = None,
+        model: str = "pop",
     ) -> Self:
         """Go on from a folder that `save` wrote: nothing that was spent is forgotten, all randomness is fresh.
 
@@ -399,8 +404,10 @@ class POP:
             Allow pickled replicas of River or scikit-learn models; only for folders nobody else could write.
         rng
             As for `POP`.
+        ledger, model
+            As for `save`.
         """
-        with state.opened(Path(path)) as saved:
+        with state.opened(Path(path), ledger, model) as saved:
             settings = saved.settings(learner, fallback)
             pop = cls(settings.learner, settings.plan, **settings.options(), rng=rng)
             return pop.resume(saved, trusted)

@@ -38,20 +38,23 @@ from confide.pop.settings import Settings
 from confide.pop.tickets import Tickets, Waiting
 from confide.privacy.sparse import CounterBudget
 
-__all__ = ["Checked", "Saved", "check", "clear", "look", "opened", "save"]
+__all__ = ["MODEL", "Checked", "Saved", "check", "clear", "look", "opened", "save"]
 
 MODEL = "pop"
 """The name of the one model in a POP's own ledger."""
 
 
-def _ledger(folder: Path) -> Ledger:
-    return Ledger(folder / "ledger.db")
+def _ledger(folder: Path, place: str | None) -> Ledger:
+    """The folder's own, or one elsewhere."""
+    return Ledger(folder / "ledger.db" if place is None else place)
 
 
 # ---------------------------------------------------------------------- out
 
 
-def save(settings: Settings, loop: Loop, folder: Path, *, insecure: bool) -> None:
+def save(
+    settings: Settings, loop: Loop, folder: Path, *, insecure: bool, ledger: str | None = None, model: str = MODEL
+) -> None:
     """See `POP.save`."""
     _check_savable(settings)
     arrays: dict[str, Any] = {}
@@ -59,11 +62,11 @@ def save(settings: Settings, loop: Loop, folder: Path, *, insecure: bool) -> Non
     header = {**_settings_header(settings), **_loop_header(loop, arrays), "insecure": insecure}
     book = loop.account.book
     if book is None:
-        book = _first(loop, folder)
-    elif folder.resolve() != book.path.parent.resolve():
-        raise StateError(f"this POP lives in {book.path.parent}: a second copy elsewhere could spend the budget again")
+        book = _first(loop, folder, _ledger(folder, ledger), model)
+    elif folder.resolve() != book.home:
+        raise StateError(f"this POP lives in {book.home}: a second copy elsewhere could spend the budget again")
     book.wait(book.sequence)
-    snapshot.write(folder, {**header, "sequence": book.sequence}, arrays)
+    snapshot.write(folder, {**header, "sequence": book.sequence, "life": [book.epoch, book.mark]}, arrays)
     book.prune(loop.account.rounds - settings.ticket_life)
 
 
@@ -76,13 +79,14 @@ def _check_savable(settings: Settings) -> None:
         raise StateError("features= is an encoder of your own, which cannot be saved: use confide.learners.Features")
 
 
-def _first(loop: Loop, folder: Path) -> Book:
-    """The folder's ledger, made from what was spent so far; the POP lives there from now on."""
+def _first(loop: Loop, folder: Path, ledger: Ledger, model: str) -> Book:
+    """The ledger's row, made from what was spent so far; the POP lives there from now on."""
     snapshot.make_folder(folder)
     snapshot.write_key(folder, loop.routing.secret)
-    account, ledger, spent = loop.account, _ledger(folder), loop.account.spent
-    ledger.create(MODEL, spent if loop.guiding is None else loop.guiding.spent(spent))
-    account.book = ledger.claim(MODEL)
+    account, spent = loop.account, loop.account.spent
+    ledger.create(model, spent if loop.guiding is None else loop.guiding.spent(spent))
+    account.book = ledger.claim(model)
+    account.book.home = folder.resolve()
     return account.book
 
 
@@ -161,6 +165,8 @@ class Saved:
     arrays: Mapping[str, Any]
     spent: Spent
     book: Book
+    ledger: Ledger
+    model: str
 
     @property
     def insecure(self) -> bool:
@@ -169,7 +175,7 @@ class Saved:
 
     def journal(self) -> list[tuple[str, int, int, bytes]]:
         """What an owner who keeps a journal has noted (`Ledger.journal`)."""
-        return _ledger(self.folder).journal(MODEL)
+        return self.ledger.journal(self.model)
 
     def settings(self, learner: Any, fallback: Any) -> Settings:
         """What the POP was made with; what cannot be stored is given again."""
@@ -228,16 +234,19 @@ class Saved:
                 loop.tickets.restore((epoch, number), Waiting(copy, x, answered, False, whose, guided))
 
 
-def clear(folder: Path) -> None:
+def clear(folder: Path, ledger: str | None = None, model: str = MODEL) -> None:
     """Take away what a first save left that was killed before it was finished: nothing had been shown by then.
 
     StateError for anything else: a ledger that has counted something is never taken away.
     """
     if snapshot.exists(folder) or not folder.is_dir():
         return
-    path = folder / "ledger.db"
-    if path.is_file() and path.stat().st_size:
-        spent = [_ledger(folder).read(name) for name in _ledger(folder).models()]
+    if ledger is not None:
+        if (folder / "key").exists() and model in Ledger(ledger).models():  # else the name is somebody else's
+            Ledger(ledger).discard(model)
+    elif (path := folder / "ledger.db").is_file() and path.stat().st_size:
+        own = Ledger(path)
+        spent = [own.read(name) for name in own.models()]
         if any(one.rounds or one.history or one.released or one.epoch > 1 for one in spent):
             raise StateError(f"the snapshot in {folder} is gone: restore its newest backup beside the ledger")
     for name in ("key", "key.new", "snapshot.npz.new", *(one.name for one in folder.glob("ledger.db*"))):
@@ -245,25 +254,37 @@ def clear(folder: Path) -> None:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[Saved]:
+def opened(folder: Path, ledger: str | None = None, model: str = MODEL) -> Iterator[Saved]:
     """Claim a state for loading; whatever goes wrong inside gives it back."""
-    ledger = _ledger(folder)
+    kept = _ledger(folder, ledger)
     if old.is_old(folder):
-        old.move(folder, ledger, MODEL)
+        old.move(folder, kept, model)
     if not snapshot.exists(folder):
         raise StateError(f"there is no saved state in {folder}")
-    book = ledger.claim(MODEL)
+    book = kept.claim(model)
+    book.home = folder.resolve()
     try:
         header, arrays = snapshot.read(folder)
-        spent = ledger.read(MODEL)
-        if spent.sequence < header["sequence"]:
-            raise StateError(f"the ledger in {folder} is older than its snapshot: this state must not be used")
-        if spent.sealed is not None:
-            raise StateError(spent.sealed)
-        yield Saved(folder, header, arrays, spent, book)
+        spent = kept.read(model)
+        _check_same(folder, header, spent)
+        yield Saved(folder, header, arrays, spent, book, kept, model)
     except BaseException:
         book.close()
         raise
+
+
+def _check_same(folder: Path, header: Mapping[str, Any], spent: Spent) -> None:
+    """Refuse a ledger that does not know what this snapshot knows."""
+    if spent.sequence < header["sequence"]:
+        raise StateError(f"the ledger in {folder} is older than its snapshot: this state must not be used")
+    if spent.sealed is not None:
+        raise StateError(spent.sealed)
+    epoch, mark = header.get("life", (0, 0))
+    if epoch and spent.lives.get(epoch, (0, 0))[0] != mark:
+        raise StateError(
+            f"the snapshot in {folder} was written in a life that its ledger does not know: the ledger was rolled "
+            "back, or is another model's; bring back the newest one"
+        )
 
 
 @dataclass(frozen=True)
@@ -279,7 +300,7 @@ class Checked:
     """A digest of θ, computed again from the ledger's rows; empty where there is none."""
 
 
-def check(folder: Path) -> Checked:
+def check(folder: Path, ledger: str | None = None, model: str = MODEL) -> Checked:
     """Certify a state's plan from its integers, and compute the guide's θ again from the ledger, bit for bit.
 
     StateError if that is not the θ that was in use when the snapshot was written.
@@ -287,7 +308,7 @@ def check(folder: Path) -> Checked:
     if not snapshot.exists(folder) or old.is_old(folder):
         raise StateError(f"there is no saved state of this version in {folder}: load and save it first")
     header, _ = snapshot.read(folder)
-    plan, spent = Plan.from_json(header["plan"]), _ledger(folder).read(MODEL)
+    plan, spent = Plan.from_json(header["plan"]), _ledger(folder, ledger).read(model)
     guarantee = plan.verify()
     if header["monitor"] is not None:
         guarantee = guarantee.plus(Monitor(**header["monitor"]).epsilon)
@@ -302,7 +323,7 @@ def check(folder: Path) -> Checked:
     return Checked(plan, guarantee, nodes, fingerprint(plan.guide, features, spent, nodes))
 
 
-def look(folder: Path) -> dict[str, Any]:
+def look(folder: Path, ledger: str | None = None, model: str = MODEL) -> dict[str, Any]:
     """What a state says about itself, without loading it: for `confide status`. Operator-only where it is private."""
     if not snapshot.exists(folder):
         raise StateError(f"there is no saved state in {folder}")
@@ -311,7 +332,7 @@ def look(folder: Path) -> dict[str, Any]:
         header, spent = before.header, before.spent
     else:
         header, _ = snapshot.read(folder)
-        spent = _ledger(folder).read(MODEL)
+        spent = _ledger(folder, ledger).read(model)
     plan = Plan.from_json(header["plan"])
     monitor = None if header["monitor"] is None else Monitor(**header["monitor"])
     return {

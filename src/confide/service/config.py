@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from confide.pop.base import TICKET_LIFE
@@ -90,6 +90,8 @@ class ModelConfig(_Table):
     """One model: where it lives, what it promises, and what it is."""
 
     folder: Path
+    ledger: SecretStr | None = None
+    """A PostgreSQL server for the ledger, instead of the folder; a URL may have a password in it."""
     labels: list[str | bool | int | float] | None = None
     columns: int | dict[str, str | dict[str, Any]] | None = None
     schema_file: Path | None = Field(default=None, alias="schema")
@@ -124,6 +126,8 @@ class ModelConfig(_Table):
             raise ValueError("say what x holds: columns, or a schema file, and not both")
         if self.columns is not None and not self.labels:
             raise ValueError("say which labels there are")
+        if self.ledger is not None and not self.ledger.get_secret_value().startswith(("postgresql://", "postgres://")):
+            raise ValueError("ledger must be postgresql://host/database: without it the ledger is in the folder")
         return self
 
 
@@ -218,6 +222,7 @@ group = 256                 # rows that share a commit
 
 [models.spam]
 folder = "state/spam"       # private: copies, keys, ledger
+# ledger = "postgresql://db.example.org/confide?sslmode=verify-full"   # the ledger there instead: see docs/state.md
 labels = ["ham", "spam"]
 units = "people"            # whose privacy is protected: "rounds" or "people"
 epsilon = 1.0               # the promise, all in all

@@ -20,7 +20,7 @@ from confide.pop.keeping import Entered, Note
 from confide.pop.lessons import Lesson
 from confide.pop.loop import Outcome
 from confide.pop.pop import POP
-from confide.pop.state import Saved, clear, opened
+from confide.pop.state import MODEL, Saved, clear, opened
 from confide.pop.tickets import Key
 from confide.service.base import Asked, Later, Question, Refusal, Taught
 from confide.service.clerk import Clerk, Said
@@ -108,24 +108,26 @@ class PopDesk:
         learner: Any = None,
         fallback: Any = None,
         trusted: bool = False,
+        ledger: str | None = None,
     ) -> Self:
         """The desk of the model in a folder; a folder that is not there, or empty, gets the POP that `make()` gives.
 
         After a crash everything that was durable is there: copies from the snapshot, taught again what came since;
-        open tickets; stored answers. `learner`, `fallback` and `trusted` are as for `POP.load`.
+        open tickets; stored answers. `learner`, `fallback` and `trusted` are as for `POP.load`;
+        `ledger` names a PostgreSQL server that has the ledger, where the model is then called `name`.
 
         Raises
         ------
         StateError
             If the state must not be used: another process owns it, it was rolled back, or it is damaged.
         """
-        folder = Path(folder)
+        folder, model = Path(folder), MODEL if ledger is None else name
         if not exists(folder):
-            clear(folder)
+            clear(folder, ledger, model)
             pop = make()
-            pop.save(folder)
+            pop.save(folder, ledger=ledger, model=model)
             return cls(name, pop, folder, room=room, save_every=save_every)
-        with opened(folder) as saved:
+        with opened(folder, ledger, model) as saved:
             settings = saved.settings(learner, fallback)
             pop = POP(settings.learner, settings.plan, **settings.options()).resume(saved, trusted)
             return cls(name, pop, folder, saved, room=room, save_every=save_every)

@@ -31,6 +31,7 @@ def open_desk(name: str, config: ModelConfig, seed: int | None = None) -> Desk:
     desk = PopDesk.open(
         config.folder, maker(name, config, seed), name=name, room=config.room, save_every=config.save_every,
         learner=foreign, fallback=fallback, trusted=config.trusted,
+        ledger=None if config.ledger is None else config.ledger.get_secret_value(),
     )  # fmt: skip
     desk.timed_by(time.perf_counter)
     try:

@@ -55,8 +55,8 @@ class ForgetsSpending(POP):
 class RestoresCoins(POP):
     """Randomness restored with a snapshot: what is asked again after a load is answered with the same noise."""
 
-    def save(self, path: str | Path) -> None:
-        super().save(path)
+    def save(self, path: str | Path, *, ledger: str | None = None, model: str = "pop") -> None:
+        super().save(path, ledger=ledger, model=model)
         (Path(path) / "coins").write_text(str(Random().below(1 << 62)))
 
     def resume(self, saved: Saved, trusted: bool = False) -> Self:

@@ -1,0 +1,233 @@
+"""What a ledger is kept in: a file of SQLite, or a PostgreSQL server. The same tables, checksums and refusals in both.
+
+A `Place` says where that is. A `Reader` reads there, a `Store` writes there too, and a `Claim` is a store that owns a
+model: nobody else writes for it. What a store writes does not depend on an outcome, nor does the room it takes.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import zlib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Self
+
+from confide.errors import StateError
+from confide.ledger.entries import Batch, Spent
+
+__all__ = [
+    "DISCARD", "SCHEMA", "VERSION", "WIDE", "Claim", "Place", "Reader", "Store", "Trouble", "check_name", "checksum",
+    "damaged", "in_use", "note_checksum", "people_of", "taken_over", "without",
+]  # fmt: skip
+
+VERSION = 3
+"""Version 2 lacked the tables `life`, `sealed` and `journal`, and gets them when it is opened for writing."""
+_ADDED = ("life", "sealed", "journal")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+
+WIDE = 1 << 32
+"""Added to what must not show by its size: SQLite stores all numbers from here to 2⁴⁷ in six bytes."""
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS model(
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, epoch INTEGER NOT NULL, sequence INTEGER NOT NULL,
+    rounds INTEGER NOT NULL, unsure INTEGER NOT NULL, halted TEXT, history INTEGER NOT NULL, owned INTEGER NOT NULL,
+    checksum INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS person(
+    model INTEGER NOT NULL, who BLOB NOT NULL, unsure INTEGER NOT NULL, watched INTEGER NOT NULL,
+    labels INTEGER NOT NULL, sequence INTEGER NOT NULL, checksum INTEGER NOT NULL,
+    PRIMARY KEY(model, who)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS used(
+    model INTEGER NOT NULL, number INTEGER NOT NULL, epoch INTEGER NOT NULL, checksum INTEGER NOT NULL,
+    PRIMARY KEY(model, number, epoch)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS forgot(
+    model INTEGER NOT NULL, sequence INTEGER NOT NULL, copy INTEGER NOT NULL, who BLOB NOT NULL,
+    checksum INTEGER NOT NULL, PRIMARY KEY(model, sequence, copy, who)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS released(
+    model INTEGER NOT NULL, kind TEXT NOT NULL, number INTEGER NOT NULL, noisy BLOB NOT NULL, exact BLOB NOT NULL,
+    checksum INTEGER NOT NULL, PRIMARY KEY(model, kind, number)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS life(
+    model INTEGER NOT NULL, epoch INTEGER NOT NULL, mark INTEGER NOT NULL, rounds INTEGER NOT NULL,
+    checksum INTEGER NOT NULL, PRIMARY KEY(model, epoch)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sealed(model INTEGER PRIMARY KEY, why TEXT NOT NULL, checksum INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS journal(
+    model INTEGER NOT NULL, kind TEXT NOT NULL, sequence INTEGER NOT NULL, width INTEGER NOT NULL, body BLOB NOT NULL,
+    checksum INTEGER NOT NULL, PRIMARY KEY(model, kind, sequence));
+"""
+"""The tables, in SQLite's words; PostgreSQL's are made from them."""
+
+
+DISCARD = (*(f"DELETE FROM {table} WHERE model = ?" for table in ("life", "person", "used", "forgot", "released",
+           "sealed", "journal")), "DELETE FROM model WHERE id = ?")  # fmt: skip
+"""What takes a model away."""
+
+
+class Trouble(Exception):
+    """A store could not be read or written: why, in words, without anything that was in the statement."""
+
+
+def check_name(model: str) -> str:
+    """`model`, if it can be a model's name; it becomes part of a file's name."""
+    if not isinstance(model, str) or not _NAME.fullmatch(model):
+        raise ValueError("a model's name is 1 to 100 letters, digits, dots, dashes and underscores, not first a dot")
+    return model
+
+
+def checksum(*values: Any) -> int:
+    """What stands beside every row: a store notices a damaged page, but not a changed number in it."""
+    return zlib.crc32(repr(values).encode()) + WIDE
+
+
+def note_checksum(body: bytes, *values: Any) -> int:
+    """The checksum of a note, whose body is long: its repr would take longer than writing it."""
+    return zlib.crc32(body, zlib.crc32(repr(values).encode())) + WIDE
+
+
+def without(whose: bytes, width: int, body: bytes) -> bytes:
+    """A note with one person's rows overwritten."""
+    rows = bytearray(body)
+    for at in range(0, len(rows), width):
+        if rows[at : at + len(whose)] == whose:
+            rows[at : at + width] = bytes(width)
+    return bytes(rows)
+
+
+def people_of(spent: Spent) -> dict[bytes, list[int]]:
+    """Everybody in it, with their unsure answers, watched rounds and labels."""
+    kinds = spent.shares, spent.watched, spent.labels
+    return {who: [kind.get(who, 0) for kind in kinds] for who in {who for kind in kinds for who in kind}}
+
+
+def damaged(name: str) -> StateError:
+    """What is said of rows that are not as they were written."""
+    return StateError(f"the ledger {name} is damaged: this state must not be used; restore its newest whole backup")
+
+
+def in_use(what: str) -> StateError:
+    """What is said to a second owner."""
+    return StateError(
+        f"{what} is in use by another process: two of them must not spend one budget; close the other first"
+    )
+
+
+def taken_over(name: str) -> StateError:
+    """What is said to an owner whose epoch is over."""
+    return StateError(
+        f"another process has taken over this model of the ledger {name}: "
+        "nothing is answered here any more; go on where it was loaded last"
+    )
+
+
+class Reader(ABC):
+    """A ledger that is opened for reading, while its owners go on writing."""
+
+    name: str
+    """Where it is, for messages; no password is in it."""
+    version: int
+
+    @abstractmethod
+    def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """All rows of a query; StateError if it cannot be read."""
+
+    @abstractmethod
+    def hold(self) -> None:
+        """From now on everything is read as of one moment."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close it."""
+
+    def models(self) -> list[str]:
+        """The names of all models, in order."""
+        return sorted(name for (name,) in self.rows("SELECT name FROM model"))
+
+    def model(self, name: str) -> list[Any]:
+        """The row of a model: id, name, epoch, sequence, rounds, unsure, halted, history."""
+        columns = "id, name, epoch, sequence, rounds, unsure, halted, history"
+        rows = self.checked(columns, "model", "name = ?", check_name(name))
+        if not rows:
+            raise StateError(f"the ledger {self.name} has no model {name!r}: create it first")
+        return rows[0]
+
+    def checked(self, columns: str, table: str, where: str, *values: Any) -> list[list[Any]]:
+        """All rows of a table that a condition picks, each as it was written: a changed one is refused."""
+        if self.version < VERSION and table in _ADDED:
+            return []
+        rows = [list(row) for row in self.rows(f"SELECT {columns}, checksum FROM {table} WHERE {where}", *values)]
+        if any(row.pop() != checksum(*row) for row in rows):
+            raise damaged(self.name)
+        return rows
+
+    def notes(self, key: int) -> list[tuple[str, int, int, bytes]]:
+        """The journal of a model: (kind, sequence, width, body), in the order in which they were written."""
+        if self.version < VERSION:
+            return []
+        columns = "kind, sequence, width, body, checksum"
+        rows = self.rows(f"SELECT {columns} FROM journal WHERE model = ? ORDER BY sequence, kind", key)
+        if any(note_checksum(body, key, *about) != sum_ for *about, body, sum_ in rows):
+            raise damaged(self.name)
+        return [(kind, sequence, width, body) for kind, sequence, width, body, _ in rows]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Store(Reader):
+    """A ledger that is opened for writing. What is committed is on the disk; what is not was never there."""
+
+    @abstractmethod
+    def insert(self, model: str, spent: Spent) -> None:
+        """A row for a new model, or `Trouble`."""
+
+    @abstractmethod
+    def write(self, batch: Batch) -> None:
+        """All of it in one transaction, durable when this returns.
+
+        `Trouble` if it could not be; StateError if the model has another owner by now.
+        """
+
+    @abstractmethod
+    def discard(self, key: int) -> None:
+        """Take a model away, with all rows of it, or `Trouble`."""
+
+    @abstractmethod
+    def release(self, key: int, epoch: int) -> None:
+        """Give a claimed model back, and close. It never raises."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A store that owns a model: no other process does, until it is released or this one dies."""
+
+    store: Store
+    key: int
+    epoch: int
+    sequence: int
+    mark: int
+    """A random number that no other life of the model has."""
+
+
+class Place(ABC):
+    """Where a ledger is."""
+
+    name: str
+
+    @abstractmethod
+    def reader(self) -> Reader:
+        """StateError if there is no ledger, or it is damaged, or of a later version."""
+
+    @abstractmethod
+    def store(self) -> Store:
+        """Made first, if it is not there."""
+
+    @abstractmethod
+    def claim(self, model: str) -> Claim:
+        """StateError if somebody owns the model; `Trouble` if it could not be written down."""
+
+    @abstractmethod
+    def lock(self) -> threading.Lock:
+        """Held by whoever writes: one lock for all whose writes would wait for each other anyway."""
