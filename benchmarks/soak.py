@@ -1,0 +1,168 @@
+"""A served model through a million rounds: does its process grow, or its folder?
+
+    python benchmarks/soak.py --rounds 1000000    as long as a million rounds over HTTP take
+    python benchmarks/soak.py --json F            and writes the numbers to a file
+    python benchmarks/soak.py --people 2000       protects people, of whom there are so many
+
+One `confide serve` process, asked in batches of 64 over a few connections; every label comes, some of them late, and a
+snapshot is written now and then. What the process holds in memory (all of it, native parts too) and what the folder
+holds on the disk is printed over time. The verdict is about the second half of the rounds: by then requests expire as
+fast as they come, so a line fitted to the memory must be flat. A person's counts stay for good: they are the budget.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from service import Connection, label, question, server
+
+from confide.service.doors import Keys, Tokens
+
+BATCH, CONNECTIONS, LATE = 64, 3, 20
+"""Rows of a batch; connections; batches after which a late label comes."""
+FLAT = 16.0
+"""MiB a million rounds that the fitted line may rise: what an allocator does."""
+CONFIG = """
+[public]
+port = 0
+[operator]
+port = 0
+[models.m]
+folder = "state"
+labels = [0, 1]
+columns = 8
+epsilon = 2.0
+rounds = {rounds}
+units = "{units}"
+save_every = 50000
+"""
+
+
+@dataclass
+class Soak:
+    """Sends rounds, and looks at the process and its folder."""
+
+    port: int
+    pid: int
+    folder: Path
+    tokens: list[str]
+    rounds: int
+    seen: list[tuple[int, float, float, float]] = field(default_factory=list)
+    """Rounds, seconds, MiB in memory, MiB on the disk."""
+    sent: int = 0
+    done: int = 0
+
+    async def run(self, progress: Progress) -> None:
+        task = progress.add_task("", total=self.rounds)
+        workers = [asyncio.create_task(self._worker(i)) for i in range(CONNECTIONS)]
+        began, step = time.perf_counter(), max(BATCH, self.rounds // 40)
+        try:
+            while self.done < self.rounds:
+                if any(worker.done() for worker in workers) and self.sent < self.rounds:
+                    await asyncio.gather(*workers)
+                if self.done >= len(self.seen) * step:
+                    self.seen.append((self.done, time.perf_counter() - began, memory(self.pid), size(self.folder)))
+                    progress.console.print(told(self.seen[-1]), highlight=False)
+                progress.update(task, completed=self.done)
+                await asyncio.sleep(0.2)
+            await asyncio.gather(*workers)
+        finally:
+            for worker in workers:
+                worker.cancel()
+        self.seen.append((self.done, time.perf_counter() - began, memory(self.pid), size(self.folder)))
+        progress.console.print(told(self.seen[-1]), highlight=False)
+
+    async def _worker(self, number: int) -> None:
+        connection = await Connection(self.port, "").open()
+        late: deque[tuple[str, list[dict[str, Any]]]] = deque()
+        while self.sent < self.rounds:
+            self.sent += BATCH
+            connection.token = random.choice(self.tokens)
+            questions = [question() for _ in range(BATCH)]
+            answers = json.loads(await connection.send("POST", "/models/m/ask-many", {"questions": questions}))
+            pairs = zip(answers["answers"], questions, strict=True)
+            labels = [{"ticket": a["ticket"], "label": label(q["x"])} for a, q in pairs]
+            late.append((connection.token, labels[:8]))
+            await self._bring(connection, labels[8:])
+            if len(late) > LATE:
+                connection.token, labels = late.popleft()
+                await self._bring(connection, labels)
+            self.done += BATCH
+        connection.close()
+
+    async def _bring(self, connection: Connection, labels: list[dict[str, Any]]) -> None:
+        results = json.loads(await connection.send("POST", "/models/m/label-many", {"labels": labels}))["results"]
+        if not all(one["taken"] for one in results):
+            raise RuntimeError("a label was refused")
+
+    def verdict(self) -> tuple[bool, str]:
+        """Whether it stays as large as it is, in a sentence."""
+        rounds, _, held, disk = np.array(self.seen[len(self.seen) // 2 :]).T
+        slope = float(np.polyfit(rounds / 1e6, held, 1)[0])
+        flat = slope <= FLAT
+        return flat, (
+            f"{'flat' if flat else 'IT GROWS'}: {slope:+.1f} MiB a million rounds over the second half "
+            f"({self.done:,} rounds in all, {held[0]:.0f} → {held[-1]:.0f} MiB, at most {held.max():.0f}; "
+            f"on the disk {disk[0]:.0f} → {disk[-1]:.0f} MiB; up to {FLAT:.0f} is taken for flat)"
+        )
+
+
+def memory(pid: int) -> float:
+    """MiB that a process has in memory."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+
+
+def size(folder: Path) -> float:
+    """MiB in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
+
+
+def told(seen: tuple[int, float, float, float]) -> str:
+    rounds, seconds, held, disk = seen
+    return f"{rounds:>10,} rounds {seconds:>7.0f} s {held:>8.1f} MiB in memory {disk:>8.1f} MiB on the disk"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=1_000_000)
+    parser.add_argument("--people", type=int, default=0)
+    parser.add_argument("--json", type=Path)
+    given, console = parser.parse_args(), Console()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        units = "people" if given.people else "rounds"
+        (folder / "confide.toml").write_text(CONFIG.format(rounds=max(given.rounds, 10_000) + 10_000, units=units))
+        asker = Tokens("asker", Keys.make(folder / "keys" / "askers"))
+        tokens = [asker.sign(f"person {i}", expires=7 * 86400.0) for i in range(max(1, given.people))]
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("rounds"), TimeRemainingColumn())
+        with (
+            server([sys.executable, "-m", "confide", "serve", str(folder / "confide.toml")]) as (public, _, pid),
+            Progress(*columns, console=console) as progress,
+        ):
+            soak = Soak(public, pid, folder / "state", tokens, given.rounds)
+            asyncio.run(soak.run(progress))
+    flat, words = soak.verdict()
+    console.print(words, highlight=False, soft_wrap=True)
+    if given.json:
+        names = ("rounds", "seconds", "MiB in memory", "MiB on the disk")
+        seen = [dict(zip(names, one, strict=True)) for one in soak.seen]
+        given.json.write_text(json.dumps({"verdict": words, "flat": flat, "seen": seen}, indent=1) + "\n")
+    sys.exit(0 if flat else 1)
+
+
+if __name__ == "__main__":
+    main()
