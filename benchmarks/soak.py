@@ -6,23 +6,27 @@
 
 One `confide serve` process, asked in batches of 64 over a few connections; every label comes, some of them late, and a
 snapshot is written now and then. What the process holds in memory (all of it, native parts too) and what the folder
-holds on the disk is printed over time. The verdict is about the second half of the rounds: by then requests expire as
-fast as they come, so a line fitted to the memory must be flat. A person's counts stay for good: they are the budget.
+holds on the disk is printed over time. The guide keeps its sums for good, as many as its plan says (here a thousand, in
+memory and on the disk): they are counted apart, and taken off. The verdict is about the second half of the rounds: by
+then requests expire as fast as they come, so a line fitted to the rest must be flat. A person's counts stay too: they
+are the budget.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import random
+import sqlite3
 import sys
 import tempfile
 import time
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -51,6 +55,23 @@ save_every = 50000
 """
 
 
+class Look(NamedTuple):
+    """What was seen at some moment; sizes in MiB."""
+
+    rounds: int
+    seconds: float
+    memory: float
+    disk: float
+    sums: float
+    """The guide's, which the plan bounds."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.rounds:>10,} rounds {self.seconds:>6.0f} s; in memory {self.memory:>6.1f} MiB, on the disk "
+            f"{self.disk:>6.1f}, of each the guide's sums {self.sums:>6.1f}"
+        )
+
+
 @dataclass
 class Soak:
     """Sends rounds, and looks at the process and its folder."""
@@ -60,8 +81,7 @@ class Soak:
     folder: Path
     tokens: list[str]
     rounds: int
-    seen: list[tuple[int, float, float, float]] = field(default_factory=list)
-    """Rounds, seconds, MiB in memory, MiB on the disk."""
+    seen: list[Look] = field(default_factory=list)
     sent: int = 0
     done: int = 0
 
@@ -74,16 +94,19 @@ class Soak:
                 if any(worker.done() for worker in workers) and self.sent < self.rounds:
                     await asyncio.gather(*workers)
                 if self.done >= len(self.seen) * step:
-                    self.seen.append((self.done, time.perf_counter() - began, memory(self.pid), size(self.folder)))
-                    progress.console.print(told(self.seen[-1]), highlight=False)
+                    self._look(began, progress)
                 progress.update(task, completed=self.done)
                 await asyncio.sleep(0.2)
             await asyncio.gather(*workers)
         finally:
             for worker in workers:
                 worker.cancel()
-        self.seen.append((self.done, time.perf_counter() - began, memory(self.pid), size(self.folder)))
-        progress.console.print(told(self.seen[-1]), highlight=False)
+        self._look(began, progress)
+
+    def _look(self, began: float, progress: Progress) -> None:
+        seconds, sizes = time.perf_counter() - began, (memory(self.pid), size(self.folder), sums(self.folder))
+        self.seen.append(Look(self.done, seconds, *sizes))
+        progress.console.print(str(self.seen[-1]), highlight=False)
 
     async def _worker(self, number: int) -> None:
         connection = await Connection(self.port, "").open()
@@ -110,13 +133,14 @@ class Soak:
 
     def verdict(self) -> tuple[bool, str]:
         """Whether it stays as large as it is, in a sentence."""
-        rounds, _, held, disk = np.array(self.seen[len(self.seen) // 2 :]).T
-        slope = float(np.polyfit(rounds / 1e6, held, 1)[0])
+        rounds, _, held, disk, planned = np.array(self.seen[len(self.seen) // 2 :]).T
+        slope = float(np.polyfit(rounds / 1e6, held - planned, 1)[0])
         flat = slope <= FLAT
         return flat, (
             f"{'flat' if flat else 'IT GROWS'}: {slope:+.1f} MiB a million rounds over the second half "
-            f"({self.done:,} rounds in all, {held[0]:.0f} → {held[-1]:.0f} MiB, at most {held.max():.0f}; "
-            f"on the disk {disk[0]:.0f} → {disk[-1]:.0f} MiB; up to {FLAT:.0f} is taken for flat)"
+            f"without the guide's sums ({self.done:,} rounds in all; in memory {held[0]:.0f} → {held[-1]:.0f} MiB, on "
+            f"the disk {disk[0]:.0f} → {disk[-1]:.0f}, of each the sums {planned[0]:.0f} → {planned[-1]:.0f}; "
+            f"up to {FLAT:.0f} is taken for flat)"
         )
 
 
@@ -131,9 +155,10 @@ def size(folder: Path) -> float:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
 
 
-def told(seen: tuple[int, float, float, float]) -> str:
-    rounds, seconds, held, disk = seen
-    return f"{rounds:>10,} rounds {seconds:>7.0f} s {held:>8.1f} MiB in memory {disk:>8.1f} MiB on the disk"
+def sums(folder: Path) -> float:
+    """MiB of the guide's sums, as the ledger holds them: noisy and exact."""
+    with contextlib.closing(sqlite3.connect(f"{(folder / 'ledger.db').as_uri()}?mode=ro", uri=True)) as db:
+        return float(db.execute("SELECT total(length(noisy) + length(exact)) FROM released").fetchone()[0]) / 2**20
 
 
 def main() -> None:
@@ -158,8 +183,7 @@ def main() -> None:
     flat, words = soak.verdict()
     console.print(words, highlight=False, soft_wrap=True)
     if given.json:
-        names = ("rounds", "seconds", "MiB in memory", "MiB on the disk")
-        seen = [dict(zip(names, one, strict=True)) for one in soak.seen]
+        seen = [one._asdict() for one in soak.seen]
         given.json.write_text(json.dumps({"verdict": words, "flat": flat, "seen": seen}, indent=1) + "\n")
     sys.exit(0 if flat else 1)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 from scipy.stats import binom, nbinom
 
+from confide.planning.guarantee import Guarantee
 from confide.planning.mistakes import HYPOTHESES, Rates, certificate, quantile, rates, tail
 from confide.privacy.gate import Gate
 
@@ -392,3 +393,9 @@ def test_a_coins_certificate_is_void_for_a_constant() -> None:
     gate = Gate([1.0, 1.0, 1.0])
     said = {f: rates(gate, copies=2, polls=2, fallback_error=f).wrong_floor for f in (0.5, 1.0)}
     assert said == {0.5: 0.5, 1.0: 1.0}
+
+
+def test_a_promise_that_protects_nobody_still_has_a_sentence() -> None:
+    """A model with it can be looked at, and served, like any other."""
+    assert "a factor of e to the 1234 (ε = 1234)" in Guarantee(1234.0, 0.5).sentence
+    assert "a factor of 2.72 (ε = 1)" in Guarantee(1.0, 1e-6).sentence

@@ -41,7 +41,7 @@ class Guarantee:
     def sentence(self) -> str:
         """The guarantee in one sentence that a lawyer could read."""
         chance = f"{self.delta:.2g}"
-        factor = f"{math.exp(self.epsilon):.3g}"
+        factor = f"{math.exp(self.epsilon):.3g}" if self.epsilon < 700 else f"e to the {self.epsilon:.4g}"
         whose = f"receives at most {self.unit_unsure} unsure answer{'s' if self.unit_unsure > 1 else ''}"
         if self.unit_labels is not None:
             whose += f", and teaches the guide at most {self.unit_labels} label{'s' if self.unit_labels > 1 else ''}"
