@@ -104,9 +104,11 @@ class Tally:
 class Chaos:
     """A deployment in a folder, its record, and what was wrong."""
 
-    def __init__(self, folder: Path, *, fault: str | None = None, seed: int = 0, patience: float = 60.0) -> None:
+    def __init__(
+        self, folder: Path, *, fault: str | None = None, seed: int = 0, patience: float = 60.0, extra: str = ""
+    ) -> None:
         path = folder / "confide.toml"
-        path.write_text(CONFIG.format(*free_ports(2), life=LIFE))
+        path.write_text(CONFIG.format(*free_ports(2), life=LIFE) + extra)
         plan = small_plan(unsure=UNSURE, rounds=200_000)
         (folder / "plan.json").write_text(plan.to_json())
         self.nursery = Nursery(path, fault)
@@ -114,8 +116,16 @@ class Chaos:
         self.lock, self.over = threading.Lock(), False
         self.life, self.taken, self.tally, self.wrong = 0, dict[tuple[str, int], str](), Tally(), list[str]()
         self.newest = {"copies": 0, "guide": 0}
+        self.lines: list[http.client.HTTPConnection] = []
         self.people: list[Person] = [Asker(self, i) for i in range(ASKERS)]
         self.people.append(Operator(self, ASKERS))
+
+    def close(self) -> None:
+        """End everything."""
+        self.over = True
+        self.nursery.close()
+        for line in self.lines:
+            line.close()
 
     def check(self, good: bool, words: str) -> None:
         """Write down what must not be, and end the run."""
@@ -155,7 +165,11 @@ class Chaos:
                 break
             self.life += 1
             early = ending is signal.SIGKILL and self.coins.random() < EARLY
-            self.nursery.start(wait=not early)
+            try:
+                self.nursery.start(wait=not early)
+            except AssertionError as error:
+                self.wrong.append(str(error))
+                break
             advance()
         self._moment()
         self.over = True
@@ -241,7 +255,10 @@ class Person:
         body = None if content is None else json.dumps(content).encode()
         headers, began = {"authorization": f"Bearer {token}"}, time.monotonic()
         while time.monotonic() - began < self.chaos.patience and not self.chaos.wrong:
-            line = self._lines.get(port) or http.client.HTTPConnection("127.0.0.1", port, timeout=10.0)
+            line = self._lines.get(port)
+            if line is None:
+                line = http.client.HTTPConnection("127.0.0.1", port, timeout=10.0)
+                self.chaos.lines.append(line)
             sent = False
             try:
                 line.request(method, path, body, headers)
@@ -253,6 +270,7 @@ class Person:
             except (OSError, http.client.HTTPException):
                 line.close()
                 self._lines.pop(port, None)
+                self.chaos.lines.remove(line)
                 self.chaos.tally.lost += sent
             time.sleep(0.01)
         self.chaos.check(bool(self.chaos.wrong), "nobody answers any more")
@@ -416,7 +434,7 @@ def main() -> None:
         try:
             chaos.run(given.kills, lambda: progress.advance(task))
         finally:
-            chaos.nursery.close()
+            chaos.close()
     print(chaos.verdict(given.kills))
     sys.exit(1 if chaos.wrong else 0)
 

@@ -6,8 +6,10 @@ output tells the server's number, then how it ended. What the server writes to s
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
+import functools
 import json
 import os
 import queue
@@ -46,6 +48,61 @@ def free_ports(number: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
+class Mother:
+    """The process that forks: one for all deployments of a test run, each of which has a server at a time.
+
+    Parameters
+    ----------
+    path
+        A deployment to load compiled code by.
+    """
+
+    def __init__(self, path: Path) -> None:
+        command = [sys.executable, "-m", "tests.service.nursery", str(path)]
+        pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        self.process = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
+        self.written = list[str]()
+        self.serving: queue.Queue[bool] = queue.Queue()
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.written.append(line)
+            if '"serving"' in line:
+                self.serving.put(True)
+
+    def told(self) -> dict[str, int]:
+        """What it says next."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise AssertionError("".join(self.written[-20:]))
+        said: dict[str, int] = json.loads(line)
+        return said
+
+    def close(self) -> None:
+        """End it."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(PATIENCE)
+        self._reading.join(PATIENCE)
+        for pipe in (self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            pipe.close()
+
+
+@functools.cache
+def _mother(path: Path) -> Mother:
+    made = Mother(path)
+    atexit.register(made.close)
+    return made
+
+
+_first: list[Path] = []
+
+
 class Nursery:
     """Starts servers of one deployment, one at a time.
 
@@ -64,36 +121,27 @@ class Nursery:
         self.asker = Tokens("asker", Keys.make(doors.asker_keys))
         self.operator = Tokens("operator", Keys.make(doors.operator_keys)).sign("op", expires=86400.0)
         self._order = json.dumps({"config": str(path), "fault": fault})
-        self.written = list[str]()
-        self._serving: queue.Queue[bool] = queue.Queue()
-        command = [sys.executable, "-m", "tests.service.nursery", str(path)]
-        pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        self._process = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
-        self._reading = threading.Thread(target=self._read, daemon=True)
-        self._reading.start()
+        _first.append(path)
+        self._mother = _mother(_first[0])
+        self._begun = len(self._mother.written)
         self.pid = 0
         self.serving = False
         """Whether it was waited for until it serves."""
 
-    def _read(self) -> None:
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            self.written.append(line)
-            if '"serving"' in line:
-                self._serving.put(True)
-        self._serving.put(False)
+    @property
+    def written(self) -> list[str]:
+        """All that its servers wrote."""
+        return self._mother.written[self._begun :]
 
     def start(self, wait: bool = True) -> int:
         """Start one; with `wait`, return when it serves."""
-        assert self._process.stdin is not None and self._process.stdout is not None and not self.pid
+        mother = self._mother
+        assert mother.process.stdin is not None and not self.pid
         self.serving = False
-        while not self._serving.empty():
-            self._serving.get()
-        print(self._order, file=self._process.stdin, flush=True)
-        line = self._process.stdout.readline()
-        if not line:
-            raise AssertionError("".join(self.written[-20:]))
-        self.pid = int(json.loads(line)["pid"])
+        while not mother.serving.empty():
+            mother.serving.get()
+        print(self._order, file=mother.process.stdin, flush=True)
+        self.pid = mother.told()["pid"]
         if wait:
             self.wait()
         return self.pid
@@ -103,8 +151,7 @@ class Nursery:
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until and self._alive():
             with contextlib.suppress(queue.Empty):
-                assert self._serving.get(timeout=0.5)
-                self.serving = True
+                self.serving = self._mother.serving.get(timeout=0.2)
                 return
         raise AssertionError("it does not serve: " + "".join(self.written[-20:]))
 
@@ -114,37 +161,19 @@ class Nursery:
             os.kill(self.pid, 0)
         except ProcessLookupError:
             return False
-        return self._process.poll() is None
+        return True
 
     def end(self, number: signal.Signals = signal.SIGKILL) -> int:
         """End it with a signal; how it ended, as `subprocess` tells it."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
-        return self.ended()
-
-    def ended(self) -> int:
-        """How it ended, when it does."""
-        assert self._process.stdout is not None
-        code, self.pid = int(json.loads(self._process.stdout.readline())["ended"]), 0
+        code, self.pid = self._mother.told()["ended"], 0
         return code
 
     def close(self) -> None:
-        """End everything."""
+        """End its server."""
         if self.pid:
             self.end()
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(PATIENCE)
-        self._reading.join(PATIENCE)
-        for pipe in (self._process.stdout, self._process.stderr):
-            assert pipe is not None
-            pipe.close()
-
-    def __enter__(self) -> Nursery:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 # ---------------------------------------------------------------------- what can be wrong with a server

@@ -15,7 +15,7 @@ def test_bins_grow_wider_and_lose_nothing() -> None:
         if number % 3 == 0:
             counts.labelled([number - 2], [number % 2 == 0])
         if number == 20_000:
-            counts = Counts(counts.dump())
+            counts = Counts(counts.dump(7))
     totals, series = counts.totals(), counts.series()
     assert [totals[name] for name in ("refused", "fallback", "guide", "lean", "copies")] == list(plain.values())
     assert (totals["labels"], totals["wrong"]) == (13_333, 6666) and not counts.empty

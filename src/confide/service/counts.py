@@ -27,6 +27,8 @@ class Counts:
 
     def __init__(self, saved: bytes | None = None) -> None:
         about: dict[str, Any] = {"width": 64, "last": 0, "bins": []} if saved is None else json.loads(saved)
+        self.sequence: int | None = about.get("sequence")
+        """The ledger's entry up to which everything is in it: not always the snapshot's, if a save was killed."""
         self._width, self._last = int(about["width"]), int(about["last"])
         self._bins: list[list[int]] = about["bins"]
 
@@ -68,9 +70,10 @@ class Counts:
         columns = {name: [row[i] for row in self._bins] for i, name in enumerate(_COLUMNS)}
         return {"width": self._width, "round": [1 + i * self._width for i in range(len(self._bins))], **columns}
 
-    def dump(self) -> bytes:
-        """Everything, as JSON."""
-        return json.dumps({"width": self._width, "last": self._last, "bins": self._bins}).encode()
+    def dump(self, sequence: int) -> bytes:
+        """Everything up to this entry of the ledger, as JSON."""
+        about = {"width": self._width, "last": self._last, "bins": self._bins, "sequence": sequence}
+        return json.dumps(about).encode()
 
 
 def _joined(one: list[int], other: list[int]) -> list[int]:

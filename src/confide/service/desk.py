@@ -155,7 +155,7 @@ class PopDesk:
         with self._lock:
             self._check()
             self.pop.save(self.folder)
-            write_extra(self.folder, _COUNTS, self._counts.dump())
+            write_extra(self.folder, _COUNTS, self._counts.dump(self._book.sequence))
             self._snapshot, self._saved, self._unsaved = self._book.sequence, self._keeper.rounds, False
             self._tear(TAUGHT)
 

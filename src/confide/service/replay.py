@@ -19,7 +19,9 @@ def replay(saved: Saved, keeper: Keeper, memory: Memory, counts: Counts) -> None
     The order is that of the journal. See docs/proofs/people.md for what may be taught again, and to whom.
     """
     lessons, counted = list[Past](), list[tuple[bytes, Any]]()
-    since = -1 if counts.empty else saved.header["sequence"]  # the counts are as old as the snapshot
+    since = counts.sequence
+    if since is None:  # older counts do not say it, and are as old as the snapshot
+        since = -1 if counts.empty else saved.header["sequence"]
     for kind, sequence, width, body in saved.journal():
         rows = list(Rows.of(width).read(body))
         if kind == ASKED:
