@@ -32,7 +32,7 @@ IMPORT_ALL = import confide, importlib, pathlib, pkgutil; \
 help:
 	@echo "make run          a million private rounds, with a report"
 	@echo "make test         every check: lint, types, docs, wheel, tests with doctests"
-	@echo "make chaos        the tests that kill processes, $(KILLS) times (KILLS=...), and many more scripts for two worlds"
+	@echo "make chaos        processes and a server under load killed $(KILLS) times (KILLS=...), and many scripts for two worlds"
 	@echo "make test-pythons the tests with other interpreters (PYTHONS=\"$(PYTHONS)\")"
 	@echo "make docs         build the site into site/"
 	@echo "make bench        all benchmarks"
@@ -89,6 +89,7 @@ pytest: $(DEV_READY)
 
 chaos: $(DEV_READY)
 	CONFIDE_KILLS=$(KILLS) $(QUIET) $(BIN)/pytest -q -k "kill or nobody_else" tests
+	$(QUIET) $(BIN)/python -m tests.service.chaos --kills $(KILLS)
 
 # Each interpreter gets an environment of its own under build/, and its own machine code.
 test-pythons:
@@ -110,8 +111,9 @@ timing: $(DEV_READY)
 	$(QUIET) $(BIN)/python benchmarks/timing.py
 
 # Finished games are kept: the same command goes on.
-audit: $(RUN_READY)
+audit: $(DEV_READY)
 	$(BIN)/confide audit --folder build/audit --json build/audit/audit.json --plot build/audit/audit.svg
+	$(QUIET) $(BIN)/python -m tests.service.leak
 
 audit-quick: $(RUN_READY)
 	$(BIN)/confide audit --quick

@@ -30,7 +30,7 @@ from confide.cli import main as command_line
 from confide.ledger import file as ledger_file
 from confide.ledger.book import Book
 from confide.runs.names import learner_named
-from confide.service import server
+from confide.service import models, server
 from confide.service.base import Question, Taught
 from confide.service.config import ModelConfig, read_config
 from confide.service.desk import PopDesk
@@ -232,7 +232,14 @@ class _Games(Mapping[str, server.Model]):
 
 def _games(wrap: Callable[[Any], Any] = lambda desk: desk) -> None:
     """A model that is made anew for every name: many short games against one process."""
-    build = server.build
+    build, planned, plans = server.build, models.planned, list[Any]()
+
+    def once(config: ModelConfig) -> Any:
+        """The file's plan is certified once, not for every game."""
+        plans.extend([] if plans else [planned(config)])
+        return plans[0]
+
+    models.planned = once
 
     def fresh(config: Any, open_desk: server.OpenDesk, log: Any) -> Any:
         (name, model), limits = next(iter(config.models.items())), config.limits
