@@ -1,4 +1,4 @@
-"""Server processes that start quickly: everything is imported once, and each is a fork of that, running `confide serve`.
+"""Server processes that start quickly: everything is imported once, and each is a fork that runs `confide serve`.
 
 Run as a program it is the process that forks: a line of JSON on its standard input starts a server, and its standard
 output tells the server's number, then how it ended. What the server writes to standard error is passed on.
@@ -242,7 +242,7 @@ def _games(wrap: Callable[[Any], Any] = lambda desk: desk) -> None:
     models.planned = once
 
     def fresh(config: Any, open_desk: server.OpenDesk, log: Any) -> Any:
-        (name, model), limits = next(iter(config.models.items())), config.limits
+        model, limits = next(iter(config.models.values())), config.limits
         service = build(config.model_copy(update={"models": {}}), open_desk, log)
 
         def make(game: str) -> server.Model:
