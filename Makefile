@@ -90,6 +90,7 @@ pytest: $(DEV_READY)
 chaos: $(DEV_READY)
 	CONFIDE_KILLS=$(KILLS) $(QUIET) $(BIN)/pytest -q -k "kill or nobody_else" tests
 	$(QUIET) $(BIN)/python -m tests.service.chaos --kills $(KILLS)
+	$(QUIET) $(BIN)/python -m tests.service.chaos --kills $(KILLS) --no-forgetting --seed 1
 	CONFIDE_SERVER_KILLS=$(KILLS) $(QUIET) $(BIN)/pytest -q tests/service/test_chaos_leak.py
 
 # Each interpreter gets an environment of its own under build/, and its own machine code.

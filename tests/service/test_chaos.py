@@ -39,13 +39,17 @@ def chaos(folder: Path, **options: Any) -> Iterator[Chaos]:
         made.close()
 
 
-def test_a_server_that_is_killed_under_load_forgets_nothing_that_it_told(tmp_path: Path) -> None:
-    with chaos(tmp_path) as run:
-        run.run(KILLS)
-        assert not run.wrong, run.verdict(KILLS)
+@pytest.mark.parametrize("forgetting", [True, False], ids=["people are forgotten", "nobody is"])
+def test_a_server_that_is_killed_under_load_forgets_nothing_that_it_told(tmp_path: Path, forgetting: bool) -> None:
+    """Half of the kills each; where nobody is forgotten every count is exact."""
+    kills = KILLS // 2
+    with chaos(tmp_path, forgetting=forgetting) as run:
+        run.run(kills)
+        assert not run.wrong, run.verdict(kills)
         tally = run.tally
-        assert sum(tally.rounds.values()) > 3 * KILLS and sum(tally.labels.values()) > KILLS
-        assert tally.later > 5 and tally.lost > 5 and tally.again > 3 * KILLS and tally.unsure > 10
+        assert sum(tally.rounds.values()) > 3 * kills and sum(tally.labels.values()) > kills
+        assert tally.later > 2 and tally.lost > 2 and tally.again > 3 * kills and tally.unsure > 5
+        assert (tally.erased > 0) <= forgetting
 
 
 def test_a_server_that_is_restarted_under_load_loses_no_ticket(tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ class Estimate(NamedTuple):
     mistakes: int
     """Noisy number of wrong answers among those whose time for a label is over."""
     rounds: int
-    """How many rounds that is about."""
+    """How many rounds that is about: all of them. Of a person only the first c can be among the mistakes: where people
+    are protected, mistakes / rounds is no rate of errors."""
     error: float
     """All estimates of this counter are within this of the truth, with probability 0.95."""
 
