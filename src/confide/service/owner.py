@@ -85,7 +85,7 @@ class Owner:
     """
 
     def __init__(
-        self, desk: Desk, observer: Observer, *, room: int = 4096, group: int = 256, threads: int = 2,
+        self, desk: Desk, observer: Observer, *, room: int = 4096, group: int = 256, threads: int = 1,
         timeout: float = 10.0,
     ) -> None:  # fmt: skip
         self.name = desk.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import socket
 import sys
@@ -33,6 +34,12 @@ OpenDesk = Callable[[str, ModelConfig, int | None], Desk]
 
 SWITCH = 0.0005
 """Seconds after which a thread that computes lets another one run: requests should not wait for a whole vote."""
+
+YOUNG = 10_000
+"""New objects after which the youngest are searched for cycles."""
+
+SWEEP = 600.0
+"""Seconds between searches of everything: open tickets are many objects, and everybody waits while they are gone through."""
 
 GRACE = 10
 """Seconds that open connections have when the service stops."""
@@ -79,6 +86,7 @@ def serve(config: Config, open_desk: OpenDesk, log: Log) -> None:
     """Serve until a signal comes; then answer what waits, save, and give the models back."""
     log.capture()
     sys.setswitchinterval(SWITCH)
+    gc.set_threshold(YOUNG, 10, 1_000_000)  # everything is searched by `_sweep`, at times of its own
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(_bound(port)) for port in (config.public, config.operator)]
         service = build(config, open_desk, log)
@@ -123,9 +131,19 @@ async def _run(service: Service, sockets: list[socket.socket], log: Log) -> None
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
     ports = [one.getsockname()[1] for one in sockets]
+    gc.collect()
+    gc.freeze()  # what was opened stays until the end
     log.event("serving", public=ports[0], operator=ports[1])
+    sweep = asyncio.create_task(_sweep())
     await asyncio.gather(*(server.serve([one]) for server, one in zip(servers, sockets, strict=True)))
+    sweep.cancel()
     log.event("stopped")
+
+
+async def _sweep() -> None:
+    while True:
+        await asyncio.sleep(SWEEP)
+        gc.collect()
 
 
 def _server(app: ASGIApp) -> _Server:
