@@ -170,6 +170,16 @@ def test_rounds_run_out(after_halt: Any) -> None:
     assert (pop.state, pop.halt_reason, pop.rounds) == ("halted", "rounds", 4 + (after_halt == "fallback"))
 
 
+def test_a_batch_that_takes_the_last_round_leaves_what_single_rounds_leave() -> None:
+    """It is the next question that finds the rounds over, however the last ones came."""
+    pop = make(small_plan(rounds=4), after_halt="raise")
+    assert all(answer.sure for answer in pop.predict_many([clear(1)] * 4))
+    assert (pop.state, pop.halt_reason) == ("live", None)
+    other = make(small_plan(rounds=4), after_halt="raise")
+    assert [answer.error is None for answer in other.predict_many([clear(1)] * 5)] == [True] * 4 + [False]
+    assert (other.state, other.halt_reason) == ("halted", "rounds")
+
+
 def test_the_papers_plan_runs_through_the_same_loop() -> None:
     plan = Plan.paper(epsilon=60.0, delta=1e-2, rounds=200, copies=100, unsure=5)
     pop = make(plan)

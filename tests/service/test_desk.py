@@ -505,6 +505,36 @@ def test_a_ledger_that_another_holds_ends_the_answers(folder: Path, monkeypatch:
         ask(desk, "ann", "1", DOUBT)
 
 
+def test_the_operator_sees_no_number_that_a_crash_would_take_back(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An unsure answer waits for the disk: who looks waits too, and what is seen then is there after a kill."""
+    desk = open_desk(folder)
+    write, may, waits = Book._write, threading.Event(), threading.Event()
+
+    def held(book: Book) -> None:
+        waits.set()
+        assert may.wait(30)
+        write(book)
+
+    monkeypatch.setattr(Book, "_write", held)
+    seen = list[Any]()
+    asker = threading.Thread(target=ask, args=(desk, "ann", "1", DOUBT))
+    looker = threading.Thread(target=lambda: seen.extend((desk.private(), killed(desk))))
+    asker.start()
+    assert waits.wait(30)
+    looker.start()
+    looker.join(0.2)
+    assert looker.is_alive() and not seen
+    may.set()
+    asker.join()
+    looker.join()
+    told, left = seen
+    assert (told["rounds"], told["unsure"]) == (1, 1)
+    after = PopDesk.open(left, make).private()
+    assert (after["rounds"], after["unsure"]) == (1, 1)
+
+
 def test_a_slow_disk_is_shared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While one write is on its way all others wait for the next, together."""
     desk, writes, write = open_desk(folder), [], Book._write

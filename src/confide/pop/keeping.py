@@ -115,7 +115,8 @@ class Keeper:
                 rows = batches.rows_of(xs, self._settings.named)
                 # One round alone is quicker without the batch's preparations, and the same to the last bit.
                 outcomes = [loop.ask(rows[0], units[0])] if len(rows) == 1 else batches.ask_many(loop, rows, units)
-                loop.account.open()
+            if len(outcomes) < len(whos):
+                loop.account.open()  # the rounds may be over
             error = Halted("this model has halted: its rounds or its privacy budget are used up")
             outcomes += [Outcome(-1, error=error) for _ in range(len(outcomes), len(whos))]
             return outcomes, loop.enter(*units, notes=(note(outcomes),))

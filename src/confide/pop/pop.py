@@ -207,8 +207,9 @@ class POP:
             whos = self._whos(units, len(rows))
             if (loop.account.open() or loop.goes_on) and len(rows):
                 outcomes = batches.ask_many(loop, rows, whos)
-                loop.account.open()
             answered = len(outcomes)
+            if answered < len(rows):
+                loop.account.open()  # the rounds may be over, as they are for who asks one by one
             outcomes += [self._halted() for _ in range(answered, len(rows))]
             mark = loop.enter(*whos)
         loop.settle(mark)

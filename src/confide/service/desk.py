@@ -7,6 +7,7 @@ Why that tells nobody anything: docs/proofs/people.md, "The journal". What is on
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
@@ -399,13 +400,21 @@ class PopDesk:
         with self._lock:
             alarms = [] if self._sealed is None else [self._sealed]
             alarms += [UNWRITTEN] * self._book.ended + [UNSAVED] * self._unsaved
-            return private(self.pop, self._counts, self._memory.open, alarms)
+            seen = private(self.pop, self._counts, self._memory.open, alarms)
+        return self._kept(seen)
 
     def person(self, subject: str) -> Mapping[str, Any]:
         """For the operator's eyes: one person's rounds and shares."""
         with self._lock:
             whose = self._keeper.who(subject)
-            return person(self.pop, whose, self._keeper.life, self._memory.of(whose))
+            seen = person(self.pop, whose, self._keeper.life, self._memory.of(whose))
+        return self._kept(seen)
+
+    def _kept(self, seen: dict[str, Any]) -> dict[str, Any]:
+        """Exact numbers, once they are durable: a crash takes none back. Where nothing can be, they are shown."""
+        with contextlib.suppress(StateError):
+            self._book.wait(self._book.sequence, private=True)
+        return seen
 
 
 class _Unreadable:

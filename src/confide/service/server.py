@@ -39,7 +39,7 @@ YOUNG = 10_000
 """New objects after which the youngest are searched for cycles."""
 
 SWEEP = 600.0
-"""Seconds between searches of everything: open tickets are many objects, and everybody waits while they are gone through."""
+"""Seconds between searches of everything: open tickets are many objects, and everybody waits meanwhile."""
 
 GRACE = 10
 """Seconds that open connections have when the service stops."""

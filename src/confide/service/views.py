@@ -42,14 +42,15 @@ def public(name: str, pop: POP, life: int, room: int) -> dict[str, Any]:
 
 def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> dict[str, Any]:
     """Exact numbers, outside the guarantee: never to be shown to others."""
-    unsure, plan, book = pop.operator.unsure, pop.plan, pop.operator.loop.account.book
+    account, plan = pop.operator.loop.account, pop.plan
+    unsure, book = account.unsure, account.book
     totals = counts.totals()
     answered = sum(totals[source] for source in SOURCES)
     return {
         "unsure": unsure,
         "planned_unsure": plan.unsure,
         "spent": unsure / plan.unsure if plan.unsure else 0.0,
-        "rounds": pop.rounds,
+        "rounds": account.rounds,
         "taught": pop.operator.taught,
         "open_tickets": waiting,
         "shares": {source: totals[source] / answered if answered else 0.0 for source in SOURCES},
