@@ -2,11 +2,10 @@
 
 Kairouz, McMahan, Song, Thakkar, Thakurta and Xu, "Practical and Private (Deep) Learning without Sampling or Shuffling"
 (2021): θ follows the prefix sums of clipped gradients. Their noise is that of the square root of the matrix of prefix
-sums (Fichtenberger, Henzinger and Upadhyay, 2022), less than half of a binary tree's deviation at these lengths, and
-exactly as much of it as one Gaussian release needs. It shares no code with `confide.guide`. It has four advantages that
-Confide does not allow itself: ranges from the stream's first rows, floating-point noise, a noise that is computed in
-floating point, and the best of several learning rates and maps, chosen after the fact. Its noise protects nobody; its
-errors are what such a method reaches.
+sums (Fichtenberger, Henzinger and Upadhyay, 2022), exactly as much of it as one Gaussian release needs. It shares no
+code with `confide.guide`. It has three advantages that Confide does not allow itself: ranges from the stream's first
+rows, floating-point noise, and the best of several learning rates and maps, chosen after the fact. Its noise protects
+nobody; its errors are what such a method reaches.
 """
 
 from __future__ import annotations

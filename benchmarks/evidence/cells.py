@@ -29,9 +29,11 @@ LATE = 0.4
 RARE = 0.8
 """Where one label is so frequent, precision and recall of the others are told too."""
 
-WITHOUT = ("nonprivate", "nonprivate-guide", "boosted", "river", "forest")
+TWINS = ("nonprivate", "nonprivate-guide")
+"""Without privacy: the excess is over the better of these."""
+WITHOUT = ("majority", *TWINS, "boosted", "river", "forest")
 """Methods without privacy: one cell a stream."""
-SURE = ("nonprivate", "boosted", "river", "forest", "paper")
+SURE = ("majority", "nonprivate", "boosted", "river", "forest", "paper")
 """Methods without a seed."""
 SEEDED = ("confide", "dpftrl", "guide-hindsight", "rr", "pop", "guide")
 METHODS = (*WITHOUT, *SEEDED, "paper")
@@ -86,15 +88,15 @@ def _of(streams: Iterable[str], rows: int, epsilons: Iterable[float], methods: I
     return out
 
 
-FIRST = ("nonprivate", "nonprivate-guide", "confide", "dpftrl", "rr", "boosted", "paper")
+FIRST = ("majority", *TWINS, "confide", "dpftrl", "rr", "boosted", "paper")
 CLASSES: dict[str, list[Cell]] = {
     "first": _of(NAMES, SHORT, EPSILONS, FIRST, 1),
     "seeds": [cell for seed in (2, 3) for cell in _of(NAMES, SHORT, EPSILONS, ("confide", "dpftrl"), seed)],
     "parts": _of(NAMES, SHORT, FEW, ("guide", "pop"), 1),
     "hindsight": _of(NAMES, SHORT, EPSILONS, ("guide-hindsight",), 1),
-    "long": _of(GENERATORS, LONG, FEW, ("nonprivate", "nonprivate-guide", "confide", "dpftrl", "rr", "boosted"), 1),
+    "long": _of(GENERATORS, LONG, FEW, FIRST[:-1], 1),
     "river": _of(NAMES, SHORT, (), ("river",), 1),
-    "longest": _of(LONGEST_STREAMS, LONGEST, FEW, ("nonprivate", "nonprivate-guide", "confide", "guide"), 1),
+    "longest": _of(LONGEST_STREAMS, LONGEST, FEW, (*TWINS, "majority", "confide", "guide"), 1),
     "rest": [
         *_of(NAMES, SHORT, (0.5, 2.0, 4.0), ("guide", "pop"), 1),
         *_of(NAMES, SHORT, EPSILONS, ("rr", "guide-hindsight"), 2),
@@ -127,6 +129,8 @@ def score(answers: NDArray[np.int64], labels: NDArray[np.int64]) -> dict[str, fl
         return out
     a, y = answers[late], labels[late]
     rare = [label for label in np.unique(y).tolist() if len(counts) > 2 or label != common]
+    if not rare:
+        return out
     found = [(float(((a == k) & (y == k)).sum()), float((a == k).sum()), float((y == k).sum())) for k in rare]
     out["precision"] = round(100 * float(np.mean([hit / max(1.0, said) for hit, said, _ in found])), 3)
     out["recall"] = round(100 * float(np.mean([hit / there for hit, _, there in found])), 3)
@@ -171,4 +175,3 @@ def write(line: dict[str, Any], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{line['stream']}.jsonl").open("ab", buffering=0) as file:
         file.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
-

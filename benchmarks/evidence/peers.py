@@ -33,6 +33,13 @@ def _matrix(name: str, rows: int | None) -> NDArray[np.float64]:
     return matrix(load(name, rows))
 
 
+def majority(cell: Cell) -> dict[str, Any]:
+    """Always the label that is the most frequent of the whole stream."""
+    labels = load(cell.stream, cell.rows).labels
+    label = int(np.bincount(labels).argmax())
+    return {"answers": np.full(len(labels), label), "parameters": {"label": label}}
+
+
 def one_tree(cell: Cell) -> dict[str, Any]:
     """One decision tree, taught everything."""
     stream = load(cell.stream, cell.rows)

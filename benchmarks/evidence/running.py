@@ -21,6 +21,7 @@ RUN: dict[str, Callable[[Cell], dict[str, Any]]] = {
     "guide-hindsight": private.hindsight,
     "nonprivate-guide": private.guide_without_noise,
     "paper": private.paper,
+    "majority": peers.majority,
     "nonprivate": peers.one_tree,
     "boosted": peers.boosted,
     "river": peers.hoeffding,
@@ -29,8 +30,8 @@ RUN: dict[str, Callable[[Cell], dict[str, Any]]] = {
     "rr": peers.randomized_response,
 }
 TYPICAL = {
-    "confide": 25, "guide": 25, "pop": 40, "guide-hindsight": 75, "nonprivate-guide": 25, "paper": 1, "nonprivate": 30,
-    "boosted": 60, "river": 100, "forest": 2000, "dpftrl": 70, "rr": 30,
+    "majority": 0.1, "confide": 25, "guide": 25, "pop": 40, "guide-hindsight": 75, "nonprivate-guide": 25, "paper": 1,
+    "nonprivate": 30, "boosted": 60, "river": 100, "forest": 2000, "dpftrl": 70, "rr": 30,
 }  # fmt: skip
 """Microseconds a row, before any was measured."""
 USUAL_ROWS = 120_000
@@ -38,7 +39,7 @@ USUAL_ROWS = 120_000
 
 def run(cell: Cell, same: dict[str, Any] | None = None) -> dict[str, Any]:
     """The line of one cell. `same` is the line of the defaults, for a guide alone that is what the defaults chose."""
-    begin = time.perf_counter()
+    begin = time.process_time()
     try:
         stream = load(cell.stream, cell.rows)
     except FileNotFoundError as missing:
@@ -54,7 +55,7 @@ def run(cell: Cell, same: dict[str, Any] | None = None) -> dict[str, Any]:
         got = {"missing": str(reason)}
     else:
         got |= score(got.pop("answers"), stream.labels)
-    return record(cell, units, len(stream.labels), time.perf_counter() - begin, got)
+    return record(cell, units, len(stream.labels), time.process_time() - begin, got)
 
 
 def seconds(cell: Cell, lines: dict[str, dict[str, Any]]) -> float:
@@ -102,15 +103,11 @@ def _defaults(group: list[Cell], lines: dict[str, dict[str, Any]]) -> dict[str, 
     return {name: ln for name, ln in lines.items() if ln["method"] == "confide" and ln["stream"] in streams}
 
 
-def _whole(
-    group: list[Cell], lines: dict[str, dict[str, Any]], folder: Path
-) -> list[tuple[Cell, dict[str, Any]]]:
+def _whole(group: list[Cell], lines: dict[str, dict[str, Any]], folder: Path) -> list[tuple[Cell, dict[str, Any]]]:
     return list(_group(group, lines, folder))
 
 
-def _group(
-    group: list[Cell], lines: dict[str, dict[str, Any]], folder: Path
-) -> Iterator[tuple[Cell, dict[str, Any]]]:
+def _group(group: list[Cell], lines: dict[str, dict[str, Any]], folder: Path) -> Iterator[tuple[Cell, dict[str, Any]]]:
     for cell in group:
         same = lines.get(Cell(cell.stream, cell.rows, cell.epsilon, "confide", cell.seed).name)
         line = run(cell, same if cell.method == "guide" else None)
