@@ -46,11 +46,10 @@ def test_the_committed_page_is_what_the_committed_results_say() -> None:
 
 
 def test_a_run_writes_its_cells_goes_on_where_it_stopped_and_can_be_repeated(tmp_path: Path) -> None:
-    lines: dict[str, dict[str, Any]] = {}
-    running.run_all([SMALL[:4]], lines, tmp_path, 1, lambda cell, line: None)
+    running.run_all([SMALL[:4]], tmp_path, 1, lambda cell, line: None)
     left = missing(SMALL, read(tmp_path), math.inf)
     assert left == SMALL[4:]
-    running.run_all([left], lines, tmp_path, 1, lambda cell, line: None)
+    running.run_all([left], tmp_path, 1, lambda cell, line: None)
     lines = read(tmp_path)
     assert set(lines) == {cell.name for cell in SMALL}
     assert missing(SMALL, lines, math.inf) == []
@@ -114,3 +113,13 @@ def test_medians_are_over_seeds_and_a_page_says_what_was_missed() -> None:
     assert "{" not in text.replace('{"age": (0, 120)}', "")  # every place of the template was filled
     picture = draw(table(*lines))
     assert "sea, Confide, defaults: 5.00 %, +4.00 points" in picture
+
+
+def test_the_front_page_has_the_table_between_its_marks_and_is_otherwise_left_alone() -> None:
+    lines = [line("sea", "nonprivate", 1.0), line("sea", "nonprivate-guide", 2.0)]
+    lines += [line("sea", method, late, e) for e in (1.0, 4.0) for method, late in (("confide", 3.0), ("dpftrl", 4.0))]
+    marked = f"one\n{page.BEGIN}\nold\n{page.END}\ntwo\n"
+    got = page.front(table(*lines), marked)
+    assert "| sea | 100,000 | 1.00 % | 3.00 % | 4.00 % | 3.00 % | 4.00 % |" in got and "old" not in got
+    assert got.startswith("one\n") and got.endswith("\ntwo\n") and page.front(table(*lines), got) == got
+    assert page.front(table(*lines), "nothing marked") == "nothing marked"

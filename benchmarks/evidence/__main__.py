@@ -8,27 +8,26 @@ import os
 import random
 import sys
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from . import __doc__ as words
-from .cells import CLASSES, QUICK, QUICK_RESULTS, RESULTS, Cell, read
+from .cells import CLASSES, QUICK, QUICK_RESULTS, RESULTS, Cell, Line, read
 from .running import run, run_all, seconds, tasks
 
 console = Console()
 TOLD = ("late", "all", "precision", "recall", "parameters", "answered", "missing")
 
 
-def missing(cells: list[Cell], lines: dict[str, dict[str, Any]], most: float) -> list[Cell]:
+def missing(cells: list[Cell], lines: dict[str, Line], most: float) -> list[Cell]:
     """Those that have no line yet, and take no longer than that."""
     seen = set(lines)
     left = [cell for cell in dict.fromkeys(cells) if cell.name not in seen]
     return [cell for cell in left if seconds(cell, lines) <= most]
 
 
-def estimate(classes: dict[str, list[Cell]], lines: dict[str, dict[str, Any]]) -> None:
+def estimate(classes: dict[str, list[Cell]], lines: dict[str, Line]) -> None:
     total = 0.0
     for name, cells in classes.items():
         left = missing(cells, lines, float("inf"))
@@ -39,27 +38,28 @@ def estimate(classes: dict[str, list[Cell]], lines: dict[str, dict[str, Any]]) -
 
 
 def go_on(classes: dict[str, list[Cell]], folder: Path, workers: int, most: float) -> None:
-    """Run what is missing, class by class."""
+    """Run what is missing, what is worth most first."""
     lines = read(folder)
     bar = Progress(
         TextColumn("{task.description:<42}"), BarColumn(), TextColumn("{task.percentage:5.1f} %"),
         TimeElapsedColumn(), TimeRemainingColumn(), console=console,
     )  # fmt: skip
-    left = {name: missing(cells, lines, most) for name, cells in classes.items()}
-    expected = {cell.name: seconds(cell, lines) for cells in left.values() for cell in cells}
+    expected: dict[str, float] = {}
+    groups: list[list[Cell]] = []
+    for cells in classes.values():
+        left = [cell for cell in missing(cells, lines, most) if cell.name not in expected]
+        expected |= {cell.name: seconds(cell, lines) for cell in left}
+        groups += tasks(left)
     with bar:
         task = bar.add_task("", total=sum(expected.values()))
 
-        def done(cell: Cell, line: dict[str, Any]) -> None:
-            lines[cell.name] = line
+        def done(cell: Cell, line: Line) -> None:
             bar.update(task, advance=expected[cell.name], description=cell.name)
             if not console.is_terminal:
                 said = line.get("late", line.get("missing"))
                 print(f"{cell.name:<44} {said}  {line['seconds']} s, expected {expected[cell.name]:.1f}", flush=True)
 
-        for cells in left.values():
-            cells = [cell for cell in cells if cell.name not in lines]
-            run_all(list(tasks(cells)), lines, folder, workers, done)
+        run_all(groups, folder, workers, done)
 
 
 def check(number: int, folder: Path, seed: int | None) -> bool:

@@ -39,6 +39,10 @@ SEEDED = ("confide", "dpftrl", "guide-hindsight", "rr", "pop", "guide")
 METHODS = (*WITHOUT, *SEEDED, "paper")
 
 
+Line = dict[str, Any]
+"""What is known of one cell, as it is written."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """One run: a stream, how many rows of it (None: the file's), ε (None: no privacy), a method, its seed."""
@@ -141,9 +145,9 @@ def _percent(wrong: NDArray[np.bool_]) -> float:
     return round(100 * float(wrong.mean()), 4)
 
 
-def record(cell: Cell, units: str, length: int | None, seconds: float, got: dict[str, Any]) -> dict[str, Any]:
+def record(cell: Cell, units: str, length: int | None, seconds: float, got: dict[str, Any]) -> Line:
     """The line of a cell: what was asked, what came out, and how to have it again."""
-    line = {
+    return {
         "cell": cell.name,
         "stream": cell.stream,
         "rows": length,
@@ -157,12 +161,11 @@ def record(cell: Cell, units: str, length: int | None, seconds: float, got: dict
         "version": __version__,
         "command": cell.command,
     }
-    return line
 
 
-def read(folder: Path = RESULTS) -> dict[str, dict[str, Any]]:
+def read(folder: Path = RESULTS) -> dict[str, Line]:
     """All lines of the results by the names of their cells; of two for one cell the later."""
-    lines: dict[str, dict[str, Any]] = {}
+    lines: dict[str, Line] = {}
     for path in sorted(folder.glob("*.jsonl")):
         for text in path.read_text("utf-8").splitlines():
             line = json.loads(text)
@@ -170,7 +173,7 @@ def read(folder: Path = RESULTS) -> dict[str, dict[str, Any]]:
     return lines
 
 
-def write(line: dict[str, Any], folder: Path) -> None:
+def write(line: Line, folder: Path) -> None:
     """Add a line to the stream's file, in one piece: several processes may do so."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{line['stream']}.jsonl").open("ab", buffering=0) as file:

@@ -1,4 +1,4 @@
-"""docs/evidence.md, and its picture, from the files of benchmarks/results/: no number is typed.
+"""docs/evidence.md, its picture and the front page's table, from the files of benchmarks/results/: no number is typed.
 
 python -m benchmarks.evidence.page [--check]
 """
@@ -8,11 +8,10 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
 from dpftrl import RATES, noise_multiplier
 
-from .cells import CLASSES, DELTA, RESULTS, SEEDS, SHORT, WITHOUT, read
+from .cells import CLASSES, DELTA, RESULTS, SEEDS, SHORT, WITHOUT, Line, read
 from .picture import draw
 from .private import SCALES
 from .table import Duel, Place, Table, duels
@@ -20,6 +19,7 @@ from .table import Duel, Place, Table, duels
 ROOT = Path(__file__).parents[2]
 TEMPLATE = Path(__file__).with_name("template.md")
 PAGE, PICTURE = ROOT / "docs" / "evidence.md", ROOT / "docs" / "images" / "evidence.svg"
+README, BEGIN, END = ROOT / "README.md", "<!-- evidence:begin -->", "<!-- evidence:end -->"
 COLUMNS = {
     "majority": "one label",
     "nonprivate": "tree",
@@ -196,7 +196,7 @@ def _coverage(table: Table) -> list[str]:
     return [first, "", *head, *lines] if lines else [first]
 
 
-def render(lines: dict[str, dict[str, Any]]) -> str:
+def render(lines: dict[str, Line]) -> str:
     """The page."""
     table, planned = Table(lines), {cell.name for cells in CLASSES.values() for cell in cells}
     fought = duels(table)
@@ -222,10 +222,27 @@ def render(lines: dict[str, dict[str, Any]]) -> str:
     return text
 
 
+def front(table: Table, text: str) -> str:
+    """The README with its table between the two marks; as it is, where it has none."""
+    if BEGIN not in text:
+        return text
+    rows = []
+    for place in table.places():
+        cells = [table.summary(place, e, method) for e in (1.0, 4.0) for method in ("confide", "dpftrl")]
+        without = table.without(place)
+        if place[1] in (None, SHORT) and without is not None and None not in cells:
+            told = " | ".join(f"{cell.median:.2f} %" for cell in cells if cell is not None)
+            rows.append(f"| {place[0]} | {table.rows(place):,} | {without:.2f} % | {told} |")
+    head = "| stream | rounds | no privacy | Confide, ε = 1 | DP-FTRL, ε = 1 | Confide, ε = 4 | DP-FTRL, ε = 4 |"
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    return f"{before}{BEGIN}\n\n{head}\n|---|---:|---:|---:|---:|---:|---:|\n" + "\n".join(rows) + f"\n\n{END}{after}"
+
+
 def pages(folder: Path = RESULTS) -> dict[Path, str]:
     """What is to be written where."""
     lines = read(folder)
-    return {PAGE: render(lines), PICTURE: draw(Table(lines))}
+    table = Table(lines)
+    return {PAGE: render(lines), PICTURE: draw(table), README: front(table, README.read_text("utf-8"))}
 
 
 def main() -> None:
@@ -234,7 +251,7 @@ def main() -> None:
     given = parser.parse_args()
     for path, text in pages().items():
         if given.check and (not path.is_file() or path.read_text("utf-8") != text):
-            sys.exit(f"docs/{path.relative_to(ROOT / 'docs')} is not what the results say: run this without --check")
+            sys.exit(f"{path.relative_to(ROOT)} is not what the results say: run this without --check")
         if not given.check:
             path.write_text(text, "utf-8")
 

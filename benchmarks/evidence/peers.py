@@ -15,7 +15,7 @@ from river import forest, tree
 from scipy import sparse
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from confide.learners import DecisionTree, as_learner
+from confide.learners import DecisionTree
 
 from .cells import DELTA, LATE, Cell
 from .streams import first_rounds, labels_of, load, matrix
@@ -43,7 +43,7 @@ def majority(cell: Cell) -> dict[str, Any]:
 def one_tree(cell: Cell) -> dict[str, Any]:
     """One decision tree, taught everything."""
     stream = load(cell.stream, cell.rows)
-    learner = as_learner(DecisionTree(memory=MEMORY), labels_of(stream))
+    learner = DecisionTree(memory=MEMORY, labels=labels_of(stream))
     answers = learner.follow(_matrix(cell.stream, cell.rows), stream.labels)
     return {"answers": answers, "parameters": {"learner": "DecisionTree", "memory": MEMORY}}
 
@@ -138,7 +138,7 @@ def randomized_response(cell: Cell) -> dict[str, Any]:
     true = math.exp(cell.epsilon) / (math.exp(cell.epsilon) + many - 1)
     other = (stream.labels + rng.integers(1, many, len(stream.labels))) % many
     said = np.where(rng.random(len(other)) < true, stream.labels, other)
-    learner = as_learner(DecisionTree(memory=MEMORY), many)
+    learner = DecisionTree(memory=MEMORY, labels=many)
     parameters = {"learner": "DecisionTree", "memory": MEMORY, "truth": round(true, 4)}
     if stream.units is None:
         return {"answers": learner.follow(x, said), "parameters": parameters}

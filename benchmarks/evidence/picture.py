@@ -58,11 +58,11 @@ def draw(table: Table, epsilons: tuple[float, ...] = (1.0, 4.0)) -> str:
         out.append(f'<text x="{left:.0f}" y="52" font-weight="600">ε = {epsilon:g}</text>')
         for tick in TICKS:
             x = left + panel * _place(tick)
-            heavy = 2 if tick == 0 else 1
-            out.append(
-                f'<path d="M{x:.1f} {TOP - 8}V{height - 42}" stroke="{INK if heavy == 2 else LINE}" '
-                f'stroke-width="{heavy}"/><text x="{x:.1f}" y="{height - 26}" text-anchor="middle">{tick:+d}</text>'
-            )
+            heavy, words = (1, f"{tick:+d}") if tick else (2, "0")
+            out += [
+                f'<path d="M{x:.1f} {TOP - 8}V{height - 42}" stroke="{LINE if tick else INK}" stroke-width="{heavy}"/>',
+                f'<text x="{x:.1f}" y="{height - 26}" text-anchor="middle">{words}</text>',
+            ]
         for i, place in enumerate(places):
             y = TOP + ROW * i + ROW / 2
             out += _line(table, place, epsilon, left, panel, y)

@@ -64,7 +64,7 @@ def told(run: Evaluation, plan: Plan, **more: Any) -> dict[str, Any]:
     numbers: dict[str, Any] = {"copies": plan.copies, **more}
     if plan.copies:
         numbers |= {"polls": plan.polls, "unsure": plan.unsure, "silent": plan.silent}
-        numbers |= {"lean": None if plan.lean is None else plan.lean.kind, "halted": run.halted_at}
+        numbers |= {"lean": None if plan.lean is None else getattr(plan.lean, "kind", "weights"), "halted": run.halted_at}
     if plan.guide is not None:
         numbers |= {"step": round(plan.guide.step, 6), "leaves": plan.guide.leaves}
     shares = {name: round(share, 5) for name, share in run.coverage.items()}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import peers, private
-from .cells import Cell, record, score, write
+from .cells import Cell, Line, read, record, score, write
 from .streams import load
 
 RUN: dict[str, Callable[[Cell], dict[str, Any]]] = {
@@ -37,7 +37,7 @@ TYPICAL = {
 USUAL_ROWS = 120_000
 
 
-def run(cell: Cell, same: dict[str, Any] | None = None) -> dict[str, Any]:
+def run(cell: Cell, same: Line | None = None) -> Line:
     """The line of one cell. `same` is the line of the defaults, for a guide alone that is what the defaults chose."""
     begin = time.process_time()
     try:
@@ -58,14 +58,14 @@ def run(cell: Cell, same: dict[str, Any] | None = None) -> dict[str, Any]:
     return record(cell, units, len(stream.labels), time.process_time() - begin, got)
 
 
-def seconds(cell: Cell, lines: dict[str, dict[str, Any]]) -> float:
+def seconds(cell: Cell, lines: dict[str, Line]) -> float:
     """How long it will take: as the same method took, on the same stream if it was there, by the row."""
     rows = cell.rows or next((ln["rows"] for ln in lines.values() if ln["stream"] == cell.stream), None) or USUAL_ROWS
     took = [ln for ln in lines.values() if ln["method"] == cell.method and ln["seconds"] and ln["rows"]]
     near = [ln for ln in took if ln["stream"] == cell.stream] or took
     if not near:
         return TYPICAL[cell.method] * rows * 1e-6
-    return statistics.median(ln["seconds"] / ln["rows"] for ln in near) * rows
+    return float(statistics.median(ln["seconds"] / ln["rows"] for ln in near) * rows)
 
 
 def tasks(cells: Iterable[Cell]) -> Iterator[list[Cell]]:
@@ -76,21 +76,15 @@ def tasks(cells: Iterable[Cell]) -> Iterator[list[Cell]]:
     yield from grouped.values()
 
 
-def run_all(
-    groups: list[list[Cell]],
-    lines: dict[str, dict[str, Any]],
-    folder: Path,
-    workers: int,
-    done: Callable[[Cell, dict[str, Any]], None],
-) -> None:
-    """Run groups of cells one after the other, or by several processes; every line is written when it is there."""
+def run_all(groups: list[list[Cell]], folder: Path, workers: int, done: Callable[[Cell, Line], None]) -> None:
+    """Run groups of cells in this order, by so many processes; every line is written when it is there."""
     if workers == 1:
         for group in groups:
-            for cell, line in _group(group, lines, folder):
+            for cell, line in _group(group, folder):
                 done(cell, line)
         return
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        waiting = {pool.submit(_whole, group, _defaults(group, lines), folder) for group in groups}
+        waiting = {pool.submit(_whole, group, folder) for group in groups}
         while waiting:
             ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for future in ready:
@@ -98,20 +92,16 @@ def run_all(
                     done(cell, line)
 
 
-def _defaults(group: list[Cell], lines: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    streams = {cell.stream for cell in group}
-    return {name: ln for name, ln in lines.items() if ln["method"] == "confide" and ln["stream"] in streams}
+def _whole(group: list[Cell], folder: Path) -> list[tuple[Cell, Line]]:
+    return list(_group(group, folder))
 
 
-def _whole(group: list[Cell], lines: dict[str, dict[str, Any]], folder: Path) -> list[tuple[Cell, dict[str, Any]]]:
-    return list(_group(group, lines, folder))
-
-
-def _group(group: list[Cell], lines: dict[str, dict[str, Any]], folder: Path) -> Iterator[tuple[Cell, dict[str, Any]]]:
+def _group(group: list[Cell], folder: Path) -> Iterator[tuple[Cell, Line]]:
+    lines = read(folder)
     for cell in group:
         same = lines.get(Cell(cell.stream, cell.rows, cell.epsilon, "confide", cell.seed).name)
         line = run(cell, same if cell.method == "guide" else None)
         lines[cell.name] = line
-        if not (line["rows"] is None or line["units"] == "unknown"):  # a file that is not there may be there tomorrow
+        if line["units"] != "unknown":  # a file that is not there may be there tomorrow
             write(line, folder)
         yield cell, line

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
-from .cells import LATE, TWINS
+from .cells import LATE, TWINS, Line
 from .streams import GENERATORS, NAMES
 
 Place = tuple[str, int | None]
@@ -19,7 +18,7 @@ class Summary:
     """A method on a stream at an ε: late errors in per cent, over the seeds that were run."""
 
     errors: tuple[float, ...]
-    lines: tuple[dict[str, Any], ...]
+    lines: tuple[Line, ...]
 
     @property
     def median(self) -> float:
@@ -33,8 +32,8 @@ class Summary:
 class Table:
     """All results, asked by stream, rows, ε and method."""
 
-    def __init__(self, lines: dict[str, dict[str, Any]]) -> None:
-        self._lines: dict[tuple[Place, float | None, str], list[dict[str, Any]]] = {}
+    def __init__(self, lines: dict[str, Line]) -> None:
+        self._lines: dict[tuple[Place, float | None, str], list[Line]] = {}
         for line in lines.values():
             place = line["stream"], line["rows"] if line["stream"] in GENERATORS else None
             self._lines.setdefault((place, line["epsilon"], line["method"]), []).append(line)
@@ -45,7 +44,7 @@ class Table:
 
     def rows(self, place: Place) -> int:
         """How many rows there are."""
-        return max(line["rows"] for key, lines in self._lines.items() if key[0] == place for line in lines)
+        return max(int(line["rows"]) for key, lines in self._lines.items() if key[0] == place for line in lines)
 
     def units(self, place: Place) -> str:
         return next(str(lines[0]["units"]) for key, lines in self._lines.items() if key[0] == place)
