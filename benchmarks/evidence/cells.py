@@ -35,7 +35,9 @@ WITHOUT = ("majority", *TWINS, "boosted", "river", "forest")
 """Methods without privacy: one cell a stream."""
 SURE = ("majority", "nonprivate", "boosted", "river", "forest", "paper")
 """Methods without a seed."""
-SEEDED = ("confide", "dpftrl", "guide-hindsight", "rr", "pop", "guide")
+SEEDED = ("confide", "dpftrl", "guide-hindsight", "rr", "rr-boosted", "pop", "guide")
+LABELS_ONLY = ("rr", "rr-boosted")
+"""They protect labels and not rows, with δ = 0."""
 METHODS = (*WITHOUT, *SEEDED, "paper")
 
 
@@ -92,7 +94,7 @@ def _of(streams: Iterable[str], rows: int, epsilons: Iterable[float], methods: I
     return out
 
 
-FIRST = ("majority", *TWINS, "confide", "dpftrl", "rr", "boosted", "paper")
+FIRST = ("majority", *TWINS, "confide", "dpftrl", "rr", "boosted", "rr-boosted", "paper")
 CLASSES: dict[str, list[Cell]] = {
     "first": _of(NAMES, SHORT, EPSILONS, FIRST, 1),
     "seeds": [cell for seed in (2, 3) for cell in _of(NAMES, SHORT, EPSILONS, ("confide", "dpftrl"), seed)],
@@ -152,7 +154,7 @@ def record(cell: Cell, units: str, length: int | None, seconds: float, got: dict
         "stream": cell.stream,
         "rows": length,
         "epsilon": cell.epsilon,
-        "delta": None if cell.epsilon is None else DELTA,
+        "delta": None if cell.epsilon is None else 0.0 if cell.method in LABELS_ONLY else DELTA,
         "units": units,
         "method": cell.method,
         "seed": cell.seed,

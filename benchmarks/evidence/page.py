@@ -42,11 +42,7 @@ def _rows(number: int) -> str:
 
 def _cell(table: Table, place: Place, epsilon: float, method: str) -> str:
     at = None if method in WITHOUT else epsilon
-    if method == "river":
-        found = [s for name in ("river", "forest") if (s := table.summary(place, None, name)) is not None]
-        best = min(found, key=lambda s: s.median, default=None)
-    else:
-        best = table.summary(place, at, method)
+    best = table.best(place, at, method)
     if best is None:
         return "×" if table.missing(place, at, method) else "–"
     if best.spread is None:
@@ -111,7 +107,7 @@ def _rare(table: Table) -> list[str]:
         for epsilon in table.epsilons(place):
             cells, any_there = [], False
             for method in methods:
-                found = table.summary(place, None if method in WITHOUT else epsilon, method)
+                found = table.best(place, None if method in WITHOUT else epsilon, method)
                 line = {} if found is None else found.lines[0]
                 any_there |= "precision" in line
                 cells.append(f"{line['precision']:.1f} / {line['recall']:.1f}" if "precision" in line else "–")
@@ -156,7 +152,7 @@ def _losses(table: Table, fought: list[Duel]) -> list[str]:
     for place in table.places():
         for epsilon in table.epsilons(place):
             ours, none = table.summary(place, epsilon, "confide"), table.summary(place, None, "majority")
-            rr = table.summary(place, epsilon, "rr")
+            rr = table.best(place, epsilon, "rr")
             name = f"{place[0]} ({_rows(table.rows(place))} rows, ε = {epsilon:g})"
             if ours is not None and none is not None and ours.median >= none.median:
                 blind.append(name)
@@ -167,7 +163,8 @@ def _losses(table: Table, fought: list[Duel]) -> list[str]:
         "",
         f"No better than always saying the most frequent label: {', '.join(blind) or 'nowhere'}.",
         "",
-        f"Worse than a tree with randomized labels, which does not protect rows: {', '.join(lies) or 'nowhere'}.",
+        "Worse than the better of two learners with randomized labels, which do not protect rows: "
+        f"{', '.join(lies) or 'nowhere'}.",
     ]
 
 

@@ -50,15 +50,20 @@ def one_tree(cell: Cell) -> dict[str, Any]:
 
 def boosted(cell: Cell) -> dict[str, Any]:
     """Boosted trees of all rows so far, fitted anew whenever there are twice as many."""
-    stream, x = load(cell.stream, cell.rows), _matrix(cell.stream, cell.rows).astype(np.float32)
-    y, at = stream.labels, BOOSTED_FROM
+    stream = load(cell.stream, cell.rows)
+    answers = _refitted(cell, stream.labels, np.ones(len(stream.labels), dtype=np.bool_))
+    return {"answers": answers, "parameters": {"first": BOOSTED_FROM, "trees": 100}}
+
+
+def _refitted(cell: Cell, y: NDArray[np.int64], taught: NDArray[np.bool_]) -> NDArray[np.int64]:
+    x, at = _matrix(cell.stream, cell.rows).astype(np.float32), BOOSTED_FROM
     answers = np.full(len(y), np.bincount(y[:at]).argmax())
     while at < len(y):
-        until = min(2 * at, len(y))
-        model = HistGradientBoostingClassifier(random_state=0, early_stopping=False).fit(x[:at], y[:at])
+        until, known = min(2 * at, len(y)), np.flatnonzero(taught[:at])
+        model = HistGradientBoostingClassifier(random_state=0, early_stopping=False).fit(x[known], y[known])
         answers[at:until] = model.predict(x[at:until])
         at = until
-    return {"answers": answers, "parameters": {"first": BOOSTED_FROM, "trees": 100}}
+    return answers
 
 
 def hoeffding(cell: Cell) -> dict[str, Any]:
@@ -126,20 +131,24 @@ def tuned_dpftrl(cell: Cell) -> dict[str, Any]:
     return {"answers": answers, "parameters": {"map": kind, "rate": rate, "tried": len(RATES) * len(MAPS)}}
 
 
-def randomized_response(cell: Cell) -> dict[str, Any]:
-    """The tree, taught labels that lie: rows are not protected. Of a person one label is taught.
+def _randomized(cell: Cell) -> tuple[NDArray[np.int64], float]:
+    """Labels that lie, and how often they tell the truth. All wrong labels are equally likely.
 
-    All wrong labels are equally likely, so the label that leads in a leaf is that which leads among the true ones: the
-    vote needs no correction.
+    So the label that leads is that which leads among the true ones: votes need no correction.
     """
     assert cell.epsilon is not None
+    labels, many = load(cell.stream, cell.rows).labels, labels_of(load(cell.stream, cell.rows))
+    rng, true = np.random.default_rng(cell.seed), math.exp(cell.epsilon) / (math.exp(cell.epsilon) + many - 1)
+    other = (labels + rng.integers(1, many, len(labels))) % many
+    return np.where(rng.random(len(other)) < true, labels, other), round(true, 4)
+
+
+def randomized_response(cell: Cell) -> dict[str, Any]:
+    """The tree, taught labels that lie: rows are not protected. Of a person one label is taught."""
     stream, x = load(cell.stream, cell.rows), _matrix(cell.stream, cell.rows)
-    many, rng = labels_of(stream), np.random.default_rng(cell.seed)
-    true = math.exp(cell.epsilon) / (math.exp(cell.epsilon) + many - 1)
-    other = (stream.labels + rng.integers(1, many, len(stream.labels))) % many
-    said = np.where(rng.random(len(other)) < true, stream.labels, other)
-    learner = DecisionTree(memory=MEMORY, labels=many)
-    parameters = {"learner": "DecisionTree", "memory": MEMORY, "truth": round(true, 4)}
+    said, true = _randomized(cell)
+    learner = DecisionTree(memory=MEMORY, labels=labels_of(stream))
+    parameters = {"learner": "DecisionTree", "memory": MEMORY, "truth": true}
     if stream.units is None:
         return {"answers": learner.follow(x, said), "parameters": parameters}
     answers = np.full(len(said), -1)
@@ -149,3 +158,10 @@ def randomized_response(cell: Cell) -> dict[str, Any]:
         if taught:
             learner.learn(x[i], int(said[i]))
     return {"answers": answers, "parameters": parameters}
+
+
+def randomized_boosted(cell: Cell) -> dict[str, Any]:
+    """The same labels, and boosted trees, which withstand lies better than one tree."""
+    said, true = _randomized(cell)
+    answers = _refitted(cell, said, first_rounds(load(cell.stream, cell.rows)))
+    return {"answers": answers, "parameters": {"first": BOOSTED_FROM, "trees": 100, "truth": true}}

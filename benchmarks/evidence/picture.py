@@ -79,7 +79,7 @@ def _line(table: Table, place: Place, epsilon: float, left: float, panel: float,
     without, marks = table.without(place), []
     assert without is not None
     for method, (words, colour) in reversed(SHOWN.items()):
-        found = table.summary(place, None if method == "boosted" else epsilon, method)
+        found = table.best(place, None if method == "boosted" else epsilon, method)
         if found is not None:
             excess = found.median - without
             title = f"{place[0]}, {words}: {found.median:.2f} %, {excess:+.2f} points"

@@ -64,7 +64,7 @@ def told(run: Evaluation, plan: Plan, **more: Any) -> dict[str, Any]:
     numbers: dict[str, Any] = {"copies": plan.copies, **more}
     if plan.copies:
         numbers |= {"polls": plan.polls, "unsure": plan.unsure, "silent": plan.silent}
-        numbers |= {"lean": None if plan.lean is None else getattr(plan.lean, "kind", "weights"), "halted": run.halted_at}
+        numbers |= {"lean": plan.lean and getattr(plan.lean, "kind", "weights"), "halted": run.halted_at}
     if plan.guide is not None:
         numbers |= {"step": round(plan.guide.step, 6), "leaves": plan.guide.leaves}
     shares = {name: round(share, 5) for name, share in run.coverage.items()}
@@ -98,15 +98,16 @@ def copies(cell: Cell) -> dict[str, Any]:
 
 def hindsight(cell: Cell) -> dict[str, Any]:
     """The guide alone with the best of several steps: the scale is chosen at seed 1, by the errors that are told."""
-    stream = load(cell.stream, cell.rows)
-    plan = plan_of(stream, _epsilon(cell), guide=1.0)
-    runs = {}
-    for scale in SCALES:
-        scaled = _scaled(plan, scale)
-        runs[scale] = answered(replace(cell, seed=1), scaled)
-    best = min(SCALES, key=lambda scale: runs[scale].error_after(LATE))
-    scaled = _scaled(plan, best)
-    return told(runs[best] if cell.seed == 1 else answered(cell, scaled), scaled, scale=best, tried=list(SCALES))
+    best, run = _best_step(cell.stream, cell.rows, _epsilon(cell))
+    plan = _scaled(plan_of(load(cell.stream, cell.rows), _epsilon(cell), guide=1.0), best)
+    return told(run if cell.seed == 1 else answered(cell, plan), plan, scale=best, tried=list(SCALES))
+
+
+@lru_cache(maxsize=8)
+def _best_step(name: str, rows: int | None, epsilon: float) -> tuple[float, Evaluation]:
+    cell, plan = Cell(name, rows, epsilon, "guide", 1), plan_of(load(name, rows), epsilon, guide=1.0)
+    runs = [(scale, answered(cell, _scaled(plan, scale))) for scale in SCALES]
+    return min(runs, key=lambda run: run[1].error_after(LATE))
 
 
 def _scaled(plan: Plan, scale: float) -> Plan:

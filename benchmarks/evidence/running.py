@@ -28,10 +28,12 @@ RUN: dict[str, Callable[[Cell], dict[str, Any]]] = {
     "forest": peers.adaptive_forest,
     "dpftrl": peers.tuned_dpftrl,
     "rr": peers.randomized_response,
+    "rr-boosted": peers.randomized_boosted,
 }
 TYPICAL = {
     "majority": 0.1, "confide": 25, "guide": 25, "pop": 40, "guide-hindsight": 75, "nonprivate-guide": 25, "paper": 1,
     "nonprivate": 30, "boosted": 60, "river": 100, "forest": 2000, "dpftrl": 70, "rr": 30,
+    "rr-boosted": 60,
 }  # fmt: skip
 """Microseconds a row, before any was measured."""
 USUAL_ROWS = 120_000

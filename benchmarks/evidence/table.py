@@ -9,6 +9,9 @@ from statistics import median
 from .cells import LATE, TWINS, Line
 from .streams import GENERATORS, NAMES
 
+TOGETHER = {"river": ("river", "forest"), "rr": ("rr", "rr-boosted")}
+"""Methods of which the page shows the better one."""
+
 Place = tuple[str, int | None]
 """A stream, and its rows as they were asked for: None for all of a file's."""
 
@@ -56,6 +59,11 @@ class Table:
         lines = [line for line in self._lines.get((place, epsilon, method), ()) if "late" in line]
         lines.sort(key=lambda line: line["seed"])
         return Summary(tuple(line["late"] for line in lines), tuple(lines)) if lines else None
+
+    def best(self, place: Place, epsilon: float | None, method: str) -> Summary | None:
+        """The same, of the best of those methods that stand for one."""
+        found = [self.summary(place, epsilon, name) for name in TOGETHER.get(method, (method,))]
+        return min((each for each in found if each is not None), key=lambda each: each.median, default=None)
 
     def missing(self, place: Place, epsilon: float | None, method: str) -> str | None:
         """Why there is no number; None where nobody has run it."""
