@@ -148,24 +148,33 @@ def _losses(table: Table, fought: list[Duel]) -> list[str]:
             f"| {d.place[0]} | {table.rows(d.place):,} | {d.epsilon:g} | {d.ours:.2f} | {d.theirs:.2f} | {d.limit:.2f} "
             f"| {d.without:.2f} |"
         )
-    blind, lies = [], []
+    blind, lies, pairs = [], [], 0
     for place in table.places():
         for epsilon in table.epsilons(place):
             ours, none = table.summary(place, epsilon, "confide"), table.summary(place, None, "majority")
             rr = table.best(place, epsilon, "rr")
-            name = f"{place[0]} ({_rows(table.rows(place))} rows, ε = {epsilon:g})"
             if ours is not None and none is not None and ours.median >= none.median:
-                blind.append(name)
-            if ours is not None and rr is not None and rr.median < ours.median:
-                lies.append(name)
+                blind.append((place, epsilon))
+            if ours is not None and rr is not None:
+                pairs += 1
+                lies += [(place, epsilon)] if rr.median < ours.median else []
     return [
         *(out if lost else ["Nowhere against DP-FTRL, of what was run."]),
         "",
-        f"No better than always saying the most frequent label: {', '.join(blind) or 'nowhere'}.",
+        f"No better than always saying the most frequent label: {_listed(table, blind)}.",
         "",
-        "Worse than the better of two learners with randomized labels, which do not protect rows: "
-        f"{', '.join(lies) or 'nowhere'}.",
+        "Worse than the better of two learners with randomized labels, which protect labels and not rows: on "
+        f"{len(lies)} of {pairs} pairs of a stream and an ε: {_listed(table, lies)}.",
     ]
+
+
+def _listed(table: Table, pairs: list[tuple[Place, float]]) -> str:
+    """Streams with their ε, one after the other."""
+    by: dict[Place, list[str]] = {}
+    for place, epsilon in pairs:
+        by.setdefault(place, []).append(f"{epsilon:g}")
+    words = (f"{place[0]} ({_rows(table.rows(place))} rows, ε = {', '.join(each)})" for place, each in by.items())
+    return "; ".join(words) or "nowhere"
 
 
 def _coverage(table: Table) -> list[str]:

@@ -128,7 +128,7 @@ def tuned_dpftrl(cell: Cell) -> dict[str, Any]:
     kind, rate, answers = _tuned(cell.stream, cell.rows, cell.epsilon)
     if cell.seed != 1:
         answers = _ftrl(cell, kind, rate, cell.seed)
-    return {"answers": answers, "parameters": {"map": kind, "rate": rate, "tried": len(RATES) * len(MAPS)}}
+    return {"answers": answers, "parameters": {"map": kind, "rate": rate, "tried": list(RATES)}}
 
 
 def _randomized(cell: Cell) -> tuple[NDArray[np.int64], float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from multiprocessing import get_context
@@ -102,7 +103,11 @@ def _group(group: list[Cell], folder: Path) -> Iterator[tuple[Cell, Line]]:
     lines = read(folder)
     for cell in group:
         same = lines.get(Cell(cell.stream, cell.rows, cell.epsilon, "confide", cell.seed).name)
-        line = run(cell, same if cell.method == "guide" else None)
+        try:
+            line = run(cell, same if cell.method == "guide" else None)
+        except Exception:  # the other cells are run all the same, and this one is missing still: the log says why
+            traceback.print_exc()
+            continue
         lines[cell.name] = line
         if line["units"] != "unknown":  # a file that is not there may be there tomorrow
             write(line, folder)
