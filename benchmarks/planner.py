@@ -18,12 +18,12 @@ from statistics import median
 from typing import Any
 
 from fewshot import sample
-from guide import DELTA, answered, default_plan
-from guide_streams import STREAMS, Stream
+from guide_streams import STREAMS, Rows, Stream
 
-from confide import POP, Plan, evaluate
-from confide.learners import DecisionTree, as_learner
+from confide import POP, Evaluation, Plan, evaluate
+from confide.learners import DecisionTree, Features, as_learner
 
+DELTA = 1e-6
 EACH = (125, 250, 500)
 """Labels a copy."""
 OFTEN = (0.02, 0.1, 0.3)
@@ -52,6 +52,20 @@ def grid(stream: Stream, epsilon: float) -> list[tuple[str, Plan]]:
     return plans
 
 
+def answered(stream: Stream, plan: Plan, seed: int) -> Evaluation:
+    """A run with that plan."""
+    columns = stream.columns
+    features = Features(
+        numeric=columns.numeric,
+        categorical=dict.fromkeys(columns.categorical, 16),
+        text=dict.fromkeys(columns.text, 256),
+    )
+    learner, units = DecisionTree() if plan.copies else None, plan.units or "rounds"
+    pop = POP(learner, plan, labels=range(plan.labels), features=features, units=units, seed=seed)
+    people = None if stream.units is None else [str(unit) for unit in stream.units]
+    return evaluate(pop, Rows(stream)[:], stream.labels, people)
+
+
 def late(stream: Stream, plan: Plan, seed: int) -> float:
     return 100 * answered(stream, plan, seed).error_after(0.4)
 
@@ -60,10 +74,11 @@ def compare(names: list[str], epsilons: list[float], seeds: list[int]) -> None:
     print("       stream   ε  default  copies  guide alone  spread   best grid point")
     for name in names:
         stream = STREAMS[name]()
-        labels, units = int(stream.labels.max()) + 1, "rounds" if stream.units is None else "people"
+        units: Any = "rounds" if stream.units is None else "people"
+        asked: dict[str, Any] = {"labels": int(stream.labels.max()) + 1, "units": units}
         for epsilon in epsilons:
-            default = default_plan(stream, epsilon)
-            alone = Plan.tight(epsilon, DELTA, len(stream.labels), labels=labels, units=units, guide=1.0)  # type: ignore[arg-type]
+            default = Plan.tight(epsilon, DELTA, len(stream.labels), **asked)
+            alone = Plan.tight(epsilon, DELTA, len(stream.labels), **asked, guide=1.0)
             guides = [late(stream, alone, seed) for seed in seeds]
             chosen = guides if not default.copies else [late(stream, default, seed) for seed in seeds]
             points = [(late(stream, plan, seeds[0]), words) for words, plan in grid(stream, epsilon)]

@@ -46,7 +46,7 @@ def test_defaults_are_no_worse_than_dp_ftrl_with_the_best_rate(epsilon: float) -
     ours = answers(x, y, epsilon)[late].mean()
     other = peer()
     design, taught = other.design(x, [], []), np.ones(len(y), dtype=np.bool_)
-    best = min(other.run(design, y, taught, epsilon, 1e-6, rate, 1)[late].mean() for rate in (0.02, 0.05, 0.2))
+    best = min((other.run(design, y, taught, epsilon, 1e-6, rate, 1) != y)[late].mean() for rate in (0.02, 0.05, 0.2))
     spread = 2 * np.sqrt(best / len(y[late]))
     assert ours <= 1.05 * best + spread
     assert ours < 0.35

@@ -1,0 +1,266 @@
+"""docs/evidence.md, its picture and the front page's table, from the files of benchmarks/results/: no number is typed.
+
+python -m benchmarks.evidence.page [--check]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from dpftrl import RATES, noise_multiplier
+
+from .cells import CLASSES, DELTA, RESULTS, SEEDS, SHORT, WITHOUT, Line, read
+from .picture import draw
+from .private import SCALES
+from .table import Duel, Place, Table, duels
+
+ROOT = Path(__file__).parents[2]
+TEMPLATE = Path(__file__).with_name("template.md")
+PAGE, PICTURE = ROOT / "docs" / "evidence.md", ROOT / "docs" / "images" / "evidence.svg"
+README, BEGIN, END = ROOT / "README.md", "<!-- evidence:begin -->", "<!-- evidence:end -->"
+COLUMNS = {
+    "majority": "one label",
+    "nonprivate": "tree",
+    "nonprivate-guide": "guide, no noise",
+    "river": "River",
+    "boosted": "boosted",
+    "dpftrl": "DP-FTRL",
+    "rr": "RR",
+    "pop": "copies",
+    "guide": "guide",
+    "guide-hindsight": "guide, best step",
+    "confide": "**Confide**",
+}
+
+
+def _rows(number: int) -> str:
+    power = len(str(number)) - 1
+    return f"10{''.join('⁰¹²³⁴⁵⁶⁷⁸⁹'[int(d)] for d in str(power))}" if number == 10**power else f"{number:,}"
+
+
+def _cell(table: Table, place: Place, epsilon: float, method: str) -> str:
+    at = None if method in WITHOUT else epsilon
+    best = table.best(place, at, method)
+    if best is None:
+        return "×" if table.missing(place, at, method) else "–"
+    if best.spread is None:
+        return f"{best.median:.2f}"
+    return f"{best.median:.2f} ± {best.spread / 2:.2f}"
+
+
+def _tables(table: Table) -> list[str]:
+    """One table an ε and length."""
+    out: list[str] = []
+    lengths = sorted({place[1] for place in table.places() if place[1]})
+    for length in lengths:
+        places = [p for p in table.places() if p[1] == length or (length == lengths[0] and p[1] is None)]
+        places.sort(key=lambda place: place[1] is None)
+        what = f"{_rows(length)} rows" + (", files as long as they are" if length == lengths[0] else "")
+        for epsilon in sorted({e for place in places for e in table.epsilons(place)}):
+            there = [p for p in places if epsilon in table.epsilons(p)]
+            out += ["", f"### ε = {epsilon:g}, {what}", ""]
+            out += [f"| stream | rows | {' | '.join(COLUMNS.values())} |", f"|---|---:|{'---:|' * len(COLUMNS)}"]
+            for place in there:
+                cells = [_cell(table, place, epsilon, method) for method in COLUMNS]
+                people = " (people)" if table.units(place) == "people" else ""
+                out.append(f"| {place[0]}{people} | {table.rows(place):,} | {' | '.join(cells)} |")
+            out += _reasons(table, there, epsilon)
+    return out
+
+
+def _reasons(table: Table, places: list[Place], epsilon: float) -> list[str]:
+    """Why cells are missing, one sentence a reason."""
+    reasons: dict[str, list[str]] = {}
+    for place in places:
+        for method in COLUMNS:
+            why = table.missing(place, None if method in WITHOUT else epsilon, method)
+            if why:
+                reasons.setdefault(f"{COLUMNS[method]}: {why}", []).append(place[0])
+    return ["", *(f"× {', '.join(names)}: {why}." for why, names in reasons.items())] if reasons else []
+
+
+def _paper(table: Table) -> str:
+    """What the paper's own plan would need."""
+    found = []
+    for place in table.places():
+        for epsilon in table.epsilons(place):
+            why = table.missing(place, epsilon, "paper")
+            if why:
+                found.append((float(why.split()[1]), epsilon, place))
+    if not found:
+        return "not asked yet."
+    (few, low, at), (many, high, there) = min(found), max(found)
+    return (
+        f"`Plan.paper` can be run nowhere here ({len(found)} pairs of a stream and an ε were asked). It needs from "
+        f"{few:,.0f} copies ({at[0]}, ε = {low:g}) to {many:,.0f} ({there[0]}, ε = {high:g}), more than there are "
+        "rounds to teach each of them one label."
+    )
+
+
+def _rare(table: Table) -> list[str]:
+    """Precision and recall, where a label is rare."""
+    methods = [m for m in COLUMNS if m not in ("majority", "guide", "pop", "river", "guide-hindsight")]
+    lines = []
+    for place in table.places():
+        for epsilon in table.epsilons(place):
+            cells, any_there = [], False
+            for method in methods:
+                found = table.best(place, None if method in WITHOUT else epsilon, method)
+                line = {} if found is None else found.lines[0]
+                any_there |= "precision" in line
+                cells.append(f"{line['precision']:.1f} / {line['recall']:.1f}" if "precision" in line else "–")
+            if any_there:
+                lines.append(f"| {place[0]} | {table.rows(place):,} | {epsilon:g} | {' | '.join(cells)} |")
+    head = f"| stream | rows | ε | {' | '.join(COLUMNS[m] for m in methods)} |"
+    return [head, f"|---|---:|---:|{'---:|' * len(methods)}", *lines] if lines else ["No stream has one yet."]
+
+
+def _counts(fought: list[Duel]) -> list[str]:
+    """How often the defaults keep up with tuned DP-FTRL, and how often they are clearly better."""
+    total, keep, win = len(fought), sum(d.keeps_up for d in fought), sum(d.wins for d in fought)
+    lines = [
+        f"- **Keeps up**: the defaults err at most 1.03 times as often as DP-FTRL with its best rate and map, plus two "
+        f"standard errors, on **{keep} of {total}** pairs of a stream and an ε ({100 * keep / max(1, total):.0f} %; "
+        f"aimed at: nine tenths{'' if keep >= 0.9 * total else ', **missed**'}).",
+        f"- **Wins**: at least a tenth less excess over no privacy than DP-FTRL on **{win} of {total}** "
+        f"({100 * win / max(1, total):.0f} %; aimed at: a third{'' if 3 * win >= total else ', **missed**'}).",
+        "",
+        "| rows | ε | keeps up | wins |",
+        "|---|---:|---:|---:|",
+    ]
+    for length in sorted({d.place[1] or SHORT for d in fought}):
+        for epsilon in sorted({d.epsilon for d in fought}):
+            part = [d for d in fought if d.epsilon == epsilon and (d.place[1] or SHORT) == length]
+            if part:
+                words = f"{_rows(length)}{' or the file' if length == SHORT else ''} | {epsilon:g}"
+                kept, won = sum(d.keeps_up for d in part), sum(d.wins for d in part)
+                lines.append(f"| {words} | {kept} of {len(part)} | {won} of {len(part)} |")
+    return lines
+
+
+def _losses(table: Table, fought: list[Duel]) -> list[str]:
+    lost = sorted((duel for duel in fought if not duel.keeps_up), key=lambda d: d.limit - d.ours)
+    out = ["| stream | rows | ε | Confide | DP-FTRL | allowed | no privacy |", "|---|---:|---:|---:|---:|---:|---:|"]
+    for d in lost:
+        out.append(
+            f"| {d.place[0]} | {table.rows(d.place):,} | {d.epsilon:g} | {d.ours:.2f} | {d.theirs:.2f} | {d.limit:.2f} "
+            f"| {d.without:.2f} |"
+        )
+    blind, lies, pairs = [], [], 0
+    for place in table.places():
+        for epsilon in table.epsilons(place):
+            ours, none = table.summary(place, epsilon, "confide"), table.summary(place, None, "majority")
+            rr = table.best(place, epsilon, "rr")
+            if ours is not None and none is not None and ours.median >= none.median:
+                blind.append((place, epsilon))
+            if ours is not None and rr is not None:
+                pairs += 1
+                lies += [(place, epsilon)] if rr.median < ours.median else []
+    return [
+        *(out if lost else ["Nowhere against DP-FTRL, of what was run."]),
+        "",
+        f"No better than always saying the most frequent label: {_listed(table, blind)}.",
+        "",
+        "Worse than the better of two learners with randomized labels, which protect labels and not rows: on "
+        f"{len(lies)} of {pairs} pairs of a stream and an ε: {_listed(table, lies)}.",
+    ]
+
+
+def _listed(table: Table, pairs: list[tuple[Place, float]]) -> str:
+    """Streams with their ε, one after the other."""
+    by: dict[Place, list[str]] = {}
+    for place, epsilon in pairs:
+        by.setdefault(place, []).append(f"{epsilon:g}")
+    words = (f"{place[0]} ({_rows(table.rows(place))} rows, ε = {', '.join(each)})" for place, each in by.items())
+    return "; ".join(words) or "nowhere"
+
+
+def _coverage(table: Table) -> list[str]:
+    """Who answered, where there were copies; and how many plans had none."""
+    lines, alone = [], 0
+    for place in table.places():
+        for epsilon in table.epsilons(place):
+            for method in ("confide", "pop"):
+                found = table.summary(place, epsilon, method)
+                if found is None:
+                    continue
+                line = found.lines[0]
+                if not line["parameters"]["copies"]:
+                    alone += 1
+                    continue
+                by = line["answered"]
+                parts = " | ".join(f"{100 * by[who]:.1f}" for who in ("copies", "lean", "guide", "fallback", "nobody"))
+                words = COLUMNS[method]
+                lines.append(f"| {place[0]} | {table.rows(place):,} | {epsilon:g} | {words} | {parts} |")
+    head = ["| stream | rows | ε | | copies | lean | guide | fallback | nobody |", "|---|---:|---:|---|" + "---:|" * 5]
+    first = (
+        f"Where the planner saw no use for copies, on {alone} pairs of a stream and an ε, the guide answered all rows "
+        "but the first few. Elsewhere, in per cent of all rows, seed 1:"
+    )
+    return [first, "", *head, *lines] if lines else [first]
+
+
+def render(lines: dict[str, Line]) -> str:
+    """The page."""
+    table, planned = Table(lines), {cell.name for cells in CLASSES.values() for cell in cells}
+    fought = duels(table)
+    parts = {
+        "run": f"{len(planned & set(lines)):,}",
+        "planned": f"{len(planned):,}",
+        "versions": ", ".join(sorted({line["version"] for line in lines.values()})),
+        "counts": "\n".join(_counts(fought)),
+        "rates": str(len(RATES)),
+        "scales": ", ".join(f"{scale:g}" for scale in SCALES),
+        "paper": _paper(table),
+        "nn_rows": _rows(SHORT),
+        "nn_votes": f"{noise_multiplier(1.0, DELTA) * SHORT**0.5:,.0f}",
+        "losses": "\n".join(_losses(table, fought)),
+        "seeds": str(len(SEEDS)),
+        "tables": "\n".join(_tables(table)),
+        "rare": "\n".join(_rare(table)),
+        "coverage": "\n".join(_coverage(table)),
+    }
+    text = TEMPLATE.read_text("utf-8")
+    for name, part in parts.items():
+        text = text.replace("{" + name + "}", part)
+    return text
+
+
+def front(table: Table, text: str) -> str:
+    """The README with its table between the two marks; as it is, where it has none."""
+    if BEGIN not in text:
+        return text
+    rows = []
+    for place in table.places():
+        cells = [table.summary(place, e, method) for e in (1.0, 4.0) for method in ("confide", "dpftrl")]
+        without = table.without(place)
+        if place[1] in (None, SHORT) and without is not None and None not in cells:
+            told = " | ".join(f"{cell.median:.2f} %" for cell in cells if cell is not None)
+            rows.append(f"| {place[0]} | {table.rows(place):,} | {without:.2f} % | {told} |")
+    head = "| stream | rounds | no privacy | Confide, ε = 1 | DP-FTRL, ε = 1 | Confide, ε = 4 | DP-FTRL, ε = 4 |"
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    return f"{before}{BEGIN}\n\n{head}\n|---|---:|---:|---:|---:|---:|---:|\n" + "\n".join(rows) + f"\n\n{END}{after}"
+
+
+def pages(folder: Path = RESULTS) -> dict[Path, str]:
+    """What is to be written where."""
+    lines = read(folder)
+    table = Table(lines)
+    return {PAGE: render(lines), PICTURE: draw(table), README: front(table, README.read_text("utf-8"))}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="change nothing; fail if the page is not up to date")
+    given = parser.parse_args()
+    for path, text in pages().items():
+        if given.check and (not path.is_file() or path.read_text("utf-8") != text):
+            sys.exit(f"{path.relative_to(ROOT)} is not what the results say: run this without --check")
+        if not given.check:
+            path.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    main()
