@@ -26,6 +26,7 @@ except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(needed, name="sklearn") from None
 
 from confide.errors import Halted
+from confide.frames import rows_of
 from confide.learners import Features
 from confide.planning.plan import Plan
 from confide.planning.shares import LEAST, Guide
@@ -355,6 +356,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             pass
         count, shape = 1 if rows is None else rows, getattr(X, "shape", None)
         try:
+            X = rows_of(X, named=False)
             count = int(shape[0]) if isinstance(shape, tuple) and shape else len(X)
             return [X[i] for i in range(count)]
         except Exception:  # it has no rows that could be looked at: each is malformed

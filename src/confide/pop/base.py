@@ -18,7 +18,8 @@ __all__ = [
 ]  # fmt: skip
 
 Unit = str | bytes
-Xs = Sequence[Any] | NDArray[Any]
+Xs = Any
+"""Questions: sequences, arrays, or tables of pandas, polars or Arrow; see `confide.frames.rows_of`."""
 
 TICKET_LIFE = 10_000
 """Public rounds after which a ticket expires, unless the user says otherwise."""

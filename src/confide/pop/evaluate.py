@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.errors import Halted
+from confide.frames import rows_of, values_of
 from confide.pop.base import SOURCES, Followed, Mechanism, Unit, Xs
-from confide.pop.batches import rows_of
 
 __all__ = ["Evaluation", "Follows", "evaluate"]
 
@@ -156,8 +156,8 @@ def evaluate(
     mechanism
         A POP, or any other mechanism. It is changed: its rounds and its budget are used.
     xs, ys
-        The stream, as arrays, sequences or a data frame. A row that cannot be read takes its round and counts as a
-        wrong answer; so does one whose label is not one of the labels, which is asked and not taught.
+        The stream: arrays, sequences, or a table of pandas, polars or Arrow. A row that cannot be read takes its round
+        and counts as a wrong answer; so does one whose label is not one of the labels, which is asked and not taught.
     units
         One id a row, for a mechanism that protects people.
     progress
@@ -176,6 +176,7 @@ def evaluate(
     xs, labels = rows_of(xs, getattr(mechanism, "named", True)), label_numbers(mechanism.labels, ys)
     if len(xs) != labels.size:
         raise ValueError(f"there are {len(xs)} rows for {labels.size} labels: give one label for each")
+    units = values_of(units)
     if isinstance(units, str | bytes) or (units is not None and len(units) != labels.size):
         raise ValueError("units must be a sequence of ids, one for each row")
     follows = cast(Follows, mechanism if hasattr(mechanism, "follow_many") else _OneByOne(mechanism))
@@ -256,8 +257,7 @@ def label_numbers(labels: Sequence[Hashable], ys: Any) -> Ints:
     if isinstance(ys, np.ndarray) and ys.ndim == 1 and ys.dtype.kind in "iu" and tuple(labels) == tuple(range(count)):
         return np.where((ys >= 0) & (ys < count), ys, -1).astype(np.int64)
     index = {label: i for i, label in enumerate(labels)}
-    plain = ys.tolist() if hasattr(ys, "tolist") else list(ys)
-    return np.array([_number(index, y) for y in plain], dtype=np.int64)
+    return np.array([_number(index, y) for y in values_of(ys)], dtype=np.int64)
 
 
 def _number(index: dict[Hashable, int], y: Any) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from confide.data.extras import need
+from confide.extras import need
 from confide.pop.base import SOURCES
 from confide.runs.advice import AGAIN, NOTHING, next_settings, what_happened
 from confide.runs.labels import by_label

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from confide.data.extras import need
+from confide.extras import need
 from confide.runs.advising import WARNING, Advice, Tried
 from confide.runs.style import CSS
 from confide.runs.tally import LATE, percent
