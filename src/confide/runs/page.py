@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 
 from confide.extras import need
-from confide.pop.base import SOURCES
+from confide.pop.base import SOURCES, WHO
 from confide.runs.advice import AGAIN, NOTHING, next_settings, what_happened
 from confide.runs.labels import by_label
 from confide.runs.runner import Outcome
@@ -17,15 +17,6 @@ __all__ = ["page", "state_of"]
 
 NARROW = 4
 """Labels up to which their table fits beside a picture."""
-
-WHO = {
-    "copies": "the copies agreed",
-    "lean": "votes and guide together",
-    "guide": "the guide",
-    "fallback": "the fallback, which knows nothing private",
-}
-"""Who answers, in words."""
-
 
 def page(outcome: Outcome) -> str:
     """The report as HTML."""
