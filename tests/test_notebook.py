@@ -15,7 +15,6 @@ from confide import notebook
 from confide.games.bounds import Point
 from confide.games.fit import Misfit
 from confide.games.report import Report
-from confide.learners import LogisticRegression
 from confide.notebook import bar, card
 from confide.pop.base import Answer
 
@@ -170,7 +169,7 @@ def _in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> _Shown:
 
 def test_progress_in_a_notebook_needs_no_widgets(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = _in_a_notebook(monkeypatch)
-    pop = confide.POP(LogisticRegression(), COPIES, labels=[0, 1], features=1, seed=1)
+    pop = confide.POP(None, GUIDED, labels=[0, 1], features=1)
     xs = np.arange(300.0)[:, None]
     confide.evaluate(pop, xs, np.zeros(300, int), progress=True)
     assert 'value="0"' in shown.looks[0] and "300 of 300" in shown.looks[-1]
@@ -182,7 +181,7 @@ def test_progress_in_a_notebook_needs_no_widgets(monkeypatch: pytest.MonkeyPatch
 
 def test_progress_in_a_terminal_and_by_a_call(capsys: pytest.CaptureFixture[str]) -> None:
     seen: list[int] = []
-    pop = confide.POP(LogisticRegression(), COPIES, labels=[0, 1], features=1, seed=1)
+    pop = confide.POP(None, GUIDED, labels=[0, 1], features=1)
     confide.evaluate(pop, np.zeros((30, 1)), np.zeros(30, int), progress=seen.append)
     assert sum(seen) == 30 and capsys.readouterr().out == ""
     confide.evaluate(pop, np.zeros((30, 1)), np.zeros(30, int), progress=True)
