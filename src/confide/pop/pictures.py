@@ -48,7 +48,8 @@ def _sources(axes: Axes, evaluation: Evaluation) -> None:
     ends, _ = _parts(evaluation.wrong)
     shares = [_parts(evaluation.source == i)[1] for i, _ in found]
     from_start = [np.append(share[0], share) for share in shares]
-    axes.stackplot(np.append(0, ends), from_start, labels=[name for _, name in found], colors=[_COLOURS[i] for i, _ in found])
+    names, colours = [name for _, name in found], [_COLOURS[i] for i, _ in found]
+    axes.stackplot(np.append(0, ends), from_start, labels=names, colors=colours)
     axes.set_ylim(0, 1)
     axes.set_ylabel("answered by")
     axes.set_title("Who answered", fontsize=10.5)
