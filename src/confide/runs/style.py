@@ -56,7 +56,8 @@ h1 { font-size:1.7rem; margin:.2rem 0 .1rem; overflow-wrap:anywhere; } h2 { font
 section { padding:1rem 1.2rem; margin-bottom:.8rem; overflow-x:auto; }
 .two { display:grid; grid-template-columns:repeat(auto-fit,minmax(min(440px,100%),1fr)); gap:.8rem; }
 .two section { margin-bottom:0; min-width:0; } .two .wide { grid-column:1/-1; } .two + section { margin-top:.8rem; }
-section svg { width:100%; height:auto; display:block; } section svg text { font-family:inherit; }
+section svg { width:100%; max-width:680px; height:auto; display:block; margin:auto; }
+section svg text { font-family:inherit; }
 .promise { border-left:5px solid var(--ours); } .promise p { margin:.2rem 0; font-size:1.03rem; }
 .halted { border:1px solid var(--limit); border-left-width:5px; background:var(--blush); }
 .halted h2 { color:var(--limit); } .halted pre { background:var(--paper); }
