@@ -350,15 +350,12 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _rows(self, X: Any, rows: int | None = None) -> Any:
         """X as an array if scikit-learn takes it; else row by row, as a list, whatever is in the rows."""
-        try:
+        with contextlib.suppress(Exception):
             return validate_data(self, X, dtype=np.float64, reset=False)
-        except Exception:
-            pass
         count, shape = 1 if rows is None else rows, getattr(X, "shape", None)
         try:
-            X = rows_of(X, named=False)
             count = int(shape[0]) if isinstance(shape, tuple) and shape else len(X)
-            return [X[i] for i in range(count)]
+            return list(rows_of(X, named=False)[:count])
         except Exception:  # it has no rows that could be looked at: each is malformed
             return [None] * count
 
