@@ -11,8 +11,10 @@ RUN_READY := $(VENV)/.ready-run
 DEV_READY := $(VENV)/.ready-dev
 WHEEL_DIR := build/wheel
 
-# The interpreters that `make test-pythons` tries, and how often `make chaos` kills.
-PYTHONS   ?= python3.12 python3.13
+# The interpreters that `make test-pythons` and `make wheel-check` look for, the tests that the former runs (all of them
+# if empty), and how often `make chaos` kills.
+PYTHONS   ?= python3.11 python3.12 python3.13 python3.14 $(wildcard $(HOME)/.pyenv/versions/3.1[1-4].*/bin/python)
+TESTS     ?=
 KILLS     ?= 300
 
 # What `make run` shows, and what `make bench` measures.
@@ -27,14 +29,15 @@ IMPORT_ALL = import confide, importlib, pathlib, pkgutil; \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint types docs wheel pytest chaos test-pythons bench bench-quick audit audit-quick timing clean \
+.PHONY: help run test lint types docs wheel wheel-check pytest chaos test-pythons bench bench-quick audit audit-quick timing clean \
   evidence evidence-quick evidence-page
 
 help:
 	@echo "make run          a million private rounds, with a report"
 	@echo "make test         every check: lint, types, docs, wheel, tests with doctests"
 	@echo "make chaos        processes and a server under load killed $(KILLS) times (KILLS=...), and many scripts for two worlds"
-	@echo "make test-pythons the tests with other interpreters (PYTHONS=\"$(PYTHONS)\")"
+	@echo "make test-pythons the tests with every Python 3.11 to 3.14 that is there (PYTHONS=..., TESTS=... for some of them)"
+	@echo "make wheel-check  the wheel in a fresh environment of each of them, from wheels alone: no compiler is needed"
 	@echo "make docs         build the site into site/"
 	@echo "make bench        all benchmarks"
 	@echo "make bench-quick  the benchmarks that take a minute or two"
@@ -96,15 +99,28 @@ chaos: $(DEV_READY)
 	$(QUIET) $(BIN)/python -m tests.service.chaos --kills $(KILLS) --no-forgetting --seed 1
 	CONFIDE_SERVER_KILLS=$(KILLS) $(QUIET) $(BIN)/pytest -q tests/service/test_chaos_leak.py
 
-# Each interpreter gets an environment of its own under build/, and its own machine code.
+# For each interpreter of its kind that is there, once a version: what is in $(1), where $$python is it and $$at its
+# environment under build/. Those that are not there are left out; which were there is said at the end.
+define each-python
+@seen=" "; for python in $(PYTHONS); do \
+  version=$$($$python -c 'import ensurepip, sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || continue; \
+  case "$$seen" in *" $$version "*) continue;; esac; seen="$$seen$$version "; \
+  at=build/$(2)-$$version; echo "Python $$version"; \
+  $$python -m venv $$at && $(1) || exit 1; \
+done; \
+if [ "$$seen" = " " ]; then echo "none of $(PYTHONS) is here: name one with PYTHONS=..." >&2; exit 1; fi; \
+echo "done with Python$$seen"
+endef
+
 test-pythons:
-	@for python in $(PYTHONS); do \
-	  version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])') || exit 1; \
-	  echo "testing with Python $$version"; \
-	  $$python -m venv build/python-$$version && \
-	  build/python-$$version/bin/python -m pip --disable-pip-version-check -qq install --editable '.[test]' && \
-	  $(QUIET) build/python-$$version/bin/$(PYTEST) || exit 1; \
-	done
+	$(call each-python,$$at/bin/python -m pip --disable-pip-version-check -qq install --editable '.[test]' && \
+	  $(QUIET) $$at/bin/$(PYTEST) $(TESTS),python)
+
+# Wheels alone, and nothing that could compile: then a plan, from the installed package and nothing else.
+wheel-check: wheel
+	$(call each-python,CC=false CXX=false $$at/bin/python -m pip --disable-pip-version-check -qq install \
+	  --only-binary :all: --force-reinstall "$$(echo dist/confide-*.whl)[all]" && \
+	  $$at/bin/python -I -m confide --version && $$at/bin/confide plan -e 1 -d 1e-6 -T 300000 > /dev/null,wheel)
 
 bench: $(DEV_READY)
 	$(BENCH_JOB)

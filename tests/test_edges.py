@@ -80,33 +80,6 @@ def test_a_stream_of_which_no_row_can_be_read_is_an_error_at_once() -> None:
     assert pop.rounds == 0
 
 
-class Table:
-    """Like a data frame, as far as it is looked at."""
-
-    columns = ("a", "b")
-
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
-
-    def __len__(self) -> int:
-        return self._rows
-
-    def to_dict(self, how: str) -> list[dict[str, float]]:
-        assert how == "records"
-        return [{"a": 1.0, "b": 2.0}] * self._rows
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        return np.ones((self._rows, 2))
-
-
-def test_a_data_frame_is_rows() -> None:
-    named = make(Features(numeric=["a", "b"]) | LogisticRegression(), features=None)
-    for pop in (make(), named):
-        result = evaluate(pop, Table(20), ["yes"] * 20)
-        assert result.rounds == 20 and not result.refused.any()
-        assert len(pop.predict_many(Table(3))) == 3
-
-
 def test_draws_do_not_hang_on_the_fallback() -> None:
     """Two POPs with one seed and other fallbacks: the same polls, gates and halting draws, to the last word."""
     pops = [make(fallback=fallback) for fallback in ("coin", "no", lambda x: "yes")]

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Put together here, so that this file does not contain what it forbids.
 MACHINE_PATHS = re.compile("/" + "(?:work|root|home|tmp/venv|tmp/brief)" + r"/")
 CLAIM = re.compile(r"mark\.claim\(([^)]*)\)")
-EXTRAS = ("typer", "rich", "matplotlib", "jinja2", "pyarrow", "pandas", "river", "sklearn", "psycopg")
+EXTRAS = ("typer", "rich", "matplotlib", "jinja2", "pyarrow", "pandas", "polars", "river", "sklearn", "psycopg")
 PROOF_PAGE = re.compile(r"docs/proofs/([\w-]+\.md)")
 
 
@@ -42,6 +42,10 @@ def project_files() -> list[Path]:
 def test_version_is_the_same_everywhere() -> None:
     metadata = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert metadata["project"]["version"] == confide.__version__
+    short = confide.__version__.rpartition(".")[0]
+    assert f"version {short}:" in (ROOT / "README.md").read_text(encoding="utf-8")
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## \[(\d[^]]*)\]", changes, flags=re.MULTILINE)[0] == confide.__version__
 
 
 def test_no_file_names_a_place_on_a_machine() -> None:
@@ -114,7 +118,7 @@ from confide.learners import LogisticRegression
 for name in confide.__all__:
     getattr(confide, name)
 rooms = ["kernels", "privacy", "planning", "learners", "banks", "ledger", "pop"]
-extra = {"confide.planning.pictures", "confide.ledger.postgres", "confide.ledger.server"}
+extra = {"confide.planning.pictures", "confide.pop.pictures", "confide.ledger.postgres", "confide.ledger.server"}
 for room in rooms:
     home = importlib.import_module(f"confide.{room}")
     for module in pkgutil.walk_packages(home.__path__, f"confide.{room}."):

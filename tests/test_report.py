@@ -14,10 +14,12 @@ import pytest
 from confide import Plan
 from confide.data.rows import Item, Row, Stream
 from confide.learners import DecisionTree
+from confide.runs.advice import next_settings
 from confide.runs.page import page
 from confide.runs.report import numbers, write_html, write_json
 from confide.runs.runner import Outcome, run
 from confide.runs.settings import Settings
+from confide.runs.style import COLOURS
 
 
 def easy(rows: int, seed: int = 0) -> Stream:
@@ -104,6 +106,53 @@ def test_who_answered_adds_up(outcome: Outcome, guided: Outcome) -> None:
         assert bar is not None
         widths = [float(width) for width in re.findall(r"width:([\d.]+)%", bar[1])]
         assert sum(widths) == pytest.approx(100, abs=0.1) and len(widths) >= 2
+
+
+def test_whoever_might_have_answered_is_named_also_at_none(outcome: Outcome, guided: Outcome) -> None:
+    found = re.search(r'<section class="coverage">.*?</section>', page(guided), flags=re.DOTALL)
+    assert found is not None
+    said = re.findall(r'<i class="dot (\w+)"></i>', found[0])
+    assert said == ["guide", "fallback"] and "not at all" not in found[0]
+    text = page(replace(outcome, tally=replace(outcome.tally, sources={"fallback": [2999, 1500]}, refused=1)))
+    assert re.findall(r'<i class="dot (\w+)"></i>', text) == ["copies", "fallback", "refused"]
+    assert "<td>0</td><td>0.00%</td><td>–</td>" in text and "not at all" in text
+
+
+def test_a_run_out_of_budget_says_so_in_red_with_the_next_command(outcome: Outcome) -> None:
+    assert not outcome.out_of_budget
+    stopped = replace(outcome, tally=replace(outcome.tally, halted_at=2500))
+    assert stopped.out_of_budget
+    text = page(stopped)
+    assert '<section class="halted">' in text and 'class="stopped">finished: the copies were out of budget' in text
+    command = re.search(r"To try next:</p><pre>(.*?)</pre>", text)
+    assert command is not None and "<span>confide</span> <span>run</span>" in command[1]
+    assert re.sub("<[^>]*>", "", command[1]) == escape(next_settings(stopped).command)  # type: ignore[union-attr]
+
+
+def test_every_colour_follows_the_page_into_the_dark(outcome: Outcome) -> None:
+    text = page(outcome)
+    used = set(re.findall(r"var\(--(\w+)", text))
+    assert used - {"part"} <= set(COLOURS) and "part" in used
+    for picture in re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL):
+        assert not re.findall(r"#[0-9a-f]{6}", re.sub(r"var\(--\w+, #[0-9a-f]{6}\)", "", picture))
+    for rule in ("prefers-color-scheme:dark", "@media print", "max-width:560px", "color-scheme:light dark"):
+        assert rule in text
+    assert "<span>finished</span>" in text
+
+
+@pytest.mark.parametrize("night", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("name", ["ink", "soft", "ours", "limit"])
+def test_text_can_be_read_on_its_paper(name: str, night: int) -> None:
+    """WCAG's contrast of at least 4.5, for text of any size."""
+
+    def light(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05
+
+    for paper in ("paper", "desk", "blush"):
+        bright, faint = sorted((light(COLOURS[name][night]), light(COLOURS[paper][night])), reverse=True)
+        assert bright / faint >= 4.5
 
 
 def test_ids_in_the_pictures_do_not_meet(outcome: Outcome) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import stat
@@ -527,6 +528,16 @@ def test_the_program_says_its_version_and_can_be_completed(main: Main) -> None:
     assert "--install-completion" in main("--help")[1]
     done = subprocess.run([sys.executable, "-m", "confide", "--version"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and done.stdout.startswith("confide ")
+
+
+@pytest.mark.parametrize(("typed", "offered"), [("ver", {"verify"}), ("s", {"schema", "serve", "status"})])
+def test_the_shell_completes_commands(typed: str, offered: set[str]) -> None:
+    asked = {"_CONFIDE_COMPLETE": "complete_bash", "COMP_WORDS": f"confide {typed}", "COMP_CWORD": "1"}
+    program = "import sys; sys.argv[0] = 'confide'; from confide.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, env={**os.environ, **asked}
+    )
+    assert set(done.stdout.split()) == offered
 
 
 BLOCKED = """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from confide.runs.advising import Advice, advise
     from confide.service.client import Client
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "POP": "confide.pop.pop",

@@ -26,6 +26,7 @@ except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(needed, name="sklearn") from None
 
 from confide.errors import Halted
+from confide.frames import rows_of
 from confide.learners import Features
 from confide.planning.plan import Plan
 from confide.planning.shares import LEAST, Guide
@@ -349,14 +350,12 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _rows(self, X: Any, rows: int | None = None) -> Any:
         """X as an array if scikit-learn takes it; else row by row, as a list, whatever is in the rows."""
-        try:
+        with contextlib.suppress(Exception):
             return validate_data(self, X, dtype=np.float64, reset=False)
-        except Exception:
-            pass
         count, shape = 1 if rows is None else rows, getattr(X, "shape", None)
         try:
             count = int(shape[0]) if isinstance(shape, tuple) and shape else len(X)
-            return [X[i] for i in range(count)]
+            return list(rows_of(X, named=False)[:count])
         except Exception:  # it has no rows that could be looked at: each is malformed
             return [None] * count
 

@@ -11,7 +11,7 @@ from rich.box import SIMPLE
 from rich.table import Table
 
 from confide.cli.terminal import console, say
-from confide.data.extras import need
+from confide.extras import need
 
 if TYPE_CHECKING:
     from confide.games.report import Report

@@ -11,7 +11,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from confide.cli.terminal import console, say
-from confide.data.extras import need
+from confide.extras import need
 from confide.planning.frontier import DISSENT, UNSURE, frontier
 from confide.planning.plan import Plan
 from confide.planning.text import expect

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from confide.data.extras import need
+from confide.extras import need
 
 __all__ = ["serve"]
 

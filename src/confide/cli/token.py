@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from confide.data.extras import need
+from confide.extras import need
 from confide.service.doors import Keys, Tokens, seconds
 
 __all__ = ["token"]

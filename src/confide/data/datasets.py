@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from confide.data.agrawal import agrawal
-from confide.data.extras import need
 from confide.data.files import draft, open_file
 from confide.data.lines import TEXTS
 from confide.data.rows import BadRow, Item, Row, Stream
 from confide.data.schema import Schema
 from confide.data.values import WORDS
 from confide.data.visits import visits
+from confide.extras import need
 from confide.learners import Features
 
 __all__ = ["FILES", "open_stream"]

@@ -16,7 +16,6 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from confide.data.extras import need
 from confide.data.layout import Layout, UnreadableError
 from confide.data.lines import Fields, Form, Lines, form_of
 from confide.data.lines import lines as text_lines
@@ -25,6 +24,7 @@ from confide.data.schema import Schema
 from confide.data.survey import survey
 from confide.data.values import read as read_value
 from confide.data.values import sort_key, text_of
+from confide.extras import need
 
 __all__ = ["draft", "open_file"]
 

@@ -13,7 +13,6 @@ import os
 import pickle
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,6 +25,7 @@ from confide.games.learned import summary
 from confide.games.moves import View
 from confide.games.others import GeneralGame
 from confide.games.play import OnlineGame
+from confide.notebook import bar
 
 __all__ = ["Game", "play_many"]
 
@@ -131,26 +131,13 @@ def play_many(
         folder = _open(folder, header)
         done = {number: _read(path) for number in range(len(sizes)) if (path := _file(folder, number)).exists()}
     left = [number for number in range(len(sizes)) if number not in done]
-    with _bar(name, 2 * games, 2 * sum(sizes[number] for number in done), progress) as advance:
+    with bar(name, 2 * games, 2 * sum(sizes[number] for number in done), progress) as advance:
         for number, zero, one in _played(_Job(game, learned), [(number, sizes[number]) for number in left], workers):
             if folder is not None:
                 _write(_file(folder, number), zero, one)
             done[number] = zero, one
             advance(2 * sizes[number])
     return [done[number][0] for number in range(len(sizes))], [done[number][1] for number in range(len(sizes))]
-
-
-@contextmanager
-def _bar(name: str, total: int, completed: int, shown: bool) -> Iterator[Callable[[int], None]]:
-    if not shown:
-        yield lambda steps: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # confide[cli]
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns) as bar:
-        task = bar.add_task(name, total=total, completed=completed)
-        yield lambda steps: bar.advance(task, steps)
 
 
 def _played(job: _Job, batches: list[tuple[int, int]], workers: int | None) -> Iterator[tuple[int, Floats, Floats]]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from confide._checks import integer
 from confide.errors import Halted
+from confide.frames import rows_of
 from confide.games.moves import (
     BOTTOM,
     Adversary,
@@ -36,7 +37,6 @@ from confide.games.moves import (
     same,
 )
 from confide.pop.base import Unit
-from confide.pop.batches import rows_of
 from confide.pop.evaluate import Follows, label_numbers
 
 __all__ = ["OnlineGame"]

@@ -11,6 +11,7 @@ from confide.games.bounds import Point
 from confide.games.fit import Misfit
 from confide.games.laws import Curve
 from confide.games.region import Region
+from confide.notebook import card
 
 __all__ = ["ALARM", "Report"]
 
@@ -103,6 +104,21 @@ class Report:
     def write_json(self, path: Path | str) -> None:
         """The numbers, for machines."""
         Path(path).write_text(json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n")
+
+    def _repr_html_(self) -> str:
+        exact = self.yardstick
+        told = ("", "") if exact is None else (f"{exact.advantage:.4f}", f"{exact.epsilon(self.delta):.4f}")
+        promised = "" if self.certified is None else f"{self.certified[0]:.4f}"
+        rows = [
+            ("advantage", f"{self.advantage:.4f}", told[0], ""),
+            (f"ε at δ = {self.delta:g}", f"{self.epsilon:.4f}", told[1], promised),
+        ]
+        found = ["ALARM: more was measured than is certified"] if self.alarm else []
+        if self.misfit is not None:
+            found.append(f"MISFIT: the mechanism does not follow its plan's tables; {self.misfit}")
+        played = f"{self.games:,} games at each bit; all bounds together with probability {self.confidence:.2%}"
+        head = ("", "measured, at least", "yardstick, exactly", "certified")
+        return card(f"{self.name}: {self.adversary}", rows, head=head, alarms=found, notes=(played,))
 
     def __str__(self) -> str:
         lines = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from confide.notebook import card
 from confide.privacy.renyi import sum_up
 
 
@@ -36,6 +37,10 @@ class Guarantee:
     def __str__(self) -> str:
         seeded = "" if self.secure else " (insecure: seeded, so nothing is promised)"
         return f"({self.epsilon:.4g}, {self.delta:.3g})-challenge-DP{seeded}"
+
+    def _repr_html_(self) -> str:
+        seeded = () if self.secure else ("Insecure: seeded, so nothing is promised.",)
+        return card(str(replace(self, secure=True)), alarms=seeded, notes=(self.sentence,))
 
     @property
     def sentence(self) -> str:

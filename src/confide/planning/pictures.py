@@ -1,15 +1,108 @@
-"""The frontier as a picture; apart from `frontier`, since Matplotlib takes half a second to load."""
+"""Plans and the frontier as pictures; apart from them, since Matplotlib takes half a second to load."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from confide.planning.frontier import Point
+from confide.planning.guided import GuidePlan
+from confide.planning.plan import Plan
+from confide.planning.text import FAINT
+from confide.privacy.halting import Halting
+
+__all__ = ["BLUE", "GREEN", "RED", "Picture", "draw", "panels", "picture", "thousands"]
+
+BLUE, GREEN, RED, SOFT = "#22577a", "#7a9e3f", "#b5446e", "#8b95a1"
+
+thousands = FuncFormatter(
+    lambda value, _: f"{value / 1e6:g} M" if value >= 1e6 else f"{value / 1e3:g} k" if value >= 1e3 else f"{value:g}"
+)
+"""Rounds on an axis."""
+
+
+class Picture(Figure):
+    """A figure that a notebook shows by itself, whatever Matplotlib's backend is."""
+
+    def _repr_png_(self) -> bytes:
+        written = io.BytesIO()
+        self.savefig(written, format="png", dpi=110)
+        return written.getvalue()
+
+
+def panels(paints: Sequence[Callable[[Axes], None]]) -> Picture:
+    """A picture with one panel beside the other."""
+    figure = Picture(figsize=(5.2 * len(paints), 3.6), layout="constrained")
+    for number, paint in enumerate(paints, 1):
+        axes = figure.add_subplot(1, len(paints), number)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(True, alpha=0.3)
+        axes.set_axisbelow(True)
+        paint(axes)
+    return figure
+
+
+def picture(plan: Plan) -> Picture:
+    """How sure the copies must be, how long they last, and how clear the guide gets: what there is of these.
+
+    Examples
+    --------
+    >>> plan = Plan.tight(1.0, 1e-6, 300_000)
+    >>> [axes.get_xlabel() for axes in picture(plan).axes]
+    ['labels']
+    """
+    paints: list[Callable[[Axes], None]] = []
+    if plan.copies:
+        paints.append(lambda axes: _gate(axes, plan))
+    if isinstance(halting := plan.halting, Halting):
+        paints.append(lambda axes: _lasts(axes, plan, halting))
+    if (guide := plan.guide) is not None:
+        paints.append(lambda axes: _clears(axes, guide))
+    return panels(paints)
+
+
+def _gate(axes: Axes, plan: Plan) -> None:
+    lead = np.arange(plan.polls + 1)
+    table = plan.tables.gate.table
+    axes.plot(lead, table[np.minimum(lead, table.size - 1)], color=RED, lw=2)
+    axes.set(xlim=(0, plan.polls), ylim=(0, 1.04), xlabel="lead, in votes", ylabel="probability to be unsure")
+    axes.set_title(f"How sure {plan.polls:,} of {plan.copies:,} copies must be", fontsize=10.5)
+    axes.xaxis.set_major_formatter(thousands)
+
+
+def _lasts(axes: Axes, plan: Plan, halting: Halting) -> None:
+    """The halting table: it is drawn from in every live round, at the count of then."""
+    axes.plot(np.arange(halting.stop + 1), np.maximum(halting.table, 2.0**-64), color=BLUE, lw=2)
+    axes.axvline(plan.unsure, color=SOFT, lw=1.2, ls="--")
+    axes.annotate(
+        f"planned: {plan.unsure:,}", (plan.unsure, 0.97), (-4, 0), xycoords=("data", "axes fraction"),
+        textcoords="offset points", rotation=90, ha="right", va="top", color="#5b6672",
+    )  # fmt: skip
+    axes.set(xlim=(0, halting.stop), yscale="log", xlabel="unsure answers so far", ylabel="probability to halt")
+    axes.set_title("How long the copies last", fontsize=10.5)
+    axes.xaxis.set_major_formatter(thousands)
+
+
+def _clears(axes: Axes, guide: GuidePlan) -> None:
+    """Labels against the noise in the sum of their gradients, leaf after leaf."""
+    leaves = np.arange(1, guide.leaves + 1)
+    noise = np.sqrt(guide.sigma2 * np.asarray(guide.root.variances(), dtype=float)) / guide.scale
+    axes.plot(leaves * guide.leaf, leaves * guide.leaf / (guide.unit_labels * noise), color=GREEN, lw=2)
+    axes.axhline(FAINT, color=SOFT, lw=1.2, ls="--")
+    axes.annotate(
+        "below: mostly noise", (0.98, FAINT), (0, -12), xycoords=("axes fraction", "data"),
+        textcoords="offset points", ha="right", color="#5b6672", fontsize=9,
+    )  # fmt: skip
+    axes.set(xlim=(0, guide.leaves * guide.leaf), yscale="log")
+    axes.set(xlabel="labels", ylabel="labels for a deviation of the noise")
+    axes.set_title("How clear the guide gets", fontsize=10.5)
+    axes.xaxis.set_major_formatter(thousands)
 
 
 def draw(points: Sequence[Point], title: str, rounds: int, path: Path) -> None:

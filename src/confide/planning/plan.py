@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from confide.extras import need
 from confide.planning import certified as certified_plans
 from confide.planning import files, shares, text, tight, verify
 from confide.planning import paper as paper_plans
@@ -26,6 +27,9 @@ from confide.privacy.halting import Halting
 from confide.privacy.lean import Lean
 from confide.privacy.sparse import CounterBudget
 from confide.privacy.weigh import Weights
+
+if TYPE_CHECKING:
+    from confide.planning.pictures import Picture
 
 __all__ = ["BETA", "MISTAKE_BETA", "Guarantee", "Kind", "Plan", "Tables", "numbers_of"]
 
@@ -306,8 +310,19 @@ class Plan:
         plan.verify()
         return plan
 
+    def plot(self) -> Picture:
+        """What the plan does, in pictures: how sure the copies must be, how long they last, how clear the guide gets.
+
+        A Matplotlib figure, which a notebook shows and `savefig` writes. Needs the extra `report`.
+        """
+        drawn: Picture = need("confide.planning.pictures", "report", "drawing a plan").picture(self)
+        return drawn
+
     def __str__(self) -> str:
         return text.describe(self)
+
+    def _repr_html_(self) -> str:
+        return text.html(self)
 
 
 def numbers_of(found: Found) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from confide.notebook import card
 from confide.planning import outlook
 from confide.planning.design import reach
 from confide.planning.guided import GuidePlan
@@ -28,6 +29,18 @@ MANY_POLLS = 10_000
 
 def describe(plan: Plan) -> str:
     """The whole plan, a row a number, then its warnings and its notes."""
+    rows = _rows(plan)
+    width = max(len(name) for name, _ in rows)
+    lines = [f"Plan.{plan.kind}", *(f"  {name:<{width}}  {value}" for name, value in rows)]
+    return "\n".join([*lines, *(f"  ! {line}" for line in plan.warnings), *(f"  · {note}" for note in plan.notes)])
+
+
+def html(plan: Plan) -> str:
+    """The same for a notebook."""
+    return card(f"Plan.{plan.kind}", _rows(plan), alarms=plan.warnings, notes=plan.notes)
+
+
+def _rows(plan: Plan) -> list[tuple[str, str]]:
     rows = [
         ("promise", str(plan.guarantee)),
         ("to whom", _whom(plan)),
@@ -42,9 +55,7 @@ def describe(plan: Plan) -> str:
         grown = group(plan.guarantee.epsilon, plan.guarantee.delta, 10)
         promise = f"({grown[0]:.3g}, {grown[1]:.2g}) by group privacy; see unit_unsure"
         rows.append(("ten rounds of one person", promise))
-    width = max(len(name) for name, _ in rows)
-    lines = [f"Plan.{plan.kind}", *(f"  {name:<{width}}  {value}" for name, value in rows)]
-    return "\n".join([*lines, *(f"  ! {line}" for line in plan.warnings), *(f"  · {note}" for note in plan.notes)])
+    return rows
 
 
 def _copies(plan: Plan) -> list[tuple[str, str]]:

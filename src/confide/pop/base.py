@@ -10,15 +10,17 @@ from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.notebook import card
 from confide.planning.plan import Guarantee
 
 __all__ = [
-    "COPIES", "FALLBACK", "GUIDE", "LEAN", "SOURCES", "TICKET_LIFE", "Answer", "Durable", "Followed", "Mechanism",
-    "Unit", "Xs",
+    "COPIES", "FALLBACK", "GUIDE", "LEAN", "SOURCES", "TICKET_LIFE", "WHO", "Answer", "Durable", "Followed",
+    "Mechanism", "Unit", "Xs",
 ]  # fmt: skip
 
 Unit = str | bytes
-Xs = Sequence[Any] | NDArray[Any]
+Xs = Any
+"""Questions: sequences, arrays, or tables of pandas, polars or Arrow; see `confide.frames.rows_of`."""
 
 TICKET_LIFE = 10_000
 """Public rounds after which a ticket expires, unless the user says otherwise."""
@@ -28,6 +30,14 @@ SOURCES = ("fallback", "guide", "lean", "copies")
 """Where an answer may come from; inside, its number here."""
 
 FALLBACK, GUIDE, LEAN, COPIES = range(4)
+
+WHO = {
+    "copies": "the copies agreed",
+    "lean": "votes and guide together",
+    "guide": "the guide",
+    "fallback": "the fallback, which knows nothing private",
+}
+"""Who answers, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,13 @@ class Answer:
     source: Literal["copies", "lean", "guide", "fallback"] = "fallback"
     guide: Any = None
     """The guide's own label for x, whoever answered; None where it has none. It is public: everyone may compute it."""
+
+    def _repr_html_(self) -> str:
+        """For a notebook; without the ticket, since whoever has it may teach the label, and notebooks are passed on."""
+        if self.error is not None:
+            return card("not answered", alarms=(self.error,))
+        own = [] if self.guide is None else [("the guide’s own", self.guide)]
+        return card(f"{self.label}", [("answered by", WHO[self.source]), *own])
 
 
 class Followed(NamedTuple):

@@ -22,7 +22,7 @@ from confide.pop.tickets import Waiting
 from confide.privacy.gate import lead
 from confide.privacy.halting import Halting
 
-__all__ = ["Chunk", "Records", "ask_many", "follow", "fuses", "learn_many", "refuse", "rows_of", "teach_many"]
+__all__ = ["Chunk", "Records", "ask_many", "follow", "fuses", "learn_many", "refuse", "teach_many"]
 
 WORDS = 1 << 17
 """Random words that are held ready for a chunk: a megabyte."""
@@ -70,17 +70,6 @@ class Chunk:
         wrong = [i for i in self.errors if i < n]
         shown[wrong] = source[wrong] = NOTHING
         return Followed(shown, self.sure[:n], self.margins[:n], source, self.guided[:n])
-
-
-def rows_of(xs: Any, named: bool) -> Any:
-    """Questions as something with a length and rows; a data frame gives arrays, or dicts where x is `named`."""
-    if isinstance(xs, str | bytes | Mapping):
-        raise ValueError("xs must be a sequence of questions, or an array with a row for each")
-    if isinstance(xs, np.ndarray):
-        return xs
-    if named and hasattr(xs, "columns"):
-        return xs.to_dicts() if hasattr(xs, "to_dicts") else xs.to_dict("records")
-    return np.asarray(xs) if hasattr(xs, "__array__") else list(xs)
 
 
 def fuses(loop: Loop) -> bool:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from confide.errors import Halted
-from confide.pop.base import SOURCES, Followed, Mechanism, Unit, Xs
-from confide.pop.batches import rows_of
+from confide.extras import need
+from confide.frames import rows_of, values_of
+from confide.notebook import bar, card
+from confide.pop.base import SOURCES, WHO, Followed, Mechanism, Unit, Xs
 
-__all__ = ["Evaluation", "Follows", "evaluate"]
+if TYPE_CHECKING:
+    from confide.planning.pictures import Picture
+
+__all__ = ["Evaluation", "Follows", "evaluate", "label_numbers"]
 
 CHUNK = 4096
 """Rows that are prepared together."""
@@ -133,6 +139,32 @@ class Evaluation:
         refused = f", {int(self.refused.sum()):,} refused" if self.refused.any() else ""
         return f"Evaluation({self.rounds:,} rounds, error {self.error:.3%}, {', '.join(reversed(parts))}{refused})"
 
+    def plot(self) -> Picture:
+        """How wrong the answers were as the rounds went on, and who answered: a Matplotlib figure (extra `report`)."""
+        drawn: Picture = need("confide.pop.pictures", "report", "drawing an evaluation").picture(self)
+        return drawn
+
+    def _repr_html_(self) -> str:
+        shares, errors = self.coverage, self.errors
+        rows = [
+            (WHO[name], f"{int((self.source == i).sum()):,}", f"{shares[name]:.2%}", f"{errors[name]:.2%}")
+            for i, name in reversed(list(enumerate(SOURCES)))
+            if shares[name] > 0
+        ]
+        if refused := int(self.refused.sum()):
+            rows.append(("nobody: it could not be read", f"{refused:,}", f"{refused / self.rounds:.2%}", "100.00%"))
+        halted = [] if self.halted_at is None else [f"The copies halted at row {self.halted_at:,}: out of budget."]
+        return card(
+            f"{self.rounds:,} rounds, {self.error:.2%} wrong" if self.rounds else "no rounds",
+            rows,
+            head=("answered by", "rounds", "share", "wrong"),
+            alarms=halted,
+            notes=(
+                *([f"{self.error_after(0.5):.2%} wrong in the second half."] if self.rounds > 1 else []),
+                "Exact: for the operator’s eyes only, outside the guarantee.",
+            ),
+        )
+
 
 def _mean(flags: Flags) -> float:
     return float(np.mean(flags)) if flags.size else float("nan")
@@ -144,7 +176,7 @@ def evaluate(
     ys: Sequence[Hashable] | NDArray[Any],
     units: Sequence[Unit] | None = None,
     *,
-    progress: Callable[[int], object] | None = None,
+    progress: Callable[[int], object] | bool = False,
 ) -> Evaluation:
     """Ask each row, then teach its label, in order, until the rows are used up, or a mechanism that raises has halted.
 
@@ -156,12 +188,12 @@ def evaluate(
     mechanism
         A POP, or any other mechanism. It is changed: its rounds and its budget are used.
     xs, ys
-        The stream, as arrays, sequences or a data frame. A row that cannot be read takes its round and counts as a
-        wrong answer; so does one whose label is not one of the labels, which is asked and not taught.
+        The stream: arrays, sequences, or a table of pandas, polars or Arrow. A row that cannot be read takes its round
+        and counts as a wrong answer; so does one whose label is not one of the labels, which is asked and not taught.
     units
         One id a row, for a mechanism that protects people.
     progress
-        Called with the number of rounds taken since its last call.
+        True for a bar, in a terminal or a notebook; or called with the number of rounds taken since its last call.
 
     Examples
     --------
@@ -176,23 +208,34 @@ def evaluate(
     xs, labels = rows_of(xs, getattr(mechanism, "named", True)), label_numbers(mechanism.labels, ys)
     if len(xs) != labels.size:
         raise ValueError(f"there are {len(xs)} rows for {labels.size} labels: give one label for each")
+    units = values_of(units)
     if isinstance(units, str | bytes) or (units is not None and len(units) != labels.size):
         raise ValueError("units must be a sequence of ids, one for each row")
     follows = cast(Follows, mechanism if hasattr(mechanism, "follow_many") else _OneByOne(mechanism))
     _check_readable(follows, xs[:FIRST], labels)
     silent, parts, at, before = _silent_left(mechanism), [Followed.nothing()], 0, mechanism.halt_reason
-    while at < labels.size:
-        part = slice(at, min(at + CHUNK, labels.size))
-        parts.append(follows.follow_many(xs[part], labels[part], None if units is None else units[part]))
-        taken = parts[-1].answers.size
-        at += taken
-        if progress is not None:
-            progress(taken)
-        if taken == 0:
-            break
+    with _told(progress, labels.size) as tell:
+        while at < labels.size:
+            part = slice(at, min(at + CHUNK, labels.size))
+            parts.append(follows.follow_many(xs[part], labels[part], None if units is None else units[part]))
+            taken = parts[-1].answers.size
+            at += taken
+            tell(taken)
+            if taken == 0:
+                break
     answers, sure, margins, source, guide = (np.concatenate([part[i] for part in parts]) for i in range(5))
     halted = _halted_at(margins, before) if mechanism.halt_reason == "budget" else None
     return Evaluation(answers, sure, margins, source, guide, labels[:at], min(silent, at), halted)
+
+
+@contextmanager
+def _told(progress: Callable[[int], object] | bool, rounds: int) -> Iterator[Callable[[int], object]]:
+    """Whom to tell how many rounds were taken."""
+    if callable(progress):
+        yield progress
+    else:
+        with bar("rounds", rounds, shown=bool(progress)) as advance:
+            yield advance
 
 
 def _halted_at(margins: Ints, before: str | None) -> int | None:
@@ -256,8 +299,7 @@ def label_numbers(labels: Sequence[Hashable], ys: Any) -> Ints:
     if isinstance(ys, np.ndarray) and ys.ndim == 1 and ys.dtype.kind in "iu" and tuple(labels) == tuple(range(count)):
         return np.where((ys >= 0) & (ys < count), ys, -1).astype(np.int64)
     index = {label: i for i, label in enumerate(labels)}
-    plain = ys.tolist() if hasattr(ys, "tolist") else list(ys)
-    return np.array([_number(index, y) for y in plain], dtype=np.int64)
+    return np.array([_number(index, y) for y in values_of(ys)], dtype=np.int64)
 
 
 def _number(index: dict[Hashable, int], y: Any) -> int:

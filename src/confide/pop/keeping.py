@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from confide.errors import Halted
+from confide.frames import rows_of
 from confide.pop import batches
 from confide.pop.account import Mark
 from confide.pop.batches import Records
@@ -112,7 +113,7 @@ class Keeper:
             self._check()
             outcomes, units = list[Outcome](), self._units(whos)
             if loop.account.open() or loop.goes_on:
-                rows = batches.rows_of(xs, self._settings.named)
+                rows = rows_of(xs, self._settings.named)
                 # One round alone is quicker without the batch's preparations, and the same to the last bit.
                 outcomes = [loop.ask(rows[0], units[0])] if len(rows) == 1 else batches.ask_many(loop, rows, units)
             if len(outcomes) < len(whos):
@@ -146,7 +147,7 @@ class Keeper:
         """Records, as `POP.teach_many` takes them."""
         with self._lock:
             self._check()
-            rows = batches.rows_of(xs, self._settings.named)
+            rows = rows_of(xs, self._settings.named)
             taught = batches.teach_many(self._loop, rows, ys, self._units(whos))
             return taught, self._loop.enter(notes=(note(taught),))
 
@@ -193,7 +194,7 @@ class Keeper:
         """
         loop, people = self._loop, self._settings.units == "people"
         with self._lock:
-            rows, errors = loop.bank.encode_many(batches.rows_of([x for *_, x in questions], self._settings.named))
+            rows, errors = loop.bank.encode_many(rows_of([x for *_, x in questions], self._settings.named))
             for i, (key, whose, copy, answered, x) in enumerate(questions):
                 who = whose if people else None
                 if i not in errors:
@@ -220,7 +221,7 @@ class Keeper:
             last[copy] = max(last.get(copy, 0), sequence)
         with self._lock:
             mine = [one for one in lessons if one.copy >= 0 and one.sequence > max(since, last.get(one.copy, 0))]
-            rows, errors = loop.bank.encode_many(batches.rows_of([one.x for one in mine], self._settings.named))
+            rows, errors = loop.bank.encode_many(rows_of([one.x for one in mine], self._settings.named))
             good = [i for i in range(len(mine)) if i not in errors]
             if good and loop.plan.copies:
                 copies, labels = np.array([(mine[i].copy, mine[i].label) for i in good], dtype=np.int64).T.copy()

@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from confide.errors import Halted, TicketError
+from confide.frames import rows_of, values_of
 from confide.planning.plan import Guarantee, Plan
 from confide.pop.base import TICKET_LIFE, Answer, Unit, Xs
-from confide.pop.batches import refuse, rows_of
+from confide.pop.batches import refuse
 from confide.pop.monitor import Monitor
 from confide.pop.pop import POP
 
@@ -128,6 +129,7 @@ class Phases:
 
     def learn_many(self, tickets: Sequence[str], ys: Sequence[Hashable]) -> None:
         """Teach many labels; all good ones are learned, then ValueError tells of the bad ones."""
+        tickets, ys = values_of(tickets), values_of(ys)
         if len(tickets) != len(ys):
             raise ValueError(f"there are {len(tickets)} tickets for {len(ys)} labels: give one label for each")
         refused: dict[int, ValueError] = {}

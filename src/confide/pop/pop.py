@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from confide.banks import Bank, bank_for
 from confide.banks.none import NoBank
 from confide.errors import Halted, StateError
+from confide.frames import rows_of, values_of
 from confide.planning.plan import Guarantee, Plan
 from confide.pop import batches, state
 from confide.pop.account import Account
@@ -201,7 +202,7 @@ class POP:
         raise for a row, its answer has an `error` instead; a POP that has halted before raises as `predict` does.
         """
         loop = self._loop
-        rows, outcomes = batches.rows_of(xs, self.named), list[Outcome]()
+        rows, outcomes = rows_of(xs, self.named), list[Outcome]()
         with self._lock:
             self._check_process()
             whos = self._whos(units, len(rows))
@@ -222,6 +223,7 @@ class POP:
 
         What one unit brings must not decide whether another's label is learned: then it would touch many copies.
         """
+        tickets, ys = values_of(tickets), values_of(ys)
         if len(tickets) != len(ys):
             raise ValueError(f"there are {len(tickets)} tickets for {len(ys)} labels: give one label for each")
         loop = self._loop
@@ -237,7 +239,7 @@ class POP:
 
     def teach_many(self, xs: Xs, ys: Sequence[Hashable], units: Sequence[Unit] | None = None) -> None:
         """Teach many labelled records at once. All good ones are learned; if some were bad, ValueError says so."""
-        rows = batches.rows_of(xs, self.named)
+        rows, ys = rows_of(xs, self.named), values_of(ys)
         if len(rows) != len(ys):
             raise ValueError(f"there are {len(rows)} records for {len(ys)} labels: give one label for each")
         with self._lock:
@@ -272,6 +274,7 @@ class POP:
         who = self._loop.routing.who
         if isinstance(units, str | bytes):
             raise ValueError("units must be a sequence of ids, one for each row")
+        units = values_of(units)
         if units is None:
             who(None)  # raises, and says why, where people are protected
             return [None] * rows

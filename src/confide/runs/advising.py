@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.frames import rows_of, values_of
 from confide.planning.plan import Plan
 from confide.pop.base import Unit, Xs
-from confide.pop.batches import rows_of
 from confide.pop.evaluate import label_numbers
 from confide.runs.advice import LABELS_A_COPY
 from confide.runs.names import learner_named
@@ -216,7 +216,7 @@ def advise(
         features = xs.shape[1] if isinstance(xs, np.ndarray) and xs.ndim == 2 else None
         if features is None:
             raise ValueError("say what the rows hold with features=: their number for arrays, Features(...) for dicts")
-    plain = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
+    plain, units = list(values_of(labels)), values_of(units)
     known = tuple(sorted(set(plain), key=lambda label: (type(label).__name__, label)))
     numbers = label_numbers(known, plain)
     if len(xs) != numbers.size or (units is not None and len(units) != numbers.size):

@@ -30,11 +30,10 @@ def _square(labels: Sequence[str], tally: Tally) -> str:
     for i, (label, counts) in enumerate(zip(labels, tally.confusion, strict=True)):
         total, cells = sum(counts), []
         for j, count in enumerate(counts if refused else counts[:-1]):
-            colour = "34,87,122" if j == i else "154,27,27"
             share = count / total if total else 0.0
-            strength = 0.0 if not count else 0.12 + 0.5 * share
+            part, kind = 0.0 if not count else 12 + 50 * share, "right" if j == i else "wrong"
             title = f"{share:.3%} of its rounds"
-            cells.append(f'<td style="background:rgba({colour},{strength:.2f})" title="{title}">{count:,}</td>')
+            cells.append(f'<td class="{kind}" style="--part:{part:.0f}%" title="{title}">{count:,}</td>')
         recall, precision = percent(tally.recalls[i]), percent(tally.precisions[i])
         rows.append(f"<tr><td>{escape(label)}</td>{''.join(cells)}<td>{recall}</td><td>{precision}</td></tr>")
     return f"<table><tr><th>right label</th>{head}<th>recall</th><th>precision</th></tr>{''.join(rows)}</table>"

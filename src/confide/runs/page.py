@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from confide.data.extras import need
+from confide.extras import need
 from confide.pop.base import SOURCES
 from confide.runs.advice import AGAIN, NOTHING, next_settings, what_happened
 from confide.runs.labels import by_label
@@ -13,18 +13,19 @@ from confide.runs.runner import Outcome
 from confide.runs.style import CSS
 from confide.runs.tally import LATE, percent
 
-__all__ = ["page", "state_of"]
+__all__ = ["command_line", "page", "state_of"]
 
 NARROW = 4
 """Labels up to which their table fits beside a picture."""
 
 WHO = {
-    "copies": "the copies agreed",
-    "lean": "votes and guide together",
-    "guide": "the guide",
-    "fallback": "the fallback, which knows nothing private",
+    "copies": ("copies", "they agreed"),
+    "lean": ("lean", "votes and guide together"),
+    "guide": ("guide", "the copies were silent, unsure or halted, or there are none"),
+    "fallback": ("nobody: the fallback", "it knows nothing private"),
+    "refused": ("not at all", "the row could not be read"),
 }
-"""Who answers, in words."""
+"""Who answers, and when."""
 
 
 def page(outcome: Outcome) -> str:
@@ -32,10 +33,10 @@ def page(outcome: Outcome) -> str:
     tally = outcome.tally
     body = [
         f"<h1>Private predictions on {escape(outcome.stream.name)}</h1>",
-        f'<p class="sub">{escape(_sub(outcome))}</p>',
+        f'<p class="sub">{_sub(outcome)}</p>',
         *([_out_of_budget(outcome)] if outcome.out_of_budget else []),
-        _cards(outcome),
         _coverage(outcome),
+        _cards(outcome),
         _section(f"What is promised to each {_unit(outcome)}", _promise(outcome), "promise"),
         *([_public(outcome)] if outcome.stream.public else []),
         *([_notes(outcome)] if outcome.stream.notes or tally.bad or tally.history_bad else []),
@@ -67,7 +68,8 @@ def _sub(outcome: Outcome) -> str:
     rounds = f"{outcome.pop.rounds:,} rounds"
     if plan.silent:
         rounds += f", the first {plan.silent:,} silent"
-    return f"{rounds} · {' and '.join(who)} · {state_of(outcome)}"
+    stopped = ' class="stopped"' if outcome.out_of_budget or outcome.interrupted else ""
+    return f"{rounds} · {escape(' and '.join(who))} · <span{stopped}>{escape(state_of(outcome))}</span>"
 
 
 def _out_of_budget(outcome: Outcome) -> str:
@@ -76,7 +78,7 @@ def _out_of_budget(outcome: Outcome) -> str:
     if advised is None:
         text += f"<p>{escape(NOTHING)}</p>"
     else:
-        text += f"<p>To try next:</p><pre>{escape(advised.command)}</pre>"
+        text += f"<p>To try next:</p><pre>{command_line(advised.command)}</pre>"
     return _section("Out of budget", f'{text}<p class="note">{escape(AGAIN)}</p>', "halted")
 
 
@@ -107,21 +109,20 @@ def _cards(outcome: Outcome) -> str:
 
 
 def _coverage(outcome: Outcome) -> str:
-    """Who answered which share of the rounds, and how wrongly."""
-    tally = outcome.tally
-    found = [name for name in reversed(SOURCES) if name in tally.sources]
-    parts = [(name, tally.sources[name][0], tally.sources[name][1]) for name in found]
+    """Who answered which share of the rounds, and how wrongly; whoever might have answered is named, also at none."""
+    tally, plan, total = outcome.tally, outcome.pop.plan, max(1, outcome.tally.rounds)
+    could = {"copies": plan.copies, "lean": plan.lean, "guide": plan.guide, "fallback": True}
+    parts = [(name, *tally.sources.get(name, (0, 0))[:2]) for name in reversed(SOURCES) if could[name]]
     if tally.refused:
         parts.append(("refused", tally.refused, tally.refused))
-    total = max(1, tally.rounds)
-    bar = "".join(f'<i class="{name}" style="width:{100 * n / total:.3f}%"></i>' for name, n, _ in parts)
+    bar = "".join(f'<i class="{name}" style="width:{100 * n / total:.3f}%"></i>' for name, n, _ in parts if n)
     rows = "".join(
-        f'<tr><td><i class="dot {name}"></i>{WHO.get(name, "nobody: the row could not be read")}</td>'
+        f'<tr><td><i class="dot {name}"></i>{WHO[name][0]} <span class="hint">· {WHO[name][1]}</span></td>'
         f"<td>{n:,}</td><td>{percent(n / total)}</td><td>{percent(wrong / n) if n else '–'}</td></tr>"
         for name, n, wrong in parts
     )
     table = f"<table><tr><th>answered by</th><th>rounds</th><th>share</th><th>wrong</th></tr>{rows}</table>"
-    return _section("Who answered", f'<div class="bar">{bar}</div>{table}')
+    return _section("Who answered", f'<div class="bar">{bar}</div>{table}', "coverage")
 
 
 def _promise(outcome: Outcome) -> str:
@@ -184,9 +185,14 @@ def _settings(outcome: Outcome) -> str:
     plan = outcome.pop.plan
     return (
         f"<pre>{escape(plan.explain())}</pre><details><summary>All its numbers</summary>"
-        f"<pre>{escape(str(plan))}</pre></details><pre>{escape(outcome.settings.command)}</pre>"
+        f"<pre>{escape(str(plan))}</pre></details><pre>{command_line(outcome.settings.command)}</pre>"
         '<p class="note">Its randomness is fresh each time, so another run differs in detail.</p>'
     )
+
+
+def command_line(command: str) -> str:
+    """A command that may break between its words, but not inside of one."""
+    return " ".join(f"<span>{escape(word)}</span>" for word in command.split(" "))
 
 
 def _section(title: str, body: str, kind: str = "") -> str:

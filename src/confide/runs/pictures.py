@@ -14,6 +14,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from confide.planning.plan import Plan
 from confide.privacy.halting import Halting
+from confide.runs.style import COLOURS, in_colours
 from confide.runs.tally import Tally
 
 __all__ = ["curves", "errors", "margins", "unsure"]
@@ -21,20 +22,22 @@ __all__ = ["curves", "errors", "margins", "unsure"]
 WINDOWS = 40
 """Parts of a run over which its error is averaged."""
 
-OURS, TWIN, GATE, QUIET, LIMIT = "#22577a", "#e07a1f", "#b5446e", "#eef1f4", "#9a1b1b"
-GUIDE = "#7a9e3f"
+OURS, TWIN, GATE, GUIDE, QUIET, LIMIT, SOFT, LINE = (
+    COLOURS[name][0] for name in ("ours", "twin", "gate", "guide", "quiet", "limit", "soft", "line")
+)
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: the page's font, and searchable
     "font.family": "sans-serif",
     "font.size": 10.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.edgecolor": "#8b95a1",
-    "axes.labelcolor": "#3d4752",
-    "xtick.color": "#5b6672",
-    "ytick.color": "#5b6672",
+    "text.color": SOFT,
+    "axes.edgecolor": SOFT,
+    "axes.labelcolor": SOFT,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
     "axes.grid": True,
-    "grid.color": "#e3e7eb",
+    "grid.color": LINE,
     "axes.axisbelow": True,
     "legend.frameon": False,
 }
@@ -159,10 +162,10 @@ def _rounds(axes: Axes, plan: Plan, tally: Tally) -> None:
             "silent: copies learn",
             transform=axes.get_xaxis_transform(),
             ha="center",
-            color="#5b6672",
+            color=SOFT,
         )
     if tally.rounds < plan.rounds:
-        axes.axvline(tally.rounds, color="#8b95a1", lw=1)
+        axes.axvline(tally.rounds, color=SOFT, lw=1)
     if tally.halted_at is not None:
         axes.axvline(tally.halted_at, color=LIMIT, lw=1.5)
         place: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
@@ -176,4 +179,4 @@ def _svg(name: str, paint: Callable[[Axes], None]) -> str:
         page = io.StringIO()
         figure.savefig(page, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = page.getvalue()
-    return text[text.index("<svg") :].replace("<svg ", f'<svg role="img" aria-label="{name}" ', 1)
+    return in_colours(text[text.index("<svg") :]).replace("<svg ", f'<svg role="img" aria-label="{name}" ', 1)

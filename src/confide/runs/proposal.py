@@ -5,8 +5,9 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from confide.data.extras import need
+from confide.extras import need
 from confide.runs.advising import WARNING, Advice, Tried
+from confide.runs.page import command_line
 from confide.runs.style import CSS
 from confide.runs.tally import LATE, percent
 
@@ -38,7 +39,8 @@ def proposal(advice: Advice, name: str, command: str) -> str:
         f'<section class="promise"><h2>What is proposed, and what to expect</h2><pre>{said}</pre></section>',
         f"<section><h2>As the rounds go on</h2>{_picture(advice)}</section>",
         f"<section><h2>What was tried</h2><table><tr>{head}</tr>{rows}</table></section>",
-        f"<section><h2>The plan</h2><pre>{escape(advice.plan.explain())}</pre><pre>{escape(command)}</pre></section>",
+        f"<section><h2>The plan</h2><pre>{escape(advice.plan.explain())}</pre>"
+        f"<pre>{command_line(command)}</pre></section>",
     ]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

@@ -16,10 +16,11 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 
 from confide.errors import Halted, StateError, TicketError
+from confide.frames import rows_of, values_of
 from confide.planning.guarantee import Guarantee
 from confide.planning.plan import Plan
 from confide.pop.base import Answer, Unit, Xs
-from confide.pop.batches import refuse, rows_of
+from confide.pop.batches import refuse
 
 __all__ = ["Client"]
 
@@ -149,7 +150,7 @@ class Client:
 
     def predict_many(self, xs: Xs, units: Sequence[Unit] | None = None) -> list[Answer]:
         """Answer many rounds; errors in the answers. People's rows are sent apart: a token speaks for one."""
-        rows, answers = rows_of(xs, self.named), list[Answer]()
+        rows, units, answers = rows_of(xs, self.named), values_of(units), list[Answer]()
         for part, unit in self._parts(len(rows), units):
             questions = [{"id": secrets.token_hex(12), "x": _plain(row)} for row in rows[part]]
             told = self._post("ask-many", {"questions": questions}, self._token_of(unit))
@@ -160,6 +161,7 @@ class Client:
 
     def learn_many(self, tickets: Sequence[str], ys: Sequence[Hashable]) -> None:
         """Teach many labels; all good ones are learned, then ValueError tells of the bad ones."""
+        tickets, ys = values_of(tickets), values_of(ys)
         if len(tickets) != len(ys):
             raise ValueError(f"there are {len(tickets)} tickets for {len(ys)} labels: give one label for each")
         refused = list[ValueError | None]()
@@ -173,7 +175,7 @@ class Client:
 
     def teach_many(self, xs: Xs, ys: Sequence[Hashable], units: Sequence[Unit] | None = None) -> None:
         """Teach many records; all good ones are learned, then ValueError tells of the bad ones."""
-        rows = rows_of(xs, self.named)
+        rows, ys, units = rows_of(xs, self.named), values_of(ys), values_of(units)
         if len(rows) != len(ys):
             raise ValueError(f"there are {len(rows)} records for {len(ys)} labels: give one label for each")
         refuse(self._teach(rows, ys, units))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from confide.data.extras import need
+from confide.extras import need
 from confide.service.doors import LONGEST, SUBJECT, Caller, NotAdmitted, bearer
 
 __all__ = ["JwtDoor", "ProxyDoor"]

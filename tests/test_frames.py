@@ -1,0 +1,210 @@
+"""Tables of pandas, polars and Arrow are rows wherever questions are taken; a bad one is refused before any round."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import confide
+from confide.frames import rows_of, values_of
+from confide.learners import Features, LogisticRegression
+from confide.sklearn import PrivateClassifier
+
+pytestmark = pytest.mark.filterwarnings("ignore:1[0-9] records for:UserWarning")
+
+
+class Stream:
+    """A table that nobody knows, but for Arrow's own way of handing it over."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+class Interchange:
+    """A table that nobody knows, but for the interchange protocol of data frames."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any:
+        return self._table.__dataframe__(nan_as_null, allow_copy)
+
+
+def _pandas_nullable(columns: dict[str, list[Any]]) -> Any:
+    return pd.DataFrame(columns).convert_dtypes()
+
+
+def _shuffled(columns: dict[str, list[Any]]) -> Any:
+    frame = pd.DataFrame(columns)
+    return frame.set_axis(range(len(frame), 0, -1), axis=0)
+
+
+MAKERS: dict[str, Callable[[dict[str, list[Any]]], Any]] = {
+    "pandas": pd.DataFrame,
+    "pandas, an index of its own": _shuffled,
+    "pandas, nullable": _pandas_nullable,
+    "polars": pl.DataFrame,
+    "arrow": pa.table,
+    "arrow batch": pa.RecordBatch.from_pydict,
+    "arrow stream": lambda columns: Stream(pa.table(columns)),
+    "interchange": lambda columns: Interchange(pa.table(columns)),
+}
+MIXED = {"age": [41, None, 7], "city": ["Rome", "Oslo", None], "paid": [True, False, True], "sum": [0.5, 1.5, None]}
+ROWS = [
+    {"age": 41, "city": "Rome", "paid": True, "sum": 0.5},
+    {"age": None, "city": "Oslo", "paid": False, "sum": 1.5},
+    {"age": 7, "city": None, "paid": True, "sum": None},
+]
+every = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+
+
+@every
+def test_rows_of_a_table_are_dicts_in_the_order_of_its_columns(make: Callable[..., Any]) -> None:
+    rows = rows_of(make(MIXED), named=True)
+    assert rows == ROWS and [list(row) for row in rows] == [list(MIXED)] * 3
+    assert {type(value) for row in rows for value in row.values()} <= {int, float, str, bool, type(None)}
+
+
+@every
+def test_rows_of_a_table_of_numbers_are_an_array_where_x_is_one(make: Callable[..., Any]) -> None:
+    rows = rows_of(make({"a": [1, 2, None], "b": [0.5, 1.5, 2.5]}), named=False)
+    assert rows.shape == (3, 2) and rows.astype(float)[:2].tolist() == [[1.0, 0.5], [2.0, 1.5]]
+    assert math.isnan(rows.astype(float)[2, 0])
+
+
+@every
+def test_a_table_without_rows_is_no_rows(make: Callable[..., Any]) -> None:
+    nothing: dict[str, Any] = {"a": np.empty(0), "b": np.empty(0)}
+    assert list(rows_of(make(nothing), named=True)) == [] == list(rows_of(make(nothing), named=False))
+    assert _named().predict_many(make(nothing)) == []
+
+
+def _twice(kind: str) -> Any:
+    columns = [pa.array([1.0, 2.0]), pa.array([3.0, 4.0])]
+    table = pa.Table.from_arrays(columns, names=["private", "private"])
+    makers = {"pandas": table.to_pandas, "arrow": lambda: table, "stream": lambda: Stream(table)}
+    return makers[kind]()
+
+
+PLAN = confide.Plan.tight(60.0, 1e-2, 400, copies=30, polls=30, unsure=60, silent=0, guide=None)
+TWO = {"a": [1.0, 2.0, 3.0, 4.0] * 5, "b": [0.0, 1.0, 0.0, 1.0] * 5}
+
+
+def _named() -> confide.POP:
+    return confide.POP(Features(numeric=["a", "b"]) | LogisticRegression(), PLAN, labels=["no", "yes"], seed=1)
+
+
+def _plain() -> confide.POP:
+    return confide.POP(LogisticRegression(), PLAN, labels=["no", "yes"], features=2, seed=1)
+
+
+@pytest.mark.parametrize("pop", [_named, _plain])
+@pytest.mark.parametrize("kind", ["pandas", "arrow", "stream"])
+def test_a_bad_table_is_refused_before_any_round(kind: str, pop: Callable[[], confide.POP]) -> None:
+    one = pop()
+    for call in (
+        lambda: one.predict_many(_twice(kind)),
+        lambda: one.teach_many(_twice(kind), ["no", "yes"]),
+        lambda: confide.evaluate(one, _twice(kind), ["no", "yes"]),
+        lambda: one.predict_many(pd.DataFrame(index=[1, 2])),
+        lambda: one.predict_many(pl.LazyFrame(TWO)),
+        lambda: one.predict_many(pd.Series([1.0, 2.0])),
+        lambda: one.predict_many(pa.chunked_array([[1.0, 2.0]])),
+    ):
+        with pytest.raises(ValueError, match=r"two columns|no columns|collect\(\)|one column") as refused:
+            call()
+        assert "private" not in str(refused.value)
+    assert one.rounds == 0 and one.operator.taught == 0
+
+
+@every
+@pytest.mark.parametrize("pop", [_named, _plain])
+def test_every_kind_of_table_is_answered_and_learned_like_its_rows(
+    pop: Callable[[], confide.POP], make: Callable[..., Any]
+) -> None:
+    rows = [dict(zip(TWO, row, strict=True)) for row in zip(*TWO.values(), strict=True)]
+    ys = ["no", "yes"] * 10
+    plain, framed = pop(), pop()
+    given: Any = rows if plain.named else [list(row.values()) for row in rows]
+    for one, xs in ((plain, given), (framed, make(TWO))):
+        one.teach_many(xs, ys)
+    assert [a.label for a in plain.predict_many(given)] == [a.label for a in framed.predict_many(make(TWO))]
+    results = [confide.evaluate(plain, given, ys), confide.evaluate(framed, make(TWO), ys)]
+    assert results[0].answers.tolist() == results[1].answers.tolist() and not results[1].refused.any()
+
+
+COLUMNS: dict[str, Callable[[list[Any]], Any]] = {
+    "pandas": lambda values: pd.Series(values, index=range(len(values), 0, -1)),
+    "polars": pl.Series,
+    "arrow": pa.array,
+    "chunked": lambda values: pa.chunked_array([values]),
+    "numpy": np.array,
+    "tuple": tuple,
+}
+
+
+@pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
+def test_labels_and_units_may_be_columns(column: Callable[[list[Any]], Any]) -> None:
+    plan = confide.Plan.tight(4.0, 1e-3, 2000, units="people")
+    pop = confide.POP(None, plan, labels=["no", "yes"], features=Features(numeric=["a", "b"]), units="people")
+    ys, units = ["no", "yes"] * 10, [f"person {i}" for i in range(20)]
+    result = confide.evaluate(pop, pd.DataFrame(TWO), column(ys), column(units))
+    assert result.rounds == 20 and result.labels.tolist() == [0, 1] * 10
+    answers = pop.predict_many(pl.DataFrame(TWO), column(units))
+    pop.learn_many(column([answer.ticket for answer in answers]), column(ys))
+    pop.teach_many(pa.table(TWO), column(ys), column(units))
+    assert list(values_of(column(ys))) == ys
+
+
+def test_a_column_is_read_by_its_values_and_not_by_its_index() -> None:
+    assert values_of(pd.Series([3, None, 5], dtype="Int64", index=[7, 7, 7])) == [3, None, 5]
+    assert values_of(["a", "b"]) == ["a", "b"]
+
+
+@pytest.mark.parametrize("make", [np.array, pd.DataFrame, pl.DataFrame, pa.table], ids=lambda make: str(make.__name__))
+def test_one_bad_row_of_a_table_changes_nothing_for_the_others(make: Callable[..., Any]) -> None:
+    """A round of scikit-learn's predict is a good one, whatever stands in another row of the same table."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(12, 3))
+    bad = X.copy()
+    bad[4, 1] = np.nan
+    frame = bad if make is np.array else make({f"c{i}": bad[:, i] for i in range(3)})
+    seen: list[list[Any]] = []
+
+    def public(x: Any) -> int:
+        seen.append(np.asarray(x, dtype=float).tolist())
+        return 0
+
+    model = PrivateClassifier(LogisticRegression(), epsilon=60.0, delta=1e-2, rounds=400, copies=30, unsure=60,
+                              guide=None, fallback=public, seed=1)  # fmt: skip
+    model.fit(X if make is np.array else make({f"c{i}": X[:, i] for i in range(3)}), [0, 1] * 6)
+    with pytest.raises(ValueError, match="NaN"):
+        model.predict(frame)
+    assert model.pop_.rounds == 12
+    good = [i for i in range(12) if i != 4]
+    assert [seen[i] for i in good] == X[good].tolist()
+
+
+def test_advice_takes_a_table() -> None:
+    xs = np.arange(1500).reshape(500, 3) % [7, 11, 13]
+    frame = pl.DataFrame({name: xs[:, i] for i, name in enumerate("abc")})
+    asked: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-4, "rounds": 1000, "learners": []}
+    ys = pl.Series((xs[:, 0] > xs[:, 1] - 3).tolist())
+    advice = confide.advise(frame, ys, features=Features(numeric=list("abc")), **asked)
+    assert advice.rows == 500 and advice.labels == (False, True)
+
+
+def test_a_table_that_needs_a_package_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(ValueError, match=r"pip install .confide\[parquet\]."):
+        rows_of(Stream(pa.table(TWO)), named=True)
