@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.text import Embedding
+
 __all__ = [
     "FORM",
     "Columns",
@@ -54,6 +56,8 @@ class Columns:
     ----------
     numeric, categorical, text
         Names of columns by kind; for arrays their positions, as "0", "1", ….
+    encoders
+        For each text its public encoder, or None; left out where no text has one.
 
     Examples
     --------
@@ -67,6 +71,7 @@ class Columns:
     numeric: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
+    encoders: tuple[Embedding | None, ...] = field(default=(), repr=False)
     positions: int | None = field(init=False, repr=False, compare=False)
     """The length of an array that is read by position; None where names are no positions."""
 
@@ -75,6 +80,9 @@ class Columns:
             if isinstance(getattr(self, kind), str):
                 raise ValueError(f"{kind} takes a list of names, not one string")
             object.__setattr__(self, kind, tuple(getattr(self, kind)))
+        object.__setattr__(self, "encoders", tuple(self.encoders))
+        if self.encoders and len(self.encoders) != len(self.text):
+            raise ValueError("give one encoder, or None, for each text")
         names = [*self.numeric, *self.categorical, *self.text]
         if not names or len(set(names)) < len(names):
             raise ValueError("declare at least one column, and each name once")

@@ -40,5 +40,7 @@ def columns_for(features: Any) -> tuple[Columns | HashedMap, dict[str, tuple[flo
         return columns_for(Features(numeric=list(features)))
     if isinstance(features, Features):
         numeric = (*features.numeric, *features.log)
-        return Columns(numeric, tuple(features.categorical or ()), tuple(features.text or ())), features.ranges
+        texts, known = tuple(features.text or ()), features.embeddings
+        encoders = tuple(known.get(name) for name in texts) if known else ()
+        return Columns(numeric, tuple(features.categorical or ()), texts, encoders), features.ranges
     return HashedMap(), {}

@@ -1,7 +1,8 @@
 """Feature maps: from a row to few active features of norm at most 1, by public constants alone.
 
 A map is made of parts: a constant; each numeric column as a clipped number and as one of its bins; each category as one
-of its own hashed places; random partitions of all columns; the words of texts. Which parts, how many places and what
+of its own hashed places; random partitions of all columns; the words of texts, and the vectors that a public encoder
+makes of them. Which parts, how many places and what
 share of the norm each has is a public rule (`FeatureMap`): it looks at the kinds of columns, never at a stream.
 """
 
@@ -22,24 +23,20 @@ from confide.guide.columns import Columns, Row, digest, parts_of, words_of
 from confide.guide.partitions import DEPTH, Renewal, draw_partitions, find_parts
 from confide.guide.ranges import QUARTERS, STEPS, Grid, octave
 from confide.guide.rows import Table
+from confide.guide.vectors import Encoded, Vectors, weave
 from confide.kernels.compile import jit
+from confide.text import Embedding
 
 __all__ = ["Encoded", "FeatureMap"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_BIAS, _LINEAR, _BINNED, _PARTED, _WORDED = 0.1, 2.5, 0.5, 2.0, 4.0  # shares of the squared norm, up to scale
+_BIAS, _LINEAR, _BINNED, _PARTED = 0.1, 2.5, 0.5, 2.0  # shares of the squared norm, up to scale
+_WORDED = _VECTORED = 4.0  # what a text says by its words, and by its vector
 _NUMBER_BINS = 16
 _FAR = 4.0 ** np.arange(-6, 20)
 _UNDER = 1 - 2.0**-20  # what is scaled by it stays below 1 however floating point rounds
-
-
-class Encoded(NamedTuple):
-    """The active features of a row: increasing indices, and values whose squares sum to at most 1."""
-
-    indices: Ints
-    values: Floats
 
 
 class _Tables(NamedTuple):
@@ -108,6 +105,7 @@ class FeatureMap:
     _tables: _Tables = field(init=False, compare=False, repr=False)
     _first_word: int = field(init=False, compare=False, repr=False)
     _word: float = field(init=False, compare=False, repr=False)
+    _vectors: Vectors = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("partitions", "places", "words"):
@@ -149,7 +147,8 @@ class FeatureMap:
         object.__setattr__(self, "_tables", tables)
         object.__setattr__(self, "_first_word", first_word)
         object.__setattr__(self, "_word", value[5])
-        object.__setattr__(self, "width", first_word + texts * self.words)
+        object.__setattr__(self, "_vectors", Vectors(self.columns.encoders, first_word + texts * self.words, value[6]))
+        object.__setattr__(self, "width", first_word + texts * self.words + self._vectors.width)
 
     def _sizes(self) -> tuple[int, int, int]:
         return len(self.columns.numeric), len(self.columns.categorical), len(self.columns.text)
@@ -158,6 +157,7 @@ class FeatureMap:
         """The value of each part's features, checked: even with all of them at their largest the norm is at most 1."""
         d, categories, texts = self._sizes()
         known = sum(grid is not None for grid in self.grids)
+        encoded = sum(encoder is not None for encoder in self.columns.encoders)
         row = (_LINEAR + _BINNED) / max(d + categories, 1)  # every column the same, whatever its kind
         shares = [
             _BIAS,
@@ -166,8 +166,9 @@ class FeatureMap:
             categories * row,
             _PARTED if partitions else 0.0,
             texts * _WORDED,
+            encoded * _VECTORED,
         ]
-        counts = [1, known, d, categories, partitions, texts]
+        counts = [1, known, d, categories, partitions, texts, encoded]
         values = [
             math.sqrt(share / sum(shares) / count) * _UNDER if count else 0.0
             for share, count in zip(shares, counts, strict=True)
@@ -197,8 +198,8 @@ class FeatureMap:
         _encode(row.numbers, row.codes, self._tables, indices, values)
         if not row.texts:
             return Encoded(indices, values)
-        _, words = self._words([row.texts])
-        return Encoded(np.concatenate([indices, words.indices]), np.concatenate([values, words.values]))
+        rest = (self._words([row.texts])[1], self._vectors.encode([row.texts])[1])
+        return Encoded(*(np.concatenate(part) for part in zip((indices, values), *rest, strict=True)))
 
     def encode_table(self, table: Table) -> tuple[Encoded, Ints]:
         """The features of rows, one after the other, and how many each has, 0 if refused: the bits of `encode_row`."""
@@ -210,13 +211,10 @@ class FeatureMap:
         sizes = np.where(kept, self.active, 0)
         if not self.columns.text:
             return Encoded(indices.ravel(), values.ravel()), sizes
-        more, words = self._words(table.texts[kept].tolist())
-        worded = np.repeat(np.tile([False, True], n), np.column_stack([sizes[kept], more]).ravel())
-        both = Encoded(np.empty(worded.size, dtype=np.int64), np.empty(worded.size))
-        for whole, fixed, text in zip(both, (indices, values), words, strict=True):
-            whole[~worded], whole[worded] = fixed.ravel(), text
-        sizes[kept] += more
-        return both, sizes
+        texts = table.texts[kept].tolist()
+        fixed = sizes[kept], Encoded(indices.ravel(), values.ravel())
+        sizes[kept], encoded = weave([fixed, self._words(texts), self._vectors.encode(texts)])
+        return encoded, sizes
 
     def _words(self, texts: Sequence[Sequence[str]]) -> tuple[Ints, Encoded]:
         """Hashed words and their parts, by the roots of their counts: norm 1 a text before its share is applied.
@@ -251,12 +249,14 @@ class FeatureMap:
             "grids": [None if grid is None else list(grid) for grid in self.grids],
             **{name: getattr(self, name) for name in ("partitions", "places", "words", "seed")},
             "renewed": [[i, list(columns), deal] for i, columns, deal in self.renewed],
+            **({"encoders": self._vectors.names()} if self.columns.encoders else {}),
         }
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> FeatureMap:
         """The map that `params` describes."""
-        columns = Columns(**{kind: tuple(names) for kind, names in params["columns"].items()})
+        encoders = tuple(None if name is None else Embedding(name) for name in params.get("encoders", ()))
+        columns = Columns(**{kind: tuple(names) for kind, names in params["columns"].items()}, encoders=encoders)
         grids = tuple(None if grid is None else tuple(grid) for grid in params["grids"])
         renewed = tuple(Renewal(i, tuple(columns), deal) for i, columns, deal in params["renewed"])
         rest = {name: int(params[name]) for name in ("partitions", "places", "words", "seed")}

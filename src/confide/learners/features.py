@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from confide._checks import integer
 from confide.learners.base import Base, vector
+from confide.text import Embedding, TextEncoder
 
 __all__ = ["AsGiven", "Columns", "Encoder", "Features", "HashedFeatures", "Pipeline", "encoder_for"]
 
@@ -94,7 +95,9 @@ class Features(_Encoding):
     categorical
         Names of categories, each with its number of columns: the value is hashed to one of them.
     text
-        Names of texts, each with its number of columns: how often words fall on each, by their hash.
+        Names of texts, each with its number of columns: how often words fall on each, by their hash. Or with a public
+        frozen encoder, by its name or itself (`confide.text`): the copies take its vectors, the guide these and the
+        hashed words.
 
     Examples
     --------
@@ -112,7 +115,7 @@ class Features(_Encoding):
         numeric: Sequence[str] | Mapping[str, tuple[float, float] | None] = (),
         log: Sequence[str] = (),
         categorical: Mapping[str, int] | None = None,
-        text: Mapping[str, int] | None = None,
+        text: Mapping[str, int | str | TextEncoder] | None = None,
     ) -> None:
         if isinstance(numeric, str) or isinstance(log, str):
             raise ValueError("numeric and log take a list of names, not one string")
@@ -121,8 +124,12 @@ class Features(_Encoding):
         self.numeric, self.log = numeric, log
         self.categorical, self.text = categorical, text
         column = len(numeric) + len(log)
+        self.embeddings = {name: Embedding(kind) for name, kind in (text or {}).items() if not _is_width(kind)}
+        """The encoders of those texts that have one, as they are asked."""
         self._hashed: list[tuple[str, int, int, bool]] = []
-        for group, words in ((categorical or {}, False), (text or {}, True)):
+        widths = {name: each.width for name, each in self.embeddings.items()}
+        texts: dict[str, Any] = {**(text or {}), **widths}
+        for group, words in ((categorical or {}, False), (texts, True)):
             for name, width in group.items():
                 self._hashed.append((name, column, integer(width, f"the width of {name!r}", 1), words))
                 column += width
@@ -162,6 +169,8 @@ class Features(_Encoding):
                 row[first + _column(_category(value, name), width)] = 1.0
             elif not isinstance(value, str):
                 raise _Malformed(f"feature {name!r} must be a text")
+            elif name in self.embeddings:
+                row[first : first + width] = self.embeddings[name].vector(_text(value))
             else:
                 for word in _WORD.findall(_text(value).lower()):
                     row[first + _column(word, width)] += 1.0
@@ -270,6 +279,10 @@ def _ends(ends: Any, name: str) -> tuple[float, float] | None:
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ValueError(f"the range of {name!r} must be two finite numbers, the smaller one first")
     return low, high
+
+
+def _is_width(kind: Any) -> bool:
+    return isinstance(kind, Integral | float)  # what is no whole number of columns is refused as such
 
 
 def _column(key: str, width: int) -> int:
