@@ -13,7 +13,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,7 +124,7 @@ class Features(_Encoding):
         self.numeric, self.log = numeric, log
         self.categorical, self.text = categorical, text
         column = len(numeric) + len(log)
-        self.embeddings = {name: Embedding(kind) for name, kind in (text or {}).items() if not _is_width(kind)}
+        self.embeddings = {name: Embedding(kind) for name, kind in (text or {}).items() if _is_encoder(kind)}
         """The encoders of those texts that have one, as they are asked."""
         self._hashed: list[tuple[str, int, int, bool]] = []
         widths = {name: each.width for name, each in self.embeddings.items()}
@@ -281,8 +281,8 @@ def _ends(ends: Any, name: str) -> tuple[float, float] | None:
     return low, high
 
 
-def _is_width(kind: Any) -> bool:
-    return isinstance(kind, Integral | float)  # what is no whole number of columns is refused as such
+def _is_encoder(kind: Any) -> TypeGuard[str | TextEncoder]:
+    return not isinstance(kind, Integral | float)  # a number that is no width is refused as such
 
 
 def _column(key: str, width: int) -> int:

@@ -111,4 +111,4 @@ def _direction(values: NDArray[np.float64]) -> NDArray[np.float64]:
     whole = (values * (GRID * _UNDER / np.sqrt((values * values).sum()))).astype(np.int64)  # toward zero
     if int((whole * whole).sum()) > GRID * GRID:
         raise ArithmeticError("a direction's norm exceeds 1: it was scaled wrongly")
-    return whole / GRID
+    return np.asarray(whole / GRID)
