@@ -10,6 +10,7 @@ import numpy as np
 from confide import learners
 from confide.errors import StateError
 from confide.learners.base import Base
+from confide.text import UnknownEncoder
 
 __all__ = ["from_spec", "to_spec"]
 
@@ -71,6 +72,8 @@ def from_spec(spec: Any) -> Any:
     params = {name: tuple(value["tuple"]) if _is_tuple(value) else value for name, value in spec["params"].items()}
     try:
         return kind(**params)
+    except UnknownEncoder as error:
+        raise StateError(str(error)) from None
     except (TypeError, ValueError):
         raise StateError(
             f"the state's {spec['class']} has other parameters than this Confide's: load it with the one that wrote it"

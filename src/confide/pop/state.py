@@ -75,6 +75,8 @@ def _check_savable(settings: Settings) -> None:
         raise StateError("the paper's plan halts by a noisy counter that must not be restarted: it cannot be saved")
     if any(not isinstance(label, (str, int, bool)) for label in settings.labels):
         raise StateError("only labels that are str or int can be saved")
+    if any(each.name is None for each in getattr(settings.features, "embeddings", {}).values()):
+        raise StateError("an encoder without a name cannot be saved: give it one with confide.text.register")
     if settings.features is not None and to_spec(settings.features) is None:
         raise StateError("features= is an encoder of your own, which cannot be saved: use confide.learners.Features")
 

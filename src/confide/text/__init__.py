@@ -1,7 +1,7 @@
 """Texts as vectors: public encoders, frozen before anybody's text was seen."""
 
 from confide.text.embedding import Embedding, TextEncoder
-from confide.text.names import NAMES, encoder_named, register
+from confide.text.names import NAMES, UnknownEncoder, encoder_named, register
 from confide.text.wordllama import WordLlama
 
-__all__ = ["NAMES", "Embedding", "TextEncoder", "WordLlama", "encoder_named", "register"]
+__all__ = ["NAMES", "Embedding", "TextEncoder", "UnknownEncoder", "WordLlama", "encoder_named", "register"]

@@ -10,7 +10,7 @@ from typing import Any
 from confide.text.packages import need
 from confide.text.wordllama import WordLlama
 
-__all__ = ["NAMES", "encoder_named", "register"]
+__all__ = ["NAMES", "UnknownEncoder", "encoder_named", "register"]
 
 NAMES = ("wordllama", "minilm")
 """Encoders whose weights come with a package; anything else with `register`."""
@@ -19,6 +19,10 @@ _MODELS = "sentence-transformers:"
 
 _NAME = re.compile(r"[\w.:/-]{1,200}")
 _made: dict[str, Callable[[], Any]] = {}
+
+
+class UnknownEncoder(ValueError):
+    """A name that no encoder has here, or whose package is missing."""
 
 
 def register(name: str, make: Callable[[], Any]) -> None:
@@ -63,4 +67,4 @@ def encoder_named(name: str, /) -> Any:
     if name in _made:
         return _made[name]()
     known = ", ".join((*NAMES, f"{_MODELS}…", *_made))
-    raise ValueError(f"there is no encoder {name!r}: take one of {known}, or name your own with confide.text.register")
+    raise UnknownEncoder(f"there is no encoder {name!r}: take one of {known}, or name yours by confide.text.register")
