@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import confide
+from confide.data.layout import Layout
+from confide.data.schema import Schema
 from confide.errors import StateError
 from confide.guide.columns import Columns
 from confide.guide.inputs import columns_for
@@ -245,3 +248,16 @@ def test_few_shot_copies_answer_from_vectors(letters: str) -> None:
     for i in range(40):
         learner.learn({"t": "ana" if i % 2 else "ono"}, i % 2)
     assert [learner.predict({"t": text}) for text in ("a", "o")] == [1, 0]
+
+
+def test_a_schema_names_an_encoder(letters: str) -> None:
+    entry = {"kind": "text", "encoder": letters}
+    schema = Schema.of({"columns": {"note": entry, "age": "number"}})
+    assert Schema.of(tomllib.loads(schema.to_toml())).columns == schema.columns
+    layout = Layout(schema.columns)
+    assert layout.features.text == {"note": letters}
+    x = layout.x(["an ocean", "41"])
+    assert layout.features.encode(x)[1:] == pytest.approx(Embedding(letters).vector("an ocean"))
+    for wrong in ({**entry, "width": 4}, {"kind": "category", "encoder": letters}, {"kind": "text", "encoder": 3}):
+        with pytest.raises(ValueError, match="encoder"):
+            Schema.of({"columns": {"note": wrong}})

@@ -8,6 +8,7 @@ from typing import Any
 
 from confide.data.values import LARGEST, WORDS, Value, plain, read
 from confide.learners import Features
+from confide.text import TextEncoder
 
 __all__ = ["KINDS", "Column", "Layout", "UnreadableError"]
 
@@ -37,6 +38,8 @@ class Column:
         Of a number: public, and where the guide cuts its bins; None lets it find them in private.
     width
         Of a category or a text: the columns into which the copies hash it; None for the usual number.
+    encoder
+        Of a text: the name of a public encoder (`confide.text`), whose vectors are used beside its words.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Column:
     low: float | None = None
     high: float | None = None
     width: int | None = None
+    encoder: str | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -53,6 +57,8 @@ class Column:
             raise ValueError(f"column {self.name!r}: only a number or a date has low and high, both, the smaller first")
         if self.width is not None and not (self.width >= 1 and self.kind in ("category", "text", "mixed", "any")):
             raise ValueError(f"column {self.name!r}: only a category or a text has a width, of at least 1")
+        if self.encoder is not None and (self.kind != "text" or self.width is not None):
+            raise ValueError(f"column {self.name!r}: only a text has an encoder, and then no width")
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,7 @@ class Layout:
     def features(self) -> Features:
         """What x holds, for copies and guide."""
         mark, numeric, log = self.mark, dict[str, tuple[float, float] | None](), list[str]()
-        categorical, text = dict[str, int](), dict[str, int]()
+        categorical, text = dict[str, int](), dict[str, int | str | TextEncoder]()
         mixed = sum(column.kind in _SPLIT for column in self.columns)
         usual = min(32, max(4, 1 << (_MIXED // max(1, mixed)).bit_length() - 1))
         for column in self.columns:
@@ -117,7 +123,7 @@ class Layout:
             if column.kind == "category":
                 categorical[name] = column.width or _CATEGORY
             if column.kind == "text":
-                text[name] = column.width or _TEXT
+                text[name] = column.encoder or column.width or _TEXT
         if any(column.kind == "any" for column in self.columns):
             text[f"words {mark}"] = _WORDS
         known = any(ends is not None for ends in numeric.values())

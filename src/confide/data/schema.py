@@ -26,7 +26,7 @@ from confide.data.layout import Column
 __all__ = ["Schema", "read_schema"]
 
 _ENTRIES = {"label", "labels", "unit", "separator", "columns"}
-_PARTS = {"kind", "low", "high", "width"}
+_PARTS = {"kind", "low", "high", "width", "encoder"}
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Schema:
     --------
     >>> age = {"kind": "number", "low": 0, "high": 120}
     >>> Schema.of({"label": "y", "columns": {"age": age, "city": "category"}}).columns[0]
-    Column(name='age', kind='number', low=0.0, high=120.0, width=None)
+    Column(name='age', kind='number', low=0.0, high=120.0, width=None, encoder=None)
     """
 
     columns: tuple[Column, ...] = ()
@@ -111,7 +111,7 @@ class Schema:
                 lines.append(f"{name} = {_toml(value)}")
         lines += ["", "[columns]"]
         for column in self.columns:
-            parts = {part: getattr(column, part) for part in ("kind", "low", "high", "width")}
+            parts = {part: getattr(column, part) for part in ("kind", "low", "high", "width", "encoder")}
             known = {part: value for part, value in parts.items() if value is not None}
             body = ", ".join(f"{part} = {_toml(value)}" for part, value in known.items())
             text = f"{{ {body} }}" if len(known) > 1 else _toml(column.kind)
@@ -141,8 +141,10 @@ def _column(name: str, given: Any, source: str) -> Column:
     for part, kinds in (("low", int | float), ("high", int | float), ("width", int)):
         if not isinstance(parts.get(part, 1), kinds) or isinstance(parts.get(part), bool):
             raise ValueError(f"{source}: {part} of column {name!r} must be a number")
+    if not isinstance(parts.get("encoder", ""), str):
+        raise ValueError(f"{source}: encoder of column {name!r} must be a name, as 'wordllama'")
     low, high = (None if parts.get(part) is None else float(parts[part]) for part in ("low", "high"))
-    return Column(name, parts["kind"], low, high, parts.get("width"))
+    return Column(name, parts["kind"], low, high, parts.get("width"), parts.get("encoder"))
 
 
 def _toml(value: Any) -> str:
