@@ -74,7 +74,7 @@ class FeatureMap:
     partitions
         How many random partitions.
     places
-        Hashed places of each category, and `words` of each text.
+        Hashed places of each category, and `words` of each text; with no places for words only their vectors count.
     seed
         Public: it names the partitions.
     renewed
@@ -109,7 +109,7 @@ class FeatureMap:
 
     def __post_init__(self) -> None:
         for name in ("partitions", "places", "words"):
-            integer(getattr(self, name), name, at_least=0 if name == "partitions" else 1, at_most=1 << 20)
+            integer(getattr(self, name), name, at_least=int(name == "places"), at_most=1 << 20)
         grids = tuple(self.grids) or (None,) * len(self.columns.numeric)
         if len(grids) != len(self.columns.numeric):
             raise ValueError("give one grid, or None, for each numeric column")
@@ -165,7 +165,7 @@ class FeatureMap:
             known * row * _BINNED / (_LINEAR + _BINNED) + (d - known) * row,
             categories * row,
             _PARTED if partitions else 0.0,
-            texts * _WORDED,
+            texts * _WORDED if self.words else 0.0,
             encoded * _VECTORED,
         ]
         counts = [1, known, d, categories, partitions, texts, encoded]
@@ -221,6 +221,8 @@ class FeatureMap:
 
         How many features each row has, and the features of all. Equal words are hashed once a call.
         """
+        if not self.words:
+            return np.zeros(len(texts), dtype=np.int64), Encoded(np.zeros(0, dtype=np.int64), np.zeros(0))
         known: dict[tuple[int, str], list[int]] = {}
         found: list[list[int]] = []
         columns = len(self.columns.text)
