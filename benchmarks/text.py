@@ -173,6 +173,22 @@ def measure(name: str, stream: Stream, seeds: Sequence[int], cache: Path | None)
     return out
 
 
+def table(result: dict[str, Any]) -> str:
+    """The figures as docs/text.md has them: the median of the seeds."""
+
+    def cell(part: dict[str, Any], epsilon: str) -> str:
+        late = [one["late"] for one in part[epsilon]]
+        return f"{np.median(late):.1f} ({min(late):.1f} – {max(late):.1f})"
+
+    lines = ["| features | not private | ε = 4 | ε = 1 |", "|---|---|---|---|"]
+    for name, found in result["encoders"].items():
+        for part, what in (("vectors", f"{name}: vectors"), ("both", name if name == "words" else f"{name} and words")):
+            if part in found:
+                private = [cell(found[part], epsilon) for epsilon in ("4", "1")]
+                lines.append(f"| {what} | {found[part]['head']['late']:.1f} | {' | '.join(private)} |")
+    return "\n".join(lines)
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="SST-2 with each encoder, private and not.")
     parser.add_argument("encoders", nargs="*", help="words, wordllama, minilm")
