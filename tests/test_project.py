@@ -15,7 +15,10 @@ ROOT = Path(__file__).resolve().parent.parent
 # Put together here, so that this file does not contain what it forbids.
 MACHINE_PATHS = re.compile("/" + "(?:work|root|home|tmp/venv|tmp/brief)" + r"/")
 CLAIM = re.compile(r"mark\.claim\(([^)]*)\)")
-EXTRAS = ("typer", "rich", "matplotlib", "jinja2", "pyarrow", "pandas", "polars", "river", "sklearn", "psycopg")
+EXTRAS = (
+    *("typer", "rich", "matplotlib", "jinja2", "pyarrow", "pandas", "polars", "river", "sklearn", "psycopg"),
+    *("tokenizers", "safetensors", "wordllama"),
+)
 PROOF_PAGE = re.compile(r"docs/proofs/([\w-]+\.md)")
 
 
