@@ -84,7 +84,7 @@ def test_whatever_numbers_come_the_norm_is_at_most_one(found: list[float]) -> No
     assert (np.diff(encoded.indices) > 0).all() and encoded.indices[-1] == features.width - 1
 
 
-@pytest.mark.parametrize("size", [1e-45, 1e-30, 1.0, 1e30, 3.4e38])
+@pytest.mark.parametrize("size", [1e-300, 1e-45, 1e-30, 1.0, 1e30, 3.4e38, 1e300])
 def test_a_direction_is_kept_whatever_its_length(size: float) -> None:
     found = np.array([[3, -4, 0, 0, 0, 0]], dtype=np.float64) * size
     assert Embedding(Says(found)).vector("x") == pytest.approx([0.6, -0.8, 0, 0, 0, 0], abs=2e-6)
