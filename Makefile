@@ -17,6 +17,8 @@ PYTHONS   ?= python3.11 python3.12 python3.13 python3.14 $(wildcard $(HOME)/.pye
 TESTS     ?=
 KILLS     ?= 300
 
+VERSION   := $(BIN)/python -c 'import confide; print(confide.__version__)'
+
 # What `make run` shows, and what `make bench` measures.
 MAIN_JOB  ?= $(BIN)/confide run
 BENCH_JOB ?= $(BIN)/python benchmarks/run.py
@@ -29,8 +31,8 @@ IMPORT_ALL = import confide, importlib, pathlib, pkgutil; \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint types docs wheel wheel-check pytest chaos test-pythons bench bench-quick audit audit-quick timing clean \
-  evidence evidence-quick evidence-page
+.PHONY: help run test lint types docs docs-check newcomer wheel wheel-check pytest chaos test-pythons bench bench-quick audit \
+  audit-quick timing clean evidence evidence-quick evidence-page
 
 help:
 	@echo "make run          a million private rounds, with a report"
@@ -38,7 +40,9 @@ help:
 	@echo "make chaos        processes and a server under load killed $(KILLS) times (KILLS=...), and many scripts for two worlds"
 	@echo "make test-pythons the tests with every Python 3.11 to 3.14 that is there (PYTHONS=..., TESTS=... for some of them)"
 	@echo "make wheel-check  the wheel in a fresh environment of each of them, from wheels alone: no compiler is needed"
-	@echo "make docs         build the site into site/"
+	@echo "make docs         build the site into site/, this version beside others"
+	@echo "make docs-check   run every command and snippet of the guides, in some minutes"
+	@echo "make newcomer     time a newcomer's path: new environment, install, a private answer"
 	@echo "make bench        all benchmarks"
 	@echo "make bench-quick  the benchmarks that take a minute or two"
 	@echo "make evidence     Confide beside its peers, hours; can be stopped and continued (CONFIDE_DATA=folder)"
@@ -80,8 +84,18 @@ lint: $(DEV_READY)
 types: $(DEV_READY)
 	$(BIN)/mypy --strict
 
+# This version's pages join those of others that are in site/ already; the header offers all of them.
 docs: $(DEV_READY)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@rm -rf site/$$($(VERSION))
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site/$$($(VERSION))
+	@$(BIN)/python -m docs.tools.versions site
+
+# Every command and snippet of the front page and the guides, each page in a new folder.
+docs-check: $(DEV_READY)
+	$(QUIET) $(BIN)/python -m docs.tools.check
+
+newcomer: $(DEV_READY)
+	$(BIN)/python -m docs.tools.newcomer
 
 # The wheel goes to a folder of its own, and every module must import from there.
 wheel: $(DEV_READY)
