@@ -4,12 +4,9 @@ import copy
 import pickle
 import subprocess
 import sys
-import textwrap
 import warnings
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
-from itertools import takewhile
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -234,15 +231,6 @@ def test_label_weights_are_passed_on() -> None:
             model.learn_one({"a": 1.0}, i % 4 == 0)
     plain, heavy = (model.predict_proba_one({"a": 1.0})[True] for model in models)
     assert heavy > plain + 0.3
-
-
-def test_the_page_of_the_adapters_runs() -> None:
-    page = (Path(__file__).parent.parent / "docs" / "river-and-sklearn.md").read_text(encoding="utf-8")
-    for title in ("## River", "## scikit-learn"):
-        lines = takewhile(lambda line: not line or line.startswith("    "), page.split(f"\n{title}\n")[1].splitlines())
-        code = textwrap.dedent("\n".join(lines))
-        assert "PrivateClassifier(" in code
-        exec(compile(code, title, "exec"), {})
 
 
 # ------------------------------------------------------------------ privacy

@@ -1,4 +1,4 @@
-"""The commands and snippets of the pages, and what is done with each: run as it stands, run in a shorter form, or not run, and why."""
+"""The commands and snippets of the pages, and what is done with each: run, run in a shorter form, or not, and why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LANGUAGES = {"python", "sh", "text", "toml", "nginx"}
-_FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^(?P=indent)```$", re.M | re.S)
+_FENCE = re.compile(
+    r"^(?P<indent> *)```(?P<language>\w*)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^(?P=indent)```$", re.M | re.S
+)
 
 
 class Rule(NamedTuple):
@@ -34,10 +36,14 @@ RULES = (
     Rule(r"confide audit --folder", None, "hours of games; confide audit --quick is run"),
     Rule(r"python examples/support_bot/run\.py", None, "opens a browser and does not end; its tests run it"),
     Rule(r"python examples/story\.py --quick", "python examples/story.py --quick", "as it stands"),
-    Rule(r"python examples/story\.py --picture", "python examples/story.py --quick --picture story.svg", "its quick form"),
+    Rule(
+        r"python examples/story\.py --picture", "python examples/story.py --quick --picture story.svg", "its quick form"
+    ),
     Rule(r"python examples/story\.py", "true", "80 seconds; its quick form is run"),
     Rule(r"python examples/water\.py --quick", "python examples/water.py --quick", "as it stands"),
-    Rule(r"python examples/water\.py --picture", "python examples/water.py --quick --picture water.svg", "its quick form"),
+    Rule(
+        r"python examples/water\.py --picture", "python examples/water.py --quick --picture water.svg", "its quick form"
+    ),
     Rule(r"python examples/water\.py", "true", "a minute; its quick form is run"),
 )
 
@@ -91,6 +97,6 @@ def indented(page: Path) -> list[str]:
 def commands(block: Block) -> Iterator[tuple[str, Rule | None]]:
     """The commands of a block, each with the rule that changes it."""
     for command in re.sub(r"\\\n\s*", "", block.text).splitlines():
-        bare = command.split("   #")[0].strip()
+        bare = re.split(r"\s{2,}#", command)[0].strip()
         if bare and not bare.startswith("#"):
             yield bare, next((rule for rule in RULES if re.match(rule.begins, bare)), None)

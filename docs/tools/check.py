@@ -1,7 +1,7 @@
 """Run the commands and snippets of the pages, as a newcomer would, in a new folder with a file of their own.
 
-    python -m docs.tools.check                        # all of them; make docs-check
-    python -m docs.tools.check docs/service.md        # one page
+python -m docs.tools.check                        # all of them; make docs-check
+python -m docs.tools.check docs/service.md        # one page
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ def own_file(path: Path, rows: int) -> None:
         lines = csv.writer(file)
         lines.writerow(["age", "minutes", "day", "channel", "outcome"])
         for _ in range(rows):
-            age, minutes, channel = coins.randint(18, 90), round(coins.expovariate(1 / 12), 1), coins.choice(["phone", "web"])
+            age, minutes = coins.randint(18, 90), round(coins.expovariate(1 / 12), 1)
+            channel, day = coins.choice(["phone", "web"]), coins.choice(["Mon", "Tue", "Wed"])
             right = age / 20 + minutes / 10 + (channel == "phone") + coins.gauss(0, 0.5) > 4
-            lines.writerow([age, minutes, coins.choice(["Mon", "Tue", "Wed"]), channel, "returns" if right else "leaves"])
+            lines.writerow([age, minutes, day, channel, "returns" if right else "leaves"])
 
 
 def prepare(folder: Path) -> None:
@@ -86,12 +87,19 @@ class Reader:
             command = rule.instead
         served = re.match(r"(.*&& )?confide serve (?!--)\S+$", command)
         if served:
-            self.shell(served[1].removesuffix("&& "), None) if served[1] else None
-            return self.serve(command.removeprefix(served[1] or ""))
+            if served[1]:
+                self.shell(served[1].removesuffix("&& "), None)
+            self.serve(command.removeprefix(served[1] or ""))
+            return
         kept = self.folder / ".environment"
         script = f"set -eo pipefail\n{self.local(command)}\nenv -0 > '{kept}'"
         done = subprocess.run(
-            ["bash", "-c", script], cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=PATIENCE
+            ["bash", "-c", script],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
         )
         if done.returncode:
             raise RuntimeError(f"`{command}` ended with {done.returncode}:\n{done.stdout[-1500:]}{done.stderr[-1500:]}")
@@ -101,7 +109,9 @@ class Reader:
     def serve(self, command: str) -> None:
         """Start a service, and wait until it answers."""
         with (self.folder / "served.log").open("wb") as log:
-            server = subprocess.Popen(["bash", "-c", f"exec {command}"], cwd=self.folder, env=self.environment, stderr=log)
+            server = subprocess.Popen(
+                ["bash", "-c", f"exec {command}"], cwd=self.folder, env=self.environment, stderr=log
+            )
         self.servers.append(server)
         for _ in range(600):
             try:
@@ -157,9 +167,13 @@ def main(asked: list[str]) -> int:
     wrong = 0
     for page in asked or [str(page.relative_to(ROOT)) for page in pages()]:
         began = time.monotonic()
-        done = subprocess.run([sys.executable, "-m", "docs.tools.check", page], cwd=ROOT, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "docs.tools.check", page], cwd=ROOT, capture_output=True, text=True
+        )
         last = done.stdout.strip().splitlines()[-1:] or ["nothing"]
-        print(f"{page:24} {time.monotonic() - began:5.0f} s  {last[0] if not done.returncode else 'FAILED'}", flush=True)
+        print(
+            f"{page:24} {time.monotonic() - began:5.0f} s  {last[0] if not done.returncode else 'FAILED'}", flush=True
+        )
         if done.returncode:
             wrong = 1
             print(done.stdout[-2000:] + done.stderr[-4000:])

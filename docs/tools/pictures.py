@@ -1,7 +1,7 @@
 """The pictures of "Is it for me?" and "How it works": curves are drawn from the tables of real plans.
 
-    python -m docs.tools.pictures          # writes docs/images/{attack,need,copies,guide,…}.svg; a minute
-    python -m docs.tools.pictures gate     # one of them
+python -m docs.tools.pictures          # writes docs/images/{attack,need,copies,guide,…}.svg; a minute
+python -m docs.tools.pictures gate     # one of them
 """
 
 from __future__ import annotations
@@ -91,12 +91,18 @@ def attack(path: Path) -> None:
     rows = re.findall(r"^\| (.+?) \| [\d,]+ \| \*\*([\d.]+) %", (IMAGES.parent / "story.md").read_text("utf-8"), re.M)
     with picture(path, (5, 2.7)) as figure:
         ax = figure.subplots()
-        for i, (service, right) in enumerate(rows):
+        for i, (_, right) in enumerate(rows):
             share, color = float(right), ORANGE if i == 0 else BLUES[3 - i]
             ax.barh(-i, share - 50, left=50, height=0.62, color=color)
             inside = share > 90
-            ax.text(share + (-1 if inside else 1), -i, f"{right} %", ha="right" if inside else "left", va="center",
-                    color="white" if inside else INK)
+            ax.text(
+                share + (-1 if inside else 1),
+                -i,
+                f"{right} %",
+                ha="right" if inside else "left",
+                va="center",
+                color="white" if inside else INK,
+            )
         ax.set_yticks([-i for i in range(len(rows))], [service.replace(", unprotected", "\n") for service, _ in rows])
         ax.set_xticks([50, 60, 70, 80, 90, 100], ["a coin", "60 %", "70 %", "80 %", "90 %", "100 %"])
         ax.set(xlim=(50, 101))
@@ -123,7 +129,6 @@ def copies(path: Path) -> None:
         ax.text(8.5, 1.75, "one vote each", color=INK, va="center")
         box(ax, 4.3, 0.45, 7.55, 0.8, "a lead that one vote cannot turn is said: yes", "#ffffff")
         arrow(ax, (4.3, 1.42), (4.3, 0.88))
-
 
 
 def guide(path: Path) -> None:

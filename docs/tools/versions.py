@@ -2,7 +2,7 @@
 
     python -m docs.tools.versions site        # site/0.2.0/, site/0.1.0/, … → site/versions.json and site/index.html
 
-A version is a folder with a page. Folders of older versions are kept by whoever publishes the site: put them back beside the new one.
+A version is a folder with a page. Whoever publishes the site keeps the folders of older versions beside the new one.
 """
 
 from __future__ import annotations
