@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+import confide
+import confide.games
+import confide.learners
 from docs.tools import blocks, check, versions
 
 ROOT = blocks.ROOT
@@ -32,7 +35,7 @@ FETCHED = re.compile(r"""(?:@import\s+|url\()["']?(?:https?:)?//([^/"')\s]+)""")
 
 # What is not run, by page: docker, systemd and a browser are not for a test, and make runs its targets itself.
 NOT_RUN = {
-    "README.md": {"installs", "make runs its targets itself", "80 seconds"},
+    "README.md": {"installs", "make runs its targets itself", "minutes of games", "80 seconds"},
     "docs/audit.md": {"hours of games"},
     "docs/deploy.md": {"installs", "needs docker", "needs root and systemd", "needs root and Prometheus"},
     "docs/service.md": {"installs", "opens a browser and does not end"},
@@ -184,6 +187,16 @@ def test_code_is_highlighted_formulas_are_drawn_and_names_are_found(site: Path) 
     assert 'id="confide.Plan.tight"' in plans or 'id="confide.planning.plan.Plan.tight"' in plans
     index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
     assert any("epsilon" in one["location"] for one in index["docs"])
+
+
+def test_every_public_name_has_its_place_in_the_reference(site: Path) -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in (site / "reference").rglob("*.html"))
+    anchors = set(re.findall(r'id="(confide[\w.]*)"', text))
+    homes = (confide, confide.games, confide.learners)
+    names = {f"{home.__name__}.{name}" for home in homes for name in home.__all__ if not name.startswith("__")}
+    assert len(names) > 60
+    assert not names - anchors
+    assert 'href="../../proofs/gate/">docs/proofs/gate.md</a>' in text
 
 
 def test_no_formula_is_left_as_tex(site: Path) -> None:

@@ -16,11 +16,15 @@ _FENCE = re.compile(
 
 
 class Rule(NamedTuple):
-    """Commands that begin like this are replaced by `instead`, or not run where that is None."""
+    """Commands that begin like this, on all pages or on one, become `instead`, or are not run where that is None."""
 
     begins: str
     instead: str | None
     reason: str
+    page: str | None = None
+
+    def fits(self, command: str, page: str) -> bool:
+        return self.page in (None, page) and re.match(self.begins, command) is not None
 
 
 # In the order in which they are tried; a command that none of them fits is run as it stands.
@@ -33,6 +37,7 @@ RULES = (
     Rule(r"useradd |install -D|systemctl |systemd-analyze ", None, "needs root and systemd"),
     Rule(r"python3 -m venv /opt/confide", None, "needs root and systemd"),
     Rule(r"confide token .* > /etc/prometheus/", None, "needs root and Prometheus"),
+    Rule(r"confide audit --quick", None, "minutes of games; docs/audit.md has it too", "README.md"),
     Rule(r"confide audit --folder", None, "hours of games; confide audit --quick is run"),
     Rule(r"python examples/support_bot/run\.py", None, "opens a browser and does not end; its tests run it"),
     Rule(r"python examples/story\.py --quick", "python examples/story.py --quick", "as it stands"),
@@ -99,4 +104,4 @@ def commands(block: Block) -> Iterator[tuple[str, Rule | None]]:
     for command in re.sub(r"\\\n\s*", "", block.text).splitlines():
         bare = re.split(r"\s{2,}#", command)[0].strip()
         if bare and not bare.startswith("#"):
-            yield bare, next((rule for rule in RULES if re.match(rule.begins, bare)), None)
+            yield bare, next((rule for rule in RULES if rule.fits(bare, block.page)), None)

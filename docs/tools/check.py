@@ -25,7 +25,7 @@ from typing import Any
 from docs.tools.blocks import ROOT, Block, Rule, blocks, commands, pages
 
 LINKED = ("benchmarks", "deploy", "examples")
-PATIENCE = 600  # seconds for one command
+PATIENCE = 1800  # seconds for one command
 
 
 def own_file(path: Path, rows: int) -> None:

@@ -1,4 +1,4 @@
-"""What the site needs beyond MkDocs: formulas become MathML when it is built, and a browser draws them by itself."""
+"""What the site needs beyond MkDocs: formulas become MathML when it is built, and pages that docstrings name, links."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from latex2mathml.converter import convert
 
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+_PAGE = re.compile(r"\bdocs/((?:proofs/)?[\w-]+)\.md\b")
 
 
 def formulas(page: str) -> str:
@@ -23,6 +24,12 @@ def formulas(page: str) -> str:
     return _FORMULA.sub(drawn, page)
 
 
-def on_page_content(html: str, **_: Any) -> str:
+def links(page: str, url: str) -> str:
+    """`page` of the reference, at `url`, with the pages that docstrings name as links."""
+    up = "../" * url.count("/")
+    return _PAGE.sub(lambda found: f'<a href="{up}{found[1]}/">{found[0]}</a>', page)
+
+
+def on_page_content(html: str, page: Any, **_: Any) -> str:
     """MkDocs calls this with the HTML of each page."""
-    return formulas(html)
+    return formulas(links(html, page.url) if page.url.startswith("reference/") else html)
