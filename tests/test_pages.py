@@ -195,7 +195,8 @@ def test_every_public_name_has_its_place_in_the_reference(site: Path) -> None:
     homes = (confide, confide.games, confide.learners)
     names = {f"{home.__name__}.{name}" for home in homes for name in home.__all__ if not name.startswith("__")}
     assert len(names) > 60
-    assert not names - anchors
+    # A function that its module is named after stands there under its full name.
+    assert not {name for name in names - anchors if f"{name}.{name.rpartition('.')[2]}" not in anchors}
     assert 'href="../../proofs/gate/">docs/proofs/gate.md</a>' in text
 
 
