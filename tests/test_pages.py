@@ -137,6 +137,7 @@ def test_a_snippet_or_command_that_fails_is_noticed(tmp_path: Path) -> None:
         one = check.Reader(tmp_path)
         with pytest.raises(error):
             one.python(block) if language == "python" else one.shell(*next(blocks.commands(block)))
+        assert "CONFIDE_PUBLIC__PORT" not in os.environ  # what is for the page stays with the page
 
 
 def test_what_a_command_exports_is_there_for_the_next(tmp_path: Path) -> None:

@@ -76,8 +76,13 @@ class Reader:
 
     def python(self, block: Block) -> None:
         """Run a snippet after those before it, as in one session."""
-        os.environ.update({name: value for name, value in self.environment.items() if name.isupper()})
-        exec(compile(self.local(block.text), f"{block.page}:{block.line}", "exec"), self.names)
+        before = dict(os.environ)
+        os.environ.update(self.environment)
+        try:
+            exec(compile(self.local(block.text), f"{block.page}:{block.line}", "exec"), self.names)
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
 
     def shell(self, command: str, rule: Rule | None) -> None:
         """Run a command; what it exports is there for those after it."""
@@ -150,9 +155,7 @@ def check(page: Path, shell: bool = True) -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         prepare(folder)
-        before, environment = Path.cwd(), dict(os.environ)
-        stack.callback(os.environ.update, environment)
-        stack.callback(os.chdir, before)
+        stack.callback(os.chdir, Path.cwd())
         os.chdir(folder)
         reader = Reader(folder)
         stack.callback(reader.close)
