@@ -74,7 +74,7 @@ def need(path: Path) -> None:
         ax.fill_betweenx(EPSILONS, useful, copies, color=PALE)
         ax.fill_betweenx(EPSILONS, copies, most, color=BLUES[3])
         for ends in (useful, copies):
-            ax.plot(ends, EPSILONS, color=BLUES[0], linewidth=1.5)
+            ax.plot([end if end < 0.9 * most else np.nan for end in ends], EPSILONS, color=BLUES[0], linewidth=1.5)
         ax.text(700, 1.0, "too few\nlabels", ha="left", va="center", color=INK)
         ax.text(2e5, 2.0, "the guide answers", ha="center", va="center", color=INK)
         ax.text(2.6e7, 5.0, "copies\nvote too", ha="right", va="center", color=INK)
