@@ -38,6 +38,7 @@ NOT_RUN = {
     "README.md": {"installs", "make runs its targets itself", "minutes of games", "80 seconds"},
     "docs/audit.md": {"hours of games"},
     "docs/deploy.md": {"installs", "needs docker", "needs root and systemd", "needs root and Prometheus"},
+    "docs/evidence.md": {"make runs its targets itself", "minutes of cells"},
     "docs/service.md": {"installs", "opens a browser and does not end"},
     "docs/sklearn.md": {"installs"},
     "docs/story.md": {"80 seconds", "a part of examples/story.py, which is run"},

@@ -33,6 +33,7 @@ RULES = (
     Rule(r"\. confide-env/bin/activate", None, "installs: make newcomer does it, in an environment of its own"),
     Rule(r"pip install", None, "installs: make newcomer does it, in an environment of its own"),
     Rule(r"make ", None, "make runs its targets itself"),
+    Rule(r"python -m benchmarks\.evidence --check", None, "minutes of cells; the tests of evidence rerun some"),
     Rule(r"docker ", None, "needs docker"),
     Rule(r"useradd |install -D|systemctl |systemd-analyze ", None, "needs root and systemd"),
     Rule(r"python3 -m venv /opt/confide", None, "needs root and systemd"),
