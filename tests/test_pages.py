@@ -15,6 +15,7 @@ import yaml
 import confide
 import confide.games
 import confide.learners
+import confide.text
 from docs.tools import blocks, check, versions
 
 ROOT = blocks.ROOT
@@ -24,11 +25,13 @@ SNIPPETS = [
     for name, page in PAGES.items()
     if any(one.language == "python" and not one.excerpt for one in blocks.blocks(page))
 ]
-# Left to `make docs-check`, which runs everything.
+# Left to `make docs-check`, which runs everything, and to tests of their own.
 LONG = {
     "docs/audit.md": "plays thousands of games",
     "docs/replay.md": "replays two worlds",
     "docs/service.md": "needs its service",
+    "docs/inbox.md": "needs an encoder: tests/text/test_pages.py",
+    "docs/text.md": "needs an encoder: tests/text/test_pages.py",
 }
 LOADED = re.compile(r"""<(?:link|script|img|iframe|source)\b[^>]*?\b(?:href|src)=["']?(?:https?:)?//([^/"'>\s]+)""")
 FETCHED = re.compile(r"""(?:@import\s+|url\()["']?(?:https?:)?//([^/"')\s]+)""")
@@ -39,10 +42,12 @@ NOT_RUN = {
     "docs/audit.md": {"hours of games"},
     "docs/deploy.md": {"installs", "needs docker", "needs root and systemd", "needs root and Prometheus"},
     "docs/evidence.md": {"make runs its targets itself", "minutes of cells"},
+    "docs/inbox.md": {"minutes", "needs a file that is not Confide's to give"},
     "docs/service.md": {"installs", "opens a browser and does not end"},
     "docs/sklearn.md": {"installs"},
     "docs/story.md": {"80 seconds", "a part of examples/story.py, which is run"},
     "docs/ten-minutes.md": {"installs"},
+    "docs/text.md": {"installs"},
     "docs/water.md": {"a minute", "a part of examples/water.py, which is run"},
 }
 
@@ -194,7 +199,7 @@ def test_code_is_highlighted_formulas_are_drawn_and_names_are_found(site: Path) 
 def test_every_public_name_has_its_place_in_the_reference(site: Path) -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in (site / "reference").rglob("*.html"))
     anchors = set(re.findall(r'id="(confide[\w.]*)"', text))
-    homes = (confide, confide.games, confide.learners)
+    homes = (confide, confide.games, confide.learners, confide.text)
     names = {f"{home.__name__}.{name}" for home in homes for name in home.__all__ if not name.startswith("__")}
     assert len(names) > 60
     # A function that its module is named after stands there under its full name.

@@ -41,6 +41,9 @@ RULES = (
     Rule(r"confide audit --quick", None, "minutes of games; docs/audit.md has it too", "README.md"),
     Rule(r"confide audit --folder", None, "hours of games; confide audit --quick is run"),
     Rule(r"python examples/support_bot/run\.py", None, "opens a browser and does not end; its tests run it"),
+    Rule(r"CONFIDE_DATA=folder python", None, "needs a file that is not Confide's to give"),
+    Rule(r"python examples/inbox/run\.py --quick", "python examples/inbox/run.py --quick", "as it stands"),
+    Rule(r"python examples/inbox/run\.py", "true", "minutes; its quick form is run"),
     Rule(r"python examples/story\.py --quick", "python examples/story.py --quick", "as it stands"),
     Rule(
         r"python examples/story\.py --picture", "python examples/story.py --quick --picture story.svg", "its quick form"
