@@ -20,7 +20,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from confide.planning import tight
+from confide.planning import shares, tight
+from confide.planning.design import Unreachable
 from confide.planning.mistakes import HYPOTHESES
 from confide.planning.plan import Guarantee, Plan
 from confide.privacy.cost import ONE
@@ -751,3 +752,22 @@ def test_a_million_copies_are_planned_in_seconds() -> None:
         plan = Plan.tight(1.0, 1e-6, 1_000_000, copies=1_000_000, polls=129, guide=None)
         took.append(time.perf_counter() - start)
     assert plan.copies == 1_000_000 and statistics.median(took) <= 3.0
+
+
+def test_where_less_fits_than_was_measured_the_planner_asks_for_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 10⁸ rounds the room for unsure answers, measured without the lean, is a little too large: no refusal."""
+    tried, right = list[int](), shares._beside
+
+    def narrow(asked: tight.Asked, wish: shares.Wish, share: float) -> shares.Shared:
+        if asked.copies is None:
+            return right(asked, wish, share)
+        assert asked.unsure is not None
+        tried.append(asked.unsure)
+        if asked.unsure > 3000:
+            raise tight.Refused(lambda: "out of reach") if len(tried) % 2 else Unreachable("out of reach")
+        return right(asked, wish, share)
+
+    monkeypatch.setattr(shares, "_beside", narrow)
+    monkeypatch.setattr(tight, "most_unsure", lambda *_: 5000)
+    plan = Plan.tight(epsilon=8.0, delta=1e-6, rounds=10**7)
+    assert tried == [5000, 4000, 3200, 2560] and plan.unsure == 2560 and plan.copies == 5000

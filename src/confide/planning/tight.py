@@ -149,7 +149,10 @@ def most_unsure(asked: Asked, often: float) -> int:
             asked.epsilon, asked.delta, live, middle, asked.unit_unsure, asked.beta, polls, middle / (2 * live),
             asked.guide, None, asked.labels,
         )  # fmt: skip
-        needed = target.fewest_copies((1 - 2 * asked.dissent) * polls)
+        try:
+            needed = target.fewest_copies((1 - 2 * asked.dissent) * polls)
+        except Unreachable:  # not for any number of copies
+            needed = None
         low, high = (middle, high) if needed is not None and needed <= asked.copies else (low, middle - 1)
     return low
 
