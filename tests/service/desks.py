@@ -82,7 +82,7 @@ class MemoryDesk:
             return Refusal("label", str(error))
         return None
 
-    def teach(self, rows: Sequence[tuple[str | None, Any, Hashable]]) -> list[Refusal | None]:
+    def teach(self, rows: Sequence[tuple[str | None, Any, Hashable]], id: str | None = None) -> list[Refusal | None]:
         self._enter("teach", len(rows))
         told: list[Refusal | None] = []
         for subject, x, label in rows:

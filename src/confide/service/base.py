@@ -84,8 +84,12 @@ class Desk(Protocol):
         A refusal is for its sender alone.
         """
 
-    def teach(self, rows: Sequence[tuple[str | None, Any, Hashable]]) -> list[Refusal | None]:
-        """History: labelled records (subject, x, label) that were never asked. The operator's."""
+    def teach(self, rows: Sequence[tuple[str | None, Any, Hashable]], id: str | None = None) -> list[Refusal | None]:
+        """History: labelled records (subject, x, label) that were never asked. The operator's.
+
+        The same records again under an `id` that is known are acknowledged again, and teach nothing; others are all
+        refused as a conflict.
+        """
 
     def forget(self, subject: str) -> None:
         """Reset the copy that knows this person; delete their stored questions, answers and request ids."""

@@ -198,7 +198,7 @@ class Client:
         sent = [{"x": _plain(row), "label": _label(y)} for row, y in zip(rows, ys, strict=True)]
         for i, row in enumerate(sent if units is not None else ()):
             row["subject"] = _person(cast(Sequence[Unit], units)[i])
-        told = self._operate("history", {"rows": sent})
+        told = self._operate("history", {"id": secrets.token_hex(12), "rows": sent})
         return {one["row"]: cast(ValueError, _error(422, one)) for one in told["refused"]}
 
     def _operate(self, operation: str, content: Mapping[str, Any]) -> dict[str, Any]:

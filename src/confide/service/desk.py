@@ -8,8 +8,9 @@ Why that tells nobody anything: docs/proofs/people.md, "The journal". What is on
 from __future__ import annotations
 
 import contextlib
+import hmac
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,18 +27,19 @@ from confide.pop.tickets import Key
 from confide.service.base import Asked, Later, Question, Refusal, Taught
 from confide.service.clerk import Clerk, Said
 from confide.service.counts import Counts
+from confide.service.history import History, Import
 from confide.service.memory import Memory
 from confide.service.replay import replay
-from confide.service.rows import ASKED, NOBODY, TAUGHT, Row, Rows, pack, together
+from confide.service.rows import ASKED, NOBODY, TAUGHT, Row, Rows, Unreadable, together
 from confide.service.signing import RolledBack, Signer
 from confide.service.views import person, private, public
 from confide.service.words import (
     AGAIN,
     GONE,
     NO_LABEL,
-    NO_SUBJECT,
     NOT_YOURS,
     OTHER_LABEL,
+    OTHER_RECORDS,
     ROLLED_BACK,
     UNSAVED,
     UNWRITTEN,
@@ -244,7 +246,7 @@ class PopDesk:
                 rows.append(Row(row.whose, row.id, row.digest, outcome.number, epoch, *came))
             return ASKED, self._rows.width, self._rows.body(rows)
 
-        xs = [one.x if row.x is not None else _Unreadable() for one, row in fresh.values()]
+        xs = [one.x if row.x is not None else Unreadable() for one, row in fresh.values()]
         asked = together(xs, [row.x for _, row in fresh.values()])
         outcomes, entered = self._keeper.ask(asked, [row.whose for _, row in fresh.values()], note)
         self._memory.asked(rows, entered[0].sequence, self._keeper.rounds)
@@ -334,40 +336,39 @@ class PopDesk:
             return [Refusal("later", AGAIN) if one is None else one for one in said]
         return said
 
-    def teach(self, rows: Sequence[tuple[str | None, Any, Hashable]]) -> list[Refusal | None]:
-        """History: labelled records (subject, x, label) that were never asked; durable when this returns."""
-        people = self.pop.units == "people"
+    def teach(self, rows: History, id: str | None = None) -> list[Refusal | None]:
+        """History: labelled records (subject, x, label) that were never asked; durable when this returns.
+
+        With an id, the same records again, within a ticket's life, are acknowledged again and teach nothing: the first
+        acknowledgement may have been lost on its way. Other records are refused.
+        """
+        given = Import(self._keeper, rows, id, room=self._rows.room, people=self.pop.units == "people")
         with self._lock:
             self._check()
-            packed = [pack(x) for _, x, _ in rows]
-            good = [
-                one is not None and len(one) <= self._rows.room and (bool(row[0]) or not people)
-                for one, row in zip(packed, rows, strict=True)
-            ]
-            noted, nobody = list[Row](), self._keeper.hash(b"nobody")
-            whos = [self._keeper.who(subject) if subject else nobody for subject, _, _ in rows]
-
-            def note(taught: Records) -> Note:
-                for i, whose in enumerate(whos):
-                    if taught.labels[i] >= 0:
-                        about = int(taught.copies[i]), int(taught.leaves[i]), int(taught.labels[i]), -1, -1, packed[i]
-                        noted.append(Row(whose, NOBODY, NOBODY, 0, 0, *about))
-                return TAUGHT, self._rows.width, self._rows.body(noted)
-
-            xs = [x if fine else _Unreadable() for (_, x, _), fine in zip(rows, good, strict=True)]
-            ys = [y if fine else _Unreadable() for (_, _, y), fine in zip(rows, good, strict=True)]
-            records, entered = self._keeper.teach(xs, ys, whos, note)
-            self._memory.taught(noted, entered[0].sequence, self._keeper.rounds)
-            labels = self._keeper.labels(y for _, _, y in rows)
-        said: list[Refusal | None] = [None] * len(rows)
-        for i, error in records.refused.items():
-            if good[i]:
-                said[i] = Refusal("label" if labels[i] < 0 else "malformed", str(error))
+            self._memory.expire(self._keeper.rounds)
+            before = self._memory.imported(given.name)
+            if before is None:
+                unreadable, entered = self._take_history(given)
             else:
-                nameless = people and not rows[i][0]
-                said[i] = Refusal("malformed", NO_SUBJECT if nameless else self._clerk.long)
-        self._keeper.settle(entered)  # the operator's, at times that are public
-        return said
+                unreadable = self.pop.readable(given.xs)
+        if before is None:
+            self._keeper.settle(entered)  # the operator's, at times that are public
+        else:
+            self._book.wait(before.sequence)
+            if before.digest is None or not hmac.compare_digest(before.digest, given.digest):
+                return [Refusal("conflict", OTHER_RECORDS) for _ in rows]
+        return given.said(unreadable, self._clerk.long)
+
+    def _take_history(self, given: Import) -> tuple[dict[int, str], Entered]:
+        noted = list[Row]()
+
+        def note(taught: Records) -> Note:
+            noted.extend(given.rows(taught, self._keeper.rounds))
+            return TAUGHT, self._rows.width, self._rows.body(noted)
+
+        records, entered = self._keeper.teach(given.xs, given.ys, given.whos, note)
+        self._memory.taught(noted, entered[0].sequence, self._keeper.rounds)
+        return {i: str(error) for i, error in records.refused.items()}, entered
 
     # ------------------------------------------------------------------ forget
 
@@ -415,7 +416,3 @@ class PopDesk:
         with contextlib.suppress(StateError):
             self._book.wait(self._book.sequence, private=True)
         return seen
-
-
-class _Unreadable:
-    """Stands for an x, or a label, that was refused before it came to the POP: its round is taken all the same."""

@@ -105,10 +105,16 @@ class History(Form):
     """Labelled records to learn from."""
 
     rows: list[Row]
+    id: str | None = Field(
+        default=None, min_length=1, max_length=100,
+        description="The import's own name. A retry with it is acknowledged again, and teaches nothing.",
+    )  # fmt: skip
 
     model_config = ConfigDict(
         extra="forbid",
-        json_schema_extra={"examples": [{"rows": [{"x": {"links": 0}, "label": "ham", "subject": "ann"}]}]},
+        json_schema_extra={
+            "examples": [{"rows": [{"x": {"links": 0}, "label": "ham", "subject": "ann"}], "id": "i-0001"}]
+        },
     )
 
 

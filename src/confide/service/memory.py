@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from confide.pop.tickets import Key
-from confide.service.rows import ASKED, TAUGHT, Row
+from confide.service.rows import ASKED, IMPORT, NOBODY, TAUGHT, Row
 
-__all__ = ["Memory", "Stored"]
+__all__ = ["Imported", "Memory", "Stored"]
 
 
 @dataclass(slots=True, repr=False)
@@ -37,6 +37,19 @@ class Stored:
 
 
 @dataclass(slots=True, repr=False)
+class Imported:
+    """An import of history that had an id."""
+
+    name: bytes
+    digest: bytes | None
+    """Of all its records; None once one of them was somebody's who was forgotten."""
+    sequence: int
+    """The entry that made it durable."""
+    rounds: int
+    """Rounds taken before it."""
+
+
+@dataclass(slots=True, repr=False)
 class _Note:
     sequence: int
     rounds: int
@@ -44,6 +57,9 @@ class _Note:
     leaf: int
     """The last of the guide's leaves that has a gradient of it; −1 for none."""
     whose: list[bytes]
+    imported: Imported | None = None
+    sums: bytes = NOBODY
+    """Whose the row with the import's digest is."""
 
 
 class Memory:
@@ -60,6 +76,8 @@ class Memory:
         self._requests: dict[tuple[bytes, bytes], Stored] = {}
         self._tickets: dict[Key, Stored] = {}
         self._order: deque[Stored] = deque()
+        self._imports: dict[bytes, Imported] = {}
+        self._imported: deque[Imported] = deque()
         self._notes: dict[str, deque[_Note]] = {ASKED: deque(), TAUGHT: deque()}
         self.open = 0
         """Answered questions that wait for a label: private."""
@@ -71,6 +89,10 @@ class Memory:
     def ticket(self, key: Key) -> Stored | None:
         """What is stored of the round that a ticket belongs to."""
         return self._tickets.get(key)
+
+    def imported(self, name: bytes) -> Imported | None:
+        """What is stored of an import."""
+        return self._imports.get(name)
 
     def asked(self, rows: Iterable[Row], sequence: int, rounds: int) -> None:
         """A note of questions was written."""
@@ -93,17 +115,32 @@ class Memory:
         for row in rows:
             note.whose.append(row.whose)
             note.leaf = max(note.leaf, row.leaf)
+            if row.epoch == IMPORT:
+                self._import(note, row)
+                continue
             stored = self._tickets.get((row.epoch, row.number))
             if stored is not None and stored.taught < 0:
                 self.open -= stored.open
                 stored.taught, stored.lesson = row.label, sequence
         self._notes[TAUGHT].append(note)
 
+    def _import(self, note: _Note, row: Row) -> None:
+        if row.digest == NOBODY:  # the first of the two rows
+            note.imported = Imported(row.id, None, note.sequence, row.number)
+            self._imports[row.id] = note.imported
+            self._imported.append(note.imported)
+        elif note.imported is not None:
+            note.imported.digest, note.sums = row.digest, row.whose
+
     def expire(self, rounds: int) -> None:
-        """Drop what was asked `life` rounds ago or earlier."""
+        """Drop what was asked, or imported, `life` rounds ago or earlier."""
         order, last = self._order, rounds - self._life
         while order and order[0].key[1] <= last:
             self._drop(order.popleft())
+        while self._imported and self._imported[0].rounds <= last:
+            old = self._imported.popleft()
+            if self._imports.get(old.name) is old:
+                del self._imports[old.name]
 
     def _drop(self, stored: Stored) -> None:
         if self._tickets.pop(stored.key, None) is None:
@@ -131,12 +168,21 @@ class Memory:
         return [stored for stored in self._tickets.values() if stored.row.whose == whose]
 
     def forget(self, whose: bytes) -> list[tuple[str, int, bytes]]:
-        """Drop somebody's requests; the rows (kind, sequence, whose) of the journal that are theirs."""
+        """Drop somebody's requests; the rows (kind, sequence, whose) of the journal that are theirs.
+
+        The digest of an import with a record of theirs goes too: whoever has the key could try what it was.
+        """
         for stored in self.of(whose):
             self._drop(stored)
-        return [
-            (kind, note.sequence, whose) for kind, notes in self._notes.items() for note in notes if whose in note.whose
-        ]
+        rows = list[tuple[str, int, bytes]]()
+        for kind, notes in self._notes.items():
+            for note in notes:
+                if whose in note.whose:
+                    rows.append((kind, note.sequence, whose))
+                    if note.imported is not None and note.imported.digest is not None:
+                        note.imported.digest = None
+                        rows.append((kind, note.sequence, note.sums))
+        return rows
 
     def waiting(self) -> Iterator[Stored]:
         """Answered questions that wait for a label, in order."""

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from confide.service import forms
-from confide.service.app import Guard, Model, Service, body, make_app, said
+from confide.service.app import Guard, Model, Problem, Service, body, make_app, said
 from confide.service.base import Desk
 from confide.service.dashboard import add_dashboard
 from confide.service.pages import describe, page
@@ -112,14 +112,17 @@ def _doing(app: FastAPI, service: Service) -> None:
         openapi_extra={"x-form": "HISTORY"}, responses={200: {"model": forms.Imported}},
     )  # fmt: skip
     async def history(request: Request) -> Response:
-        """Free of charge; where people are protected every row says whose it is."""
+        """Free of charge; where people are protected every row says whose it is. Send it again with the same id."""
         service.operator(request)
         model = service.model(request)
-        given = forms.HISTORY.read(body(request)).rows
+        form = forms.HISTORY.read(body(request))
+        given = form.rows
         service.check_batch(len(given), service.limits.history)
         named = service.door.named
         rows = [(None if row.subject is None else named(row.subject), row.x, row.label) for row in given]
-        told = await model.owner.call(lambda desk: desk.teach(rows))
+        told = await model.owner.call(lambda desk: desk.teach(rows, form.id))
+        if told[0] is not None and told[0].kind == "conflict":
+            raise Problem(409, "conflict", told[0].message)
         refused = [{"row": i, **forms.failure(one.kind, one.message)} for i, one in enumerate(told) if one is not None]
         return said({"taken": len(rows) - len(refused), "refused": refused})
 

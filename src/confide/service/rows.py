@@ -14,13 +14,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["ASKED", "NOBODY", "TAUGHT", "Row", "Rows", "canonical", "pack", "together", "unpack"]
+__all__ = [
+    "ASKED", "IMPORT", "NOBODY", "TAUGHT", "Row", "Rows", "Unreadable", "canonical", "pack", "together", "unpack",
+]  # fmt: skip
 
 ASKED, TAUGHT = "asked", "taught"
 """The two kinds of notes."""
 
 NOBODY = bytes(16)
 """Whose row it is once it was erased."""
+
+IMPORT = -1
+"""The epoch, which no ticket has, in the rows that name an import of history."""
 
 _FIELDS = "<16s16s16sqiiihhbI"
 
@@ -31,11 +36,11 @@ class Row(NamedTuple):
     whose: bytes
     """16 bytes that stand for the subject; all zeros once they were forgotten."""
     id: bytes
-    """16 bytes that stand for the request's id; zeros in a lesson."""
+    """16 bytes that stand for the request's id, or the import's; zeros in a lesson."""
     digest: bytes
-    """16 bytes that stand for x."""
+    """16 bytes that stand for x, or for all records of an import."""
     number: int
-    """The round; 0 for none."""
+    """The round; 0 for none; of an import, the rounds before it."""
     epoch: int
     copy: int
     """−1 for none."""
@@ -81,6 +86,10 @@ class Rows:
     def of(cls, width: int) -> Rows:
         """The rows of this width."""
         return cls(width - Struct(_FIELDS).size)
+
+
+class Unreadable:
+    """Stands for an x, or a label, that was refused before it came to the POP: its round is taken all the same."""
 
 
 def pack(x: Any) -> bytes | None:

@@ -1,8 +1,8 @@
 """What is told where a desk refuses: one sentence that says what to do, and never anything of somebody else."""
 
 __all__ = [
-    "AGAIN", "GONE", "HALTED", "NOT_YOURS", "NO_LABEL", "NO_SUBJECT", "OTHER_LABEL", "OTHER_QUESTION", "ROLLED_BACK",
-    "UNSAVED", "UNWRITTEN",
+    "AGAIN", "GONE", "HALTED", "NOT_YOURS", "NO_LABEL", "NO_SUBJECT", "OTHER_LABEL", "OTHER_QUESTION", "OTHER_RECORDS",
+    "ROLLED_BACK", "UNSAVED", "UNWRITTEN",
 ]  # fmt: skip
 
 ROLLED_BACK = (
@@ -11,6 +11,10 @@ ROLLED_BACK = (
 )
 HALTED = "this model has halted: its rounds or its privacy budget are used up"
 OTHER_QUESTION = "ask again with an id of its own: this id was used for another question"
+OTHER_RECORDS = (
+    "nothing was taught: this id was used for an import of other records, or of somebody who was forgotten since; "
+    "send what is new with an id of its own"
+)
 NOT_YOURS = "this is not a ticket of yours: bring back the one that came with your answer"
 GONE = "this ticket has expired, or its question was forgotten: ask again"
 OTHER_LABEL = "another label was taken for this ticket: a label is taken once"

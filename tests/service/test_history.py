@@ -1,0 +1,192 @@
+"""History is taught once, however often an import is sent: what was taught twice might reach two copies."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import confide
+from confide.service.app import Model
+from confide.service.base import Refusal
+from confide.service.desk import PopDesk
+from confide.service.owner import Owner
+from tests.saved import bank_of, fork, make, small_plan
+from tests.service.opened import again, ask, both, folder, guided, kind, open_desk
+from tests.service.test_client import ASKER, OPERATOR, Cut, Running, running
+
+pytestmark = pytest.mark.claim("people.md")
+__all__ = ["folder", "running"]
+
+KILLS = int(os.environ.get("CONFIDE_DESK_KILLS", "6"))
+X = [1.0, 2.0]
+
+
+def records(*people: str) -> list[Any]:
+    return [(who, [float(i), 2.0], "yes") for i, who in enumerate(people)]
+
+
+def told(said: list[Refusal | None]) -> list[str | None]:
+    return [kind(one) for one in said]
+
+
+# ---------------------------------------------------------------------- sent again
+
+
+def test_a_lost_acknowledgement_does_not_teach_twice(running: Running, folder: Path) -> None:
+    with closing(open_desk(folder)) as desk:
+        name = f"m{len(running.models)}"
+        running.models[name] = Model(Owner(desk, running.service.metrics))
+        cut = Cut(running.urls[1], cuts=2)
+        with closing(cut.listening):
+            token = ASKER.sign("ann", expires=60.0)
+            client = confide.Client(running.urls[0], token, name, operator=(cut.url, OPERATOR))
+            client.teach(X, "yes", unit="ann")
+            assert cut.left == 0 and desk.pop.operator.taught == 1
+            cut.left = 1
+            client.teach_many([X, X], ["yes", "no"], units=["bob", "carl"])
+            assert cut.left == 0 and desk.pop.operator.taught == 3
+            client.teach(X, "yes", unit="ann")
+            assert desk.pop.operator.taught == 4, "another import of the same record is another one"
+
+
+@pytest.mark.parametrize("units", ["rounds", "people"])
+def test_the_same_import_again_is_acknowledged_and_teaches_nothing(units: str, folder: Path) -> None:
+    desk = open_desk(folder, units=units)
+    sent = [*records("ann", "bob"), ("carl", [1.0], "no"), ("dora", X, "perhaps")]
+    first = desk.teach(sent, "import 1")
+    assert told(first) == [None, None, "malformed", "label"]
+    known = bank_of(desk.pop)
+    for one in both(desk):
+        assert one.teach(sent, "import 1") == first
+        assert bank_of(one.pop) == known and one.pop.operator.taught == 2
+
+
+def test_a_guide_has_the_gradients_of_an_import_once(folder: Path) -> None:
+    desk = PopDesk.open(folder, lambda: guided("people"))
+    caps = None
+    for one in both(desk):
+        one.teach(records("ann", "bob"), "import 1")
+        caps = caps or dict(one.pop.operator.loop.account.labels)
+        assert one.pop.operator.loop.account.labels == caps and sum(caps.values()) == 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        records("ann"), records("bob", "ann"), [*records("ann"), ("bob", [1.0, 2.5], "yes")],
+        [*records("ann"), ("bob", [1.0, 2.0], "no")], records("ann", "bob", "carl"),
+    ],
+    ids=["fewer", "other people", "another x", "another label", "more"],
+)  # fmt: skip
+def test_other_records_under_the_same_id_are_refused(other: list[Any], folder: Path) -> None:
+    desk = open_desk(folder)
+    desk.teach(records("ann", "bob"), "import 1")
+    for one in both(desk):
+        assert set(told(one.teach(other, "import 1"))) == {"conflict"} and one.pop.operator.taught == 2
+        assert told(one.teach(records("ann", "bob"), "import 1")) == [None, None]
+
+
+def test_an_import_without_an_id_is_a_new_one(folder: Path) -> None:
+    desk = open_desk(folder)
+    for _ in range(2):
+        assert told(desk.teach(records("ann"))) == [None]
+    assert desk.pop.operator.taught == 2
+
+
+def test_an_import_is_remembered_for_so_many_public_rounds(folder: Path) -> None:
+    desk = open_desk(folder, ticket_life=5)
+    for name in ("old", "new"):
+        desk.teach(records("ann"), name)
+        for i in range(3):
+            ask(desk, "bob", f"{name} {i}", X)
+    desk = again(desk)
+    taught = desk.pop.operator.taught
+    desk.teach(records("ann"), "new")
+    assert desk.pop.operator.taught == taught
+    desk.teach(records("ann"), "old")
+    assert desk.pop.operator.taught == taught + 1
+    for one in both(desk):
+        one.teach(records("ann"), "old")
+        assert one.pop.operator.taught == taught + 1, "remembered from its second time on"
+
+
+def test_after_a_snapshot_an_import_is_still_known(folder: Path) -> None:
+    desk = open_desk(folder)
+    desk.teach(records("ann"), "import 1")
+    desk.save()
+    for one in both(desk):
+        one.teach(records("ann"), "import 1")
+        assert one.pop.operator.taught == 1
+
+
+def test_who_was_forgotten_leaves_no_digest_and_is_not_taught_again(folder: Path) -> None:
+    desk = open_desk(folder)
+    desk.teach(records("ann", "bob"), "import 1")
+    desk.teach(records("carl"), "import 2")
+    desk.forget("ann")
+    for one in both(desk):
+        known = bank_of(one.pop)
+        assert set(told(one.teach(records("ann", "bob"), "import 1"))) == {"conflict"}
+        assert told(one.teach(records("carl"), "import 2")) == [None]
+        assert bank_of(one.pop) == known
+        imported = [note.imported for note in one._memory._notes["taught"] if note.imported is not None]
+        assert [kept.digest is None for kept in imported] == [True, False]
+
+
+# ---------------------------------------------------------------------- killed
+
+
+def _make() -> Any:
+    return make(plan=small_plan(unsure=4000, rounds=50_000), ticket_life=5000)
+
+
+def _live(folder: Path, life: int, pipe: int) -> None:
+    """Import until killed; tell what is sent before it is."""
+    desk = PopDesk.open(folder, _make, save_every=None)
+    for number in range(10**9):
+        sent = records(*(f"{life} {number} {i}" for i in range(3)))
+        os.write(pipe, json.dumps([f"{life} {number}", sent]).encode() + b"\n")
+        desk.teach(sent, f"{life} {number}")
+        if number % 5 == 4:
+            desk.save()
+
+
+def _killed(folder: Path, life: int, after: float) -> Iterator[Any]:
+    reading, writing = os.pipe()
+    child = fork()
+    if child == 0:
+        try:
+            _live(folder, life, writing)
+        finally:
+            os._exit(1)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as file:
+        lines = file.readline()
+        time.sleep(after)
+        os.kill(child, signal.SIGKILL)
+        assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        lines += file.read()
+    return (json.loads(line) for line in lines.splitlines())
+
+
+def test_killed_at_random_moments_every_record_is_taught_once(folder: Path) -> None:
+    """The sender of the last import cannot know whether it was taken, and sends it again."""
+    PopDesk.open(folder, _make).close()
+    moments, sent = random.Random(5), list[Any]()
+    for kill in range(KILLS):
+        sent += _killed(folder, kill, moments.uniform(0, 0.1))
+        with PopDesk.open(folder, _make) as desk:
+            assert desk.pop.operator.taught in (3 * len(sent), 3 * len(sent) - 3)
+            for name, rows in sent:
+                assert told(desk.teach([tuple(row) for row in rows], name)) == [None] * 3
+            assert desk.pop.operator.taught == 3 * len(sent)
+    assert len(sent) > KILLS
