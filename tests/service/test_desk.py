@@ -77,6 +77,17 @@ def test_what_cannot_be_read_takes_its_round_and_is_told_again(x: Any, folder: P
     assert not one.private()["open_tickets"]
 
 
+@pytest.mark.parametrize("x", [{"a": "b"}, {"a": 1.0}, {"x": 1.0, "y": 2.0}], ids=repr)
+def test_a_guide_alone_refuses_unknown_names_where_positions_are_declared(x: Any, folder: Path) -> None:
+    desk = PopDesk.open(folder, lambda: guided("rounds"))
+    first = ask(desk, "ann", "1", x)
+    assert kind(first.refusal) == "malformed" and first.answer is None and first.round == 1
+    assert ask(desk, "ann", "2", [None, 1.0]).answer is not None, "a missing number is none of that"
+    together = desk.ask([Question("bob", str(i), one) for i, one in enumerate([[1.0, 2.0], x])])
+    assert together[0].answer is not None and together[1].refusal == first.refusal and desk.pop.rounds == 4
+    assert ask(again(desk), "ann", "1", x).refusal == first.refusal
+
+
 def test_requests_are_remembered_for_so_many_public_rounds(folder: Path) -> None:
     desk = open_desk(folder, ticket_life=20)
     first, late = ask(desk, "ann", "1", DOUBT), ask(desk, "ann", "2", DOUBT)

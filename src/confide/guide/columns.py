@@ -52,6 +52,8 @@ class Row(NamedTuple):
 class Columns:
     """The declared columns of x, a dict by name or an array by position. What is not declared is ignored.
 
+    Where columns are positions, a dict of other names only is refused: it was meant for another model.
+
     Parameters
     ----------
     numeric, categorical, text
@@ -99,6 +101,7 @@ class Columns:
         try:
             if not isinstance(x, Mapping):
                 x = self._by_position(x)
+            self.check(x)
             numbers = np.array([number_of(x.get(name)) for name in self.numeric], dtype=np.float64)
             codes = np.array([category_of(name, x.get(name)) for name in self.categorical], dtype=np.uint64)
             return Row(numbers, codes, tuple(text_of(x.get(name)) for name in self.text))
@@ -106,6 +109,11 @@ class Columns:
             raise
         except Exception:  # x may be any object at all, and raise anything when it is looked at
             raise Malformed(FORM) from None
+
+    def check(self, x: Mapping[Any, Any], /) -> None:
+        """Refuse names of which none is a column where columns are positions: nothing would be left of such an x."""
+        if self.positions is not None and x and not any(str(i) in x for i in range(self.positions)):
+            raise Malformed("x has none of the features that were declared: give an array, or their positions as names")
 
     def _by_position(self, x: Any) -> Mapping[str, Any]:
         if self.positions is None:

@@ -75,6 +75,8 @@ def _read_array(columns: Columns, rows: NDArray[Any]) -> Table:
 
 def _read_dicts(columns: Columns, rows: Sequence[dict[Any, Any]]) -> Table:
     table = _empty(columns, len(rows))
+    if columns.positions is not None:
+        _each(columns.check, rows, None, table.refused)
     for j, name in enumerate(columns.numeric):
         table.numbers[:, j] = _numbers(_values(rows, name, table.refused), table.refused)
     for j, name in enumerate(columns.categorical):
