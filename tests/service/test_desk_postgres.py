@@ -2,13 +2,16 @@
 
 import random
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from confide import POP, StateError
+from confide.cli.app import app as command_line
 from confide.ledger import Ledger, snapshot
 from confide.service.config import read_config
 from confide.service.desk import PopDesk
@@ -196,3 +199,21 @@ def test_a_deployment_names_it_in_its_file(tmp_path: Path, url: str) -> None:
         assert ask(desk, "ann", str(rounds), DOUBT).round == rounds
         desk.close()
     assert Ledger(url).read("spam").rounds == 2
+
+
+def test_a_state_is_looked_at_and_verified_from_the_command_line(
+    desk: PopDesk, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(desk, "ann", "1", [1.0, 2.0])
+    place = ["--ledger", url, "--model", "spam"]
+    shown = CliRunner().invoke(command_line, ["status", str(desk.folder), *place])
+    assert shown.exit_code == 0 and "rounds    1 of" in shown.output
+    assert "certified" in CliRunner().invoke(command_line, ["verify", str(desk.folder), *place]).output
+    for command in ("status", "verify"):
+        other = CliRunner().invoke(command_line, [command, str(desk.folder), "--ledger", url])
+        assert isinstance(other.exception, StateError), "it is another model's name"
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "confide.ledger.postgres")
+    for command in ("status", "verify"):
+        missing = CliRunner().invoke(command_line, [command, str(desk.folder), *place])
+        assert isinstance(missing.exception, StateError) and "confide[postgres]" in str(missing.exception)

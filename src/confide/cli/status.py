@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from confide.cli.places import MODEL, Ledger, Model
 from confide.cli.terminal import OPERATOR, say
 from confide.pop.state import look
 from confide.runs.checkpoints import read_run
@@ -26,13 +27,17 @@ def _where(seen: dict[str, Any]) -> str:
 
 def status(
     folder: Annotated[Path, typer.Argument(metavar="STATE", help="The folder of a run, or of a saved POP.")],
+    ledger: Ledger = None,
+    model: Model = MODEL,
 ) -> None:
     """Say where a run stands, from what it last wrote: first what is public, then what is not.
 
     Example: `confide run sea -T 200000 --state run1`, and in another window `confide status run1`
+
+    A served model's: `confide status state/spam`, with `--ledger postgresql://… --model spam` if its ledger is there
     """
     run = read_run(folder) if (folder / "run.json").exists() else None
-    seen = look(folder if run is None else folder / "pop")
+    seen = look(folder if run is None else folder / "pop", ledger, model)
     plan = seen["plan"]
     say("public", "bold")
     say(f"  promise   {replace(seen['guarantee'], secure=not seen['insecure'])}")

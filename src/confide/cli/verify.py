@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from confide.cli.places import MODEL, Ledger, Model
 from confide.cli.terminal import say
 from confide.planning.plan import Guarantee, Plan
 from confide.pop.state import check
@@ -21,13 +22,15 @@ def verify(
             metavar="PLAN.json|STATE", help="A plan written by `confide plan --json`, or the folder of a saved POP."
         ),
     ],
+    ledger: Ledger = None,
+    model: Model = MODEL,
 ) -> None:
     """Re-certify a plan, or a saved state, from its integers alone, trusting no number that it states.
 
     Of a state the guide is computed again too, bit for bit, from the noisy sums in its ledger.
     """
     if path.is_dir():
-        found = check(path)
+        found = check(path, ledger, model)
         say(_certified(found.plan, found.guarantee))
         if found.plan.guide is not None:
             say(f"guide: {found.released:,} of {found.plan.guide.leaves:,} noisy sums released; θ computed again from "
