@@ -47,6 +47,9 @@ units = "people"
 """
 
 
+AWAY = '[models.spam]\nowner = "http://127.0.0.1:8000"\n'
+
+
 def written(folder: Path, text: str = SMALL) -> Path:
     path = folder / "confide.toml"
     path.write_text(text)
@@ -78,6 +81,12 @@ REFUSED = {
     "an unknown door": (SMALL + '[doors]\nkind = "window"\n', "must be tokens, jwt, proxy"),
     "a door without its table": (SMALL + '[doors]\nkind = "jwt"\n', "table doors.jwt"),
     "a ledger elsewhere": (SMALL + 'ledger = "other.db"\n', "models.spam: ledger must be postgresql://"),
+    "an owner that is no url": (AWAY.replace("http:", "ftp:"), "models.spam: owner must be the owner's public port"),
+    "an owner with a password": (AWAY.replace("//", "//a:b@"), "models.spam: owner must be the owner's public port"),
+    "an owner and ticks": (AWAY + "release_every = 0.05\n", "models.spam: release_every is the owner's"),
+    "an owner and a folder": (AWAY + 'folder = "state"\n', "models.spam: a model with an owner elsewhere has no other"),
+    "an owner and a bad name": (AWAY.replace("models.spam", 'models."a/b"'), "letters, digits"),
+    "an empty table of models": ("[models]\n", "the file: name at least one model"),
     "no TOML": ("[models", "not valid TOML"),
 }
 
@@ -118,6 +127,15 @@ def test_a_changed_file_does_not_change_what_was_promised(tmp_path: Path, before
     with pytest.raises(ValueError, match=r"is not what the model in .* was made with"):
         open_desk("spam", changed.models["spam"])
     open_desk("spam", read_config(written(tmp_path)).models["spam"]).close()  # and was given back
+
+
+def test_a_model_may_have_its_owner_elsewhere(tmp_path: Path) -> None:
+    config = read_config(written(tmp_path, SMALL + AWAY.replace("spam", "news")))
+    assert list(config.models) == ["spam"] and config.elsewhere["news"].owner == "http://127.0.0.1:8000"
+    shown = EXAMPLE.replace("# [models.news]", "[models.news]").replace("# owner = ", "owner = ")
+    assert list(read_config(written(tmp_path, shown)).elsewhere) == ["news"]
+    signed = ["token", str(written(tmp_path, AWAY)), "--subject", "ann", "--model", "spam"]
+    assert CliRunner().invoke(command_line, signed).exit_code == 0
 
 
 def test_the_environment_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

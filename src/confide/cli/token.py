@@ -25,7 +25,7 @@ def token(
     Example: `confide token confide.toml --subject ann --model spam --expires 30d`
     """
     settings = need("confide.service.config", "service", "`confide token`").read_config(config)
-    if unknown := sorted(set(model or ()) - set(settings.models)):
+    if unknown := sorted(set(model or ()) - {*settings.models, *settings.elsewhere}):
         raise ValueError(f"there is no model {unknown[0]!r} in {config}")
     if not operator and settings.doors.kind != "tokens":
         raise ValueError(f"in {config} people are known by {settings.doors.kind}, not by Confide's tokens")

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from confide import __version__
 from confide.service.doors import Caller, Door, NotAdmitted, Tokens
+from confide.service.elsewhere import Elsewhere
 from confide.service.forms import BadForm, failure
 from confide.service.logs import Log
 from confide.service.metrics import Metrics
@@ -74,12 +75,19 @@ class Service:
     log: Log
     limits: Limits = field(default_factory=Limits)
     clock: Callable[[], float] = time.perf_counter
+    elsewhere: Mapping[str, Elsewhere] = field(default_factory=dict)
+    """Models that other processes own."""
 
     def asker(self, request: Request) -> tuple[Model, Caller]:
         """Who asks, and which model."""
+        caller = self.caller(request)
+        return self.model(request), caller
+
+    def caller(self, request: Request) -> Caller:
+        """Who asks, if they may use the model that the path names."""
         caller = self.door.admit(request.headers, request.client.host if request.client else None)
         caller.check(request.path_params["model"])
-        return self.model(request), caller
+        return caller
 
     def operator(self, request: Request) -> None:
         """Let an operator in, and nobody else."""
@@ -90,9 +98,15 @@ class Service:
     def model(self, request: Request) -> Model:
         """The model that the path names."""
         model = self.models.get(request.path_params["model"])
+        if model is None and (away := self.elsewhere.get(request.path_params["model"])) is not None:
+            raise Problem(421, "owner", f"go to the operator's port of the process that owns this model: {away.url}")
         if model is None:
             raise Problem(404, "model", "there is no such model: GET /models lists them")
         return model
+
+    def knows(self, name: str) -> bool:
+        """Whether there is a model of this name, here or elsewhere."""
+        return name in self.models or name in self.elsewhere
 
     def check_batch(self, rows: int, most: int | None = None) -> None:
         """Refuse a batch that is too long, or empty."""
@@ -100,11 +114,13 @@ class Service:
         if not 0 < rows <= most:
             raise Problem(413 if rows else 422, "size", f"a batch has 1 to {most:,} rows")
 
-    @property
-    def ready(self) -> dict[str, str]:
+    async def missing(self, here_only: bool) -> dict[str, str]:
         """The models that are not ready, and why."""
         failed = {name: "failed" for name, model in self.models.items() if model.owner.failure is not None}
-        return {name: "draining" for name, model in self.models.items() if model.owner.draining} | failed
+        here = {name: "draining" for name, model in self.models.items() if model.owner.draining} | failed
+        others = {} if here_only else self.elsewhere
+        there = await asyncio.gather(*(one.missing() for one in others.values()))
+        return here | {name: why for name, why in zip(others, there, strict=True) if why is not None}
 
 
 def said(content: Mapping[str, Any], status: int = 200, retry: bool = False) -> Response:
@@ -231,7 +247,7 @@ class Guard:
     def _names(self, path: str) -> tuple[str, str]:
         """Model and operation, for counting: names that we know, never what somebody made up."""
         parts = path.split("/")
-        model = parts[2] if len(parts) > 2 and parts[1] == "models" and parts[2] in self._service.models else ""
+        model = parts[2] if len(parts) > 2 and parts[1] == "models" and self._service.knows(parts[2]) else ""
         operation = parts[-1] if parts[-1] in self._operations else "model" if model else "other"
         return model, operation
 

@@ -6,6 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -13,7 +14,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from confide.pop.base import TICKET_LIFE
 
 __all__ = [
-    "EXAMPLE", "Config", "DoorsConfig", "JwtConfig", "LimitsConfig", "ModelConfig", "Port",
+    "EXAMPLE", "Config", "DoorsConfig", "ElsewhereConfig", "JwtConfig", "LimitsConfig", "ModelConfig", "Port",
     "ProxyConfig", "read_config",
 ]  # fmt: skip
 
@@ -24,6 +25,9 @@ def _model_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError("a model's name is 1 to 64 letters, digits, _ and -")
     return name
+
+
+Name = Annotated[str, AfterValidator(_model_name)]
 
 
 class _Table(BaseModel):
@@ -131,18 +135,64 @@ class ModelConfig(_Table):
         return self
 
 
+class ElsewhereConfig(BaseModel):
+    """A model that another process owns: where its public port is, and nothing else."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    owner: str
+
+    @model_validator(mode="after")
+    def _known(self) -> ElsewhereConfig:
+        try:
+            parts = urlsplit(self.owner)
+            plain = parts._replace(path=parts.path.rstrip("/")).geturl() == f"{parts.scheme}://{parts.netloc}"
+            good = plain and parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
+            _ = parts.port
+        except ValueError:
+            good = False
+        if not good:
+            raise ValueError("owner must be the owner's public port, like http://10.0.0.5:8000")
+        if "release_every" in (self.model_extra or {}):
+            raise ValueError(
+                "release_every is the owner's: set it there, and what leaves is paced through whichever door it leaves"
+            )
+        if self.model_extra:
+            raise ValueError("a model with an owner elsewhere has no other entry here: they are in the owner's file")
+        return self
+
+
 class Config(BaseSettings):
     """A deployment. An environment variable such as CONFIDE_PUBLIC__PORT wins over the file."""
 
     model_config = SettingsConfigDict(env_prefix="CONFIDE_", env_nested_delimiter="__", extra="forbid", frozen=True)
 
-    models: dict[Annotated[str, AfterValidator(_model_name)], ModelConfig] = Field(min_length=1)
+    models: dict[Name, ModelConfig]
+    elsewhere: dict[Name, ElsewhereConfig] = Field(default={})
+    """Those of the file's models that have an `owner`."""
     public: Port = Port(port=8000)
     operator: Port = Port(port=8001)
     doors: DoorsConfig = DoorsConfig()
     limits: LimitsConfig = LimitsConfig()
     insecure_seed: int | None = None
     """For tests and replays only: nothing is promised then, and every guarantee says so."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _divided(cls, given: Any) -> Any:
+        """Models that are owned here and those that are not, which the file has in one table."""
+        models = given.get("models") if isinstance(given, dict) else None
+        if not isinstance(models, dict):
+            return given
+        away = {name for name, one in models.items() if isinstance(one, dict) and "owner" in one}
+        here = {name: one for name, one in models.items() if name not in away}
+        return {**given, "models": here, "elsewhere": {name: models[name] for name in away}}
+
+    @model_validator(mode="after")
+    def _some(self) -> Config:
+        if not self.models and not self.elsewhere:
+            raise ValueError("name at least one model")
+        return self
 
     @classmethod
     def settings_customise_sources(
@@ -181,7 +231,7 @@ def read_config(path: Path) -> Config:
         return Config(**given).at(path.parent)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where = ".".join(str(part) for part in first["loc"]).replace("elsewhere", "models", 1)
         said = first["msg"].removeprefix("Value error, ")
         raise ValueError(f"{path}: {where or 'the file'}: {said[:1].lower()}{said[1:]}") from None
 
@@ -241,4 +291,7 @@ ticket_life = 10000         # rounds after which a label is no longer taken
 links = { kind = "number", low = 0, high = 50 }
 sender = "category"
 words = "text"
+
+# [models.news]             # a model that another process owns: this one passes its requests on, and holds nothing
+# owner = "http://10.0.0.5:8000"
 """

@@ -76,9 +76,13 @@ async def _seen(service: Service, name: str, model: Model) -> dict[str, Any]:
 def _looking(app: FastAPI, service: Service) -> None:
     @app.get("/models", summary="All models, with their private numbers")
     async def models(request: Request) -> Response:
-        """Each with `public`, what may be shown, `private`, what may not, and `service`, how the queue does."""
+        """Each with `public`, what may be shown, `private`, what may not, and `service`, how the queue does.
+
+        `elsewhere` says where the owners of the other models are.
+        """
         service.operator(request)
-        return said({"models": [await _seen(service, name, model) for name, model in service.models.items()]})
+        seen = [await _seen(service, name, model) for name, model in service.models.items()]
+        return said({"models": seen, "elsewhere": {name: one.url for name, one in service.elsewhere.items()}})
 
     @app.get("/models/{model}", summary="One model, with its private numbers")
     async def model(request: Request) -> Response:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial, wraps
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -11,12 +13,15 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from confide.service import forms
-from confide.service.app import Guard, Model, Service, body, make_app, said
+from confide.service.app import Guard, Model, Problem, Service, body, make_app, said
 from confide.service.base import Refusal, Taught
+from confide.service.elsewhere import PASSED, Work
 from confide.service.metrics import public_text
 from confide.service.pages import describe, page
 
 __all__ = ["public_app"]
+
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 STATUS = {"malformed": 422, "label": 422, "conflict": 409, "ticket": 404, "halted": 410, "later": 503}
 """How the refusal of one request looks from outside."""
@@ -48,8 +53,29 @@ def public_app(service: Service) -> ASGIApp:
     return Guard(app, service, service.door, OPERATIONS, paced=True, most=service.limits.body)
 
 
+def _passing(service: Service, work: Work, operation: str) -> Callable[[Endpoint], Endpoint]:
+    """An operation on a model: done here, or, for a model that another process owns, passed on to it."""
+
+    def either(endpoint: Endpoint) -> Endpoint:
+        @wraps(endpoint)
+        async def operate(request: Request) -> Response:
+            away = service.elsewhere.get(request.path_params["model"])
+            if away is None:
+                return await endpoint(request)
+            if work != "look":
+                service.caller(request)  # the owner asks again; whom it would refuse does not reach it
+            if PASSED in request.headers:
+                raise Problem(508, "owner", "the owner that was named does not own this model: name the one that does")
+            return await away.passed(work, operation, request.headers, None if work == "look" else body(request))
+
+        return operate
+
+    return either
+
+
 def _asking(app: FastAPI, service: Service) -> None:
     """What needs an asker's token."""
+    passing = partial(_passing, service)
     most = f"{service.limits.batch:,}"
 
     def told(form: type[BaseModel], *statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -60,6 +86,7 @@ def _asking(app: FastAPI, service: Service) -> None:
         "/models/{model}/ask", summary="Ask one question", openapi_extra={"x-form": "ASK"},
         responses=told(forms.Answer, 409, 422),
     )  # fmt: skip
+    @passing("ask", "ask")
     async def ask(request: Request) -> Response:
         """Takes one round, whether x can be read or not, and returns the label and a ticket."""
         model, caller = service.asker(request)
@@ -72,6 +99,7 @@ def _asking(app: FastAPI, service: Service) -> None:
         "/models/{model}/ask-many", summary=f"Ask up to {most} questions", openapi_extra={"x-form": "ASK_MANY"},
         responses=told(forms.Answers, 413, 422),
     )  # fmt: skip
+    @passing("ask", "ask-many")
     async def ask_many(request: Request) -> Response:
         """The rounds are taken in order; a question that is refused has an `error` where its answer would be."""
         model, caller = service.asker(request)
@@ -85,6 +113,7 @@ def _asking(app: FastAPI, service: Service) -> None:
         "/models/{model}/label", summary="Bring the label of an answered question", openapi_extra={"x-form": "LABEL"},
         responses=told(forms.Taken, 404, 422),
     )  # fmt: skip
+    @passing("label", "label")
     async def label(request: Request) -> Response:
         """Durable when it returns. A ticket is good once, in time, and for the asker who got it."""
         model, caller = service.asker(request)
@@ -96,6 +125,7 @@ def _asking(app: FastAPI, service: Service) -> None:
         "/models/{model}/label-many", summary=f"Bring up to {most} labels", openapi_extra={"x-form": "LABEL_MANY"},
         responses=told(forms.Takens, 413, 422),
     )  # fmt: skip
+    @passing("label", "label-many")
     async def label_many(request: Request) -> Response:
         """All good ones are taken, whatever the others are."""
         model, caller = service.asker(request)
@@ -114,17 +144,26 @@ def _taken(refusal: Refusal | None) -> dict[str, Any]:
 def _looking(app: FastAPI, service: Service) -> None:
     """What everyone may see, without a token."""
 
+    passing = partial(_passing, service)
+
     async def shown(model: Model) -> Mapping[str, Any]:
         return await model.owner.look()
 
+    async def all_shown() -> dict[str, Mapping[str, Any] | None]:
+        there = await asyncio.gather(*(one.look() for one in service.elsewhere.values()))
+        here = {name: await shown(model) for name, model in service.models.items()}
+        return {**here, **dict(zip(service.elsewhere, there, strict=True))}
+
     @app.get("/models", summary="All models", openapi_extra={"x-open": True})
     async def models(request: Request) -> Response:
-        """Their names, states and promises."""
-        looks = {name: await shown(model) for name, model in service.models.items()}
-        parts = ("state", "rounds", "units", "labels", "guarantee")
-        return said({"models": {name: {part: look[part] for part in parts} for name, look in looks.items()}})
+        """Their names, states and promises; of a model whose owner is away, that it is."""
+        parts, told = ("state", "rounds", "units", "labels", "guarantee"), dict[str, Any]()
+        for name, look in (await all_shown()).items():
+            told[name] = {"state": "away"} if look is None else {part: look[part] for part in parts}
+        return said({"models": told})
 
     @app.get("/models/{model}", summary="One model", openapi_extra={"x-open": True})
+    @passing("look", "")
     async def model(request: Request) -> Response:
         """What it promises in one sentence, its plan, where it stands, and the private monitor's number."""
         found = service.model(request)
@@ -132,6 +171,7 @@ def _looking(app: FastAPI, service: Service) -> None:
         return said({**await shown(found), "draining": found.owner.draining, "release_every": every})
 
     @app.get("/models/{model}/plan", summary="One model's plan", openapi_extra={"x-open": True})
+    @passing("look", "plan")
     async def plan(request: Request) -> Response:
         """All its numbers and tables, as a plan file: enough for anybody to certify the promise anew."""
         found = service.model(request)
@@ -141,7 +181,7 @@ def _looking(app: FastAPI, service: Service) -> None:
     @app.get("/metrics", summary="For Prometheus", openapi_extra={"x-open": True})
     async def metrics(request: Request) -> Response:
         """Rounds, state, guarantee and monitor of every model: what everyone may see."""
-        looks = {name: await shown(model) for name, model in service.models.items()}
+        looks = {name: look for name, look in (await all_shown()).items() if look is not None}
         return Response(public_text(looks), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     health(app, service)
@@ -158,6 +198,6 @@ def health(app: FastAPI, service: Service) -> None:
     @app.get("/readyz", summary="Whether all models answer", openapi_extra={"x-open": True})
     async def readyz(request: Request) -> Response:
         """503 with the models that do not, while they drain or cannot write their state."""
-        if missing := service.ready:
+        if missing := await service.missing(here_only=PASSED in request.headers):
             return said({"status": "not ready", "models": missing}, 503, retry=True)
         return said({"status": "ready"})

@@ -19,6 +19,7 @@ from confide.service.app import Limits, Model, Service
 from confide.service.base import Desk
 from confide.service.config import Config, DoorsConfig, ModelConfig, Port
 from confide.service.doors import Door, Keys, Tokens
+from confide.service.elsewhere import Elsewhere
 from confide.service.logs import Log
 from confide.service.metrics import Metrics
 from confide.service.operators import operator_app
@@ -78,8 +79,13 @@ def build(config: Config, open_desk: OpenDesk, log: Log) -> Service:
         for opened in models.values():
             opened.owner.close()
         raise
+    passed = getattr(door, "passed", ("authorization",))
+    elsewhere = {
+        name: Elsewhere(name, one.owner, passed, room=limits.room, timeout=limits.timeout)
+        for name, one in config.elsewhere.items()
+    }
     numbers = Limits(limits.body, limits.batch, limits.history, limits.history_body, limits.timeout)
-    return Service(models, door, operators, metrics, log, numbers)
+    return Service(models, door, operators, metrics, log, numbers, elsewhere=elsewhere)
 
 
 def serve(config: Config, open_desk: OpenDesk, log: Log) -> None:
@@ -137,6 +143,8 @@ async def _run(service: Service, sockets: list[socket.socket], log: Log) -> None
     sweep = asyncio.create_task(_sweep())
     await asyncio.gather(*(server.serve([one]) for server, one in zip(servers, sockets, strict=True)))
     sweep.cancel()
+    for one in service.elsewhere.values():
+        await one.close()
     log.event("stopped")
 
 

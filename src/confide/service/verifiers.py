@@ -95,6 +95,8 @@ class ProxyDoor:
             raise ValueError("name the proxies that are trusted: their addresses, or networks such as 10.0.0.0/8")
         self._header = header.lower()
         self._trusted = [ipaddress.ip_network(one) for one in trusted]
+        self.passed = ("authorization", self._header)
+        """The headers that a model's owner elsewhere needs to know the same people."""
 
     def named(self, subject: str) -> str:
         """See `Door`."""

@@ -1,0 +1,126 @@
+"""A model that another process owns: its requests are passed on as they came, once, and what comes back is given back.
+
+This process knows nothing of such a model but where its owner is. It has looked at the caller's token, which the owner
+does again; it reads neither question nor answer, keeps nothing, and never sends a request twice: whether the first one
+took a round only the owner can tell, by the request's id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Literal
+
+import httpx
+from starlette.responses import Response
+
+from confide.service.owner import Busy, Expired, Unavailable
+
+__all__ = ["PASSED", "Elsewhere"]
+
+Work = Literal["ask", "label", "look"]
+WORKS: tuple[Work, ...] = ("ask", "label", "look")
+
+PASSED = "x-confide-passed"
+"""The header of a request that was passed on: it is not passed on again, so two that name each other do no harm."""
+
+CONNECTIONS = 128
+"""To an owner, for each kind of work."""
+
+AWAY = "the process that owns this model cannot be reached: come again in a moment, with the same id or ticket"
+LATE = "this takes longer than anybody waits: come again with the same id or ticket"
+
+_OWN = ((PASSED.encode(), b"1"), (b"content-type", b"application/json"), (b"accept-encoding", b"identity"))
+_BACK = ("content-type", "retry-after", "www-authenticate")
+
+
+class Elsewhere:
+    """Passes requests for one model on to its owner.
+
+    Questions, labels and looks have rooms and connections of their own, so that whether one of them is refused, or
+    waits for a connection, does not tell how many there are of another kind.
+
+    Parameters
+    ----------
+    name
+        The model's name, here and there.
+    url
+        The owner's public port.
+    headers
+        Names of those by which a caller is known.
+    room
+        Requests of each kind that may be on their way.
+    timeout
+        Seconds that anybody waits. A timeout ends the waiting, never the round.
+    """
+
+    def __init__(self, name: str, url: str, headers: Sequence[str], *, room: int = 4096, timeout: float = 10.0) -> None:
+        self.name, self.url = name, url
+        self._headers, self._room, self._timeout = tuple(headers), room, timeout
+        self._away = dict.fromkeys(WORKS, 0)
+        limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
+        # Nothing of the environment: neither a proxy nor anybody's password may come in between.
+        self._clients = {
+            work: httpx.AsyncClient(base_url=url, limits=limits, timeout=None, trust_env=False, verify=_trusted())
+            for work in WORKS
+        }
+
+    async def passed(self, work: Work, operation: str, headers: Mapping[str, str], body: bytes | None) -> Response:
+        """What the owner says to this request, as it says it."""
+        names = [name for name in self._headers if name in headers and work != "look"]  # what is open needs none
+        known = [(name.encode(), headers[name].strip().encode("latin-1")) for name in names]
+        path = f"/models/{self.name}/{operation}" if operation else f"/models/{self.name}"
+        told = await self._sent(work, path, known, body)
+        back = {name: told.headers[name] for name in _BACK if name in told.headers}
+        return Response(told.content, told.status_code, back)
+
+    async def look(self) -> dict[str, Any] | None:
+        """What everyone may see of the model; None where its owner does not say it."""
+        try:
+            told = await self._sent("look", f"/models/{self.name}")
+            shown: dict[str, Any] = told.json()
+        except (Busy, Expired, Unavailable, ValueError):
+            return None
+        return shown if told.status_code == 200 else None
+
+    async def missing(self) -> str | None:
+        """Why the model does not answer; None where it does."""
+        try:
+            told = await self._sent("look", "/readyz")
+            reasons = {} if told.status_code == 200 else told.json().get("models", {})
+        except (Busy, Expired, Unavailable, ValueError, AttributeError):
+            return "its owner is away"
+        return "draining" if reasons.get(self.name) == "draining" else "failed" if self.name in reasons else None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for client in self._clients.values():
+            await client.aclose()
+
+    async def _sent(
+        self, work: Work, path: str, headers: Sequence[tuple[bytes, bytes]] = (), body: bytes | None = None
+    ) -> httpx.Response:
+        if self._away[work] >= self._room:
+            raise Busy
+        self._away[work] += 1
+        try:
+            async with asyncio.timeout(self._timeout):
+                method = "GET" if body is None else "POST"
+                told = await self._clients[work].request(method, path, headers=[*_OWN, *headers], content=body)
+        except TimeoutError:
+            raise Expired(LATE) from None
+        except (httpx.HTTPError, OSError):
+            raise Unavailable(AWAY) from None
+        finally:
+            self._away[work] -= 1
+        if told.headers.get("content-type", "").partition(";")[0] != "application/json":
+            raise Unavailable(AWAY)  # whatever answered is no Confide service
+        return told
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    """The certificates that this machine trusts."""
+    return ssl.create_default_context()
