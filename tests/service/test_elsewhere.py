@@ -252,6 +252,20 @@ def test_what_is_no_confide_service_is_not_given_back() -> None:
     asyncio.run(play())
 
 
+@pytest.mark.parametrize("told", [b"[]", b"{}", b'{"models": 3}', b"nonsense", b'"text"', b"\xff"])
+def test_an_owner_that_says_something_else_is_away(told: bytes) -> None:
+    async def play() -> None:
+        async def say(_: bytes) -> bytes:
+            return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n" + told
+
+        async with listening(say) as (url, _), proxies(1, {"spam": url}) as (one,):
+            assert (await one.public.get("/readyz")).json()["models"] == {"spam": "its owner is away"}
+            assert (await one.public.get("/models")).json() == {"models": {"spam": {"state": "away"}}}
+            assert (await one.public.get("/metrics")).status_code == 200
+
+    asyncio.run(play())
+
+
 def test_who_is_refused_depends_on_counts_of_requests_of_the_same_kind_alone() -> None:
     async def play() -> None:
         async with listening(forever) as (url, _), proxies(1, {"spam": url}, room=2, timeout=0.5) as (one,):

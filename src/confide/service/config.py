@@ -146,7 +146,7 @@ class ElsewhereConfig(BaseModel):
     def _known(self) -> ElsewhereConfig:
         try:
             parts = urlsplit(self.owner)
-            plain = parts._replace(path=parts.path.rstrip("/")).geturl() == f"{parts.scheme}://{parts.netloc}"
+            plain = self.owner.lower().rstrip("/") == f"{parts.scheme}://{parts.netloc}".lower()
             good = plain and parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
             _ = parts.port
         except ValueError:

@@ -78,21 +78,24 @@ class Elsewhere:
 
     async def look(self) -> dict[str, Any] | None:
         """What everyone may see of the model; None where its owner does not say it."""
-        try:
-            told = await self._sent("look", f"/models/{self.name}")
-            shown: dict[str, Any] = told.json()
-        except (Busy, Expired, Unavailable, ValueError):
-            return None
-        return shown if told.status_code == 200 else None
+        shown = await self._look(f"/models/{self.name}")
+        return shown if "guarantee" in shown else None
 
     async def missing(self) -> str | None:
         """Why the model does not answer; None where it does."""
-        try:
-            told = await self._sent("look", "/readyz")
-            reasons = {} if told.status_code == 200 else told.json().get("models", {})
-        except (Busy, Expired, Unavailable, ValueError, AttributeError):
+        shown = await self._look("/readyz")
+        reasons = shown.get("models", {})
+        if "status" not in shown or not isinstance(reasons, dict):
             return "its owner is away"
         return "draining" if reasons.get(self.name) == "draining" else "failed" if self.name in reasons else None
+
+    async def _look(self, path: str) -> dict[str, Any]:
+        """What is open to everyone; nothing where the owner does not say it."""
+        try:
+            shown: Any = (await self._sent("look", path)).json()
+        except (Busy, Expired, Unavailable, ValueError):
+            return {}
+        return shown if isinstance(shown, dict) else {}
 
     async def close(self) -> None:
         """Close the connections."""
