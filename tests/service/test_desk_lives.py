@@ -38,8 +38,11 @@ class World:
     rounds: int = 0
     requests: dict[tuple[str, str], Request] = field(default_factory=dict)
     unsure: dict[str, int] = field(default_factory=dict)
+    imports: dict[str, tuple[list[Any], int, bool]] = field(default_factory=dict)
+    """Records, the rounds before them, and whether nobody of them was forgotten."""
     kills: int = 0
     retries: int = 0
+    imported: int = 0
 
     def alive(self, request: Request) -> bool:
         return request.said.round > self.rounds - LIFE
@@ -91,12 +94,28 @@ class World:
                 one.label = label
 
     def teach(self) -> None:
-        self.desk.teach([(self.who(), [self.coins.random(), 1.0], self.coins.choice(LABELS)) for _ in range(3)])
+        """A new import, or one that was sent before: which is known for as long as a request would be."""
+        if self.imports and self.coins.random() < 0.5:
+            name = self.coins.choice(list(self.imports)[-6:])
+            rows, before, whole = self.imports[name]
+            if before > self.rounds - LIFE:
+                knew = bank_of(self.desk.pop)
+                assert {kind(one) for one in self.desk.teach(rows, name)} == {None if whole else "conflict"}
+                assert bank_of(self.desk.pop) == knew
+                self.imported += 1
+                return
+        else:
+            name = f"import {len(self.imports)}"
+            rows = [(self.who(), [self.coins.random(), 1.0], self.coins.choice(LABELS)) for _ in range(3)]
+        assert self.desk.teach(rows, name) == [None] * 3
+        self.imports[name] = rows, self.rounds, True
 
     def forget(self) -> None:
         who = self.who()
         self.desk.forget(who)
         self.requests = {name: one for name, one in self.requests.items() if one.who != who}
+        for name, (rows, before, whole) in self.imports.items():
+            self.imports[name] = rows, before, whole and who not in [row[0] for row in rows]
 
     def save(self) -> None:
         self.desk.save()
@@ -121,7 +140,7 @@ class World:
             self.unsure[f"person {i}"] = now
 
 
-DEEDS = {"ask": 10, "learn": 8, "teach": 1, "forget": 1, "save": 1, "kill": 2, "restart": 0.5}
+DEEDS = {"ask": 10, "learn": 8, "teach": 4, "forget": 1, "save": 1, "kill": 2, "restart": 0.5}
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -134,7 +153,7 @@ def test_random_lives(seed: int, folder: Path) -> None:
     for deed in world.coins.choices(list(DEEDS), weights=list(DEEDS.values()), k=120):
         getattr(world, deed)()
         world.check()
-    assert world.kills > 3 and world.retries > 3 and world.rounds > 60
+    assert world.kills > 3 and world.retries > 3 and world.rounds > 60 and world.imported > 1
     world.desk.close()
 
 

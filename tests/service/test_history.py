@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import confide
+from confide.learners import Features
 from confide.service.app import Model
 from confide.service.base import Refusal
 from confide.service.desk import PopDesk
@@ -71,12 +72,19 @@ def test_the_same_import_again_is_acknowledged_and_teaches_nothing(units: str, f
 
 
 def test_a_guide_has_the_gradients_of_an_import_once(folder: Path) -> None:
-    desk = PopDesk.open(folder, lambda: guided("people"))
-    caps = None
+    features = Features(numeric={"a": (-3.0, 3.0), "b": (-3.0, 3.0)})
+    desk = PopDesk.open(folder, lambda: guided("rounds", features=features))
+    sent = [("ann", {"a": 1.0, "b": 2.0}, "yes"), ("bob", {"a": 2.0, "b": -1.0}, "no")]
+    desk.teach(sent, "import 1")
+
+    def leaf(one: PopDesk) -> Any:
+        return one.pop.operator.loop.guiding.guide._leaves.open.copy()  # type: ignore[union-attr]
+
+    before, caps = leaf(desk), dict(desk.pop.operator.loop.account.labels)
+    assert before.any()
     for one in both(desk):
-        one.teach(records("ann", "bob"), "import 1")
-        caps = caps or dict(one.pop.operator.loop.account.labels)
-        assert one.pop.operator.loop.account.labels == caps and sum(caps.values()) == 2
+        assert told(one.teach(sent, "import 1")) == [None, None]
+        assert (leaf(one) == before).all() and one.pop.operator.loop.account.labels == caps
 
 
 @pytest.mark.parametrize(
