@@ -59,7 +59,7 @@ class Proxy:
 
     async def close(self) -> None:
         for one in self.elsewhere.values():
-            await one.close()
+            one.close()
         await self.public.aclose()
         await self.operator.aclose()
 
@@ -76,15 +76,22 @@ async def proxies(number: int, *about: Any, **options: Any) -> Any:
 
 @asynccontextmanager
 async def listening(answer: Callable[[bytes], Awaitable[bytes]]) -> Any:
-    """Something that is no Confide service: its url, and the requests that came."""
-    came = list[bytes]()
+    """Something that is no Confide service: its url, and the requests that came, a list for each connection."""
+    came = list[list[bytes]]()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        here = list[bytes]()
+        came.append(here)
         try:
-            head = await reader.readuntil(b"\r\n\r\n")
-            came.append(head)
-            writer.write(await answer(head))
-            await writer.drain()
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                here.append(head + await reader.readexactly(int(head.partition(b"content-length: ")[2].split()[0])))
+                if not (told := await answer(here[-1])):
+                    return
+                writer.write(told)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
         finally:
             writer.close()
 
@@ -93,6 +100,14 @@ async def listening(answer: Callable[[bytes], Awaitable[bytes]]) -> Any:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", came
     finally:
         server.close()
+
+
+def http(content: bytes, *headers: str) -> bytes:
+    """A response of JSON."""
+    size = () if headers else (f"content-length: {len(content)}",)
+    return (
+        "\r\n".join(("HTTP/1.1 200 OK", "content-type: application/json", *size, *headers, "", "")).encode() + content
+    )
 
 
 async def nothing(_: bytes) -> bytes:
@@ -183,13 +198,13 @@ def test_the_owner_asks_again_who_it_is(running: Running) -> None:
 def test_a_header_that_names_people_is_passed_on_and_no_other() -> None:
     async def play() -> None:
         async def seen(head: bytes) -> bytes:
-            return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
+            return http(b"{}")
 
         door = ProxyDoor("X-Forwarded-User", ["127.0.0.0/8"])
         async with listening(seen) as (url, came), proxies(1, {"spam": url}, door) as (one,):
             sent = {"x-forwarded-user": "ann", "cookie": "secret", "x-other": "secret"}
             told = await one.public.post("/models/spam/ask", json={"x": X}, headers=sent)
-            assert told.json() == {} and b"x-forwarded-user: ann" in came[0].lower() and b"secret" not in came[0]
+            assert told.json() == {} and b"x-forwarded-user: ann" in came[0][0] and b"secret" not in came[0][0]
 
     asyncio.run(play())
 
@@ -256,7 +271,7 @@ def test_what_is_no_confide_service_is_not_given_back() -> None:
 def test_an_owner_that_says_something_else_is_away(told: bytes) -> None:
     async def play() -> None:
         async def say(_: bytes) -> bytes:
-            return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n" + told
+            return http(told)
 
         async with listening(say) as (url, _), proxies(1, {"spam": url}) as (one,):
             assert (await one.public.get("/readyz")).json()["models"] == {"spam": "its owner is away"}
@@ -287,6 +302,72 @@ def test_proxies_that_name_each_other_do_no_harm() -> None:
             told = await one.public.post("/models/spam/ask", json={"x": X}, headers={**token(), **passed})
             assert told.status_code == 508 and (await one.public.get("/models/spam", headers=passed)).status_code == 508
             assert (await one.public.get("/readyz", headers=passed)).status_code == 200 and not came
+
+    asyncio.run(play())
+
+
+# ---------------------------------------------------------------------- connections
+
+
+WHOLE: dict[str, tuple[bytes, bool]] = {
+    "with its length": (http(b'{"a": 1}'), True),
+    "in chunks": (http(b'3\r\n{"a\r\n5\r\n": 1}\r\n0\r\n\r\n', "transfer-encoding: chunked"), True),
+    "after a hint": (b"HTTP/1.1 103 Early Hints\r\n\r\n" + http(b'{"a": 1}'), True),
+    "cut short": (http(b'{"a": 1}')[:-1], False),
+    "no HTTP": (b"220 mail.example.org\r\n\r\n", False),
+    "two at once": (http(b'{"a": 1}') * 2, True),
+}
+
+
+@pytest.mark.parametrize("case", WHOLE)
+def test_a_response_is_given_back_whole_or_not_at_all(case: str) -> None:
+    told, whole = WHOLE[case]
+
+    async def play() -> None:
+        async def once(request: bytes) -> bytes:
+            return told if b"first" in request else http(b"{}") if b"second" in request else b""
+
+        async with listening(once) as (url, came), proxies(1, {"spam": url}, timeout=0.5) as (one,):
+            first, second = await one.ask("first"), await one.ask("second")
+            assert first.status_code == (200 if whole else 504 if case == "cut short" else 503)
+            assert first.json() == {"a": 1} if whole else "error" in first.json()
+            assert second.json() == {} and sum(map(len, came)) == 2
+            assert len(came) == (1 if whole and case != "two at once" else 2)
+
+    asyncio.run(play())
+
+
+def test_what_comes_late_meets_no_other_request() -> None:
+    async def play() -> None:
+        async def slow(request: bytes) -> bytes:
+            if b"late" in request:
+                await asyncio.sleep(0.3)
+                return http(b'{"of": "late"}')
+            return http(b'{"of": "next"}')
+
+        async with listening(slow) as (url, came), proxies(1, {"spam": url}, timeout=0.1) as (one,):
+            assert (await one.ask("late")).status_code == 504
+            assert (await one.ask("next")).json() == {"of": "next"}
+            await asyncio.sleep(0.3)
+            assert (await one.ask("after")).json() == {"of": "next"} and [len(each) for each in came] == [1, 2]
+
+    asyncio.run(play())
+
+
+def test_connections_are_used_again_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        async def fine(_: bytes) -> bytes:
+            return http(b"{}")
+
+        async with listening(fine) as (url, came), proxies(1, {"spam": url}) as (one,):
+            for i in range(3):
+                await one.ask(str(i))
+            assert [len(each) for each in came] == [3]
+            await one.label("a ticket")
+            assert [len(each) for each in came] == [3, 1], "labels have their own"
+            monkeypatch.setattr("confide.service.wire.IDLE", 0.0)
+            await one.ask("3")
+            assert [len(each) for each in came] == [3, 1, 1]
 
     asyncio.run(play())
 

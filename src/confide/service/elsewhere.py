@@ -8,15 +8,14 @@ took a round only the owner can tell, by the request's id.
 from __future__ import annotations
 
 import asyncio
-import ssl
+import json
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any, Literal
 
-import httpx
 from starlette.responses import Response
 
 from confide.service.owner import Busy, Expired, Unavailable
+from confide.service.wire import Told, Wires
 
 __all__ = ["PASSED", "Elsewhere"]
 
@@ -32,7 +31,7 @@ CONNECTIONS = 128
 AWAY = "the process that owns this model cannot be reached: come again in a moment, with the same id or ticket"
 LATE = "this takes longer than anybody waits: come again with the same id or ticket"
 
-_OWN = ((PASSED.encode(), b"1"), (b"content-type", b"application/json"), (b"accept-encoding", b"identity"))
+_OWN = ((PASSED, "1"), ("content-type", "application/json"))
 _BACK = ("content-type", "retry-after", "www-authenticate")
 
 
@@ -60,21 +59,16 @@ class Elsewhere:
         self.name, self.url = name, url
         self._headers, self._room, self._timeout = tuple(headers), room, timeout
         self._away = dict.fromkeys(WORKS, 0)
-        limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
-        # Nothing of the environment: neither a proxy nor anybody's password may come in between.
-        self._clients = {
-            work: httpx.AsyncClient(base_url=url, limits=limits, timeout=None, trust_env=False, verify=_trusted())
-            for work in WORKS
-        }
+        self._wires = {work: Wires(url, CONNECTIONS) for work in WORKS}
 
     async def passed(self, work: Work, operation: str, headers: Mapping[str, str], body: bytes | None) -> Response:
         """What the owner says to this request, as it says it."""
         names = [name for name in self._headers if name in headers and work != "look"]  # what is open needs none
-        known = [(name.encode(), headers[name].strip().encode("latin-1")) for name in names]
+        known = [(name, headers[name].strip()) for name in names]
         path = f"/models/{self.name}/{operation}" if operation else f"/models/{self.name}"
         told = await self._sent(work, path, known, body)
         back = {name: told.headers[name] for name in _BACK if name in told.headers}
-        return Response(told.content, told.status_code, back)
+        return Response(told.content, told.status, back)
 
     async def look(self) -> dict[str, Any] | None:
         """What everyone may see of the model; None where its owner does not say it."""
@@ -92,38 +86,32 @@ class Elsewhere:
     async def _look(self, path: str) -> dict[str, Any]:
         """What is open to everyone; nothing where the owner does not say it."""
         try:
-            shown: Any = (await self._sent("look", path)).json()
+            shown: Any = json.loads((await self._sent("look", path)).content)
         except (Busy, Expired, Unavailable, ValueError):
             return {}
         return shown if isinstance(shown, dict) else {}
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close the connections."""
-        for client in self._clients.values():
-            await client.aclose()
+        for wires in self._wires.values():
+            wires.close()
 
     async def _sent(
-        self, work: Work, path: str, headers: Sequence[tuple[bytes, bytes]] = (), body: bytes | None = None
-    ) -> httpx.Response:
+        self, work: Work, path: str, headers: Sequence[tuple[str, str]] = (), body: bytes | None = None
+    ) -> Told:
         if self._away[work] >= self._room:
             raise Busy
         self._away[work] += 1
         try:
             async with asyncio.timeout(self._timeout):
                 method = "GET" if body is None else "POST"
-                told = await self._clients[work].request(method, path, headers=[*_OWN, *headers], content=body)
+                told = await self._wires[work].send(method, path, [*_OWN, *headers], body or b"")
         except TimeoutError:
             raise Expired(LATE) from None
-        except (httpx.HTTPError, OSError):
+        except OSError:
             raise Unavailable(AWAY) from None
         finally:
             self._away[work] -= 1
         if told.headers.get("content-type", "").partition(";")[0] != "application/json":
             raise Unavailable(AWAY)  # whatever answered is no Confide service
         return told
-
-
-@cache
-def _trusted() -> ssl.SSLContext:
-    """The certificates that this machine trusts."""
-    return ssl.create_default_context()

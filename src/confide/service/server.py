@@ -144,7 +144,7 @@ async def _run(service: Service, sockets: list[socket.socket], log: Log) -> None
     await asyncio.gather(*(server.serve([one]) for server, one in zip(servers, sockets, strict=True)))
     sweep.cancel()
     for one in service.elsewhere.values():
-        await one.close()
+        one.close()
     log.event("stopped")
 
 
