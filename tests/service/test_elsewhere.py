@@ -258,7 +258,7 @@ def test_a_request_is_never_sent_twice() -> None:
 def test_what_is_no_confide_service_is_not_given_back() -> None:
     async def play() -> None:
         async def page(_: bytes) -> bytes:
-            return b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-type: text/html\r\n\r\n<p>secret"
+            return b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 6\r\n\r\nsecret"
 
         async with listening(page) as (url, came), proxies(1, {"spam": url}) as (one,):
             told = await one.ask("1")
