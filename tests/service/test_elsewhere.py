@@ -6,13 +6,20 @@ import asyncio
 import io
 import json
 import signal
+import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
 
 from confide.service.app import Limits, Service
 from confide.service.doors import Door, Keys, Tokens
@@ -75,7 +82,7 @@ async def proxies(number: int, *about: Any, **options: Any) -> Any:
 
 
 @asynccontextmanager
-async def listening(answer: Callable[[bytes], Awaitable[bytes]]) -> Any:
+async def listening(answer: Callable[[bytes], Awaitable[bytes]], context: ssl.SSLContext | None = None) -> Any:
     """Something that is no Confide service: its url, and the requests that came, a list for each connection."""
     came = list[list[bytes]]()
 
@@ -95,9 +102,9 @@ async def listening(answer: Callable[[bytes], Awaitable[bytes]]) -> Any:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
     try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", came
+        yield f"{'https' if context else 'http'}://127.0.0.1:{server.sockets[0].getsockname()[1]}", came
     finally:
         server.close()
 
@@ -368,6 +375,40 @@ def test_connections_are_used_again_but_not_for_ever(monkeypatch: pytest.MonkeyP
             monkeypatch.setattr("confide.service.wire.IDLE", 0.0)
             await one.ask("3")
             assert [len(each) for each in came] == [3, 1, 1]
+
+    asyncio.run(play())
+
+
+def certified(folder: Path) -> Path:
+    """A key and a certificate for this machine, which only it has signed."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "o")])
+    day, now = timedelta(days=1), datetime.now(UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - day, now + day)
+    here = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    signed = made.add_extension(here, critical=False).sign(key, SHA256())
+    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    pem = serialization.Encoding.PEM
+    (path := folder / "owner.pem").write_bytes(key.private_bytes(pem, *plain) + signed.public_bytes(pem))
+    return path
+
+
+def test_an_owner_behind_tls_must_have_a_certificate_that_this_machine_trusts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = certified(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path)
+
+    async def fine(_: bytes) -> bytes:
+        return http(b"{}")
+
+    async def play() -> None:
+        async with listening(fine, context) as (url, came), proxies(1, {"spam": url}) as (one,):
+            assert (await one.ask("1")).status_code == 503 and not any(came), "nothing was sent"
+            monkeypatch.setenv("SSL_CERT_FILE", str(path))
+            async with proxies(1, {"spam": url}) as (two,):
+                assert (await two.ask("1")).json() == {} and (await two.ask("2")).json() == {}
+                assert [len(each) for each in came if each] == [2]
 
     asyncio.run(play())
 
