@@ -86,7 +86,7 @@ class Doors:
         return self.loop.run_until_complete(main())
 
 
-@settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
+@settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
 @given(data=st.data())
 def any_request(doors: Doors, data: st.DataObject) -> None:
     door, method, path, bodies = data.draw(st.sampled_from(doors.operations))
