@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -193,6 +194,48 @@ def test_one_bad_row_of_a_table_changes_nothing_for_the_others(make: Callable[..
     assert model.pop_.rounds == 12
     good = [i for i in range(12) if i != 4]
     assert [seen[i] for i in good] == X[good].tolist()
+
+
+def _text_that_is_none() -> Any:
+    places = pa.py_buffer(np.array([0, 1, 2], dtype=np.int32).tobytes())
+    return pa.Array.from_buffers(pa.string(), 2, [None, places, pa.py_buffer(b"\xffb")])
+
+
+UNTOLD: dict[str, Callable[[], Any]] = {
+    "pandas, a signalling NaN": lambda: pd.DataFrame({"a": [1.0, 2.0], "t": [Decimal("sNaN"), "b"]}),
+    "arrow, a time": lambda: pa.table({"a": [1.0, 2.0], "t": pa.array([2**62, 0], pa.timestamp("us"))}),
+    "arrow, a time of pandas": lambda: pa.table({"a": [1.0, 2.0], "t": pa.array([1, 0], pa.timestamp("ns"))}),
+    "arrow, bytes for a text": lambda: pa.table({"a": [1.0, 2.0], "t": _text_that_is_none()}),
+    "polars, a time": lambda: pl.DataFrame({"a": [1.0, 2.0], "t": pl.Series([2**62, 0]).cast(pl.Datetime("us"))}),
+    "polars, a date": lambda: pl.DataFrame({"a": [1.0, 2.0], "t": pl.Series([2**31 - 1, 0]).cast(pl.Date)}),
+}
+
+
+@pytest.mark.parametrize("kind", UNTOLD)
+def test_a_value_that_cannot_be_handed_over_is_its_own_row_s(kind: str) -> None:
+    """Else one row would decide whether another's round is taken, and an error of its library would quote it."""
+    plan = confide.Plan.tight(epsilon=4.0, delta=1e-6, rounds=400)
+    table = UNTOLD[kind]()
+    pop = confide.POP(None, plan, labels=[0, 1], features=Features(numeric=["a"], categorical={"t": 8}), seed=1)
+    told = pop.predict_many(table)
+    assert pop.rounds == 2 and told[0].error is not None and "148108" not in told[0].error
+    fine = rows_of(table, named=True)[1]["t"]
+    assert (told[1].error is None) == isinstance(fine, str)
+    assert rows_of(table, named=True)[1]["a"] == rows_of(table, named=False)[1][0] == 2.0
+
+
+@pytest.mark.parametrize("kind", UNTOLD)
+def test_a_label_that_cannot_be_handed_over_is_refused_alone(kind: str) -> None:
+    plan = confide.Plan.tight(epsilon=4.0, delta=1e-6, rounds=400)
+    table = UNTOLD[kind]()
+    ys = table.column("t") if isinstance(table, pa.Table) else table["t"]
+    good = rows_of(table, named=True)[1]["t"]
+    pop = confide.POP(None, plan, labels=[good, "other"], features=1, seed=1)
+    tickets = [answer.ticket for answer in pop.predict_many([[0.0], [1.0]])]
+    with pytest.raises(ValueError, match=r"row 0 was refused, and all good rows were learned: y is not one"):
+        pop.learn_many(tickets, ys)
+    with pytest.raises(ValueError, match="used"):
+        pop.learn(tickets[1], good)
 
 
 def test_advice_takes_a_table() -> None:

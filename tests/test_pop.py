@@ -180,6 +180,14 @@ def test_a_batch_that_takes_the_last_round_leaves_what_single_rounds_leave() -> 
     assert (other.state, other.halt_reason) == ("halted", "rounds")
 
 
+@pytest.mark.parametrize("learner", [Echo(), LogisticRegression()], ids=["one by one", "fused"])
+def test_rows_that_are_followed_find_the_rounds_over_too(learner: Any) -> None:
+    for rows, left in ((4, ("live", None)), (5, ("halted", "rounds"))):
+        pop = POP(learner, small_plan(rounds=4), labels=[0, 1], features=1, after_halt="raise", seed=1)
+        assert len(pop.follow_many(np.ones((rows, 1)), np.full(rows, -1)).answers) == 4
+        assert (pop.state, pop.halt_reason) == left
+
+
 def test_the_papers_plan_runs_through_the_same_loop() -> None:
     plan = Plan.paper(epsilon=60.0, delta=1e-2, rounds=200, copies=100, unsure=5)
     pop = make(plan)

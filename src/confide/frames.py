@@ -1,7 +1,8 @@
 """Tables as rows: what pandas, polars and Arrow hold, without needing any of them.
 
 Values are taken column by column and each by itself, so that nothing that stands in one row changes what another row
-is read as: no column is converted as a whole.
+is read as: no column is converted to another type as a whole. A value that its own library cannot hand over (a date
+beyond Python's, bytes that are no text) is unreadable in its row, and in no other.
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ from confide.extras import need
 __all__ = ["rows_of", "values_of"]
 
 _NUMBERS = "biuf"
+_STOPS = KeyboardInterrupt, SystemExit  # of who runs this; whatever else is raised is a value's, Exception or not
+
+
+class Unreadable:
+    """Stands for a value that could not be handed over: no feature, no label, nobody's id."""
 
 
 class _Table(NamedTuple):
@@ -46,7 +52,7 @@ def rows_of(xs: Any, named: bool) -> Any:
         return np.asarray(xs) if hasattr(xs, "__array__") else list(xs)
     if named:
         return [dict(zip(table.names, row, strict=True)) for row in zip(*table.columns, strict=True)]
-    if hasattr(xs, "__array__") and (array := np.asarray(xs)).dtype.kind in _NUMBERS:  # by the columns' own types
+    if (array := _numbers(xs)) is not None:
         return array
     rows = np.empty((len(table.columns[0]), len(table.names)), dtype=np.object_)
     for column, values in enumerate(table.columns):
@@ -64,9 +70,40 @@ def values_of(column: Any) -> Any:
     """
     for name in ("to_pylist", "to_list", "tolist"):  # Arrow; pandas and polars; NumPy
         if hasattr(column, name):
-            values: list[Any] = getattr(column, name)()
-            return _without_missing(column, values)
+            try:
+                return _handed(column, name)
+            except _STOPS:
+                raise
+            except BaseException:  # of some value; polars panics with what is no Exception
+                return [_one(column, name, i) for i in range(len(column))]
     return column
+
+
+def _handed(column: Any, name: str) -> Sequence[Any]:
+    return _without_missing(column, getattr(column, name)())
+
+
+def _one(column: Any, name: str, i: int) -> Any:
+    """One value of a column of which some cannot be handed over."""
+    try:
+        return _handed(getattr(column, "iloc", column)[i : i + 1], name)[0]
+    except _STOPS:
+        raise
+    except BaseException:
+        return Unreadable()
+
+
+def _numbers(xs: Any) -> Any:
+    """A table as one array, if its columns' own types make it one of numbers; else None."""
+    if not hasattr(xs, "__array__"):
+        return None
+    try:
+        array = np.asarray(xs)
+    except _STOPS:
+        raise
+    except BaseException:  # types that have none in common, or a value that cannot be handed over
+        return None
+    return array if array.dtype.kind in _NUMBERS else None
 
 
 def _table(xs: Any) -> _Table | None:

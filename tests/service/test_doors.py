@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import jwt
 import pytest
+from starlette.datastructures import Headers
 from typer.testing import CliRunner
 
 from confide.cli.app import app as command_line
@@ -243,6 +244,17 @@ def test_a_proxys_header_counts_from_the_proxy_alone(peer: str | None) -> None:
             door.admit(headers, "10.0.0.7")
     with pytest.raises(ValueError, match="name the proxies"):
         ProxyDoor("X-User", [])
+
+
+def test_a_name_in_a_header_has_no_blanks_around_it_and_stands_there_once() -> None:
+    """Servers leave blanks behind a value: "ann " is ann, here and where it is passed on to, or one person is two."""
+    door = ProxyDoor("X-User", ["10.0.0.0/24"])
+    sent = [Headers(raw=[(b"x-user", value)]) for value in (b"ann", b"ann ", b"ann\t ")]
+    assert {door.admit(headers, "10.0.0.7").subject for headers in sent} == {"proxy:ann"}
+    twice = Headers(raw=[(b"x-user", b"bob"), (b"x-user", b"ann")])  # a proxy that added its own to what came
+    for headers in (twice, Headers(raw=[(b"x-user", b" \t")])):
+        with pytest.raises(NotAdmitted, match="named nobody"):
+            door.admit(headers, "10.0.0.7")
 
 
 def test_the_command_makes_tokens_that_the_doors_take(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from confide.service.owner import Owner
 from tests.saved import bank_of, fork, make, small_plan
 from tests.service.opened import again, ask, both, folder, guided, kind, open_desk
 from tests.service.test_client import ASKER, OPERATOR, Cut, Running, running
+from tests.service.test_desk import Sizes
 
 pytestmark = pytest.mark.claim("people.md")
 __all__ = ["folder", "running"]
@@ -148,6 +149,24 @@ def test_who_was_forgotten_leaves_no_digest_and_is_not_taught_again(folder: Path
         assert bank_of(one.pop) == known
         imported = [note.imported for note in one._memory._notes["taught"] if note.imported is not None]
         assert [kept.digest is None for kept in imported] == [True, False]
+
+
+@pytest.mark.parametrize("id", [None, "import 1"])
+@pytest.mark.parametrize("make_one", [make, lambda: guided("people")], ids=["copies", "guide"])
+def test_what_an_import_writes_follows_from_how_many_records_it_has(
+    folder: Path, id: str | None, make_one: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An import that does not fit on the disk stops everybody: whether it does must not tell what a record was."""
+    sizes, written = Sizes(monkeypatch), set[tuple[Any, ...]]()
+    odd = [("ann", X, "yes"), ("ann", "no numbers", "yes"), ("ann", X, "no label"), ("ann", [0.5] * 200, "yes")]
+    for number, record in enumerate(odd):
+        desk = PopDesk.open(folder / str(number), make_one)
+        sizes.seen.clear()
+        said = told(desk.teach([*records("bob"), record, *records("carl")], id))
+        assert said == [None, {0: None, 2: "label"}.get(number, "malformed"), None]
+        written.update(sizes.seen)
+        assert bank_of(again(desk).pop) == bank_of(desk.pop)
+    assert len(written) == 1
 
 
 # ---------------------------------------------------------------------- killed

@@ -47,6 +47,10 @@ class Letters:
         return np.array(counts, dtype=np.float32) + np.float32(len(texts) - 1)  # padding: others would show
 
 
+class Panic(BaseException):
+    """What encoders written in Rust raise: no Exception."""
+
+
 class Says:
     """Returns what it was made with, for every text but plain ones."""
 
@@ -56,7 +60,7 @@ class Says:
     def encode(self, texts: Sequence[str]) -> Any:
         if texts[0] in ("a text", ""):
             return np.ones((1, WIDTH), dtype=np.float32)
-        if isinstance(self.found, Exception):
+        if isinstance(self.found, BaseException):
             raise self.found
         return self.found
 
@@ -103,10 +107,17 @@ def test_a_direction_is_kept_whatever_its_length(size: float) -> None:
         [[None] * WIDTH],
         RuntimeError("secret words"),
         MemoryError(),
+        Panic("secret words"),
     ],
 )
 def test_what_an_encoder_cannot_do_is_a_text_without_a_vector(found: Any) -> None:
     assert not Embedding(Says(found)).vector("x").any()
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), SystemExit()])
+def test_an_encoder_is_stopped_by_who_runs_it(stop: BaseException) -> None:
+    with pytest.raises(type(stop)):
+        Embedding(Says(stop)).vector("x")
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,15 @@ def test_loading_runs_none_of_the_package_s_code(encoder: WordLlama) -> None:
     assert "wordllama" not in sys.modules
 
 
+@needs
+def test_a_text_that_was_met_before_is_read_anew() -> None:
+    """Of a tokenizer's cache the clock tells: who asks about another's text again is answered sooner."""
+    encoder = WordLlama()
+    before = encoder.encode(["text with a \U0001fae8"])
+    encoder._tokens.model.byte_fallback = False  # shows in what is read from now on, and not in what was kept
+    assert not np.array_equal(encoder.encode(["text with a \U0001fae8"]), before)
+
+
 def test_without_the_package_the_message_says_what_to_install(monkeypatch: Any) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r'pip install "confide\[text\]"'):

@@ -257,6 +257,8 @@ class POP:
             whos = self._whos(units, len(ys))
             more = loop.account.open() or loop.goes_on
             rows = batches.follow(loop, xs, ys, whos) if more and len(ys) else None
+            if rows is not None and rows.rows < len(ys):
+                loop.account.open()  # the rounds may be over, as they are for who asks one by one
             mark = loop.enter(*whos)
         loop.settle(mark)
         return rows.followed() if rows is not None else Followed.nothing()

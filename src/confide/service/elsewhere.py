@@ -64,7 +64,7 @@ class Elsewhere:
     async def passed(self, work: Work, operation: str, headers: Mapping[str, str], body: bytes | None) -> Response:
         """What the owner says to this request, as it says it."""
         names = [name for name in self._headers if name in headers and work != "look"]  # what is open needs none
-        known = [(name, headers[name].strip()) for name in names]
+        known = [(name, headers[name].strip(" \t")) for name in names]
         path = f"/models/{self.name}/{operation}" if operation else f"/models/{self.name}"
         told = await self._sent(work, path, known, body)
         back = {name: told.headers[name] for name in _BACK if name in told.headers}

@@ -72,7 +72,10 @@ class Import:
         return [y if good else Unreadable() for (_, _, y), good in zip(self._records, self._good, strict=True)]
 
     def rows(self, taught: Records, rounds: int) -> list[Row]:
-        """For the journal: what was taught, after so many rounds."""
+        """For the journal: what was taught, after so many rounds; a record that was refused has a row that is nobody's.
+
+        So what is written, and whether it fits on the disk, follows from how many records there are.
+        """
         rows = list[Row]()
         if self.name != NOBODY:
             none = rounds, IMPORT, -1, -1, -1, -1, -1, None
@@ -81,6 +84,8 @@ class Import:
             if taught.labels[i] >= 0:
                 about = int(taught.copies[i]), int(taught.leaves[i]), int(taught.labels[i]), -1, -1, self._packed[i]
                 rows.append(Row(whose, NOBODY, NOBODY, 0, 0, *about))
+            else:
+                rows.append(Row(NOBODY, NOBODY, NOBODY, 0, 0, -1, -1, -1, -1, -1, None))
         return rows
 
     def said(self, unreadable: Mapping[int, str], long: str) -> list[Refusal | None]:

@@ -70,7 +70,8 @@ class JwtDoor:
 class ProxyDoor:
     """People whom a proxy in front has authenticated, and whom it names in a header.
 
-    The header counts only from the proxies' own addresses. They must remove it from what others send.
+    The header counts only from the proxies' own addresses, and only once: a proxy must replace what others send, and
+    where it only adds its own, nobody is let in. Blanks around a name are no part of it.
 
     Parameters
     ----------
@@ -114,7 +115,8 @@ class ProxyDoor:
         if headers.get("authorization", "").startswith("Bearer confide-operator."):
             raise NotAdmitted(403, "this door is for askers, and this token is not for one")
         try:
-            return Caller(self.named(_checked(headers.get(self._header))))
+            (name,) = (value for known, value in headers.items() if known.lower() == self._header)
+            return Caller(self.named(_checked(name.strip(" \t"))))
         except ValueError:
             raise NotAdmitted(401, "the proxy named nobody: sign in first") from None
 

@@ -84,7 +84,9 @@ class Embedding:
         try:
             plain = text[:LONGEST].encode("utf-8", "replace").decode()  # lone surrogates are no text to most encoders
             return _direction(np.asarray(self._encoder.encode([plain]), dtype=np.float64).reshape(self.width))
-        except Exception:  # an encoder's errors are between it and this one text
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # its errors are between it and this one text, also a panic, which is no Exception
             return np.zeros(self.width)
 
     def __eq__(self, other: object) -> bool:

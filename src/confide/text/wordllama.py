@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +23,7 @@ class WordLlama:
     """The mean of the vectors of a text's tokens, 256 numbers.
 
     Only the package's files are read; none of its code runs. The vectors are half floats, so their sums are exact in
-    doubles, whatever the order, and a mean is one rounding away from them.
+    doubles, whatever the order, and a mean is one rounding away from them. Nothing of a text is kept.
 
     Examples
     --------
@@ -40,7 +42,7 @@ class WordLlama:
         self._table: NDArray[np.float16] = need("safetensors.numpy", _EXTRA, "wordllama").load_file(folder / _TABLE)[
             "embedding.weight"
         ]
-        self._tokens = tokenizers.Tokenizer.from_file(str(folder / _TOKENS))
+        self._tokens = _forgetful(tokenizers, (folder / _TOKENS).read_text(encoding="utf-8"))
         self._tokens.no_truncation()
         self._tokens.no_padding()
 
@@ -55,3 +57,12 @@ class WordLlama:
 
     def __repr__(self) -> str:
         return "WordLlama()"
+
+
+def _forgetful(tokenizers: Any, described: str) -> Any:
+    """The tokenizer without its cache: texts that it has met it would know again, and sooner."""
+    tokens, parts = tokenizers.Tokenizer.from_str(described), json.loads(described)["model"]
+    rest = {name: part for name, part in parts.items() if name not in ("type", "vocab", "merges") and part is not None}
+    merges = [tuple(one.split(" ")) if isinstance(one, str) else tuple(one) for one in parts["merges"]]
+    tokens.model = tokenizers.models.BPE(parts["vocab"], merges, cache_capacity=0, **rest)
+    return tokens
