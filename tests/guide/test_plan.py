@@ -94,3 +94,10 @@ def test_budgets_too_small_for_anything_are_said() -> None:
         GuidePlan.best(1e-3, 1e-300, 1000)
     with pytest.raises(ValueError, match="share"):
         GuidePlan.at(16, 0.0, 1000)
+
+
+def test_noise_grows_with_what_a_unit_may_bring_and_the_labels_do_not_shrink_besides() -> None:
+    """`explain` tells it: five labels a person are five times the noise for the same number of labels."""
+    one, five = (GuidePlan.best(1.0, 1e-6, 50_000, unit_labels=most) for most in (1, 5))
+    assert five.deviation() / one.deviation() == pytest.approx(5, rel=1e-3)
+    assert one.strength / five.strength == pytest.approx(5, rel=1e-3)

@@ -150,8 +150,8 @@ class GuidePlan:
 
     @property
     def strength(self) -> float:
-        """Labels for each deviation of the noise in the sum of their gradients; fewer where a unit may bring more."""
-        return (self.rounds + self.history) / (self.unit_labels * self.deviation())
+        """Labels for each deviation of the noise in the sum of their gradients, if every round brings one."""
+        return (self.rounds + self.history) / self.deviation()
 
     def params(self) -> dict[str, Any]:
         """What makes the same plan again: JSON's kinds of values only."""
