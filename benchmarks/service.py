@@ -3,6 +3,7 @@
     python benchmarks/service.py            about 3 minutes
     python benchmarks/service.py --quick    about a minute, with wider errors
     python benchmarks/service.py --json F   and writes the numbers to a file
+    python benchmarks/service.py --page F   prints the tables of docs/speed.md from such a file, and measures nothing
 
 A server process serves one model; this process sends requests over a few connections and waits for every response.
 Batches are 64 questions, then their 64 labels. Single questions come over 64 connections at once, then at half the rate
@@ -239,7 +240,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--page", type=Path, metavar="F")
     given = parser.parse_args()
+    if given.page:
+        print(page(given.page))
+        return
     seconds = 4.0 if given.quick else 15.0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -258,6 +263,22 @@ def main() -> None:
     show(ours, others, parts)
     if given.json:
         given.json.write_text(json.dumps({"confide": ours, "river": others, "shares": parts}, indent=1) + "\n")
+
+
+def page(file: Path) -> str:
+    """The tables of docs/speed.md."""
+    told = json.loads(file.read_text())
+    lines = ["| | Confide | target | River, same app | River, bare app |", "|---|---:|---:|---:|---:|"]
+    for name, value in told["confide"].items():
+        target = TARGETS.get(name)
+        bound = "" if target is None else f"{'<' if 'ms' in name else '≥'} {target:,g}"
+        numbers = [value, *(one.get(name) for one in told["river"].values())]
+        own, *theirs = ("" if one is None else f"{one:,.3g}" if one < 1000 else f"{one:,.0f}" for one in numbers)
+        lines.append(f"| {name} | {own} | {bound} | {' | '.join(theirs)} |")
+    lines += ["", "| share of the time, one connection | batches | singles |", "|---|---:|---:|"]
+    shares = told["shares"]
+    lines += [f"| {name} | {shares['batches'][name]:.0%} | {shares['singles'][name]:.0%} |" for name in shares["batches"]]
+    return "\n".join(lines)
 
 
 def show(ours: dict[str, Any], others: dict[str, dict[str, Any]], parts: dict[str, dict[str, float]]) -> None:

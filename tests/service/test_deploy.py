@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import json
 import re
 import shlex
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from benchmarks.service import TARGETS, page
 from confide.cli.app import app
 from confide.service.config import EXAMPLE, Config
 from confide.service.logs import Log
@@ -133,3 +135,11 @@ def test_the_page_names_commands_and_settings_that_exist() -> None:
         assert f"`{name}`" in PAGE and name in type(DEFAULTS.models["spam"]).model_fields
     for name in re.findall(r"`(deploy/[\w.-]+)`", PAGE):
         assert (ROOT / name).is_file(), name
+
+
+def test_the_page_on_speed_has_the_numbers_that_were_measured() -> None:
+    """All targets too: nobody writes a table that the file does not have."""
+    file = ROOT / "benchmarks" / "results" / "service.json"
+    assert page(file) in (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
+    told = json.loads(file.read_text())["confide"]
+    assert all(told[name] < aim if "ms" in name else told[name] >= aim for name, aim in TARGETS.items())
