@@ -276,8 +276,8 @@ def page(file: Path) -> str:
         own, *theirs = ("" if one is None else f"{one:,.3g}" if one < 1000 else f"{one:,.0f}" for one in numbers)
         lines.append(f"| {name} | {own} | {bound} | {' | '.join(theirs)} |")
     lines += ["", "| share of the time, one connection | batches | singles |", "|---|---:|---:|"]
-    shares = told["shares"]
-    lines += [f"| {name} | {shares['batches'][name]:.0%} | {shares['singles'][name]:.0%} |" for name in shares["batches"]]
+    batches, singles = told["shares"]["batches"], told["shares"]["singles"]
+    lines += [f"| {name} | {batches[name]:.0%} | {singles[name]:.0%} |" for name in batches]
     return "\n".join(lines)
 
 
