@@ -17,7 +17,7 @@ SHOWN = {
     "boosted": ("boosted trees, not private", "#8a94a0"),
 }
 INK, LINE = "#7d8894", "#7d889455"
-WIDTH, LEFT, GAP, ROW, TOP = 900, 120, 30, 22, 70
+WIDTH, LEFT, ROW, TOP = 460, 100, 20, 62
 TICKS = (-10, -2, 0, 2, 10, 20, 40)
 SPAN = (-10.0, 45.0)
 
@@ -39,39 +39,40 @@ def _mark(method: str, x: float, y: float, colour: str, title: str) -> str:
 
 
 def draw(table: Table, epsilons: tuple[float, ...] = (1.0, 4.0)) -> str:
-    """One panel an ε, one line a stream: those of the usual length."""
+    """One panel an ε below the other, one line a stream: those of the usual length. Narrow, so that a telephone shows
+    it whole.
+    """
     short = min((place[1] for place in table.places() if place[1]), default=0)
     places = [place for place in table.places() if place[1] in (None, short) and table.without(place) is not None]
     places.sort(key=lambda place: place[1] is None)
-    height = TOP + ROW * len(places) + 50
-    panel = (WIDTH - LEFT - GAP * len(epsilons)) / len(epsilons)
+    each, panel = ROW * len(places) + 64, WIDTH - LEFT - 14
+    height = TOP + each * len(epsilons) + 26
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="system-ui, sans-serif" '
         f'font-size="13" fill="{INK}" role="img" aria-label="Excess error over no privacy, by stream and method">'
     ]
-    at = LEFT
-    for method, (words, colour) in SHOWN.items():
-        out += [_mark(method, at, 18, colour, words), f'<text x="{at + 12}" y="22.5">{words}</text>']
-        at += 40 + 7 * len(words)
+    for i, (method, (words, colour)) in enumerate(SHOWN.items()):
+        x, y = 20 + 220 * (i % 2), 16 + 22 * (i // 2)
+        out += [_mark(method, x, y, colour, words), f'<text x="{x + 12}" y="{y + 4.5}">{words}</text>']
     for j, epsilon in enumerate(epsilons):
-        left = LEFT + j * (panel + GAP)
-        out.append(f'<text x="{left:.0f}" y="52" font-weight="600">ε = {epsilon:g}</text>')
+        top = TOP + each * j
+        bottom = top + 26 + ROW * len(places)
+        out.append(f'<text x="{LEFT}" y="{top + 10}" font-weight="600">ε = {epsilon:g}</text>')
         for tick in TICKS:
-            x = left + panel * _place(tick)
+            x = LEFT + panel * _place(tick)
             heavy, words = (1, f"{tick:+d}") if tick else (2, "0")
             out += [
-                f'<path d="M{x:.1f} {TOP - 8}V{height - 42}" stroke="{LINE if tick else INK}" stroke-width="{heavy}"/>',
-                f'<text x="{x:.1f}" y="{height - 26}" text-anchor="middle">{words}</text>',
+                f'<path d="M{x:.1f} {top + 20}V{bottom}" stroke="{LINE if tick else INK}" stroke-width="{heavy}"/>',
+                f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{words}</text>',
             ]
         for i, place in enumerate(places):
-            y = TOP + ROW * i + ROW / 2
-            out += _line(table, place, epsilon, left, panel, y)
-            if j == 0:
-                out.append(f'<text x="{LEFT - 14}" y="{y + 4.5:.1f}" text-anchor="end">{place[0]}</text>')
-    out.append(
-        f'<text x="{LEFT}" y="{height - 6}">points of error more than the better of one tree and the guide, both '
-        "without privacy; the scale is a square root</text></svg>"
-    )
+            y = top + 24 + ROW * i + ROW / 2
+            out += _line(table, place, epsilon, LEFT, panel, y)
+            out.append(f'<text x="{LEFT - 12}" y="{y + 4.5:.1f}" text-anchor="end">{place[0]}</text>')
+    words = ("points of error more than the better of one tree and the guide,", "both without privacy; by square roots")
+    for i, line in enumerate(words):
+        out.append(f'<text x="20" y="{height - 22 + 16 * i}" font-size="12">{line}</text>')
+    out.append("</svg>")
     return "\n".join(out) + "\n"
 
 

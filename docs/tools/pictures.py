@@ -23,7 +23,7 @@ from examples.pictures import BLUES, GREY, ORANGE, PER_CENT, RED, picture
 IMAGES = Path(__file__).resolve().parent.parent / "images"
 INK, PALE, PALE_ORANGE = "#3d4752", "#dcebf1", "#fbe6d2"
 EPSILONS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0)
-USEFUL = 1000  # labels for each deviation of the noise: with fewer the guide hardly beats the more frequent label
+USEFUL = 1000  # labels for each deviation of the noise: with fewer `Plan.explain` warns
 
 
 def box(ax: Axes, x: float, y: float, width: float, height: float, text: str, color: str = PALE, **more: Any) -> None:
@@ -60,7 +60,8 @@ def least(reached: Callable[[confide.Plan], bool], epsilon: float, most: float) 
         middle = (low + high) // 2
         plan = confide.Plan.tight(epsilon=epsilon, delta=1e-6, rounds=round(10 ** exponents[middle]))
         low, high = (low, middle) if reached(plan) else (middle + 1, high)
-    return float(10 ** exponents[low])
+    plan = confide.Plan.tight(epsilon=epsilon, delta=1e-6, rounds=round(10 ** exponents[low]))
+    return float(10 ** exponents[low]) if reached(plan) else most
 
 
 def need(path: Path) -> None:
@@ -74,8 +75,8 @@ def need(path: Path) -> None:
         ax.fill_betweenx(EPSILONS, useful, copies, color=PALE)
         ax.fill_betweenx(EPSILONS, copies, most, color=BLUES[3])
         for ends in (useful, copies):
-            ax.plot([end if end < 0.9 * most else np.nan for end in ends], EPSILONS, color=BLUES[0], linewidth=1.5)
-        ax.text(700, 1.0, "too few\nlabels", ha="left", va="center", color=INK)
+            ax.plot([end if end < most else np.nan for end in ends], EPSILONS, color=BLUES[0], linewidth=1.5)
+        ax.text(600, 1.0, "few labels\nfor the noise", ha="left", va="center", color=INK)
         ax.text(2e5, 2.0, "the guide answers", ha="center", va="center", color=INK)
         ax.text(2.6e7, 5.0, "copies\nvote too", ha="right", va="center", color=INK)
         ax.set(xscale="log", yscale="log", xlim=(300, most), ylim=(0.5, 8), xlabel="rounds, all in all", ylabel="ε")
@@ -87,8 +88,8 @@ def need(path: Path) -> None:
 
 
 def attack(path: Path) -> None:
-    """The story in four bars, from the table of its page."""
-    rows = re.findall(r"^\| (.+?) \| [\d,]+ \| \*\*([\d.]+) %", (IMAGES.parent / "story.md").read_text("utf-8"), re.M)
+    """What the default plan leaks, in four bars: the attack on the inbox, from the table of its page."""
+    rows = re.findall(r"^\| (.+?) \| \*\*([\d.]+)%", (IMAGES.parent / "inbox.md").read_text("utf-8"), re.M)
     with picture(path, (5, 2.7)) as figure:
         ax = figure.subplots()
         for i, (_, right) in enumerate(rows):
@@ -103,11 +104,11 @@ def attack(path: Path) -> None:
                 va="center",
                 color="white" if inside else INK,
             )
-        ax.set_yticks([-i for i in range(len(rows))], [service.replace(", unprotected", "\n") for service, _ in rows])
+        ax.set_yticks([-i for i in range(len(rows))], [name.replace("plain", "not private") for name, _ in rows])
         ax.set_xticks([50, 60, 70, 80, 90, 100], ["a coin", "60 %", "70 %", "80 %", "90 %", "100 %"])
         ax.set(xlim=(50, 101))
         ax.grid(visible=False, axis="y")
-        ax.set_title("An attacker's right guesses of one user's secret")
+        ax.set_title("An attacker's right guesses of what one person said")
 
 
 def copies(path: Path) -> None:
@@ -146,10 +147,10 @@ def guide(path: Path) -> None:
         x = np.linspace(5.2, 6.5, 40)
         ax.plot(x, 2.6 + 0.32 * rng.standard_normal(40), color=RED, linewidth=1.2)
         ax.text(5.85, 1.35, "noise that\nhides anyone", ha="center", va="center", color=RED, fontsize=9)
-        arrow(ax, (6.7, 2.6), (7.4, 2.6))
-        box(ax, 8.6, 2.6, 2.2, 1.5, "the guide:\na linear model\nall may see")
-        ax.text(8.6, 4.3, "answers every round", ha="center", va="center", color=INK, fontsize=9)
-        arrow(ax, (8.6, 3.45), (8.6, 4.05))
+        arrow(ax, (6.6, 2.6), (7.1, 2.6))
+        box(ax, 8.55, 2.6, 2.75, 1.6, "the guide:\na linear model\nall may see", fontsize=9.5)
+        ax.text(8.55, 4.3, "answers every round", ha="center", va="center", color=INK, fontsize=9)
+        arrow(ax, (8.55, 3.5), (8.55, 4.05))
 
 
 def silence(path: Path) -> None:
@@ -205,7 +206,7 @@ def halting(path: Path) -> None:
         ax = figure.subplots()
         ax.plot(np.arange(len(table)), table, color=BLUES[0], linewidth=2)
         ax.axvline(plan.unsure, color=ORANGE, linewidth=1.5, linestyle="--")
-        ax.text(plan.unsure - 15, 0.5, "planned", ha="right", color=ORANGE)
+        ax.text(plan.unsure - 40, 0.5, "planned", ha="right", color=ORANGE)
         ax.set(xlim=(0, len(table) * 1.03), ylim=(0, 1.03), xlabel="unsure answers so far, a count that nobody sees")
         ax.yaxis.set_major_formatter(PER_CENT)
         ax.set_title("Halting: how likely this round is the copies' last")

@@ -164,7 +164,7 @@ def curve(wrong: NDArray[np.bool_], points: int = 40) -> tuple[NDArray[np.float6
 
 
 def draw_learning(curves: dict[float | None, NDArray[np.bool_]], name: str, path: Path) -> None:
-    with picture(path, (7.2, 3.7)) as figure:
+    with picture(path, (5, 3.4)) as figure:
         axes = figure.subplots()
         for (epsilon, wrong), colour in zip(curves.items(), (ORANGE, BLUES[0], BLUES[2]), strict=True):
             label = f"{name_of(epsilon)}: {100 * late(wrong):.1f} % after the first 40 %"
@@ -173,11 +173,11 @@ def draw_learning(curves: dict[float | None, NDArray[np.bool_]], name: str, path
         axes.set(ylim=(0, 0.55), xlim=(0, None), xlabel="messages so far", title=f"wrong answers, {name}")
         axes.yaxis.set_major_formatter(PER_CENT)
         axes.xaxis.set_major_formatter("{x:,.0f}")
-        axes.legend(loc="lower left", fontsize=9.5)
+        axes.legend(loc="lower left", fontsize=9)
 
 
 def draw_attack(found: Sequence[dict[str, Any]], path: Path) -> None:
-    with picture(path, (7.2, 3.4)) as figure:
+    with picture(path, (5, 3.3)) as figure:
         axes = figure.subplots()
         for i, (one, colour) in enumerate(zip(found, (ORANGE, *BLUES), strict=False)):
             rate, (low, high) = one["right"] / one["games"], one["interval"]
@@ -190,10 +190,9 @@ def draw_attack(found: Sequence[dict[str, Any]], path: Path) -> None:
         names = [f"{name_of(one['epsilon'])}\n{100 * one['right'] / one['games']:.1f} %" for one in found]
         axes.set_xticks(range(len(found)), names)
         axes.grid(False, axis="x")
-        title = f"right guesses of what one person said, {found[0]['games']} games each; a coin: 50 %"
-        axes.set(ylim=(0.45, 1.04), title=title)
+        axes.set(ylim=(0.45, 1.04), title="right guesses of what one person said; a coin: 50 %")
         axes.yaxis.set_major_formatter(PER_CENT)
-        axes.legend(loc="upper right", fontsize=9.5)
+        axes.legend(loc="upper right", fontsize=9)
 
 
 def tables(result: dict[str, Any]) -> str:
