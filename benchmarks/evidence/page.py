@@ -255,8 +255,8 @@ def front(table: Table, text: str) -> str:
         "† Rate and map chosen in hindsight, by the errors shown, and ranges from the first rows, unprotected. *No "
         "privacy* is the better of one tree and the guide without noise, so a method that suits a stream may be below "
         "it. Randomized response on the labels, with trees, protects labels alone and not rows; in hindsight the "
-        f"better of two such learners errs less than Confide on {len(lies)} of all {pairs} pairs of a stream and an ε that "
-        "were run."
+        f"better of two such learners errs less than Confide on {len(lies)} of all {pairs} pairs of a stream and an ε "
+        "that were run."
     )
     before, after = text.split(BEGIN)[0], text.split(END)[1]
     lines = [BEGIN, "", head, "|---|---:|---:|---:|---:|---:|---:|", *rows, "", *fill(below, 120).splitlines(), "", END]

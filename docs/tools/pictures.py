@@ -73,9 +73,10 @@ def need(path: Path) -> None:
         ax = figure.subplots()
         ax.fill_betweenx(EPSILONS, 300, useful, color=PALE_ORANGE)
         ax.fill_betweenx(EPSILONS, useful, copies, color=PALE)
-        ax.fill_betweenx(EPSILONS, copies, most, color=BLUES[3])
+        ax.fill_betweenx(EPSILONS, copies, most, color=BLUES[3], where=np.array([*copies[1:], 0]) < most, linewidth=0)
         for ends in (useful, copies):
-            ax.plot([end if end < most else np.nan for end in ends], EPSILONS, color=BLUES[0], linewidth=1.5)
+            first = max(0, sum(end >= most for end in ends) - 1)  # from where the line comes in at the right
+            ax.plot(ends[first:], EPSILONS[first:], color=BLUES[0], linewidth=1.5)
         ax.text(600, 1.0, "few labels\nfor the noise", ha="left", va="center", color=INK)
         ax.text(2e5, 2.0, "the guide answers", ha="center", va="center", color=INK)
         ax.text(2.6e7, 5.0, "copies\nvote too", ha="right", va="center", color=INK)
@@ -108,7 +109,7 @@ def attack(path: Path) -> None:
         ax.set_xticks([50, 60, 70, 80, 90, 100], ["a coin", "60 %", "70 %", "80 %", "90 %", "100 %"])
         ax.set(xlim=(50, 101))
         ax.grid(visible=False, axis="y")
-        ax.set_title("An attacker's right guesses of what one person said")
+        ax.set_title("Right guesses of what one person said")
 
 
 def copies(path: Path) -> None:

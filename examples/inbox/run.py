@@ -187,7 +187,8 @@ def draw_attack(found: Sequence[dict[str, Any]], path: Path) -> None:
                 label = "at most this, by the certificate" if i == 1 else None
                 axes.plot([i - 0.42, i + 0.42], [one["certified"]] * 2, color=RED, lw=2, label=label)
         axes.axhline(0.5, color=GREY, lw=1)
-        names = [f"{name_of(one['epsilon'])}\n{100 * one['right'] / one['games']:.1f} %" for one in found]
+        names = [f"{name_of(one['epsilon'])}, {100 * one['right'] / one['games']:.1f} %" for one in found]
+        names = [name.replace(", ", "\n") for name in names]
         axes.set_xticks(range(len(found)), names)
         axes.grid(False, axis="x")
         axes.set(ylim=(0.45, 1.04), title="right guesses of what one person said; a coin: 50 %")
