@@ -49,7 +49,7 @@ help:
 	@echo "make evidence-quick  the same on small streams, in minutes; make evidence-page: docs/evidence.md from the results"
 	@echo "make timing       what the time of an answer tells about others, channel by channel"
 	@echo "make audit        attack Confide with its own adversaries; can be stopped and continued"
-	@echo "make audit-quick  a first look at the audit, in three minutes"
+	@echo "make audit-quick  a first look at the audit, in a minute or two"
 	@echo "make clean        remove $(VENV), caches and everything built"
 	@echo "PYTHON=...        the Python to build $(VENV) with (default: the first suitable one found)"
 
