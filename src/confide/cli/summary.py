@@ -80,7 +80,7 @@ def _public_rows(outcome: runner.Outcome) -> list[tuple[str, str]]:
     if pop.monitor is not None and pop.monitor.estimate is not None:
         seen = pop.monitor.estimate
         about = f"{max(0, seen.mistakes):,} ± {seen.error:,.0f}"
-        rows.append(("monitor", f"(may be shown) {about} mistakes in {seen.rounds:,} rounds, silent ones too"))
+        rows.append(("monitor", f"(may be shown) {about} mistakes {pop.monitor.among(pop.units)}"))
     return rows
 
 

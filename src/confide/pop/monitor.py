@@ -106,3 +106,20 @@ class MonitorState:
     def estimate(self) -> Estimate | None:
         """The latest private estimate; None until the first `delay` rounds are over."""
         return self._shown
+
+    def numbers(self, units: str) -> dict[str, float] | None:
+        """The latest estimate by names, for anybody. Of people the rounds are left out: they are no denominator."""
+        if self._shown is None:
+            return None
+        shown = self._shown._asdict()
+        if units == "people":
+            del shown["rounds"]
+            shown["rounds_per_unit"] = self.rounds_per_unit
+        return shown
+
+    def among(self, units: str) -> str:
+        """Which answers its mistakes are among, in words; of people only the first few of each can be."""
+        if units == "people":
+            first = f"first {self.rounds_per_unit:,} answers" if self.rounds_per_unit > 1 else "first answer"
+            return f"among the {first} to each person, and no others"
+        return "" if self._shown is None else f"in {self._shown.rounds:,} rounds, silent ones too"

@@ -133,8 +133,8 @@ def _promise(outcome: Outcome) -> str:
         seen = monitor.estimate
         text += (
             f'<p class="note">Private accuracy monitor, the one number here that may be shown to others: about '
-            f"{max(seen.mistakes, 0):,} mistakes in {seen.rounds:,} rounds, silent ones included (within "
-            f"{seen.error:,.0f}, with probability 0.95).</p>"
+            f"{max(seen.mistakes, 0):,} mistakes {monitor.among(outcome.pop.units)} (within {seen.error:,.0f}, with "
+            "probability 0.95).</p>"
         )
     return text
 

@@ -23,8 +23,6 @@ _PLAN = ("kind", "rounds", "silent", "copies", "polls", "unsure", "unit_unsure",
 def numbers(outcome: Outcome) -> dict[str, Any]:
     """Everything the report shows, in two parts: what is public, and what is for the operator alone."""
     pop, tally, plan = outcome.pop, outcome.tally, outcome.pop.plan
-    monitor = pop.monitor.estimate if pop.monitor is not None else None
-    shown = monitor and {"mistakes": monitor.mistakes, "rounds": monitor.rounds, "error": monitor.error}
     guarantee = pop.guarantee
     advised = next_settings(outcome) if outcome.out_of_budget else None
     return {
@@ -48,7 +46,7 @@ def numbers(outcome: Outcome) -> dict[str, Any]:
             "rounds": pop.rounds,
             "rows_of_nobody": tally.nobodys,
             "state": state_of(outcome),
-            "monitor": shown,
+            "monitor": None if pop.monitor is None else pop.monitor.numbers(pop.units),
         },
         "operator_only": {
             "warning": "exact numbers, outside the guarantee: never to be shown to others",

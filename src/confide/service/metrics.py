@@ -21,6 +21,7 @@ __all__ = ["Metrics", "public_text"]
 
 STATES = ("silent", "live", "halted")
 _TIMES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
+_MONITOR = "The private monitor's numbers; where people are protected, mistakes among the first rounds_per_unit of each"
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024)
 
 
@@ -113,7 +114,7 @@ class _Public:
         rounds = CounterMetricFamily("confide_rounds", "Rounds taken", labels=["model"])
         state = GaugeMetricFamily("confide_state", "1 for the state the model is in", labels=["model", "state"])
         promise = GaugeMetricFamily("confide_guarantee", "What is promised to each unit", labels=["model", "part"])
-        monitor = GaugeMetricFamily("confide_monitor", "The private monitor's numbers", labels=["model", "number"])
+        monitor = GaugeMetricFamily("confide_monitor", _MONITOR, labels=["model", "number"])
         for name, shown in self._models.items():
             rounds.add_metric([name], shown["rounds"])
             for one in STATES:

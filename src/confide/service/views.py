@@ -18,7 +18,6 @@ __all__ = ["person", "private", "public"]
 def public(name: str, pop: POP, life: int, room: int) -> dict[str, Any]:
     """Nothing here depends on what anybody said, but for what the plan charges: the halt, the monitor, the guide."""
     guarantee, monitor = pop.guarantee, pop.monitor
-    estimate = None if monitor is None else monitor.estimate
     return {
         "name": name,
         "guarantee": {
@@ -35,7 +34,7 @@ def public(name: str, pop: POP, life: int, room: int) -> dict[str, Any]:
         "planned_rounds": pop.plan.rounds,
         "ticket_life": life,
         "room": room,
-        "monitor": None if estimate is None else estimate._asdict(),
+        "monitor": None if monitor is None else monitor.numbers(pop.units),
         "guide": None if pop.guide is None else {"released": pop.guide.released},
     }
 

@@ -6,6 +6,7 @@ import { latencies } from "./prometheus.js";
 import { grouped, short } from "./series.js";
 
 const POINTS = 60;
+const OWN = ["audit"]; // this page looks whether an audit runs: nobody asked for one
 const SOURCES = [["copies", "sure: the copies"], ["lean", "lean"], ["guide", "guide"], ["fallback", "fallback"], ["refused", "refused"]];
 
 export function panel(title, ...children) {
@@ -47,8 +48,9 @@ export function promise() {
 // count is no rate, and none is made of it.
 function monitored(seen, monitor) {
   if (!monitor) return "none yet, or none in the plan";
-  return `${whole(monitor.mistakes)} wrong answers, give or take ${whole(monitor.error)}, in ${whole(monitor.rounds)} rounds`
-    + (seen.units === "people" ? ", of each person the first few" : "");
+  const first = monitor.rounds_per_unit > 1 ? `first ${whole(monitor.rounds_per_unit)} answers` : "first answer";
+  return `${whole(monitor.mistakes)} wrong answers, give or take ${whole(monitor.error)}, `
+    + (seen.units === "people" ? `among the ${first} to each person` : `in ${whole(monitor.rounds)} rounds`);
 }
 
 function rates({ units, monitor }) {
@@ -143,7 +145,7 @@ export function latency() {
   return {
     element: panel("Latency", h("p", { class: "hint" }, "From a request's end to its response, without pacing, since the service began."), table),
     update({ name }, rows) {
-      const found = latencies(rows, name).filter((one) => one.quantiles[0] !== null).sort((a, b) => b.requests - a.requests);
+      const found = latencies(rows, name).filter((one) => one.quantiles[0] !== null && !OWN.includes(one.operation)).sort((a, b) => b.requests - a.requests);
       put(table, found.length
         ? h("table", null, h("thead", null, h("tr", null, ["operation", "requests", "refused", "half", "95 %", "99 %"].map((one) => h("th", { scope: "col" }, one)))),
             h("tbody", null, found.map((one) => h("tr", null, h("th", { scope: "row" }, one.operation), h("td", null, whole(one.requests)), h("td", null, whole(one.refused)), one.quantiles.map((q) => h("td", null, seconds(q)))))))
