@@ -186,3 +186,28 @@ def test_progress_in_a_terminal_and_by_a_call(capsys: pytest.CaptureFixture[str]
     assert sum(seen) == 30 and capsys.readouterr().out == ""
     confide.evaluate(pop, np.zeros((30, 1)), np.zeros(30, int), progress=True)
     assert "30/30" in capsys.readouterr().out
+
+
+def test_a_pop_says_where_it_stands_in_plain_words() -> None:
+    """Nothing halts a guide alone: after its rounds it answers on, and learns no more."""
+    pop = confide.POP(None, confide.Plan.tight(8.0, 1e-4, 200), labels=["<b>", "b"], features=1)
+    assert repr(pop).startswith("POP(the guide alone, (") and repr(pop).endswith(", live)")
+    pop.predict_many([[1.0]] * 200)
+    pop.predict([1.0])
+    assert repr(pop).endswith("rounds used up: answers on, learns no more)") and "NoBank" not in repr(pop)
+    text = _read(pop).text
+    for said in ("(8, 0.0001)-challenge-DP", "201; planned for 200", "answers on", "none: the guide answers alone"):
+        assert said in text, text
+
+
+def test_a_picture_of_a_plan_says_how_it_is_written() -> None:
+    with pytest.raises(RuntimeError, match=r"savefig"):
+        GUIDED.plot().show()
+
+
+def test_a_picture_counts_a_guides_noise_once() -> None:
+    """Its end is what the plan says of its strength, however many labels a person may bring."""
+    plan = confide.Plan.tight(4.0, 1e-6, 20_000, units="people", unit_labels=4)
+    assert plan.guide is not None
+    end = float(np.asarray(plan.plot().axes[0].lines[0].get_ydata(), float)[-1])
+    assert end == pytest.approx(plan.guide.strength, rel=0.3)

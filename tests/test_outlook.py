@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from confide import POP
+from confide.learners import Features
 from confide.planning.design import reach
 from confide.planning.outlook import lead_at_twice_epsilon
 from confide.planning.plan import Plan
@@ -33,9 +35,28 @@ def test_a_guides_future_is_what_the_planner_gives() -> None:
     rounds, epsilon = numbers(line(plan, "That would be"))
     assert rounds == pytest.approx(more.strength, rel=0.02) and epsilon == pytest.approx(louder.strength, rel=0.02)
     assert rounds > 1.5 * plan.guide.strength and epsilon > 1.5 * plan.guide.strength
-    first = (plan.guide.range_rounds + plan.guide.leaf) / plan.rounds
-    said = f"The fallback answers the first {first:.1%} of the rounds, the guide all others."
-    assert line(plan, "The fallback answers") == said
+    first, known = (at / plan.rounds for at in (plan.guide.range_rounds + plan.guide.leaf, plan.guide.leaf))
+    said = f"The fallback answers the first {first:.1%} of the rounds, or {known:.1%} where no ranges must be found; the"
+    assert line(plan, "The fallback answers") == f"{said} guide all others."
+
+
+def test_the_round_from_which_on_a_guide_answers_is_told_for_declared_ranges_too() -> None:
+    plan = Plan.tight(2.0, 1e-6, 20_000)
+    late, early = numbers(line(plan, "The guide is a linear"))[:2]
+    for feature, first in ({"numeric": {"a": (0, 1)}}, early), ({"categorical": {"a": 8}}, early), ({"numeric": ["a"]}, late):
+        pop = POP(None, plan, labels=[0, 1], features=Features(**feature))  # type: ignore[arg-type]
+        answers = pop.predict_many([{"a": 0.5 if "numeric" in feature else "x"}] * int(first))
+        assert [answer.source for answer in answers] == ["fallback"] * (int(first) - 1) + ["guide"]
+    assert f"counts ranges that are not declared for {int(late - early):,} rounds first" in str(plan)
+
+
+def test_what_people_teach_is_told_with_its_condition() -> None:
+    """20 000 rounds of 6000 people are not 20 000 labels."""
+    asked = {"epsilon": 2.0, "delta": 1e-6, "rounds": 20_000}
+    one, four = (Plan.tight(**asked, units="people", unit_labels=c).explain() for c in (1, 4))  # type: ignore[arg-type]
+    assert "deviation of their noise, if every round is another person's: of each person one label teaches" in one
+    assert "if nobody brings more than 4 labels" in four
+    assert "person" not in Plan.tight(**asked, units="rounds").explain()  # type: ignore[arg-type]
 
 
 def test_history_comes_before_the_first_answer() -> None:

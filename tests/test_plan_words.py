@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from confide import POP, Monitor
 from confide.planning import arguments, tight
 from confide.planning.agnostic import agnostic_plan
 from confide.planning.mistakes import Certificate
@@ -202,3 +203,32 @@ def test_a_certificate_says_which_fallback_it_counts_with() -> None:
     assert three.certificate.covers("coin", 3) and three.certificate.covers("coin", 2)
     assert "any fallback" in str(any_) and "a coin as fallback" in str(three)
     assert not Certificate(1.0, 1, 0.1, 0.1, fallback_error=0.2).covers("coin", 2)
+
+
+def test_the_sentence_is_about_who_is_protected_and_what_there_is() -> None:
+    """A round is no person, and where there are no copies there is no unsure answer to receive."""
+    asked = {"epsilon": 2.0, "delta": 1e-6, "rounds": 20_000}
+    rounds = Plan.tight(**asked, units="rounds").guarantee.sentence  # type: ignore[arg-type]
+    people = Plan.tight(**asked, units="people", unit_labels=4).guarantee.sentence  # type: ignore[arg-type]
+    either = Plan.tight(**asked).guarantee.sentence  # type: ignore[arg-type]
+    assert "a single round" in rounds and "person" not in rounds and "unsure" not in rounds
+    assert "one person who teaches the guide at most 4 labels, told" in people and "round" not in people
+    assert "a single round, or a person who teaches the guide at most 1 label)" in either and "unsure" not in either
+    both = Plan.tight(8.0, 1e-5, 30_000, copies=900, unsure=900, polls=101, units="people")
+    assert "receives at most 1 unsure answer, and teaches the guide" in both.guarantee.sentence
+    assert Plan.from_json(both.to_json()).guarantee.sentence == both.guarantee.sentence
+    assert both.verify().sentence == both.guarantee.sentence
+
+
+def test_a_pops_sentence_is_about_its_units() -> None:
+    plan = Plan.tight(2.0, 1e-6, 2000)
+    assert "one person who teaches" in POP(None, plan, labels=[0, 1], units="people", features=1).guarantee.sentence
+    assert "person" not in POP(None, plan, labels=[0, 1], features=1, monitor=Monitor(0.1)).guarantee.sentence
+
+
+def test_too_many_labels_are_refused_with_what_to_plan() -> None:
+    plan = Plan.tight(2.0, 1e-6, 2000)
+    with pytest.raises(ValueError, match=r"make the plan with labels=5$"):
+        POP(None, plan, labels=["a", "b", "c", "d", "e"], features=1)
+    with pytest.raises(ValueError, match=r"different from each other"):
+        POP(None, plan, labels=["a", "a"], features=1)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from confide.notebook import card
 from confide.privacy.renyi import sum_up
@@ -19,6 +20,10 @@ class Guarantee:
     secure: bool = True
     unit_labels: int | None = None
     """Labels of one unit that a guide learns from; None where there is no guide."""
+    units: Literal["rounds", "people"] | None = field(default=None, compare=False)
+    """Who a unit is, where that was said: for the sentence alone."""
+    copies: bool = field(default=True, compare=False)
+    """Whether there are copies, and so unsure answers: for the sentence alone."""
 
     def plus(self, epsilon: float) -> Guarantee:
         """The guarantee with another ε-private release beside it, rounded up: never below the exact sum.
@@ -47,12 +52,20 @@ class Guarantee:
         """The guarantee in one sentence that a lawyer could read."""
         chance = f"{self.delta:.2g}"
         factor = f"{math.exp(self.epsilon):.3g}" if self.epsilon < 700 else f"e to the {self.epsilon:.4g}"
-        whose = f"receives at most {self.unit_unsure} unsure answer{'s' if self.unit_unsure > 1 else ''}"
-        if self.unit_labels is not None:
-            whose += f", and teaches the guide at most {self.unit_labels} label{'s' if self.unit_labels > 1 else ''}"
         return (
-            f"Whatever one unit (a single round, or a person who {whose}) told the system, everyone else "
-            "together, asking adaptively for as long as they like, sees any given pattern of answers with a "
-            f"probability that changes by at most a factor of {factor} (ε = {self.epsilon:.4g}), except with "
-            f"probability {chance}."
+            f"Whatever {self._whose} told the system, everyone else together, asking adaptively for as long as they "
+            "like, sees any given pattern of answers with a probability that changes by at most a factor of "
+            f"{factor} (ε = {self.epsilon:.4g}), except with probability {chance}."
         )
+
+    @property
+    def _whose(self) -> str:
+        if self.units == "rounds":
+            return "a single round (a question and its label)"
+        caps = []
+        if self.copies:
+            caps.append(f"receives at most {self.unit_unsure} unsure answer{'s' if self.unit_unsure > 1 else ''}")
+        if self.unit_labels is not None:
+            caps.append(f"teaches the guide at most {self.unit_labels} label{'s' if self.unit_labels > 1 else ''}")
+        person = f"person who {', and '.join(caps)}" if caps else "person"
+        return f"one {person}," if self.units == "people" else f"one unit (a single round, or a {person})"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from confide.planning.plan import Plan
 
 __all__ = [
-    "lead_at_twice_epsilon", "more_for_copies", "more_for_guide", "strength_at_twice", "taught", "waiting",
+    "begins", "lead_at_twice_epsilon", "more_for_copies", "more_for_guide", "strength_at_twice", "taught", "waiting",
     "who_answers",
 ]  # fmt: skip
 
@@ -28,16 +28,19 @@ def taught(plan: Plan) -> int:
 def who_answers(plan: Plan) -> list[str]:
     """Which share of the rounds each source will answer, as far as the plan decides it."""
     first = plan.rounds if plan.guide is None else waiting(plan.guide)
+    known = first if plan.guide is None else waiting(plan.guide, ranges=False)
     rest = "the fallback" if plan.guide is None else "the guide"
     if not plan.copies:
-        return [f"The fallback answers the first {first / plan.rounds:.1%} of the rounds, the guide all others."]
+        either = f", or {known / plan.rounds:.1%} where no ranges must be found" if known < first else ""
+        return [f"The fallback answers the first {first / plan.rounds:.1%} of the rounds{either}; the guide all others."]
     said = []
     if plan.silent:
         early = min(plan.silent, first) / plan.rounds
         before = [("the fallback", early), ("the guide", plan.silent / plan.rounds - early)]
         silent = " and ".join(f"{name} answers {share:.1%}" for name, share in before if share)
+        either = " where ranges of numbers must be found" if known < first else ""
         live = f"{plan.live / plan.rounds:.1%} are put to them"
-        said.append(f"Of all rounds {silent} while the copies are silent; {live}.")
+        said.append(f"Of all rounds {silent} while the copies are silent{either}; {live}.")
     then = rest if plan.lean is None else "the lean"
     said.append(
         f"While they are unsure in less than {plan.unsure / plan.live:.2%} of the rounds put to them, the copies last "
@@ -50,9 +53,20 @@ def who_answers(plan: Plan) -> list[str]:
     return said
 
 
-def waiting(guide: GuidePlan) -> int:
-    """Rounds before the guide has an answer; history comes before the first."""
-    return max(0, guide.range_rounds + guide.leaf - guide.history)
+def waiting(guide: GuidePlan, ranges: bool = True) -> int:
+    """Rounds before the guide has an answer, `ranges` where some must be found; history comes before the first."""
+    return max(0, (guide.range_rounds if ranges else 0) + guide.leaf - guide.history)
+
+
+def begins(guide: GuidePlan) -> str:
+    """From which round on the guide answers: a plan knows no features, and so says both."""
+    late, early = waiting(guide) + 1, waiting(guide, ranges=False) + 1
+    if early == late:
+        return f"It answers from round {late:,} on"
+    return (
+        f"It answers from round {late:,} on if ranges of numbers must be found first, and from round {early:,} on if "
+        "every number has its range declared, or there are none"
+    )
 
 
 def more_for_guide(plan: Plan) -> list[str]:

@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from confide.planning.frontier import Point
 from confide.planning.guided import GuidePlan
 from confide.planning.plan import Plan
-from confide.planning.text import FAINT
+from confide.planning.text import faint
 from confide.privacy.halting import Halting
 
 __all__ = ["BLUE", "GREEN", "RED", "Picture", "draw", "panels", "picture", "thousands"]
@@ -28,7 +28,11 @@ thousands = FuncFormatter(
 
 
 class Picture(Figure):
-    """A figure that a notebook shows by itself, whatever Matplotlib's backend is."""
+    """A figure that a notebook shows by itself, whatever Matplotlib's backend is; it belongs to no window."""
+
+    def show(self, warn: bool = True) -> None:
+        """Refused, with what works: a script that ends would take the window with it."""
+        raise RuntimeError("this picture has no window: write it with savefig('plan.png'), or look at it in a notebook")
 
     def _repr_png_(self) -> bytes:
         written = io.BytesIO()
@@ -93,10 +97,14 @@ def _clears(axes: Axes, guide: GuidePlan) -> None:
     """Labels against the noise in the sum of their gradients, leaf after leaf."""
     leaves = np.arange(1, guide.leaves + 1)
     noise = np.sqrt(guide.sigma2 * np.asarray(guide.root.variances(), dtype=float)) / guide.scale
-    axes.plot(leaves * guide.leaf, leaves * guide.leaf / (guide.unit_labels * noise), color=GREEN, lw=2)
-    axes.axhline(FAINT, color=SOFT, lw=1.2, ls="--")
+    labels, bound = leaves * guide.leaf, faint(guide.labels)
+    clear = labels / noise
+    axes.plot(labels, clear, color=GREEN, lw=2)
+    axes.axhline(bound, color=SOFT, lw=1.2, ls="--")
+    # the curve rises: where it has crossed the line it is above the words, and else below them all the way
+    over = clear[-1] > bound
     axes.annotate(
-        "below: mostly noise", (0.98, FAINT), (0, -12), xycoords=("axes fraction", "data"),
+        "below: few labels for the noise", (0.98, bound), (0, -12 if over else 4), xycoords=("axes fraction", "data"),
         textcoords="offset points", ha="right", color="#5b6672", fontsize=9,
     )  # fmt: skip
     axes.set(xlim=(0, guide.leaves * guide.leaf), yscale="log")

@@ -81,6 +81,10 @@ class Plan:
     lean: Lean | Weights | None = None
     """What is answered when unsure; None for the guide's answer or the fallback's."""
 
+    def __post_init__(self) -> None:
+        said = replace(self.guarantee, units=self.units, copies=self.copies > 0)
+        object.__setattr__(self, "guarantee", said)
+
     @property
     def live(self) -> int:
         """Rounds that are answered by the copies: all but the silent ones."""
@@ -313,7 +317,8 @@ class Plan:
     def plot(self) -> Picture:
         """What the plan does, in pictures: how sure the copies must be, how long they last, how clear the guide gets.
 
-        A Matplotlib figure, which a notebook shows and `savefig` writes. Needs the extra `report`.
+        A Matplotlib figure, which a notebook shows; from a script `plan.plot().savefig("plan.png")` writes it. Needs the
+        extra `report`.
         """
         drawn: Picture = need("confide.planning.pictures", "report", "drawing a plan").picture(self)
         return drawn

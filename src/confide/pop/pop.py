@@ -29,6 +29,7 @@ from confide.pop.guiding import Guiding, PublicGuide
 from confide.pop.keeping import Keeper
 from confide.pop.leaning import Leaning
 from confide.pop.lessons import Lessons
+from confide.pop.look import card_of, standing
 from confide.pop.loop import Loop, Outcome
 from confide.pop.monitor import Monitor, MonitorState
 from confide.pop.operator import Operator
@@ -440,7 +441,14 @@ class POP:
         self.close()
 
     def __repr__(self) -> str:
-        return f"POP({self._loop.bank!r}, {self.guarantee}, {self.state})"
+        bank = repr(self._loop.bank) if self.plan.copies else "the guide alone"
+        return f"POP({bank}, {self.guarantee}, {self._standing()})"
+
+    def _repr_html_(self) -> str:
+        return card_of(self.plan, self.guarantee, self.units, self.rounds, self._standing())
+
+    def _standing(self) -> str:
+        return standing(self.state, self.halt_reason, self._loop.goes_on, self.plan.guide is not None)
 
     def __getstate__(self) -> dict[str, Any]:
         if not self._insecure or self._loop.account.book is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Hashable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from confide._checks import integer
@@ -37,9 +37,12 @@ class Settings:
     label_weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        if len(self.index) != len(self.labels) or len(self.labels) != self.plan.labels:
+        if len(self.index) != len(self.labels):
+            raise ValueError("labels must be different from each other: name each once")
+        if len(self.labels) != self.plan.labels:
             raise ValueError(
-                f"labels must be {self.plan.labels} different labels, as the plan says; got {len(self.labels)}"
+                f"the plan is for {self.plan.labels} labels, and there are {len(self.labels)}: make the plan with "
+                f"labels={len(self.labels)}"
             )
         if self.units not in ("rounds", "people"):
             raise ValueError(f"units={self.units!r} must be 'rounds' or 'people'")
@@ -99,7 +102,7 @@ class Settings:
     @property
     def guarantee(self) -> Guarantee:
         """The plan's guarantee plus the monitor's price."""
-        plan = self.plan.guarantee
+        plan = replace(self.plan.guarantee, units=self.units)
         return plan if self.monitor is None else plan.plus(self.monitor.epsilon)
 
     def options(self) -> dict[str, Any]:

@@ -72,6 +72,9 @@ class Client:
 
     # ------------------------------------------------------------------ what may be seen
 
+    def __repr__(self) -> str:
+        return f"Client({self._model!r}, {self._fixed['guarantee']['text']}, for {self.units})"
+
     def look(self) -> dict[str, Any]:
         """What everyone may see of the model, as it is now."""
         return self._get()
