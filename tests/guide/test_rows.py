@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from confide.guide.columns import Columns, category_of, digest, parts_of, words_of
+from confide.guide.columns import Columns, Malformed, category_of, digest, parts_of, words_of
 from confide.guide.hashed import HashedMap
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Batch, Map, encode_batch
@@ -141,3 +141,12 @@ def test_words_share_parts_and_long_texts_end() -> None:
     assert not set(parts_of("yes")) & set(parts_of("no"))
     assert words_of("So far, so good!") == ["so", "far", ",", "so", "good", "!"]
     assert len(words_of("a " * 10**6)) <= 1 << 16
+
+
+@pytest.mark.parametrize(("kind", "value"), [("numeric", "41.secret"), ("categorical", ["secret"]), ("text", 7.25)])
+def test_what_is_refused_names_the_declared_column_and_quotes_nothing(kind: str, value: Any) -> None:
+    """A CSV reader gives strings, and this is the first thing that its user hears."""
+    columns = Columns(**{kind: ("age",)})
+    with pytest.raises(Malformed, match=r"^feature 'age' must be a ") as caught:
+        columns.read({"age": value, "undeclared secret": "secret"})
+    assert "secret" not in str(caught.value) and "7" not in str(caught.value)

@@ -37,7 +37,7 @@ FORM = "x is not of a form that the guide takes: give plain numbers and texts"
 
 
 class Malformed(ValueError):
-    """What is wrong with x, in words of ours: they quote nothing of it."""
+    """What is wrong with x, in words of ours: they quote nothing of it but the names that were declared."""
 
 
 class Row(NamedTuple):
@@ -102,9 +102,9 @@ class Columns:
             if not isinstance(x, Mapping):
                 x = self._by_position(x)
             self.check(x)
-            numbers = np.array([number_of(x.get(name)) for name in self.numeric], dtype=np.float64)
+            numbers = np.array([number_of(name, x.get(name)) for name in self.numeric], dtype=np.float64)
             codes = np.array([category_of(name, x.get(name)) for name in self.categorical], dtype=np.uint64)
-            return Row(numbers, codes, tuple(text_of(x.get(name)) for name in self.text))
+            return Row(numbers, codes, tuple(text_of(name, x.get(name)) for name in self.text))
         except Malformed:
             raise
         except Exception:  # x may be any object at all, and raise anything when it is looked at
@@ -147,8 +147,8 @@ def parts_of(word: str) -> list[str]:
     return [f"w {word}", *(f"c {padded[i : i + _GRAM]}" for i in range(len(padded) - _GRAM + 1))]
 
 
-def number_of(value: Any) -> float:
-    """The number that `value` is; NaN where it is missing."""
+def number_of(name: str, value: Any) -> float:
+    """The number that `value` is in the declared column `name`; NaN where it is missing."""
     if value is None:
         return float("nan")
     if isinstance(value, float | Real | np.bool_):
@@ -156,7 +156,7 @@ def number_of(value: Any) -> float:
             return float(value)
         except OverflowError:  # an integer of hundreds of digits
             return float("-inf") if str(value)[:1] == "-" else float("inf")
-    raise Malformed("a numeric feature must be a number, or None where it is missing")
+    raise Malformed(f"feature {name!r} must be a number, or None where it is missing")
 
 
 def category_of(name: str, value: Any) -> int:
@@ -166,17 +166,17 @@ def category_of(name: str, value: Any) -> int:
     if isinstance(value, bytes):
         return digest(f"{name}={value.hex()}")
     if isinstance(value, float | Real | np.bool_):
-        number = number_of(value)
+        number = number_of(name, value)
         value = str(int(number)) if np.isfinite(number) and number.is_integer() else repr(number)
     if not isinstance(value, str):
-        raise Malformed("a category must be a text, bytes, a number, or None where it is missing")
+        raise Malformed(f"feature {name!r} must be a text, bytes, a number, or None where it is missing")
     return digest(f"{name}={str.__str__(value)}") or 1  # a subclass may answer otherwise every time
 
 
-def text_of(value: Any) -> str:
+def text_of(name: str, value: Any) -> str:
     """The text that `value` is; empty where it is missing."""
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise Malformed("a text feature must be a text, or None where it is missing")
+        raise Malformed(f"feature {name!r} must be a text, or None where it is missing")
     return str.__str__(value)

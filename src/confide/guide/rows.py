@@ -7,6 +7,7 @@ shortens the call a little, and changes nothing else for the others. Nothing is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,11 +79,11 @@ def _read_dicts(columns: Columns, rows: Sequence[dict[Any, Any]]) -> Table:
     if columns.positions is not None:
         _each(columns.check, rows, None, table.refused)
     for j, name in enumerate(columns.numeric):
-        table.numbers[:, j] = _numbers(_values(rows, name, table.refused), table.refused)
+        table.numbers[:, j] = _numbers(name, _values(rows, name, table.refused), table.refused)
     for j, name in enumerate(columns.categorical):
         table.codes[:, j] = _codes(name, _values(rows, name, table.refused), table.refused)
     for j, name in enumerate(columns.text):
-        table.texts[:, j] = _each(text_of, _values(rows, name, table.refused), "", table.refused)
+        table.texts[:, j] = _each(partial(text_of, name), _values(rows, name, table.refused), "", table.refused)
     return table
 
 
@@ -93,20 +94,20 @@ def _values(rows: Sequence[dict[Any, Any]], name: str, refused: NDArray[np.bool_
         return _each(lambda x: x.get(name), rows, None, refused)
 
 
-def _numbers(values: Sequence[Any], refused: NDArray[np.bool_]) -> Any:
+def _numbers(name: str, values: Sequence[Any], refused: NDArray[np.bool_]) -> Any:
     if set(map(type, values)) <= _NUMBERS:
         try:
             return np.array(values, dtype=np.float64)  # None is NaN here too
         except OverflowError:  # an integer of hundreds of digits
             pass
-    return _each(number_of, values, np.nan, refused)
+    return _each(partial(number_of, name), values, np.nan, refused)
 
 
 def _codes(name: str, values: Sequence[Any], refused: NDArray[np.bool_]) -> list[int]:
     if set(map(type, values)) <= _CATEGORIES:
         known = {value: category_of(name, value) for value in set(values)}
         return [known[value] for value in values]
-    return _each(lambda value: category_of(name, value), values, 0, refused)
+    return _each(partial(category_of, name), values, 0, refused)
 
 
 def _each(read: Callable[[Any], Any], values: Sequence[Any], otherwise: Any, refused: NDArray[np.bool_]) -> list[Any]:
