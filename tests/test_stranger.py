@@ -103,7 +103,7 @@ def test_a_row_that_cannot_be_read_takes_its_round(main: Main, people: bool) -> 
         code, _, _ = main("run", "a.csv", "--labels", "N,Y", *SMALL, *units, "--monitor", "1", "--seed", "3")
         public, private = numbers()["public"], numbers()["operator_only"]
         assert code == 0 and private["bad"] == len(spoils)
-        seen.append({**public, "monitor": public["monitor"]["rounds"]})
+        seen.append({**public, "monitor": {**public["monitor"], "mistakes": None}})
     assert seen[0] == seen[1] and seen[0]["rounds"] == ROWS
 
 
@@ -117,6 +117,36 @@ def test_a_row_without_a_unit_is_nobodys_and_takes_no_round(main: Main) -> None:
     assert numbers()["public"]["rows_of_nobody"] == 2 and "2 rows name no unit" in public
     assert main("run", "a.csv", *SMALL)[0] == 0
     assert numbers()["public"]["rounds"] == ROWS and numbers()["public"]["rows_of_nobody"] == 0
+
+
+def test_of_a_person_only_so_many_labels_teach_and_the_operator_is_told_how_many_did(main: Main) -> None:
+    """40 people, 3000 labels: 40 of them teach. And no count of first answers stands beside a number of rounds."""
+    write("a.csv", table())
+    code, out, _ = main("run", "a.csv", "-e", "8", "-d", "1e-4", "--unit", "who", "--no-twin", "--monitor", "1")
+    public, private = out.split("operator only, outside")
+    assert code == 0 and "learned from 40 of 3,000 labels: of each person at most 1" in private
+    assert numbers()["operator_only"]["guide_labels"] == 40 and "learned from" not in public
+    assert "mistakes among the first answer to each person" in public and "rounds" not in numbers()["public"]["monitor"]
+    assert "if every round is another person's" in numbers()["public"]["explained"]
+    assert main("run", "a.csv", "-e", "8", "-d", "1e-4", "--no-twin")[0] == 0
+    assert numbers()["operator_only"]["guide_labels"] is None
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_ranges_that_nobody_declared_are_told_with_their_price(main: Main, declared: bool) -> None:
+    """A date alone costs the first tenth of the rounds; labels that differ by case only are told to the file's owner."""
+    days = [f"{date(2024, 1, 1) + timedelta(days=i % 300)},{('Y', 'y')[i % 2]}" for i in range(6000)]
+    write("a.csv", ["day,label", *days])
+    ends = ", low = 2024-01-01, high = 2024-12-31" if declared else ""
+    write("s.toml", ["[columns]", f'day = {{ kind = "date"{ends} }}'])
+    code, out, _ = main("run", "a.csv", "--schema", "s.toml", "-e", "4", "-d", "1e-6", "--no-twin")
+    answered = numbers()["operator_only"]["sources"]["fallback"][0] / 6000
+    assert code == 0 and (answered < 0.02) is declared
+    told = re.search(r"no range is declared of 'day', so that the first ([\d.]+)% of the rounds", out)
+    assert (told is None) is declared
+    assert told is None or float(told[1]) / 100 == pytest.approx(answered, abs=0.01)
+    assert "the labels 'Y' and 'y' differ by case only" in out
+    assert "differ by case" not in json.dumps(numbers()["public"])
 
 
 def test_bad_rows_count_as_wrong_in_every_number(main: Main) -> None:

@@ -387,3 +387,51 @@ def test_kdd99_in_blocks_is_kdd99_record_by_record() -> None:
     for fast, slow in islice(zip(stream.rows(), stream.rows(dicts=True), strict=True), 500):
         np.testing.assert_allclose(fast.x, KDD99.encode(slow.x) * KDD99_WEIGHTS)
         assert fast.y == slow.y
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [("2020-02-01", "2030-12-31"), ("'2020-02-01'", '"2030-12-31"'), ("31", "4017"), ("2020-02-01T00:00:00", "4017.0")],
+)
+def test_the_range_of_a_date_is_two_dates(tmp_path: Path, low: str, high: str) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text(f"[columns]\nwhen = {{ kind = 'date', low = {low}, high = {high} }}")
+    schema = read_schema(path)
+    assert (schema.columns[0].low, schema.columns[0].high) == (31.0, 4017.0)
+    assert 'low = "2020-02-01", high = "2030-12-31"' in schema.to_toml()
+    path.write_text(schema.to_toml())
+    assert read_schema(path).columns == schema.columns
+
+
+@pytest.mark.parametrize(
+    "column", ["{ kind = 'date', low = 'soon', high = 3 }", "{ kind = 'date', low = 1, high = true }"]
+)
+def test_a_range_that_is_no_date_is_refused_with_a_form_that_works(tmp_path: Path, column: str) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text(f"[columns]\nwhen = {column}")
+    with pytest.raises(ValueError, match=r"of column 'when' must be a date, as 2024-02-29$"):
+        read_schema(path)
+
+
+def test_a_number_has_no_dates_for_ends(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text("[columns]\nage = { kind = 'number', low = 2020-01-01, high = 2021-01-01 }")
+    with pytest.raises(ValueError, match="must be a number"):
+        read_schema(path)
+
+
+def test_a_public_sample_gives_whole_days_for_ends(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(sample(1200))
+    text = draft(path, ranges=True)[0].to_toml()
+    assert '"when" = { kind = "date", low = "2024-01-01", high = "2024-01-28" }' in text
+
+
+def test_a_draft_says_what_a_mixed_column_holds_and_which_labels_are_alike(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    lines = [f"2024-01-{1 + i % 28:02}" if i % 10 else "unknown" for i in range(200)]
+    path.write_text("when,y\n" + "".join(f"{day},{('Billing', 'billing', 'x')[i % 3]}\n" for i, day in enumerate(lines)))
+    schema, comments = draft(path)
+    assert comments["when"].startswith("dates and texts:") and '"date" if' in comments["when"]
+    text = schema.to_toml(comments)
+    assert '# "Billing" and "billing" differ by case only' in text and tomllib.loads(text)["label"] == "y"

@@ -14,6 +14,7 @@ from confide.cli.terminal import say, warn
 from confide.data.rows import Stream
 from confide.runs import report, runner
 from confide.runs.checkpoints import read_run
+from confide.runs.hints import hints
 from confide.runs.names import fallback_named, learner_named, streams
 from confide.runs.settings import Settings
 
@@ -135,6 +136,8 @@ def _start(settings: Settings, folder: Path | None) -> runner.Outcome:
     records = 0 if history is None else history.length or 0
     plan = settings.tight(len(stream.labels), stream.length, records) if filed is None else filed
     warn(plan)
+    for hint in hints(stream, plan):
+        say(f"note: {hint}", "yellow")
     say(f"{stream.name}: {plan.explain().splitlines()[0]}")
     who = [] if plan.guide is None else ["the guide answers"]
     if plan.copies:

@@ -95,6 +95,9 @@ def _private_rows(outcome: runner.Outcome) -> list[tuple[str, str]]:
     rows.append(("answers by", ", ".join(answered)))
     if plan.guide is not None and tally.guided:
         rows.append(("guide", f"{percent(tally.late(tally.curve_guide))} of its own answers wrong {late}"))
+    if (learned := outcome.pop.operator.guide_labels) is not None and plan.guide is not None:
+        most = f"of each person at most {plan.guide.unit_labels:,}, and none while ranges are found"
+        rows.append(("taught", f"the guide learned from {learned:,} of {tally.brought:,} labels: {most}"))
     if outcome.settings.twin and tally.rounds:
         rows.append(("twin", f"{percent(tally.late(tally.curve_twin))} wrong {late}: {outcome.twin}"))
     rows.append(("balanced", f"{percent(tally.balanced_error)} balanced error: every label as heavy as any other"))

@@ -7,6 +7,7 @@
     age = { kind = "number", low = 0, high = 120 }
     city = "category"
     note = "text"
+    asked = { kind = "date", low = 2020-01-01, high = 2030-12-31 }
     number = "drop"
 
 TOML, or JSON with the same names. What stands in a schema is public.
@@ -18,15 +19,18 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import Any, Self
 
 from confide.data.layout import Column
+from confide.data.values import day_of, read
 
-__all__ = ["Schema", "read_schema"]
+__all__ = ["Schema", "alike", "read_schema"]
 
 _ENTRIES = {"label", "labels", "unit", "separator", "columns"}
 _PARTS = {"kind", "low", "high", "width", "encoder"}
+_ENDS = ("low", "high")
 
 
 @dataclass(frozen=True)
@@ -108,10 +112,14 @@ class Schema:
         for name in ("label", "labels", "unit", "separator"):
             value = getattr(self, name)
             if value is not None:
-                lines.append(f"{name} = {_toml(value)}")
+                pair = alike(value) if name == "labels" else None
+                comment = f"  # {_toml(pair[0])} and {_toml(pair[1])} differ by case only: are they one?" if pair else ""
+                lines.append(f"{name} = {_toml(value)}{comment}")
         lines += ["", "[columns]"]
         for column in self.columns:
             parts = {part: getattr(column, part) for part in ("kind", "low", "high", "width", "encoder")}
+            if column.kind == "date":
+                parts |= {part: day_of(parts[part]) or parts[part] for part in _ENDS if parts[part] is not None}
             known = {part: value for part, value in parts.items() if value is not None}
             body = ", ".join(f"{part} = {_toml(value)}" for part, value in known.items())
             text = f"{{ {body} }}" if len(known) > 1 else _toml(column.kind)
@@ -138,13 +146,36 @@ def _column(name: str, given: Any, source: str) -> Column:
     parts: Any = {"kind": given} if isinstance(given, str) else given
     if not isinstance(parts, Mapping) or set(parts) - _PARTS or not isinstance(parts.get("kind"), str):
         raise ValueError(f"{source}: column {name!r} must be a kind, or a table of {', '.join(sorted(_PARTS))}")
-    for part, kinds in (("low", int | float), ("high", int | float), ("width", int)):
-        if not isinstance(parts.get(part, 1), kinds) or isinstance(parts.get(part), bool):
-            raise ValueError(f"{source}: {part} of column {name!r} must be a number")
+    low, high = (_end(parts.get(part), parts["kind"], f"{source}: {part} of column {name!r}") for part in _ENDS)
+    if not isinstance(parts.get("width", 1), int) or isinstance(parts.get("width"), bool):
+        raise ValueError(f"{source}: width of column {name!r} must be a number")
     if not isinstance(parts.get("encoder", ""), str):
         raise ValueError(f"{source}: encoder of column {name!r} must be a name, as 'wordllama'")
-    low, high = (None if parts.get(part) is None else float(parts[part]) for part in ("low", "high"))
     return Column(name, parts["kind"], low, high, parts.get("width"), parts.get("encoder"))
+
+
+def _end(given: Any, kind: str, what: str) -> float | None:
+    """An end of a range: a number, or of a date an ISO date."""
+    if kind == "date" and isinstance(given, str | date) and (said := read(given)).kind == "date":
+        return said.number
+    if given is not None and (not isinstance(given, int | float) or isinstance(given, bool)):
+        raise ValueError(f"{what} must be " + ("a date, as 2024-02-29" if kind == "date" else "a number"))
+    return None if given is None else float(given)
+
+
+def alike(labels: Sequence[str]) -> tuple[str, str] | None:
+    """Two labels that differ by case only; None where there are none.
+
+    Examples
+    --------
+    >>> alike(["Billing", "billing", "sales"]), alike(["a", "b"])
+    (('Billing', 'billing'), None)
+    """
+    seen: dict[str, str] = {}
+    for label in labels:
+        if (other := seen.setdefault(label.casefold(), label)) != label:
+            return other, label
+    return None
 
 
 def _toml(value: Any) -> str:

@@ -6,6 +6,7 @@ public sample with the same columns.
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import Counter
 from collections.abc import Iterable
@@ -25,13 +26,16 @@ __all__ = ["HEAD", "survey"]
 HEAD = """\
 # How {name} is read. Drafted by looking at the whole file: check every line before you use it, since
 # what stands here counts as public. Kinds: number, log (a number of very different sizes), category, text, date,
-# mixed (a number, and each whole number a category too), drop. Where you know the range of a number, say so:
+# mixed (each value by its own form; a whole number is a category too), drop. Where you know the range of a number or a
+# date, say so:
 #   age = {{ kind = "number", low = 0, high = 120 }}
+#   asked = {{ kind = "date", low = 2020-01-01, high = 2030-12-31 }}
 # and the budget that would find it in private is saved. Drop what gives the label away.
 
 """
 
 _MOST = 0.95  # the share of a column's values that makes its kind
+_MAINLY = 0.5  # the share of dates from which on a column may be meant as one
 _ROUGH = 0.3  # how many peaks make whole numbers names of things
 _ROWS = 1000  # rows from which on values that are all different are taken for ids
 _TAIL = 0.005  # what a range from a public sample leaves out at each end
@@ -84,7 +88,7 @@ class _Seen:
         number, date, text = (self.kinds[kind] / present for kind in ("number", "date", "text"))
         different = len(self.different)
         if date >= _MOST:
-            return Column(self.name, "date", *self._ends(ranges))
+            return Column(self.name, "date", *_days(self._ends(ranges)))
         if self.longer > 0.2 * present:
             return Column(self.name, "text")
         every = different >= _MOST * self.rows >= _MOST * _ROWS
@@ -101,7 +105,10 @@ class _Seen:
         if not (number or date or text):
             self.comment = "it is empty in every row"
             return Column(self.name, "drop")
-        self.comment = "both numbers and texts: each value is read by its own form"
+        found = [kind + "s" for kind in ("number", "date", "text") if self.kinds[kind]]
+        self.comment = f"{' and '.join(found)}: each value is read by its own form"
+        if date > _MAINLY:
+            self.comment += '; "date" if all others may count as missing'
         return Column(self.name, "mixed")
 
     def _rough(self) -> float:
@@ -115,6 +122,11 @@ class _Seen:
             return ()
         low, high = map(float, np.quantile(np.frombuffer(self.numbers), (_TAIL, 1 - _TAIL)))
         return (low, high) if low < high else ()
+
+
+def _days(ends: tuple[float, float] | tuple[()]) -> tuple[float, float] | tuple[()]:
+    """Whole days around a range of dates, which a schema writes as dates."""
+    return (float(math.floor(ends[0])), float(math.ceil(ends[1]))) if ends else ()
 
 
 def _is_whole(value: Any) -> bool:

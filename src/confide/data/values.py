@@ -7,11 +7,11 @@ A date is an ISO date, 2024-02-29, with or without a time, 2024-02-29T18:30:00Z.
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-__all__ = ["LARGEST", "MISSING", "WORDS", "Value", "plain", "read", "sort_key", "text_of"]
+__all__ = ["LARGEST", "MISSING", "WORDS", "Value", "day_of", "plain", "read", "sort_key", "text_of"]
 
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "null"})
 """What stands for nothing where a number could be, in any case of letters."""
@@ -87,6 +87,22 @@ def _number(number: float) -> Value:
 def _date(when: datetime) -> Value:
     when = when.replace(tzinfo=UTC) if when.tzinfo is None else when
     return Value((when - _FIRST_DAY).total_seconds() / 86_400, _DAYS[when.weekday()], "date")
+
+
+def day_of(days: float) -> str | None:
+    """The ISO date that reads as so many days; None where it is no whole one that a calendar has.
+
+    Examples
+    --------
+    >>> day_of(31.0), read("2020-02-01").number, day_of(0.5)
+    ('2020-02-01', 31.0, None)
+    """
+    if not float(days).is_integer():
+        return None
+    try:
+        return (_FIRST_DAY + timedelta(days=days)).date().isoformat()
+    except OverflowError:
+        return None
 
 
 def plain(value: Any, comma: bool = False) -> Any:

@@ -95,6 +95,8 @@ def _cards(outcome: Outcome) -> str:
     if outcome.settings.twin:
         cards.append((percent(tally.late(tally.curve_twin)), f"wrong {late} without privacy: {outcome.twin}"))
     cards.append((percent(tally.balanced_error), "balanced error: every label as heavy as any other"))
+    if (learned := outcome.pop.operator.guide_labels) is not None:
+        cards.append((f"{learned:,}", f"of {tally.brought:,} labels taught the guide: of each person only the first"))
     if plan.copies:
         cards.append((f"{tally.unsure:,}", f"unsure answers used, {plan.unsure:,} planned"))
     cards.append((f"{outcome.rounds_per_second:,.0f}/s", f"rounds a second; {_duration(tally.seconds)} in all"))

@@ -46,23 +46,26 @@ _THOUSANDS = FuncFormatter(
 )
 
 
+_STEEP = 8.0  # times of what comes later: a start above it is cut off, since it would hide the rest
+
+
 def errors(plan: Plan, tally: Tally, twin: bool) -> str:
     """The error in the last rounds, beside the guide's own and the twin's."""
 
     def paint(axes: Axes) -> None:
         lines = [("answers", OURS, "-", tally.curve_wrong)]
-        if plan.guide is not None:
+        if plan.guide is not None and plan.copies:  # alone, its answers are the answers
             lines.append(("the guide’s own", GUIDE, "--", tally.curve_guide))
         if twin:
             lines.append(("without privacy", TWIN, "-", tally.curve_twin))
-        top = 0.0
+        top = start = 0.0
         for name, colour, style, curve in lines:
             x, y = _moving(tally.curve_rounds, curve)
             axes.plot(x, y, color=colour, ls=style, lw=2, label=name)
-            top = max([top, *y[len(y) // 8 :]])  # the start, when nothing is known, would hide the rest
+            top, start = max([top, *y[len(y) // 8 :]]), max([start, *y[: len(y) // 8 + 1]])
         _rounds(axes, plan, tally)
         axes.set_ylabel("wrong, in the last rounds")
-        axes.set_ylim(0, min(1.04, 1.25 * top) or 1)
+        axes.set_ylim(0, min(1.04, max(1.25 * top, 1.05 * start if start < _STEEP * top else 0.0)) or 1)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
         axes.legend(loc="upper left", bbox_to_anchor=(0, 1.13), ncols=3)
 

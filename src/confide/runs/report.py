@@ -59,6 +59,7 @@ def numbers(outcome: Outcome) -> dict[str, Any]:
             "balanced_error": _number(tally.balanced_error),
             "recalls": [_number(recall) for recall in tally.recalls],
             "precisions": [_number(precision) for precision in tally.precisions],
+            "guide_labels": pop.operator.guide_labels,
             "bad": tally.bad,
             "memory_bytes": pop.operator.nbytes,
             "rounds_per_second": _number(outcome.rounds_per_second),

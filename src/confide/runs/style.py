@@ -49,19 +49,20 @@ body { margin:0; background:var(--desk); color:var(--ink); font:15px/1.55 system
 main { max-width:1080px; margin:0 auto; padding:1.6rem 1.2rem 3rem; }
 h1 { font-size:1.7rem; margin:.2rem 0 .1rem; overflow-wrap:anywhere; } h2 { font-size:1.08rem; margin:0 0 .5rem; }
 .sub { color:var(--soft); margin:0 0 1.2rem; } .sub .stopped { color:var(--limit); font-weight:600; }
-.cards { display:grid; grid-template-columns:repeat(auto-fit,minmax(215px,1fr)); gap:.8rem; margin-bottom:.8rem; }
+.cards { display:grid; grid-template-columns:repeat(auto-fit,minmax(min(290px,100%),1fr)); gap:.8rem; margin-bottom:.8rem; }
 .card, section { background:var(--paper); border:1px solid var(--line); border-radius:10px; }
 .card { padding:.8rem 1rem; } .card .big { font-size:1.75rem; font-weight:650; line-height:1.2; color:var(--ours); }
 .card .what { color:var(--soft); font-size:.86rem; }
 section { padding:1rem 1.2rem; margin-bottom:.8rem; overflow-x:auto; }
 .two { display:grid; grid-template-columns:repeat(auto-fit,minmax(min(440px,100%),1fr)); gap:.8rem; }
-.two section { margin-bottom:0; min-width:0; } .two .wide { grid-column:1/-1; } .two + section { margin-top:.8rem; }
+.two section { margin-bottom:0; min-width:0; }
+.two .wide, .two > section:last-child:nth-child(odd) { grid-column:1/-1; } .two + section { margin-top:.8rem; }
 section svg { width:100%; max-width:680px; height:auto; display:block; margin:auto; }
 section svg text { font-family:inherit; }
 .promise { border-left:5px solid var(--ours); } .promise p { margin:.2rem 0; font-size:1.03rem; }
 .halted { border:1px solid var(--limit); border-left-width:5px; background:var(--blush); }
 .halted h2 { color:var(--limit); } .halted pre { background:var(--paper); }
-.warn { border-left:5px solid var(--twin); max-height:22rem; overflow-y:auto; }
+.warn { border-left:5px solid var(--twin); }
 section.warn th, section.warn td { text-align:left; }
 .note { color:var(--soft); font-size:.88rem; margin:.5rem 0 0; }
 table { border-collapse:collapse; font-variant-numeric:tabular-nums; }
@@ -83,5 +84,5 @@ td.wrong { background:color-mix(in srgb, var(--limit) var(--part), transparent);
   .hint { display:none; } th, td { padding:.3rem .45rem; } th:last-child, td:last-child { padding-right:0; } }
 @media print { body { background:#fff; font-size:12px; } main { max-width:none; padding:.5rem 0; }
   * { print-color-adjust:exact; -webkit-print-color-adjust:exact; }
-  section, .card, svg, tr { break-inside:avoid; } h2 { break-after:avoid; } .warn { max-height:none; } }
+  section, .card, svg, tr { break-inside:avoid; } h2 { break-after:avoid; } }
 """

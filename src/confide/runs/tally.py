@@ -74,6 +74,11 @@ class Tally:
         self.margins = {int(margin): n for margin, n in self.margins.items()}
 
     @property
+    def brought(self) -> int:
+        """Labels of rows that could be read, and of the history."""
+        return sum(sum(row[: self.labels]) for row in self.confusion) + self.taught_before
+
+    @property
     def error(self) -> float:
         """Wrong answers a round."""
         return _share(self.wrong, self.rounds)
