@@ -36,14 +36,15 @@ def test_a_guides_future_is_what_the_planner_gives() -> None:
     assert rounds == pytest.approx(more.strength, rel=0.02) and epsilon == pytest.approx(louder.strength, rel=0.02)
     assert rounds > 1.5 * plan.guide.strength and epsilon > 1.5 * plan.guide.strength
     first, known = (at / plan.rounds for at in (plan.guide.range_rounds + plan.guide.leaf, plan.guide.leaf))
-    said = f"The fallback answers the first {first:.1%} of the rounds, or {known:.1%} where no ranges must be found; the"
-    assert line(plan, "The fallback answers") == f"{said} guide all others."
+    said = f"The fallback answers the first {first:.1%} of the rounds, or {known:.1%} where no ranges must be found"
+    assert line(plan, "The fallback answers") == f"{said}; the guide all others."
 
 
 def test_the_round_from_which_on_a_guide_answers_is_told_for_declared_ranges_too() -> None:
     plan = Plan.tight(2.0, 1e-6, 20_000)
     late, early = numbers(line(plan, "The guide is a linear"))[:2]
-    for feature, first in ({"numeric": {"a": (0, 1)}}, early), ({"categorical": {"a": 8}}, early), ({"numeric": ["a"]}, late):
+    declared, none, free = {"numeric": {"a": (0, 1)}}, {"categorical": {"a": 8}}, {"numeric": ["a"]}
+    for feature, first in (declared, early), (none, early), (free, late):
         pop = POP(None, plan, labels=[0, 1], features=Features(**feature))  # type: ignore[arg-type]
         answers = pop.predict_many([{"a": 0.5 if "numeric" in feature else "x"}] * int(first))
         assert [answer.source for answer in answers] == ["fallback"] * (int(first) - 1) + ["guide"]

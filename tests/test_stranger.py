@@ -134,7 +134,7 @@ def test_of_a_person_only_so_many_labels_teach_and_the_operator_is_told_how_many
 
 @pytest.mark.parametrize("declared", [False, True])
 def test_ranges_that_nobody_declared_are_told_with_their_price(main: Main, declared: bool) -> None:
-    """A date alone costs the first tenth of the rounds; labels that differ by case only are told to the file's owner."""
+    """A date alone costs the first tenth of the rounds; alike labels are told to the file's owner."""
     days = [f"{date(2024, 1, 1) + timedelta(days=i % 300)},{('Y', 'y')[i % 2]}" for i in range(6000)]
     write("a.csv", ["day,label", *days])
     ends = ", low = 2024-01-01, high = 2024-12-31" if declared else ""

@@ -430,7 +430,8 @@ def test_a_public_sample_gives_whole_days_for_ends(tmp_path: Path) -> None:
 def test_a_draft_says_what_a_mixed_column_holds_and_which_labels_are_alike(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     lines = [f"2024-01-{1 + i % 28:02}" if i % 10 else "unknown" for i in range(200)]
-    path.write_text("when,y\n" + "".join(f"{day},{('Billing', 'billing', 'x')[i % 3]}\n" for i, day in enumerate(lines)))
+    queues = ("Billing", "billing", "x")
+    path.write_text("when,y\n" + "".join(f"{day},{queues[i % 3]}\n" for i, day in enumerate(lines)))
     schema, comments = draft(path)
     assert comments["when"].startswith("dates and texts:") and '"date" if' in comments["when"]
     text = schema.to_toml(comments)

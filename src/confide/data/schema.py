@@ -113,8 +113,8 @@ class Schema:
             value = getattr(self, name)
             if value is not None:
                 pair = alike(value) if name == "labels" else None
-                comment = f"  # {_toml(pair[0])} and {_toml(pair[1])} differ by case only: are they one?" if pair else ""
-                lines.append(f"{name} = {_toml(value)}{comment}")
+                alarm = f"  # {' and '.join(map(_toml, pair))} differ by case only: are they one?" if pair else ""
+                lines.append(f"{name} = {_toml(value)}{alarm}")
         lines += ["", "[columns]"]
         for column in self.columns:
             parts = {part: getattr(column, part) for part in ("kind", "low", "high", "width", "encoder")}

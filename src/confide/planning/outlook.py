@@ -31,8 +31,9 @@ def who_answers(plan: Plan) -> list[str]:
     known = first if plan.guide is None else waiting(plan.guide, ranges=False)
     rest = "the fallback" if plan.guide is None else "the guide"
     if not plan.copies:
-        either = f", or {known / plan.rounds:.1%} where no ranges must be found" if known < first else ""
-        return [f"The fallback answers the first {first / plan.rounds:.1%} of the rounds{either}; the guide all others."]
+        share = f"{first / plan.rounds:.1%} of the rounds"
+        share += f", or {known / plan.rounds:.1%} where no ranges must be found" if known < first else ""
+        return [f"The fallback answers the first {share}; the guide all others."]
     said = []
     if plan.silent:
         early = min(plan.silent, first) / plan.rounds

@@ -317,8 +317,8 @@ class Plan:
     def plot(self) -> Picture:
         """What the plan does, in pictures: how sure the copies must be, how long they last, how clear the guide gets.
 
-        A Matplotlib figure, which a notebook shows; from a script `plan.plot().savefig("plan.png")` writes it. Needs the
-        extra `report`.
+        A Matplotlib figure, which a notebook shows; from a script `plan.plot().savefig("plan.png")` writes it. Needs
+        the extra `report`.
         """
         drawn: Picture = need("confide.planning.pictures", "report", "drawing a plan").picture(self)
         return drawn

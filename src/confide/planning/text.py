@@ -21,8 +21,9 @@ WEAK = 10.0
 """Beyond this ε a promise is hardly one."""
 
 FAINT = 300.0
-"""Labels for each deviation of the noise in their sum: with fewer, a guide of two labels may gain little. Measured: with
-130 it is hardly better than the more frequent label on four of six streams; with 400 clearly so on five of them."""
+"""Labels for each deviation of the noise in their sum: with fewer, a guide of two labels may gain little. Measured, on
+six streams without declared ranges: with 136 three have an error within a point of the more frequent label's, with 407
+five are better by at least five points."""
 
 MANY_POLLS = 10_000
 """Copies asked in a round beyond which rounds are slow and hardly anything is gained."""
@@ -168,7 +169,10 @@ def warnings(plan: Plan) -> tuple[str, ...]:
 
 
 def faint(labels: int) -> float:
-    """`FAINT` for so many labels: the more there are, the less the most frequent one says."""
+    """`FAINT` for so many labels: the more there are, the less the most frequent one says.
+
+    Measured: with 47 the guide tells the ten digits of LED apart in 40 % of the rounds, one label in 11 %.
+    """
     return FAINT if labels == 2 else FAINT / 10
 
 

@@ -49,7 +49,8 @@ body { margin:0; background:var(--desk); color:var(--ink); font:15px/1.55 system
 main { max-width:1080px; margin:0 auto; padding:1.6rem 1.2rem 3rem; }
 h1 { font-size:1.7rem; margin:.2rem 0 .1rem; overflow-wrap:anywhere; } h2 { font-size:1.08rem; margin:0 0 .5rem; }
 .sub { color:var(--soft); margin:0 0 1.2rem; } .sub .stopped { color:var(--limit); font-weight:600; }
-.cards { display:grid; grid-template-columns:repeat(auto-fit,minmax(min(290px,100%),1fr)); gap:.8rem; margin-bottom:.8rem; }
+.cards { display:grid; gap:.8rem; margin-bottom:.8rem; }
+.cards { grid-template-columns:repeat(auto-fit,minmax(min(290px,100%),1fr)); }
 .card, section { background:var(--paper); border:1px solid var(--line); border-radius:10px; }
 .card { padding:.8rem 1rem; } .card .big { font-size:1.75rem; font-weight:650; line-height:1.2; color:var(--ours); }
 .card .what { color:var(--soft); font-size:.86rem; }
