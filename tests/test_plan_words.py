@@ -212,7 +212,7 @@ def test_the_sentence_is_about_who_is_protected_and_what_there_is() -> None:
     people = Plan.tight(**asked, units="people", unit_labels=4).guarantee.sentence  # type: ignore[arg-type]
     either = Plan.tight(**asked).guarantee.sentence  # type: ignore[arg-type]
     assert "a single round" in rounds and "person" not in rounds and "unsure" not in rounds
-    assert "one person who teaches the guide at most 4 labels, told" in people and "round" not in people
+    assert "one person, who teaches the guide at most 4 labels, told" in people and "round" not in people
     assert "a single round, or a person who teaches the guide at most 1 label)" in either and "unsure" not in either
     both = Plan.tight(8.0, 1e-5, 30_000, copies=900, unsure=900, polls=101, units="people")
     assert "receives at most 1 unsure answer, and teaches the guide" in both.guarantee.sentence
@@ -222,7 +222,7 @@ def test_the_sentence_is_about_who_is_protected_and_what_there_is() -> None:
 
 def test_a_pops_sentence_is_about_its_units() -> None:
     plan = Plan.tight(2.0, 1e-6, 2000)
-    assert "one person who teaches" in POP(None, plan, labels=[0, 1], units="people", features=1).guarantee.sentence
+    assert "one person, who teaches" in POP(None, plan, labels=[0, 1], units="people", features=1).guarantee.sentence
     assert "person" not in POP(None, plan, labels=[0, 1], features=1, monitor=Monitor(0.1)).guarantee.sentence
 
 

@@ -67,5 +67,7 @@ class Guarantee:
             caps.append(f"receives at most {self.unit_unsure} unsure answer{'s' if self.unit_unsure > 1 else ''}")
         if self.unit_labels is not None:
             caps.append(f"teaches the guide at most {self.unit_labels} label{'s' if self.unit_labels > 1 else ''}")
-        person = f"person who {', and '.join(caps)}" if caps else "person"
-        return f"one {person}," if self.units == "people" else f"one unit (a single round, or a {person})"
+        who = ", and ".join(caps) or "takes part"
+        if self.units == "people":
+            return f"one person, who {who},"
+        return f"one unit (a single round, or a person who {who})"

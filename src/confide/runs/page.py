@@ -95,8 +95,6 @@ def _cards(outcome: Outcome) -> str:
     if outcome.settings.twin:
         cards.append((percent(tally.late(tally.curve_twin)), f"wrong {late} without privacy: {outcome.twin}"))
     cards.append((percent(tally.balanced_error), "balanced error: every label as heavy as any other"))
-    if (learned := outcome.pop.operator.guide_labels) is not None:
-        cards.append((f"{learned:,}", f"of {tally.brought:,} labels taught the guide: of each person only the first"))
     if plan.copies:
         cards.append((f"{tally.unsure:,}", f"unsure answers used, {plan.unsure:,} planned"))
     cards.append((f"{outcome.rounds_per_second:,.0f}/s", f"rounds a second; {_duration(tally.seconds)} in all"))
@@ -124,6 +122,9 @@ def _coverage(outcome: Outcome) -> str:
         for name, n, wrong in parts
     )
     table = f"<table><tr><th>answered by</th><th>rounds</th><th>share</th><th>wrong</th></tr>{rows}</table>"
+    if (learned := outcome.pop.operator.guide_labels) is not None:
+        most = "of each person only the first, and none while ranges are found"
+        table += f'<p class="note">The guide learned from {learned:,} of {tally.brought:,} labels: {most}.</p>'
     return _section("Who answered", f'<div class="bar">{bar}</div>{table}', "coverage")
 
 
