@@ -23,7 +23,7 @@ from examples.pictures import BLUES, GREY, ORANGE, PER_CENT, RED, picture
 IMAGES = Path(__file__).resolve().parent.parent / "images"
 INK, PALE, PALE_ORANGE = "#3d4752", "#dcebf1", "#fbe6d2"
 EPSILONS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0)
-USEFUL = 1000  # labels for each deviation of the noise: with fewer `Plan.explain` warns
+USEFUL = 300  # labels for each deviation of the noise: with fewer `Plan.explain` warns
 
 
 def box(ax: Axes, x: float, y: float, width: float, height: float, text: str, color: str = PALE, **more: Any) -> None:
