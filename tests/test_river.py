@@ -377,7 +377,7 @@ def test_a_plan_or_its_numbers() -> None:
     assert default.plan.rounds == 1_000_000 and default.labels == (False, True)
     assert default.plan.copies == 0 and default.plan.units == "rounds"
     assert default.guarantee.epsilon <= 1 and default.guarantee.delta <= 1e-6
-    with pytest.raises(ValueError, match="labels must be 2 different"):
+    with pytest.raises(ValueError, match="make the plan with labels=3"):
         PrivateClassifier(naive_bayes.GaussianNB(), SMALL, labels=(0, 1, 2)).predict_one({"a": 1.0})
 
 

@@ -65,9 +65,9 @@ class Says:
         return self.found
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def letters() -> str:
-    """The name of a registered encoder."""
+    """The name of a registered encoder: a name is given once in a process."""
     register("test:letters", Letters)
     return "test:letters"
 
