@@ -242,7 +242,7 @@ def same(first: POP, second: POP) -> None:
             assert pop.guide.export() == first.guide.export()  # type: ignore[union-attr]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.sampled_from(["alone", "people", "three", "copies", "soon"]),
     st.lists(st.integers(1, 150), min_size=1, max_size=8),

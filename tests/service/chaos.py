@@ -23,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -127,7 +128,7 @@ class Chaos:
         self.life, self.taken, self.tally, self.wrong = 0, dict[tuple[str, int], str](), Tally(), list[str]()
         self.newest = {"copies": 0, "guide": 0}
         self.lines: list[http.client.HTTPConnection] = []
-        self.people: list[Person] = [Asker(self, i) for i in range(ASKERS)]
+        self.people: list[Busy] = [Asker(self, i) for i in range(ASKERS)]
         self.people.append(Operator(self, ASKERS))
 
     def close(self) -> None:
@@ -243,20 +244,6 @@ class Person:
         self._lines: dict[int, http.client.HTTPConnection] = {}
         self._tokens: dict[str, str] = {}
 
-    def run(self) -> None:
-        """Until the end."""
-        try:
-            while not self.chaos.over and not self.chaos.wrong:
-                self.act()
-        except Stop:
-            pass
-        except Exception as error:
-            self.chaos.wrong.append(f"a person met {error!r}")
-
-    def act(self) -> None:
-        """Do something."""
-        raise NotImplementedError
-
     def token(self, subject: str) -> str:
         if subject not in self._tokens:
             self._tokens[subject] = self.chaos.nursery.asker.sign(subject, expires=86400.0)
@@ -350,7 +337,25 @@ def _core(told: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(told.get(name) for name in ("round", "label", "sure", "source", "ticket", "guide"))
 
 
-class Asker(Person):
+class Busy(Person, ABC):
+    """Goes on acting until the end."""
+
+    def run(self) -> None:
+        """Until the end."""
+        try:
+            while not self.chaos.over and not self.chaos.wrong:
+                self.act()
+        except Stop:
+            pass
+        except Exception as error:
+            self.chaos.wrong.append(f"a person met {error!r}")
+
+    @abstractmethod
+    def act(self) -> None:
+        """Do something."""
+
+
+class Asker(Busy):
     """Asks, brings labels and asks again."""
 
     def act(self) -> None:
@@ -378,7 +383,7 @@ class Asker(Person):
         return "unreadable" if self.coins.random() < 0.05 else [self.coins.gauss(0, 1), self.coins.gauss(0, 1)]
 
 
-class Operator(Person):
+class Operator(Busy):
     """Imports history, forgets people, saves, and looks whether any number goes back."""
 
     def __init__(self, chaos: Chaos, number: int) -> None:
