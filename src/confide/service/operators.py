@@ -13,7 +13,7 @@ from confide.service import forms
 from confide.service.app import Guard, Model, Problem, Service, body, make_app, said
 from confide.service.base import Desk
 from confide.service.dashboard import add_dashboard
-from confide.service.pages import describe, page
+from confide.service.pages import add_description
 from confide.service.public import health
 
 __all__ = ["operator_api", "operator_app"]
@@ -41,16 +41,7 @@ def operator_api(service: Service) -> FastAPI:
     _doing(app, service)
     health(app, service)
     add_dashboard(app, service)
-    described = describe(app, bearer="An operator's token.")
-
-    @app.get("/openapi.json", include_in_schema=False)
-    async def openapi(request: Request) -> Response:
-        return said(described)
-
-    @app.get("/docs", include_in_schema=False)
-    async def docs(request: Request) -> Response:
-        return Response(page(described), media_type="text/html")
-
+    add_description(app, bearer="An operator's token.")
     return app
 
 

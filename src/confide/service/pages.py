@@ -6,12 +6,14 @@ import html
 import json
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
+from starlette.responses import Response
 
+from confide.service.app import said
 from confide.service.forms import FORMS
 
-__all__ = ["describe", "page"]
+__all__ = ["add_description"]
 
 _STYLE = """
 :root { color-scheme: light dark }
@@ -21,6 +23,19 @@ pre { overflow-x: auto; padding: .7rem; background: #8882; border-radius: .3rem 
 code { font-size: .9em }
 .open { opacity: .7 }
 """
+
+
+def add_description(app: FastAPI, bearer: str) -> None:
+    """Give a door its `/openapi.json` and `/docs`; after all its operations."""
+    described = describe(app, bearer)
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi(request: Request) -> Response:
+        return said(described)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs(request: Request) -> Response:
+        return Response(page(described), media_type="text/html")
 
 
 def describe(app: FastAPI, bearer: str) -> dict[str, Any]:

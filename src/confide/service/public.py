@@ -17,7 +17,7 @@ from confide.service.app import Guard, Model, Problem, Service, body, make_app, 
 from confide.service.base import Refusal, Taught
 from confide.service.elsewhere import PASSED, Work
 from confide.service.metrics import public_text
-from confide.service.pages import describe, page
+from confide.service.pages import add_description
 
 __all__ = ["public_app"]
 
@@ -40,16 +40,7 @@ def public_app(service: Service) -> ASGIApp:
     app = make_app("Confide", ABOUT, service.log)
     _asking(app, service)
     _looking(app, service)
-    described = describe(app, bearer="An asker's token.")
-
-    @app.get("/openapi.json", include_in_schema=False)
-    async def openapi(request: Request) -> Response:
-        return said(described)
-
-    @app.get("/docs", include_in_schema=False)
-    async def docs(request: Request) -> Response:
-        return Response(page(described), media_type="text/html")
-
+    add_description(app, bearer="An asker's token.")
     return Guard(app, service, service.door, OPERATIONS, paced=True, most=service.limits.body)
 
 
