@@ -86,6 +86,7 @@ def main() -> None:
     parser.add_argument("--cell", action="append", help="run this cell, and print its line")
     parser.add_argument("--classes", help=f"only these, separated by commas: {', '.join(CLASSES)}")
     parser.add_argument("--streams", help="only these streams, separated by commas")
+    parser.add_argument("--methods", help="only these methods, separated by commas")
     parser.add_argument("--most", type=float, default=float("inf"), metavar="S", help="leave out what takes longer")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes; by default all cores")
     parser.add_argument("--seed", type=int, help="of the choice that --check makes")
@@ -98,6 +99,9 @@ def main() -> None:
     if given.streams:
         wanted = set(given.streams.split(","))
         classes = {name: [cell for cell in cells if cell.stream in wanted] for name, cells in classes.items()}
+    if given.methods:
+        chosen = set(given.methods.split(","))
+        classes = {name: [cell for cell in cells if cell.method in chosen] for name, cells in classes.items()}
     if given.cell:
         for name in given.cell:
             print(json.dumps(run(Cell.named(name)), ensure_ascii=False, indent=1))

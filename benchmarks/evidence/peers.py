@@ -123,10 +123,13 @@ def _tuned(name: str, rows: int | None, epsilon: float) -> tuple[str, float, NDA
     return best[1:]
 
 
-def tuned_dpftrl(cell: Cell) -> dict[str, Any]:
+def tuned_dpftrl(cell: Cell, tuned: dict[str, Any] | None = None) -> dict[str, Any]:
     assert cell.epsilon is not None
-    kind, rate, answers = _tuned(cell.stream, cell.rows, cell.epsilon)
-    if cell.seed != 1:
+    if tuned is None:
+        kind, rate, answers = _tuned(cell.stream, cell.rows, cell.epsilon)
+    else:
+        kind, rate, answers = tuned["map"], tuned["rate"], None
+    if answers is None or cell.seed != 1:
         answers = _ftrl(cell, kind, rate, cell.seed)
     return {"answers": answers, "parameters": {"map": kind, "rate": rate, "tried": list(RATES)}}
 

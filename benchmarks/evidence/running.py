@@ -5,8 +5,9 @@ from __future__ import annotations
 import statistics
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ RUN: dict[str, Callable[[Cell], dict[str, Any]]] = {
     "confide": private.defaults,
     "guide": private.guide,
     "pop": private.copies,
-    "guide-hindsight": private.hindsight,
     "nonprivate-guide": private.guide_without_noise,
     "paper": private.paper,
     "majority": peers.majority,
@@ -27,10 +27,14 @@ RUN: dict[str, Callable[[Cell], dict[str, Any]]] = {
     "boosted": peers.boosted,
     "river": peers.hoeffding,
     "forest": peers.adaptive_forest,
-    "dpftrl": peers.tuned_dpftrl,
     "rr": peers.randomized_response,
     "rr-boosted": peers.randomized_boosted,
 }
+TUNED: dict[str, Callable[[Cell, dict[str, Any] | None], dict[str, Any]]] = {
+    "guide-hindsight": private.hindsight,
+    "dpftrl": peers.tuned_dpftrl,
+}
+"""Methods that are tuned in hindsight at seed 1: other seeds take the parameters of that."""
 TYPICAL = {
     "majority": 0.1, "confide": 25, "guide": 25, "pop": 40, "guide-hindsight": 75, "nonprivate-guide": 25, "paper": 1,
     "nonprivate": 30, "boosted": 60, "river": 100, "forest": 2000, "dpftrl": 70, "rr": 30,
@@ -40,20 +44,30 @@ TYPICAL = {
 USUAL_ROWS = 120_000
 
 
-def run(cell: Cell, same: Line | None = None) -> Line:
-    """The line of one cell. `same` is the line of the defaults, for a guide alone that is what the defaults chose."""
+def run(cell: Cell, known: Mapping[str, Line] | None = None) -> Line:
+    """The line of one cell.
+
+    Of the lines that are known two spare work: that of the defaults, where they chose the guide alone, stands for the
+    guide; and that of seed 1 says how a method was tuned.
+    """
+    known = known or {}
     begin = time.process_time()
     try:
         stream = load(cell.stream, cell.rows)
     except FileNotFoundError as missing:
         return record(cell, "unknown", cell.rows, 0.0, {"missing": str(missing)})
     units = "rounds" if stream.units is None else "people"
+    same = known.get(replace(cell, method="confide").name) if cell.method == "guide" else None
     if same is not None and same.get("parameters", {}).get("copies") == 0:
         kept = ("parameters", "late", "all", "precision", "recall", "answered")
         got: dict[str, Any] = {name: same[name] for name in kept if name in same}
         return record(cell, units, len(stream.labels), 0.0, {**got, "same": same["cell"]})
     try:
-        got = RUN[cell.method](cell)
+        if cell.method in TUNED:
+            tuned = known.get(replace(cell, seed=1).name) if cell.seed != 1 else None
+            got = TUNED[cell.method](cell, None if tuned is None else tuned["parameters"])
+        else:
+            got = RUN[cell.method](cell)
     except private.Missing as reason:
         got = {"missing": str(reason)}
     else:
@@ -64,7 +78,8 @@ def run(cell: Cell, same: Line | None = None) -> Line:
 def seconds(cell: Cell, lines: dict[str, Line]) -> float:
     """How long it will take: as the same method took, on the same stream if it was there, by the row."""
     rows = cell.rows or next((ln["rows"] for ln in lines.values() if ln["stream"] == cell.stream), None) or USUAL_ROWS
-    took = [ln for ln in lines.values() if ln["method"] == cell.method and ln["seconds"] and ln["rows"]]
+    method = "confide" if cell.method == "guide" else cell.method  # most of them are one run, and measured there
+    took = [ln for ln in lines.values() if ln["method"] == method and ln["seconds"] and ln["rows"]]
     near = [ln for ln in took if ln["stream"] == cell.stream] or took
     if not near:
         return TYPICAL[cell.method] * rows * 1e-6
@@ -102,9 +117,8 @@ def _whole(group: list[Cell], folder: Path) -> list[tuple[Cell, Line]]:
 def _group(group: list[Cell], folder: Path) -> Iterator[tuple[Cell, Line]]:
     lines = read(folder)
     for cell in group:
-        same = lines.get(Cell(cell.stream, cell.rows, cell.epsilon, "confide", cell.seed).name)
         try:
-            line = run(cell, same if cell.method == "guide" else None)
+            line = run(cell, lines)
         except Exception:  # the other cells are run all the same, and this one is missing still: the log says why
             traceback.print_exc()
             continue

@@ -254,6 +254,7 @@ def test_long_streams_have_momentum_and_old_plans_none() -> None:
     short, long = (GuidePlan.best(8.0, 1e-6, rounds) for rounds in (20_000, 2_000_000))
     assert short.momentum == 0 < 0.8 < long.momentum < 0.95
     assert long.step > 5 * 64 / long.leaf  # what would swing without it
+    assert short.memory > 2 * long.memory  # long steps follow the chance in labels, and a longer mean sheds it
     assert GuidePlan.from_params(long.params()) == long
     old = {name: value for name, value in long.params().items() if name != "momentum"}
     assert GuidePlan.from_params(old).momentum == 0

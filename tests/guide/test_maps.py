@@ -37,6 +37,17 @@ def test_whatever_is_asked_has_norm_at_most_one(a: Any, b: Any, c: Any, k: Any, 
     assert proper(MAP.encode({"a": a, "b": b, "c": c, "k": k, "l": m, "t": t}), MAP.width)
 
 
+@settings(deadline=None, max_examples=200)
+@given(NUMBERS, NUMBERS, NUMBERS, VALUES, VALUES)
+def test_no_row_leaves_norm_unused(a: Any, b: Any, c: Any, k: Any, m: Any) -> None:
+    """The noise is that of norm 1: numbers near the middle of their ranges must not learn more slowly than others."""
+    tabular = FeatureMap(Columns(numeric=("a", "b", "c"), categorical=("k", "l")), MAP.grids, partitions=12)
+    x = {"a": a, "b": b, "c": c, "k": k, "l": m}
+    assert 1 - 1e-5 < (tabular.encode(x).values ** 2).sum() <= 1
+    fixed = (MAP.encode({**x, "t": None}).values ** 2).sum()
+    assert abs(fixed - (MAP.encode({"t": None}).values ** 2).sum()) < 1e-12
+
+
 @pytest.mark.parametrize(
     "kinds", [{"numeric": ["a"]}, {"categorical": ["k"]}, {"text": ["t"]}, {"numeric": ["a", "b"], "text": ["t"]}]
 )

@@ -2,8 +2,9 @@
 
 A map is made of parts: a constant; each numeric column as a clipped number and as one of its bins; each category as one
 of its own hashed places; random partitions of all columns; the words of texts, and the vectors that a public encoder
-makes of them. Which parts, how many places and what
-share of the norm each has is a public rule (`FeatureMap`): it looks at the kinds of columns, never at a stream.
+makes of them. Which parts, how many places and what share of the norm each has is a public rule (`FeatureMap`): it
+looks at the kinds of columns, never at a stream. A row whose numbers lie near the middle of their ranges would leave
+some of its norm unused, and the noise is that of the whole: so every row is scaled to the whole, by itself alone.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ Floats = NDArray[np.float64]
 
 _BIAS, _LINEAR, _BINNED, _PARTED = 0.1, 2.5, 0.5, 2.0  # shares of the squared norm, up to scale
 _WORDED = _VECTORED = 4.0  # what a text says by its words, and by its vector
+_FIXED = 5  # parts that every row has: all but those of texts
 _NUMBER_BINS = 16
 _FAR = 4.0 ** np.arange(-6, 20)
 _UNDER = 1 - 2.0**-20  # what is scaled by it stays below 1 however floating point rounds
@@ -59,6 +61,7 @@ class _Tables(NamedTuple):
     binned: float
     category: float
     part: float
+    norm: float  # of these parts: every row is scaled to it, since noise is paid for it whether a row uses it or not
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ class FeatureMap:
         d, categories, texts = self._sizes()
         number = self.partitions if d + categories > 1 else 0
         parts = draw_partitions(self.grids, categories, number, self.seed, self.renewed)
-        value = self._values(parts.column.shape[0])
+        value, norm = self._values(parts.column.shape[0])
         cuts = [_bin_cuts(grid) for grid in self.grids]
         bins = [2 * QUARTERS + 2 if g is None else len(cut) + 2 for cut, g in zip(cuts, self.grids, strict=True)]
         first_bin = 1 + d + np.concatenate([[0], np.cumsum(bins)]).astype(np.int64)
@@ -142,7 +145,8 @@ class FeatureMap:
             self.places,
             *parts,
             first_part,
-            *value[:5],
+            *value[:_FIXED],
+            norm,
         )
         object.__setattr__(self, "_tables", tables)
         object.__setattr__(self, "_first_word", first_word)
@@ -153,8 +157,11 @@ class FeatureMap:
     def _sizes(self) -> tuple[int, int, int]:
         return len(self.columns.numeric), len(self.columns.categorical), len(self.columns.text)
 
-    def _values(self, partitions: int) -> tuple[float, ...]:
-        """The value of each part's features, checked: even with all of them at their largest the norm is at most 1."""
+    def _values(self, partitions: int) -> tuple[tuple[float, ...], float]:
+        """The value of each part's features, checked: even with all of them at their largest the norm is at most 1.
+
+        And the norm of all parts but those of texts, to which every row is scaled.
+        """
         d, categories, texts = self._sizes()
         known = sum(grid is not None for grid in self.grids)
         encoded = sum(encoder is not None for encoder in self.columns.encoders)
@@ -175,7 +182,7 @@ class FeatureMap:
         ]
         if sum(count * Fraction(value) ** 2 for count, value in zip(counts, values, strict=True)) > 1:
             raise ArithmeticError("the features' norm exceeds 1: the shares were scaled wrongly")
-        return tuple(values)
+        return tuple(values), math.sqrt(sum(shares[:_FIXED]) / sum(shares)) * _UNDER
 
     @property
     def active(self) -> int:
@@ -315,6 +322,12 @@ def _encode(numbers: Floats, codes: NDArray[np.uint64], tables: _Tables, indices
     for i in range(tables.column.shape[0]):
         indices[at], values[at] = tables.first_part + (i << DEPTH) + indices[at], tables.part
         at += 1
+    squares = 0.0
+    for a in range(at):
+        squares += values[a] * values[a]
+    whole = tables.norm / np.sqrt(squares)
+    for a in range(at):
+        values[a] *= whole
 
 
 @jit

@@ -32,6 +32,7 @@ _SHAKE = 0.8  # the noise of a score, in units of the logit
 _MEMORY = 60.0  # the answering θ forgets all but about the last sixtieth of the past: it sheds noise, and follows drift
 _STABLE = 64.0  # step · rounds of a leaf: θ waits for a leaf to end, and longer steps would swing …
 _HEAVY, _HEAVIEST = 2.0, 0.95  # … without momentum, which pays where the noise allows steps so much longer
+_LONGER = 20.0  # the memory with momentum: long steps follow the chance in labels too, and a longer mean sheds it
 
 
 @dataclass(frozen=True)
@@ -220,7 +221,8 @@ class GuidePlan:
             rounds=rounds, history=history, labels=labels, leaves=leaves, leaf=leaf, clip=clip, scale=scale,
             unit_labels=unit_labels, sigma2=sigma2, factor_scale=root.scale, range_rounds=ranges,
             range_norm=scale if ranges else 0, range_sigma2=range_sigma2, order=order,
-            step=min(step, stable * (1 + momentum) / (1 - momentum)), memory=_MEMORY, momentum=momentum,
+            step=min(step, stable * (1 + momentum) / (1 - momentum)),
+            memory=_LONGER if momentum else _MEMORY, momentum=momentum,
         )  # fmt: skip
 
 
