@@ -5,10 +5,7 @@ For every stream and ε: the default plan, the guide alone, and a grid of plans 
 Error after 40 % of the rounds: medians of the seeds for the guide and the default, the first seed for the grid. Points
 that cannot be had are left out.
 
-With --long instead: 2 million rounds (--rounds) of Agrawal's functions, LED and RandomRBF: the default plan beside one
-tree that is taught everything without privacy.
-
-python benchmarks/planner.py [--streams hotel,elec] [--epsilons 8,4] [--seeds 1,2,3] [--long]
+python benchmarks/planner.py [--streams hotel,elec] [--epsilons 8,4] [--seeds 1,2,3]
 """
 
 from __future__ import annotations
@@ -17,11 +14,10 @@ import argparse
 from statistics import median
 from typing import Any
 
-from fewshot import sample
 from guide_streams import STREAMS, Rows, Stream
 
 from confide import POP, Evaluation, Plan, evaluate
-from confide.learners import DecisionTree, Features, as_learner
+from confide.learners import DecisionTree, Features
 
 DELTA = 1e-6
 EACH = (125, 250, 500)
@@ -90,35 +86,14 @@ def compare(names: list[str], epsilons: list[float], seeds: list[int]) -> None:
             )
 
 
-def long(epsilons: list[float], rounds: int) -> None:
-    print("       stream   ε  default  copies   one tree, not private   excess")
-    for name in [*(f"agrawal{i}" for i in range(10)), "led", "rbf"]:
-        x, y = sample(name, rounds)
-        labels, part = int(y.max()) + 1, slice(int(0.4 * rounds), None)
-        twin = 100 * float((as_learner(DecisionTree(memory=4096), labels).follow(x, y) != y)[part].mean())
-        for epsilon in epsilons:
-            plan = Plan.tight(epsilon, DELTA, rounds, labels=labels)
-            learner = DecisionTree(memory=2048) if plan.copies else None
-            pop = POP(learner, plan, labels=range(labels), features=x.shape[1], seed=1)
-            error = 100 * evaluate(pop, x, y).error_after(0.4)
-            print(
-                f"{name:>13} {epsilon:3g} {error:8.2f} {plan.copies:7,} {twin:23.2f} {error - twin:8.2f}", flush=True
-            )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--streams", default=",".join(STREAMS))
     parser.add_argument("--epsilons", default="8,4,2,1")
     parser.add_argument("--seeds", default="1,2,3")
-    parser.add_argument("--long", action="store_true")
-    parser.add_argument("--rounds", type=int, default=2_000_000)
     given = parser.parse_args()
     epsilons = [float(part) for part in given.epsilons.split(",")]
-    if given.long:
-        long(epsilons, given.rounds)
-    else:
-        compare(given.streams.split(","), epsilons, [int(seed) for seed in given.seeds.split(",")])
+    compare(given.streams.split(","), epsilons, [int(seed) for seed in given.seeds.split(",")])
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ CLASSES: dict[str, list[Cell]] = {
     "first": _of(NAMES, SHORT, EPSILONS, FIRST, 1),
     "seeds": [cell for seed in (2, 3) for cell in _of(NAMES, SHORT, EPSILONS, ("confide", "dpftrl"), seed)],
     "parts": _of(NAMES, SHORT, FEW, ("guide", "pop"), 1),
-    "long": _of(GENERATORS, LONG, FEW, (*FIRST, "guide"), 1),
+    "long": _of(GENERATORS, LONG, FEW, ("majority", *TWINS, "confide", "dpftrl", "guide", "paper"), 1),
     "longest": _of(LONGEST_STREAMS, LONGEST, FEW, (*TWINS, "majority", "confide", "guide"), 1),
     "river": _of(NAMES, SHORT, (), ("river",), 1),
     "hindsight": _of(NAMES, SHORT, EPSILONS, ("guide-hindsight",), 1),
@@ -113,10 +113,8 @@ CLASSES: dict[str, list[Cell]] = {
         *_of(NAMES, SHORT, (0.5, 2.0, 4.0), ("guide", "pop"), 1),
         *_of(NAMES, SHORT, EPSILONS, ("rr",), 2),
         *_of(NAMES, SHORT, EPSILONS, ("rr",), 3),
-        *_of(GENERATORS, LONG, FEW, ("pop",), 1),
     ],
     "forest": _of(NAMES, SHORT, (), ("forest",), 1),
-    "spread": [cell for seed in (2, 3) for cell in _of(GENERATORS, LONG, FEW, ("confide", "dpftrl"), seed)],
 }
 """All cells by what they are worth, the most first."""
 

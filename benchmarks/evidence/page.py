@@ -62,9 +62,10 @@ def _tables(table: Table) -> list[str]:
         for epsilon in sorted({e for place in places for e in table.epsilons(place)}):
             there = [p for p in places if epsilon in table.epsilons(p)]
             out += ["", f"### ε = {epsilon:g}, {what}", ""]
-            out += [f"| stream | rows | {' | '.join(COLUMNS.values())} |", f"|---|---:|{'---:|' * len(COLUMNS)}"]
-            for place in there:
-                cells = [_cell(table, place, epsilon, method) for method in COLUMNS]
+            every = {m: [_cell(table, place, epsilon, m) for place in there] for m in COLUMNS}
+            run = {m: cells for m, cells in every.items() if set(cells) != {"–"}}
+            out += [f"| stream | rows | {' | '.join(COLUMNS[m] for m in run)} |", f"|---|---:|{'---:|' * len(run)}"]
+            for place, *cells in zip(there, *run.values(), strict=True):
                 people = " (people)" if table.units(place) == "people" else ""
                 out.append(f"| {place[0]}{people} | {table.rows(place):,} | {' | '.join(cells)} |")
             out += _reasons(table, there, epsilon)
