@@ -145,8 +145,7 @@ class FeatureMap:
             self.places,
             *parts,
             first_part,
-            *value[:_FIXED],
-            norm,
+            *(*value[:_FIXED], norm),
         )
         object.__setattr__(self, "_tables", tables)
         object.__setattr__(self, "_first_word", first_word)
