@@ -61,7 +61,16 @@ def test_a_run_writes_its_cells_goes_on_where_it_stopped_and_can_be_repeated(tmp
     assert confide["command"].endswith(confide["cell"]) and Cell.named(confide["cell"]) == SMALL[2]
     assert check(len(SMALL), tmp_path, 1)
     text = page.render(lines)
-    assert f"| sea | 2,000 | {'–'} | {lines['sea/2000/-/nonprivate/1']['late']:.2f} |" in text
+    assert f"| sea | 2,000 | {lines['sea/2000/-/nonprivate/1']['late']:.2f} |" in text  # without columns of dashes
+
+
+def test_other_seeds_are_tuned_as_the_first_was() -> None:
+    first, second = Cell("sea", 2000, 8.0, "dpftrl", 1), Cell("sea", 2000, 8.0, "dpftrl", 2)
+    line = running.run(first)
+    anew, spared = running.run(second), running.run(second, {line["cell"]: line})
+    assert (anew["late"], anew["parameters"]) == (spared["late"], spared["parameters"]) and anew["late"] != line["late"]
+    other = {**line, "parameters": {**line["parameters"], "rate": 2.0}}
+    assert running.run(second, {line["cell"]: other})["parameters"]["rate"] == 2.0
 
 
 def test_a_number_that_was_changed_does_not_pass_the_check(tmp_path: Path) -> None:
