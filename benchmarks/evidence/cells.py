@@ -111,8 +111,7 @@ CLASSES: dict[str, list[Cell]] = {
     "hindsight": _of(NAMES, SHORT, EPSILONS, ("guide-hindsight",), 1),
     "rest": [
         *_of(NAMES, SHORT, (0.5, 2.0, 4.0), ("guide", "pop"), 1),
-        *_of([name for name in NAMES if name != "kdd99x23"], SHORT, EPSILONS, ("rr",), 2),
-        *_of([name for name in NAMES if name != "kdd99x23"], SHORT, EPSILONS, ("rr",), 3),
+        *(c for seed in (2, 3) for c in _of(NAMES, SHORT, EPSILONS, ("rr",), seed) if c.stream != "kdd99x23"),
     ],
     "forest": _of(NAMES, SHORT, (), ("forest",), 1),
 }

@@ -125,10 +125,8 @@ def _tuned(name: str, rows: int | None, epsilon: float) -> tuple[str, float, NDA
 
 def tuned_dpftrl(cell: Cell, tuned: dict[str, Any] | None = None) -> dict[str, Any]:
     assert cell.epsilon is not None
-    if tuned is None:
-        kind, rate, answers = _tuned(cell.stream, cell.rows, cell.epsilon)
-    else:
-        kind, rate, answers = tuned["map"], tuned["rate"], None
+    known = (tuned["map"], tuned["rate"], None) if tuned else None
+    kind, rate, answers = known or _tuned(cell.stream, cell.rows, cell.epsilon)
     if answers is None or cell.seed != 1:
         answers = _ftrl(cell, kind, rate, cell.seed)
     return {"answers": answers, "parameters": {"map": kind, "rate": rate, "tried": list(RATES)}}

@@ -99,12 +99,11 @@ def copies(cell: Cell) -> dict[str, Any]:
 def hindsight(cell: Cell, tuned: dict[str, Any] | None = None) -> dict[str, Any]:
     """The guide alone with the best of several steps: the scale is chosen at seed 1, by the errors that are told."""
     plan = plan_of(load(cell.stream, cell.rows), _epsilon(cell), guide=1.0)
-    if tuned is None:
-        best, run = _best_step(cell.stream, cell.rows, _epsilon(cell))
-    else:
-        best, run = tuned["scale"], None
+    best, run = (tuned["scale"], None) if tuned else _best_step(cell.stream, cell.rows, _epsilon(cell))
     plan = _scaled(plan, best)
-    return told(run if run and cell.seed == 1 else answered(cell, plan), plan, scale=best, tried=list(SCALES))
+    if run is None or cell.seed != 1:
+        run = answered(cell, plan)
+    return told(run, plan, scale=best, tried=list(SCALES))
 
 
 @lru_cache(maxsize=8)
