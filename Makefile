@@ -110,7 +110,7 @@ pytest: $(DEV_READY)
 chaos: $(DEV_READY)
 	CONFIDE_KILLS=$(KILLS) $(QUIET) $(BIN)/pytest -q -k "kill or nobody_else" tests
 	$(QUIET) $(BIN)/python -m tests.service.chaos --kills $(KILLS)
-	$(QUIET) $(BIN)/python -m tests.service.chaos --kills $(KILLS) --no-forgetting --seed 1
+	$(QUIET) $(BIN)/python -m tests.service.chaos --kills $(KILLS) --seed 1
 	CONFIDE_SERVER_KILLS=$(KILLS) $(QUIET) $(BIN)/pytest -q tests/service/test_chaos_leak.py
 
 # For each interpreter of its kind that is there, once a version: what is in $(1), where $$python is it and $$at its

@@ -234,7 +234,7 @@ def main() -> None:
         picture(given.picture, both, done)
     console.print("Every run is below its bounds." if good else "A RUN PASSED A BOUND.")
     if not good:
-        raise SystemExit(1)
+        raise SystemExit("a run passed a bound")
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def main() -> None:
     print(f"  as the paper prints it, 18dk + 18 + ln(1/β):   {printed:,.0f} (its tail does not give this)")
     print(f"  as the tail solves, 18(dk+1) + 6·ln(1/β) + dk: {event_bound(10_000, 0.05):,.0f}")
     if failed:
-        raise SystemExit(1)
+        raise SystemExit("a tail is above its bound")
 
 
 if __name__ == "__main__":

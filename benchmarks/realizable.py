@@ -253,7 +253,7 @@ def main() -> None:
     good = "Every run kept to its certificate, and none halted early."
     console.print(good if kept else "A run halted early, or made more mistakes than certified.")
     if not kept:
-        raise SystemExit(1)
+        raise SystemExit("a run halted early, or made more mistakes than certified")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
     python benchmarks/soak.py --rounds 1000000    as long as a million rounds over HTTP take
     python benchmarks/soak.py --json F            and writes the numbers to a file
     python benchmarks/soak.py --people 2000       protects people, of whom there are so many
+    python benchmarks/soak.py --attacks           an hour under attack: is anything lost of 50 honest people?
 
 One `confide serve` process, asked in batches of 64 over a few connections; every label comes, some of them late, and a
 snapshot is written now and then. What the process holds in memory (all of it, native parts too) and what the folder
@@ -10,6 +11,11 @@ holds on the disk is printed over time. The guide keeps its sums for good, as ma
 memory and on the disk): they are counted apart, and taken off. The verdict is about the second half of the rounds: by
 then requests expire as fast as they come, so a line fitted to the rest must be flat. A person's counts stay too: they
 are the budget.
+
+Under attack (`attacks.py`) an asker with a token asks as fast as it can, in batches; others send slow and large heads,
+bodies that never begin, junk and floods of connections and looks, and read no response; twice the disk is full
+for a while. Honest people ask and bring labels all the time, with `confide.Client`. Anything of theirs that is lost is
+an error, and so is a label that was acknowledged and that the operator is not shown; how long they wait is printed.
 """
 
 from __future__ import annotations
@@ -25,10 +31,13 @@ import tempfile
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from attacks import CONFIG as ATTACKED
+from attacks import Attacked, counted, memory, planned
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from service import Connection, label, question, server
@@ -50,6 +59,7 @@ labels = [0, 1]
 columns = 8
 epsilon = 2.0
 rounds = {rounds}
+quota = {rounds}
 units = "{units}"
 save_every = 50000
 """
@@ -144,12 +154,6 @@ class Soak:
         )
 
 
-def memory(pid: int) -> float:
-    """MiB that a process has in memory."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
-
-
 def size(folder: Path) -> float:
     """MiB in a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
@@ -161,12 +165,45 @@ def sums(folder: Path) -> float:
         return float(db.execute("SELECT total(length(noisy) + length(exact)) FROM released").fetchone()[0]) / 2**20
 
 
+def attacked(minutes: float, people: int, file: Path | None, console: Console) -> bool:
+    """Whether honest people lose nothing while others attack."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "confide.toml").write_text(ATTACKED.format(public=0, operator=0, rounds=planned(minutes, people)))
+        asker, operator = (Tokens(one, Keys.make(folder / "keys" / f"{one}s")) for one in ("asker", "operator"))
+        columns = (BarColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+        with (
+            server([sys.executable, "-m", "confide", "serve", str(folder / "confide.toml")]) as (port, private, pid),
+            Progress(*columns, console=console) as progress,
+        ):
+            task = progress.add_task("", total=1.0)
+
+            def told(done: float, words: str) -> None:
+                progress.update(task, completed=done, description=words)
+
+            labels = partial(counted, private, operator.sign("op", expires=7 * 86400.0))
+            run = Attacked(port, pid, asker, labels, seconds=60 * minutes, people=people)
+            outcome = run.run(told)
+    console.print(", ".join(f"{number:,} {name}" for name, number in outcome.attacks.items()), highlight=False)
+    console.print(str(outcome), highlight=False, soft_wrap=True)
+    if file:
+        numbers = dict(zip(("p50", "p99"), outcome.quantiles(), strict=True))
+        told_all = {"verdict": str(outcome), "lost": outcome.lost, **numbers, "attacks": outcome.attacks}
+        file.write_text(json.dumps(told_all, indent=1) + "\n")
+    return not outcome.lost
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--attacks", action="store_true")
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--honest", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=1_000_000)
     parser.add_argument("--people", type=int, default=0)
     parser.add_argument("--json", type=Path)
     given, console = parser.parse_args(), Console()
+    if given.attacks:
+        sys.exit(0 if attacked(given.minutes, given.honest, given.json, console) else 1)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         units = "people" if given.people else "rounds"

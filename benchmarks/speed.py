@@ -83,13 +83,14 @@ class Targets:
 
     def __init__(self) -> None:
         self.table = Table("what", "measured", "target", "", title="Targets")
-        self.missed = 0
+        self.missed: list[str] = []
 
     def check(self, what: str, values: Any, target: float, at_least: bool, digits: str = ".2f") -> None:
         middle = float(np.median(values))
         met = middle >= target if at_least else middle <= target
-        self.missed += not met
         sign = "≥" if at_least else "≤"
+        if not met:
+            self.missed.append(f"{what}: {middle:{digits}} instead of {sign} {target:g}")
         verdict = "[green]met[/]" if met else "[red]missed[/]"
         self.table.add_row(what, spread(values, digits), f"{sign} {target:g}", verdict)
 
@@ -303,7 +304,7 @@ def main() -> None:
     growth(max(3, repeat // 3), quick, pops)
     console.print(targets.table)
     console.print(f"{time.perf_counter() - started:.0f} s; medians with quartiles")
-    raise SystemExit(targets.missed > 0)
+    raise SystemExit("; ".join(targets.missed) or 0)
 
 
 if __name__ == "__main__":

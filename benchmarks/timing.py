@@ -1,14 +1,15 @@
 """What the time of an answer tells about other people, channel by channel.
 
-    python benchmarks/timing.py            about 10 minutes; --only WORD for the channels whose name has that word
-    python benchmarks/timing.py --quick    about a minute and a half, with wider errors
+    python benchmarks/timing.py            about 30 minutes; --only WORD for the channels whose name has that word
+    python benchmarks/timing.py --quick    about 5 minutes, with wider errors
     python benchmarks/timing.py --write    and puts the table into docs/threat-model.md
 
 Each channel has a secret of two values and one call that somebody else can time. Before every timing the secret is
 drawn anew, so that whatever else the machine does is the same for both. AUC is the probability that a timing under the
 secret's second value is above one under its first: 0.5 tells nothing, 0 and 1 tell the secret at once. Its standard
-error is from ten stretches of the run, so that drift counts. The last column is the same call released at ticks
-by `confide.pacing.Pace`. A quiet machine sees more than a busy one: let it do nothing else meanwhile.
+error is from ten stretches of the run, so that drift counts. The last column is the same call released at ticks, by
+`confide.pacing.Pace`, or, of a service (benchmarks/served.py), by its own. A quiet machine sees more than a busy one:
+let it do nothing else meanwhile. What is not within 0.45 to 0.55 when it is paced is named at the end.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ import argparse
 import gc
 import itertools
 import random
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +36,10 @@ from rich.table import Table
 from river import naive_bayes
 from scipy.stats import rankdata
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 import confide
+from benchmarks.served import at_ticks, looks, released
 from confide.learners import DecisionTree, GaussianNB, KNNClassifier, LogisticRegression, StandardOptimal
 from confide.learners.refit import due
 from confide.pacing import Pace
@@ -77,6 +83,8 @@ class Channel:
     slow: int = 1
     """Timings are fewer by this factor, where each takes long."""
     run: Run = plainly
+    paced: Run | None = None
+    """How it is released at ticks; by Pace, if nothing else is said."""
 
 
 def auc(zero: np.ndarray, one: np.ndarray) -> float:
@@ -422,6 +430,15 @@ CHANNELS = (
     Channel("the question after it, finite class", "another taught the same", lambda: memo("next"), slow=8),
     Channel("work of 0.5 or 3 ms", "which of the two", work, slow=4),
     Channel("the same, released by one sleep", "which of the two", work, slow=6, run=one_sleep),
+    *(
+        Channel(f"release less tick, {kind}", "work of 1.1 or 1.9 ms", partial(released, kind), slow=2, paced=at_ticks)
+        for kind in ("asyncio", "uvloop")
+    ),
+    *(
+        Channel(f"a look at {path} without a token", secret, partial(looks, path, when), slow=4, paced=at_ticks)
+        for path in ("/metrics", "/models")
+        for when, secret in (("before", "a label came before it"), ("beside", "a label comes at that moment"))
+    ),
 )
 
 
@@ -465,11 +482,12 @@ def main() -> None:
     gc.disable()
     with Progress(console=Console(stderr=True), transient=True) as bar:
         for channel in chosen:
-            n = max(60, timings // channel.slow), max(60, timings // 8 // max(1, channel.slow // 8))
+            # As many at ticks that the error of an AUC is well below 0.05.
+            n = max(60, timings // channel.slow), max(60, timings // 3 // max(1, channel.slow // 10))
             task = bar.add_task(channel.name, total=sum(n) * 1.05)
             with channel.make() as trial:
                 plain = measure(trial, n[0], channel.run, lambda task=task: bar.advance(task))
-                paced = measure(trial, n[1], pace.release, lambda task=task: bar.advance(task))
+                paced = measure(trial, n[1], channel.paced or pace.release, lambda task=task: bar.advance(task))
             rows.append((channel, plain, paced))
             bar.remove_task(task)
     table = Table("what is timed", "secret", "timings", "medians differ", "AUC", "AUC, paced")
@@ -479,6 +497,10 @@ def main() -> None:
             shown(plain), shown(paced),
         )  # fmt: skip
     Console(width=140).print(table)
+    for channel, _, paced in rows:
+        value, error = paced.auc
+        if not 0.45 <= value <= 0.55:
+            print(f"{channel.name}, {channel.secret}: {value:.2f} ± {error:.2f} is not within 0.45 to 0.55")
     if asked.write:
         write(rows)
 

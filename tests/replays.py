@@ -24,9 +24,12 @@ from tests.scripts import (
     LEANING_ALONE,
     POLLED,
     RANGED,
+    TAUGHT,
     batch_script,
     crash_script,
+    cut_script,
     disk_script,
+    history_script,
     loader,
     make_pop,
     one_label_script,
@@ -100,6 +103,10 @@ def _guided(broken: bool) -> dict[str, Any]:
     return {"plan": GUIDED}
 
 
+def _taught(broken: bool) -> dict[str, Any]:
+    return {"plan": TAUGHT}
+
+
 def _leaning(broken: bool) -> dict[str, Any]:
     return {"plan": LEANING}
 
@@ -114,6 +121,7 @@ def _ranged(broken: bool) -> dict[str, Any]:
 
 _loads = functools.partial(people_script, loads=(True, False), parts=4)
 _words = functools.partial(secret_word_script, word={"zebra": 1.0}, other={"a": 1.0})
+_crashes = functools.partial(cut_script, crash=True)
 _large = functools.partial(secret_word_script, word=[1000.0, 0.0], other=[0.5, 0.0])
 _bad_batches = functools.partial(batch_script, malformed=True)
 
@@ -137,6 +145,7 @@ _VOTES = r"were counted, and the copies that its poll names voted"
 _HOLDS = r"holds other sums than the labels that came"
 _SUMS = rf"node \d+ {_HOLDS}"
 _DUE = r"node \d+ was due by the number of rounds, and was not released|was released, and by the number of rounds"
+_AGAIN = r"what it taught would be taught again"
 _NOISE = r"node \d+ is not its sums with the noise that was drawn for it"
 _EVERYBODY = r"what everybody sees|everybody sees \d+ rounds"
 
@@ -286,6 +295,18 @@ REPLAYS = [
         script=batch_script,
     ),
     # what is durable
+    ReplayHunt(
+        "rounds taken after the guide learned, interrupted", _AGAIN, guides.TakesRoundsAfterwards, settings=_guided,
+        script=cut_script,
+    ),
+    ReplayHunt(
+        "rounds taken after the guide learned, crashed", _AGAIN, guides.TakesRoundsAfterwards, settings=_ranged,
+        script=_crashes,
+    ),
+    ReplayHunt(
+        "bad records take no row", r"the guide has \d+ sums after 3 rounds, and \d+ were released in 4",
+        guides.DropsBadRecords, settings=_taught, script=history_script,
+    ),
     ReplayHunt("a resume that forgets", r"forgot what was spent", disk.ForgetsSpending, script=_loads),
     ReplayHunt("randomness restored", r"brought back randomness", disk.RestoresCoins, script=_loads),
     ReplayHunt(
@@ -334,7 +355,7 @@ REPLAYS = [
     ),
     ReplayHunt(
         "a halt is seen before it is durable",
-        r"could be seen before they were durable",
+        r"a halt could be seen before it was durable",
         disk.HaltBeforeDurable,
         settings=_halting,
         script=_saved_batches,

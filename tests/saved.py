@@ -28,10 +28,10 @@ class Echo:
 
     pure = True
 
-    def predict(self, x: Any) -> int | None:
-        return int(x[0]) - 1 if x[0] > 0 else None
+    def predict(self, x: Any) -> str | None:
+        return ("no", "yes")[int(x[0]) - 1] if x[0] > 0 else None
 
-    def learn(self, x: Any, y: int) -> None:
+    def learn(self, x: Any, y: str) -> None:
         pass
 
 

@@ -12,6 +12,7 @@ from confide import POP
 from confide.games.replay import (
     Ask,
     AskMany,
+    Cut,
     Disk,
     Follow,
     Forget,
@@ -35,6 +36,7 @@ HALTING = small_plan(3, polls=11, start=0.05)
 GUIDED = worlds.guided_plan(3, 2, copies=16, polls=11, rounds=500)
 LEANING = worlds.guided_plan(3, 2, copies=16, polls=11, rounds=500, lean="fill")
 LEANING_ALONE = small_plan(3, polls=11, lean="fill")
+TAUGHT = worlds.guided_plan(3, 2, copies=16, polls=11, rounds=500, history=30)
 RANGED = worlds.guided_plan(3, 2, copies=16, polls=11, rounds=500, ranges=24)
 
 
@@ -199,6 +201,36 @@ def batch_script(seed: int, malformed: bool = False, parts: int = 6) -> Script:
     for i in range(parts):
         writer.batch(("ask", "follow", "ask")[i % 3], malformed=malformed)
     return writer.steps
+
+
+def _rows(dice: random.Random, n: int) -> tuple[list[Any], list[int]]:
+    xs = [[dice.uniform(-1, 1), dice.choice([-1.0, 0.5])] for _ in range(n)]
+    return xs, [int(x[0] > 0) for x in xs]
+
+
+def cut_script(seed: int, crash: bool = False) -> Script:
+    """Batches that hold the unit are cut off, at one of the guide's releases or after all of them."""
+    dice, script = random.Random(seed), list[Step | Hidden]()
+    for part in range(4):
+        (xs, ys), after = _rows(dice, 14), dice.choice([1, 2, 9])
+        row, units = dice.randrange(14), [f"person {dice.randrange(30)}" for _ in range(14)]
+        units[row] = "the unit"
+        pair = [Cut(Follow(xs, [*ys[:row], y, *ys[row + 1 :]], units), after, crash) for y in (0, 1)]
+        script.append(Hidden(*pair, rows=(row,)))
+        script += [Ask(x, f"person {20 + part}") for x in _rows(dice, 4)[0]]
+    return script
+
+
+def history_script(seed: int) -> Script:
+    """A history in which the unit's record can be read in one world alone."""
+    dice = random.Random(seed)
+    xs, ys = _rows(dice, 4)
+    labels, units = [LABELS[y] for y in ys], [f"person {i}" for i in range(4)]
+    row = dice.randrange(4)
+    units[row] = "the unit"
+    bad = TeachMany([*xs[:row], None, *xs[row + 1 :]], labels, units)
+    asks = [Ask(x, f"person {i}") for i, x in enumerate(_rows(dice, 12)[0])]
+    return [Hidden(TeachMany(xs, labels, units), bad, rows=(row,)), *asks]
 
 
 def watched_script() -> Script:

@@ -298,7 +298,7 @@ def test_a_ledger_that_cannot_be_written_answers_nothing(tmp_path: Path, monkeyp
     for _ in range(2):
         with pytest.raises(StateError, match="full"):
             pop.predict_many(np.ones((100, 3)))
-    assert pop.rounds == 0
+    assert pop.rounds == 200 and pop.halt_reason is None  # taken, and answered by nobody
     monkeypatch.undo()
     with pytest.raises(StateError, match="full"):  # for good, and for everybody
         pop.predict(np.ones(3))

@@ -496,10 +496,15 @@ def test_one_name_is_not_a_list_of_units() -> None:
 
 def test_a_copy_whose_first_lesson_failed_does_not_vote() -> None:
     class Picky(known.DecisionTree):
+        fails = False
+
         def teach(self, arrays: Any, slot: int, seen: int, x: Any, y: int) -> None:
-            raise ValueError("no")
+            if self.fails:
+                raise ValueError("no")
+            super().teach(arrays, slot, seen, x, y)
 
     bank = StackedBank(Picky(), copies=4, labels=2, features=1)
+    Picky.fails = True  # after it was tried
     with pytest.raises(ValueError, match="no"):
         bank.learn(0, bank.encode([1.0]), 1)
     assert bank._voter[0] < 0  # a tree that was never grown has no leaf to stop at
@@ -520,8 +525,9 @@ def test_rows_for_copies_labels_or_features_that_are_not_there_are_refused() -> 
 def test_evaluate_ends_at_the_same_row_compiled_or_not(learner: Any) -> None:
     case = Case(learner, "polled", {"after_halt": "fallback"}, width=1)
     ending, halting = make(case, 1), make(case, 1)
-    ending.operator.loop.account.rounds = ROUNDS - 5
-    halting.operator.loop.account.rounds, halting.operator.loop.account.unsure = 50, 10**6
+    ending.operator.loop.account.take(ROUNDS - 5)
+    halting.operator.loop.account.take(50)
+    halting.operator.loop.account.unsure = 10**6
     ended = evaluate(ending, np.ones((9, 1)), ["a"] * 9)
     assert ended.rounds == 9 and ended.margins.tolist()[5:] == [-1] * 4 and ending.halt_reason == "rounds"
     assert ended.source.tolist()[5:] == [0] * 4, "the fallback goes on"

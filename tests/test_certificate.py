@@ -363,8 +363,8 @@ def test_the_certificate_refuses_nonsense(change: dict[str, float]) -> None:
 
 @pytest.mark.parametrize("field", ["unsure_floor", "unsure_slope", "wrong_floor", "wrong_slope"])
 def test_rates_that_are_no_numbers_certify_nothing(field: str) -> None:
-    rate = replace(FINE, **{field: math.nan})
     with pytest.raises(ValueError):
+        rate = replace(FINE, **{field: math.nan})
         certificate(rate, rounds=10**6, budget=1000, unsure=4000, start=1e-9, after_halt=0.5, beta=0.05)
 
 

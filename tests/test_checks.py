@@ -256,6 +256,11 @@ class QuotesTheRow(StackedBank):
         return rows, errors
 
 
+class LetsOut(StackedBank):
+    def learn_many(self, copies: Any, xs: Any, ys: Any) -> int:
+        raise SystemExit
+
+
 class Listens(ReplicaBank):
     """Decides once, when it is made, that its River models stay as they are, and River may say otherwise later."""
 
@@ -289,6 +294,7 @@ BROKEN: list[tuple[type, Callable[..., None]]] = [
     (StopsAtABadRow, checks.a_bad_row_touches_no_other),
     (QuotesTheRow, checks.a_bad_row_touches_no_other),
     (Listens, checks.rivers_switch_teaches_nobody),
+    (LetsOut, checks.failures_stay_with_their_copy),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from confide.cli import terminal
 from confide.cli.app import app
 from confide.cli.main import main as entry
 from confide.planning.plan import Plan
@@ -120,6 +122,19 @@ def test_a_plan_is_written_and_verified(tmp_path: Path, main: Main) -> None:
     code, out, err = main("verify", str(path))
     assert code == 0 and not err
     assert "certified" in out and f"{plan.guarantee.epsilon:.6g}" in out and f"{plan.copies:,} copies" in out
+
+
+def test_of_a_guide_alone_delta_is_computed_again(tmp_path: Path, main: Main) -> None:
+    path = tmp_path / "plan.json"
+    plan = Plan.tight(1.0, 1e-6, 20_000, guide=1.0)
+    assert plan.guide is not None
+    path.write_text(plan.to_json())
+    _, out, _ = main("verify", str(path))
+    assert f"exactly, δ = {plan.guide.delta(plan.guarantee.epsilon):.6g} at the ε claimed" in " ".join(out.split())
+    body = json.loads(plan.to_json())
+    body["guide"]["sigma2"] -= body["guide"]["sigma2"] // 10**6
+    path.write_text(json.dumps(body))
+    assert "do not run this plan" in one_sentence(*main("verify", str(path)))
 
 
 def test_certified_and_paper_plans_are_verified(tmp_path: Path) -> None:
@@ -280,3 +295,15 @@ def test_the_program_runs_and_refuses(saved: Path) -> None:
     bad = program("plan", "--epsilon", "-1")
     assert bad.returncode == 2 and not bad.stdout
     assert bad.stderr.startswith("confide: epsilon=-1") and bad.stderr.count("\n") == 1
+
+
+def test_whoever_waits_for_a_long_plan_sees_that_it_is_being_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def status(text: str) -> contextlib.AbstractContextManager[None]:
+        seen.append(text)
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(terminal.console, "status", status)
+    shown("plan", *EASY)
+    assert seen == ["planning 30,000 rounds: a moment"]

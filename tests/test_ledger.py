@@ -429,10 +429,10 @@ def test_a_missing_model_is_refused(ledger: Ledger) -> None:
 
 def test_a_later_version_is_refused(filed: Ledger, path: Path) -> None:
     with sqlite3.connect(path) as db:
-        db.execute("PRAGMA user_version = 4")
+        db.execute("PRAGMA user_version = 5")
     db.close()
     for use in (filed.read, filed.claim, filed.create):
-        with pytest.raises(StateError, match="version 4"):
+        with pytest.raises(StateError, match="version 5"):
             use("shop")
 
 

@@ -194,7 +194,8 @@ def test_a_pop_says_where_it_stands_in_plain_words() -> None:
     assert repr(pop).startswith("POP(the guide alone, (") and repr(pop).endswith(", live)")
     pop.predict_many([[1.0]] * 200)
     pop.predict([1.0])
-    assert repr(pop).endswith("rounds used up: answers on, learns no more)") and "NoBank" not in repr(pop)
+    assert repr(pop).endswith("are over: the guide answers on as it is, and learns no more)")
+    assert "NoBank" not in repr(pop)
     text = _read(pop).text
     for said in ("(8, 0.0001)-challenge-DP", "201; planned for 200", "answers on", "none: the guide answers alone"):
         assert said in text, text

@@ -35,20 +35,19 @@ def test_a_guides_future_is_what_the_planner_gives() -> None:
     rounds, epsilon = numbers(line(plan, "That would be"))
     assert rounds == pytest.approx(more.strength, rel=0.02) and epsilon == pytest.approx(louder.strength, rel=0.02)
     assert rounds > 1.5 * plan.guide.strength and epsilon > 1.5 * plan.guide.strength
-    first, known = (at / plan.rounds for at in (plan.guide.range_rounds + plan.guide.leaf, plan.guide.leaf))
-    said = f"The fallback answers the first {first:.1%} of the rounds, or {known:.1%} where no ranges must be found"
-    assert line(plan, "The fallback answers") == f"{said}; the guide all others."
+    said = f"The fallback answers the first {plan.guide.first} rounds; the guide all others."
+    assert line(plan, "The fallback answers") == said
 
 
-def test_the_round_from_which_on_a_guide_answers_is_told_for_declared_ranges_too() -> None:
+def test_the_round_from_which_on_a_guide_answers_is_that_of_its_first_release_whatever_is_declared() -> None:
     plan = Plan.tight(2.0, 1e-6, 20_000)
-    late, early = numbers(line(plan, "The guide is a linear"))[:2]
+    first, finds = numbers(line(plan, "The guide is a linear"))[:2]
     declared, none, free = {"numeric": {"a": (0, 1)}}, {"categorical": {"a": 8}}, {"numeric": ["a"]}
-    for feature, first in (declared, early), (none, early), (free, late):
+    for feature in declared, none, free:
         pop = POP(None, plan, labels=[0, 1], features=Features(**feature))  # type: ignore[arg-type]
         answers = pop.predict_many([{"a": 0.5 if "numeric" in feature else "x"}] * int(first))
         assert [answer.source for answer in answers] == ["fallback"] * (int(first) - 1) + ["guide"]
-    assert f"counts ranges that are not declared for {int(late - early):,} rounds first" in str(plan)
+    assert f"finds ranges that are not declared in {int(finds):,} rounds" in str(plan)
 
 
 def test_what_people_teach_is_told_with_its_condition() -> None:
@@ -62,7 +61,7 @@ def test_what_people_teach_is_told_with_its_condition() -> None:
 
 def test_history_comes_before_the_first_answer() -> None:
     plan = Plan.tight(1.0, 1e-6, 100_000, guide=1.0, history=100_000)
-    assert "It answers from round 1 on" in plan.explain() and "first 0.0% of the rounds" in plan.explain()
+    assert "It answers from round 1 on" in plan.explain() and "The guide answers all rounds." in plan.explain()
 
 
 @pytest.mark.parametrize("asked", [{}, {"lean": "fill"}, {"guide": None}], ids=str)

@@ -64,7 +64,7 @@ REFUSED: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (Plan.tight, {"rounds": 10**12}),
     (Plan.tight, {"epsilon": 1e-5}),
     (Plan.tight, {"epsilon": 0.1, "rounds": 1000}),
-    (Plan.tight, {"delta": 1e-300, "epsilon": 0.5}),
+    (Plan.tight, {"delta": 1e-300, "epsilon": 1e-3}),
     (Plan.tight, {"guide": 1.0, "copies": 100}),
     (Plan.tight, {"guide": 1.5}),
     (Plan.tight, {"copies": 5}),
@@ -160,6 +160,10 @@ def test_many_polls_are_warned_of() -> None:
 
 def test_a_promise_that_is_none_is_warned_of_and_an_ordinary_plan_is_not() -> None:
     assert any("epsilon=" in line for line in Plan.tight(40.0, 1e-6, 10_000, copies=160, guide=None).warnings)
+    assert "delta=0.01: nothing is promised" in Plan.tight(8.0, 0.01, 30_000, guide=1.0).warnings[0]
+    for plan in (Plan.tight, Plan.certified, Plan.paper):
+        with pytest.raises(ValueError, match=r"delta=0\.5 promises nothing"):
+            plan(8.0, 0.5, 30_000, mistakes=1) if plan != Plan.tight else plan(8.0, 0.5, 30_000)
     ordinary = Plan.tight(8.0, 1e-4, 30_000, guide=None)
     assert ordinary.warnings == () and "!" not in str(ordinary)
 

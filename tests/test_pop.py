@@ -7,7 +7,7 @@ import os
 import pickle
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -40,13 +40,14 @@ class Echo:
 
     pure = True
 
-    def __init__(self) -> None:
-        self.seen: list[tuple[float, int]] = []
+    def __init__(self, labels: Sequence[Any] = ("no", "yes")) -> None:
+        self.seen: list[tuple[float, Any]] = []
+        self.known = tuple(labels)
 
-    def predict(self, x: Any) -> int | None:
-        return int(x[0]) - 1 if x[0] > 0 else None
+    def predict(self, x: Any) -> Any:
+        return self.known[int(x[0]) - 1] if x[0] > 0 else None
 
-    def learn(self, x: Any, y: int) -> None:
+    def learn(self, x: Any, y: Any) -> None:
         self.seen.append((float(x[0]), y))
 
 
@@ -86,7 +87,8 @@ def small_plan(
 
 def make(plan: Plan | None = None, learner: Any = None, **settings: Any) -> POP:
     settings = {"labels": ["no", "yes"], "fallback": "no", "seed": 5, "after_halt": "raise", **settings}
-    return POP(Echo() if learner is None else learner, small_plan() if plan is None else plan, **settings)
+    learner = Echo(settings["labels"]) if learner is None else learner
+    return POP(learner, small_plan() if plan is None else plan, **settings)
 
 
 def people(**settings: Any) -> POP:
@@ -180,7 +182,7 @@ def test_a_batch_that_takes_the_last_round_leaves_what_single_rounds_leave() -> 
     assert (other.state, other.halt_reason) == ("halted", "rounds")
 
 
-@pytest.mark.parametrize("learner", [Echo(), LogisticRegression()], ids=["one by one", "fused"])
+@pytest.mark.parametrize("learner", [Echo((0, 1)), LogisticRegression()], ids=["one by one", "fused"])
 def test_rows_that_are_followed_find_the_rounds_over_too(learner: Any) -> None:
     for rows, left in ((4, ("live", None)), (5, ("halted", "rounds"))):
         pop = POP(learner, small_plan(rounds=4), labels=[0, 1], features=1, after_halt="raise", seed=1)
@@ -201,9 +203,9 @@ def test_the_papers_plan_runs_through_the_same_loop() -> None:
 
 
 def test_many_labels() -> None:
-    pop = make(small_plan(labels=4), labels=["a", "b", 3, None], fallback=None)
-    assert [pop.predict(clear(i)).label for i in range(4)] == ["a", "b", 3, None]
-    assert pop.predict(DOUBT).label is None and pop.labels == ("a", "b", 3, None)
+    pop = make(small_plan(labels=4), labels=["a", "b", 3, ("c",)], fallback=("c",))
+    assert [pop.predict(clear(i)).label for i in range(4)] == ["a", "b", 3, ("c",)]
+    assert pop.predict(DOUBT).label == ("c",) and pop.labels == ("a", "b", 3, ("c",))
 
 
 def test_a_poll_of_some_copies() -> None:
@@ -520,7 +522,7 @@ def test_questions_are_not_kept() -> None:
     ticket = pop.predict(x).ticket
     x[0] = 2.0
     pop.learn(ticket, "yes")
-    assert [copy.seen for copy in pop.operator.bank._replicas.values()] == [[(1.0, 1)]]  # type: ignore[attr-defined]
+    assert [copy.seen for copy in pop.operator.bank._replicas.values()] == [[(1.0, "yes")]]  # type: ignore[attr-defined]
 
 
 # ---------------------------------------------------------------------- learners that fail
@@ -529,7 +531,7 @@ def test_questions_are_not_kept() -> None:
 class Failing(Echo):
     """Fails on 8 when asked, and on 9 when taught."""
 
-    def predict(self, x: Any) -> int | None:
+    def predict(self, x: Any) -> Any:
         if x[0] == 8:
             raise RuntimeError("the secret is 42")
         return super().predict(x)

@@ -71,8 +71,8 @@ class Echo:
 
     pure = True
 
-    def predict(self, x: Any) -> int | None:
-        return None if x[0] == 0 else int(x[0] > 0)
+    def predict(self, x: Any) -> str | None:
+        return None if x[0] == 0 else "yes" if x[0] > 0 else "no"
 
     def learn(self, x: Any, y: int) -> None:
         pass

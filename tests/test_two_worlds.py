@@ -16,9 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from confide.games.replay import Ask, Hidden, Label, Outcome, replay
+from confide.games.replay import Again, Ask, Disk, Forget, Hidden, Label, Outcome, Script, replay
+from confide.learners import GaussianNB
 from confide.privacy.random import Random
-from tests.worlds import LABELS, THREE, Writer, makers
+from tests.service.worlds import CountsOpen, Desked, DeskWriter, FreesIds, GivesBack
+from tests.worlds import LABELS, PEOPLE, THREE, Writer, make_pop, makers, small_plan
 
 pytestmark = pytest.mark.claim("people.md")
 
@@ -85,6 +87,91 @@ def test_nor_after_loads_and_while_the_disk_is_away(name: str) -> None:
     """Saved, or crashed and loaded from an older snapshot; labels come while nothing can be written."""
     for number in range(TIMES * (1 if name in GUIDED else 3)):
         replay(MAKERS[name][0], writer_for(name, number, loads=True).write(12, between=2), seed=number)
+
+
+DESKED = make_pop(GaussianNB(), **{**PEOPLE, "plan": small_plan(2, rounds=2000, unsure=400)})
+
+
+def desk_script(number: int) -> Script:
+    """The first step opens the desk."""
+    return [Disk(True), *DeskWriter(number, loads=True).write(20, between=2, history=40)]
+
+
+def test_nor_at_a_desk_where_people_are_forgotten_in_secret_and_requests_are_sent_again() -> None:
+    forgotten = again = 0
+    for number in range(4 * TIMES):
+        script = desk_script(number)
+        replay(lambda rng: Desked(DESKED(rng)), script, load=Desked.load, seed=number)
+        own = [step for step in script if isinstance(step, Hidden)]
+        forgotten += sum(Forget("the unit") in (step.first, step.second) for step in own)
+        again += sum(isinstance(step.first, Again) for step in own)
+    assert forgotten > 4 * TIMES and again > 4 * TIMES
+
+
+def test_a_desk_that_frees_the_ids_of_the_forgotten_is_found() -> None:
+    mine = [Hidden(Ask([0.5, x], "the unit"), Ask([0.5, x], "the unit")) for x in (0.0, 1.0)]
+    script = [Disk(True), *mine, Hidden(Forget("the unit"), None), Hidden(Again(1), Again(1))]
+    replay(lambda rng: Desked(DESKED(rng)), script, load=Desked.load)
+    with pytest.raises(AssertionError, match=r"took a round|drew"):
+        replay(lambda rng: FreesIds(DESKED(rng)), script, load=FreesIds.load)
+
+    def found(number: int) -> bool:
+        try:
+            replay(lambda rng: FreesIds(DESKED(rng)), desk_script(number), load=FreesIds.load, seed=number)
+        except AssertionError:
+            return True
+        return False
+
+    assert any(map(found, range(6))), "the random scripts find it too"
+
+
+def quota_script(number: int) -> tuple[Script, int]:
+    writer = DeskWriter(number, loads=True)
+    writer.steps.append(Disk(True))
+    writer.write(8, between=2, history=20)
+    return writer.steps, writer.use_up()
+
+
+def test_nor_from_who_has_used_up_a_quota() -> None:
+    """Whether a round is left follows from how many were taken: not from labels, and not from who was forgotten."""
+    for number in range(3 * TIMES):
+        script, quota = quota_script(number)
+        replay(lambda rng, most=quota: Desked(DESKED(rng), most), script, load=Desked.load, seed=number)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("desk", [CountsOpen, GivesBack])
+def test_a_quota_that_tells_of_labels_or_of_forgetting_is_found(desk: type[Desked]) -> None:
+    def found(number: int) -> bool:
+        script, quota = quota_script(number)
+        try:
+            replay(lambda rng: desk(DESKED(rng), quota), script, load=desk.load, seed=number)
+        except AssertionError as error:
+            return "took a round" in str(error) or "drew" in str(error)
+        return False
+
+    assert any(map(found, range(6)))
+
+
+CUT = ["leaning, guided", "leaning, guided, three labels, people", "guide alone, few rounds, people",
+       "guide alone, counting"]  # fmt: skip
+"""Those with a guide that answer after a halt: it goes through a batch before the copies do."""
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_nor_where_a_batch_is_cut_off_and_nobody_else_is_taught_twice(name: str) -> None:
+    """By an interrupt, or by a crash and a load: its rounds are taken, and what it taught is never taught again."""
+    for number in range(2 * TIMES):
+        writer = writer_for(name, number, cuts=True, loads=number % 2 == 1)
+        replay(MAKERS[name][0], writer.write(8, between=3, history=3), seed=number)
+
+
+@pytest.mark.parametrize("name", sorted(GUIDED))
+def test_nor_what_is_wrong_with_a_record_of_the_history(name: str) -> None:
+    """Each takes its row, so that nobody else's is in another leaf."""
+    for number in range(2 * TIMES):
+        writer = writer_for(name, number)
+        writer.taught(24)
+        replay(MAKERS[name][0], writer.write(2, between=4, history=0), seed=number)
 
 
 @pytest.mark.parametrize("name", sorted(NARROW))

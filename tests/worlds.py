@@ -15,6 +15,7 @@ from confide import POP, Gate, Guarantee, Halting, Monitor, Plan
 from confide.games.replay import (
     Ask,
     AskMany,
+    Cut,
     Disk,
     Follow,
     Forget,
@@ -86,19 +87,21 @@ def guided_plan(
 ) -> Plan:  # fmt: skip
     """A plan with a guide whose leaves are short, beside copies or alone; the noise is small, so that it learns."""
     guide = GuidePlan(
-        rounds=rounds, history=history, labels=labels, leaves=-(-(rounds + history - ranges) // 5), leaf=5,
-        clip=1 << (15 if labels == 2 else 16), scale=1 << 16, unit_labels=unit_labels, sigma2=1 << 56,
-        factor_scale=1 << 12, range_rounds=ranges, range_norm=(1 << 16) * (ranges > 0), range_sigma2=1 << 28, order=2,
-        step=0.5, memory=60.0,
+        rounds=rounds, history=history, labels=labels, leaves=-(-(rounds + history) // 5), leaf=5,
+        growth=0, clip=1 << (15 if labels == 2 else 16), scale=1 << 16, unit_labels=unit_labels, sigma2=1 << 56,
+        factor_scale=1 << 6, column_scale=1 << 6, node_values=1 << 24, range_rounds=ranges,
+        range_norm=(1 << 16) * (ranges > 0), range_sigma2=1 << 28, range_values=(1 << 24) * (ranges > 0),
+        warm_leaves=-(-ranges // 5), warm_sigma2=1 << 56, warm_factor_scale=1 << 6, warm_column_scale=1 << 6,
+        warm_step=0.5, step=0.5, memory=60.0, momentum=0.0,
     )  # fmt: skip
     if alone:
         return Plan(
             kind="tight", rounds=rounds, copies=0, polls=0, unsure=0, silent=0, unit_unsure=unit_unsure, labels=2,
-            beta=0.01, order=2, gate=None, halting=None, guide=guide,
+            beta=0.01, order=None, gate=None, halting=None, guide=guide,
             guarantee=Guarantee(guide.epsilon(0.01), 0.01, unit_unsure, unit_labels=unit_labels),
         )  # fmt: skip
     bare = small_plan(
-        unit_unsure, copies, polls, start=start, rounds=rounds, labels=labels, lean=lean, beside=guide.certify()
+        unit_unsure, copies, polls, start=start, rounds=rounds, labels=labels, lean=lean, beside=guide.certify(2)
     )
     return replace(bare, guide=guide, guarantee=replace(bare.guarantee, unit_labels=unit_labels))
 
@@ -271,6 +274,9 @@ def makers() -> dict[str, tuple[Callable[[Random], Any], bool]]:
             make_pop(None, plan=guided_plan(1, 2, alone=True, rounds=40), units="people", features=None,
                      after_halt="fallback"), True,
         ),
+        "guide alone, counting": (
+            make_pop(None, plan=guided_plan(history=12, ranges=10, alone=True), after_halt="fallback"), False,
+        ),
         "leaning": (make_pop(LogisticRegression(), plan=small_plan(lean="fill", unsure=300)), False),
         "leaning, people, polled": (
             make_pop(GaussianNB(), **{**PEOPLE, "plan": small_plan(2, 20, 7, unsure=300, lean="additive")}), False,
@@ -300,10 +306,10 @@ class Writer:
 
     def __init__(
         self, seed: int, dicts: bool, people: bool, wild: float = 0.5, fused: bool = True, width: int = 2,
-        loads: bool = False, labels: Sequence[str] = LABELS,
+        loads: bool = False, labels: Sequence[str] = LABELS, cuts: bool = False,
     ) -> None:  # fmt: skip
         self.dice = random.Random(seed)
-        self.labels = list(labels)
+        self.labels, self.cuts = list(labels), cuts
         self.known: list[Any] = []
         self.dicts, self.people, self.wild, self.fused, self.width, self.loads = (
             dicts,
@@ -329,8 +335,11 @@ class Writer:
         first, second = self.dice.uniform(-1, 1), self.dice.choice([-1.0, 0.0, 0.5, 1.0])
         return {"a": first, "b": second, "c": self.dice.choice("uvw")} if self.dicts else [first, second]
 
+    def odd_x(self) -> Any:
+        return anything(self.dice)
+
     def wild_x(self) -> Any:
-        return anything(self.dice) if self.dice.random() < self.wild else self.x()
+        return self.odd_x() if self.dice.random() < self.wild else self.x()
 
     def y(self, x: Any = None) -> Any:
         """Mostly what x says, so that copies come to agree and are sure of something."""
@@ -362,11 +371,16 @@ class Writer:
         if self.loads and kind < 0.05:
             self.steps.append(Load(saved=kind < 0.02))
             return
-        if kind < 0.4:
-            self.steps.append(Ask(self.x() if self.dice.random() < 0.95 else anything(self.dice), self.someone()))
+        if self.cuts and kind < 0.15:
+            n = self.dice.randrange(3, 18)
+            xs = [self.x() for _ in range(n)]
+            self.steps.append(self.cut(Follow(xs, [self.number(x) for x in xs], self.units(n))))
+            self.asks += n
+        elif kind < 0.4:
+            self.steps.append(Ask(self.x() if self.dice.random() < 0.95 else self.odd_x(), self.someone()))
             self._opened([self.steps[-1].x])
         elif kind < 0.55:
-            xs = [self.x() if self.dice.random() < 0.9 else anything(self.dice) for _ in range(n)]
+            xs = [self.x() if self.dice.random() < 0.9 else self.odd_x() for _ in range(n)]
             self.steps.append(AskMany(xs, self.units(n)))
             self._opened(xs)
         elif kind < 0.65 and self.fused:
@@ -387,6 +401,10 @@ class Writer:
             self.steps.append(TeachMany(xs, [self.y(x) for x in xs], self.units(n)))
         elif self.people:
             self.steps.append(Forget(self.someone() or ""))
+
+    def cut(self, batch: AskMany | Follow) -> Cut:
+        """A batch that does not come to its end."""
+        return Cut(batch, self.dice.randrange(1, 4), self.loads and self.dice.random() < 0.5)
 
     def _opened(self, xs: list[Any], hidden: int | None = None) -> None:
         """These were asked; their labels may come."""
@@ -464,11 +482,28 @@ class Writer:
             rows, labels, whose = self._with(row, xs, x, ys, self.dice.randrange(-1, len(self.labels)), units)
             return Follow(rows, labels, whose) if follow else AskMany(rows, whose)
 
-        self.steps.append(self._pair(one, row))
-        if follow:
+        cut = self.cuts and self.dice.random() < 0.7
+        how = self.dice.getstate()
+
+        def either(x: Any, y: Any) -> Step:
+            self.dice.setstate(how)
+            batch = one(x, y)
+            assert isinstance(batch, AskMany | Follow)
+            return self.cut(batch) if cut else batch
+
+        self.steps.append(self._pair(either if cut else one, row))
+        if follow or cut:
             self.asks += n
         else:
             self._opened(xs, hidden=row)
+
+    def taught(self, history: int) -> None:
+        """History in which one record is the unit's, before anything is asked."""
+        row, n = self.dice.randrange(min(history, 12)), history
+        xs, units = [self.x() for _ in range(n)], [f"reader {i}" for i in range(n)] if self.people else None
+        ys = [self.y(x) for x in xs]
+        self.steps.append(self._pair(lambda x, y: TeachMany(*self._with(row, xs, x, ys, y, units)), row))
+        self.spent = True
 
     def write(self, hidden: int, between: int, history: int | None = None) -> Script:
         if history is None:

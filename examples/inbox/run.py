@@ -125,7 +125,7 @@ class Attacker:
         columns, _ = columns_for(features(self.encoder))
         indices, values = FeatureMap(columns).encode({"text": SECRET})  # type: ignore[arg-type]  # declared: columns
         rows = np.array(view.released, dtype=np.float64)[:, indices]
-        evidence = float((rows @ values) @ self.plan.guide.root.factor[: len(rows)])
+        evidence = float((rows @ values) @ self.plan.guide.root.column(0)[: len(rows)])
         return int(evidence < 0)  # the gradient of a label points away from it
 
 

@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from confide.errors import Halted, StateError, TicketError
+    from confide.errors import ConfideWarning, Halted, StateError, TicketError
     from confide.learners.theory.littlestone import littlestone_dimension
     from confide.planning.mistakes import Certificate
     from confide.planning.plan import Guarantee, Plan
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from confide.privacy.gate import Gate
     from confide.privacy.halting import Halting
     from confide.runs.advising import Advice, advise
-    from confide.service.client import Client
+    from confide.service.client import AsyncClient, Client
 
 __version__ = "0.2.0"
 
@@ -25,8 +25,10 @@ _HOMES = {
     "POP": "confide.pop.pop",
     "Advice": "confide.runs.advising",
     "Answer": "confide.pop.base",
+    "AsyncClient": "confide.service.client",
     "Certificate": "confide.planning.mistakes",
     "Client": "confide.service.client",
+    "ConfideWarning": "confide.errors",
     "Evaluation": "confide.pop.evaluate",
     "Gate": "confide.privacy.gate",
     "Guarantee": "confide.planning.plan",
@@ -45,8 +47,10 @@ __all__ = [
     "POP",
     "Advice",
     "Answer",
+    "AsyncClient",
     "Certificate",
     "Client",
+    "ConfideWarning",
     "Evaluation",
     "Gate",
     "Guarantee",

@@ -1,12 +1,17 @@
 """Checks of arguments that several modules share. They refuse with ValueError and never show the value."""
 
+import math
 import operator
 import os
+from collections.abc import Callable
+from dataclasses import fields
 from fractions import Fraction
-from numbers import Rational
-from typing import SupportsIndex
+from numbers import Rational, Real
+from typing import Any, SupportsIndex, cast
 
-__all__ = ["integer", "own_process", "positive_rational", "probability"]
+import numpy as np
+
+__all__ = ["Numbers", "integer", "own_process", "positive_rational", "probability", "real"]
 
 
 def integer(value: SupportsIndex, name: str, at_least: int | None = None, at_most: int | None = None) -> int:
@@ -29,6 +34,27 @@ def integer(value: SupportsIndex, name: str, at_least: int | None = None, at_mos
         raise ValueError(f"{name} must be at least {at_least}")
     if at_most is not None and number > at_most:
         raise ValueError(f"{name} must be at most {at_most}")
+    return int(number)
+
+
+def real(value: Any, name: str) -> float:
+    """`value` as a float; what is no number is refused.
+
+    Examples
+    --------
+    >>> real(float("nan"), "epsilon")
+    Traceback (most recent call last):
+    ...
+    ValueError: epsilon must be a number, not nan
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ValueError(f"{name} must be a number, not {type(value).__name__}")
+    try:
+        number = float(value)
+    except OverflowError:
+        raise ValueError(f"{name} must be a number that a double holds") from None
+    if math.isnan(number):
+        raise ValueError(f"{name} must be a number, not nan")
     return number
 
 
@@ -56,3 +82,33 @@ def own_process(pid: int, name: str) -> None:
         raise RuntimeError(
             f"this {name} was forked: two processes must not spend one budget; make it in the process that uses it"
         )
+
+
+def _whole(value: Any, name: str) -> int:
+    return integer(value, name, at_most=1 << 100)  # so that it, and what is made of it, is within a double's range
+
+
+def _truth(value: Any, name: str) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, not {type(value).__name__}")
+    return bool(value)
+
+
+_PLAIN: dict[Any, Callable[[Any, str], Any]] = {
+    "int": _whole, "float": real, "bool": _truth, "Fraction": positive_rational,
+}  # fmt: skip
+
+
+class Numbers:
+    """A dataclass whose numbers are Python's own after construction, whatever kind they were given as.
+
+    What is declared `int`, `float`, `bool` or `Fraction` (or one of them, or None) is checked and converted here, in
+    one place. NumPy's integers wrap, so that a certificate computed with them could state too small a cost.
+    """
+
+    def __post_init__(self) -> None:
+        for each in fields(cast(Any, self)):
+            kind, _, other = str(each.type).partition(" | ")
+            value = getattr(self, each.name)
+            if kind in _PLAIN and other in ("", "None") and not (other and value is None):
+                object.__setattr__(self, each.name, _PLAIN[kind](value, each.name))

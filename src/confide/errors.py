@@ -1,6 +1,6 @@
 """What can go wrong, by name. Every message says what to do next, and none shows a private value."""
 
-__all__ = ["Halted", "StateError", "TicketError"]
+__all__ = ["ConfideWarning", "Halted", "StateError", "TicketError"]
 
 
 class Halted(RuntimeError):
@@ -13,3 +13,7 @@ class TicketError(ValueError):
 
 class StateError(ValueError):
     """A state that cannot be written or read; the message says what to do."""
+
+
+class ConfideWarning(UserWarning):
+    """Something works less than one may think. It depends on what is public alone, and is said once."""

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from confide.contained import contained
 from confide.extras import need
 
 __all__ = ["rows_of", "values_of"]
 
 _NUMBERS = "biuf"
-_STOPS = KeyboardInterrupt, SystemExit  # of who runs this; whatever else is raised is a value's, Exception or not
 
 
 class Unreadable:
@@ -70,12 +70,9 @@ def values_of(column: Any) -> Any:
     """
     for name in ("to_pylist", "to_list", "tolist"):  # Arrow; pandas and polars; NumPy
         if hasattr(column, name):
-            try:
+            with contained:
                 return _handed(column, name)
-            except _STOPS:
-                raise
-            except BaseException:  # of some value; polars panics with what is no Exception
-                return [_one(column, name, i) for i in range(len(column))]
+            return [_one(column, name, i) for i in range(len(column))]
     return column
 
 
@@ -85,25 +82,19 @@ def _handed(column: Any, name: str) -> Sequence[Any]:
 
 def _one(column: Any, name: str, i: int) -> Any:
     """One value of a column of which some cannot be handed over."""
-    try:
+    with contained:
         return _handed(getattr(column, "iloc", column)[i : i + 1], name)[0]
-    except _STOPS:
-        raise
-    except BaseException:
-        return Unreadable()
+    return Unreadable()
 
 
 def _numbers(xs: Any) -> Any:
     """A table as one array, if its columns' own types make it one of numbers; else None."""
     if not hasattr(xs, "__array__"):
         return None
-    try:
+    with contained:  # types that have none in common, or a value that cannot be handed over
         array = np.asarray(xs)
-    except _STOPS:
-        raise
-    except BaseException:  # types that have none in common, or a value that cannot be handed over
-        return None
-    return array if array.dtype.kind in _NUMBERS else None
+        return array if array.dtype.kind in _NUMBERS else None
+    return None
 
 
 def _table(xs: Any) -> _Table | None:

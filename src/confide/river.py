@@ -159,7 +159,7 @@ class PrivateClassifier(base.Classifier):
                 units=self.units,
                 after_halt=self.after_halt,
                 ticket_life=1,  # no ticket is ever brought back, so none needs to be kept
-                public_start=self.public_start,
+                public_start=self.public_start and plan.copies > 0,  # else the model is not used, which was said
                 seed=None if isinstance(self.seed, Random) else self.seed,
                 rng=self.seed if isinstance(self.seed, Random) else None,
             )
@@ -182,9 +182,9 @@ class PrivateClassifier(base.Classifier):
     ) -> None:
         """Teach one copy and the guide that the label of x is y, whether or not x was asked about; free of charge."""
         self._look_in_front()
-        self.pop.teach(x, y, unit)
         if self._lessons is not None:
-            self._lessons += 1
+            self._lessons += 1  # before x is looked at: what is in one row must not decide a warning that all see
+        self.pop.teach(x, y, unit)
 
     def predict_proba_one(self, x: dict[base.typing.FeatureName, Any], **_: Any) -> dict[base.typing.ClfTarget, float]:
         """The guide's probabilities: free, and no round. All alike before its first sum is released.
@@ -198,7 +198,7 @@ class PrivateClassifier(base.Classifier):
                 "PrivateClassifier gives labels only where its plan has no guide: probabilities would show how the "
                 "copies voted, which leaks what people told them; use a metric of labels, such as Accuracy"
             )
-        if self._lessons is not None and self._lessons > planned.leaf and self.pop.rounds == 0:
+        if self._lessons is not None and self._lessons > planned.first and self.pop.rounds == 0:
             self._lessons = None
             warnings.warn(
                 "the guide learns as rounds are asked, and predict_one was never called: all its probabilities are "

@@ -62,7 +62,7 @@ def test_names_not_declared_and_missing_ones_do_no_harm() -> None:
     assert np.array_equal(MAP.encode({"zzz": object()}).indices, MAP.encode({}).indices)
 
 
-@pytest.mark.parametrize("x", [{"a": "1"}, {"k": []}, {"t": 5}, "text", 7, [1.0], np.zeros((2, 2)), {"a": 1j}])
+@pytest.mark.parametrize("x", [{"a": "one"}, {"k": []}, {"t": 5}, "text", 7, [1.0], np.zeros((2, 2)), {"a": 1j}])
 def test_malformed_rows_are_refused_without_their_values(x: object) -> None:
     with pytest.raises(ValueError, match=r"must be|number of features|as declared"):
         MAP.encode(x)
@@ -200,7 +200,7 @@ def found(column: Any, deviation: float) -> Any:
 def test_a_narrow_band_far_from_zero_is_found(low: float, high: float, widest: float, sign: int) -> None:
     """Half octaves alone would put all of it into one bin."""
     values = sign * np.random.default_rng(1).uniform(low, high, 5000)
-    grid = found(values, 2e6)
+    grid = found(values, 5e5)
     assert grid is not None
     assert grid[0] <= np.quantile(values, 0.1) and np.quantile(values, 0.9) <= grid[-1]
     assert grid[-1] - grid[0] <= widest

@@ -8,10 +8,10 @@ from fractions import Fraction
 
 import pytest
 
-from confide.planning.guided import GuidePlan
-from confide.privacy.renyi import epsilon_from_renyi
+from confide.planning.guided import GuidePlan, TooNoisy
+from confide.privacy.renyi import renyi_from_epsilon
 
-pytestmark = pytest.mark.claim("guide.md")
+pytestmark = pytest.mark.claim("guide.md", "exact.md")
 
 PLAN = GuidePlan.best(epsilon=1.0, delta=1e-6, rounds=100_000)
 
@@ -21,52 +21,70 @@ PLAN = GuidePlan.best(epsilon=1.0, delta=1e-6, rounds=100_000)
 @pytest.mark.parametrize("ranges", [False, True])
 def test_the_promise_is_kept_and_not_much_is_left(epsilon: float, labels: int, ranges: bool) -> None:
     plan = GuidePlan.best(epsilon, 1e-6, 50_000, labels=labels, unit_labels=3, private_ranges=ranges)
-    assert epsilon * (1 - 1e-6) < plan.epsilon(1e-6) <= epsilon
+    assert epsilon * (1 - 1e-8) < plan.epsilon(1e-6) <= epsilon * (1 + 1e-14) and plan.delta(epsilon) <= 1e-6
+    assert replace(plan, sigma2=plan.sigma2 - plan.sigma2 // 10**6).delta(epsilon) > 1e-6
 
 
-def test_the_certificate_is_the_formula_in_rationals() -> None:
-    for plan in (PLAN, replace(PLAN, range_rounds=0, leaf=200), replace(PLAN, unit_labels=7)):
-        kappa2 = (2 * plan.unit_labels * plan.clip) ** 2
-        exact = Fraction(plan.order * kappa2 * sum(int(f) ** 2 for f in plan.root.factor), 2 * plan.sigma2)
+def test_the_price_is_the_formula_in_rationals() -> None:
+    quieter = replace(PLAN, warm_sigma2=PLAN.warm_sigma2 // 2)
+    for plan in (PLAN, replace(PLAN, range_rounds=0, warm_leaves=0), replace(PLAN, unit_labels=7), quieter):
+        loads = []
+        for stage in [plan.main, plan.warm] if plan.warm_leaves else [plan.main]:
+            f, w, n = stage.root.factor.tolist(), stage.root.weights.tolist(), stage.leaves
+            load = max(sum((each * w[s]) ** 2 for each in f[: n - s]) for s in range(n))
+            loads.append(Fraction(load, stage.sigma2))
+        exact = (2 * plan.unit_labels * plan.clip) ** 2 * max(loads)
         if plan.range_rounds:
-            exact += Fraction(plan.order * plan.range_norm**2, plan.range_sigma2)
-        assert exact <= Fraction(plan.certify()) <= exact * (1 + Fraction(1, 10**15))
+            exact += Fraction(2 * plan.range_norm**2, plan.range_sigma2)
+        assert plan.mu2 == exact
+        assert exact * 11 <= Fraction(plan.certify(22)) <= exact * 11 * (1 + Fraction(1, 10**15))
 
 
 def test_every_integer_counts() -> None:
-    base = PLAN.certify()
-    assert replace(PLAN, sigma2=PLAN.sigma2 // 2).certify() > 1.9 * base
-    assert replace(PLAN, clip=PLAN.clip * 2).certify() > 3.8 * base
-    assert replace(PLAN, unit_labels=2).certify() > 3.8 * base
-    assert replace(PLAN, factor_scale=2 * PLAN.factor_scale).certify() > 3.8 * base
-    assert replace(PLAN, range_sigma2=PLAN.range_sigma2 // 100).certify() > 2 * base
-    assert replace(PLAN, step=PLAN.step * 1000, memory=0.0).certify() == base  # what is done with releases is free
+    base = PLAN.mu2
+    assert replace(PLAN, sigma2=PLAN.sigma2 // 2).mu2 > 1.9 * base
+    assert replace(PLAN, clip=PLAN.clip * 2).mu2 > 3.8 * base
+    assert replace(PLAN, unit_labels=2).mu2 > 3.8 * base
+    assert replace(PLAN, factor_scale=2 * PLAN.factor_scale).mu2 > 3.8 * base
+    assert replace(PLAN, column_scale=2 * PLAN.column_scale).mu2 > 3.8 * base
+    assert replace(PLAN, warm_sigma2=PLAN.warm_sigma2 // 2).mu2 > 1.9 * base
+    assert replace(PLAN, warm_factor_scale=2 * PLAN.warm_factor_scale).mu2 > 3.8 * base
+    assert replace(PLAN, warm_column_scale=2 * PLAN.warm_column_scale).mu2 > 3.8 * base
+    assert PLAN.noises[1].values == PLAN.warm_leaves * PLAN.node_values
+    assert replace(PLAN, range_sigma2=PLAN.range_sigma2 // 100).mu2 > 2 * base
+    assert replace(PLAN, step=PLAN.step * 1000, memory=0.0).mu2 == base  # what is done with releases is free
+    for name in ("node_values", "range_values"):  # the more noise values, the larger the slack for their being discrete
+        assert replace(PLAN, **{name: 1 << 40}).delta(1.0) > PLAN.delta(1.0)
 
 
-def test_dp_accounting_agrees() -> None:
+def test_a_discrete_count_of_dp_accounting_agrees() -> None:
     accounting = pytest.importorskip("dp_accounting")
-    rdp = pytest.importorskip("dp_accounting.rdp")
+    pld = pytest.importorskip("dp_accounting.pld")
     plan = GuidePlan.best(1.0, 1e-6, 100_000, private_ranges=False)
-    multiplier = (plan.sigma2 / plan.load) ** 0.5 / (2 * plan.clip)
-    accountant = rdp.RdpAccountant(orders=[plan.order])
-    accountant.compose(accounting.GaussianDpEvent(multiplier))
-    assert accountant.get_epsilon(1e-6) == pytest.approx(plan.epsilon(1e-6), rel=1e-6)
-    every = rdp.RdpAccountant(orders=list(range(2, 200)))
-    every.compose(accounting.GaussianDpEvent(multiplier))
-    assert every.get_epsilon(1e-6) == pytest.approx(1.0, rel=1e-4)  # the order is the best one
+    accountant = pld.PLDAccountant(value_discretization_interval=1e-4)
+    accountant.compose(accounting.GaussianDpEvent((plan.sigma2 / plan.load) ** 0.5 / (2 * plan.clip)))
+    assert accountant.get_epsilon(1e-6) == pytest.approx(1.0, rel=2e-4)
+
+
+@pytest.mark.parametrize(("epsilon", "less"), [(0.5, 0.929), (1, 0.932), (2, 0.936), (4, 0.941), (8, 0.940)])
+def test_exactly_accounted_for_the_noise_is_smaller(epsilon: float, less: float) -> None:
+    """Than what the best Rényi order asks for."""
+    renyi = max(2 * renyi_from_epsilon(epsilon, order, 1e-6) / order for order in range(2, 200))
+    mu2 = float(GuidePlan.best(epsilon, 1e-6, 100_000).mu2)
+    assert (renyi / mu2) ** 0.5 == pytest.approx(less, abs=0.001)
 
 
 def test_a_share_at_an_order_is_kept() -> None:
-    plan = GuidePlan.at(order=16, renyi=0.3, rounds=1000)
-    assert 0.2999 < plan.certify() <= 0.3 * (1 + 1e-12)
-    assert epsilon_from_renyi(plan.certify(), 16, 1e-6) == plan.epsilon(1e-6)
+    plan = GuidePlan.at(2 * 0.3 / 16, 1000)
+    assert 0.2999 < plan.certify(16) <= 0.3 * (1 + 1e-12)
 
 
 def test_leaves_cover_all_rounds_by_public_numbers() -> None:
     for rounds in (1, 5, 100, 3000, 100_000, 10**6, 10**8):
         plan = GuidePlan.best(1.0, 1e-6, rounds, history=rounds // 3)
         assert plan.leaves <= 1024
-        assert plan.leaf * (plan.leaves - 1) < plan.rounds + plan.history - plan.range_rounds <= plan.leaf * plan.leaves
+        assert plan.main.ends[-1] == plan.rounds + plan.history and len(plan.main.ends) == plan.leaves
+        assert plan.warm_leaves == (len(plan.warm.ends) if plan.range_rounds else 0)
 
 
 def test_a_plan_is_made_again_from_json() -> None:
@@ -80,7 +98,10 @@ def test_a_plan_is_made_again_from_json() -> None:
     "change",
     [
         {"sigma2": 0}, {"leaves": 1025, "leaf": 10**6}, {"leaves": 3}, {"step": float("nan")}, {"clip": 0},
-        {"leaf": 2**50}, {"unit_labels": 0}, {"order": 1}, {"sigma2": 1.5}, {"range_norm": 0},
+        {"leaf": 2**50}, {"unit_labels": 0}, {"sigma2": 1.5}, {"range_norm": 0}, {"range_values": 0},
+        {"column_scale": 0}, {"node_values": 0}, {"growth": -1}, {"growth": 10**15}, {"growth": 7}, {"leaf": 1},
+        {"warm_leaves": 0}, {"warm_leaves": 3}, {"range_rounds": 0}, {"range_rounds": 10**9}, {"warm_sigma2": 0},
+        {"warm_sigma2": (1 << 84) + 1}, {"warm_step": 0.0}, {"warm_factor_scale": 0}, {"warm_column_scale": 1 << 40},
         {"clip": 1 << 31, "leaf": 1 << 8}, {"sigma2": (1 << 84) + 1}, {"range_sigma2": (1 << 84) + 1},
     ],
 )  # fmt: skip
@@ -90,10 +111,10 @@ def test_impossible_plans_are_refused(change: dict[str, float]) -> None:
 
 
 def test_budgets_too_small_for_anything_are_said() -> None:
-    with pytest.raises(ValueError, match="epsilon is too small"):
-        GuidePlan.best(1e-3, 1e-300, 1000)
+    with pytest.raises(TooNoisy, match="a larger epsilon"):
+        GuidePlan.best(1e-5, 1e-300, 1000)
     with pytest.raises(ValueError, match="share"):
-        GuidePlan.at(16, 0.0, 1000)
+        GuidePlan.at(0.0, 1000)
 
 
 def test_noise_grows_with_what_a_unit_may_bring_and_the_labels_do_not_shrink_besides() -> None:

@@ -178,3 +178,9 @@ def test_a_pipeline_is_a_learner_and_its_clone_is_fresh() -> None:
     assert [learner.predict({"a": i}) for i in (1, 14)] == [0, 1]
     assert learner.clone().predict({"a": 1}) is None
     assert learner.clone().features.encode({"a": 1}).tolist() == ALL.encode({"a": 1}).tolist()
+
+
+@pytest.mark.parametrize("kind", ["categorical", "text"])
+def test_names_without_widths_are_refused_in_words(kind: str) -> None:
+    with pytest.raises(ValueError, match=f"{kind} takes names with their widths"):
+        Features(**{kind: ["shop"]})

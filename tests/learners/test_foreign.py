@@ -19,7 +19,8 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, PolynomialFeatures
 from sklearn.utils import all_estimators
 
 from confide.learners import Refit, as_learner
-from confide.learners.rowwise import _BY_ROW, _LINEAR, ABSTAINS, ask, ask_each, is_linear, is_rowwise
+from confide.learners.called import RAISED
+from confide.learners.rowwise import _BY_ROW, _LINEAR, Heard, ask, ask_each, is_linear, is_rowwise
 
 RNG = np.random.default_rng(1)
 
@@ -98,7 +99,7 @@ def test_a_model_that_is_asked_in_batches_scores_each_row_as_if_alone(name: str)
             assert scores(model, xs[:number]).tobytes() == alone[:number].tobytes()
             assert scores(model, xs[40 - number : 40]).tobytes() == alone[40 - number :].tobytes()
         one_by_one = [ask(model, xs[i : i + 1])[0] for i in range(40)]
-        assert ask_each(model, xs[:40]).tolist() == one_by_one == model.predict(xs[:40]).tolist()
+        assert ask_each(model, xs[:40], Heard(9)).tolist() == one_by_one == model.predict(xs[:40]).tolist()
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -108,7 +109,7 @@ def test_linear_models_are_asked_by_sums_that_know_one_row(name: str) -> None:
         assert is_linear(model) and not is_rowwise(model)
         alone = [ask(model, xs[i : i + 1])[0] for i in range(80)]
         for number in (2, 17, 80):
-            assert ask_each(model, xs[:number]).tolist() == alone[:number]
+            assert ask_each(model, xs[:number], Heard(9)).tolist() == alone[:number]
         assert alone == model.predict(xs).tolist()  # none of these is decided by a last bit
 
 
@@ -134,6 +135,6 @@ def test_all_others_are_asked_row_by_row_and_fail_alone(make: Callable[[], Any])
     model = make().fit(np.arange(12.0).reshape(6, 2) % 4, [0, 1, 0, 1, 0, 1])
     assert not is_rowwise(model) and not is_linear(model)
     rows = np.array([[0.0, 1.0], [99.0, 99.0], [2.0, 3.0]])
-    answers = ask_each(model, rows)
-    assert (answers[1] == ABSTAINS) == isinstance(model, naive_bayes.CategoricalNB)
+    answers = ask_each(model, rows, Heard(9))
+    assert (answers[1] == RAISED) == isinstance(model, naive_bayes.CategoricalNB)
     assert [answers[0], answers[2]] == [ask(model, rows[:1])[0], ask(model, rows[2:])[0]]

@@ -31,7 +31,7 @@ GATE = Gate.best(order=5, cost=0.3, tie_sure=0.002, margins=5)
 HALTING = Halting.best(order=5, cost=0.3, unsure=1, start=0.02, survive=0.05)
 TABLES = Tables(tuple(1 - F(int(s), 2**64) for s in GATE.sure), tuple(1 - F(int(g), 2**64) for g in HALTING.go), 5)
 SIGMA2, BUDGET = 16, 2
-FACTOR = SquareRoot(3, 2)
+FACTOR = SquareRoot(3, 2, 1)
 Z = np.arange(-60, 61)
 
 
@@ -42,7 +42,8 @@ def law(centre: int) -> Floats:
 
 def shift(moves: tuple[int, ...]) -> int:
     """By how much the centres of the node that closes with the last of these leaves differ."""
-    return sum(int(f) * d for f, d in zip(FACTOR.factor, reversed(moves), strict=False))
+    last = len(moves) - 1
+    return sum(int(FACTOR.factor[last - s] * FACTOR.weights[s]) * d for s, d in enumerate(moves))
 
 
 def choices(moves: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -151,7 +152,7 @@ def epsilon(schedule: str, delta: float, share: float) -> float:
     """The ε of Theorem 13 at the best order, with so much of what the nodes cost."""
     return min(
         epsilon_from_renyi(
-            moment(schedule, order) + share * divergence(order, BUDGET**2, FACTOR.load, SIGMA2), order, delta
+            moment(schedule, order) + share * divergence(order, F(BUDGET**2 * FACTOR.load, SIGMA2)), order, delta
         )
         for order in range(2, 12)
     )

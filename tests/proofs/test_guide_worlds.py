@@ -22,7 +22,8 @@ from tests.guide.test_guide import PLAN as LARGE
 pytestmark = pytest.mark.claim("guide.md")
 
 MAP = HashedMap(2, pairs=0)  # two coordinates: a constant, and everything else
-PLAN = replace(LARGE, rounds=8, leaves=4, leaf=2, clip=1 << 10, scale=1 << 11, factor_scale=4, step=0.5, memory=2.0)
+SMALL: Any = {"rounds": 8, "leaves": 4, "leaf": 2, "growth": 0, "clip": 1 << 10, "scale": 1 << 11, "factor_scale": 4}
+PLAN = replace(LARGE, **SMALL, column_scale=8, step=0.5, memory=2.0)
 OTHERS = [({"a": 1.0}, 1), ({"b": "x"}, 0), ({"c": -3.0}, 1)]
 
 
@@ -49,19 +50,19 @@ def sums(lives: tuple[Life, ...], forced: np.ndarray, others: bool = True) -> li
     for i in range(PLAN.rounds):
         guide.begin_round()
         if i == 0:
-            asked = [MAP.encode(life.x) for life in lives]
+            asked = [guide.encode(life.x) for life in lives]
         elif others:
             x, y = OTHERS[i % len(OTHERS)]
-            guide.gradient(MAP.encode(x), y)
-        for life, encoded in zip(lives, asked, strict=True):
+            guide.gradient(guide.encode(x), y)
+        for life, question in zip(lives, asked, strict=True):
             if life.comes == i:
-                guide.gradient(encoded, life.label)
+                guide.gradient(question, life.label)
     return kept
 
 
 def nodes(exact: list[np.ndarray]) -> list[np.ndarray]:
-    factor = PLAN.root.factor.tolist()
-    return [sum(factor[i - s] * exact[s].astype(object) for s in range(i + 1)) for i in range(len(exact))]
+    factor, weights = PLAN.root.factor.tolist(), PLAN.root.weights.tolist()
+    return [sum(factor[i - s] * weights[s] * exact[s].astype(object) for s in range(i + 1)) for i in range(len(exact))]
 
 
 def apart(first: list[np.ndarray], second: list[np.ndarray]) -> int:
@@ -81,7 +82,7 @@ def test_no_two_lives_move_the_nodes_further_than_certified(forced: np.ndarray, 
     worlds = [sums(each, forced) for each in lives]
     distances = [apart(a, b) for a, b in product(worlds, worlds)]
     assert max(distances) <= certified
-    assert max(distances) > 0.9 * (2 * labels * PLAN.clip) ** 2 * sum(f**2 for f in PLAN.root.factor.tolist()[:-1])
+    assert max(distances) > 0.9 * (2 * labels * PLAN.clip) ** 2 * sum(f**2 for f in PLAN.root.column(0).tolist()[:-1])
 
 
 @pytest.mark.parametrize("forced", FORCED)
@@ -104,14 +105,14 @@ def test_gradients_at_exact_sums_would_reach_others() -> None:
             for i in range(PLAN.leaf + 1):
                 guide.begin_round()
                 if i == 0 and own:
-                    guide.gradient(MAP.encode(life.x), life.label)
+                    guide.gradient(guide.encode(life.x), life.label)
                 if i == 1:
-                    guide.gradient(MAP.encode(OTHERS[0][0]), OTHERS[0][1])
+                    guide.gradient(guide.encode(OTHERS[0][0]), OTHERS[0][1])
             worlds.append(kept[0].exact)
         alone = kind(PLAN, MAP, rng=Random(seed=1), store=(kept := []).append)
         for i in range(PLAN.leaf + 1):
             alone.begin_round()
             if i == 0:
-                alone.gradient(MAP.encode(life.x), life.label)
+                alone.gradient(alone.encode(life.x), life.label)
         found.append(np.array_equal(worlds[0] - kept[0].exact, worlds[1]))
     assert found == [True, False]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -40,7 +40,20 @@ class MemoryDesk:
         self.gate.set()
         self.broken = False
         self.lock = threading.RLock()
-        self.closed = self.saved = 0
+        self.closed = self.saved = self.looks = 0
+        self.life, self.waits = (1, 2, 3), False
+
+    @property
+    def ended(self) -> bool:
+        return self.broken
+
+    def again(self) -> MemoryDesk:
+        """Itself, opened again."""
+        self._enter("open", 1)
+        return self
+
+    def follows(self, life: Any) -> None:
+        assert life == self.life
 
     def ask(self, questions: Sequence[Question]) -> list[Asked]:
         self._enter("ask", len(questions))
@@ -66,6 +79,12 @@ class MemoryDesk:
         self.stored[key] = digest, asked
         return asked
 
+    def refused(self, questions: Sequence[Question]) -> Mapping[int, Asked]:
+        return {}
+
+    def not_theirs(self, lessons: Sequence[Taught]) -> Mapping[int, Refusal]:
+        return {}
+
     def learn(self, lessons: Sequence[Taught]) -> list[Refusal | None]:
         self._enter("label", len(lessons))
         with self.lock:
@@ -82,6 +101,9 @@ class MemoryDesk:
             return Refusal("label", str(error))
         return None
 
+    def teaching(self, rows: Any, id: str | None = None) -> Iterator[list[Refusal | None]]:
+        yield self.teach(rows, id)
+
     def teach(self, rows: Sequence[tuple[str | None, Any, Hashable]], id: str | None = None) -> list[Refusal | None]:
         self._enter("teach", len(rows))
         told: list[Refusal | None] = []
@@ -94,11 +116,17 @@ class MemoryDesk:
                 told.append(Refusal("malformed", str(error)))
         return told
 
-    def forget(self, subject: str) -> None:
+    def forget(self, subject: str) -> bool:
         self._enter("forget", 1)
         self.pop.forget(subject)
+        return any(who == subject for who, _ in self.stored)
+
+    @property
+    def moment(self) -> Hashable:
+        return self.pop.rounds, self.pop.state
 
     def public(self) -> Mapping[str, Any]:
+        self.looks += 1
         promise = self.pop.guarantee
         return {
             "name": self.name, "units": self.pop.units, "labels": list(self.pop.labels), "state": self.pop.state,
@@ -120,6 +148,9 @@ class MemoryDesk:
     def save(self) -> None:
         self.saved += 1
 
+    def beat(self) -> None:
+        pass
+
     def close(self) -> None:
         self.closed += 1
 
@@ -135,9 +166,9 @@ def service(*desks: MemoryDesk, limits: Limits = LIMITS, **more: Any) -> Service
     written = io.StringIO()
     log = more.pop("log", None) or Log(written)
     metrics = Metrics(log)
-    owner = {name: more.pop(name) for name in ("room", "group", "threads") if name in more}
+    owner = {name: more.pop(name) for name in ("room", "requests", "group", "threads") if name in more}
     models = {
-        desk.name: Model(Owner(desk, metrics, timeout=limits.timeout, **owner))
+        desk.name: Model(Owner(desk, metrics, timeout=limits.timeout, reopen=desk.again, **owner))
         for desk in desks or (MemoryDesk(),)
     }
     asker, operator = Tokens("asker", ASKERS), Tokens("operator", OPERATORS)
@@ -151,6 +182,6 @@ def token(subject: str = "ann", models: list[str] | None = None, expires: float 
     return {"authorization": f"Bearer {Tokens('asker', ASKERS).sign(subject, expires=expires, models=models)}"}
 
 
-def operator() -> dict[str, str]:
+def operator(models: list[str] | None = None) -> dict[str, str]:
     """An operator's header."""
-    return {"authorization": f"Bearer {Tokens('operator', OPERATORS).sign('op', expires=3600.0)}"}
+    return {"authorization": f"Bearer {Tokens('operator', OPERATORS).sign('op', expires=3600.0, models=models)}"}

@@ -13,6 +13,7 @@ import functools
 import json
 import os
 import queue
+import resource
 import signal
 import socket
 import subprocess
@@ -206,6 +207,11 @@ def _jumping() -> None:
     time.time = lambda: real() + (9000.0 if next(looks) % 2 else -9000.0)
 
 
+def _few_files() -> None:
+    """May open few files, and fewer unless it asks for more."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 512))
+
+
 class _Games(Mapping[str, server.Model]):
     """A fresh model for each name that is asked for; the one before is closed."""
 
@@ -280,7 +286,7 @@ class _Telling:
 
 FAULTS: dict[str, Callable[[], None]] = {
     "forgetful": _forgetful, "slow": _slow, "impatient": _impatient, "jumping": _jumping, "games": _games,
-    "telling games": lambda: _games(_Telling),
+    "few files": _few_files, "telling games": lambda: _games(_Telling),
 }  # fmt: skip
 
 

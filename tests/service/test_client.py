@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 import pytest
@@ -22,8 +25,10 @@ from confide.service.doors import Tokens
 from confide.service.operators import operator_app
 from confide.service.owner import Owner
 from confide.service.public import public_app
+from confide.service.talk import Send, Told, settled
 from tests import test_mechanisms as suite
 from tests.service.desks import ASKERS, PLAN, MemoryDesk, operator, pop, service
+from tests.service.nursery import free_ports
 
 ASKER = Tokens("asker", ASKERS)
 OPERATOR = operator()["authorization"].removeprefix("Bearer ")
@@ -38,7 +43,7 @@ class Running:
         self.service.models = self.models
         self.sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
         self.urls = [f"http://127.0.0.1:{one.getsockname()[1]}" for one in self.sockets]
-        quiet = {"log_config": None, "access_log": False, "lifespan": "off", "ws": "none"}
+        quiet = {"log_config": None, "access_log": False, "lifespan": "off", "ws": "none", "timeout_keep_alive": 30}
         apps = public_app(self.service), operator_app(self.service)
         self.servers = [uvicorn.Server(uvicorn.Config(app, **quiet)) for app in apps]
         pairs = zip(self.servers, self.sockets, strict=True)
@@ -129,9 +134,9 @@ def whole(connection: socket.socket) -> bytes:
 class Cut:
     """A place in between that passes a request on, and closes the connection instead of passing the answer back."""
 
-    def __init__(self, url: str, cuts: int) -> None:
+    def __init__(self, url: str, cuts: int, at: int = 0) -> None:
         self.left, self.port = cuts, int(url.rsplit(":", 1)[1])
-        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.listening = socket.create_server(("127.0.0.1", at))
         self.url = f"http://127.0.0.1:{self.listening.getsockname()[1]}"
         threading.Thread(target=self._run, daemon=True).start()
 
@@ -165,18 +170,129 @@ def test_a_lost_answer_is_asked_for_again_and_takes_one_round(running: Running) 
         answers = client.predict_many([[1.0, 2.0]] * 5)
         assert desk.pop.rounds == 6 and len({one.ticket for one in answers}) == 5
         with pytest.raises(ConnectionError, match="cannot be reached"):
-            confide.Client("http://127.0.0.1:1", "", "spam", tries=2)
+            confide.Client("http://127.0.0.1:1", "", "spam", deadline=0.2)
 
 
-def test_a_service_that_is_busy_is_asked_again_and_then_given_up(running: Running, monkeypatch: Any) -> None:
-    slept = list[float]()
-    monkeypatch.setattr("confide.service.client.time.sleep", slept.append)
+def test_a_service_that_is_busy_is_asked_again_and_then_given_up(running: Running) -> None:
     desk = running.add(pop())
-    client = running.client(desk, tries=3)
+    client = running.client(desk, deadline=0.5)  # sooner than it is told to come again
     running.models[desk.name].owner.drain()
     with pytest.raises(StateError, match="takes no questions now"):
         client.predict([1.0, 2.0])
-    assert slept == [1.0, 1.0] and desk.pop.rounds == 0
+    patient = running.client(desk)
+    threading.Timer(0.3, running.models[desk.name].owner.drain, [False]).start()
+    assert patient.predict([1.0, 2.0]).label in ("no", "yes") and desk.pop.rounds == 1
+
+
+def played(*told: Told | None, deadline: float = 30.0) -> tuple[list[float], Any]:
+    """The waits of a conversation in which this is told, None for a lost connection, and how it ends."""
+    now, waits, parts = 0.0, list[float](), iter(told)
+    steps = settled(Send.of("POST", "/", {"id": "a"}, None), deadline, clock=lambda: now)
+    step, sent = next(steps), set()
+    try:
+        while True:
+            if isinstance(step, Send):
+                sent.add(step.body)
+                said = next(parts)
+                step = steps.throw(ConnectionError()) if said is None else steps.send(said)
+            else:
+                waits.append(step)
+                now += step
+                step = steps.send(None)
+    except StopIteration as end:
+        assert len(sent) == 1  # the same bytes each time
+        return waits, end.value
+    except (ConnectionError, StateError) as error:
+        return waits, error
+
+
+def answer(status: int, content: bytes = b"{}", **headers: str) -> Told:
+    return Told(status, {name.replace("_", "-"): value for name, value in headers.items()}, content)
+
+
+DONE = answer(200, b'{"label": 1}')
+BUSY = b'{"error": {"kind": "busy", "message": "come again"}}'
+
+
+@pytest.mark.parametrize("status", [408, 429, 502, 503, 504])
+def test_the_same_request_is_sent_again_until_the_deadline(status: int) -> None:
+    page = answer(status, b"<html>Bad Gateway</html>")
+    waits, end = played(page, None, answer(status, BUSY, retry_after="3"), DONE)
+    assert end == {"label": 1} and waits[0] <= 0.05 and waits[1] <= 0.1 and waits[2] == 3.0
+    waits, end = played(*[answer(status, BUSY)] * 100)
+    assert isinstance(end, StateError) and str(end) == "come again" and sum(waits) == pytest.approx(30.0)
+    waits, end = played(*[page, None] * 100)
+    assert isinstance(end, ConnectionError) and "cannot be reached" in str(end) and len(waits) > 15
+
+
+def test_who_is_told_to_come_tomorrow_is_not_kept_waiting() -> None:
+    waits, end = played(answer(429, BUSY, retry_after="86400"))
+    assert waits == [] and isinstance(end, StateError)
+    day = format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True)
+    assert played(answer(503, BUSY, retry_after=day))[0] == []
+    assert len(played(answer(503, BUSY, retry_after="soon"), DONE)[0]) == 1
+
+
+def test_a_row_that_could_not_be_made_durable_is_brought_again_with_its_batch() -> None:
+    later = answer(200, b'{"results": [{"taken": true}, {"taken": false, "error": {"kind": "later"}}]}')
+    waits, end = played(later, answer(200, b'{"results": [{"taken": true}, {"taken": true}]}'))
+    assert len(waits) == 1 and end["results"][1] == {"taken": True}
+
+
+def test_a_service_that_is_away_for_a_while_is_waited_for(running: Running) -> None:
+    desk = running.add(pop())
+    (port,) = free_ports(1)
+    places = list[Cut]()
+    threading.Timer(0.7, lambda: places.append(Cut(running.urls[0], 1, port))).start()
+    client = confide.Client(f"http://127.0.0.1:{port}", ASKER.sign("ann", expires=60.0), desk.name)
+    client.learn(client.predict([1.0, 2.0]).ticket, "yes")
+    assert desk.pop.rounds == 1 and desk.pop.operator.taught == 1
+    places[0].listening.close()
+
+
+def test_a_question_with_an_id_of_its_own_takes_one_round_whoever_sends_it(running: Running) -> None:
+    desk = running.add(pop())
+    clients = [running.client(desk) for _ in range(2)]
+    tickets = {client.predict([1.0, 2.0], id="mine").ticket for client in clients}
+    assert len(tickets) == 1 and desk.pop.rounds == 1
+    many = [client.predict_many([[1.0, 2.0], [3.0, 4.0]], ids=["mine", "b"]) for client in clients]
+    assert [one.ticket for one in many[0]] == [one.ticket for one in many[1]] and desk.pop.rounds == 2
+    with pytest.raises(ValueError, match="another question"):
+        clients[0].predict([5.0, 6.0], id="mine")
+    with pytest.raises(ValueError, match="1 ids for 2 rows"):
+        clients[0].predict_many([[1.0, 2.0]] * 2, ids=["a"])
+
+
+def test_a_client_for_an_event_loop_has_the_same_rules(running: Running) -> None:
+    desk = running.add(pop(units="people"))
+    cut = Cut(running.urls[0], cuts=3)
+
+    async def main() -> None:
+        def token(who: str) -> str:
+            return ASKER.sign(who, expires=60.0)
+
+        operator = running.urls[1], OPERATOR
+        async with confide.AsyncClient(cut.url, token, desk.name, operator=operator) as client:
+            asked = [client.predict([1.0, 2.0], unit=f"p{i}", id=f"q{i}") for i in range(20)]
+            answers = await asyncio.gather(*asked)
+            assert cut.left == 0 and desk.pop.rounds == 20 and len({one.ticket for one in answers}) == 20
+            await asyncio.gather(*(client.learn(one.ticket, "yes") for one in answers))
+            many = await client.predict_many([[1.0, 2.0], None, [3.0, 4.0]], ["p1", "p2", "p2"])
+            assert [one.error is None for one in many] == [True, False, True] and desk.pop.rounds == 23
+            await client.learn_many([many[0].ticket, many[2].ticket], ["no", "no"])
+            await client.teach([1.0, 2.0], "yes", unit="ann")
+            await client.teach_many([[1.0, 2.0]] * 2, ["yes", "no"], ["ann", "bob"])
+            await client.forget("p1")
+            assert (await client.look())["rounds"] == 23 and (await client.plan()).rounds == desk.pop.plan.rounds
+            with pytest.raises(confide.TicketError):
+                await client.learn(answers[0].ticket, "no")
+            with pytest.raises(ValueError):
+                await client.predict(None, unit="eve")
+        with pytest.raises(ConnectionError, match="cannot be reached"):
+            await confide.AsyncClient("http://127.0.0.1:1", "", "spam", deadline=0.1).look()
+
+    with closing(cut.listening):
+        asyncio.run(main())
 
 
 def test_a_client_with_one_token_speaks_for_one_person(running: Running) -> None:

@@ -112,6 +112,7 @@ def test_the_alarms_are_about_metrics_that_exist() -> None:
     metrics.served("m", "ask", 1, 0.1)
     metrics.failed("m", "ask", ValueError())
     metrics.late("m")
+    metrics.ready("m", None)
     text = (public_text({"m": shown}) + metrics.text({"m": {"ask": 1}}, {})).decode()
     known = set(re.findall(r"^(confide_\w+)[{ ]", text, flags=re.MULTILINE))
     rules = yaml.safe_load((ROOT / "deploy" / "confide-alarms.yml").read_text(encoding="utf-8"))

@@ -251,16 +251,46 @@ def test_who_was_forgotten_leaves_nothing_that_can_be_asked_for(folder: Path) ->
     desk.teach([("ann", x, "no")])
     assert b"needle" in b"".join(body for *_, body in _journal(desk))
     desk.forget("ann")
+    ann = desk._keeper.who("ann")
     for one in both(desk):
         bodies = b"".join(body for *_, body in _journal(one))
-        assert b"needle" not in bodies and b"straw" in bodies
-        asked = 0 if one is desk else 1
-        assert one.person("ann")["rounds"] == asked and one.person("ann")["unsure"] == 2, "what was spent stays spent"
+        assert b"needle" not in bodies and ann not in bodies and b"straw" in bodies
+        assert one.person("ann")["rounds"] == 0 and one.person("ann")["unsure"] == 2, "what was spent stays spent"
         assert kind(learn(one, "ann", waiting, "yes")) == kind(learn(one, "ann", used, "yes")) == "ticket"
-        assert not ask(one, "ann", "1" if one is desk else "2", {**x, "words": ""}).again, "the ids are free again"
     assert learn(one, "bob", bob, "yes") is None
     one.close()
     assert b"needle" not in (one.folder / "ledger.db").read_bytes(), "the pages themselves were overwritten"
+
+
+@pytest.mark.parametrize("units", ["people", "rounds"])
+def test_who_forgets_somebody_learns_whether_anybody_was_known(folder: Path, units: str) -> None:
+    plan = small_plan() if units == "people" else small_plan(unit_unsure=1)
+    with open_desk(folder, units=units, plan=plan) as desk:
+        ask(desk, "ann", "1", DOUBT)
+        desk.teach([("bob", [1.0, 1.0], "yes")])
+        assert not desk.forget("anm") and not desk.forget("anm")
+        assert desk.forget("ann") and desk.forget("bob")
+    with open_desk(folder) as desk:
+        assert not desk.forget("anm") and desk.forget("ann") == (units == "people"), "what was counted stays so"
+
+
+def test_a_repeated_request_takes_no_round_whether_or_not_its_person_was_forgotten(folder: Path) -> None:
+    """Else the number of rounds, which is public, would tell that somebody was forgotten."""
+    desk = open_desk(folder, ticket_life=20)
+    desk.ask([Question("ann", "1", DOUBT), Question("bob", "1", DOUBT), Question("ann", "2", [1.0])])
+    desk.forget("ann")
+    desk.forget("ann")
+    for one in both(desk):
+        for name, x in (("1", DOUBT), ("2", [1.0]), ("1", [1.0, 3.0])):
+            repeated = ask(one, "ann", name, x)
+            assert kind(repeated.refusal) == "conflict" and repeated.answer is None and one.pop.rounds == 3
+        assert ask(one, "bob", "1", DOUBT).again, "others are known as before"
+    desk = again(one)
+    for i in range(18):
+        ask(desk, "bob", f"more {i}", [0.0, float(i)])
+    assert not ask(desk, "ann", "1", DOUBT).refusal and desk.pop.rounds == 22, "after a ticket's life the id is new"
+    assert kind(ask(desk, "ann", "2", DOUBT).refusal) == "conflict", "and not before"
+    desk.close()
 
 
 def test_a_copy_that_was_reset_is_not_taught_what_came_before(folder: Path) -> None:
@@ -295,7 +325,7 @@ def test_clocks_may_jump(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _open_leaf(desk: PopDesk) -> Any:
     guiding = desk.pop.operator.loop.guiding
-    assert guiding is not None and guiding.guide._leaves is not None
+    assert guiding is not None
     return guiding.guide._leaves.open.copy()
 
 
@@ -313,22 +343,23 @@ def test_lessons_of_the_open_leaf_are_the_guides_again(units: str, saved: bool, 
     desk = PopDesk.open(folder, lambda: guided(units), save_every=None)
     plan = desk.pop.plan.guide
     assert plan is not None
-    first = plan.range_rounds + 2 * plan.leaf + plan.leaf // 2
+    ends, warm = plan.main.ends, plan.warm_leaves
+    first = plan.range_rounds + (ends[1] + ends[2]) // 2
     _life(desk, 0, first)
     if saved:
         desk.save()
     leaf, released = _open_leaf(desk), desk.public()["guide"]
     caps = dict(desk.pop.operator.loop.account.labels)
-    assert leaf.any() and released["released"] == 2
+    assert leaf.any() and released["released"] == warm + 2
     for _ in range(3):
         desk = again(desk, save_every=None)
         assert (_open_leaf(desk) == leaf).all() and desk.public()["guide"] == released
         assert desk.pop.operator.loop.account.labels == caps, "a replayed gradient is not counted again"
-    _life(desk, first, plan.leaf)
+    _life(desk, first, ends[2] - ends[1])
     exact = [desk.pop.operator.loop.guiding.guide._leaves.sums[i].copy() for i in range(3)]  # type: ignore[union-attr]
     desk = again(desk, save_every=None)
     kept = desk.pop.operator.loop.guiding.guide._leaves.sums  # type: ignore[union-attr]
-    assert all((kept[i] == exact[i]).all() for i in range(3)) and desk.public()["guide"]["released"] == 3
+    assert all((kept[i] == exact[i]).all() for i in range(3)) and desk.public()["guide"]["released"] == warm + 3
 
 
 def test_a_cap_is_kept_over_replays(folder: Path) -> None:

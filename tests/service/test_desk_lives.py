@@ -27,6 +27,7 @@ class Request:
     x: Any
     said: Asked
     label: str | None = None
+    forgotten: bool = False
 
 
 @dataclass
@@ -43,9 +44,11 @@ class World:
     kills: int = 0
     retries: int = 0
     imported: int = 0
+    repeated: int = 0
+    """Requests of somebody who was forgotten that were sent again."""
 
     def alive(self, request: Request) -> bool:
-        return request.said.round > self.rounds - LIFE
+        return request.said.round > self.rounds - LIFE and not request.forgotten
 
     def x(self) -> Any:
         coins = self.coins
@@ -73,6 +76,9 @@ class World:
                 assert said.round == self.rounds and not said.again and kind(said.refusal) in (None, "malformed")
                 request = Request(question.subject, question.id, question.x, said)
                 known[question.subject, question.id] = self.requests[question.subject, question.id] = request
+            elif before.forgotten:
+                self.repeated += 1
+                assert kind(said.refusal) == "conflict"
             elif before.x == question.x:
                 self.retries += 1
                 assert said.again and (said.answer, said.round) == (before.said.answer, before.said.round)
@@ -113,7 +119,8 @@ class World:
     def forget(self) -> None:
         who = self.who()
         self.desk.forget(who)
-        self.requests = {name: one for name, one in self.requests.items() if one.who != who}
+        for one in self.requests.values():
+            one.forgotten = one.forgotten or one.who == who
         for name, (rows, before, whole) in self.imports.items():
             self.imports[name] = rows, before, whole and who not in [row[0] for row in rows]
 
@@ -169,7 +176,7 @@ def test_random_lives_of_a_guide(units: str, folder: Path) -> None:
     plan = desk.pop.plan.guide
     assert plan is not None and plan.range_rounds == 0
     waiting: list[tuple[str, str, str]] = []
-    for i in range(plan.leaf):
+    for i in range(plan.first):
         who, x = f"person {i % 9}", [coins.random(), coins.random()]
         mine, other = (one.ask([Question(who, str(i), x)])[0].answer for one in (desk, twin))
         assert mine is not None and other is not None
@@ -194,7 +201,7 @@ def test_random_lives_of_a_guide(units: str, folder: Path) -> None:
 
 def _open(desk: PopDesk) -> Any:
     guiding = desk.pop.operator.loop.guiding
-    assert guiding is not None and guiding.guide._leaves is not None
+    assert guiding is not None
     return np.array(guiding.guide._leaves.open)
 
 

@@ -300,6 +300,31 @@ def test_who_is_refused_depends_on_counts_of_requests_of_the_same_kind_alone() -
     asyncio.run(play())
 
 
+def test_whether_a_label_is_passed_on_does_not_tell_that_others_bring_labels() -> None:
+    async def world(anns: int) -> list[int]:
+        async with listening(forever) as (url, _), proxies(1, {"spam": url}, room=2, timeout=0.5) as (one,):
+            others = [asyncio.create_task(one.label("a ticket", "ann")) for _ in range(anns)]
+            await asyncio.sleep(0.05)
+            told = await asyncio.gather(*(one.label("a ticket", "mallory") for _ in range(3)))
+            await asyncio.gather(*others)
+            return sorted(each.status_code for each in told)
+
+    assert asyncio.run(world(0)) == asyncio.run(world(1)) == asyncio.run(world(2)) == [429, 504, 504]
+
+
+@pytest.mark.parametrize(("why", "told"), [("history", "history"), ("draining", "draining"), ("<b>", "failed")])
+def test_why_a_model_does_not_answer_is_told_as_its_owner_says_it(why: str, told: str) -> None:
+    async def play() -> None:
+        async def say(_: bytes) -> bytes:
+            return http(json.dumps({"status": "not ready", "models": {"spam": why}}).encode())
+
+        async with listening(say) as (url, _), proxies(1, {"spam": url}) as (one,):
+            ready = await one.public.get("/readyz")
+            assert ready.status_code == 503 and ready.json()["models"] == {"spam": told}
+
+    asyncio.run(play())
+
+
 def test_proxies_that_name_each_other_do_no_harm() -> None:
     """Each passes on what came from an asker, and nothing that was passed on."""
 

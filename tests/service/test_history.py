@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import confide
+from confide.guide import guide
+from confide.guide.leaves import Leaves
 from confide.learners import Features
+from confide.ledger.book import Book
 from confide.service.app import Model
 from confide.service.base import Refusal
 from confide.service.desk import PopDesk
+from confide.service.history import Import
 from confide.service.owner import Owner
 from tests.saved import bank_of, fork, make, small_plan
 from tests.service.opened import again, ask, both, folder, guided, kind, open_desk
@@ -151,6 +159,18 @@ def test_who_was_forgotten_leaves_no_digest_and_is_not_taught_again(folder: Path
         assert [kept.digest is None for kept in imported] == [True, False]
 
 
+@pytest.mark.parametrize("x, label", [([1.0], "yes"), ("no numbers", "no"), (X, "perhaps")])
+def test_who_is_forgotten_whose_record_was_refused_leaves_no_digest(x: Any, label: str, folder: Path) -> None:
+    """Whoever has the key could try what it was."""
+    desk = open_desk(folder)
+    desk.teach([*records("bob"), ("ann", x, label)], "import 1")
+    assert desk.forget("ann"), "something was stored of theirs"
+    for one in both(desk):
+        imported = [note.imported for note in one._memory._notes["taught"] if note.imported is not None]
+        assert [kept.digest for kept in imported] == [None]
+        assert not one.forget("ann")
+
+
 @pytest.mark.parametrize("id", [None, "import 1"])
 @pytest.mark.parametrize("make_one", [make, lambda: guided("people")], ids=["copies", "guide"])
 def test_what_an_import_writes_follows_from_how_many_records_it_has(
@@ -217,3 +237,131 @@ def test_killed_at_random_moments_every_record_is_taught_once(folder: Path) -> N
                 assert told(desk.teach([tuple(row) for row in rows], name)) == [None] * 3
             assert desk.pop.operator.taught == 3 * len(sent)
     assert len(sent) > KILLS
+
+
+# ---------------------------------------------------------------------- the guide
+
+HISTORY = 60
+
+
+@cache
+def _plan(units: str) -> confide.Plan:
+    return confide.Plan.tight(epsilon=8.0, delta=1e-5, rounds=600, guide=1.0, units=units, history=HISTORY)
+
+
+def long_history(units: str) -> Any:
+    """A guide alone, whose plan has rows of history in several leaves."""
+    plan = _plan(units)
+    features = Features(numeric={"a": (-100.0, 100.0)})
+    return confide.POP(None, plan, labels=["no", "yes"], features=features, units=units)  # type: ignore[arg-type]
+
+
+class Gradients:
+    """How often the guide learned each record, of those sums that were released or will be: by the record's number."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.open, self.released = Counter[float](), Counter[float]()
+        run, add, close = guide.run_rows, guide.add_gradient, Leaves.close
+
+        def run_rows(
+            theta: Any, answering: Any, starts: Any, indices: Any, values: Any, labels: Any, *rest: Any
+        ) -> Any:
+            for i in np.flatnonzero(labels >= 0).tolist():
+                self.open[_number(values[starts[i] : starts[i + 1]])] += 1
+            return run(theta, answering, starts, indices, values, labels, *rest)
+
+        def add_gradient(theta: Any, indices: Any, values: Any, *rest: Any) -> Any:
+            self.open[_number(values)] += 1
+            return add(theta, indices, values, *rest)
+
+        def closed(leaves: Leaves, row: Any) -> None:
+            close(leaves, row)
+            self.released.update(self.open)
+            self.open.clear()
+
+        monkeypatch.setattr(guide, "run_rows", run_rows)
+        monkeypatch.setattr(guide, "add_gradient", add_gradient)
+        monkeypatch.setattr(Leaves, "close", closed)
+
+    @property
+    def all(self) -> Counter[float]:
+        return self.open + self.released
+
+
+def _number(values: Any) -> float:
+    """What tells a record from the others: they have one number each."""
+    return float(np.round(np.dot(values, np.arange(1.0, len(values) + 1.0)), 9))
+
+
+def numbered() -> list[Any]:
+    return [(f"p{i}", {"a": float(i)}, "yes") for i in range(HISTORY)]
+
+
+@pytest.mark.parametrize("units", ["rounds", "people"])
+def test_after_a_reopen_history_teaches_the_guide(units: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Gradients(monkeypatch)
+    PopDesk.open(folder, lambda: long_history(units)).close()
+    with PopDesk.open(folder, _make) as desk:
+        assert told(desk.teach(numbered(), "import 1")) == [None] * HISTORY
+    assert len(seen.all) == HISTORY and set(seen.all.values()) == {1}
+
+
+@pytest.mark.parametrize("units", ["rounds", "people"])
+def test_killed_before_any_write_of_an_import_each_record_is_in_one_leaf(
+    units: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Releases are written amid a slice: the note of their records is never behind them."""
+    write = Book._write
+    for number in range(1, 12):
+        with monkeypatch.context() as patch:
+            seen, left = Gradients(patch), [number]
+            desk = PopDesk.open(folder / str(number), lambda: long_history(units))
+
+            def dies(book: Book, left: list[int] = left) -> None:
+                left[0] -= 1
+                if left[0] == 0:
+                    raise SystemExit
+                write(book)
+
+            patch.setattr(Book, "_write", dies)
+            with contextlib.suppress(SystemExit):
+                desk.teach(numbered(), "import 1")
+            patch.setattr(Book, "_write", write)
+            seen.open.clear()  # lost with the process
+            desk = again(desk)
+            assert told(desk.teach(numbered(), "import 1")) == [None] * HISTORY
+            assert len(seen.all) == HISTORY and set(seen.all.values()) == {1}
+            account = desk.pop.operator.loop.account
+            assert account.history == HISTORY
+            assert set(account.labels.values()) == ({1} if units == "people" else set())
+            desk.close()
+
+
+def test_a_state_whose_records_no_journal_has_refuses_history_aloud(folder: Path) -> None:
+    """A library's own records may be in what was released: taught again, one would be there twice."""
+    with long_history("rounds") as pop:
+        pop.teach_many([x for _, x, _ in numbered()], ["yes"] * HISTORY)
+        pop.predict({"a": 1.0})
+        pop.save(folder)
+    for _ in range(2):
+        with PopDesk.open(folder, _make) as desk, pytest.raises(ValueError, match="does not have all records"):
+            desk.teach(numbered(), "import 1")
+
+
+def test_an_import_that_is_cut_off_ends_the_model_until_it_is_opened_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Gradients(monkeypatch)
+    desk = PopDesk.open(folder, lambda: long_history("rounds"))
+
+    def fails(*_: Any) -> Any:
+        raise MemoryError
+
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr(Import, "rows", fails)
+        desk.teach(numbered(), "import 1")
+    assert desk.ended
+    seen.open.clear()
+    desk = again(desk)
+    assert told(desk.teach(numbered(), "import 1")) == [None] * HISTORY
+    assert set(seen.all.values()) == {1} and len(seen.all) == HISTORY

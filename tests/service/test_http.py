@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import unicodedata
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,9 +14,11 @@ import pytest
 
 from confide import Plan
 from confide.service.app import Limits, Service
+from confide.service.doors import Tokens
 from confide.service.operators import operator_app
 from confide.service.public import public_app
-from tests.service.desks import MemoryDesk, operator, pop, service, token
+from confide.service.verifiers import ProxyDoor
+from tests.service.desks import ASKERS, MemoryDesk, operator, pop, service, token
 
 X = {"x": [1.0, 2.0]}
 
@@ -232,8 +235,9 @@ def test_a_model_that_cannot_write_says_the_same_to_everybody() -> None:
             seen = (await door.get("/models/spam", headers=operator())).json()
             assert "make room" in seen["service"]["failure"]
             desk.broken = False
+            while (await client.get("/readyz")).status_code == 503:
+                await asyncio.sleep(0.05)
             assert (await post(client, "ask", X)).status_code == 200
-            assert (await client.get("/readyz")).status_code == 200
 
     go(main())
 
@@ -291,8 +295,24 @@ def test_the_operator_imports_history_forgets_and_sees() -> None:
             assert seen["public"]["rounds"] == 1 and seen["private"]["taught"] == 1 and seen["service"]["late"] == 0
             told = await door.post("/models/spam/forget", json={"subject": "ann"}, headers=operator())
             assert told.json() == {"forgotten": True}
+            told = await door.post("/models/spam/forget", json={"subject": "anm"}, headers=operator())
+            assert told.json()["forgotten"] is False and "spelled" in told.json()["message"]
             assert (await door.post("/models/spam/save", headers=operator())).json() == {"saved": True} and desk.saved
             assert (await door.post("/models/nix/save", headers=operator())).status_code == 404
+
+    go(main())
+
+
+def test_a_bad_record_of_an_import_takes_its_row_and_refuses_no_other() -> None:
+    """A label that is missing, or that no label can be; an x that is not there."""
+    desk = MemoryDesk()
+
+    async def main() -> None:
+        async with at(service(desk), operator_app) as door:
+            bad: list[dict[str, Any]] = [{"x": [1.0, 2.0]}, {"x": [1.0, 2.0], "label": ["no"]}, {"label": "no"}]
+            rows = [*bad, {"x": [1.0, 2.0], "label": "yes"}]
+            told = await door.post("/models/spam/history", json={"rows": rows}, headers=operator())
+            assert told.json()["taken"] == 1 and [one["row"] for one in told.json()["refused"]] == [0, 1, 2]
 
     go(main())
 
@@ -359,5 +379,67 @@ def test_the_page_shows_every_operation_with_a_worked_example_and_loads_nothing(
                 if "requestBody" in operation:
                     content = operation["requestBody"]["content"]["application/json"]
                     assert content["examples"]["worked"]["value"]
+
+    go(main())
+
+
+def test_an_operators_token_for_one_model_shows_nothing_of_another() -> None:
+    async def main() -> None:
+        made = service(MemoryDesk("spam"), MemoryDesk("news"))
+        async with at(made) as client, at(made, operator_app) as door:
+            for name in ("spam", "news"):
+                await client.post(f"/models/{name}/ask", json={"x": [1.0, 2.0]}, headers=token())
+            for models, shown in ((["spam"], ["spam"]), (["news"], ["news"]), (None, ["spam", "news"]), ([], [])):
+                seen = await door.get("/models", headers=operator(models))
+                assert [one["name"] for one in seen.json()["models"]] == shown
+                text = (await door.get("/metrics", headers=operator(models))).text
+                named = {name for name in ("spam", "news") if f'model="{name}"' in text}
+                assert named == set(shown) and ("confide_rows_total{" in text) == bool(shown)
+
+    go(main())
+
+
+@pytest.mark.parametrize("name", ["René", "Анна", "王小明", "ann"])
+def test_a_name_is_one_person_at_every_door(name: str) -> None:
+    """A proxy's header brings it in bytes, a token and the operator's JSON in Unicode, composed or not."""
+    apart = unicodedata.normalize("NFD", name)
+
+    async def main() -> None:
+        desk = MemoryDesk(pop_=pop(units="people"))
+        made = service(desk)
+        made.door = ProxyDoor("x-user", ["127.0.0.1"])
+        async with at(made) as client, at(made, operator_app) as door:
+            for spelled in (name, apart):
+                told = await client.post(
+                    "/models/spam/ask", json={"x": [1.0, 2.0]}, headers={b"x-user": spelled.encode()}
+                )
+                assert told.status_code == 200
+            assert {who for who, _ in desk.stored} == {f"proxy:{unicodedata.normalize('NFC', name)}"}
+            for spelled in (name, apart):
+                person = await door.post("/models/spam/person", json={"subject": spelled}, headers=operator())
+                assert person.json() == {"person": {"rounds": 2}}
+                told = await door.post("/models/spam/forget", json={"subject": spelled}, headers=operator())
+                assert told.json() == {"forgotten": True}
+
+    go(main())
+    tokens = Tokens("asker", ASKERS)
+    heads = [{"authorization": f"Bearer {tokens.sign(one, expires=60.0)}"} for one in (name, apart)]
+    assert len({tokens.admit(head, None).subject for head in heads}) == 1
+
+
+def test_a_header_that_is_not_in_utf_8_and_a_name_that_is_none_are_refused() -> None:
+    async def main() -> None:
+        made = service(MemoryDesk(pop_=pop(units="people")))
+        made.door = ProxyDoor("x-user", ["127.0.0.1"])
+        async with at(made) as client, at(made, operator_app) as door:
+            for raw, said in (("René".encode("latin-1"), "UTF-8"), ("a\u200bb".encode(), "named nobody")):
+                told = await client.post("/models/spam/ask", json={"x": [1.0, 2.0]}, headers={b"x-user": raw})
+                assert told.status_code == 401 and said in told.text
+            for operation in ("person", "forget"):
+                told = await door.post(f"/models/spam/{operation}", json={"subject": "a\u200b"}, headers=operator())
+                assert told.status_code == 422 and "printable" in told.text
+            rows = [{"x": [1.0, 2.0], "label": "yes", "subject": one} for one in ("ann", "a\u200bb")]
+            told = await door.post("/models/spam/history", json={"rows": rows}, headers=operator())
+            assert told.json()["taken"] == 1 and [one["row"] for one in told.json()["refused"]] == [1]
 
     go(main())

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from confide import POP, Monitor, Plan
+from confide.learners import Features
+from confide.service.counts import Counts
 from confide.service.metrics import public_text
-from confide.service.views import public
+from confide.service.views import private, public
 
 PLAN = Plan.tight(8.0, 1e-4, 600)
 
@@ -21,7 +25,7 @@ def monitored(units: str) -> POP:
 
 def test_nobody_can_make_a_rate_of_a_count_that_holds_only_each_persons_first_rounds() -> None:
     """20 rounds of two people, of which 6 can be counted: the number 20 stands nowhere beside the mistakes."""
-    shown = public("spam", monitored("people"), 10, 10)
+    shown = public("spam", monitored("people"), 10, 24, 100, 10)
     assert set(shown["monitor"]) == {"mistakes", "error", "rounds_per_unit"}
     assert shown["monitor"]["rounds_per_unit"] == 3
     text = public_text({"spam": shown}).decode()
@@ -30,6 +34,46 @@ def test_nobody_can_make_a_rate_of_a_count_that_holds_only_each_persons_first_ro
 
 
 def test_of_rounds_the_monitor_says_of_how_many() -> None:
-    shown = public("spam", monitored("rounds"), 10, 10)
+    shown = public("spam", monitored("rounds"), 10, 24, 100, 10)
     assert set(shown["monitor"]) == {"mistakes", "rounds", "error"} and shown["monitor"]["rounds"] == 19
     assert 'number="rounds"} 19.0' in public_text({"spam": shown}).decode()
+
+
+class Failing:
+    """Works when it is tried, and fails on 8."""
+
+    def predict(self, x: Any) -> str:
+        if x[0] == 8:
+            raise RuntimeError("the secret is 42")
+        return "a"
+
+    def learn(self, x: Any, y: str) -> None:
+        return
+
+
+def test_a_learner_that_fails_is_an_alarm_for_the_operator_alone() -> None:
+    plan = Plan.tight(20.0, 1e-2, 400, copies=40, unsure=100, silent=0, guide=None)
+    pop = POP(Failing(), plan, labels=["a", "b"], features=1, fallback="a")
+    pop.predict_many([[0.0], [8.0]])
+    held, shown = private(pop, Counts(), 0, ["another"]), public("spam", pop, 10, 24, None, 10)
+    assert held["failures"] == {"votes": 80, "raised": 40, "no_label": 0, "lessons": 0}
+    assert held["alarms"][0] == "another" and held["alarms"][1].startswith("the learner failed: of 80 votes 40")
+    assert "fail" not in str({name: value for name, value in shown.items() if name != "plan"})
+    pop.predict([0.0])
+    assert private(POP(None, PLAN, labels=["a", "b"], features=1), Counts(), 0, [])["alarms"] == []
+
+
+def test_labels_learned_of_labels_brought_are_for_the_operator_alone() -> None:
+    plan = Plan.tight(8.0, 1e-4, 600, units="people", unit_labels=2)
+    pop = POP(None, plan, labels=["a", "b"], features=Features(numeric={"n": (0, 1)}), units="people")
+    for _ in range(5):
+        pop.learn(pop.predict({"n": 1.0}, unit="ann").ticket, "a")
+    held, shown = private(pop, Counts(), 0, []), public("spam", pop, 10, 24, None, 10)
+    assert (held["guide_labels"], held["most_guide_labels"]) == (2, 2) and "guide_labels" not in shown
+
+
+def test_where_a_model_stands_is_public_in_words() -> None:
+    pop = POP(None, PLAN, labels=["a", "b"], features=1)
+    assert public("spam", pop, 10, 24, None, 10)["standing"] == "live"
+    pop.predict_many([[1.0]] * 601)
+    assert "learns no more" in public("spam", pop, 10, 24, None, 10)["standing"]

@@ -67,7 +67,7 @@ class Says:
 
 @pytest.fixture(scope="session")
 def letters() -> str:
-    """The name of a registered encoder: a name is given once in a process."""
+    """The name of a registered encoder; workers that take over tests set this up more than once in a process."""
     register("test:letters", Letters)
     return "test:letters"
 
@@ -114,10 +114,10 @@ def test_what_an_encoder_cannot_do_is_a_text_without_a_vector(found: Any) -> Non
     assert not Embedding(Says(found)).vector("x").any()
 
 
-@pytest.mark.parametrize("stop", [KeyboardInterrupt(), SystemExit()])
-def test_an_encoder_is_stopped_by_who_runs_it(stop: BaseException) -> None:
-    with pytest.raises(type(stop)):
-        Embedding(Says(stop)).vector("x")
+def test_an_encoder_is_stopped_by_who_runs_it_and_by_nobody_else() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        Embedding(Says(KeyboardInterrupt())).vector("x")
+    assert not Embedding(Says(SystemExit())).vector("x").any()
 
 
 @pytest.mark.parametrize(
@@ -246,10 +246,11 @@ def test_an_encoder_without_a_name_is_not_written_down(tmp_path: Path) -> None:
 
 
 def test_names_are_given_once_and_unknown_ones_refused() -> None:
+    register("test:letters", Letters)
+    register("test:letters", Letters)  # the same again: nothing changed
     for name in ("wordllama", "test:letters", "sentence-transformers:mine", "two words", ""):
         with pytest.raises(ValueError, match="name"):
-            register(name, Letters)
-            register(name, Letters)
+            register(name, lambda: Letters())
     with pytest.raises(ValueError, match=r"no encoder 'none': take one of wordllama, minilm"):
         Features(text={"t": "none"})
 

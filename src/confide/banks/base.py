@@ -9,7 +9,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FORM", "Bank", "Fused", "Rounds", "RowByRow", "State", "encode_rows"]
+from confide.contained import contained
+from confide.learners.called import NO_LABEL, RAISED
+
+__all__ = ["FORM", "NONE", "Bank", "Failures", "Fused", "Rounds", "RowByRow", "State", "encode_rows"]
 
 State = Mapping[str, NDArray[Any] | str | int]
 Ints = NDArray[np.int64]
@@ -45,7 +48,8 @@ class Bank(Protocol):
     def votes(self, x: Any, poll: Ints) -> Ints:
         """The votes of the polled copies by label, for an encoded x, in whatever order the copies come.
 
-        A copy that abstains adds to no label; so does one whose learner fails.
+        A copy that abstains adds to no label; so does one whose learner fails. A bank that counts these has the count
+        in an attribute `failures`, a `Failures`.
         """
 
     def learn(self, copy: int, x: Any, y: int) -> None:
@@ -130,6 +134,53 @@ TABLES = ("sure", "go", "lean_sure", "lean_first", "weights")
 """The parts of `Rounds` that are only read, and the same for a whole run."""
 
 
+class Failures(NamedTuple):
+    """How often learners failed: such a vote is an abstention, such a lesson is lost. Private, for the operator.
+
+    Examples
+    --------
+    >>> Failures().with_votes(np.array([0, 1, RAISED, NO_LABEL, RAISED])).sentence
+    'the learner failed: of 5 votes 2 were lost as it raised, 1 as it answered something else than a label'
+    """
+
+    votes: int = 0
+    """Votes that were asked for where learners may fail."""
+    raised: int = 0
+    """Votes of learners that raised."""
+    no_label: int = 0
+    """Votes that were neither a label nor None."""
+    lessons: int = 0
+    """Lessons of learners that raised."""
+
+    def plus(self, other: Failures) -> Failures:
+        """Both together."""
+        return Failures(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+    def less(self, earlier: Failures) -> Failures:
+        """What came after `earlier`."""
+        return Failures(*(now - then for now, then in zip(self, earlier, strict=True)))
+
+    def with_votes(self, numbers: Ints) -> Failures:
+        """With these votes, each a label's number or what stands for none."""
+        raised, no_label = int((numbers == RAISED).sum()), int((numbers == NO_LABEL).sum())
+        return self.plus(Failures(numbers.size, raised, no_label))
+
+    @property
+    def sentence(self) -> str:
+        """What went wrong, in words; empty where nothing did."""
+        parts = []
+        if self.raised or self.no_label:
+            lost = f"of {self.votes:,} votes {self.raised:,} were lost as it raised"
+            parts.append(lost + f", {self.no_label:,} as it answered something else than a label")
+        if self.lessons:
+            parts.append(f"{self.lessons:,} labels were not learned as it raised")
+        return f"the learner failed: {'; '.join(parts)}" if parts else ""
+
+
+NONE = Failures()
+"""Nothing failed."""
+
+
 class RowByRow(ABC):
     """The batch part of a bank that has none of its own: row after row."""
 
@@ -162,11 +213,9 @@ class RowByRow(ABC):
         """Row by row."""
         taught = 0
         for copy, x, y in zip(copies.tolist(), xs, ys.tolist(), strict=True):
-            try:
+            with contained:
                 self.learn(copy, x, y)
-            except Exception:  # its own lesson alone
-                continue
-            taught += 1
+                taught += 1
         return taught
 
 
@@ -191,12 +240,13 @@ def encode_rows(encode: Any, xs: Any) -> tuple[list[Any], dict[int, str]]:
     rows: list[Any] = []
     errors: dict[int, str] = {}
     for i in range(len(xs)):
-        try:
-            rows.append(encode(xs[i]))
-        except ValueError as error:
-            rows.append(None)
-            errors[i] = str(error)
-        except Exception:
-            rows.append(None)
-            errors[i] = FORM
+        row, said = None, FORM
+        with contained:
+            try:
+                row, said = encode(xs[i]), ""
+            except ValueError as error:
+                said = str(error)
+        rows.append(row)
+        if said:
+            errors[i] = said
     return rows, errors

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.banks.base import Bank, State
+from confide.contained import contained, tried
 
 __all__ = ["Check", "Make", "Records", "check_bank", "example_records", "yield_checks"]
 
@@ -66,6 +67,7 @@ def yield_checks() -> Iterator[Check]:
     yield a_batch_is_taught_in_order
     yield a_bad_row_touches_no_other
     yield rivers_switch_teaches_nobody
+    yield failures_stay_with_their_copy
 
 
 def check_bank(make: Make, records: Records) -> None:
@@ -288,6 +290,21 @@ def rivers_switch_teaches_nobody(make: Make, records: Records) -> None:
     assert not difference, f"votes changed the bank: {difference}"
 
 
+def failures_stay_with_their_copy(make: Make, records: Records) -> None:
+    """Whatever its learner raises, Exception or not, votes and batches of lessons raise nothing."""
+    bank, poll = make(_COPIES), np.arange(_COPIES)
+    xs = [_replaced(x, 1e30) if i % 3 == 2 else x for i, (x, _) in enumerate(records)]
+    rows, _ = bank.encode_many(xs)
+    copies, labels = np.arange(len(xs)) % _COPIES, np.array([y for _, y in records], dtype=np.int64)
+    for act in (
+        lambda: bank.learn_many(copies, rows, labels),
+        lambda: bank.votes_many(rows, np.tile(poll, (len(rows), 1))),
+        lambda: [bank.votes(rows[i], poll) for i in range(len(rows))],
+    ):
+        _, failed = tried(act)
+        assert failed is None, f"a bank raises what its learner does: {type(failed).__name__}"
+
+
 def _taught(make: Make, records: Records) -> Bank:
     bank = make(_COPIES)
     for i, (x, y) in enumerate(records):
@@ -298,11 +315,10 @@ def _taught(make: Make, records: Records) -> Bank:
 def _learn(bank: Bank, copy: int, x: Any, y: int, encoded: Any = None) -> bool:
     """Teach as POP does: a learner's own failure stays with its copy. Whether it learned."""
     encoded = bank.encode(x) if encoded is None else encoded
-    try:
+    with contained:
         bank.learn(copy, encoded, y)
-    except Exception:
-        return False
-    return True
+        return True
+    return False
 
 
 def _world(make: Make, records: Records, lesson: Lesson) -> tuple[list[list[int]], State]:

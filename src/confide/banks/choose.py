@@ -8,6 +8,7 @@ from confide.banks.base import Bank
 from confide.banks.replicas import ReplicaBank
 from confide.banks.stacked import StackedBank
 from confide.learners.base import Stacked
+from confide.learners.called import Labels, values_of
 from confide.learners.features import Encoder, Pipeline
 from confide.learners.refit import Refit
 from confide.privacy.random import Random
@@ -18,7 +19,7 @@ __all__ = ["bank_for"]
 def bank_for(
     learner: Any,
     copies: int,
-    labels: int,
+    labels: Labels,
     features: int | Encoder | None,
     rng: Random,
     public_start: bool = False,
@@ -33,7 +34,8 @@ def bank_for(
     copies
         The number of copies.
     labels
-        The number of labels.
+        All labels, as learners of your own, River's and scikit-learn's are to hear them; or their number, and then
+        they are 0 … L−1. In the bank's own calls labels are numbers.
     features
         The number of features of an array, or an encoder for dicts; None where the learner brings its own
         features or takes x as it is, as River's do.
@@ -65,5 +67,5 @@ def bank_for(
         )
     if isinstance(learner, Stacked):
         assert features is not None
-        return StackedBank(learner, copies, labels, features, public_start, rng)
+        return StackedBank(learner, copies, len(values_of(labels)), features, public_start, rng)
     return ReplicaBank(learner, copies, labels, features, rng, public_start)

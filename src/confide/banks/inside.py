@@ -15,11 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from confide.contained import contained
+from confide.learners.called import Called
+from confide.learners.rowwise import Heard
+
 __all__ = ["freeze", "hold_still", "is_pure", "reseed", "stand_apart", "thaw", "walk", "weigh"]
 
 _SEED_NAMES = ("seed", "random_state", "_seed")
 _CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
-_ATOMS = (str, bytes, int, float, complex, type(None), np.generic, *_CODE)
+_ATOMS = (str, bytes, int, float, complex, type(None), np.generic, Called, Heard, *_CODE)
 _TAME = ("sklearn", "numpy", "builtins", "collections")
 _GENERATORS = (random.Random, np.random.RandomState, np.random.Generator)
 
@@ -139,10 +143,9 @@ def _is_pipeline(thing: Any) -> bool:
 
 def freeze(thing: Any) -> bytes | None:
     """What `thaw` makes another one from; None where it cannot be pickled."""
-    try:
+    with contained:
         return pickle.dumps(thing, protocol=5)
-    except Exception:
-        return None
+    return None
 
 
 def thaw(frozen: bytes | None, thing: Any) -> Any:
@@ -163,8 +166,7 @@ def weigh(thing: Any) -> int:
     Of what cannot be pickled only the shell is counted.
     """
     buffer = io.BytesIO()
-    try:
+    with contained:
         _Scale(buffer, protocol=5).dump(thing)
-    except Exception:
-        return sys.getsizeof(thing)
-    return buffer.getbuffer().nbytes
+        return buffer.getbuffer().nbytes
+    return sys.getsizeof(thing)

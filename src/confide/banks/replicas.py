@@ -12,18 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
-from confide.banks.base import FORM, State, encode_rows
+from confide.banks.base import FORM, Failures, State, encode_rows
 from confide.banks.inside import freeze, hold_still, is_pure, reseed, stand_apart, thaw, weigh
 from confide.banks.quiet import Apart, Quiet
+from confide.banks.trial import try_out
+from confide.contained import Contained, contained, tried
 from confide.learners.base import Learner, vector
+from confide.learners.called import NO_LABEL, RAISED, Labels, NoLabel, called_by, values_of
 from confide.learners.features import AsGiven, Encoder, encoder_for
-from confide.learners.foreign import FromRiver, as_learner
-from confide.learners.rowwise import ABSTAINS
+from confide.learners.foreign import FromRiver, FromSklearn, as_learner
+from confide.learners.refit import Refit
 from confide.privacy.random import Random
 
 __all__ = ["ReplicaBank"]
 
 Ints = NDArray[np.int64]
+
+NUMBERS, LABELS = "numbers", "labels"
+"""What a state's copies were taught labels by."""
 
 
 class ReplicaBank:
@@ -35,7 +41,8 @@ class ReplicaBank:
     is made for each question and thrown away, whatever was asked and learned before: slow, but nothing moves, and the
     work tells nothing. River's models are known to stay only where x has the same names always, so declare them:
     `features=["age", "income"]` or `Features(...)`. An exception while voting, or an answer that is no label, is an
-    abstention. Warnings of learners are dropped, and what they set in numpy or scikit-learn is set back.
+    abstention, and counted in `failures`. Warnings of learners are dropped, and what they set in numpy or scikit-learn
+    is set back.
 
     What two deep copies still share (class attributes, module globals, `random` and `numpy.random`
     themselves) no bank can separate: `confide.banks.checks` finds it, as far as votes and memory show it.
@@ -47,7 +54,8 @@ class ReplicaBank:
     copies
         The number of copies.
     labels
-        The number of labels.
+        All labels, as the learner is to hear them; or their number, and then they are 0 … L−1. Confide's own learners
+        call them by their numbers always, as does the bank in its own calls.
     features
         An encoder, the number of features of an array, the names of numbers in a dict, or None to hand x over as it is.
     rng
@@ -69,29 +77,38 @@ class ReplicaBank:
         self,
         learner: Any,
         copies: int,
-        labels: int,
+        labels: Labels,
         features: int | Sequence[str] | Encoder | None,
         rng: Random,
         public_start: bool = False,
     ) -> None:
         self._public_start = public_start
-        self._copies, self._labels = integer(copies, "copies", 1), integer(labels, "labels", 2)
+        self._copies, self._labels = integer(copies, "copies", 1), integer(len(values_of(labels)), "labels", 2)
         self._encoder = encoder_for(features)
         self._width: int | None = getattr(self._encoder, "width", None)
-        names = getattr(self._encoder, "names", None)
-        self._prototype = copying.deepcopy(as_learner(learner, labels, keep=public_start, names=names))
-        stand_apart(self._prototype)
-        hold_still(self._prototype)
-        self._pure = is_pure(self._prototype, fixed=self._width is not None)
-        self._river = isinstance(self._prototype, FromRiver)
-        self._batches = self._pure and self._width is not None and hasattr(self._prototype, "predict_many")
-        self._start = freeze(self._prototype)
+        self._learner = learner
+        self._set_out(labels)
+        try_out(self._prototype, self._called, self._width, self._encoder)
+        self.failures = Failures()
+        """Votes lost so far, as a learner raised or answered no label. Private, for the operator."""
         self._replicas: dict[int, Learner] = {}
         self._frozen: dict[int, bytes | None] = {}  # of those that are rewound
         self._resets: dict[int, int] = {}
         self._lessons: dict[int, int] = {}  # counted in replays only
         self._rng = rng
         self._key = rng.words(4).tobytes()
+
+    def _set_out(self, labels: Labels) -> None:
+        """Make the prototype, which hears these labels."""
+        names = getattr(self._encoder, "names", None)
+        self._prototype = copying.deepcopy(as_learner(self._learner, labels, keep=self._public_start, names=names))
+        stand_apart(self._prototype)
+        hold_still(self._prototype)
+        self._called = called_by(self._prototype, labels)
+        self._pure = is_pure(self._prototype, fixed=self._width is not None)
+        self._river = isinstance(self._prototype, FromRiver)
+        self._batches = self._pure and self._width is not None and isinstance(self._prototype, FromSklearn | Refit)
+        self._start = freeze(self._prototype)
 
     @property
     def copies(self) -> int:
@@ -111,18 +128,15 @@ class ReplicaBank:
 
     def encode(self, x: Any) -> Any:
         """x for the learner, sharing nothing with what was given; ValueError says what is wrong with it."""
-        try:
+        with Contained(ValueError):
             encoded = self._encoder.encode(x)
-        except ValueError:
-            raise
-        except Exception:
-            raise ValueError(FORM) from None
-        if self._width is None:
-            return encoded if isinstance(self._encoder, AsGiven) else copying.deepcopy(encoded)
-        try:
-            return vector(encoded, self._width)  # also a buffer that an encoder uses again becomes a row of its own
-        except ValueError:
-            raise ValueError(f"the encoder did not give {self._width} finite numbers, as its width says") from None
+            if self._width is None:
+                return encoded if isinstance(self._encoder, AsGiven) else copying.deepcopy(encoded)
+            try:
+                return vector(encoded, self._width)  # also a buffer that an encoder uses again becomes a row of its own
+            except ValueError:
+                raise ValueError(f"the encoder did not give {self._width} finite numbers, as its width says") from None
+        raise ValueError(FORM)
 
     def encode_many(self, xs: Any) -> tuple[list[Any], dict[int, str]]:
         """All x, None for each that is malformed, and what is wrong with those."""
@@ -151,7 +165,8 @@ class ReplicaBank:
         with Quiet():
             ask = self._labels_by_copy if self._batches else self._labels_one_by_one
             labels = ask(rows, copies, row)
-        votes = (labels >= 0) & (labels < self._labels)
+        self.failures = self.failures.with_votes(labels)
+        votes = labels >= 0
         cells = row[votes] * self._labels + labels[votes]
         return np.bincount(cells, minlength=len(rows) * self._labels).reshape(len(rows), self._labels)
 
@@ -173,11 +188,9 @@ class ReplicaBank:
         taught = 0
         try:
             for copy, x, y in zip(copies.tolist(), rows, ys.tolist(), strict=True):
-                try:
+                with contained:
                     self._teach(copy, x, y)
-                except Exception:  # it stays with its copy
-                    continue
-                taught += 1
+                    taught += 1
         finally:
             self._freeze(set(copies.tolist()))
         return taught
@@ -198,12 +211,12 @@ class ReplicaBank:
                 "in it: pass trusted=True if nobody else can write the file"
             )
         taught = sorted(self._replicas)
-        try:
-            blobs = [pickle.dumps(self._replicas[copy]) for copy in taught]
-        except Exception as error:
-            raise ValueError("the learner cannot be pickled: avoid lambdas in it") from error
+        blobs, failed = tried(lambda: [pickle.dumps(self._replicas[copy]) for copy in taught])
+        if failed is not None:
+            raise ValueError("the learner cannot be pickled: avoid lambdas in it") from failed
         return {
             **self._name(),
+            "called": self._called_by,
             "taught": np.array(taught, dtype=np.int64),
             "pickles": np.frombuffer(b"".join(blobs), dtype=np.uint8),
             "sizes": np.array([len(blob) for blob in blobs], dtype=np.int64),
@@ -216,6 +229,7 @@ class ReplicaBank:
         for key, value in self._name().items():
             if state.get(key) != value:
                 raise ValueError(f"the state belongs to another bank: its {key} is not {value}")
+        self._hear_as(str(state.get("called", NUMBERS)))
         taught, sizes = np.asarray(state["taught"]), np.asarray(state["sizes"])
         blob = np.asarray(state["pickles"], dtype=np.uint8).tobytes()
         if taught.shape != sizes.shape or sizes.sum() != len(blob):
@@ -237,14 +251,14 @@ class ReplicaBank:
     def _labels_by_copy(self, rows: Sequence[Any], copies: Ints, row: Ints) -> Ints:
         """What each copy says of its row, each asked once: by learners whose answer to a row knows no other row."""
         table = np.array([np.zeros(self._width or 1) if x is None else x for x in rows])
-        labels = _predict_many(self._prototype, table)[row]
+        labels = _predict_numbers(self._prototype, table)[row]
         order = np.argsort(copies, kind="stable")
         ends = (np.flatnonzero(np.diff(copies[order], append=-1)) + 1).tolist()
         for first, end in zip([0, *ends], ends, strict=False):
             these = order[first:end]
             replica = self._replicas.get(int(copies[these[0]]))
             if replica is not None:
-                labels[these] = _predict_many(replica, table[row[these]])
+                labels[these] = _predict_numbers(replica, table[row[these]])
         return labels
 
     def _labels_one_by_one(self, rows: Sequence[Any], copies: Ints, row: Ints) -> Ints:
@@ -261,14 +275,16 @@ class ReplicaBank:
         return labels
 
     def _answer(self, learner: Learner, frozen: bytes | None, pure: bool, x: Any) -> int:
-        """The label that the learner answers, or a twin of it that nobody asks again; else ABSTAINS."""
-        try:
-            if pure:
-                return _label(learner.predict(_own(x)))
-            with Apart():
-                return _label(thaw(frozen, learner).predict(_own(x)))
-        except Exception:
-            return ABSTAINS
+        """The number of what the learner answers, or a twin of it that nobody asks again; negative where it fails."""
+        with contained:
+            try:
+                if pure:
+                    return self._called.number(learner.predict(_own(x)))
+                with Apart():
+                    return self._called.number(thaw(frozen, learner).predict(_own(x)))
+            except NoLabel:
+                return NO_LABEL
+        return RAISED
 
     def _teach(self, copy: int, x: Any, y: int) -> None:
         replica = self._replicas.get(copy)
@@ -279,8 +295,8 @@ class ReplicaBank:
             self._replicas[copy] = replica
         try:
             with Apart():
-                replica.learn(_own(x), y)
-        except Exception:
+                replica.learn(_own(x), self._called.values[y])
+        except BaseException:
             if new and self._river:  # it may not know all names: one that was asked about them now would change
                 del self._replicas[copy]
             raise
@@ -293,6 +309,21 @@ class ReplicaBank:
         """Have a twin ready of each copy that votes by one: here, so that no vote takes longer after a lesson."""
         if not self._pure:
             self._frozen.update({copy: freeze(self._replicas[copy]) for copy in copies if copy in self._replicas})
+
+    @property
+    def _called_by(self) -> str:
+        return NUMBERS if self._called.values == tuple(range(self._labels)) else LABELS
+
+    def _hear_as(self, called: str) -> None:
+        """Go on as a state's copies were taught: before version 0.3 all of them heard labels by their numbers."""
+        if called == self._called_by:
+            return
+        if called != NUMBERS or not isinstance(self._prototype, FromRiver | FromSklearn | Refit):
+            raise ValueError(
+                "the state's copies were taught other names of labels: learners of your own heard their numbers before "
+                "version 0.3, and hear the labels themselves now"
+            )
+        self._set_out(self._labels)
 
     def _seed(self, copy: int) -> bytes:
         which = f"{copy} {self._resets.get(copy, 0)} {self._lessons.get(copy, 0)}".encode()
@@ -311,22 +342,15 @@ class ReplicaBank:
         }
 
 
-def _label(answer: Any) -> int:
-    """A label of at most 2¹⁵, or ABSTAINS."""
-    known = isinstance(answer, int | np.integer | np.bool_) and 0 <= answer < 1 << 15
-    return int(answer) if known else ABSTAINS
-
-
 def _own(x: Any) -> Any:
     """x for one learner alone. A dict could be changed and handed on; encoded arrays are read-only."""
     return x.copy() if isinstance(x, dict) else x
 
 
-def _predict_many(learner: Any, rows: NDArray[Any]) -> Ints:
-    try:
-        return np.array(learner.predict_many(rows), dtype=np.int64).reshape(len(rows))
-    except Exception:
-        return np.full(len(rows), ABSTAINS)
+def _predict_numbers(learner: Any, rows: NDArray[Any]) -> Ints:
+    with contained:
+        return np.array(learner.predict_numbers(rows), dtype=np.int64).reshape(len(rows))
+    return np.full(len(rows), RAISED)
 
 
 def _within(numbers: Ints, end: int) -> bool:

@@ -13,9 +13,12 @@ from numpy.typing import NDArray
 from confide._checks import integer
 from confide.banks.base import TABLES, TAUGHT, Rounds, RowByRow, State, encode_rows
 from confide.banks.rounds import UNTAUGHT, WARMING, Copies, ask, teach_rows
+from confide.banks.trial import try_out
+from confide.contained import contained
 from confide.kernels.compile import jit
 from confide.kernels.memory import TEACH, VOTE, Descriptor, describe, kernel
 from confide.learners.base import Arrays, Floats, Ints, Slots, Stacked, holds_all
+from confide.learners.called import Called
 from confide.learners.features import Columns, Encoder, encoder_for
 from confide.learners.foreign import as_learner
 from confide.privacy.random import Random
@@ -69,6 +72,7 @@ class StackedBank(RowByRow):
         self._copies = integer(copies, "copies", 1)
         self._encoder = encoder_for(features)
         self._features = integer(getattr(self._encoder, "width", 0), "the encoder's width", 1)
+        try_out(self._learner, Called(self._learner.labels), self._features, self._encoder)
         self._start = self._learner.learned
         self._rng = Random() if rng is None else rng
         self._arrays = self._allocate()
@@ -113,17 +117,14 @@ class StackedBank(RowByRow):
             alike = np.zeros_like(counts)
             self._learner.vote(self._start, np.zeros(1, dtype=np.int32), x, alike)
             counts += alike * np.count_nonzero(slots == UNTAUGHT)
-        before = counts.copy()
-        try:
-            self._learner.vote(self._arrays, slots, x, counts)
-        except Exception:  # one copy that fails must not take the others' votes with it
-            counts = before
-            for slot in slots[slots >= 0]:
-                one = np.zeros_like(counts)
-                try:
-                    self._learner.vote(self._arrays, np.array([slot], dtype=np.int32), x, one)
-                except Exception:
-                    continue
+        together = counts.copy()
+        with contained:
+            self._learner.vote(self._arrays, slots, x, together)
+            return together
+        for slot in slots[slots >= 0]:  # one copy that fails must not take the others' votes with it
+            one = np.zeros_like(counts)
+            with contained:
+                self._learner.vote(self._arrays, np.array([slot], dtype=np.int32), x, one)
                 counts += one
         return counts
 

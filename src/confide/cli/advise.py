@@ -17,7 +17,7 @@ from confide.data.datasets import FILES
 from confide.data.rows import Stream
 from confide.runs.advising import LEARNERS, MOST_ROWS, WARNING, Advice, Asked, advise_sample
 from confide.runs.checkpoints import write_private
-from confide.runs.names import streams
+from confide.runs.names import declared, streams
 from confide.runs.proposal import HEADINGS, cells, proposal
 from confide.runs.rehearsal import Sample
 from confide.runs.settings import DELTA, EPSILON, Settings
@@ -73,9 +73,11 @@ def advise(
     for path in (report_file, json):
         if not path.parent.is_dir():
             raise ValueError(f"cannot write {path}: there is no folder {path.parent}")
-    settings = _settings(context.params)
+    settings = declared(_settings(context.params))
+    if not settings.people and {unit_unsure, unit_labels} - {None, 1}:
+        raise ValueError("--unit-unsure and --unit-labels are for people: say with --unit which column names them")
     promise = EPSILON if epsilon is None else epsilon, DELTA if delta is None else delta, rounds
-    asked = Asked(*promise, history, unit_unsure, unit_labels, unit is not None)
+    asked = Asked(*promise, history, unit_unsure, unit_labels, settings.people)
     stream, _ = streams(settings)
     say(WARNING, "bold red")
     advice = _with_bar(_sample(stream, asked), asked, learner or LEARNERS)

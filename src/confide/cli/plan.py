@@ -10,7 +10,7 @@ from rich.box import SIMPLE
 from rich.progress import Progress
 from rich.table import Table
 
-from confide.cli.terminal import console, say
+from confide.cli.terminal import console, planning, say
 from confide.extras import need
 from confide.planning.frontier import DISSENT, UNSURE, frontier
 from confide.planning.plan import Plan
@@ -77,7 +77,8 @@ def plan(
         made = Plan.certified(*promise, mistakes, **given)
     else:
         given |= {"unit_labels": unit_labels} if guide else {"guide": None}
-        made = Plan.tight(*promise, **given)
+        with planning(promise[2]):
+            made = Plan.tight(*promise, **given)
     say("\n".join([str(made), "", *expect(made)]))
     console.print(f"\n{made.guarantee.sentence}", highlight=False, markup=False)
     if json is not None:

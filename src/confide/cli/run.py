@@ -10,12 +10,11 @@ import typer
 
 from confide.cli import options as given
 from confide.cli.summary import bar, summary
-from confide.cli.terminal import say, warn
-from confide.data.rows import Stream
+from confide.cli.terminal import planning, say
 from confide.runs import report, runner
 from confide.runs.checkpoints import read_run
 from confide.runs.hints import hints
-from confide.runs.names import fallback_named, learner_named, streams
+from confide.runs.names import declared, fallback_named, learner_named, streams
 from confide.runs.settings import Settings
 
 __all__ = ["EXAMPLES", "run"]
@@ -125,34 +124,30 @@ def _settings(asked: dict[str, Any]) -> Settings:
 
 
 def _start(settings: Settings, folder: Path | None) -> runner.Outcome:
+    settings, learner = declared(settings), learner_named(settings.learner)  # refused before anything is said or read
     filed = settings.filed()
     if filed is not None:
         settings = settings.but(rounds=filed.rounds)
     stream, history = streams(settings)
+    fallback = fallback_named(settings.fallback, stream)
     if settings.seed is not None:
         say("insecure: seeded. Nothing is promised in this run; seeds are for tests and replays.", "bold red")
     for note in stream.notes:
         say(f"note: {note}", "yellow")
     records = 0 if history is None else history.length or 0
-    plan = settings.tight(len(stream.labels), stream.length, records) if filed is None else filed
-    warn(plan)
-    for hint in hints(stream, plan):
+    with planning(settings.rounds or stream.length):
+        plan = settings.tight(len(stream.labels), stream.length, records) if filed is None else filed
+    for hint in hints(stream, plan, settings):
         say(f"note: {hint}", "yellow")
     say(f"{stream.name}: {plan.explain().splitlines()[0]}")
     who = [] if plan.guide is None else ["the guide answers"]
     if plan.copies:
         who.insert(0, f"{plan.copies:,} copies, {plan.polls:,} asked in a round")
-    elif settings.learner != Settings.learner:
-        say("note: the plan has no copies, so --learner is not used; --copies or --no-guide asks for some", "yellow")
     say("; ".join(who))
     with bar(plan.rounds) as hooks:
         rescue = _free_folder() if folder is None else None
-        more: dict[str, Any] = {**_parts(settings, stream), "history": history, "hooks": hooks}
+        more: dict[str, Any] = {"learner": learner, "fallback": fallback, "history": history, "hooks": hooks}
         return runner.run(stream, plan=plan, settings=settings, state=folder, rescue=rescue, **more)
-
-
-def _parts(settings: Settings, stream: Stream) -> dict[str, Any]:
-    return {"learner": learner_named(settings.learner), "fallback": fallback_named(settings.fallback, stream)}
 
 
 def _folder(context: typer.Context, folder: Path | None) -> Path:
@@ -169,9 +164,10 @@ def _folder(context: typer.Context, folder: Path | None) -> Path:
 def _resume(folder: Path, trusted: bool, strict: bool, no_twin: bool) -> runner.Outcome:
     saved = read_run(folder).settings
     settings = saved.but(strict=saved.strict or strict, twin=saved.twin and not no_twin)
-    stream, history = streams(settings)
+    learner, (stream, history) = learner_named(settings.learner), streams(settings)
+    fallback = fallback_named(settings.fallback, stream)
     with bar(settings.rounds or stream.length or 1) as hooks:
-        more: dict[str, Any] = {**_parts(settings, stream), "history": history, "hooks": hooks}
+        more: dict[str, Any] = {"learner": learner, "fallback": fallback, "history": history, "hooks": hooks}
         return runner.resume(folder, stream, trusted=trusted, settings=settings, **more)
 
 

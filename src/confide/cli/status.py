@@ -10,6 +10,7 @@ import typer
 
 from confide.cli.places import MODEL, Ledger, Model
 from confide.cli.terminal import OPERATOR, say
+from confide.pop.look import standing
 from confide.pop.state import look
 from confide.runs.checkpoints import read_run
 
@@ -17,12 +18,10 @@ __all__ = ["status"]
 
 
 def _where(seen: dict[str, Any]) -> str:
-    plan = seen["plan"]
-    if seen["halted"]:
-        return f"halted: its {'privacy budget is used up' if seen['halted'] == 'budget' else 'rounds are over'}"
-    if seen["rounds"] >= plan.rounds:
-        return "all rounds are over"
-    return "silent" if seen["rounds"] < plan.silent else "live"
+    plan, rounds, halted = seen["plan"], seen["rounds"], seen["halted"]
+    if halted is None and rounds >= plan.rounds:
+        halted = "rounds"  # which the next question would find
+    return standing(plan, rounds, halted, seen["after_halt"] == "fallback")
 
 
 def status(
@@ -49,6 +48,8 @@ def status(
     if plan.copies:
         say(f"  unsure    {seen['unsure']:,} of {plan.unsure:,} planned")
         say(f"  taught    {seen['taught']:,} labels when it was last saved")
+    if seen["failures"].sentence:
+        say(f"  learner   {seen['failures'].sentence}", "bold red")
     if run is not None:
         say(f"  error     {run.tally.sentence}; {run.tally.bad:,} bad rows")
         say(f"  run       {run.settings.command}")

@@ -18,6 +18,7 @@ from confide.pop.pop import POP
 from confide.runs import advice, runner
 from confide.runs.page import state_of
 from confide.runs.tally import LATE, Tally, percent
+from confide.runs.verdict import failed, recalls, taught_of_brought, verdict
 
 __all__ = ["bar", "summary"]
 
@@ -95,19 +96,29 @@ def _private_rows(outcome: runner.Outcome) -> list[tuple[str, str]]:
     rows.append(("answers by", ", ".join(answered)))
     if plan.guide is not None and tally.guided:
         rows.append(("guide", f"{percent(tally.late(tally.curve_guide))} of its own answers wrong {late}"))
-    if (learned := outcome.pop.operator.guide_labels) is not None and plan.guide is not None:
-        most = f"of each person at most {plan.guide.unit_labels:,}, and none while ranges are found"
-        rows.append(("taught", f"the guide learned from {learned:,} of {tally.brought:,} labels: {most}"))
+    if said := taught_of_brought(outcome):
+        rows.append(("taught", said))
     if outcome.settings.twin and tally.rounds:
         rows.append(("twin", f"{percent(tally.late(tally.curve_twin))} wrong {late}: {outcome.twin}"))
+    frequent = escape(repr(str(outcome.stream.labels[tally.frequent])))
+    always = f"{percent(tally.late(tally.curve_frequent))} wrong {late} if always the most frequent label"
+    rows.append(("frequent", f"{always}, {frequent} in the end, were answered"))
     rows.append(("balanced", f"{percent(tally.balanced_error)} balanced error: every label as heavy as any other"))
+    rows.append(("recall", escape(recalls(outcome))))
     if plan.copies:
         rows.append(("unsure", f"{tally.unsure:,} of {plan.unsure:,} planned"))
     if tally.bad:
         line, reason = tally.first_bad[0]
         counts = f"{tally.refused:,} unreadable, {tally.unlabelled:,} without a usable label"
+        counts += f", {tally.nobodys:,} of nobody, which took no round" if tally.nobodys else ""
         rows.append(("bad rows", escape(f"{counts}; the first is line {line}: {reason}")))
+    rows += [(name, f"[bold red]{escape(said)}[/]") for name, said in _alarms(outcome) if said]
     return rows
+
+
+def _alarms(outcome: runner.Outcome) -> list[tuple[str, str]]:
+    """What makes a run useless."""
+    return [("learner", failed(outcome)), ("worth", verdict(outcome))]
 
 
 def _advise(outcome: runner.Outcome) -> None:

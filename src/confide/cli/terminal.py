@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from rich.console import Console
 
 from confide.planning.plan import Plan
 
-__all__ = ["OPERATOR", "console", "say", "warn"]
+__all__ = ["OPERATOR", "console", "planning", "say", "warn"]
 
 OPERATOR = "operator only, outside the guarantee"
 
@@ -22,3 +25,10 @@ def warn(plan: Plan) -> None:
     """What is odd about a plan, in yellow."""
     for warning in plan.warnings:
         say(f"warning: {warning}", "yellow")
+
+
+@contextmanager
+def planning(rounds: int | None) -> Iterator[None]:
+    """A sign of life while a plan is made: for a thousand million rounds that takes some ten seconds."""
+    with console.status(f"planning{'' if rounds is None else f' {rounds:,} rounds'}: a moment"):
+        yield

@@ -33,7 +33,7 @@ def verify(
         found = check(path, ledger, model)
         say(_certified(found.plan, found.guarantee))
         if found.plan.guide is not None:
-            say(f"guide: {found.released:,} of {found.plan.guide.leaves:,} noisy sums released; θ computed again from "
+            say(f"guide: {found.released:,} of {found.plan.guide.nodes:,} noisy sums released; θ computed again from "
                 f"the ledger is the one in use, digest {found.theta or 'none yet'}")  # fmt: skip
         return
     try:
@@ -48,8 +48,12 @@ def _certified(plan: Plan, got: Guarantee) -> str:
     parts = [f"{plan.copies:,} copies, {plan.polls:,} polled"] if plan.copies else []
     if plan.guide is not None:
         beside = "" if plan.copies else " alone"
-        parts.append(f"a guide{beside} of Rényi divergence {plan.guide.certify():.6g}, from σ² = {plan.guide.sigma2}")
+        parts.append(f"a guide{beside} that one unit moves by {float(plan.guide.mu2) ** 0.5:.6g} deviations of its "
+                     f"noise, from σ² = {plan.guide.sigma2}")  # fmt: skip
+    how = f"Rényi order {plan.order}"
+    if plan.guide is not None and plan.order is None:
+        how = f"exactly, δ = {plan.guide.delta(plan.guarantee.epsilon):.6g} at the ε claimed"
     return (
         f"certified: the integers keep ε = {got.epsilon:.6g} at δ = {got.delta:.3g} "
-        f"(claimed {plan.guarantee.epsilon:.6g}); order {plan.order}, {', '.join(parts)}"
+        f"(claimed {plan.guarantee.epsilon:.6g}); {how}; {', '.join(parts)}"
     )

@@ -15,15 +15,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from shlex import quote
+from typing import Any
 
 from confide.data.layout import Layout, UnreadableError
 from confide.data.lines import Fields, Form, Lines, form_of
 from confide.data.lines import lines as text_lines
 from confide.data.rows import BadRow, Item, Row, Stream
 from confide.data.schema import Schema
-from confide.data.survey import survey
+from confide.data.survey import ID_ROWS, ID_SHARE, survey
+from confide.data.values import WORDS, sort_key, text_of
 from confide.data.values import read as read_value
-from confide.data.values import sort_key, text_of
 from confide.extras import need
 
 __all__ = ["draft", "open_file"]
@@ -77,11 +79,12 @@ def open_file(
             raise ValueError(f"--unit and --label both name column {label!r}: a label is nobody's name")
         if label in drop:
             raise ValueError(f"--drop names the label's column {label!r}: say with --label which one it is")
-        found = file.count(label, schema.labels is None)
+        names = [name for name in file.header if name not in (label, unit)]
+        looked_at = [name for name in names if name not in drop] if not schema.columns else []
+        found = file.count(label, schema.labels is None, looked_at, schema.label is None)
         named = found.labels if schema.labels is None else schema.labels
         if len(set(named)) < max(2, len(named)):
-            raise ValueError(f"a stream needs at least two different labels; column {label!r} has {len(set(named))}")
-        names = [name for name in file.header if name not in (label, unit)]
+            raise ValueError(_few_labels(file, label, named))
         layout = Layout(schema.for_names(names, drop, path), file.comma)
         if not layout.names:
             raise ValueError(f"{path} has no column left that could be a feature")
@@ -93,8 +96,9 @@ def open_file(
         return (reader.item(line, fields, dicts) for line, fields in lines)
 
     public = _public(path, found, None if schema.labels is not None else named, order, unit)
-    notes = _notes(path, schema, public, file.comma)
-    return Stream(str(path), named, layout.names, layout.features, source, found.rows, notes, public)
+    notes = _notes(file, schema, public)
+    hints = _hints(found)
+    return Stream(str(path), named, layout.names, layout.features, source, found.rows, notes, public, hints, unit)
 
 
 def draft(path: Path, asked: Schema | None = None, ranges: bool = False) -> tuple[Schema, dict[str, str]]:
@@ -122,6 +126,8 @@ class _Found:
 
     rows: int
     labels: tuple[str, ...]
+    ids: tuple[str, ...]
+    """Columns in which nearly every row has another value."""
 
 
 @dataclass(frozen=True)
@@ -133,11 +139,14 @@ class _File:
     read: Callable[[], Lines]
     comma: bool
     """Whether numbers may have decimal commas."""
+    unnamed: tuple[str, ...]
+    """What the columns are called to which the first line gives no name."""
 
     @classmethod
     def at(cls, path: Path, separator: str | None) -> _File:
         read, form = _reading(path, separator)
-        return cls(path, _header(path, next(read())[1]), read, form is not None and form.decimal_comma)
+        header, unnamed = _header(path, next(read())[1])
+        return cls(path, header, read, form is not None and form.decimal_comma, unnamed)
 
     def check(self, *names: str) -> None:
         """Refuse names that no column has; a first line that may be somebody's row is not shown."""
@@ -155,16 +164,45 @@ class _File:
         next(lines)
         return lines
 
-    def count(self, label: str, collect: bool) -> _Found:
-        """The number of rows and, if asked for, the labels."""
+    def count(self, label: str, collect: bool, names: Sequence[str], guessed: bool) -> _Found:
+        """The number of rows; the labels, if asked for; and which of these columns look like ids."""
         rows, found, place = 0, set[str](), self.header.index(label)
+        seen = {name: _Different(self.header.index(name), self.comma) for name in names}
         for _, fields in self.body():
             rows += 1
-            if collect and isinstance(fields, list) and len(fields) == len(self.header):
+            if not isinstance(fields, list) or len(fields) != len(self.header):
+                continue
+            if collect:
                 found.add(text_of(fields[place]))
                 if len(found) > MOST_LABELS:
-                    raise ValueError(f"{self.path} has more than {MOST_LABELS} labels: is --label the right column?")
-        return _Found(rows, tuple(sorted(found - {""}, key=_label_order)))
+                    raise ValueError(self._no_label(label, guessed))
+            seen = {name: one for name, one in seen.items() if one.add(fields, rows)}
+        ids = tuple(name for name, one in seen.items() if rows >= ID_ROWS and one.nearly_all(rows))
+        return _Found(rows, tuple(sorted(found - {""}, key=_label_order)), ids)
+
+    def _no_label(self, label: str, guessed: bool) -> str:
+        how = "no --label was given, so the last one was taken" if guessed else "is it the right column"
+        return (
+            f"column {label!r} of {self.path} has more than {MOST_LABELS} different values, too many for labels; "
+            f"{how}: name the label with --label, one of {', '.join(self.header)}"
+        )
+
+
+class _Different:
+    """Whether nearly every row has another text or whole number here; given up as soon as it is clear that not."""
+
+    def __init__(self, place: int, comma: bool) -> None:
+        self.place, self.comma, self.values = place, comma, set[int]()
+
+    def add(self, fields: Sequence[Any], rows: int) -> bool:
+        """Look at one more row, the `rows`-th; False when this is no id."""
+        said = read_value(fields[self.place], self.comma)
+        if said.kind in ("number", "text") and said.category is not None and len(said.category.split()) < WORDS:
+            self.values.add(hash(said.category))
+        return rows < ID_ROWS or self.nearly_all(rows)
+
+    def nearly_all(self, rows: int) -> bool:
+        return len(self.values) >= ID_SHARE * rows
 
 
 def _reading(path: Path, separator: str | None) -> tuple[Callable[[], Lines], Form | None]:
@@ -177,16 +215,40 @@ def _reading(path: Path, separator: str | None) -> tuple[Callable[[], Lines], Fo
     return partial(text_lines, path, form), form
 
 
-def _header(path: Path, names: Fields) -> list[str]:
+def _few_labels(file: _File, label: str, named: Sequence[str]) -> str:
+    if len(set(named)) < len(named):
+        return "a label is declared twice: name each label once"
+    alone = f"every row has the same label in column {label!r}" if named else f"column {label!r} is empty in every row"
+    return (
+        f"{file.path}: {alone}, so that nothing can be learned from it: name another column with --label, "
+        "or all labels that may come with --labels"
+    )
+
+
+def _header(path: Path, names: Fields) -> tuple[list[str], tuple[str, ...]]:
+    """The columns' names, and which of them are ours because the first line gives none."""
     assert isinstance(names, list)
     if len(names) < 2:
         raise ValueError(
             f"{path} has one column: a stream needs a label and a feature, separated by a comma, a semicolon or a tab"
         )
+    if any(_is_value(str(name)) for name in names):
+        raise ValueError(
+            f"the first line of {path} must name its columns, and there is a number or a date in it: if it is "
+            "somebody's row, put a line of names before it"
+        )
+    own = {i: f"column {i + 1}" for i, name in enumerate(names) if not str(name).strip()}
+    names, unnamed = [own.get(i, name) for i, name in enumerate(names)], tuple(own.values())
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ValueError(f"{path} has two columns called {twice!r}: rename one of them in its first line")
-    return names
+    return names, unnamed
+
+
+def _is_value(name: str) -> bool:
+    """Whether nobody calls a column so: a date, or a number that is no plain count, as 41.5 or -3."""
+    said = read_value(name, True)
+    return said.kind == "date" or (said.kind == "number" and not name.strip().isdecimal())
 
 
 def _sorted(file: _File, order: Sequence[str]) -> Iterator[tuple[int, Fields]]:
@@ -219,18 +281,35 @@ def _public(
     return tuple(public)
 
 
-def _notes(path: Path, schema: Schema, public: tuple[str, ...], comma: bool) -> tuple[str, ...]:
-    notes = []
+def _notes(file: _File, schema: Schema, public: tuple[str, ...]) -> tuple[str, ...]:
+    notes, path = [], file.path
+    if schema.label is None:
+        last = repr(file.header[-1])
+        notes.append(f"no label was named, so the last column, {last}, is taken for it; --label names another")
+    if file.unnamed:
+        notes.append(f"columns without a name in the first line are called {', '.join(file.unnamed)}, for --drop too")
+    if any(name.strip().isdecimal() for name in file.header):
+        notes.append(f"names in the first line of {path.name} are numbers: is it a row? Put a line of names before it")
     if schema.labels is None:
         notes.append(f"the labels were read from {path.name} and are treated as public; --labels declares them")
     if any("sorted" in line for line in public):
         notes.append("the rows were sorted, and when each is asked is treated as public")
-    if comma:
+    if file.comma:
         notes.append(f"semicolons separate the columns of {path.name}, so 3,14 is read as a number")
     if not schema.columns:
         better = f"`confide schema {path}` drafts kinds, which do better"
         notes.append(f"no column was declared, so each value is read by its own form; {better}")
     return tuple(notes)
+
+
+def _hints(found: _Found) -> tuple[str, ...]:
+    if not found.ids:
+        return ()
+    named, those = " and ".join(map(repr, found.ids)), "them" if len(found.ids) > 1 else "it"
+    return (
+        f"nearly every row has another value of {named}: an id says nothing of the next row and takes room from what "
+        f"does; leave {those} out with --drop {quote(','.join(found.ids))}, or name the people with --unit",
+    )
 
 
 _NO_LABEL, _OTHER_LABEL = "its label is missing", "its label is not one of the declared labels"

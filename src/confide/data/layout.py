@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confide.data.values import LARGEST, WORDS, Value, plain, read
+from confide.frames import Unreadable
 from confide.learners import Features
 from confide.text import TextEncoder
 
@@ -137,6 +138,7 @@ class Layout:
             kind, name = column.kind, column.name
             if kind == "drop":
                 continue
+            _handed(name, value)
             if kind in ("category", "text"):
                 found = _own(value)
                 if found:
@@ -157,6 +159,8 @@ class Layout:
         """The row by the names of its columns, for models that take dicts as they come."""
         x: dict[str, Any] = {}
         for column, value in zip(self.columns, values, strict=True):
+            if column.kind != "drop":
+                _handed(column.name, value)
             if column.kind in ("category", "text"):
                 x[column.name] = _own(value) or None
             elif column.kind != "drop":
@@ -165,6 +169,11 @@ class Layout:
                 if column.kind not in ("mixed", "any") and isinstance(found, str):
                     x[column.name] = None
         return x
+
+
+def _handed(name: str, value: Any) -> None:
+    if isinstance(value, Unreadable):
+        raise UnreadableError(f"its {name!r} is a value that cannot be handed over")
 
 
 def _own(value: Any) -> str:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from confide.data.lines import Lines
+from confide.frames import values_of
 
 __all__ = ["lines"]
 
@@ -35,7 +36,7 @@ def _lines(path: Path) -> Lines:
         yield 0, list(file.schema_arrow.names)
         line = 0
         for batch in file.iter_batches(batch_size=4096):
-            columns = [column.to_pylist() for column in batch.columns]
+            columns = [values_of(column) for column in batch.columns]
             for fields in zip(*columns, strict=True):
                 line += 1
                 yield line, list(fields)

@@ -62,6 +62,10 @@ class Stream:
         Sentences that must be said when this stream is run.
     public
         What was taken from all rows together, and is treated as public.
+    hints
+        What the owner of the rows should hear before they are run. Made of people's rows: for the operator alone.
+    unit
+        The column that names whose row it is, where one was declared: then people are to be protected.
 
     Examples
     --------
@@ -81,6 +85,8 @@ class Stream:
     length: int | None = None
     notes: tuple[str, ...] = ()
     public: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+    unit: str | None = None
 
     def rows(self, dicts: bool = False) -> Iterator[Item]:
         """All rows from the first one; x is what `features` says, or a dict by the names if asked for."""

@@ -21,7 +21,7 @@ from confide.data.lines import Fields
 from confide.data.schema import Schema
 from confide.data.values import LARGEST, WORDS, Value, read, text_of
 
-__all__ = ["HEAD", "survey"]
+__all__ = ["HEAD", "ID_ROWS", "ID_SHARE", "survey"]
 
 HEAD = """\
 # How {name} is read. Drafted by looking at the whole file: check every line before you use it, since
@@ -34,10 +34,12 @@ HEAD = """\
 
 """
 
+ID_ROWS, ID_SHARE = 1000, 0.95
+"""Rows from which on a column may be called an id, and the share of its values that must then be different."""
+
 _MOST = 0.95  # the share of a column's values that makes its kind
 _MAINLY = 0.5  # the share of dates from which on a column may be meant as one
 _ROUGH = 0.3  # how many peaks make whole numbers names of things
-_ROWS = 1000  # rows from which on values that are all different are taken for ids
 _TAIL = 0.005  # what a range from a public sample leaves out at each end
 _WIDEST = 256
 
@@ -91,7 +93,7 @@ class _Seen:
             return Column(self.name, "date", *_days(self._ends(ranges)))
         if self.longer > 0.2 * present:
             return Column(self.name, "text")
-        every = different >= _MOST * self.rows >= _MOST * _ROWS
+        every = self.rows >= ID_ROWS and different >= ID_SHARE * self.rows
         if every and (text >= _MOST or (number >= _MOST and self.whole)):
             self.comment = "nearly every row has another one: an id? It would say nothing of the next row"
             return Column(self.name, "drop")

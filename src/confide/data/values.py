@@ -11,10 +11,10 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-__all__ = ["LARGEST", "MISSING", "WORDS", "Value", "day_of", "plain", "read", "sort_key", "text_of"]
+from confide.frames import Unreadable
+from confide.values import MISSING, number_in
 
-MISSING = frozenset({"", "?", "na", "n/a", "nan", "null"})
-"""What stands for nothing where a number could be, in any case of letters."""
+__all__ = ["LARGEST", "MISSING", "WORDS", "Value", "day_of", "plain", "read", "sort_key", "text_of"]
 
 LARGEST = 3.4e38
 """Numbers above it do not fit into float32, and no learner takes them."""
@@ -54,7 +54,7 @@ def read(value: Any, comma: bool = False) -> Value:
     """
     if isinstance(value, str):
         return _read(value, comma)
-    if value is None:
+    if value is None or isinstance(value, Unreadable):
         return _NOTHING
     if isinstance(value, date):
         return _date(value if isinstance(value, datetime) else datetime(value.year, value.month, value.day))
@@ -71,12 +71,11 @@ def _read(value: str, comma: bool) -> Value:
             return _date(datetime.fromisoformat(value))
         except ValueError:
             return Value(None, value, "text")
-    if "_" in value or not any(map(str.isdecimal, value)):  # Python reads 1_000 and infinity as numbers
-        return Value(None, value, "text")
     try:
-        return _number(float(value.replace(",", ".") if comma and _COMMA.fullmatch(value) else value))
+        number = number_in(value.replace(",", ".") if comma and _COMMA.fullmatch(value) else value)
     except ValueError:
         return Value(None, value, "text")
+    return _NOTHING if number is None else _number(number)
 
 
 def _number(number: float) -> Value:
@@ -113,7 +112,7 @@ def plain(value: Any, comma: bool = False) -> Any:
 
 def text_of(value: Any) -> str:
     """A label or a unit as text; a whole number looks the same from every kind of file."""
-    if value is None:
+    if value is None or isinstance(value, Unreadable):
         return ""
     if isinstance(value, float) and value.is_integer():
         value = int(value)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from confide.games.reference import Expected, Line, digests
-from confide.games.script import Ask, AskMany, Follow, Step, Teach, TeachMany
+from confide.games.script import Again, Ask, AskMany, Follow, Over, Step, Teach, TeachMany
 from confide.guide.guide import Guide
 from confide.ledger.book import Book, Entry
 from confide.pop.loop import Loop
@@ -32,7 +32,7 @@ class Ear:
     def add(self, entry: Entry) -> int:
         self.entries.append(entry)
         sequence = self.book.add(entry)
-        self._releases += [sequence for kind, *_ in entry.released if kind == "node"]
+        self._releases += [sequence for kind, *_ in entry.released if kind != "ranges"]
         return sequence
 
     def wait(self, sequence: int, *, private: bool = False) -> None:
@@ -87,14 +87,16 @@ class Durable:
         self.ear.look()
         if self.ear.early:
             self.fault = "a sum was used before it was durable: after a crash it would be released again"
-        elif any(public != before for public in seen):
-            self.fault = "rounds or a halt could be seen before they were durable"
+        elif any(_halts(public) != _halts(before) for public in seen):
+            self.fault = "a halt could be seen before it was durable"
         elif entries and not self.failed and self.ear.durable < self.ear.sequence and not isinstance(step, records):
             self.fault = "the step was over before what it spent was durable"
         return entries
 
     def entered(self, step: Step | None, expected: Expected, line: Line) -> str:
-        """Whether a question wrote one entry, on all who asked and nobody else, whatever came of it."""
+        """Whether a question wrote one entry, on all who asked and nobody else; or none, if it takes no round."""
+        if isinstance(step, Again | Over) and line.entries:
+            return "a request that takes no round, as it was sent again or is beyond a quota, wrote something"
         if self.ear is None or not isinstance(step, Ask | AskMany | Follow):
             return ""
         if not self.works and not line.shown[0]:
@@ -109,17 +111,22 @@ class Durable:
             return "the entry names others than those who asked: its form depends on what came of the call"
         return ""
 
-    def lost(self, spent: dict[str, int], loop: Loop | None) -> str:
-        """What a load lost of what was spent, or brought back of what was forgotten."""
+    def lost(self, spent: Mapping[str, int], knew: dict[int, bytes], loop: Loop | None) -> str:
+        """What a load lost of what was spent, or brought back of what was forgotten; `knew`: the copies before it."""
         after = spending(loop)
         fell = [f"{name} fell from {n} to {after.get(name, 0)}" for name, n in spent.items() if after.get(name, 0) < n]
         if fell:
             return f"the load forgot what was spent: {', '.join(fell[:2])}"
         known = {} if loop is None else digests(loop.bank)
         for copy, held in self.forgot.items():
-            if held is None and copy in known:
+            if held is None and copy in known and known[copy] != knew.get(copy):
                 return f"copy {copy}: the load brought back what it knew of a person who was forgotten"
         return ""
+
+
+def _halts(public: Public) -> Public:
+    """What may be seen no earlier than it is durable: all but the number of rounds, and whether they are silent."""
+    return public[1] == "halted", *public[2:]
 
 
 def spending(loop: Loop | None) -> dict[str, int]:

@@ -58,7 +58,7 @@ class OppositeLabels:
         guide = self.plan.guide
         if guide is None or self.plan.copies or guide.range_rounds or guide.labels != 2:
             raise ValueError("OppositeLabels plays against a guide alone, of two labels, that counts no ranges")
-        if guide.unit_labels > (guide.leaf if self.person else 1):
+        if guide.unit_labels > (guide.first if self.person else 1):
             raise ValueError("a unit's labels must fit in one leaf: for several of them take person=True")
 
     def __repr__(self) -> str:
@@ -94,8 +94,8 @@ class OppositeLabels:
     @cached_property
     def _factor(self) -> Floats:
         """What of the unit's leaf is in each node that is released."""
-        closed = min(self.guide.leaves, (self.plan.rounds - 1) // self.guide.leaf)
-        return self.guide.root.factor[:closed].astype(np.float64)
+        closed = sum(end < self.plan.rounds for end in self.guide.main.ends)
+        return self.guide.root.column(0)[:closed].astype(np.float64)
 
     @cached_property
     def distance(self) -> float:

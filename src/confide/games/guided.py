@@ -18,12 +18,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.contained import contained
 from confide.errors import StateError
-from confide.games.script import Ask, AskMany, Follow, Label, LabelMany, Own, Step, Teach, TeachMany
+from confide.games.script import Ask, AskMany, Cut, Follow, Label, LabelMany, Own, Step, Teach, TeachMany
 from confide.games.tape import Tape
 from confide.guide.guide import Guide, Release
-from confide.guide.maps import Encoded
-from confide.guide.model import Batch
+from confide.guide.model import Batch, Question
 from confide.pop.guiding import Guiding
 from confide.pop.loop import Loop
 
@@ -43,7 +43,7 @@ class Given:
     who: bytes | None
     own: bool = False
     """Whether the unit asked."""
-    guided: Encoded | None = None
+    guided: Question | None = None
     """The question as the guide takes it."""
     ticket: str | None = None
     closed: bool = False
@@ -119,8 +119,8 @@ class Shadow:
         watched.store = hear
         run, scores = watched.run, self._scores
 
-        def heard(batch: Batch, labels: Ints) -> Floats:
-            found = run(batch, labels)
+        def heard(batch: Batch, labels: Ints, other: Batch | None = None) -> Floats:
+            found = run(batch, labels, other)
             scores.extend(found)
             return found
 
@@ -145,6 +145,36 @@ class Shadow:
         score = None if given.guided is None else self.guide.score(given.guided)
         self.taught(given.guided, step.ys[row] if isinstance(step, Follow) else -1, given.who, own)
         return answer, None if score is None else score[-self.plan.vectors :]
+
+    def cut(self, loop: Loop, step: Cut, own: Own, given: Sequence[Given]) -> None:
+        """After a batch that was cut off: the rows before that for the shadow, and all of its rounds are over.
+
+        Of the rows that the guide did not come to, labels are marked as used and people as counted all the same.
+        """
+        batch, first, left, counting = step.batch, self.guide.rounds, step.after, self.guide.counting
+        rows = len(batch.xs)
+        for i in range(rows):
+            while left and self._close_next():
+                left -= 1
+            if left == 0:
+                self._mark(loop, batch, range(i, rows), counting - i, given)
+                break
+            self.round(loop, batch, i, own.has(i), given[i])
+        for guide in (self.own, self.guide):
+            guide.go_to(first + rows)
+
+    def _close_next(self) -> bool:
+        return self.own.close_next() and self.guide.close_next()
+
+    def _mark(self, loop: Loop, batch: AskMany | Follow, rows: range, counting: int, given: Sequence[Given]) -> None:
+        for at, i in enumerate(rows):
+            who = given[i].who
+            if who is None or not self._readable(loop, batch.xs[i]):
+                continue
+            if at < counting:
+                self.counted.add(who)
+            if isinstance(batch, Follow) and batch.ys[i] >= 0:
+                self.labels[who] = min(self.plan.unit_labels, self.labels.get(who, 0) + 1)
 
     def lead(self, loop: Loop, step: Step | None, own: Own, given: Sequence[Given]) -> None:
         """After a step of the watched guide that asks nothing: the same step for the shadow."""
@@ -174,53 +204,50 @@ class Shadow:
         self.record(x, label, who, own, row)
 
     def _readable(self, loop: Loop, x: Any) -> bool:
-        try:
+        with contained:
             self.guide.read(x)
-        except Exception:  # a row is anybody's object
-            return False
-        return loop.encode(x)[1] is None
+            return loop.encode(x)[1] is None
+        return False
 
     def asked(
         self, x: Any, who: bytes | None, readable: bool, own: bool, record: bool = False
-    ) -> tuple[Encoded | None, int]:
+    ) -> tuple[Question | None, int]:
         """A public round, or row of history: the row as its ticket holds it, and the guide's own answer."""
         for guide in (self.own, self.guide):
             guide.begin_round()
-        found = self._scores.pop(0) if self._scores and self.guide.features is not None else None
+        found = self._scores.pop(0) if self._scores else None
         if not readable:
             return None, -1
-        encoded = self.guide.encode(x)
-        if encoded is not None:
-            score = self.guide.score(encoded)
-            if score is not None and found is not None and not np.array_equal(found, score[-found.size :]):
-                self.fault = self.fault or "a row's score in a batch is not, bit for bit, the one that it has by itself"
-            return encoded, self.guide.answer(encoded)
-        if (record or self.history == 0) if who is None else who not in self.counted:
+        question = self.guide.encode(x)
+        score = self.guide.score(question)
+        if score is not None and found is not None and not np.array_equal(found, score[-found.size :]):
+            self.fault = self.fault or "a row's score in a batch is not, bit for bit, the one that it has by itself"
+        if self.guide.finding and ((record or self.history == 0) if who is None else who not in self.counted):
             self.counted |= set() if who is None else {who}
             for guide in (self.guide, self.own) if own else (self.guide,):
                 guide.count(x)
-        return None, -1
+        return question, self.guide.answer(question)
 
-    def taught(self, encoded: Encoded | None, label: int, who: bytes | None, own: bool) -> None:
-        """A label that belongs to one of its rounds."""
-        if encoded is None or label < 0:
+    def taught(self, question: Question | None, label: int, who: bytes | None, own: bool) -> None:
+        """A label that belongs to one of its rounds; one that the warm-up waited for does not teach after it."""
+        if question is None or label < 0 or question.stage != self.guide.stage:
             return
         if who is not None:
             if self.labels.get(who, 0) >= self.plan.unit_labels:
                 return
             self.labels[who] = self.labels.get(who, 0) + 1
         for guide in (self.guide, self.own) if own else (self.guide,):
-            guide.gradient(encoded, label)
+            guide.gradient(question, label)
 
     def record(self, x: Any, label: int, who: bytes | None, own: bool, row: bool) -> None:
         """A record that was never asked; one of the plan's rows of history takes a row's number."""
         again = self._again and who is None
         if row:
             self.history += 1
-            encoded, _ = self.asked(x, who, label >= 0, own, record=True)
+            question, _ = self.asked(x, who, label >= 0, own, record=True)
         else:
-            encoded = self.guide.encode(x) if label >= 0 else None
-        self.taught(encoded, -1 if again else label, who, own)
+            question = self.guide.encode(x) if label >= 0 else None
+        self.taught(question, -1 if again else label, who, own)
 
     def loaded(self, guiding: Guiding, tape: Tape, rounds: int) -> None:
         """The process died, and a load went on from what was durable: all that was released, and empty open leaves."""
@@ -275,7 +302,7 @@ class Shadow:
             self.fault += f"released in {guide.rounds}"
         if not self.fault and watched.features != guide.features:
             self.fault = "the guide's map is not the one that what was released makes"
-        if not self.fault and guide.features is not None:
+        if not self.fault:
             same = np.array_equal(watched.model.theta, guide.model.theta)
             self.fault = "" if same else "θ is not what released sums and public constants make of it"
         return self.fault

@@ -6,7 +6,6 @@ From the tape's words, the copies' votes, the tables and the caps; with a lean a
 
 from __future__ import annotations
 
-import contextlib
 import copy as copying
 import hashlib
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from confide.banks.base import Bank
+from confide.contained import contained
 from confide.games.guided import Released
 from confide.games.leaned import Ear, Offsets, Scores, decided, offsets_for
 from confide.games.script import Ask, AskMany, Disk, Follow, Load, Step, size
@@ -182,7 +182,7 @@ class Reference:
             return ()
         counts = np.zeros(self.loop.plan.labels, dtype=np.int64)
         if not malformed:
-            with contextlib.suppress(Exception):  # a bank that fails as a whole has abstained
+            with contained:  # a bank that fails as a whole has abstained
                 counts = bank.votes(x, drawn.poll)
         return tuple(counts.tolist())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from confide.planning.design import Certified, certify
@@ -42,9 +42,9 @@ class Region:
 
     @classmethod
     def of(cls, certified: Plan | Guarantee | tuple[float, float]) -> Region:
-        """A guarantee's one pair, or all that a plan's tables certify at every ε and several Rényi orders.
+        """A guarantee's one pair, or all that a plan certifies at every ε: exactly, or at several Rényi orders.
 
-        Proof pages: docs/proofs/halting.md, docs/proofs/conversion.md.
+        Proof pages: docs/proofs/exact.md; docs/proofs/halting.md, docs/proofs/conversion.md.
         """
         if isinstance(certified, Plan):
             return cls(tuple(_pairs(certified)))
@@ -83,15 +83,12 @@ def _pairs(plan: Plan) -> Iterable[tuple[float, float]]:
     gate, halting, guide = plan.gate, plan.halting, plan.guide
     best = dict.fromkeys(EPSILONS, 1.0)
     if gate is None and guide is not None:
-        for order in sorted({*ORDERS, plan.order}):
-            alone = replace(guide, order=order).certify()
-            best = {e: min(least, delta_from_renyi(alone, order, e)) for e, least in best.items()}
-        yield from ((epsilon, delta) for epsilon, delta in best.items() if delta < 1)
+        yield from ((epsilon, delta) for epsilon in EPSILONS if (delta := guide.delta(epsilon)) < 1)
     if gate is None or not isinstance(halting, Halting):
         return
-    for order in sorted({*ORDERS, plan.order}):
+    for order in sorted({*ORDERS, plan.renyi_order}):
         try:
-            beside = 0.0 if guide is None else replace(guide, order=order).certify()
+            beside = 0.0 if guide is None else guide.certify(order)
             share = plan.poll_fraction
             how: dict[str, Any] = {"order": order, "delta": 0.5, "poll_fraction": share, "beside": beside}
             got = _certified(plan.lean, gate, halting, plan.labels, how)

@@ -19,7 +19,9 @@ and cause, unless after every step
 - the guide released what rounds, labels, caps and earlier releases say, when the number of rounds says so, and with the
   same noise the worlds' releases differ by the unit's own gradients and by nothing else, in integers;
 - what others asked reached the copies unchanged;
-- each question wrote one entry, on all who asked, and nothing of it could be seen before it was durable;
+- each question wrote one entry, on all who asked, and no answer or halt could be seen before it was durable;
+- a request that was sent again took no round, drew and wrote nothing, whether or not its person was forgotten;
+- a batch that was cut off, by an interrupt or a crash, took all of its rounds, and nothing of it is released twice;
 - a load forgot nothing that was spent, and brought back no coin, no used ticket and nobody who was forgotten.
 
 Of a mechanism that does not show its inside to its operator only what others see is compared. Whether the noise itself
@@ -42,8 +44,10 @@ from numpy.typing import NDArray
 from confide.games.leaned import offsets_for
 from confide.games.reference import Line
 from confide.games.script import (
+    Again,
     Ask,
     AskMany,
+    Cut,
     Disk,
     Follow,
     Forget,
@@ -51,6 +55,7 @@ from confide.games.script import (
     Label,
     LabelMany,
     Load,
+    Over,
     Script,
     Step,
     Teach,
@@ -65,8 +70,10 @@ from confide.pop.pop import POP
 from confide.privacy.random import Random
 
 __all__ = [
+    "Again",
     "Ask",
     "AskMany",
+    "Cut",
     "Disk",
     "Follow",
     "Forget",
@@ -75,6 +82,7 @@ __all__ = [
     "LabelMany",
     "Load",
     "Outcome",
+    "Over",
     "Script",
     "Step",
     "Teach",
@@ -174,8 +182,7 @@ class _Checker:
         self.parted: list[int] = []
         self.apart, self.steps, self.unsure, self.hidden = 0, 0, [0, 0], [0, 0]
         self.guide = None if loop is None else loop.plan.guide
-        self.factor = [] if self.guide is None else self.guide.root.factor.tolist()
-        self.leaves: list[Any] = []  # by how much the unit's gradients differ in each leaf
+        self.leaves: dict[str, list[Any]] = {"warm": [], "node": []}  # by how much the unit's gradients differ in each
         self.released, self.moved = 0, 0.0
 
     def check(self, number: int, where: str, step: Step | Hidden, first: Line, second: Line) -> bool:
@@ -246,9 +253,7 @@ class _Checker:
             what, apart = f"{where}, {one.kind} {one.number}", _whole(one.own) - _whole(other.own)
             cause = f"{what}: the exact sums of the worlds differ by more than the unit's own"
             _demand(np.array_equal(_whole(one.exact) - _whole(other.exact), apart), cause)
-            if one.kind == "node":
-                self.leaves.append(apart)
-            moved = _moved(self.leaves, self.factor) if one.kind == "node" else apart
+            moved = apart if one.kind == "ranges" else self._moved(one.kind, apart)
             drawn = _whole(one.row) - _whole(other.row)
             _demand(np.array_equal(drawn, moved), f"{what}: it is not the charged sums with the noise that was drawn")
             if one.kind == "ranges" and self.guide is not None:
@@ -256,9 +261,17 @@ class _Checker:
                 _demand(int((apart**2).sum()) <= most, f"{what}: the unit counts for more than one row")
         if self.guide is None:
             return
-        total = sum(math.sqrt(int((leaf**2).sum())) for leaf in self.leaves)
+        total = sum(math.sqrt(int((leaf**2).sum())) for leaves in self.leaves.values() for leaf in leaves)
         self.moved = total / (2 * self.guide.unit_labels * self.guide.clip)
         _demand(self.moved <= 1 + 1e-12, f"{where}: the unit moved the guide's sums by {self.moved:.2f} of its cap")
+
+    def _moved(self, kind: str, apart: Any) -> Any:
+        """By how much the node of a stage's next leaf moves, if its sums differ by so much."""
+        assert self.guide is not None
+        root, leaves = self.guide.root if kind == "node" else self.guide.warm_root, self.leaves[kind]
+        leaves.append(apart)
+        last = len(leaves) - 1
+        return sum(int(root.factor[last - s]) * int(root.weights[s]) * leaf for s, leaf in enumerate(leaves))
 
     def _compare_votes(self, where: str, step: Step | Hidden, first: Line, second: Line) -> None:
         own = own_rows(step)
@@ -328,11 +341,6 @@ def _rows(line: Line) -> int:
 def _whole(sums: NDArray[np.int64]) -> Any:
     """In integers of any size."""
     return sums.astype(object)
-
-
-def _moved(leaves: list[Any], factor: list[int]) -> Any:
-    """By how much the last of these leaves' node moves."""
-    return sum(factor[len(leaves) - 1 - s] * leaf for s, leaf in enumerate(leaves))
 
 
 def _same(first: object, second: object, what: str, cause: str = "") -> None:

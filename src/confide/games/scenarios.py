@@ -140,11 +140,11 @@ class GuidedPOP:
 def guide_plan(epsilon: float, labels: int = 1, rounds: int = 33, leaf: int = 8) -> Plan:
     """A guide alone to attack, δ = 10⁻⁶, that counts no ranges: few and short leaves, since the first is the worst."""
     usual = GuidePlan.best(epsilon, DELTA, rounds, unit_labels=labels, private_ranges=False)
-    short = replace(usual, leaf=leaf, leaves=-(-rounds // leaf))
+    short = replace(usual, leaf=leaf, leaves=-(-rounds // leaf), growth=0)
     guide = replace(short, sigma2=-(-usual.sigma2 * short.load // usual.load))
     return Plan(
         kind="tight", rounds=rounds, copies=0, polls=0, unsure=0, silent=0, unit_unsure=1, labels=2, beta=BETA,
-        order=guide.order, gate=None, halting=None, guide=guide,
+        order=None, gate=None, halting=None, guide=guide,
         guarantee=Guarantee(guide.epsilon(DELTA), DELTA, unit_labels=labels),
     )  # fmt: skip
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 __all__ = [
+    "Again",
     "Ask",
     "AskMany",
+    "Cut",
     "Disk",
     "Follow",
     "Forget",
@@ -16,6 +18,7 @@ __all__ = [
     "Label",
     "LabelMany",
     "Load",
+    "Over",
     "Own",
     "Script",
     "Step",
@@ -48,6 +51,27 @@ class AskMany:
 
 
 @dataclass(frozen=True)
+class Again:
+    """The request of the script's `ask`-th Ask (from 1) is sent once more, by its sender and with its id.
+
+    That it is sent again is public; it takes no round. For mechanisms that know requests by their ids.
+    """
+
+    ask: int
+
+
+@dataclass(frozen=True)
+class Over:
+    """A question of somebody whose rounds of the day are used up: refused, without a round. That is public.
+
+    For mechanisms that have quotas.
+    """
+
+    x: Any
+    unit: Unit
+
+
+@dataclass(frozen=True)
 class Follow:
     """Rows that are asked and, where there is a label, taught before the next one: `confide.evaluate`'s loop.
 
@@ -58,6 +82,24 @@ class Follow:
     ys: Sequence[int]
     """Numbers of labels; −1 for none."""
     units: Sequence[Unit] | None = None
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A batch that is cut off when the guide has made so many releases in it, or has come to its end.
+
+    By an interrupt; or the process crashes, and another one loads an older snapshot. For mechanisms that answer after a
+    halt: there the guide goes through a batch before the copies do, which do not come to it.
+    """
+
+    batch: AskMany | Follow
+    after: int = 1
+    crash: bool = False
+
+    @property
+    def xs(self) -> Sequence[Any]:
+        """The questions."""
+        return self.batch.xs
 
 
 @dataclass(frozen=True)
@@ -115,8 +157,8 @@ class Disk:
     works: bool
 
 
-Step = Ask | AskMany | Follow | Label | LabelMany | Teach | TeachMany | Forget | Load | Disk
-Batch = AskMany | Follow | LabelMany | TeachMany
+Step = Ask | AskMany | Again | Over | Follow | Cut | Label | LabelMany | Teach | TeachMany | Forget | Load | Disk
+Batch = AskMany | Follow | Cut | LabelMany | TeachMany
 
 
 @dataclass(frozen=True)
@@ -164,14 +206,16 @@ def own_rows(step: Step | Hidden) -> Own:
 
 def size(step: Step | None) -> int:
     """How many rounds a step asks for."""
-    if isinstance(step, AskMany | Follow):
+    if isinstance(step, AskMany | Follow | Cut):
         return len(step.xs)
     return int(isinstance(step, Ask))
 
 
 def units_of(step: Step | None, rounds: int) -> list[Any]:
     """Whose the rounds, or records, of a step are."""
-    if isinstance(step, Ask | Teach | Forget):
+    if isinstance(step, Cut):
+        return units_of(step.batch, rounds)
+    if isinstance(step, Ask | Over | Teach | Forget):
         return [step.unit]
     if isinstance(step, AskMany | Follow | TeachMany):
         return [None] * len(step.xs) if step.units is None else list(step.units)
@@ -198,6 +242,10 @@ def check_script(script: Script) -> None:
             rounds += any(isinstance(one, Teach | TeachMany) for one in versions)
         else:
             others |= set(units_of(step, size(step)))
+        if len({one.ask if isinstance(one, Again) else None for one in versions}) > 1:
+            raise ValueError("whether a request is sent again is public: a hidden Again must be in both worlds")
+        if len({isinstance(one, Over) for one in versions}) > 1:
+            raise ValueError("whether a day's rounds are used up is public: a hidden Over must be in both worlds")
         asks += size(versions[0])
     if len(hidden_units) > 1 or (hidden_units == {None} and rounds > 1):
         raise ValueError("the hidden steps must all belong to one unit: one person, or one round or record")
@@ -219,8 +267,8 @@ def _check_labels(script: Script, hidden_asks: set[int]) -> None:
     for step in script:
         hidden = isinstance(step, Hidden)
         for one in (version(step, 0), version(step, 1)):
-            if isinstance(one, Label) and (one.ask in hidden_asks) != hidden:
-                raise ValueError("a label is hidden where its Ask is, and only there")
+            if isinstance(one, Label | Again) and (one.ask in hidden_asks) != hidden:
+                raise ValueError("a label is hidden where its Ask is, and only there; so is a request sent again")
             if isinstance(one, LabelMany):
                 mine = {i for i, ask in enumerate(one.asks) if ask in hidden_asks}
                 if mine != (set(step.rows) if isinstance(step, Hidden) else set()):

@@ -7,6 +7,7 @@ the mechanism did otherwise is a fault of this world alone; what differs between
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -22,8 +23,10 @@ from confide.games.guided import Given, Shadow
 from confide.games.leaned import Ear, word_for
 from confide.games.reference import Before, Expected, Line, Reference, Round, copy_of, digests
 from confide.games.script import (
+    Again,
     Ask,
     AskMany,
+    Cut,
     Disk,
     Follow,
     Forget,
@@ -31,6 +34,7 @@ from confide.games.script import (
     Label,
     LabelMany,
     Load,
+    Over,
     Own,
     Script,
     Step,
@@ -42,6 +46,7 @@ from confide.games.script import (
     version,
 )  # fmt: skip
 from confide.games.tape import LEAST, MOST, Drawn, Tape, read_rows
+from confide.guide.guide import Asked, Guide
 from confide.pop.base import SOURCES, Answer
 from confide.pop.loop import Loop
 from confide.pop.pop import Operator
@@ -95,7 +100,7 @@ class World:
         lines: list[Line] = []
         if self.shadow is not None and other is not None:
             self.shadow.given = {(one.kind, one.number): one.used for line in other for one in line.released}
-        if any(isinstance(step, Load | Disk) for step in script):
+        if any(isinstance(step, Load | Disk) or _crashes(step) for step in script):
             self.mechanism.save(self.folder)
             self.disk.listen(inside(self.mechanism))
         for number, step in enumerate(script[:most], start=1):
@@ -110,6 +115,8 @@ class World:
     # ------------------------------------------------------------------ a step
 
     def _act(self, number: int, step: Step | None, given: Step | Hidden, other: Line | None) -> Line:
+        if isinstance(step, Cut):
+            return self._cut(number, step, own_rows(given))
         fault = self._reload(step, number) if isinstance(step, Load) else ""
         if isinstance(step, Disk):
             self.disk.turn(step.works)
@@ -144,6 +151,56 @@ class World:
         fault = fault or self.disk.fault or self.disk.entered(step, expected, line) or self._public_fault(loop)
         line.fault = fault or self._tickets_fault(loop, step, error, line)
         return line
+
+    def _cut(self, number: int, step: Cut, own: Own) -> Line:
+        """A batch that is cut off: its rounds are taken, and what the guide released of it was released once."""
+        loop, rows = inside(self.mechanism), size(step)
+        assert loop is not None and loop.goes_on and loop.guiding is not None and self.shadow is not None
+        before, public, spent, tickets = Before.of(loop), self._public(), spending(loop), len(self.tickets)
+        self.tickets += [Given(None, self._who(loop, unit)) for unit in units_of(step, rows)]
+        self.tape.at(number)
+        self.shadow.at(number, loop)
+        self._interrupted(loop.guiding.guide, step)
+        self.shadow.cut(loop, step, own, self.tickets[tickets:])
+        seen, taken, fault = self._public()[0], before.rounds + rows, self.shadow.fault
+        after = before.rounds if step.crash and not self.shadow.released else taken  # nothing of it was durable
+        if step.crash:
+            fault = fault or self._reload(Load(saved=False), number, spent)
+        else:
+            with contextlib.suppress(StateError):
+                self.mechanism.learn_many([], [])  # a call that asks nothing and teaches nothing
+            fault = fault or self.shadow.compare()
+        loop = inside(self.mechanism)
+        assert loop is not None
+        if (seen, loop.account.rounds) != (taken, after):
+            fault = f"a batch was cut off after {taken} rounds were taken; everybody saw {seen}, and it goes on after "
+            fault += f"{loop.account.rounds}: what it taught would be taught again"
+        line = Line(self._public(), ["cut off"], [], [], None, fault=fault)
+        line.released = self.shadow.released
+        line.copies, line.unsure = digests(self._bank(loop)), loop.account.unsure
+        line.heard, line.watched = list(self.heard), dict(loop.account.watched)
+        line.entries = self.disk.take(step, public)
+        line.fault = line.fault or self.disk.fault or self._public_fault(loop)
+        return line
+
+    def _interrupted(self, guide: Guide, step: Cut) -> None:
+        """Take the batch, up to so many releases of the guide or to the end of its part."""
+        left, release, follow = [step.after], guide._release, guide.follow
+
+        def cutting(kind: str) -> None:
+            release(kind)
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+
+        def ended(*args: Any) -> Asked:
+            follow(*args)
+            raise KeyboardInterrupt
+
+        guide._release, guide.follow = cutting, ended  # type: ignore[method-assign, assignment]
+        with contextlib.suppress(KeyboardInterrupt):
+            self._call(step.batch)
+        guide._release, guide.follow = release, follow  # type: ignore[method-assign]
 
     def _settle(self, reference: Reference, number: int, own: Own, forced: Mapping[int, int]) -> str:
         """What the step must have done, by the reference; the guide's part first, whose scores a lean goes by."""
@@ -228,6 +285,10 @@ class World:
                 return [mechanism.predict(x) if unit is None else mechanism.predict(x, unit)]
             case AskMany(xs, units):
                 return list(mechanism.predict_many(xs, units))
+            case Again(ask):
+                mechanism.again(ask)
+            case Over(x, unit):
+                mechanism.over(x, unit)
             case Follow(xs, ys, units):
                 rows = mechanism.follow_many(xs, np.array(ys, dtype=np.int64), units)
                 labels = [None if label < 0 else mechanism.labels[label] for label in rows.answers]
@@ -248,7 +309,7 @@ class World:
                 mechanism.forget(unit)
         return []
 
-    def _reload(self, step: Load, number: int) -> str:
+    def _reload(self, step: Load, number: int, spent: Mapping[str, int] | None = None) -> str:
         """Save or crash, then load: nothing that was spent is forgotten, and no coin comes back."""
         self.unsaved = ""
         try:
@@ -257,7 +318,9 @@ class World:
                 self.disk.forgot.clear()
         except StateError as error:  # then it is as if it had crashed; that it failed is for everybody to see
             self.unsaved = self._said(error)
-        spent = spending(inside(self.mechanism))
+        loop = inside(self.mechanism)
+        spent = spending(loop) if spent is None else spent
+        knew = {} if loop is None else digests(self._bank(loop))
         self.mechanism.close()
         fault = coins_that_return(lambda: self.load(self.folder, Random()), inside)
         self.tape, self.loads = Tape(self.seed + number), self.loads + 1
@@ -268,7 +331,7 @@ class World:
             account = loop.account
             self.shadow.loaded(loop.guiding, self.tape.spawned[-1].twin(), account.rounds + account.history)
             fault = fault or self.shadow.fault
-        return fault or self.disk.lost(spent, loop)
+        return fault or self.disk.lost(spent, knew, loop)
 
     # ------------------------------------------------------------------ the reference
 
@@ -342,6 +405,11 @@ class World:
                 each = [loop.votes(x, np.array([copy])) for copy in range(bank.copies)]
                 found.append([int(votes.argmax()) if votes.any() else None for votes in each])
         return found
+
+
+def _crashes(step: Step | Hidden) -> bool:
+    one = version(step, 0)
+    return isinstance(one, Cut) and one.crash
 
 
 def _beside(answer: Answer) -> object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, NamedTuple
@@ -12,7 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.contained import Contained
 from confide.text import Embedding
+from confide.values import number_in
 
 __all__ = [
     "FORM",
@@ -98,17 +101,14 @@ class Columns:
 
     def read(self, x: Any, /) -> Row:
         """The row that `x` is, or a `Malformed` that says what is wrong with it and shows nothing of it."""
-        try:
+        with Contained(Malformed):  # x may be any object at all, and raise anything when it is looked at
             if not isinstance(x, Mapping):
                 x = self._by_position(x)
             self.check(x)
             numbers = np.array([number_of(name, x.get(name)) for name in self.numeric], dtype=np.float64)
             codes = np.array([category_of(name, x.get(name)) for name in self.categorical], dtype=np.uint64)
             return Row(numbers, codes, tuple(text_of(name, x.get(name)) for name in self.text))
-        except Malformed:
-            raise
-        except Exception:  # x may be any object at all, and raise anything when it is looked at
-            raise Malformed(FORM) from None
+        raise Malformed(FORM)
 
     def check(self, x: Mapping[Any, Any], /) -> None:
         """Refuse names of which none is a column where columns are positions: nothing would be left of such an x."""
@@ -149,13 +149,16 @@ def parts_of(word: str) -> list[str]:
 
 def number_of(name: str, value: Any) -> float:
     """The number that `value` is in the declared column `name`; NaN where it is missing."""
+    if isinstance(value, str):
+        with suppress(ValueError):  # else it is refused below
+            value = number_in(value)
     if value is None:
         return float("nan")
     if isinstance(value, float | Real | np.bool_):
         try:
             return float(value)
         except OverflowError:  # an integer of hundreds of digits
-            return float("-inf") if str(value)[:1] == "-" else float("inf")
+            return float("-inf") if value < 0 else float("inf")
     raise Malformed(f"feature {name!r} must be a number, or None where it is missing")
 
 

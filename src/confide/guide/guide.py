@@ -4,13 +4,16 @@ Its life, as POP leads it (under the model's lock):
 
 1. `begin_round()`, once for every public round or row of history, first of all. If a leaf ended, its node is made,
    given to `store`, which makes it durable, and only then used. Nothing else ever closes a leaf.
-2. `encode(x)`: the row's active features; None while ranges are still being counted, and then `count(x)`, once a unit.
-   What is wrong with a malformed x is said in every phase. The map may change when a leaf closes: encode after
-   `begin_round`, or as many rows ahead as `settle` says.
-3. `score(encoded)`: the log-odds by the answering θ. Public, free, changes nothing; None before the first release.
-4. `gradient(encoded, y)`, when the label comes and the unit's cap allows: into the open leaf.
+2. `encode(x)`: the row as the guide takes it; while ranges are `finding`, also `count(x)`, once a unit. What is wrong
+   with a malformed x is said in every stage. The map may change when a leaf closes: encode after `begin_round`, or as
+   many rows ahead as `settle` says.
+3. `score(question)`: the log-odds by the answering θ. Public, free, changes nothing; None before the first release.
+4. `gradient(question, y)`, when the label comes and the unit's cap allows: into the open leaf.
 
 Many rounds at once are `follow`, or `settle`, `encode_batch` and `run` where the caller encodes.
+
+Where ranges are counted there are two stages: a *warm-up* learns on a map without these ranges while they are counted,
+and answers until the other one, whose map has them, has learned half as long. Else there is one stage only.
 
 Everything here but the open leaf, the counts and the closed leaves' exact sums is a function of released nodes.
 """
@@ -31,8 +34,8 @@ from confide.guide.counting import RangeCounts
 from confide.guide.hashed import HashedMap
 from confide.guide.leaves import Leaves
 from confide.guide.linear import add_gradient, run_rows
-from confide.guide.maps import Encoded, FeatureMap
-from confide.guide.model import Batch, Map, Model, encode_batch
+from confide.guide.maps import FeatureMap
+from confide.guide.model import Batch, Map, Model, Question, encode_batch
 from confide.guide.ranges import declared
 from confide.guide.rows import read_many
 from confide.planning.guided import GuidePlan
@@ -53,7 +56,7 @@ class Release(NamedTuple):
     """What leaves when a leaf ends: the noisy row is public, the exact sums are for the ledger alone."""
 
     kind: str
-    """"ranges" or "node"."""
+    """"warm" for a sum of the warm-up, "ranges", or "node" for any other sum."""
     number: int
     row: Ints
     exact: Ints
@@ -68,8 +71,8 @@ class Asked(NamedTuple):
     """Rows that it cannot read."""
     scores: Floats
     """Log-odds, one column a vector of θ: of label 1 where there are two labels; zeros where there is no answer."""
-    rows: list[Encoded | None]
-    """The rows encoded, if they were asked for: what `gradient` takes when a label comes later."""
+    rows: list[Question | None]
+    """The rows as the guide takes them, if they were asked for: what `gradient` takes when a label comes later."""
 
 
 class Guide:
@@ -82,8 +85,7 @@ class Guide:
     features
         A feature map (`FeatureMap`, or `HashedMap` where no names are declared); or columns: the map is then made from
         `ranges` and those that the plan counts, and needs none where it has none (`confide.guide.inputs.columns_for`).
-        With a ready map, or every range declared, nothing is counted: learning begins at once and ends with the last
-        leaf, as many rounds before the plan's end as counting would have taken.
+        With a ready map, or every range declared, nothing is counted, and there is no warm-up.
     label_weights
         One positive public weight a label, or None: gradients are scaled by it before they are clipped.
     ranges
@@ -101,13 +103,11 @@ class Guide:
     >>> for i in range(5000):
     ...     a, b = float(i % 97), float(i % 89)
     ...     guide.begin_round()
-    ...     encoded = guide.encode({"a": a, "b": b})
-    ...     if encoded is None:
+    ...     question, label = guide.encode({"a": a, "b": b}), int(a > b)
+    ...     if guide.finding:
     ...         guide.count({"a": a, "b": b})
-    ...         continue
-    ...     score, label = guide.score(encoded), int(a > b)
-    ...     wrong += i > 3000 and (score is None or int(score[1] > score[0]) != label)
-    ...     guide.gradient(encoded, label)
+    ...     wrong += i > 3000 and guide.answer(question) != label
+    ...     guide.gradient(question, label)
     >>> wrong < 400
     True
     """
@@ -137,39 +137,88 @@ class Guide:
         """Rounds and rows of history begun so far."""
         self.ranges: Ints | None = None
         """The released counts, where ranges are private."""
-        self._leaves: Leaves | None = None
-        self._first = 0  # rounds before the first leaf
+        self._first, self._handover = 0, 0  # rounds of the warm-up, and leaves after it until its answers end
+        self._warm: Leaves | None = None
         if isinstance(features, Columns) and plan.range_rounds and set(features.numeric) - set(ranges):
             self._first, self._counted = plan.range_rounds, RangeCounts(features, ranges, plan.range_norm)
+            if self._counted.counts.size > plan.range_values:
+                raise ValueError("too many columns have no range for the counts that the plan certifies: declare some")
             self._range_noise = GaussianNoise(plan.range_sigma2).draw(self._rng, self._counted.counts.size)
-        elif isinstance(features, Columns):
-            self._leaves = Leaves(plan, FeatureMap(features, declared(ranges, features.numeric)), self._rng)
+            self._handover = plan.main.reaching(plan.range_rounds / 2)
+            stage = plan.warm
         else:
-            self._leaves = Leaves(plan, features, self._rng)
+            stage = plan.main
+        known = FeatureMap(features, declared(ranges, features.numeric)) if isinstance(features, Columns) else features
+        self._leaves = Leaves(plan, stage, known, self._rng)  # of the stage that learns
+        if self._first:
+            self._warm = self._leaves
         self._last = plan.rounds + plan.history
-        self._end = min(self._last, self._first + plan.leaves * plan.leaf)  # of the rounds that are learned
 
     @property
-    def features(self) -> Map | None:
-        """The map as it is now; None while ranges are counted."""
-        return None if self._leaves is None else self._leaves.features
+    def finding(self) -> bool:
+        """Whether ranges are to be found yet: the warm-up learns (public)."""
+        return self._leaves is self._warm
+
+    @property
+    def stage(self) -> int:
+        """The stage that learns (public): 0 for the warm-up, 1 for the other."""
+        return self._leaves.stage.number
+
+    @property
+    def features(self) -> Map:
+        """The map of the stage that learns, as it is now."""
+        return self._leaves.features
+
+    @property
+    def _answers(self) -> Leaves:
+        """Whose θ answers: a function of what was released."""
+        over = self._leaves is not self._warm and self._leaves.closed >= self._handover
+        return self._leaves if self._warm is None or over else self._warm
 
     @property
     def closed(self) -> int:
-        """Leaves closed so far."""
-        return 0 if self._leaves is None else self._leaves.closed
+        """Leaves closed so far, in both stages."""
+        return self._leaves.closed + (0 if self._warm is None or self.finding else self._warm.closed)
 
     @property
     def ready(self) -> int:
         """Rounds after which there is a θ to answer with (public)."""
-        return self._first + self.plan.leaf
+        return (self._leaves if self._warm is None else self._warm).stage.ends[0]
 
     @property
     def counting(self) -> int:
-        """How many of the next rounds are counted for the ranges, and neither answered nor taught (public)."""
+        """How many of the next rounds are counted for the ranges (public)."""
         return max(0, self._first - self.rounds)
 
+    @property
+    def room(self) -> int:
+        """For how many rounds nothing is released but what is due before the first of them (public)."""
+        before = self.rounds - self._began
+        left = next((end - before for end in self._leaves.stage.ends if end > before), MANY)
+        return min(left, self.counting) if self.finding else left
+
+    @property
+    def _began(self) -> int:
+        """Rounds before the stage that learns."""
+        return 0 if self.finding else self._first
+
+    def leaves_of(self, rounds: int) -> Ints:
+        """Which leaf each of the next rounds teaches, by the numbers of `closed`; −1 past the last round (public)."""
+        before = self.rounds + np.arange(rounds)
+        found = np.searchsorted(self.plan.main.ends, before - self._first, side="right")
+        if self._warm is not None:
+            warm = self._warm.stage
+            early = np.searchsorted(warm.ends, before, side="right")
+            found = np.where(before < self._first, early, found + warm.leaves)
+        return np.where(before < self._last, found, -1)
+
     # ------------------------------------------------------------------ rounds
+
+    def go_to(self, rounds: int) -> None:
+        """So many rounds are taken: those that this guide was not led through are over, and taught it nothing."""
+        if rounds < self.rounds:
+            raise StateError("the guide was led through rounds that nobody took: this state must not be used")
+        self.rounds = rounds
 
     def begin_round(self) -> None:
         """Take the next public round, or row of history: first of all, close the leaf that ended before it."""
@@ -177,11 +226,16 @@ class Guide:
         self.rounds += 1
 
     def _close_due(self) -> None:
+        while self.close_next():
+            pass
+
+    def close_next(self) -> bool:
+        """Release what is due next, if anything is."""
         self._check()
-        while (due := self._due()) is not None:
-            self._failed = True  # until the release is durable and used; the same noise must not meet another sum
+        due = self._due()
+        if due is not None:
             self._release(due)
-            self._failed = False
+        return due is not None
 
     def _check(self) -> None:
         own_process(self._pid, "guide")  # noise is drawn ahead: two processes would release two sums with one noise
@@ -192,39 +246,44 @@ class Guide:
         """What is released by the call that takes the next round."""
         if self.rounds >= self._last:
             return None  # past its rounds the guide is frozen
-        if self._leaves is None:
-            return "ranges" if self.rounds >= self._first else None
-        ended = (self.rounds - self._first) // self.plan.leaf
-        return "node" if self._leaves.closed < min(self.plan.leaves, ended) else None
+        leaves, past = self._leaves, self.rounds - self._began
+        if leaves.closed < leaves.stage.leaves and past >= leaves.stage.ends[leaves.closed]:
+            return leaves.stage.kind
+        return "ranges" if self.finding and past >= self._first else None
 
     def settle(self) -> int:
-        """Close what is due before the next round, and return for how many rounds the map stays as it then is.
+        """Close what is due before the next round, and return for how many rounds the maps stay as they then are.
 
         So many rows may be encoded ahead, and given to `run`.
         """
         self._close_due()
-        if self._leaves is None:
-            return self.counting or MANY  # none is left only past the last round
-        later = [self._first + leaves * self.plan.leaf for leaves in self._leaves.renewing()]
+        ends, handover = self._leaves.stage.ends, [] if self.finding or not self._handover else [self._handover]
+        later = [self._began + ends[leaves - 1] for leaves in self._leaves.renewing() + handover]
+        later += [self._first] if self.finding else []
         return min([at for at in later if self.rounds < at < self._last], default=self.rounds + MANY) - self.rounds
 
     def _release(self, kind: str) -> None:
-        """Make a release, have it made durable, and use it."""
-        if self._leaves is None:
+        """Make a release, have it made durable, and use it: by one assignment, so that an interrupt tears nothing."""
+        if kind == "ranges":
             exact = self._counted.counts.ravel()
             release = Release(kind, 0, exact + self._range_noise, exact)
         else:
             release = Release(kind, self._leaves.closed, *self._leaves.node())
-        if self.store is not None:
-            self.store(release)
-        if self._leaves is None:
+        try:
+            if self.store is not None:
+                self.store(release)
+        except Exception:  # after an interrupt it is tried again, and a ledger has one release of a number
+            self._failed = True
+            raise
+        if kind == "ranges":
             self._found(release.row)
         else:
             self._leaves.close(release.row)
 
     def _found(self, row: Ints) -> None:
         self.ranges = row.copy()
-        self._leaves = Leaves(self.plan, self._counted.map(row, self.plan.range_sigma2**0.5), self._rng)
+        known = self._counted.map(row, self.plan.range_sigma2**0.5)
+        self._leaves = Leaves(self.plan, self.plan.main, known, self._rng)
 
     # ------------------------------------------------------------------ rows
 
@@ -232,31 +291,31 @@ class Guide:
         """Nothing for a row that the guide takes; for another the ValueError that says what is wrong with it."""
         self.encode(x)
 
-    def encode(self, x: Any, /) -> Encoded | None:
-        """The active features of `x`; None while its map is not yet known. A malformed x is a ValueError."""
-        if self.features is not None:
-            return self.features.encode(x)
-        self._counted.columns.read(x)
-        return None
+    def encode(self, x: Any, /) -> Question:
+        """`x` as the guide takes it now. A malformed x is a ValueError."""
+        answers = self._answers
+        asked = None if answers is self._leaves else answers.features.encode(x)
+        return Question(self.stage, self.features.encode(x), asked)
 
     def unreadable(self, rows: Any) -> Mask:
         """Which rows the guide cannot read, now or later: that depends on its columns alone."""
         if isinstance(self.features, HashedMap):
             return self.features.encode_many(rows)[2]
-        return read_many(self._counted.columns if self.features is None else self.features.columns, rows).refused
+        return read_many(self.features.columns, rows).refused
 
     def count(self, x: Any, /) -> None:
         """Count one row for the private ranges: at most one of a unit, and only before they are released."""
-        if self._leaves is None and 0 < self.rounds <= self._first:
+        if self.finding and 0 < self.rounds <= self._first:
             self._counted.add(self._counted.columns.read(x).numbers[None, :])
 
-    def score(self, encoded: Encoded, /) -> Floats | None:
-        """Log-odds, one a label, up to a constant; None before the first release."""
-        return None if self.closed == 0 else self.model.score(encoded)
+    def score(self, question: Question, /) -> Floats | None:
+        """Log-odds, one a label, up to a constant; None before the first release, or by another map."""
+        asked, stage = (question.encoded, question.stage) if question.asked is None else (question.asked, 0)
+        return None if self.closed == 0 or self._answers.stage.number != stage else self.model.score(asked)
 
-    def answer(self, encoded: Encoded, /) -> int:
+    def answer(self, question: Question, /) -> int:
         """The label index with the largest score, of several the first; −1 before the first release."""
-        score = self.score(encoded)
+        score = self.score(question)
         return -1 if score is None else int(score.argmax())
 
     def probabilities(self, x: Any, /) -> Floats:
@@ -271,17 +330,18 @@ class Guide:
     @property
     def model(self) -> Model:
         """The answering model as it is now; it changes with the next release. `model.params()` may be shipped."""
-        if self._leaves is None:
-            raise ValueError("the ranges are still being counted, so there is no model yet: ask again later")
-        return Model(self._leaves.features, self._leaves.answering)
+        return Model(self._answers.features, self._answers.answering)
 
-    def gradient(self, encoded: Encoded, y: int, /) -> None:
-        """Teach the label index `y`: one gradient into the open leaf. The unit's cap is the caller's to keep."""
+    def gradient(self, question: Question, y: int, /) -> None:
+        """Teach the label index `y`: one gradient into the open leaf, if it was encoded for this stage.
+
+        The unit's cap is the caller's to keep.
+        """
         self._check()
         leaves, plan = self._leaves, self.plan
-        if leaves is not None and self.rounds <= self._end and 0 <= y < plan.labels:
+        if question.stage == self.stage and self.rounds <= self._last and 0 <= y < plan.labels:
             weight = float(self._weights[y])
-            add_gradient(leaves.theta, *encoded, y, weight, plan.clip, plan.scale, leaves.open)
+            add_gradient(leaves.theta, *question.encoded, y, weight, plan.clip, plan.scale, leaves.open)
 
     # ------------------------------------------------------------------ many rounds
 
@@ -313,55 +373,58 @@ class Guide:
         while done < n:
             part = slice(done, min(n, done + self.settle(), done + _PIECE))
             done = part.stop
-            if self._leaves is None:
-                asked.refused[part] = self._count(rows[part], counted[part] & ~bad[part])
-                asked.rows.extend([None] * (part.stop - part.start if keep else 0))
-                continue
-            batch = encode_batch(self._leaves.features, rows[part])
+            some: Any = rows[part]
+            if isinstance(self.features, FeatureMap):
+                some = read_many(self.features.columns, some)
+                if self.counting and self.finding:
+                    self._counted.add(some.numbers[counted[part] & ~bad[part] & ~some.refused])
+            batch = encode_batch(self.features, some)
             asked.refused[part] = batch.refused
             batch = Batch(*batch[:4], batch.refused | bad[part])
-            self._ask(batch, labels[part], asked.answers[part], asked.scores[part])
-            asked.rows.extend(batch.row(i) for i in range(batch.refused.size if keep else 0))
+            other = None if self._answers is self._leaves else encode_batch(self._answers.features, some)
+            self._ask(batch, labels[part], asked.answers[part], asked.scores[part], other)
+            kept = (batch.row(i) for i in range(batch.refused.size if keep else 0))
+            asked.rows.extend(None if row is None else Question(self.stage, row) for row in kept)
         return asked
 
-    def _count(self, rows: Any, counted: Mask) -> Mask:
-        table = read_many(self._counted.columns, rows)
-        if self.counting:
-            self._counted.add(table.numbers[counted & ~table.refused])
-        self.rounds += table.refused.size
-        return table.refused
-
-    def _ask(self, batch: Batch, labels: Ints, answers: Ints, scores: Floats) -> None:
+    def _ask(self, batch: Batch, labels: Ints, answers: Ints, scores: Floats, other: Batch | None) -> None:
         """`run`, and the answers that follow from the scores."""
         waiting = 0 if self.closed else self.ready - self.rounds
-        found = self.run(batch, labels)
+        found = self.run(batch, labels, other)
         known = np.flatnonzero(~batch.refused[waiting:]) + waiting if self.closed else np.zeros(0, dtype=np.int64)
         scores[known] = found[known]
         answers[known] = found[known, 0] > 0 if self.plan.vectors == 1 else found[known].argmax(axis=1)
 
-    def run(self, batch: Batch, labels: Ints) -> Floats:
+    def run(self, batch: Batch, labels: Ints, other: Batch | None = None) -> Floats:
         """Many rounds at once, each asked and then taught: the scores, the same bits as one by one.
 
         A label below 0 never comes, and that of a refused row is not taught: it takes its round all the same. One row
-        of scores for each, zeros before the first release.
+        of scores for each, zeros before the first release. `other` are the rows by the map of the stage that answers,
+        while that is another one.
         """
-        plan, n, leaves = self.plan, labels.size, self._leaves
-        if self.settle() < n or leaves is None or batch.features is not leaves.features or batch.refused.size != n:
+        plan, n = self.plan, labels.size
+        same = self.settle() >= n and batch.features is self.features and batch.refused.size == n
+        if not same or (batch if other is None else other).features is not self._answers.features:
             raise ValueError("the map changes in these rounds: settle, encode as many rows as it says, then run them")
         labels = np.where(batch.refused | (labels >= plan.labels), -1, labels)
-        out = np.zeros((n, plan.vectors))
-        done = 0
+        out, done = np.zeros((n, plan.vectors)), 0
         while done < n:
             self._close_due()
-            left = plan.leaf - (self.rounds - self._first) % plan.leaf
-            past = self.rounds >= self._end
-            size = n - done if past else min(n - done, left, self._end - self.rounds)
-            part = slice(done, done + size)
+            leaves, past = self._leaves, self.rounds >= self._last
+            left = self._last - self.rounds, self._began + leaves.stage.ends[leaves.closed] - self.rounds
+            size = n - done if past else min(n - done, *left)
+            part, rows = slice(done, done + size), slice(done, done + size + 1)
             taught = np.full(size, -1) if past else labels[part]
             run_rows(
-                leaves.theta, leaves.answering, batch.starts[done : done + size + 1], batch.indices, batch.values,
-                taught, self._weights, plan.clip, plan.scale, leaves.open, out[part],
+                leaves.theta, leaves.answering, batch.starts[rows], batch.indices, batch.values, taught,
+                self._weights, plan.clip, plan.scale, leaves.open, out[part],
             )  # fmt: skip
+            if other is not None:
+                asked = self._answers
+                run_rows(
+                    asked.theta, asked.answering, other.starts[rows], other.indices, other.values, np.full(size, -1),
+                    self._weights, plan.clip, plan.scale, asked.open, out[part],
+                )  # fmt: skip
             self.rounds += size
             done += size
         return out
@@ -371,30 +434,34 @@ class Guide:
     def releases(self) -> list[Release]:
         """Everything released so far, in order, with the exact sums: what a ledger that begins now must hold."""
         counts = [] if self.ranges is None else [Release("ranges", 0, self.ranges.copy(), np.zeros(0, dtype=np.int64))]
-        if self._leaves is None:
-            return counts
-        nodes = zip(self._leaves.rows[: self.closed], self._leaves.sums, strict=False)
-        return counts + [Release("node", i, row.copy(), exact.copy()) for i, (row, exact) in enumerate(nodes)]
+        warm = [] if self._warm is None else _sums(self._warm)
+        return warm + counts + ([] if self.finding else _sums(self._leaves))
 
     def resume(self, rounds: int, releases: Sequence[Release]) -> None:
         """A fresh guide becomes the one that made these releases, `rounds` rounds after its beginning.
 
-        The open leaf starts empty and keeps its number; θ is computed again from the released rows, bit for bit.
+        A release is of rounds that were taken, whatever `rounds` says. The open leaf starts empty and keeps its number;
+        θ is computed again from the released rows, bit for bit.
         """
         if self.rounds or self.closed or self.ranges is not None:
             raise StateError("resume with a fresh guide: this one has begun already")
-        ranges, nodes = ([r for r in releases if r.kind == kind] for kind in ("ranges", "node"))
-        if [r.number for r in ranges + nodes] != [*range(len(ranges)), *range(len(nodes))]:
+        warm, ranges, nodes = ([r for r in releases if r.kind == kind] for kind in ("warm", "ranges", "node"))
+        if [r.number for r in warm + ranges + nodes] != [*range(len(warm)), *range(len(ranges)), *range(len(nodes))]:
             raise StateError("a release is missing in the ledger: this state must not be used")
-        if ranges and self._leaves is None and ranges[0].row.size == self._counted.counts.size:
-            self._found(ranges.pop().row)
-        known = self._leaves.open.size if self._leaves is not None else None
-        fits = not ranges and all(r.row.size == r.exact.size == known for r in nodes) and len(nodes) <= self.plan.leaves
+        fits = {r.kind for r in releases} <= ({"warm", "ranges", "node"} if self.finding else {"node"})
+        if fits and self.finding:
+            fits = _load(self._leaves, warm)
+            if fits and ranges:
+                whole = self._leaves.closed == self._leaves.stage.leaves
+                fits = whole and ranges[0].row.size == self._counted.counts.size
+                if fits:
+                    self._found(ranges[0].row)
+            fits = fits and (not self.finding or not nodes)
+        fits = fits and (self.finding or _load(self._leaves, nodes))
         if not fits:
             raise StateError("the releases do not belong to this guide: load it with its own plan, features and ledger")
-        if self._leaves is not None:
-            self._leaves.load([r.row for r in nodes], [r.exact for r in nodes])
-        self.rounds = rounds
+        leaves = self._leaves
+        self.rounds = max(rounds, self._began + (leaves.stage.ends[leaves.closed - 1] if leaves.closed else 0))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -402,4 +469,20 @@ class Guide:
 
     def __repr__(self) -> str:
         seeded = "" if self._rng.secure else ", insecure: seeded"
-        return f"Guide(rounds={self.rounds}, closed={self.closed} of {self.plan.leaves}{seeded})"
+        return f"Guide(rounds={self.rounds}, closed={self.closed} of {self.plan.nodes}{seeded})"
+
+
+def _sums(leaves: Leaves) -> list[Release]:
+    """What one stage has released."""
+    rows = zip(leaves.rows[: leaves.closed], leaves.sums, strict=False)
+    return [Release(leaves.stage.kind, i, row.copy(), exact.copy()) for i, (row, exact) in enumerate(rows)]
+
+
+def _load(leaves: Leaves, releases: Sequence[Release]) -> bool:
+    """What one stage had released; False where that cannot be."""
+    fits = len(releases) <= leaves.stage.leaves and all(
+        r.row.size == r.exact.size == leaves.open.size for r in releases
+    )
+    if fits:
+        leaves.load([r.row for r in releases], [r.exact for r in releases])
+    return fits

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
+from confide.contained import Contained, contained
 from confide.guide.columns import FORM, Malformed, by_position, digest, parts_of, words_of
 from confide.guide.maps import Encoded
 from confide.guide.ranges import octave
@@ -72,26 +73,24 @@ class HashedMap:
         """
         known, found, sizes = _Digests(), [_NOTHING], []
         for x in rows:
-            try:
-                found.append(self._encode(x, known))
-                sizes.append(found[-1].indices.size)
-            except Exception:  # a row is anybody's object: its errors are its own
-                sizes.append(0)
+            one = _NOTHING
+            with contained:
+                one = self._encode(x, known)
+            found.append(one)
+            sizes.append(one.indices.size)
         every = Encoded(*(np.concatenate(part) for part in zip(*found, strict=True)))
         return every, np.array(sizes, dtype=np.int64), np.array(sizes, dtype=np.int64) == 0
 
     def _encode(self, x: Any, known: _Digests) -> Encoded:
-        try:
+        with Contained(Malformed):  # x may be any object at all, and raise anything when it is looked at
             return self._features(x if isinstance(x, Mapping) else by_position(x), known)
-        except Malformed:
-            raise
-        except Exception:  # x may be any object at all, and raise anything when it is looked at
-            raise Malformed(FORM) from None
+        raise Malformed(FORM)
 
     def _features(self, x: Mapping[Any, Any], known: _Digests) -> Encoded:
         singles: list[int] = []
         short: list[tuple[int, int]] = []  # digests of names and of what they say in one token
-        for name, value in sorted(((str(name), value) for name, value in x.items()), key=lambda item: item[0])[:_MOST]:
+        plain = ((str.__str__(str(name)), value) for name, value in x.items())  # a subclass may compare as it likes
+        for name, value in sorted(plain, key=lambda item: item[0])[:_MOST]:
             found = _tokens(name, value)
             singles += [known[token] for token in found]
             if len(found) == 1:

@@ -125,14 +125,14 @@ def run_rows(
 
 @jit
 def follow(
-    decoded: Floats, rate: float, momentum: float, memory: float, closed: int, theta: Floats, answering: Floats
+    decoded: Floats, rate: float, momentum: float, memory: float, past: float, theta: Floats, answering: Floats
 ) -> None:
-    """θ from the decoded sums after `closed` leaves, and the answering θ, its running mean.
+    """θ from the decoded sums, and the answering θ, its running mean: `past` counts rounds in leaves like the last one.
 
     θ is the mean of −rate · sums that forgets with `momentum`: the same as steepest descent with a heavy ball, whose
     steps may be longer by (1 + momentum) / (1 − momentum) before they swing.
     """
-    keep = 1.0 if memory <= 0.0 else min(1.0, (memory + 1.0) / (memory + closed))
+    keep = 1.0 if memory <= 0.0 else min(1.0, (memory + 1.0) / (memory + past))
     width, vectors = theta.shape
     for a in range(width):
         for v in range(vectors):

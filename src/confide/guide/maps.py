@@ -3,8 +3,9 @@
 A map is made of parts: a constant; each numeric column as a clipped number and as one of its bins; each category as one
 of its own hashed places; random partitions of all columns; the words of texts, and the vectors that a public encoder
 makes of them. Which parts, how many places and what share of the norm each has is a public rule (`FeatureMap`): it
-looks at the kinds of columns, never at a stream. A row whose numbers lie near the middle of their ranges would leave
-some of its norm unused, and the noise is that of the whole: so every row is scaled to the whole, by itself alone.
+looks at the kinds of columns and at released grids, never at a stream. A row that is as usual in most of its columns
+would leave much of its norm unused, and the noise is that of the whole: so every row is scaled to the whole, by itself
+alone, all but the constant, which is the same for every row.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from numpy.typing import NDArray
 
 from confide._checks import integer
 from confide.guide.columns import Columns, Row, digest, parts_of, words_of
-from confide.guide.partitions import DEPTH, Renewal, draw_partitions, find_parts
-from confide.guide.ranges import QUARTERS, STEPS, Grid, octave
+from confide.guide.levels import STEPS, Grid, bin_cuts, centre_and_inverse, reference
+from confide.guide.partitions import DEPTH, Renewal, draw_partitions, find_parts, usual_parts
+from confide.guide.ranges import QUARTERS, octave
 from confide.guide.rows import Table
 from confide.guide.vectors import Encoded, Vectors, weave
 from confide.kernels.compile import jit
@@ -36,8 +38,7 @@ Floats = NDArray[np.float64]
 _BIAS, _LINEAR, _BINNED, _PARTED = 0.1, 2.5, 0.5, 2.0  # shares of the squared norm, up to scale
 _WORDED = _VECTORED = 4.0  # what a text says by its words, and by its vector
 _FIXED = 5  # parts that every row has: all but those of texts
-_NUMBER_BINS = 16
-_FAR = 4.0 ** np.arange(-6, 20)
+_DENSE = 20  # columns up to which partitions have their whole share: of many, few say much together
 _UNDER = 1 - 2.0**-20  # what is scaled by it stays below 1 however floating point rounds
 
 
@@ -49,19 +50,21 @@ class _Tables(NamedTuple):
     cuts: Floats  # of all columns, one after the other
     first_cut: Ints
     first_bin: Ints
+    usual_bin: Ints  # the reference; −1 for none
     free: NDArray[np.bool_]  # columns with bins of quarter octaves
     first_place: Ints
     places: int
     column: Ints
     cut: Floats
     salt: NDArray[np.uint64]
+    usual_part: Ints
     first_part: int
     bias: float
     linear: float
     binned: float
     category: float
     part: float
-    norm: float  # of these parts: every row is scaled to it, since noise is paid for it whether a row uses it or not
+    rest: float  # the norm of these parts but the constant: every row is scaled to it, as noise is paid for it anyway
 
 
 @dataclass(frozen=True)
@@ -126,26 +129,29 @@ class FeatureMap:
         d, categories, texts = self._sizes()
         number = self.partitions if d + categories > 1 else 0
         parts = draw_partitions(self.grids, categories, number, self.seed, self.renewed)
-        value, norm = self._values(parts.column.shape[0])
-        cuts = [_bin_cuts(grid) for grid in self.grids]
+        value, rest = self._values(parts.column.shape[0])
+        cuts = [bin_cuts(grid) for grid in self.grids]
         bins = [2 * QUARTERS + 2 if g is None else len(cut) + 2 for cut, g in zip(cuts, self.grids, strict=True)]
         first_bin = 1 + d + np.concatenate([[0], np.cumsum(bins)]).astype(np.int64)
         first_place = first_bin[-1] + self.places * np.arange(categories + 1, dtype=np.int64)
         first_part = int(first_place[-1])
         first_word = first_part + (parts.column.shape[0] << DEPTH)
-        spread = [0.0 if g is None else (g[STEPS - 3] - g[3]) / 2 for g in self.grids]
+        usual = [QUARTERS if g is None else reference(g, cut) for cut, g in zip(cuts, self.grids, strict=True)]
+        centre, inverse = np.array([centre_and_inverse(grid) for grid in self.grids]).reshape(d, 2).T.copy()
         tables = _Tables(
-            np.array([0.0 if g is None else g[STEPS // 2] for g in self.grids]),
-            np.array([1 / s if s > 1e-300 else 0.0 for s in spread]),
+            centre,
+            inverse,
             np.concatenate([np.zeros(0), *cuts]),
             np.concatenate([[0], np.cumsum([len(cut) for cut in cuts])]).astype(np.int64),
             first_bin,
+            np.array(usual, dtype=np.int64),
             np.array([g is None for g in self.grids], dtype=np.bool_),
             first_place,
             self.places,
             *parts,
+            usual_parts(parts, self.grids),
             first_part,
-            *(*value[:_FIXED], norm),
+            *(*value[:_FIXED], rest),
         )
         object.__setattr__(self, "_tables", tables)
         object.__setattr__(self, "_first_word", first_word)
@@ -159,7 +165,7 @@ class FeatureMap:
     def _values(self, partitions: int) -> tuple[tuple[float, ...], float]:
         """The value of each part's features, checked: even with all of them at their largest the norm is at most 1.
 
-        And the norm of all parts but those of texts, to which every row is scaled.
+        And the norm of all parts but the constant and those of texts, to which every row is scaled.
         """
         d, categories, texts = self._sizes()
         known = sum(grid is not None for grid in self.grids)
@@ -170,7 +176,7 @@ class FeatureMap:
             known * row * _LINEAR / (_LINEAR + _BINNED),
             known * row * _BINNED / (_LINEAR + _BINNED) + (d - known) * row,
             categories * row,
-            _PARTED if partitions else 0.0,
+            _PARTED * min(1.0, _DENSE / max(d + categories, 1)) if partitions else 0.0,
             texts * _WORDED if self.words else 0.0,
             encoded * _VECTORED,
         ]
@@ -181,7 +187,7 @@ class FeatureMap:
         ]
         if sum(count * Fraction(value) ** 2 for count, value in zip(counts, values, strict=True)) > 1:
             raise ArithmeticError("the features' norm exceeds 1: the shares were scaled wrongly")
-        return tuple(values), math.sqrt(sum(shares[:_FIXED]) / sum(shares)) * _UNDER
+        return tuple(values), math.sqrt(sum(shares[1:_FIXED]) / sum(shares)) * _UNDER
 
     @property
     def active(self) -> int:
@@ -275,18 +281,6 @@ def _is_grid(grid: Floats) -> bool:
     return grid.shape == (STEPS + 1,) and bool(np.isfinite(grid).all()) and bool((np.diff(grid) >= 0).all())
 
 
-def _bin_cuts(grid: Grid) -> Floats:
-    """The ends of a column's bins: every fourth of its grid, each value once; beyond the grid one every two octaves.
-
-    A grid from noisy counts may miss a long tail, and the tail may be what matters.
-    """
-    if grid is None:
-        return np.zeros(0)
-    inside = np.array(grid)[:: STEPS // _NUMBER_BINS]
-    far = np.concatenate([-_FAR[::-1], [0.0], _FAR])
-    return np.unique(np.concatenate([far[far < grid[0]], inside, far[far > grid[-1]]]))
-
-
 @jit
 def _encode(numbers: Floats, codes: NDArray[np.uint64], tables: _Tables, indices: Ints, values: Floats) -> None:
     indices[0], values[0] = 0, tables.bias
@@ -297,11 +291,11 @@ def _encode(numbers: Floats, codes: NDArray[np.uint64], tables: _Tables, indices
         indices[at], values[at] = 1 + j, tables.linear * z
         at += 1
     for j in range(d):
-        value, bin_ = numbers[j], 0  # the first bin is for missing numbers
+        value, bin_ = numbers[j], -1  # the first bin is for missing numbers
         if value == value:
             if tables.free[j]:
                 place = octave(value, 4)
-                bin_ = QUARTERS + 1 + (place if value >= 0 else -place)
+                bin_ = QUARTERS + (place if value >= 0 else -place)
             else:
                 low, high = tables.first_cut[j], tables.first_cut[j + 1]
                 while low < high:
@@ -310,8 +304,9 @@ def _encode(numbers: Floats, codes: NDArray[np.uint64], tables: _Tables, indices
                         low = middle + 1
                     else:
                         high = middle
-                bin_ = int(low - tables.first_cut[j]) + 1
-        indices[at], values[at] = tables.first_bin[j] + bin_, tables.binned
+                bin_ = int(low - tables.first_cut[j])
+        usual = bin_ >= 0 and bin_ == tables.usual_bin[j]
+        indices[at], values[at] = tables.first_bin[j] + 1 + bin_, 0.0 if usual else tables.binned
         at += 1
     for j in range(codes.size):
         hashed = np.int64(codes[j] % np.uint64(tables.places))
@@ -319,13 +314,15 @@ def _encode(numbers: Floats, codes: NDArray[np.uint64], tables: _Tables, indices
         at += 1
     find_parts(numbers, codes, tables.column, tables.cut, tables.salt, indices[at:])
     for i in range(tables.column.shape[0]):
-        indices[at], values[at] = tables.first_part + (i << DEPTH) + indices[at], tables.part
+        part = indices[at]
+        indices[at] = tables.first_part + (i << DEPTH) + part
+        values[at] = 0.0 if part == tables.usual_part[i] else tables.part
         at += 1
     squares = 0.0
-    for a in range(at):
+    for a in range(1, at):
         squares += values[a] * values[a]
-    whole = tables.norm / np.sqrt(squares)
-    for a in range(at):
+    whole = tables.rest / np.sqrt(squares) if squares > 0.0 else 0.0
+    for a in range(1, at):
         values[a] *= whole
 
 

@@ -12,13 +12,28 @@ from numpy.typing import NDArray
 from confide.guide.hashed import HashedMap
 from confide.guide.linear import scores
 from confide.guide.maps import Encoded, FeatureMap
-from confide.guide.rows import read_many
+from confide.guide.rows import Table, read_many
 
-__all__ = ["Batch", "Model", "encode_batch", "map_from_params", "map_params"]
+__all__ = ["Batch", "Model", "Question", "encode_batch", "map_from_params", "map_params"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Map = FeatureMap | HashedMap
+
+
+class Question(NamedTuple):
+    """A row as a guide takes it."""
+
+    stage: int
+    """The stage whose map encoded it: no other learns from it."""
+    encoded: Encoded
+    asked: Encoded | None = None
+    """By the map of the stage that answers, while that is another one."""
+
+    @property
+    def lesson(self) -> Question:
+        """What a label that comes later needs of it."""
+        return self if self.asked is None else self._replace(asked=None)
 
 
 class Batch(NamedTuple):
@@ -38,10 +53,13 @@ class Batch(NamedTuple):
         return Encoded(self.indices[part].copy(), self.values[part].copy())
 
 
-def encode_batch(features: Map, rows: Iterable[Any]) -> Batch:
-    """Encode rows, the same bits as `encode` gives one by one. Whatever a row is, or raises, is refused by itself."""
+def encode_batch(features: Map, rows: Iterable[Any] | Table) -> Batch:
+    """Encode rows, the same bits as `encode` gives one by one. Whatever a row is, or raises, is refused by itself.
+
+    A map of columns takes rows that were read already, too.
+    """
     if isinstance(features, FeatureMap):
-        table = read_many(features.columns, rows)
+        table = rows if isinstance(rows, Table) else read_many(features.columns, rows)
         (encoded, sizes), refused = features.encode_table(table), table.refused
     else:
         encoded, sizes, refused = features.encode_many(rows)

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.guide.columns import digest
-from confide.guide.ranges import Grid
+from confide.guide.levels import USUAL, Grid, below, cut_at
 from confide.kernels.compile import jit
 
-__all__ = ["DEPTH", "Partitions", "Renewal", "draw_partitions", "find_parts", "renewals"]
+__all__ = ["DEPTH", "Partitions", "Renewal", "draw_partitions", "find_parts", "renewals", "usual_parts"]
 
 DEPTH = 6
 _SETS = (2, 3, 6)  # columns of a partition: cut three times, twice, or once each
@@ -78,7 +78,31 @@ def _draw(parts: Partitions, i: int, chosen: Sequence[int], grids: Sequence[Grid
         parts.salt[i, level] = digest(f"salt {key} {level}") | 1
         grid = grids[j] if j < len(grids) else None
         if grid is not None:
-            parts.cut[i, level] = np.interp(part, np.linspace(0, 1, len(grid)), grid)
+            parts.cut[i, level] = cut_at(grid, part)
+
+
+def usual_parts(parts: Partitions, grids: Sequence[Grid]) -> NDArray[np.int64]:
+    """The part of each partition that has more than a quarter of the rows, columns taken as independent; −1 for none.
+
+    Of a category nothing is known: each of its bits halves.
+    """
+    out = np.full(parts.column.shape[0], -1)
+    for i, (columns, cuts) in enumerate(zip(parts.column.tolist(), parts.cut.tolist(), strict=True)):
+        share, likely = 1.0, 0
+        for j in sorted(set(columns)):
+            levels = [level for level in range(DEPTH) if columns[level] == j]
+            grid = grids[j] if j < len(grids) else None
+            if grid is None:
+                share /= 1 << len(levels)
+                continue
+            ends = sorted({cuts[level] for level in levels})
+            mass = np.diff([0.0, *(below(grid, end) for end in ends), 1.0])
+            best = int(mass.argmax())
+            share *= float(mass[best])
+            likely += sum(1 << (DEPTH - 1 - level) for level in levels if ends.index(cuts[level]) < best)
+        if share > USUAL:
+            out[i] = likely
+    return out
 
 
 def renewals(column: NDArray[np.int64], standing: NDArray[np.float64], deal: int, seed: int) -> tuple[Renewal, ...]:

@@ -1,9 +1,10 @@
 """Where a numeric column lies: declared, from a public sample, or from private counts of half octaves.
 
 A *grid* is a column's 65 values at equal steps of probability, as far as known; cuts are taken from it. Private counts
-go to fixed bins, sign × half octave, and, for columns that lie in a narrow band far from 0 (years, days since 1970), to
-one of eight bins at each of some finer scales. One row of a unit adds the same weights whatever it says, so the counts'
-sensitivity does not depend on the data; they are released once, with noise (docs/proofs/guide.md).
+go to fixed bins: 0, 1, and sign × half octave for the rest; and, for columns that lie in a narrow band far from 0
+(years, days since 1970), to one of eight bins at each of some finer scales. One row of a unit adds the same weights
+whatever it says, so the counts' sensitivity does not depend on the data; they are released once, with noise
+(docs/proofs/guide.md).
 """
 
 from __future__ import annotations
@@ -14,21 +15,23 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.guide.levels import STEPS, Grid
 from confide.kernels.compile import jit
 
 __all__ = ["BINS", "COUNTS", "Grid", "add_counts", "declared", "from_counts", "from_sample", "weights_of"]
 
-Grid = tuple[float, ...] | None
-"""None where nothing is known: such a column has bins of quarter octaves, and no other part."""
-
-STEPS = 64
 _LOW, _HIGH = -24, 64  # octaves: from 6·10⁻⁸ to 10¹⁹; what lies outside falls in the last bin
 OCTAVES = _HIGH - _LOW
 _PARTS = 2
 _HALF = math.sqrt(2.0)  # rounded correctly everywhere, unlike a power: a map must be the same on every machine
 _SIDE = _PARTS * OCTAVES
-BINS = 2 * _SIDE + 1
-"""Half octaves: negative ones from the largest down, zero, positive ones from the smallest up."""
+_ONE = 2 * _SIDE + 1
+BINS = _ONE + 1
+"""Half octaves: negative ones from the largest down, zero, positive ones from the smallest up; and exactly 1.
+
+Of the columns that strangers have, most are 0 and 1: these two are atoms, and known as such.
+"""
+_FROM_ONE = _SIDE + 1 - _PARTS * _LOW  # the half octave from 1 on
 _SCALES = 5
 """Finer scales 1, 2, …: at scale s an octave has 4ˢ cells, and a row counts in one of eight bins, its cell modulo 8."""
 COUNTS = BINS + 8 * _SCALES
@@ -88,16 +91,17 @@ def from_counts(counts: NDArray[np.int64], deviation: float) -> tuple[Grid, ...]
     [[16.0, 32.0, 38.6, 45.3, 64.0], [2008.0, 2012.0, 2016.0, 2020.0, 2024.0]]
     """
     edges = np.array([math.ldexp(_HALF if k % _PARTS else 1.0, _LOW + k // _PARTS) for k in range(_SIDE + 1)])
-    ends = np.concatenate([-edges[::-1], edges])  # bin i lies between ends[i] and ends[i+1]; the middle one is zero
+    low = np.insert(np.concatenate([-edges[:0:-1], [0.0], edges[:-1]]), _FROM_ONE, 1.0)
+    high = np.insert(np.concatenate([-edges[-2::-1], [0.0], edges[1:]]), _FROM_ONE, 1.0)
     grids: list[Grid] = []
     for column in counts.astype(np.float64):
-        held = _denoised(column[:BINS], deviation, np.sqrt(np.diff(ends)))
+        held = _held(column[:BINS], deviation, np.sqrt(np.maximum(high - low, edges[0])))
         places = np.flatnonzero(held)
         if places.size == 0:
             grids.append(None)
             continue
         share = np.concatenate([[0.0], np.cumsum(held)]) / held.sum()
-        x = np.column_stack([ends[places], ends[places + 1]]).ravel()
+        x = np.column_stack([low[places], high[places]]).ravel()
         p = np.column_stack([share[places], share[places + 1]]).ravel()
         coarse = np.interp(np.linspace(0, 1, STEPS + 1), p, x)
         band = _band(held, column[BINS:].reshape(-1, 8), deviation)
@@ -105,11 +109,23 @@ def from_counts(counts: NDArray[np.int64], deviation: float) -> tuple[Grid, ...]
     return tuple(grids)
 
 
+def _held(counts: NDArray[np.float64], deviation: float, spread: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The counts that stand out of their noise, in the order of values; 1 counts with its octave if it does not."""
+    ones, octaves = float(counts[_ONE]), counts[:_ONE].copy()
+    if ones <= _CLEAR * deviation:
+        joint, ones = octaves[_FROM_ONE] + ones, 0.0
+        octaves[_FROM_ONE] = joint if joint > _CLEAR * deviation * math.sqrt(2) else octaves[_FROM_ONE]
+    return np.insert(_denoised(octaves, deviation, np.delete(spread, _FROM_ONE)), _FROM_ONE, ones)
+
+
 def _band(held: NDArray[np.float64], fine: NDArray[np.float64], deviation: float) -> tuple[float, float] | None:
     """Where nearly all rows lie, if that is a small part of an octave: two cells, as fine as is clear, and one around.
 
     From two cells of one scale to two of their eight parts, whose numbers differ modulo 8.
     """
+    if held[_FROM_ONE] > 0:
+        return None  # an atom, and no band
+    held = np.delete(held, _FROM_ONE)
     sides = {1: held[_SIDE + 1 :], -1: held[:_SIDE][::-1]}
     sign = max(sides, key=lambda side: float(sides[side].sum()))
     octaves = sides[sign].reshape(-1, _PARTS).sum(axis=1)
@@ -171,7 +187,8 @@ def add_counts(rows: NDArray[np.float64], weight: int, fine: int, counts: NDArra
             value = rows[i, j]
             if value == value:
                 place = octave(value, _PARTS)
-                counts[j, _SIDE + place if value >= 0 else _SIDE - place] += weight
+                place = _SIDE + place if value >= 0 else _SIDE - place
+                counts[j, _ONE if value == 1.0 else place] += weight
                 if 2.0**_LOW <= abs(value) < 2.0**_HIGH:
                     fraction, _ = math.frexp(abs(value))
                     for at in range(_SCALES):

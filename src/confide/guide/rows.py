@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.contained import contained
 from confide.guide.columns import Columns, category_of, number_of, text_of
 
 __all__ = ["Table", "read_many"]
@@ -47,10 +48,10 @@ def read_many(columns: Columns, rows: Iterable[Any]) -> Table:
     for whole, part in zip(table, _read_dicts(columns, [x for x in rows if type(x) is dict]), strict=True):
         whole[plain] = part
     for i in np.flatnonzero(~plain):
-        try:
+        table.refused[i] = True
+        with contained:
             table.numbers[i], table.codes[i], table.texts[i] = columns.read(rows[i])
-        except Exception:  # a row is anybody's object: its errors are its own
-            table.refused[i] = True
+            table.refused[i] = False
     return table
 
 
@@ -88,35 +89,33 @@ def _read_dicts(columns: Columns, rows: Sequence[dict[Any, Any]]) -> Table:
 
 
 def _values(rows: Sequence[dict[Any, Any]], name: str, refused: NDArray[np.bool_]) -> list[Any]:
-    try:
+    with contained:
         return [x.get(name) for x in rows]
-    except Exception:  # a key may be an object that raises when it is compared
-        return _each(lambda x: x.get(name), rows, None, refused)
+    return _each(lambda x: x.get(name), rows, None, refused)  # a key may be an object that raises when it is compared
 
 
 def _numbers(name: str, values: Sequence[Any], refused: NDArray[np.bool_]) -> Any:
     if set(map(type, values)) <= _NUMBERS:
-        try:
+        with contained:  # an integer may have hundreds of digits
             return np.array(values, dtype=np.float64)  # None is NaN here too
-        except OverflowError:  # an integer of hundreds of digits
-            pass
     return _each(partial(number_of, name), values, np.nan, refused)
 
 
 def _codes(name: str, values: Sequence[Any], refused: NDArray[np.bool_]) -> list[int]:
     if set(map(type, values)) <= _CATEGORIES:
-        known = {value: category_of(name, value) for value in set(values)}
-        return [known[value] for value in values]
+        with contained:
+            known = {value: category_of(name, value) for value in set(values)}
+            return [known[value] for value in values]
     return _each(partial(category_of, name), values, 0, refused)
 
 
 def _each(read: Callable[[Any], Any], values: Sequence[Any], otherwise: Any, refused: NDArray[np.bool_]) -> list[Any]:
     """What is read of each value; where that raises anything, its row is refused."""
-    out = []
+    out = [otherwise] * len(values)
     for i, value in enumerate(values):
-        try:
-            out.append(read(value))
-        except Exception:  # a value is anybody's object: its errors are its own
-            out.append(otherwise)
-            refused[i] = True
+        found = False
+        with contained:
+            out[i] = read(value)
+            found = True
+        refused[i] |= not found
     return out

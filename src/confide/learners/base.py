@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from confide._checks import integer
+from confide.contained import contained
 from confide.kernels.compile import jit
 from confide.kernels.memory import TEACH, VOTE, Kernels, describe, kernel
 from confide.learners.follow import follow
@@ -50,16 +51,34 @@ _ONLY = np.zeros(1, dtype=np.int32)
 class Learner(Protocol):
     """One non-private online learner: the black box that Confide makes private.
 
-    Whatever has these two methods is a learner. Labels are the integers 0 … L−1. The object given to a bank
-    or to POP is a *prototype*: it is never taught, and every copy starts as a fresh one like it. A learner
-    keeps all it knows in its own attributes: what two copies share (a module's generator, a class
-    attribute, a cache) is shared between people, and breaks the guarantee.
+    Whatever has these two methods is a learner. It is taught labels, and returns labels: those of `labels=[…]`, never
+    their numbers. The object given to a bank or to POP is a *prototype*: it is never taught, and every copy starts as a
+    fresh one like it. When it is given, a copy of it is tried on rows that are made up; one that answers something else
+    than a label or None, or that fails every time, is refused. A learner keeps all it knows in its own attributes: what
+    two copies share (a module's generator, a class attribute, a cache) is shared between people, and breaks the
+    guarantee.
+
+    Examples
+    --------
+    >>> class Frequent:
+    ...     def __init__(self):
+    ...         self.counts = {}
+    ...     def predict(self, x):
+    ...         return max(self.counts, key=self.counts.get, default=None)
+    ...     def learn(self, x, y):
+    ...         self.counts[y] = self.counts.get(y, 0) + 1
+    >>> import confide
+    >>> plan = confide.Plan.tight(20.0, 1e-2, 400, copies=40, unsure=100, silent=100, guide=None)
+    >>> pop = confide.POP(Frequent(), plan, labels=["no", "yes"], features=1)
+    >>> pop.teach_many([[0.0]] * 400, ["yes"] * 400)
+    >>> pop.operator.failures.sentence
+    ''
     """
 
-    def predict(self, x: Any, /) -> int | None:
-        """The label index of `x`, or None to abstain. Nothing may change."""
+    def predict(self, x: Any, /) -> Any:
+        """The label of `x`, or None to abstain. Nothing may change."""
 
-    def learn(self, x: Any, y: int, /) -> None:
+    def learn(self, x: Any, y: Any, /) -> None:
         """Learn that the label of `x` is `y`, without keeping `x` itself."""
 
 
@@ -75,6 +94,8 @@ class Base:
     """Parameters stored as given: `params`, `clone` and `repr` follow from the signature."""
 
     pure = True  # predicting changes nothing, so banks need not rewind: a promise of every subclass
+    numbered = True
+    """Whether labels are called by their numbers, 0 … L−1, as Confide's own learners do behind a bank."""
 
     def params(self) -> dict[str, Any]:
         """The arguments that make a fresh learner like this one."""
@@ -218,10 +239,11 @@ def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 def vector(x: Any, features: int | None = None) -> Floats:
     """`x` as a new read-only float64 array of the right length, or a ValueError that says what is wrong."""
-    try:
+    row = None
+    with contained:  # x may be any object at all
         row = np.array(x, dtype=np.float64)
-    except Exception:  # x may be any object at all
-        raise ValueError("x must be an array of numbers; for a dict use Features") from None
+    if row is None:
+        raise ValueError("x must be an array of numbers; for a dict use Features")
     if row.ndim != 1 or row.size == 0:
         raise ValueError("x must be a one-dimensional array of at least one number")
     if features is not None and row.size != features:

@@ -19,8 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
+from confide.contained import contained
 from confide.learners.base import Base, vector
 from confide.text import Embedding, TextEncoder
+from confide.values import number_in, plain_number
 
 __all__ = ["AsGiven", "Columns", "Encoder", "Features", "HashedFeatures", "Pipeline", "encoder_for"]
 
@@ -48,12 +50,13 @@ class _Encoding(Base, ABC):
 
     def encode(self, x: Any, /) -> Any:
         """See `Encoder`."""
-        try:
-            return self._encode(x)
-        except _Malformed as error:
-            raise ValueError(str(error)) from None
-        except Exception:  # x may be any object at all, and raise anything when it is looked at
-            raise ValueError(_FORM) from None
+        said = _FORM
+        with contained:  # x may be any object at all, and raise anything when it is looked at
+            try:
+                return self._encode(x)
+            except _Malformed as error:
+                said = str(error)
+        raise ValueError(said)
 
     def __or__(self, learner: Any) -> Pipeline:
         return Pipeline(self, learner)
@@ -87,9 +90,9 @@ class Features(_Encoding):
     Parameters
     ----------
     numeric
-        Names of numbers, one column each; a missing one is 0. With a mapping name → (low, high) the ranges are public:
-        the guide cuts its bins there, and counts only those in private that are None; the copies take numbers as they
-        come.
+        Names of numbers, one column each; a missing one is 0, and a text such as "41" is that number. With a mapping
+        name → (low, high) the ranges are public: the guide cuts its bins there, and counts only those in private that
+        are None; the copies take numbers as they come.
     log
         Names of numbers of very different sizes, as sign(v)·ln(1+|v|); a missing one is 0.
     categorical
@@ -119,6 +122,9 @@ class Features(_Encoding):
     ) -> None:
         if isinstance(numeric, str) or isinstance(log, str):
             raise ValueError("numeric and log take a list of names, not one string")
+        for what, given in (("categorical", categorical), ("text", text)):
+            if given is not None and not isinstance(given, Mapping):
+                raise ValueError(f"{what} takes names with their widths, as {what}={{'name': 64}}")
         if isinstance(numeric, Mapping):
             numeric = {name: _ends(ends, name) for name, ends in numeric.items()}
         self.numeric, self.log = numeric, log
@@ -212,7 +218,8 @@ class AsGiven(_Encoding):
     """x goes to the learner as it is, copied and checked: for River's models and for learners of your own.
 
     A dict of numbers, texts and None, named by texts or whole numbers, stays a dict; anything else must be an array of
-    numbers. Names and values come out as plain Python objects: nothing that behaves in its own way reaches a copy.
+    numbers. Names and values come out as plain Python objects, whole numbers as integers however they were given:
+    nothing that behaves in its own way reaches a copy, and no other row changes what this one is.
 
     Examples
     --------
@@ -243,14 +250,14 @@ class Pipeline(Base):
         if not isinstance(features, Encoder):
             raise ValueError("features must have an encode method: use Features or HashedFeatures")
         self.features, self.learner = features, learner
+        self.numbered = bool(getattr(learner, "numbered", False))
 
-    def predict(self, x: Any, /) -> int | None:
-        """The label index of `x`, or None to abstain."""
-        label: int | None = self.learner.predict(self.features.encode(x))
-        return label
+    def predict(self, x: Any, /) -> Any:
+        """What the learner says of `x`."""
+        return self.learner.predict(self.features.encode(x))
 
-    def learn(self, x: Any, y: int, /) -> None:
-        """Learn that the label of `x` is the index `y`."""
+    def learn(self, x: Any, y: Any, /) -> None:
+        """Teach the learner that the label of `x` is `y`."""
         self.learner.learn(self.features.encode(x), y)
 
 
@@ -303,12 +310,13 @@ def _vector(x: Any, width: int | None = None) -> NDArray[np.float64]:
 
 def _number(value: Any, declared: str | None = None) -> float:
     """`value` as a float. Only a declared name, which is public, may be quoted."""
-    if value is None:
-        return 0.0
-    try:
+    number = math.nan
+    with contained:  # no number's text, too large an integer, or an object that only claims to be a number
+        if isinstance(value, str) and declared is not None:
+            value = number_in(value)
+        if value is None:
+            return 0.0
         number = float(value) if isinstance(value, Real | np.bool_) else math.nan
-    except Exception:  # too large an integer, or an object that only claims to be a number
-        number = math.nan
     if abs(number) <= 3.4e38:  # false for NaN too
         return number
     raise _Malformed(_NUMBER if declared is None else _NUMBER.replace("a feature", f"feature {declared!r}"))
@@ -331,10 +339,8 @@ def _plain(value: Any) -> str | float | None:
         return None
     if isinstance(value, str):
         return _text(value)
-    if isinstance(value, Integral):
-        value = bool(value) if isinstance(value, bool) else int(value)  # plain, and checked below as what it is now
     number = _number(value)
-    return value if isinstance(value, int) else bool(number) if isinstance(value, np.bool_) else number
+    return bool(number) if isinstance(value, bool | np.bool_) else plain_number(number)
 
 
 def _category(value: Any, declared: str) -> str:

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.learners.base import Base, Learner, fresh
+from confide.learners.called import ABSTAINS, Called, Labels, NoLabel, values_of
 from confide.learners.features import Pipeline
 from confide.learners.refit import Refit, classifies
-from confide.learners.rowwise import ABSTAINS, ask, ask_each
+from confide.learners.rowwise import Heard, ask, ask_each
 
 __all__ = ["FromRiver", "FromSklearn", "as_learner"]
 
@@ -20,39 +21,53 @@ __all__ = ["FromRiver", "FromSklearn", "as_learner"]
 class FromRiver(Base):
     """A River classifier or pipeline as a learner: `predict_one` and `learn_one`.
 
+    It hears the labels as they are given, or by their numbers where they are not all texts or all whole numbers. A
+    model that knows two labels only takes truth values: it hears False for the first label and True for the second,
+    unless these are False and True, or 0 and 1, themselves.
+
     Parameters
     ----------
     model
         The classifier or pipeline.
     labels
-        The number of labels; POP and the banks set it.
+        All labels, or their number, and then they are 0 … L−1; POP and the banks set it.
     names
         What the columns of an array are called; None counts them from 0. A dict brings its own names.
 
     Examples
     --------
     >>> from river import linear_model, preprocessing
-    >>> learner = FromRiver(preprocessing.StandardScaler() | linear_model.LogisticRegression())
+    >>> model = preprocessing.StandardScaler() | linear_model.LogisticRegression()
+    >>> learner = FromRiver(model, labels=["young", "old"])
     >>> for age in range(20, 60):
-    ...     learner.learn({"age": age}, int(age > 40))
+    ...     learner.learn({"age": age}, "old" if age > 40 else "young")
     >>> learner.predict({"age": 25}), learner.predict({"age": 55})
-    (0, 1)
+    ('young', 'old')
     """
 
-    def __init__(self, model: Any, labels: int = 2, names: Sequence[str] | None = None) -> None:
+    numbered = False
+
+    def __init__(self, model: Any, labels: Labels = 2, names: Sequence[str] | None = None) -> None:
         _classifies(model)
-        if labels > 2 and not getattr(model, "_multiclass", True):
-            raise ValueError("this River model knows two labels only: wrap it in river.multiclass.OneVsRestClassifier")
         self.model, self.labels, self.names = model, labels, names
+        self._called = Called(labels)
+        self._hears = Called(Heard(labels).array.tolist())
+        if not getattr(model, "_multiclass", True):
+            if len(self._called.values) > 2:
+                raise ValueError(
+                    "this River model knows two labels only: wrap it in river.multiclass.OneVsRestClassifier"
+                )
+            if set(self._called.values) != {False, True}:
+                self._hears = Called((False, True))
 
-    def predict(self, x: Any, /) -> int | None:
+    def predict(self, x: Any, /) -> Any:
         """What the model predicts, or None where it predicts nothing."""
-        label = self.model.predict_one(self.named(x))
-        return None if label is None else int(label)
+        number = self._hears.number(self.model.predict_one(self.named(x)))
+        return None if number < 0 else self._called.values[number]
 
-    def learn(self, x: Any, y: int, /) -> None:
+    def learn(self, x: Any, y: Any, /) -> None:
         """Teach the model."""
-        self.model.learn_one(self.named(x), y)
+        self.model.learn_one(self.named(x), self._hears.values[self._called.learned(y)])
 
     def named(self, x: Any) -> Mapping[Any, Any]:
         """x as River takes it."""
@@ -61,42 +76,68 @@ class FromRiver(Base):
         row = np.asarray(x).tolist()
         return dict(enumerate(row)) if self.names is None else dict(zip(self.names, row, strict=True))
 
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        called = Called(saved["labels"])
+        vars(self).update({"_called": called, "_hears": called, **saved})  # of 0.2
+
 
 class FromSklearn(Base):
     """A scikit-learn classifier with `partial_fit` as a learner.
 
+    It hears the labels as they are given, or by their numbers where they are not all texts or all whole numbers.
+
+    Parameters
+    ----------
+    model
+        The classifier. One that was taught before must know all labels.
+    labels
+        All labels, or their number, and then they are 0 … L−1; POP and the banks set it.
+
     Examples
     --------
     >>> from sklearn.naive_bayes import GaussianNB
-    >>> learner = FromSklearn(GaussianNB())
+    >>> learner = FromSklearn(GaussianNB(), labels=["young", "old"])
     >>> for age in range(20, 60):
-    ...     learner.learn([age], int(age > 40))
+    ...     learner.learn([age], "old" if age > 40 else "young")
     >>> learner.predict([25]), learner.predict([55])
-    (0, 1)
+    ('young', 'old')
     """
 
-    def __init__(self, model: Any, labels: int = 2) -> None:
+    numbered = False
+
+    def __init__(self, model: Any, labels: Labels = 2) -> None:
         classifies(model)
         self.model, self.labels = model, labels
+        self._called, self._heard = Called(labels), Heard(labels)
         self._taught = hasattr(model, "classes_")
+        if self._taught and set(np.asarray(model.classes_).tolist()) != set(self._heard.array.tolist()):
+            raise ValueError("the model was taught other labels than those given: teach it all of them, and no others")
 
-    def predict(self, x: Any, /) -> int | None:
+    def predict(self, x: Any, /) -> Any:
         """What the model predicts, or None before it was taught."""
-        return int(ask(self.model, np.array([x]))[0]) if self._taught else None
+        if not self._taught:
+            return None
+        number = int(self._heard.numbers(ask(self.model, np.array([x])))[0])
+        if number < 0:
+            raise NoLabel("the model answered something else than a label")
+        return self._called.values[number]
 
-    def predict_many(self, xs: Any, /) -> NDArray[np.int64]:
-        """`predict` of each of several rows, −1 where it abstains or fails."""
-        return ask_each(self.model, np.asarray(xs)) if self._taught else np.full(len(xs), ABSTAINS)
+    def predict_numbers(self, xs: Any, /) -> NDArray[np.int64]:
+        """The number of `predict` of each of several rows; negative where it abstains or fails."""
+        return ask_each(self.model, np.asarray(xs), self._heard) if self._taught else np.full(len(xs), ABSTAINS)
 
-    def learn(self, x: Any, y: int, /) -> None:
+    def learn(self, x: Any, y: Any, /) -> None:
         """Teach the model."""
-        first = {} if self._taught else {"classes": np.arange(self.labels)}  # to check them again takes a third of it
-        self.model.partial_fit(np.array([x]), np.array([y]), **first)
+        first = {} if self._taught else {"classes": self._heard.array}  # to check them again takes a third of it
+        self.model.partial_fit(np.array([x]), self._heard.array[[self._called.learned(y)]], **first)
         self._taught = True
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        vars(self).update({"_called": Called(saved["labels"]), "_heard": Heard(saved["labels"]), **saved})  # of 0.2
 
 
 def as_learner(
-    model: Any, labels: int | None = None, keep: bool = False, names: Sequence[str] | None = None
+    model: Any, labels: Labels | None = None, keep: bool = False, names: Sequence[str] | None = None
 ) -> Learner:
     """`model` as a learner that has learned nothing: Confide's, River's or scikit-learn's.
 
@@ -106,7 +147,8 @@ def as_learner(
         Anything with `predict` and `learn`, with River's `predict_one` and `learn_one`, or with
         scikit-learn's `predict` and either `partial_fit` or `fit` (then by `Refit`).
     labels
-        The number of labels; None leaves it as the model has it.
+        All labels, or their number; None leaves that as the model has it. Confide's own learners call labels by their
+        numbers, all others as they are given here.
     keep
         Keep what the model has learned already. For models trained on public data only.
     names
@@ -118,29 +160,39 @@ def as_learner(
     >>> as_learner(SVC(), labels=3)
     Refit(estimator=SVC(), memory=256, warmup=1, labels=3)
     """
+    if isinstance(model, type):
+        raise ValueError(f"{model.__name__} is a class: give one made of it, {model.__name__}(…)")
     if isinstance(model, Pipeline):
         named = getattr(model.features, "names", names)
         return Pipeline(model.features, as_learner(model.learner, labels, keep, named))
     if not keep:
         model = fresh(model)
-    number = {} if labels is None else {"labels": labels}
+    number: dict[str, Any] = {} if labels is None else {"labels": labels}
     if hasattr(model, "predict_one") and hasattr(model, "learn_one"):
         return FromRiver(model, names=names, **number)
     if hasattr(model, "predict") and hasattr(model, "partial_fit"):
         return FromSklearn(model, **number)
     if isinstance(model, Learner):
-        if labels is None or getattr(model, "labels", labels) == labels:
-            return model
-        if keep or not hasattr(model, "clone"):
-            raise ValueError(f"the learner knows another number of labels than {labels}: make it anew")
-        relabelled: Learner = model.clone(labels=labels)
-        return relabelled
+        return model if labels is None else _labelled(model, labels, keep)
     if hasattr(model, "predict") and hasattr(model, "fit"):
         return Refit(model, **number)
     raise ValueError(
         f"{type(model).__name__} is no learner: it needs predict and learn, or River's predict_one and "
         "learn_one, or scikit-learn's fit and predict"
     )
+
+
+def _labelled(model: Any, labels: Labels, keep: bool) -> Learner:
+    """A learner for these labels; one that has learned must be for them already."""
+    values, ours = values_of(labels), isinstance(model, Base)
+    held: Any = getattr(model, "labels", None)
+    wanted = labels if ours and not model.numbered else len(values)
+    if not (ours or isinstance(held, int)) or values_of(held) == values_of(wanted):
+        return model  # type: ignore[no-any-return]
+    if keep or not hasattr(model, "clone"):
+        raise ValueError(f"the learner knows other labels than these {len(values)}: make it anew")
+    relabelled: Learner = model.clone(labels=wanted)
+    return relabelled
 
 
 def _classifies(model: Any) -> None:

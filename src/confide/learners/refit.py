@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from confide._checks import integer
 from confide.kernels.compile import jit
 from confide.learners.base import Base, fresh, vector
-from confide.learners.rowwise import ABSTAINS, ask, ask_each
+from confide.learners.called import ABSTAINS, Called, Labels, NoLabel
+from confide.learners.rowwise import Heard, ask, ask_each
 
 __all__ = ["Refit", "classifies", "due"]
 
@@ -73,7 +74,7 @@ class Refit(Base):
     warmup
         Abstain until this many labels were learned.
     labels
-        The number of labels; POP and the banks set it.
+        All labels, or their number, and then they are 0 … L−1; POP and the banks set it.
 
     Examples
     --------
@@ -85,42 +86,52 @@ class Refit(Base):
     (0, 1)
     """
 
-    def __init__(self, estimator: Any, memory: int = 256, warmup: int = 1, labels: int = 2) -> None:
+    numbered = False
+
+    def __init__(self, estimator: Any, memory: int = 256, warmup: int = 1, labels: Labels = 2) -> None:
         if not (hasattr(estimator, "fit") and hasattr(estimator, "predict")):
             raise ValueError("estimator must have scikit-learn's fit and predict")
         classifies(estimator)
         self.estimator = estimator
         self.memory = integer(memory, "memory", 2)
         self.warmup = integer(warmup, "warmup", 1)
-        self.labels = integer(labels, "labels", 2)
+        self.labels = labels
+        self._called = Called(labels)
+        integer(len(self._called.values), "labels", 2)
+        self._heard = Heard(labels)
         self._records: NDArray[np.float64] | None = None
         self._targets = np.zeros(memory, dtype=np.int64)
         self._seen = self._fitted = 0
         self._model: Any = None
         self._only: int | None = None
 
-    def predict(self, x: Any, /) -> int | None:
-        """The label index of `x`, or None before `warmup` labels were learned and a first fit succeeded."""
+    def predict(self, x: Any, /) -> Any:
+        """The label of `x`, or None before `warmup` labels were learned and a first fit succeeded."""
         row = self._vector(x)
         if self._seen < self.warmup:
             return None
-        return self._only if self._model is None else int(ask(self._model, row[None])[0])
+        if self._model is None:
+            return None if self._only is None else self._called.values[self._only]
+        number = int(self._heard.numbers(ask(self._model, row[None]))[0])
+        if number < 0:
+            raise NoLabel(f"{type(self.estimator).__name__} answered something else than a label")
+        return self._called.values[number]
 
-    def predict_many(self, xs: Any, /) -> NDArray[np.int64]:
-        """`predict` of each of several rows, −1 where it abstains or fails."""
+    def predict_numbers(self, xs: Any, /) -> NDArray[np.int64]:
+        """The number of `predict` of each of several rows; negative where it abstains or fails."""
         if self._seen < self.warmup or self._model is None:
             only = ABSTAINS if self._seen < self.warmup or self._only is None else self._only
             return np.full(len(xs), only)
-        return ask_each(self._model, np.asarray(xs, dtype=np.float64))
+        return ask_each(self._model, np.asarray(xs, dtype=np.float64), self._heard)
 
-    def learn(self, x: Any, y: int, /) -> None:
+    def learn(self, x: Any, y: Any, /) -> None:
         """Keep the record, and fit anew when that is due."""
         row = self._vector(x)
-        y = integer(y, "a label", 0, self.labels - 1)
+        number = self._called.learned(y)
         if self._records is None:
             self._records = np.zeros((self.memory, row.size))
         self._records[self._seen % self.memory] = row
-        self._targets[self._seen % self.memory] = y
+        self._targets[self._seen % self.memory] = number
         self._seen += 1
         if due(self._seen, self._fitted, self.memory):
             self._fitted = self._seen
@@ -131,8 +142,11 @@ class Refit(Base):
             self._model, self._only = None, int(targets[0])
         else:
             model = fresh(self.estimator)
-            model.fit(records.copy(), targets.copy())
+            model.fit(records.copy(), self._heard.array[targets])
             self._model = model
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        vars(self).update({"_called": Called(saved["labels"]), "_heard": Heard(saved["labels"]), **saved})  # of 0.2
 
     def _vector(self, x: Any) -> NDArray[np.float64]:
         return vector(x, None if self._records is None else self._records.shape[1])

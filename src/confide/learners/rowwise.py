@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.contained import contained
 from confide.kernels.compile import jit
+from confide.learners.called import NO_LABEL, RAISED, Called, Labels, values_of
 
-__all__ = ["ABSTAINS", "ask", "ask_each", "is_linear", "is_rowwise"]
+__all__ = ["Heard", "ask", "ask_each", "is_linear", "is_rowwise"]
 
 # Each is tried in the tests, score by score. CategoricalNB is not here: one row that it refuses would refuse them all.
 _BY_ROW = {
@@ -39,14 +41,37 @@ _LINEAR = {
 }
 _SCALERS = {"StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler"}
 
-ABSTAINS = -1
+
+class Heard:
+    """The labels as models of others hear them, who sort them: in an array of one kind, or by number if none can be.
+
+    Examples
+    --------
+    >>> heard = Heard(["no", "yes"])
+    >>> heard.array.tolist(), heard.numbers(np.array(["yes", "perhaps"])).tolist()
+    (['no', 'yes'], [1, -3])
+    """
+
+    def __init__(self, labels: Labels) -> None:
+        values = values_of(labels)
+        self.array = np.array(values) if len({type(value) for value in values}) == 1 else np.arange(len(values))
+        if self.array.ndim != 1 or self.array.dtype.kind not in "biuU" or self.array.tolist() != list(values):
+            self.array = np.arange(len(values))
+        self._called = Called(self.array.tolist())
+        self._plain = self.array.tolist() == list(range(len(values)))
+
+    def numbers(self, answers: NDArray[Any]) -> NDArray[np.int64]:
+        """The numbers of a model's answers; NO_LABEL where one is none of the labels."""
+        if self._plain and answers.dtype.kind in "iu":
+            return np.where((answers >= 0) & (answers < self.array.size), answers, NO_LABEL).astype(np.int64)
+        return self._called.numbers(answers.tolist())
 
 
-def ask(model: Any, rows: NDArray[np.float64]) -> NDArray[np.int64]:
+def ask(model: Any, rows: NDArray[np.float64]) -> NDArray[Any]:
     """What a fitted scikit-learn model predicts of rows: of one, or of many if it `is_rowwise` or `is_linear`."""
     with sys.modules["sklearn"].config_context(assume_finite=True) if "sklearn" in sys.modules else nullcontext():
         if not is_linear(model):
-            return np.asarray(model.predict(rows)).astype(np.int64)
+            return np.asarray(model.predict(rows))
         *scalers, last = _steps(model)
         for scaler in scalers:
             rows = scaler.transform(rows)
@@ -55,25 +80,23 @@ def ask(model: Any, rows: NDArray[np.float64]) -> NDArray[np.int64]:
             raise ValueError("x has another number of features than the model has learned from")
         bias = np.broadcast_to(np.asarray(last.intercept_, dtype=np.float64), weights.shape[:1]).copy()
         which = _highest(np.ascontiguousarray(rows, dtype=np.float64), weights, bias)
-        labels: NDArray[np.int64] = np.asarray(last.classes_)[which].astype(np.int64)
+        labels: NDArray[Any] = np.asarray(last.classes_)[which]
         return labels
 
 
-def ask_each(model: Any, rows: NDArray[np.float64]) -> NDArray[np.int64]:
-    """What a fitted scikit-learn model predicts of each row, as if it had been asked about that one alone.
+def ask_each(model: Any, rows: NDArray[np.float64], heard: Heard) -> NDArray[np.int64]:
+    """The number of what a fitted model predicts of each row, as if it had been asked about that one alone.
 
-    ABSTAINS where it fails.
+    RAISED where it fails, NO_LABEL where it answers something else.
     """
     if is_rowwise(model) or is_linear(model):
-        try:
-            return ask(model, rows)
-        except Exception:  # then one by one: whichever fails, fails alone
-            pass
-    labels = np.full(len(rows), ABSTAINS)
-    for i in range(len(rows)):
-        with suppress(Exception):
-            labels[i] = ask(model, rows[i : i + 1])[0]
-    return labels
+        with contained:
+            return heard.numbers(ask(model, rows))
+    numbers = np.full(len(rows), RAISED)
+    for i in range(len(rows)):  # whichever fails, fails alone
+        with contained:
+            numbers[i] = heard.numbers(ask(model, rows[i : i + 1]))[0]
+    return numbers
 
 
 def is_rowwise(model: Any) -> bool:

@@ -120,6 +120,27 @@ class Book:
                     raise
             self._check()
 
+    def beat(self) -> None:
+        """Find out whether the ledger is there, by a transaction that holds nothing of what waits; end if it is not.
+
+        To be called at public times: a private call, which may be all there is, does not end a book.
+
+        Raises
+        ------
+        StateError
+            If it is not, or the book had ended.
+        """
+        self._check()
+        with self._writing:
+            self._check()
+            try:
+                self._store.beat(self._key, self.epoch)
+            except BaseException as error:
+                self._ended = self._why(error)
+                if not isinstance(error, Exception):
+                    raise
+            self._check()
+
     def prune(self, before: int) -> None:
         """With the next write, drop used tickets whose number is at most this: they have expired anyway."""
         with self._adding:
@@ -131,6 +152,11 @@ class Book:
         with self._adding:
             self._check()
             self._tear[kind] = max(self._tear.get(kind, -1), before)
+
+    def end(self, why: str) -> None:
+        """Write nothing any more: what was added and is not on the disk is lost. Not for anything private."""
+        with self._adding:
+            self._ended = self._ended or why
 
     def close(self) -> None:
         """Write what is pending and give the model back; in a forked process, nothing.

@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
-__all__ = ["Batch", "Entry", "Spent"]
+__all__ = ["Batch", "Entry", "Erased", "Spent"]
+
+Erased = tuple[str, int, bytes, tuple[bytes, ...]]
+"""(kind, sequence, whose, what is left): one person's rows of a note, each to be overwritten with what is left of it,
+and with zeros after that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class Entry:
     notes
         (kind, width, body) for the journal: rows of one width, each beginning with the 16 bytes that say whose it is.
     erased
-        (kind, sequence, whose): rows of the journal to be overwritten with zeros.
+        Rows of the journal to be overwritten.
     sealed
         Why nobody is to be answered any more, for good.
     """
@@ -52,7 +56,7 @@ class Entry:
     history: int = 0
     released: tuple[tuple[str, int, bytes, bytes], ...] = ()
     notes: tuple[tuple[str, int, bytes], ...] = ()
-    erased: tuple[tuple[str, int, bytes], ...] = ()
+    erased: tuple[Erased, ...] = ()
     sealed: str | None = None
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from confide.errors import StateError
-from confide.ledger.store import SCHEMA, VERSION, Reader, checksum, damaged, in_use
+from confide.ledger.store import READ, SCHEMA, VERSION, Reader, checksum, damaged, in_use
 from confide.ledger.wal import lost
 
 __all__ = ["CHECKSUM", "File", "FileReader", "Lock", "trouble"]
@@ -111,7 +111,7 @@ class FileReader(Reader):
         if kind != _APPLICATION:
             raise StateError(f"{self.path} is not a ledger: give the path of one, or of a new file")
         self.version = int(version)
-        if version not in (2, VERSION):
+        if version not in READ:
             raise StateError(
                 f"the ledger {self.path} has version {version}, and this Confide reads {VERSION}: "
                 "use the Confide that wrote it"

@@ -20,10 +20,11 @@ from urllib.parse import urlsplit
 import psycopg
 
 from confide.errors import StateError
-from confide.ledger.entries import Batch, Spent
+from confide.ledger.entries import Batch, Erased, Spent
 from confide.ledger.server import ServerReader, trouble, troubled, wide
 from confide.ledger.store import (
     DISCARD,
+    VERSION,
     WIDE,
     Claim,
     Place,
@@ -32,7 +33,7 @@ from confide.ledger.store import (
     checksum,
     damaged,
     in_use,
-    note_checksum,
+    is_sound,
     people_of,
     taken_over,
     without,
@@ -92,6 +93,7 @@ class ServerStore(ServerReader, Store):
             )
             if not claimed.fetchall():
                 raise taken_over(self.name)
+            self.run("UPDATE confide_ledger SET version = ?", VERSION)  # older Confides do not know our checksums
             self._put("life", "model, epoch, mark, rounds", [(key, epoch + 1, mark, rounds)])
         return Claim(self, key, epoch + 1, sequence, mark)
 
@@ -128,20 +130,20 @@ class ServerStore(ServerReader, Store):
 
     def write(self, batch: Batch) -> None:
         """All of it in one transaction."""
-        people, fresh, erased = batch.people(), _notes(batch), list[tuple[str, int, bytes]]()
+        people, fresh, erased = batch.people(), _notes(batch), list[Erased]()
         for _, entry in batch.entries:
-            for kind, at, whose in entry.erased:
+            for kind, at, whose, left in entry.erased:
                 if (kind, at) in fresh:
-                    fresh[kind, at] = fresh[kind, at][0], without(whose, *fresh[kind, at])
+                    fresh[kind, at] = fresh[kind, at][0], without(whose, left, *fresh[kind, at])
                 else:
-                    erased.append((kind, at, whose))
+                    erased.append((kind, at, whose, left))
         with self._transaction():
             owner = "WHERE id = ? AND epoch = ? AND sequence = ? FOR UPDATE"
             model = self.run(f"SELECT {_MODEL}, checksum FROM model {owner}", batch.key, batch.epoch, batch.before)
             known = self.run(
                 f"SELECT {_PEOPLE}, checksum FROM person WHERE model = ? AND who = ANY(?)", batch.key, list(people)
             )
-            noted = [self.run(_NOTED, batch.key, kind, at) for kind, at, _ in erased]
+            noted = [self.run(_NOTED, batch.key, kind, at) for kind, at, *_ in erased]
             before = model.fetchall()
             if not before:
                 raise taken_over(self.name)
@@ -150,10 +152,16 @@ class ServerStore(ServerReader, Store):
             self._add(batch)
             self._note(batch, fresh, [row for cursor in noted for row in cursor.fetchall()], erased)
 
+    def beat(self, key: int, epoch: int) -> None:
+        """A transaction that changes nothing."""
+        with self._transaction():
+            if not self.run("SELECT 1 FROM model WHERE id = ? AND epoch = ?", key, epoch).fetchall():
+                raise taken_over(self.name)
+
     def _sound(self, rows: Iterable[Row]) -> list[Row]:
         """Rows without their checksums, if those are right."""
         found = [(row[:-1], row[-1]) for row in rows]
-        if any(checksum(*row) != sum_ for row, sum_ in found):
+        if not all(is_sound(sum_, *row) for row, sum_ in found):
             raise damaged(self.name)
         return [row for row, _ in found]
 
@@ -192,31 +200,28 @@ class ServerStore(ServerReader, Store):
 
     def _note(
         self, batch: Batch, fresh: dict[tuple[str, int], tuple[int, bytes]], noted: list[Row],
-        erased: list[tuple[str, int, bytes]],
+        erased: list[Erased],
     ) -> None:  # fmt: skip
         """The journal's part."""
         key = batch.key
         for kind, before in batch.tear:
             self.run(_TORN, key, kind, before)
         bodies = {(kind, at): (width, body) for kind, at, width, body in noted}
-        for kind, at, whose in erased:
+        for kind, at, whose, left in erased:
             if (kind, at) in bodies:
                 width, body = bodies[kind, at]
-                bodies[kind, at] = width, without(whose, width, body)
+                bodies[kind, at] = width, without(whose, left, width, body)
         for (kind, at), (width, body) in bodies.items():
-            self.run(_ERASED, body, note_checksum(body, key, kind, at, width), key, kind, at)
+            self.run(_ERASED, body, checksum(key, kind, at, width, body), key, kind, at)
         rows = [(key, kind, at, width, body) for (kind, at), (width, body) in fresh.items()]
-        sums = [note_checksum(body, key, kind, at, width) for _, kind, at, width, body in rows]
-        self._put("journal", "model, kind, sequence, width, body", rows, sums=sums)
+        self._put("journal", "model, kind, sequence, width, body", rows)
 
-    def _put(
-        self, table: str, columns: str, rows: Iterable[Row], conflict: str = "", sums: list[int] | None = None
-    ) -> None:
+    def _put(self, table: str, columns: str, rows: Iterable[Row], conflict: str = "") -> None:
         """Insert rows as one statement, however many there are, each with its checksum."""
         given = list(rows)
         if not given:
             return
-        sums = [checksum(*row) for row in given] if sums is None else sums
+        sums = [checksum(*row) for row in given]
         types = (_TYPES[type(value)] for value in (*given[0], 0))
         values = [[wide(value) for value in column] for column in (*zip(*given, strict=True), sums)]
         self.run(

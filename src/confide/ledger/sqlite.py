@@ -23,7 +23,7 @@ from confide.ledger.store import (
     Place,
     Store,
     Trouble,
-    note_checksum,
+    checksum,
     people_of,
     taken_over,
     without,
@@ -129,37 +129,48 @@ class SqliteStore(File, Store):
         """All of it in one transaction."""
         key, last, entries = batch.key, batch.last, batch.entries
         people = batch.people()
+        with self._owned() as db:
+            grown = db.execute(_GROW, (*batch.grown(), last, key, batch.epoch, batch.before))
+            if grown.rowcount != 1:
+                raise taken_over(self.name)
+            db.execute(_SIGN, (key,))
+            db.executemany(PERSON, ((key, who, *(n + WIDE for n in ns), last) for who, ns in people.items()))
+            db.executemany(_RELEASED, ((key, *one) for _, entry in entries for one in entry.released))
+            db.executemany(_USED, ((key, number, epoch) for _, entry in entries for epoch, number in entry.used))
+            db.executemany(_FORGOT, ((key, at, copy, who) for at, entry in entries for copy, who in entry.forgot))
+            if batch.prune >= 0:
+                db.execute(_PRUNE, (key, batch.prune))
+            db.executemany(_SEALED, ((key, entry.sealed) for _, entry in entries if entry.sealed is not None))
+            db.executemany(_TORN, ((key, kind, before) for kind, before in batch.tear))
+            for at, entry in entries:  # after what is dropped: new notes are then written over the same pages
+                self._note(db, key, at, entry)
+
+    def beat(self, key: int, epoch: int) -> None:
+        """A transaction that changes nothing."""
+        with self._owned() as db:
+            if db.execute("SELECT 1 FROM model WHERE id = ? AND epoch = ?", (key, epoch)).fetchone() is None:
+                raise taken_over(self.name)
+
+    @contextmanager
+    def _owned(self) -> Iterator[sqlite3.Connection]:
+        """A transaction in the file that was claimed, and in no other that has its name now."""
         with _troubled():
             if _identity(self.path) != self._identity:
                 raise StateError(
                     f"the ledger {self.path} was moved or replaced: nothing is answered any more; load it again"
                 )
             with self.transaction() as db:
-                grown = db.execute(_GROW, (*batch.grown(), last, key, batch.epoch, batch.before))
-                if grown.rowcount != 1:
-                    raise taken_over(self.name)
-                db.execute(_SIGN, (key,))
-                db.executemany(PERSON, ((key, who, *(n + WIDE for n in ns), last) for who, ns in people.items()))
-                db.executemany(_RELEASED, ((key, *one) for _, entry in entries for one in entry.released))
-                db.executemany(_USED, ((key, number, epoch) for _, entry in entries for epoch, number in entry.used))
-                db.executemany(_FORGOT, ((key, at, copy, who) for at, entry in entries for copy, who in entry.forgot))
-                if batch.prune >= 0:
-                    db.execute(_PRUNE, (key, batch.prune))
-                db.executemany(_SEALED, ((key, entry.sealed) for _, entry in entries if entry.sealed is not None))
-                db.executemany(_TORN, ((key, kind, before) for kind, before in batch.tear))
-                for at, entry in entries:  # after what is dropped: new notes are then written over the same pages
-                    self._note(db, key, at, entry)
+                yield db
 
     def _note(self, db: sqlite3.Connection, key: int, at: int, entry: Entry) -> None:
         """The journal's part of an entry."""
         for kind, width, body in entry.notes:
-            db.execute(_NOTE, (key, kind, at, width, body, note_checksum(body, key, kind, at, width)))
-        for kind, sequence, whose in entry.erased:
+            db.execute(_NOTE, (key, kind, at, width, body, checksum(key, kind, at, width, body)))
+        for kind, sequence, whose, left in entry.erased:
             found = db.execute(_NOTED, (key, kind, sequence)).fetchone()
             if found is not None:
-                width, body = found[0], without(whose, *found)
-                checksum = note_checksum(body, key, kind, sequence, width)
-                db.execute(_ERASED, (body, checksum, key, kind, sequence))
+                width, body = found[0], without(whose, left, *found)
+                db.execute(_ERASED, (body, checksum(key, kind, sequence, width, body), key, kind, sequence))
 
     def discard(self, key: int) -> None:
         """Take a model away, with all rows of it."""

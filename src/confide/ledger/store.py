@@ -10,6 +10,7 @@ import re
 import threading
 import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,12 +18,15 @@ from confide.errors import StateError
 from confide.ledger.entries import Batch, Spent
 
 __all__ = [
-    "DISCARD", "SCHEMA", "VERSION", "WIDE", "Claim", "Place", "Reader", "Store", "Trouble", "check_name", "checksum",
-    "damaged", "in_use", "note_checksum", "people_of", "taken_over", "without",
+    "DISCARD", "READ", "SCHEMA", "VERSION", "WIDE", "Claim", "Place", "Reader", "Store", "Trouble", "check_name",
+    "checksum", "damaged", "in_use", "is_sound", "people_of", "taken_over", "without",
 ]  # fmt: skip
 
-VERSION = 3
-"""Version 2 lacked the tables `life`, `sealed` and `journal`, and gets them when it is opened for writing."""
+VERSION = 4
+"""Up to version 3 checksums were of values as Python writes them; their rows are read on, and new ones are made anew.
+Version 2 lacked the tables `life`, `sealed` and `journal`, and gets them when it is opened for writing."""
+READ = (2, 3, VERSION)
+"""The versions that are read."""
 _ADDED = ("life", "sealed", "journal")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
@@ -74,22 +78,37 @@ def check_name(model: str) -> str:
     return model
 
 
-def checksum(*values: Any) -> int:
-    """What stands beside every row: a store notices a damaged page, but not a changed number in it."""
-    return zlib.crc32(repr(values).encode()) + WIDE
+def checksum(*values: int | str | bytes | None) -> int:
+    """What stands beside every row: a store notices a damaged page, but not a changed number in it.
+
+    It is of raw bytes: how long it takes depends on how long the values are, and a number has eight bytes whatever it
+    is. So it does not tell what was counted, nor what the exact sums are.
+    """
+    found = 0
+    for value in values:
+        raw = value.to_bytes(8, "little", signed=True) if isinstance(value, int) else value
+        raw = raw.encode() if isinstance(raw, str) else raw
+        size = -1 if raw is None else len(raw)
+        found = zlib.crc32(raw or b"", zlib.crc32(size.to_bytes(8, "little", signed=True), found))
+    return found + WIDE
 
 
-def note_checksum(body: bytes, *values: Any) -> int:
-    """The checksum of a note, whose body is long: its repr would take longer than writing it."""
-    return zlib.crc32(body, zlib.crc32(repr(values).encode())) + WIDE
+def is_sound(found: int, *values: Any) -> bool:
+    """Whether a row's checksum is right, by today's rule or by that of version 3."""
+    return found == checksum(*values) or found == zlib.crc32(repr(values).encode()) + WIDE
 
 
-def without(whose: bytes, width: int, body: bytes) -> bytes:
-    """A note with one person's rows overwritten."""
-    rows = bytearray(body)
+def is_sound_note(found: int, body: bytes, *values: Any) -> bool:
+    """The same for a note of the journal, whose body stands apart."""
+    return found == checksum(*values, body) or found == zlib.crc32(body, zlib.crc32(repr(values).encode())) + WIDE
+
+
+def without(whose: bytes, left: Iterable[bytes], width: int, body: bytes) -> bytes:
+    """A note with one person's rows overwritten, each with what is left of it, and zeros."""
+    rows, parts = bytearray(body), iter(left)
     for at in range(0, len(rows), width):
         if rows[at : at + len(whose)] == whose:
-            rows[at : at + width] = bytes(width)
+            rows[at : at + width] = next(parts, b"").ljust(width, b"\0")
     return bytes(rows)
 
 
@@ -152,20 +171,20 @@ class Reader(ABC):
 
     def checked(self, columns: str, table: str, where: str, *values: Any) -> list[list[Any]]:
         """All rows of a table that a condition picks, each as it was written: a changed one is refused."""
-        if self.version < VERSION and table in _ADDED:
+        if self.version == 2 and table in _ADDED:
             return []
         rows = [list(row) for row in self.rows(f"SELECT {columns}, checksum FROM {table} WHERE {where}", *values)]
-        if any(row.pop() != checksum(*row) for row in rows):
+        if not all(is_sound(row.pop(), *row) for row in rows):
             raise damaged(self.name)
         return rows
 
     def notes(self, key: int) -> list[tuple[str, int, int, bytes]]:
         """The journal of a model: (kind, sequence, width, body), in the order in which they were written."""
-        if self.version < VERSION:
+        if self.version == 2:
             return []
         columns = "kind, sequence, width, body, checksum"
         rows = self.rows(f"SELECT {columns} FROM journal WHERE model = ? ORDER BY sequence, kind", key)
-        if any(note_checksum(body, key, *about) != sum_ for *about, body, sum_ in rows):
+        if not all(is_sound_note(found, body, key, *about) for *about, body, found in rows):
             raise damaged(self.name)
         return [(kind, sequence, width, body) for kind, sequence, width, body, _ in rows]
 
@@ -189,6 +208,10 @@ class Store(Reader):
 
         `Trouble` if it could not be; StateError if the model has another owner by now.
         """
+
+    @abstractmethod
+    def beat(self, key: int, epoch: int) -> None:
+        """A transaction that changes nothing: raises as `write` does."""
 
     @abstractmethod
     def discard(self, key: int) -> None:

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from confide._checks import Numbers
 from confide.planning.arguments import MISTAKE_BETA, check, check_rare, check_tables
 from confide.planning.certified import Search, check_lean
 from confide.planning.design import Found, Unreachable
@@ -21,7 +22,7 @@ COUNTER_RISK = 0.05
 
 
 @dataclass(frozen=True)
-class AgnosticBound:
+class AgnosticBound(Numbers):
     """Mistakes of a run in phases, by the errors OPT of the best hypothesis. Proof page: docs/proofs/phases.md.
 
     For a learner that makes at most factor·(OPT_j + extra) mistakes on every sequence of its own, and a coin as

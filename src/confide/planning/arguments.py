@@ -16,6 +16,9 @@ BETA = 0.01
 MISTAKE_BETA = 0.05
 """Probability that a mistake bound fails, unless the user says otherwise."""
 
+MOST_DELTA = 0.1
+"""Beyond it the promise fails too often to be one."""
+
 MOST_EPSILON = 500.0
 """Beyond it e^ε is no promise, and the tables' arithmetic ends."""
 
@@ -35,7 +38,7 @@ def check(
 ) -> None:
     """Refuse what cannot be planned, one clear sentence each."""
     check_epsilon(epsilon)
-    check_delta(delta)
+    promised_delta(delta)
     check_beta(beta)
     whole = {"rounds": rounds, "copies": copies, "unsure": unsure, "polls": polls, "unit_unsure": unit_unsure}
     for name, value in whole.items():
@@ -47,6 +50,13 @@ def check(
         raise ValueError(f"silent={silent} must be a whole number from 0 to rounds − 1 = {rounds - 1}")
     if polls is not None and copies is not None and polls > copies:
         raise ValueError(f"polls={polls} asks more copies than the copies={copies} there are; use polls ≤ copies")
+
+
+def promised_delta(delta: float) -> float:
+    """`delta` as a float, if a promise with it is one."""
+    if check_delta(delta) > MOST_DELTA:
+        raise ValueError(f"delta={delta:g} promises nothing: all may be told with that probability; 1e-6 is usual")
+    return float(delta)
 
 
 def check_tables(epsilon: float) -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from confide._checks import Numbers
 from confide.planning.arguments import check_rare, check_tables
 from confide.planning.design import (
     LEAST_START,
@@ -41,7 +42,7 @@ FILLED = 0.3
 
 
 @dataclass(frozen=True)
-class Asked:
+class Asked(Numbers):
     """What `Plan.certified` is asked for; see there."""
 
     epsilon: float
@@ -69,7 +70,7 @@ class Tables(NamedTuple):
 
 
 @dataclass
-class Search:
+class Search(Numbers):
     """Walks over the number of copies, the Rényi order and the planned unsure answers that fit each other."""
 
     epsilon: float
@@ -83,6 +84,7 @@ class Search:
     lean: str | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         # Halting early, for either reason, shall cost at most about one mistake in expectation, and a tenth of beta.
         self.rare = max(1e-12, min(0.05 * self.beta, 2.0 / self.rounds))
         self.start = max(LEAST_START, min(0.05 * self.beta, 50.0 / self.rounds) / self.rounds)

@@ -14,6 +14,7 @@ from itertools import product
 
 import numpy as np
 
+from confide._checks import Numbers
 from confide.planning.mistakes import Certificate
 from confide.privacy.gate import FLOOR, LEAST_TIE_SURE, Gate
 from confide.privacy.halting import Halting, backward, joint_renyi
@@ -40,7 +41,7 @@ class TooRare(Unreachable):
 
 
 @dataclass(frozen=True)
-class Certified:
+class Certified(Numbers):
     """What a pair of tables costs: read from the integers, rounded up."""
 
     epsilon: float
@@ -86,7 +87,7 @@ def certify(
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(Numbers):
     """What tables are to be designed for."""
 
     epsilon: float
@@ -102,7 +103,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Found:
+class Found(Numbers):
     """What a search found: the numbers and tables of a plan, with what they cost."""
 
     copies: int
@@ -118,7 +119,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Split:
+class Split(Numbers):
     """How a budget is divided: the things the search moves."""
 
     order: int

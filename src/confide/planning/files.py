@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from confide._checks import integer, real
 from confide.planning import paper
 from confide.planning.arguments import check
 from confide.planning.guarantee import Guarantee
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["tight", "certified", "paper", "agnostic"]
 
-VERSION = 2
-"""Written; version 1, which had no guide, is still read."""
+VERSION = 3
+"""Written; version 1, which had no guide, is still read. Guides of version 2 had other sums and another account."""
 MOST_ENTRIES = 50_000_000
 """A file whose tables are longer is refused."""
 
@@ -65,12 +66,13 @@ def read(text: str | Path) -> dict[str, Any]:
     """The fields of a plan that `write` wrote, checked one by one; whether they keep what they say is not."""
     try:
         body = json.loads(text.read_text() if isinstance(text, Path) else text)
-        known = body["version"] in (1, VERSION) and body["kind"] in get_args(Kind)
+        known = integer(body["version"], "version") in (1, VERSION) and body["kind"] in get_args(Kind)
         if body["format"] != "confide-plan" or not known:
             raise ValueError("this is not a plan of a version that this Confide reads; make it again")
         fields = _fields(body)
     except (KeyError, TypeError, OverflowError, ZeroDivisionError, json.JSONDecodeError) as error:
-        raise ValueError(f"this is not a plan written by Plan.to_json: {type(error).__name__} {error}") from None
+        kind = "JSON" if isinstance(error, json.JSONDecodeError) else "a plan, or one that was changed"
+        raise ValueError(f"this is not {kind}: give a file that `confide plan --json` wrote") from None
     said = fields["guarantee"]
     whole = ["silent", "unit_unsure", "labels", "beta"] + ["copies", "unsure", "polls"] * (fields["copies"] != 0)
     check(said.epsilon, said.delta, fields["rounds"], **{name: fields[name] for name in whole})
@@ -78,7 +80,7 @@ def read(text: str | Path) -> dict[str, Any]:
 
 
 def _fields(body: dict[str, Any]) -> dict[str, Any]:
-    whole = ("rounds", "copies", "polls", "unsure", "silent", "unit_unsure", "labels", "order")
+    whole = ("rounds", "copies", "polls", "unsure", "silent", "unit_unsure", "labels")
     first = body["version"] == 1
     saved, units, leaning = (None, None, None) if first else (body["guide"], body["units"], body["lean"])
     guide = None if saved is None else GuidePlan.from_params(saved)
@@ -87,18 +89,19 @@ def _fields(body: dict[str, Any]) -> dict[str, Any]:
     epsilon, delta = check_epsilon(body["guarantee"]["epsilon"]), check_delta(body["guarantee"]["delta"])
     return {
         "kind": body["kind"],
-        **{name: int(body[name]) for name in whole},
-        "beta": float(body["beta"]),
+        **{name: integer(body[name], name) for name in whole},
+        "order": None if body["order"] is None else integer(body["order"], "order"),
+        "beta": real(body["beta"], "beta"),
         "gate": None if body["gate"] is None else Gate.from_integers(_expand(body["gate"]["sure"])),
         "halting": None if body["halting"] is None else _halting(body["halting"]),
         "guarantee": Guarantee(
-            epsilon, delta, int(body["unit_unsure"]), unit_labels=None if guide is None else guide.unit_labels
+            epsilon, delta, body["unit_unsure"], unit_labels=None if guide is None else guide.unit_labels
         ),
         "guide": guide,
         "units": units,
         "lean": None if leaning is None else _lean(leaning),
         "certificate": None if body["certificate"] is None else _certificate(body["certificate"], body["kind"]),
-        "mistakes": None if body["mistakes"] is None else int(body["mistakes"]),
+        "mistakes": body["mistakes"],
         "notes": tuple(str(note) for note in body["notes"]),
     }
 
@@ -109,23 +112,19 @@ def _lean(saved: dict[str, Any]) -> Lean | Weights:
 
 def _halting(saved: dict[str, Any]) -> Halting | CounterBudget:
     if "go" in saved:
-        return Halting(_expand(saved["go"]), int(saved["shift"]))
+        return Halting(_expand(saved["go"]), saved["shift"])
     return CounterBudget(
-        float(saved["counter_epsilon"]),
-        Fraction(saved["scale"]),
-        int(saved["unsure"]),
-        float(saved["late"]),
-        float(saved["over"]),
+        saved["counter_epsilon"], Fraction(str(saved["scale"])), saved["unsure"], saved["late"], saved["over"]
     )
 
 
 def _certificate(saved: dict[str, Any], kind: str) -> Certificate:
     return Certificate(
-        float(saved["expected_mistakes"]),
-        int(saved["mistakes"]),
-        float(saved["beta"]),
-        float(saved["early_halt"]),
-        float(saved["fallback_error"]),
+        saved["expected_mistakes"],
+        saved["mistakes"],
+        saved["beta"],
+        saved["early_halt"],
+        saved["fallback_error"],
         # What is assumed follows from the proof and not from the file, which could leave some of it out.
         paper.HYPOTHESES if kind == "paper" else HYPOTHESES,
     )
@@ -140,7 +139,14 @@ def _runs(values: Any) -> list[list[Any]]:
 
 
 def _expand(runs: list[list[Any]]) -> list[int]:
-    lengths = [int(times) for _, times in runs]
+    lengths = [integer(times, "a table's runs") for _, times in runs]
     if min(lengths, default=0) < 1 or sum(lengths) > MOST_ENTRIES:
         raise ValueError("a table's runs are at least 1 long, and 50 million together at most")
-    return [int(value) for value, times in runs for _ in range(int(times))]
+    return [entry for (value, _), times in zip(runs, lengths, strict=True) for entry in [_entry(value)] * times]
+
+
+def _entry(value: Any) -> int:
+    """A table's entry, which stands there in decimal digits."""
+    if not (isinstance(value, str) and value.isascii() and value.isdigit()):
+        raise ValueError("a table's entries are whole numbers in decimal digits")
+    return int(value)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from confide._checks import Numbers
 from confide.planning.design import reach
 from confide.planning.plan import Plan
 
@@ -18,7 +19,7 @@ DISSENT = (0.0, 0.1, 0.2)
 
 
 @dataclass(frozen=True)
-class Point:
+class Point(Numbers):
     """One plan of the frontier."""
 
     unsure: int

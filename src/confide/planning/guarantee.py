@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from confide._checks import Numbers
 from confide.notebook import card
 from confide.privacy.renyi import sum_up
 
 
 @dataclass(frozen=True)
-class Guarantee:
+class Guarantee(Numbers):
     """What is promised to each unit. Proof page: docs/proofs/halting.md."""
 
     epsilon: float

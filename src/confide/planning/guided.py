@@ -1,33 +1,37 @@
-"""The guide's numbers, and what they promise: computed from integers alone (docs/proofs/guide.md)."""
+"""The guide's numbers, and what they promise: computed from integers alone (docs/proofs/guide.md, exact.md)."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, fields
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from confide._checks import integer
-from confide.privacy.cost import UP, float_up
-from confide.privacy.gate import check_order
+from confide._checks import Numbers, integer
+from confide.planning.stages import SHORTEST, Stage, ends_of
+from confide.privacy.exact import Noise, delta_of, epsilon_of, most_mu2, slack_of
 from confide.privacy.gaussian import LARGEST
-from confide.privacy.renyi import check_delta, check_epsilon, epsilon_from_renyi, renyi_from_epsilon
+from confide.privacy.renyi import check_delta, check_epsilon
 from confide.privacy.sums import MOST_LEAVES, SquareRoot, divergence
 
-__all__ = ["GuidePlan"]
+__all__ = ["GuidePlan", "TooNoisy"]
 
 SCALE = 1 << 16
 """C: gradients are integers in units of 1/C. It costs nothing, since the noise is scaled with it."""
 
+MOST_VALUES = 1 << 24
+"""Values in one release, at most: a plan certifies so many without knowing the map, and a guide refuses a wider one."""
+
+_SCALES = ((1 << 9, 1 << 10), (1 << 7, 1 << 7), (1 << 6, 1 << 4))  # of the matrix: the finest that the noise allows
 _SQUARED = 1 << 31  # what a kernel squares in 64 bits, twice, is below this
-_ORDERS = range(2, 513)
 _RANGES = ((20, 0.03), (14, 0.045), (10, 0.06), (8, 0.1))  # look at the first T/20 rounds for 3 % of the budget, or …
 _SEEN = 0.12  # … of the rows looked at: a block of values this large must stand four deviations out of the noise
 _PLENTY = 4.0  # of what must be shown: rows beyond it are better answered than looked at
 _COLUMNS = 10  # numeric columns that this is worked out for
 _FEW, _LEAF = 512, 512  # leaves of a short stream, and rounds of a leaf from which on there are more
-_SHORTEST = 16  # rounds of a leaf
+_GROWTH = 30  # a leaf is a thirtieth of the past, so that θ is never older than that; more leaves, more noise
 _SHAKE = 0.8  # the noise of a score, in units of the logit
 _MEMORY = 60.0  # the answering θ forgets all but about the last sixtieth of the past: it sheds noise, and follows drift
 _STABLE = 64.0  # step · rounds of a leaf: θ waits for a leaf to end, and longer steps would swing …
@@ -35,9 +39,13 @@ _HEAVY, _HEAVIEST = 2.0, 0.95  # … without momentum, which pays where the nois
 _LONGER = 20.0  # the memory with momentum: long steps follow the chance in labels too, and a longer mean sheds it
 
 
+class TooNoisy(ValueError):
+    """The promise asks for more noise than the sampler draws."""
+
+
 @dataclass(frozen=True)
-class GuidePlan:
-    """Every number of a guide. `certify` needs nothing else: the promise does not depend on the feature map.
+class GuidePlan(Numbers):
+    """Every number of a guide. Its price needs nothing else: the promise does not depend on the feature map.
 
     Parameters
     ----------
@@ -45,8 +53,9 @@ class GuidePlan:
         Rounds that will be asked, and labelled rows taught before them.
     labels
         How many labels.
-    leaves, leaf
-        How many leaves, and the rounds (or rows of history) in each.
+    leaves, leaf, growth
+        How many leaves, and the rounds (or rows of history) in the longest. A leaf is as long as the rounds before it
+        divided by `growth`, at least 16 and at most `leaf`; with a growth of 0 all are alike.
     clip
         κC: the norm of one gradient, an integer in units of 1/scale; ½ for two labels, 1 for more.
     scale
@@ -55,12 +64,16 @@ class GuidePlan:
         c: the gradients that one unit may add in its life.
     sigma2
         The variance of the noise in every coordinate of a node.
-    factor_scale
-        The first coefficient of the integer square root.
-    range_rounds, range_norm, range_sigma2
-        Rounds whose rows are counted for private ranges (0: none), the norm of one row's counts, the noise's variance.
-    order
-        The Rényi order at which the promise is computed.
+    factor_scale, column_scale
+        The integer matrix: the first coefficient of the square root, and the weight of its first column.
+    node_values
+        The values in a node, at most: the guide refuses a map that needs more.
+    range_rounds, range_norm, range_sigma2, range_values
+        Rounds whose rows are counted for private ranges (0: none), the norm of one row's counts, the noise's variance,
+        the counts released, at most.
+    warm_leaves, warm_sigma2, warm_factor_scale, warm_column_scale, warm_step
+        The leaves that are learned in these rounds, on a map without these ranges: their number, the noise, the integer
+        matrix and η. They grow as the others do; without private ranges there are none.
     step
         η: θ = −(η/C)·(decoded prefix sum).
     memory
@@ -71,10 +84,10 @@ class GuidePlan:
     Examples
     --------
     >>> plan = GuidePlan.best(epsilon=1.0, delta=1e-6, rounds=200_000)
-    >>> plan.leaves, plan.leaf, plan.order
-    (511, 372, 22)
-    >>> plan.epsilon(1e-6) <= 1.0
-    True
+    >>> plan.leaves, plan.leaf, plan.delta(1.0) <= 1e-6
+    (635, 372, True)
+    >>> round(plan.epsilon(1e-6), 6), round(plan.epsilon(1e-6, people=10), 2)
+    (1.0, 13.51)
     """
 
     rounds: int
@@ -82,43 +95,87 @@ class GuidePlan:
     labels: int
     leaves: int
     leaf: int
+    growth: int
     clip: int
     scale: int
     unit_labels: int
     sigma2: int
     factor_scale: int
+    column_scale: int
+    node_values: int
     range_rounds: int
     range_norm: int
     range_sigma2: int
-    order: int
+    range_values: int
+    warm_leaves: int
+    warm_sigma2: int
+    warm_factor_scale: int
+    warm_column_scale: int
+    warm_step: float
     step: float
     memory: float
-    momentum: float = 0.0
+    momentum: float
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name, least in {
-            "rounds": 1, "history": 0, "labels": 2, "leaves": 1, "leaf": 1, "clip": 1, "scale": 1, "unit_labels": 1,
-            "sigma2": 1, "factor_scale": 1, "range_rounds": 0, "range_norm": 0, "range_sigma2": 1,
+            "rounds": 1, "history": 0, "labels": 2, "leaves": 1, "leaf": 1, "growth": 0, "clip": 1, "scale": 1,
+            "unit_labels": 1, "sigma2": 1, "factor_scale": 1, "column_scale": 1, "node_values": 1, "range_rounds": 0,
+            "range_norm": 0, "range_sigma2": 1, "range_values": 0, "warm_leaves": 0, "warm_sigma2": 1,
+            "warm_factor_scale": 1, "warm_column_scale": 1,
         }.items():  # fmt: skip
             integer(getattr(self, name), name, at_least=least)
         if self.clip >= _SQUARED:
             raise ValueError("clip must be below 2³¹, so that its square can be checked: take a smaller scale")
-        if max(self.sigma2, self.range_sigma2) > LARGEST:
+        if max(self.sigma2, self.range_sigma2, self.warm_sigma2) > LARGEST:
             raise ValueError("sigma2 must be at most 2⁸⁴: take fewer unit_labels, a larger epsilon or a smaller scale")
-        check_order(self.order)
-        if self.leaves > MOST_LEAVES or self.leaf * self.leaves < self.rounds + self.history - self.range_rounds:
-            raise ValueError(f"the leaves must cover all rounds and be at most {MOST_LEAVES}: take longer ones")
-        if not (self.step > 0 and math.isfinite(self.step) and 0 <= self.memory < math.inf and 0 <= self.momentum < 1):
-            raise ValueError("step must be above 0, memory at least 0, both finite; momentum from 0 to below 1")
-        if self.range_rounds and not self.range_norm:
-            raise ValueError("private ranges need range_norm above 0")
-        if not self.root.room(self.leaf * self.clip):
+        self._check_leaves()
+        steps, memory = (self.step, self.warm_step), self.memory
+        if not (min(steps) > 0 and math.isfinite(sum(steps)) and 0 <= memory < math.inf and 0 <= self.momentum < 1):
+            raise ValueError("steps must be above 0, memory at least 0, all finite; momentum from 0 to below 1")
+        if self.range_rounds and not (self.range_norm and self.range_values):
+            raise ValueError("private ranges need range_norm and range_values above 0")
+
+    def _check_leaves(self) -> None:
+        """Refuse other numbers of leaves than the lengths make, and nodes that do not fit in 64 bits."""
+        for leaves, rounds in ((self.leaves, self.rounds + self.history), (self.warm_leaves, self.range_rounds)):
+            if leaves > MOST_LEAVES or leaves != len(ends_of(rounds, self.leaf, self.growth)):
+                raise ValueError(f"the leaves must cover all rounds and be at most {MOST_LEAVES}: take longer ones")
+        roots = [self.root] + ([self.warm_root] if self.range_rounds else [])
+        if not all(root.room(self.leaf * self.clip) for root in roots):
             raise ValueError("a node would not fit in 64 bits: take shorter leaves or a smaller scale")
 
     @property
     def root(self) -> SquareRoot:
         """The integer matrix of the released nodes."""
-        return SquareRoot(self.leaves, self.factor_scale)
+        return SquareRoot(self.leaves, self.factor_scale, self.column_scale)
+
+    @property
+    def warm_root(self) -> SquareRoot:
+        """That of the nodes released while ranges are counted."""
+        return SquareRoot(self.warm_leaves, self.warm_factor_scale, self.warm_column_scale)
+
+    @property
+    def main(self) -> Stage:
+        """The stage that learns once the map is known: it has leaves for all rounds, should nothing be counted."""
+        ends = ends_of(self.rounds + self.history, self.leaf, self.growth)
+        return Stage("node", 1, ends, self.sigma2, self.root, self.step, self.memory, self.momentum)
+
+    @property
+    def warm(self) -> Stage:
+        """The stage that learns while ranges are counted; only a plan of private ranges has one."""
+        ends = ends_of(self.range_rounds, self.leaf, self.growth)
+        return Stage("warm", 0, ends, self.warm_sigma2, self.warm_root, self.warm_step, self.memory, 0.0)
+
+    @property
+    def first(self) -> int:
+        """Rounds before the first release, and so before the first answer."""
+        return max(self.main.ends[0], self.warm.ends[0] if self.range_rounds else 0)
+
+    @property
+    def nodes(self) -> int:
+        """How many noisy sums a guide releases, at most."""
+        return self.leaves + self.warm_leaves
 
     @property
     def load(self) -> int:
@@ -130,20 +187,39 @@ class GuidePlan:
         """One for two labels, else one for each."""
         return 1 if self.labels == 2 else self.labels
 
-    def certify(self) -> float:
-        """R(order): the Rényi divergence of everything the guide releases, from integers, rounded up.
+    @property
+    def mu2(self) -> Fraction:
+        """μ²: by how much one unit moves everything the guide releases, in squared deviations of its noise, at most.
 
-        A unit moves its leaves by at most 2c·κC in total norm, and the counts of ranges by at most √2·range_norm.
+        A unit moves its leaves by at most 2c·κC in total norm, those of both stages together, and the counts of ranges
+        by at most √2·range_norm.
         """
-        total = divergence(self.order, (2 * self.unit_labels * self.clip) ** 2, self.load, self.sigma2)
-        if self.range_rounds:
-            ranges = divergence(self.order, 2 * self.range_norm**2, 1, self.range_sigma2)
-            total = float_up(UP.add(UP.create_decimal(total), UP.create_decimal(ranges)))
-        return total
+        worst = Fraction(self.load, self.sigma2)
+        if not self.range_rounds:
+            return (2 * self.unit_labels * self.clip) ** 2 * worst
+        worst = max(worst, Fraction(self.warm_root.load, self.warm_sigma2))
+        return (2 * self.unit_labels * self.clip) ** 2 * worst + Fraction(2 * self.range_norm**2, self.range_sigma2)
 
-    def epsilon(self, delta: float) -> float:
-        """ε at this δ, for a guide alone, rounded up."""
-        return epsilon_from_renyi(self.certify(), self.order, delta)
+    @property
+    def noises(self) -> tuple[Noise, ...]:
+        """How much noise of which variance is released, at most."""
+        nodes = Noise(self.leaves * self.node_values, self.sigma2)
+        if not self.range_rounds:
+            return (nodes,)
+        warm = Noise(self.warm_leaves * self.node_values, self.warm_sigma2)
+        return nodes, warm, Noise(self.range_values, self.range_sigma2)
+
+    def certify(self, order: int) -> float:
+        """The Rényi divergence of this order of everything the guide releases, rounded up: its price beside copies."""
+        return divergence(order, self.mu2)
+
+    def delta(self, epsilon: float, people: int = 1) -> float:
+        """δ at this ε for a guide alone, rounded up; for so many units together who tell each other everything."""
+        return delta_of(epsilon, self.mu2 * integer(people, "people", 1) ** 2, self.noises)
+
+    def epsilon(self, delta: float, people: int = 1) -> float:
+        """ε at this δ for a guide alone, rounded up."""
+        return epsilon_of(delta, self.mu2 * integer(people, "people", 1) ** 2, self.noises)
 
     def deviation(self) -> float:
         """The rms deviation of a prefix sum's noise, in units of a gradient's norm 1."""
@@ -161,7 +237,7 @@ class GuidePlan:
     @classmethod
     def from_params(cls, params: dict[str, Any]) -> GuidePlan:
         """The plan that `params` describes; unknown or missing names are refused."""
-        if {"momentum", *params} != {each.name for each in fields(cls)}:  # 0 in plans that were made before it was
+        if set(params) != {each.name for each in fields(cls)}:
             raise ValueError("these are not the numbers of a guide: read the plan again from its file")
         return cls(**params)
 
@@ -176,57 +252,73 @@ class GuidePlan:
         history: int = 0,
         private_ranges: bool = True,
     ) -> GuidePlan:
-        """The plan of a guide alone that keeps (ε, δ): the order with the least noise, the rest by public rule."""
+        """The plan of a guide alone that keeps (ε, δ) with the least noise; the rest by public rule."""
         epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-        order = max(_ORDERS, key=lambda a: renyi_from_epsilon(epsilon, a, delta) / a)
-        budget = renyi_from_epsilon(epsilon, order, delta)
-        if budget <= 0:
-            raise ValueError("epsilon is too small for this delta: no noise keeps it; take a larger one of either")
-        plan = cls.at(order, budget, rounds, labels, unit_labels, history, private_ranges)
-        while plan.epsilon(delta) > epsilon:  # the budget above is not rounded; the promise is
-            budget *= 1 - 1e-12
-            plan = cls.at(order, budget, rounds, labels, unit_labels, history, private_ranges)
+        how = rounds, labels, unit_labels, history, private_ranges
+        mu2 = most_mu2(epsilon, delta)
+        plan, less = cls.at(mu2, *how), 1e-14
+        slack = float(slack_of(plan.noises))
+        if slack < epsilon / 2:
+            mu2 = most_mu2(epsilon - slack, delta * math.exp(-slack / 4))
+        while plan.delta(epsilon) > delta:  # what the search says is not rounded, the promise is
+            plan, less = cls.at(mu2 * (1 - less), *how), 2 * less
         return plan
 
     @classmethod
     def at(
         cls,
-        order: int,
-        renyi: float,
+        mu2: float,
         rounds: int,
         labels: int = 2,
         unit_labels: int = 1,
         history: int = 0,
         private_ranges: bool = True,
     ) -> GuidePlan:
-        """The plan with the least noise whose divergence at this order is at most `renyi`."""
-        order, rounds, history = check_order(order), integer(rounds, "rounds", 1), integer(history, "history", 0)
-        if not renyi > 0:
+        """The plan with the least noise for this μ²."""
+        rounds, history = integer(rounds, "rounds", 1), integer(history, "history", 0)
+        if not mu2 > 0:
             raise ValueError("the guide's share of the budget must be above 0: give it more, or leave it out")
         scale, clip = SCALE, SCALE // 2 if labels == 2 else SCALE
-        ranges, part = _range_rounds(order, renyi, rounds + history) if private_ranges else (0, 0.0)
-        taught = rounds + history - ranges
-        leaves = max(1, min(MOST_LEAVES, max(_FEW, taught // _LEAF), taught // _SHORTEST))
-        leaf = -(-taught // leaves)
-        leaves = -(-taught // leaf)
-        load, share = SquareRoot(leaves).load, 1 - part
-        shift2 = (2 * integer(unit_labels, "unit_labels", 1) * clip) ** 2
-        sigma2 = math.ceil(order * shift2 * load / (2 * renyi * share) * (1 + 1e-14))
-        range_sigma2 = math.ceil(order * scale**2 / (renyi * part) * (1 + 1e-14)) if ranges else 1
-        root = SquareRoot(leaves)
-        shake = math.sqrt(sigma2 * float(np.mean(root.variances()))) / scale
-        step, stable = _SHAKE / shake, _STABLE / leaf
+        ranges, part = _range_rounds(mu2, rounds + history) if private_ranges else (0, 0.0)
+        whole, taught = rounds + history, rounds + history - ranges
+        leaf = -(-taught // max(1, min(MOST_LEAVES, max(_FEW, taught // _LEAF), taught // SHORTEST)))
+        while len(ends_of(whole, leaf, _GROWTH)) > MOST_LEAVES:
+            leaf += -(-leaf // 16)
+        leaves, warm_leaves = (len(ends_of(all_, leaf, _GROWTH)) for all_ in (whole, ranges))
+        variance = (2 * integer(unit_labels, "unit_labels", 1) * clip) ** 2 / (mu2 * (1 - part))
+        root, sigma2, step = _matrix(leaves, leaf * clip, variance)
+        warm, warm_sigma2, warm_step = _matrix(max(1, warm_leaves), leaf * clip, variance)
+        range_sigma2 = math.ceil(2 * scale**2 / (mu2 * part) * (1 + 1e-14)) if ranges else 1
+        stable = _STABLE / leaf
         momentum = min(_HEAVIEST, (step - stable) / (step + stable)) if step > _HEAVY * stable else 0.0
         return cls(
-            rounds=rounds, history=history, labels=labels, leaves=leaves, leaf=leaf, clip=clip, scale=scale,
-            unit_labels=unit_labels, sigma2=sigma2, factor_scale=root.scale, range_rounds=ranges,
-            range_norm=scale if ranges else 0, range_sigma2=range_sigma2, order=order,
+            rounds=rounds, history=history, labels=labels, leaves=leaves, leaf=leaf, growth=_GROWTH, clip=clip,
+            scale=scale, unit_labels=unit_labels, sigma2=sigma2, factor_scale=root.scale, column_scale=root.columns,
+            node_values=MOST_VALUES, range_rounds=ranges, range_norm=scale if ranges else 0,
+            range_sigma2=range_sigma2, range_values=MOST_VALUES if ranges else 0,
+            warm_leaves=warm_leaves, warm_sigma2=warm_sigma2 if ranges else 1, warm_factor_scale=warm.scale,
+            warm_column_scale=warm.columns, warm_step=min(warm_step, _STABLE / max(SHORTEST, ranges // _GROWTH)),
             step=min(step, stable * (1 + momentum) / (1 - momentum)),
             memory=_LONGER if momentum else _MEMORY, momentum=momentum,
         )  # fmt: skip
 
 
-def _range_rounds(order: int, renyi: float, rounds: int) -> tuple[int, float]:
+def _matrix(leaves: int, largest: int, variance: float) -> tuple[SquareRoot, int, float]:
+    """The finest matrix whose nodes fit in 64 bits and whose noise, of so much variance a load, can be drawn.
+
+    With that noise, and the step with which it shakes a score as it may.
+    """
+    for scales in _SCALES:
+        root = SquareRoot(leaves, *scales)
+        sigma2 = math.ceil(variance * root.load * (1 + 1e-14))
+        if sigma2 <= LARGEST and root.room(largest):
+            return root, sigma2, _SHAKE * SCALE / math.sqrt(sigma2 * float(np.mean(root.variances())))
+    if sigma2 > LARGEST:
+        raise TooNoisy("so much noise cannot be drawn: take a larger epsilon or delta, or fewer unit_labels")
+    raise ValueError("a node would not fit in 64 bits: plan for fewer rounds")
+
+
+def _range_rounds(mu2: float, rounds: int) -> tuple[int, float]:
     """How many rounds are looked at for ranges, and for which part of the budget: the least that shows enough.
 
     Where even the most shows too little, none: ranges that are mostly noise are worse than a map that needs none.
@@ -234,7 +326,7 @@ def _range_rounds(order: int, renyi: float, rounds: int) -> tuple[int, float]:
     shown = 0.0
     for divisor, part in _RANGES:
         looked = rounds // divisor
-        shown = _SEEN * looked / (4 * math.sqrt(order * _COLUMNS / (renyi * part)))
+        shown = _SEEN * looked / (4 * math.sqrt(2 * _COLUMNS / (mu2 * part)))
         if shown >= 1:
             return math.ceil(looked * min(1.0, _PLENTY / shown)), part
     return (looked, part) if shown >= 0.5 else (0, 0.0)

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from confide._checks import integer
+from confide._checks import Numbers, integer
 from confide.privacy.gate import Gate
 from confide.privacy.lean import Lean
 from confide.privacy.least import least
@@ -32,7 +32,7 @@ HYPOTHESES = (
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(Numbers):
     """A bound on all mistakes of a run, with what it assumes. Proof page: docs/proofs/certificate.md."""
 
     expected_mistakes: float
@@ -63,7 +63,7 @@ class Certificate:
 
 
 @dataclass(frozen=True)
-class Rates:
+class Rates(Numbers):
     """Worst-case rates of a gate, with its lean if it has one, by the fraction e of copies that would err."""
 
     unsure_floor: float

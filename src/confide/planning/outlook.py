@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from confide.planning.design import reach
 from confide.planning.guided import GuidePlan
+from confide.privacy.exact import most_mu2
 from confide.privacy.gate import Gate
 from confide.privacy.renyi import renyi_from_epsilon
 
@@ -28,20 +30,17 @@ def taught(plan: Plan) -> int:
 def who_answers(plan: Plan) -> list[str]:
     """Which share of the rounds each source will answer, as far as the plan decides it."""
     first = plan.rounds if plan.guide is None else waiting(plan.guide)
-    known = first if plan.guide is None else waiting(plan.guide, ranges=False)
     rest = "the fallback" if plan.guide is None else "the guide"
     if not plan.copies:
-        share = f"{first / plan.rounds:.1%} of the rounds"
-        share += f", or {known / plan.rounds:.1%} where no ranges must be found" if known < first else ""
-        return [f"The fallback answers the first {share}; the guide all others."]
+        waits = f"The fallback answers the first {first:,} rounds; the guide all others."
+        return [waits if first else "The guide answers all rounds."]
     said = []
     if plan.silent:
         early = min(plan.silent, first) / plan.rounds
         before = [("the fallback", early), ("the guide", plan.silent / plan.rounds - early)]
         silent = " and ".join(f"{name} answers {share:.1%}" for name, share in before if share)
-        either = " where ranges of numbers must be found" if known < first else ""
         live = f"{plan.live / plan.rounds:.1%} are put to them"
-        said.append(f"Of all rounds {silent} while the copies are silent{either}; {live}.")
+        said.append(f"Of all rounds {silent} while the copies are silent; {live}.")
     then = rest if plan.lean is None else "the lean"
     said.append(
         f"While they are unsure in less than {plan.unsure / plan.live:.2%} of the rounds put to them, the copies last "
@@ -54,20 +53,16 @@ def who_answers(plan: Plan) -> list[str]:
     return said
 
 
-def waiting(guide: GuidePlan, ranges: bool = True) -> int:
-    """Rounds before the guide has an answer, `ranges` where some must be found; history comes before the first."""
-    return max(0, (guide.range_rounds if ranges else 0) + guide.leaf - guide.history)
+def waiting(guide: GuidePlan) -> int:
+    """Rounds before the guide has an answer; history comes before the first."""
+    return max(0, guide.first - guide.history)
 
 
 def begins(guide: GuidePlan) -> str:
-    """From which round on the guide answers: a plan knows no features, and so says both."""
-    late, early = waiting(guide) + 1, waiting(guide, ranges=False) + 1
-    if early == late:
-        return f"It answers from round {late:,} on"
-    return (
-        f"It answers from round {late:,} on if ranges of numbers must be found first, and from round {early:,} on if "
-        "every number has its range declared, or there are none"
-    )
+    """From which round on the guide answers, and how: a plan knows no features, and so says when it finds ranges."""
+    said = f"It answers from round {waiting(guide) + 1:,} on"
+    finds = max(0, guide.range_rounds - guide.history)
+    return said + (f", in the first {finds:,} without ranges of numbers that have none declared" if finds else "")
 
 
 def more_for_guide(plan: Plan) -> list[str]:
@@ -95,7 +90,7 @@ def strength_at_twice(guide: GuidePlan) -> float | None:
     ranges = guide.range_rounds > 0
     try:
         other = GuidePlan.at(
-            guide.order, guide.certify(), 2 * guide.rounds, guide.labels, guide.unit_labels, guide.history, ranges
+            float(guide.mu2), 2 * guide.rounds, guide.labels, guide.unit_labels, guide.history, ranges
         )
     except ValueError:
         return None
@@ -109,6 +104,8 @@ def _order(epsilon: float, delta: float) -> int:
 def _quieter(plan: Plan) -> float:
     """By how much twice ε lessens the guide's noise, its part of the budget staying what it is."""
     epsilon, delta = plan.guarantee.epsilon, plan.guarantee.delta
+    if not plan.copies:
+        return math.sqrt(most_mu2(2 * epsilon, delta) / most_mu2(epsilon, delta))
     now, then = _order(epsilon, delta), _order(2 * epsilon, delta)
     ratio = renyi_from_epsilon(2 * epsilon, then, delta) / then / (renyi_from_epsilon(epsilon, now, delta) / now)
     return float(ratio**0.5)
@@ -117,8 +114,9 @@ def _quieter(plan: Plan) -> float:
 def lead_at_twice_epsilon(plan: Plan) -> float:
     """The lead, in votes, with which the copies would be heard half of the time, all else staying what it is."""
     epsilon, delta, gate = plan.guarantee.epsilon, plan.guarantee.delta, plan.tables.gate
-    cost, order = gate.cost(order=plan.order, poll_fraction=plan.poll_fraction), _order(2 * epsilon, delta)
-    more = renyi_from_epsilon(2 * epsilon, order, delta) / renyi_from_epsilon(epsilon, plan.order, delta)
+    old = plan.renyi_order
+    cost, order = gate.cost(order=old, poll_fraction=plan.poll_fraction), _order(2 * epsilon, delta)
+    more = renyi_from_epsilon(2 * epsilon, order, delta) / renyi_from_epsilon(epsilon, old, delta)
 
     def lead(order: int, cost: float) -> float:
         made = Gate.best(
@@ -127,4 +125,4 @@ def lead_at_twice_epsilon(plan: Plan) -> float:
         return reach(made, 0.5)
 
     # A lean's gate is its envelope, less often sure than the steepest of its cost: so the ratio is what counts.
-    return reach(gate, 0.5) * lead(order, cost * more) / lead(plan.order, cost)
+    return reach(gate, 0.5) * lead(order, cost * more) / lead(old, cost)

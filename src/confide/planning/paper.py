@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
+from confide._checks import Numbers
 from confide.planning.arguments import MISTAKE_BETA
 from confide.planning.mistakes import Certificate
 from confide.privacy.counters import tree_error, tree_scale
@@ -31,7 +32,7 @@ HYPOTHESES = (
 
 
 @dataclass(frozen=True)
-class PaperSize:
+class PaperSize(Numbers):
     """The paper's parameters for a promise."""
 
     copies: int
@@ -45,7 +46,7 @@ class PaperSize:
 
 
 @dataclass(frozen=True)
-class PaperCertified:
+class PaperCertified(Numbers):
     """What the paper's mechanism costs with these tables."""
 
     epsilon: float
@@ -82,7 +83,7 @@ def _searched_scale(epsilon: float, delta: float, reports: int) -> tuple[float, 
 
 
 @dataclass(frozen=True)
-class Asked:
+class Asked(Numbers):
     """What `Plan.paper` is asked for; see there."""
 
     epsilon: float

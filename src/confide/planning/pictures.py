@@ -95,9 +95,8 @@ def _lasts(axes: Axes, plan: Plan, halting: Halting) -> None:
 
 def _clears(axes: Axes, guide: GuidePlan) -> None:
     """Labels against the noise in the sum of their gradients, leaf after leaf."""
-    leaves = np.arange(1, guide.leaves + 1)
     noise = np.sqrt(guide.sigma2 * np.asarray(guide.root.variances(), dtype=float)) / guide.scale
-    labels, bound = leaves * guide.leaf, faint(guide.labels)
+    labels, bound = np.array(guide.main.ends), faint(guide.labels)
     clear = labels / noise
     axes.plot(labels, clear, color=GREEN, lw=2)
     axes.axhline(bound, color=SOFT, lw=1.2, ls="--")
@@ -107,7 +106,7 @@ def _clears(axes: Axes, guide: GuidePlan) -> None:
         "below: few labels for the noise", (0.98, bound), (0, -12 if over else 4), xycoords=("axes fraction", "data"),
         textcoords="offset points", ha="right", color="#5b6672", fontsize=9,
     )  # fmt: skip
-    axes.set(xlim=(0, guide.leaves * guide.leaf), yscale="log")
+    axes.set(xlim=(0, labels[-1]), yscale="log")
     axes.set(xlabel="labels", ylabel="labels for a deviation of the noise")
     axes.set_title("How clear the guide gets", fontsize=10.5)
     axes.xaxis.set_major_formatter(thousands)

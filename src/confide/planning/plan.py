@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from confide._checks import Numbers
 from confide.extras import need
 from confide.planning import certified as certified_plans
 from confide.planning import files, shares, text, tight, verify
@@ -42,7 +43,7 @@ class Tables(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Numbers):
     """Every number of a run, and the guarantee that they certify.
 
     Make one with `Plan.tight` (a stream and a budget), `Plan.certified` (a mistake bound as well) or `Plan.paper` (the
@@ -67,7 +68,8 @@ class Plan:
     unit_unsure: int
     labels: int
     beta: float
-    order: int
+    order: int | None
+    """The Rényi order of a plan with copies; None where a guide answers alone, which is accounted for exactly."""
     gate: Gate | None
     """None, as is the halting table, where there are no copies: then the guide answers alone, and nothing halts."""
     halting: Halting | CounterBudget | None
@@ -82,6 +84,7 @@ class Plan:
     """What is answered when unsure; None for the guide's answer or the fallback's."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         said = replace(self.guarantee, units=self.units, copies=self.copies > 0)
         object.__setattr__(self, "guarantee", said)
 
@@ -101,6 +104,13 @@ class Plan:
         if self.gate is None or self.halting is None:
             raise ValueError("this plan has no copies, and so no tables: its guide answers alone")
         return Tables(self.gate, self.halting)
+
+    @property
+    def renyi_order(self) -> int:
+        """The order at which a plan with copies is accounted for; ValueError for a plan without."""
+        if self.order is None:
+            raise ValueError("this plan has no copies, and so no Rényi order: its guide is accounted for exactly")
+        return self.order
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -130,7 +140,7 @@ class Plan:
     ) -> Plan:
         """The best numbers for a stream: what you give is kept, the rest is chosen; `explain()` says what and why.
 
-        Proof pages: docs/proofs/halting.md (copies), docs/proofs/guide.md (the guide, and both together).
+        Proof pages: docs/proofs/halting.md (copies), guide.md (the guide, and both together), exact.md (a guide alone).
 
         Parameters
         ----------
@@ -175,6 +185,8 @@ class Plan:
             raise ValueError("a round is asked once and labelled once: leave unit_unsure and unit_labels out")
         if lean not in ("auto", "fill", "additive", None) or (lean == "fill" and labels != 2):
             raise ValueError(f'lean={lean!r} must be "auto", None, "additive", or for two labels "fill"')
+        check(epsilon, delta, rounds, beta=beta, labels=labels, silent=silent, unit_unsure=most, copies=copies,
+              unsure=unsure, polls=polls)  # fmt: skip
         asked = tight.Asked(
             epsilon, delta, rounds, copies, unsure, polls, silent, most, labels, beta, dissent,
             lean=None if lean == "auto" else lean,
@@ -183,9 +195,10 @@ class Plan:
         common: dict[str, Any] = {"kind": "tight", "rounds": rounds, "labels": labels, "beta": beta, "units": units}
         if shared.found is None:
             assert shared.guide is not None
-            promise = Guarantee(shared.guide.epsilon(delta), delta, most, unit_labels=learned)
+            kept = min(float(epsilon), shared.guide.epsilon(delta))
+            promise = Guarantee(kept, delta, most, unit_labels=learned)
             nothing: dict[str, Any] = dict.fromkeys(("copies", "polls", "unsure", "silent"), 0)
-            return cls(**common, **nothing, unit_unsure=most, order=shared.order, gate=None, halting=None,
+            return cls(**common, **nothing, unit_unsure=most, order=None, gate=None, halting=None,
                        guarantee=promise, notes=shared.notes, guide=shared.guide)  # fmt: skip
         plan = cls(**{**numbers_of(shared.found), "notes": shared.notes}, **common, guide=shared.guide)
         if shared.guide is None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from confide._checks import integer
+from confide._checks import Numbers, integer
 from confide.planning import tight
-from confide.planning.arguments import MOST_EPSILON, check, check_tables
+from confide.planning.arguments import MOST_EPSILON, check_tables
 from confide.planning.design import Found, Unreachable
-from confide.planning.guided import GuidePlan
+from confide.planning.guided import GuidePlan, TooNoisy
 from confide.privacy.renyi import renyi_from_epsilon
 
 SHARES = (0.5, 0.35, 0.25, 0.15, 0.1, 0.05, 0.02)
@@ -36,17 +36,16 @@ Guide = Literal["auto"] | float | None
 
 
 @dataclass(frozen=True)
-class Shared:
+class Shared(Numbers):
     """What a budget became: tables for copies, a guide, or both."""
 
     found: Found | None
     guide: GuidePlan | None
-    order: int
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Wish:
+class Wish(Numbers):
     """What `Plan.tight` is asked for beside what `tight.Asked` holds; see there."""
 
     guide: Guide = "auto"
@@ -72,8 +71,6 @@ def best(asked: tight.Asked, wish: Wish) -> Shared:
 
 
 def _check(asked: tight.Asked, wish: Wish) -> None:
-    names = ("beta", "labels", "silent", "unit_unsure", "copies", "unsure", "polls")
-    check(asked.epsilon, asked.delta, asked.rounds, **{name: getattr(asked, name) for name in names})
     check_tables(asked.epsilon)
     tight.check_dissent(asked.dissent)
     integer(wish.unit_labels, "unit_labels", 1)
@@ -86,7 +83,7 @@ def _check(asked: tight.Asked, wish: Wish) -> None:
 
 def _without(asked: tight.Asked) -> Shared:
     found = tight.best(asked)
-    return Shared(found, None, found.got.order, found.notes)
+    return Shared(found, None, found.notes)
 
 
 def _beside(asked: tight.Asked, wish: Wish, share: float) -> Shared:
@@ -94,9 +91,10 @@ def _beside(asked: tight.Asked, wish: Wish, share: float) -> Shared:
     found = tight.best(replace(asked, guide=share))
     got = found.got
     left = renyi_from_epsilon(asked.epsilon * _UNDER, got.order, got.conversion_delta) - got.renyi
-    guide = GuidePlan.at(got.order, left * _UNDER, asked.rounds, asked.labels, wish.unit_labels, wish.history)
+    mu2 = 2 * left * _UNDER / got.order
+    guide = GuidePlan.at(mu2, asked.rounds, asked.labels, wish.unit_labels, wish.history)
     note = f"guide: {left / (left + got.renyi):.0%} of the budget; it answers whenever the copies do not"
-    return Shared(found, guide, got.order, (*found.notes, note))
+    return Shared(found, guide, (*found.notes, note))
 
 
 def _largest(asked: tight.Asked, wish: Wish) -> Shared:
@@ -108,7 +106,7 @@ def _largest(asked: tight.Asked, wish: Wish) -> Shared:
             continue
     found = tight.best(asked)  # says what is wrong where not even that is to be had
     note = "no guide: the copies, unsure answers and polls that were given need the whole budget"
-    return Shared(found, None, found.got.order, (*found.notes, note))
+    return Shared(found, None, (*found.notes, note))
 
 
 def _chosen(asked: tight.Asked, wish: Wish) -> Shared:
@@ -157,19 +155,22 @@ def _alone(asked: tight.Asked, wish: Wish, notes: tuple[str, ...]) -> Shared:
             f"epsilon={asked.epsilon:g} at delta={asked.delta:g} over rounds={asked.rounds} is too small for anything "
             f"to be learned: the noise would hide it all; {_enough(asked, wish)}"
         )
-    return Shared(None, guide, guide.order, notes)
+    unused = {"silent": asked.silent, "lean": asked.lean}
+    said = tuple(f"{name}={value} is not used: there are no copies" for name, value in unused.items() if value)
+    return Shared(None, guide, (*notes, *said))
 
 
 def _made(asked: tight.Asked, wish: Wish) -> GuidePlan | None:
-    """A guide with the whole budget; None where ε leaves nothing at this δ."""
+    """A guide with the whole budget; None where ε asks for more noise at this δ than can be drawn."""
     if asked.rounds + wish.history > MOST_ROUNDS:
         raise ValueError(
             f"rounds={asked.rounds} are more than a guide's sums hold in 64 bits; plan for rounds={MOST_ROUNDS} with "
             "its history at the most, then for a new run"
         )
-    if max(renyi_from_epsilon(asked.epsilon, order, asked.delta) for order in range(2, 513)) <= 0:
+    try:
+        return GuidePlan.best(asked.epsilon, asked.delta, asked.rounds, asked.labels, wish.unit_labels, wish.history)
+    except TooNoisy:
         return None
-    return GuidePlan.best(asked.epsilon, asked.delta, asked.rounds, asked.labels, wish.unit_labels, wish.history)
 
 
 def _enough(asked: tight.Asked, wish: Wish) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from confide.notebook import card
@@ -10,6 +11,7 @@ from confide.planning.design import reach
 from confide.planning.guided import GuidePlan
 from confide.planning.mistakes import Certificate
 from confide.planning.tight import labels_each
+from confide.privacy.exact import MOST_MU
 from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
 from confide.privacy.renyi import group
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
 WEAK = 10.0
 """Beyond this ε a promise is hardly one."""
+
+LOOSE = 1e-3
+"""Beyond this δ too many are promised nothing."""
 
 FAINT = 300.0
 """Labels for each deviation of the noise in their sum: with fewer, a guide of two labels may gain little. Measured, on
@@ -50,14 +55,21 @@ def _rows(plan: Plan) -> list[tuple[str, str]]:
         *(_copies(plan) if plan.copies else [("copies", "none: the guide answers alone, and nothing halts")]),
         *([] if plan.guide is None else [("guide", _guide(plan, plan.guide))]),
         ("labels", f"{plan.labels}"),
-        ("Rényi order", f"{plan.order}"),
+        ("accounted for", "exactly" if plan.order is None else f"at Rényi order {plan.order}"),
         ("mistakes", _mistakes(plan.certificate, plan.labels)),
     ]
     if _whom(plan) == "each round":
-        grown = group(plan.guarantee.epsilon, plan.guarantee.delta, 10)
-        promise = f"({grown[0]:.3g}, {grown[1]:.2g}) by group privacy; see unit_unsure"
-        rows.append(("ten rounds of one person", promise))
+        rows.append(("ten rounds of one person", _ten(plan)))
     return rows
+
+
+def _ten(plan: Plan) -> str:
+    """What ten units together are promised: of a guide alone exactly, else by group privacy."""
+    delta = plan.guarantee.delta
+    if plan.guide is not None and plan.order is None and 100 * plan.guide.mu2 <= MOST_MU**2:
+        return f"({plan.guide.epsilon(delta, people=10):.3g}, {delta:.2g}), exactly; see unit_labels"
+    epsilon, delta = group(plan.guarantee.epsilon, delta, 10)
+    return f"({epsilon:.3g}, {delta:.2g}) by group privacy; see unit_unsure"
 
 
 def _copies(plan: Plan) -> list[tuple[str, str]]:
@@ -92,9 +104,9 @@ def _whom(plan: Plan) -> str:
 
 
 def _guide(plan: Plan, guide: GuidePlan) -> str:
-    ranges = f"; counts ranges that are not declared for {guide.range_rounds:,} rounds first"
-    ranges = ranges if guide.range_rounds else ""
-    return f"{guide.leaves:,} noisy sums, one every {guide.leaf:,} rounds{ranges}"
+    first, ranges = guide.main.ends[0], f", and finds ranges that are not declared in {guide.range_rounds:,} rounds"
+    often = f"one every {guide.leaf:,} rounds" + (f", and every {first:,} at first" if first < guide.leaf else "")
+    return f"{guide.leaves:,} noisy sums, {often}{ranges if guide.range_rounds else ''}"
 
 
 def explain(plan: Plan) -> str:
@@ -162,6 +174,12 @@ def warnings(plan: Plan) -> tuple[str, ...]:
             f"rounds={plan.rounds:,} at epsilon={plan.guarantee.epsilon:.3g} are few for the noise: the guide may do "
             "little better than the most frequent label; declare kinds and ranges of the columns, take fewer of them, "
             f"or plan with about {enough:,.0f} rounds"
+        )
+    if plan.guarantee.delta > LOOSE:
+        safe = 10.0 ** -math.ceil(math.log10(10 * plan.rounds))
+        found.append(
+            f"delta={plan.guarantee.delta:.2g}: nothing is promised with that probability, so that of {plan.rounds:,} "
+            f"rounds about {plan.guarantee.delta * plan.rounds:,.0f} may be told; take {safe:.0e} or less"
         )
     if plan.guarantee.epsilon > WEAK:
         found.append(f"epsilon={plan.guarantee.epsilon:.4g} is hardly a promise; 1 is strong, 8 already weak")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from confide._checks import Numbers
 from confide.planning.arguments import BETA, check, check_rare, check_tables
 from confide.planning.design import (
     Budget,
@@ -80,7 +81,7 @@ class Tables(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Asked:
+class Asked(Numbers):
     """What `Plan.tight` is asked for; see there. None is chosen."""
 
     epsilon: float
@@ -220,7 +221,7 @@ def labels_each(rounds: int, copies: int) -> str:
 
 
 @dataclass(frozen=True)
-class Target:
+class Target(Numbers):
     """What the tables must do; knows them for each number of copies."""
 
     epsilon: float

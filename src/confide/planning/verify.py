@@ -1,6 +1,6 @@
 """From a plan's tables back to what it may promise: every statement of a plan is recomputed, none is believed.
 
-Claims and proofs: docs/proofs/halting.md, docs/proofs/certificate.md, docs/proofs/paper-plan.md.
+Claims and proofs: docs/proofs/halting.md, exact.md, certificate.md and paper-plan.md.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ def verify(plan: Plan) -> Guarantee:
         _check_guide(plan, plan.guide)
     if plan.lean is not None and plan.kind == "paper":
         raise ValueError("the paper's plan tosses a coin when unsure: do not run this plan")
+    if (plan.order is None) != (plan.copies == 0):
+        raise ValueError("copies are accounted for at a Rényi order, a guide alone exactly: do not run this plan")
     epsilon = _epsilon(plan)
     if epsilon > plan.guarantee.epsilon:
         raise ValueError(
@@ -52,19 +54,36 @@ def _epsilon(plan: Plan) -> float:
     if plan.copies == 0:
         if plan.guide is None or plan.gate is not None or plan.halting is not None or plan.kind != "tight":
             raise ValueError("a plan without copies is a guide alone, without tables: do not run this plan")
-        if plan.polls or plan.unsure or plan.silent:
-            raise ValueError("a plan without copies has no polls, unsure answers or silent rounds")
-        return plan.guide.epsilon(plan.guarantee.delta)
+        if plan.polls or plan.unsure or plan.silent or plan.lean is not None or plan.certificate is not None:
+            raise ValueError(
+                "a plan without copies has no polls, unsure answers, silent rounds, lean or mistake certificate: "
+                "do not run this plan"
+            )
+        return _alone(plan.guide, plan.guarantee)
     gate, halting = plan.tables
     return _tables(plan, gate, halting) if isinstance(halting, Halting) else _paper(plan, gate, halting)
+
+
+def _alone(guide: GuidePlan, said: Guarantee) -> float:
+    """What a guide alone costs: δ at the claimed ε is computed anew, outward, and the smallest ε that it leaves."""
+    try:
+        delta = guide.delta(said.epsilon)
+    except ValueError as error:
+        raise ValueError(f"{error}; do not run this plan") from None
+    if delta > said.delta:
+        raise ValueError(
+            f"the noise keeps δ = {delta:.6g} at ε = {said.epsilon:.6g}, more than the claimed {said.delta:.6g}: do "
+            "not run this plan"
+        )
+    return min(said.epsilon, guide.epsilon(said.delta))
 
 
 def _check_guide(plan: Plan, guide: GuidePlan) -> None:
     """Refuse a guide that was made for another plan."""
     if plan.kind != "tight":
         raise ValueError("only Plan.tight has a guide: do not run this plan")
-    if (guide.rounds, guide.labels, guide.order) != (plan.rounds, plan.labels, plan.order):
-        raise ValueError("the guide was made for other rounds, labels or another order: do not run this plan")
+    if (guide.rounds, guide.labels) != (plan.rounds, plan.labels):
+        raise ValueError("the guide was made for other rounds or labels: do not run this plan")
     if guide.unit_labels != plan.guarantee.unit_labels or (plan.units == "rounds" and guide.unit_labels != 1):
         raise ValueError("the guide learns another number of a unit's labels than the promise says")
 
@@ -75,8 +94,8 @@ def _tables(plan: Plan, gate: Gate, halting: Halting) -> float:
     if plan.live * early_halt(halting, plan.unsure) > plan.beta * (1 + SLACK):
         raise ValueError("the halting table halts early more often than beta says: do not believe this plan")
     delta = plan.guarantee.delta
-    beside = 0.0 if plan.guide is None else plan.guide.certify()
-    order, share = plan.order, plan.poll_fraction
+    order, share = plan.renyi_order, plan.poll_fraction
+    beside = 0.0 if plan.guide is None else plan.guide.certify(order)
     if plan.lean is None:
         return certify(gate, halting, order=order, delta=delta, poll_fraction=share, beside=beside).epsilon
     if isinstance(plan.lean, Lean):
@@ -94,7 +113,7 @@ def _paper(plan: Plan, gate: Gate, counter: CounterBudget) -> float:
         raise ValueError("the paper's plan protects rounds: its unit_unsure is 1")
     if plan.polls != plan.copies or plan.silent or counter.unsure != plan.unsure:
         raise ValueError("the paper's plan asks every copy, is never silent and counts to its unsure answers")
-    got = paper.recertify(gate, counter, order=plan.order, delta=plan.guarantee.delta, rounds=plan.rounds)
+    got = paper.recertify(gate, counter, order=plan.renyi_order, delta=plan.guarantee.delta, rounds=plan.rounds)
     paper.check_delay(counter, rounds=plan.rounds, beta=plan.beta)
     return got.epsilon
 
@@ -110,8 +129,8 @@ def _check_certificate(plan: Plan, said: Certificate) -> None:
         raise ValueError("a mistake certificate needs the learner's mistake bound, of at least 1")
     if plan.silent or plan.unit_unsure != 1:
         raise ValueError("a mistake certificate is for plans of rounds, without silent ones: do not believe this plan")
-    if not 0 < said.beta < 1:
-        raise ValueError("a mistake certificate's beta lies strictly between 0 and 1")
+    if not (0 < said.beta < 1 and 0 <= said.fallback_error <= 1):
+        raise ValueError("a mistake certificate's beta lies strictly between 0 and 1, its fallback_error from 0 to 1")
     true = _from_paper(plan, said) if plan.kind == "paper" else _from_tables(plan, said)
     kept = (
         said.expected_mistakes >= true.expected_mistakes * (1 - SLACK)

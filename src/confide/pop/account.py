@@ -9,12 +9,13 @@ private and what hides it), docs/proofs/people.md (shares, and what is durable).
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 import numpy as np
 
 from confide.ledger.book import Book, Entry
+from confide.ledger.entries import Erased
 from confide.ledger.ledger import Spent
 from confide.planning.plan import Plan
 from confide.privacy.counters import TreeCounter
@@ -47,7 +48,11 @@ class Account:
     def __init__(self, plan: Plan, rng: Random) -> None:
         self.plan = plan
         self.rounds = 0
-        """Rounds taken."""
+        """The round that is led, or was led last."""
+        self.taken = 0
+        """Rounds taken, no fewer: those of a call under way are, before anything of them is learned or released."""
+        self.ends = False
+        """Whether a halt ends the answers: then the rounds of a batch after it were never taken."""
         self.unsure = 0
         """Unsure answers counted: private."""
         self.shares: dict[bytes, int] = {}
@@ -58,6 +63,8 @@ class Account:
         """Labels of each person that the guide learned: private."""
         self.history = 0
         """Rows of history taken (public)."""
+        self.used: set[tuple[int, int]] = set()
+        """Tickets that were used and are not yet written down: each before its label teaches anything."""
         self._named: set[bytes] = set()  # people whose labels are not yet written down
         self.halted: str | None = None
         self.book: Book | None = None
@@ -65,8 +72,10 @@ class Account:
         self._counter: TreeCounter | None = None
         if isinstance(plan.halting, CounterBudget):
             self._counter = TreeCounter(plan.halting.noise_epsilon, plan.rounds, 1, rng.spawn())
-        self._shown: tuple[int, str | None] = (0, None)
-        self._showing = threading.Lock()
+        self._asked: set[bytes] = set()  # people of rounds that are taken and not yet written down
+        self._shown: tuple[int, str | None] | None = None  # where a halt that everybody may see has left it
+        self._settled = 0  # rounds that are durable
+        self._caller = 0  # the thread whose call is under way, or was cut off
 
     # ------------------------------------------------------------------ a round
 
@@ -76,10 +85,31 @@ class Account:
             self.halted = "rounds"
         return self.halted is None
 
+    def begin(self, ends: bool = False) -> None:
+        """A call begins. Rounds that the last one took, and did not come to because it was cut off, are over."""
+        self.ends = ends
+        if not (ends and self.halted is not None):
+            self.rounds = self.taken
+
+    def reserve(self, rounds: int, whos: Iterable[bytes | None]) -> None:
+        """The next rounds are these units', and taken, whatever becomes of them; `take` leads through them."""
+        self._caller = threading.get_ident()
+        self._asked.update(who for who in whos if who is not None)
+        self.taken = max(self.taken, self.rounds + rounds)
+
     def take(self, rounds: int = 1) -> int:
-        """Take so many rounds; the number of the last one."""
+        """Lead so many rounds, which are taken if they are not yet; the number of the last one."""
+        self.taken = max(self.taken, self.rounds + rounds)
         self.rounds += rounds
         return self.rounds
+
+    @property
+    def stated(self) -> int:
+        """The rounds that are written down: all that are taken, or, where a halt ends the answers, those that were led.
+
+        There nothing runs ahead of the round that is led, and what comes after a halt was never begun.
+        """
+        return self.rounds if self.ends else self.taken
 
     def capped(self, who: bytes | None) -> bool:
         """Whether this unit has had all the unsure answers it may receive."""
@@ -129,25 +159,29 @@ class Account:
     def enter(
         self,
         *whos: bytes | None,
-        used: tuple[tuple[int, int], ...] = (),
+        noted: Collection[tuple[int, int]] = (),
         forgot: tuple[tuple[int, bytes], ...] = (),
         released: tuple[tuple[str, int, bytes, bytes], ...] = (),
         notes: tuple[tuple[str, int, bytes], ...] = (),
-        erased: tuple[tuple[str, int, bytes], ...] = (),
+        erased: tuple[Erased, ...] = (),
         sealed: str | None = None,
     ) -> Mark:
-        """Write down what a call of these units spent. Its form depends on who called, not on what came of it."""
+        """Write down what a call of these units spent. Its form depends on who called, not on what came of it.
+
+        Every entry has the tickets that were used, a release's too: a sum never leaves before the mark of a label in
+        it. Those that the call's own notes name (`noted`) are left out.
+        """
         sequence = 0
         if self.book is not None:
-            people = sorted({who for who in whos if who is not None})
+            people = sorted({who for who in whos if who is not None}.union(() if released else self._asked))
             named = people if self.plan.guide is not None else []
             entry = Entry(
-                rounds=self.rounds,
+                rounds=self.stated,
                 unsure=self.unsure,
                 halted=self.halted,
                 shares=tuple((who, self.shares.get(who, 0)) for who in people),
                 watched=tuple((who, self.watched.get(who, 0)) for who in people),
-                used=used,
+                used=tuple(sorted(self.used.difference(noted))),
                 forgot=forgot,
                 labels=tuple((who, self.labels.get(who, 0)) for who in sorted(self._named.union(named))),
                 history=self.history,
@@ -158,7 +192,10 @@ class Account:
             )
             sequence = self.book.add(entry)
         self._named.clear()
-        return Mark(sequence, self.rounds, self.halted)
+        self.used.clear()
+        if not released:  # which is in the midst of a call
+            self._asked.clear()
+        return Mark(sequence, self.stated, self.halted)
 
     def settle(self, mark: Mark, *, private: bool = False) -> None:
         """Durable when it returns, and then for everybody to see; a failure is raised, from then on to all alike.
@@ -168,32 +205,34 @@ class Account:
         """
         if self.book is not None:
             self.book.wait(mark.sequence, private=private)
-        with self._showing:
-            rounds, halted = self._shown
-            self._shown = max(rounds, mark.rounds), halted or mark.halted
+        self._settled = max(self._settled, mark.rounds)
+        if mark.halted is not None and self._shown is None:
+            self._shown = mark.rounds, mark.halted
+        self._caller = 0
 
     @property
     def shown(self) -> tuple[int, str | None]:
-        """Rounds taken and why the run halted, as far as it is durable: what others may see."""
-        return self._shown
+        """Rounds taken, as soon as they are, and why the run halted, as soon as that is durable: what others may see.
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_showing"}
-
-    def __setstate__(self, saved: dict[str, Any]) -> None:
-        vars(self).update(saved)
-        self._showing = threading.Lock()
+        That rounds are taken is public before anything of them is: who goes on after them teaches no row twice. Where a
+        halt ends the answers it ends the rounds too, so others see these when they are durable.
+        """
+        if self._shown is not None:
+            return self._shown[0] if self.ends else self.taken, self._shown[1]
+        early = self.book is None or not self.ends or self._caller == threading.get_ident()
+        return self.taken if early else self._settled, None
 
     @property
     def spent(self) -> Spent:
         """What was spent so far, for a ledger that begins now; what a guide released is not in it."""
         return Spent(
-            self.rounds, self.unsure, self.halted, self.shares, self.watched, labels=self.labels, history=self.history
+            self.stated, self.unsure, self.halted, self.shares, self.watched, labels=self.labels, history=self.history
         )
 
     def restore(self, spent: Spent) -> None:
         """Go on from what a ledger says."""
         self.rounds, self.unsure, self.halted = spent.rounds, spent.unsure, spent.halted
+        self.taken = self.rounds
         self.shares, self.watched = dict(spent.shares), dict(spent.watched)
         self.labels, self.history = dict(spent.labels), spent.history
-        self._shown = self.rounds, self.halted
+        self._settled, self._shown = self.rounds, None if self.halted is None else (self.rounds, self.halted)

@@ -2,7 +2,8 @@
 
 A batch is a sequence of rounds like any other: every row has its own poll, gate word, count and halting word, in order.
 What is drawn does not depend on what was voted, so the words are those that the plain loop would draw, and under a seed
-both agree to the last bit (tests/test_batches.py). Proof page: docs/proofs/people.md.
+both agree to the last bit (tests/test_batches.py). All rounds of a batch are taken first, before the guide, which goes
+before the copies, learns or releases anything of them. Proof pages: docs/proofs/people.md, docs/proofs/guide.md.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.banks.base import CURSOR, HALTED, ROW, TAUGHT, UNSURE, Fused, Rounds
+from confide.contained import contained
 from confide.pop.base import COPIES, FALLBACK, GUIDE, LEAN, Followed
-from confide.pop.lessons import Lesson
 from confide.pop.loop import NOTHING, Loop, Outcome
 from confide.pop.tickets import Waiting
 from confide.privacy.gate import lead
@@ -86,6 +87,7 @@ def fuses(loop: Loop) -> bool:
 
 def ask_many(loop: Loop, xs: Any, whos: Sequence[bytes | None]) -> list[Outcome]:
     """Take as many of the rounds as plan and budget allow, the copies as they are."""
+    loop.reserve(whos)
     if type(loop) is not Loop or (loop.guiding is not None and not loop.goes_on):  # asked one by one
         outcomes: list[Outcome] = []
         while len(outcomes) < len(xs) and (loop.account.open() or loop.goes_on):
@@ -116,6 +118,7 @@ def ask_many(loop: Loop, xs: Any, whos: Sequence[bytes | None]) -> list[Outcome]
 
 def follow(loop: Loop, xs: Any, labels: Ints, whos: Sequence[bytes | None]) -> Chunk:
     """Ask each row, then teach its label (−1: none) before the next row, as many as plan and budget allow."""
+    loop.reserve(whos)
     if fuses(loop):
         first = loop.account.rounds
         chunk = _chunk(loop, xs, labels, whos)
@@ -143,7 +146,8 @@ def follow(loop: Loop, xs: Any, labels: Ints, whos: Sequence[bytes | None]) -> C
         chunk.shown[i], chunk.sure[i] = outcome.label, outcome.sure
         chunk.source[i], chunk.guided[i] = outcome.source, outcome.guided
         if labels[i] >= 0:
-            loop.learn(outcome.ticket, names[labels[i]])
+            lesson = loop.learn(outcome.ticket, names[labels[i]])
+            loop.account.used.discard(lesson.key)  # nobody holds it, and no snapshot has it
     loop.lessons.apply()
     return chunk
 
@@ -229,7 +233,7 @@ def _run_fused(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | No
     need = min(WORDS, 64 + rows * (5 if plan.polls == plan.copies else plan.polls + 5))
     try:
         while progress[ROW] < rows and not progress[HALTED]:
-            words, progress[CURSOR] = loop.rng.reserve(need)
+            words, progress[CURSOR] = loop.rng.lend(need)
             before = int(progress[ROW])
             try:
                 bank.run(
@@ -241,7 +245,7 @@ def _run_fused(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | No
                     )
                 )  # fmt: skip
             finally:
-                loop.rng.commit(int(progress[CURSOR]))
+                loop.rng.give_back(int(progress[CURSOR]))
             if progress[ROW] == before:
                 need *= 2
     finally:
@@ -294,26 +298,23 @@ def _run_votes(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | No
 
 def _votes(loop: Loop, xs: Any, polls: Ints) -> Ints:
     """The rows' votes; a bank that fails as a whole, which none should, has abstained."""
-    try:
+    with contained:
         return loop.bank.votes_many(xs, polls)
-    except Exception:
-        return np.array([loop.votes(xs[i], polls[i]) for i in range(len(xs))]).reshape(len(xs), loop.plan.labels)
+    return np.array([loop.votes(xs[i], polls[i]) for i in range(len(xs))]).reshape(len(xs), loop.plan.labels)
 
 
 # ---------------------------------------------------------------------- labels
 
 
-def learn_many(
-    loop: Loop, tickets: Sequence[str], ys: Sequence[Hashable]
-) -> tuple[dict[int, Lesson], dict[int, ValueError]]:
-    """Bring many labels: those that were taken, and what was wrong with the others, by row."""
-    taken, refused = dict[int, Lesson](), dict[int, ValueError]()
+def learn_many(loop: Loop, tickets: Sequence[str], ys: Sequence[Hashable]) -> dict[int, ValueError]:
+    """Bring many labels: what was wrong with those that were not taken, by row."""
+    refused = dict[int, ValueError]()
     for i, (ticket, y) in enumerate(zip(tickets, ys, strict=True)):
         try:
-            taken[i] = loop.learn(ticket, y)
+            loop.learn(ticket, y)
         except ValueError as error:
             refused[i] = error
-    return taken, refused
+    return refused
 
 
 class Records(NamedTuple):

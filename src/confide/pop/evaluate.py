@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.banks.base import NONE, Failures
+from confide.contained import contained
 from confide.errors import Halted
 from confide.extras import need
 from confide.frames import rows_of, values_of
@@ -74,6 +76,8 @@ class Evaluation:
     """How many of the first rows were silent rounds."""
     halted_at: int | None
     """The row from which on the copies took no part any more; None if they did not halt."""
+    failures: Failures = NONE
+    """How often the learner failed meanwhile."""
 
     @property
     def wrong(self) -> Flags:
@@ -136,8 +140,9 @@ class Evaluation:
 
     def __repr__(self) -> str:
         parts = [f"{share:.1%} by {name}" for name, share in self.coverage.items() if share]
-        refused = f", {int(self.refused.sum()):,} refused" if self.refused.any() else ""
-        return f"Evaluation({self.rounds:,} rounds, error {self.error:.3%}, {', '.join(reversed(parts))}{refused})"
+        more = f", {int(self.refused.sum()):,} refused" if self.refused.any() else ""
+        more += f"; {self.failures.sentence}" if self.failures.sentence else ""
+        return f"Evaluation({self.rounds:,} rounds, error {self.error:.3%}, {', '.join(reversed(parts))}{more})"
 
     def plot(self) -> Picture:
         """How wrong the answers were as the rounds went on, and who answered: a Matplotlib figure (extra `report`)."""
@@ -153,12 +158,14 @@ class Evaluation:
         ]
         if refused := int(self.refused.sum()):
             rows.append(("nobody: it could not be read", f"{refused:,}", f"{refused / self.rounds:.2%}", "100.00%"))
-        halted = [] if self.halted_at is None else [f"The copies halted at row {self.halted_at:,}: out of budget."]
+        alarms = [] if self.halted_at is None else [f"The copies halted at row {self.halted_at:,}: out of budget."]
+        if said := self.failures.sentence:
+            alarms.append(f"{said[0].upper()}{said[1:]}.")
         return card(
             f"{self.rounds:,} rounds, {self.error:.2%} wrong" if self.rounds else "no rounds",
             rows,
             head=("answered by", "rounds", "share", "wrong"),
-            alarms=halted,
+            alarms=alarms,
             notes=(
                 *([f"{self.error_after(0.5):.2%} wrong in the second half."] if self.rounds > 1 else []),
                 "Exact: for the operator’s eyes only, outside the guarantee.",
@@ -214,6 +221,7 @@ def evaluate(
     follows = cast(Follows, mechanism if hasattr(mechanism, "follow_many") else _OneByOne(mechanism))
     _check_readable(follows, xs[:FIRST], labels)
     silent, parts, at, before = _silent_left(mechanism), [Followed.nothing()], 0, mechanism.halt_reason
+    failed = _failures(mechanism)
     with _told(progress, labels.size) as tell:
         while at < labels.size:
             part = slice(at, min(at + CHUNK, labels.size))
@@ -225,7 +233,8 @@ def evaluate(
                 break
     answers, sure, margins, source, guide = (np.concatenate([part[i] for part in parts]) for i in range(5))
     halted = _halted_at(margins, before) if mechanism.halt_reason == "budget" else None
-    return Evaluation(answers, sure, margins, source, guide, labels[:at], min(silent, at), halted)
+    failed = _failures(mechanism).less(failed)
+    return Evaluation(answers, sure, margins, source, guide, labels[:at], min(silent, at), halted, failed)
 
 
 @contextmanager
@@ -242,6 +251,11 @@ def _halted_at(margins: Ints, before: str | None) -> int | None:
     """The row after the last that was voted on; the first if it had halted before; None where nobody tells."""
     voted = np.flatnonzero(margins >= 0)
     return int(voted[-1]) + 1 if voted.size else 0 if before == "budget" else None
+
+
+def _failures(mechanism: Mechanism) -> Failures:
+    operator = getattr(mechanism, "operator", None)
+    return NONE if operator is None else cast(Failures, operator.failures)
 
 
 def _silent_left(mechanism: Mechanism) -> int:
@@ -303,7 +317,6 @@ def label_numbers(labels: Sequence[Hashable], ys: Any) -> Ints:
 
 
 def _number(index: dict[Hashable, int], y: Any) -> int:
-    try:
+    with contained:  # whatever y does when it is looked up
         return index.get(y, -1)
-    except TypeError:
-        return -1
+    return -1

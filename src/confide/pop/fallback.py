@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.contained import contained
 from confide.privacy.random import Random
 
 __all__ = ["Fallback"]
@@ -56,15 +57,14 @@ class Fallback:
             return self._rng.below(len(self._index))
         if self._function is None:
             return self._constant
-        try:
-            label = self._function(x)
-            return self._index[label]
-        except (KeyError, TypeError):
-            return ValueError("the fallback answered with something that is not one of the labels")
-        except ValueError as error:
-            return error
-        except Exception:
-            return ValueError(FAILED)
+        with contained:
+            try:
+                return self._index[self._function(x)]
+            except (KeyError, TypeError):
+                return ValueError("the fallback answered with something that is not one of the labels")
+            except ValueError as error:
+                return error
+        return ValueError(FAILED)
 
     def answers(self, xs: Any) -> tuple[NDArray[np.int64], dict[int, ValueError]]:
         """`answer` of each row, −1 where it fails, and what its asker is told there."""

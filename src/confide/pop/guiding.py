@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.banks.base import FORM
+from confide.contained import contained
 from confide.guide.guide import Asked, Guide, Release
 from confide.guide.inputs import columns_for
-from confide.guide.maps import Encoded
-from confide.guide.model import Model
+from confide.guide.model import Model, Question
 from confide.ledger.ledger import Spent
 from confide.planning.guided import GuidePlan
 from confide.pop.account import Account
@@ -60,7 +60,7 @@ class Guiding:
         self.guide = self.fresh(rng, self._store, self.guide_type)
         self._account = account
         self._counted: set[bytes] = set()  # people whose row is in the counts of the ranges
-        self._again = False
+        self._again = self._under_way = False
         self._model: tuple[int, Model] | None = None
 
     def fresh(self, rng: Random, store: Callable[[Release], None], kind: type[Guide] = Guide) -> Guide:
@@ -69,23 +69,32 @@ class Guiding:
         return kind(self.plan, columns, self._weights, rng, store, ranges=ranges)
 
     def _store(self, release: Release) -> None:
-        """Durable before it is used, with the mark or cap of every gradient in it. It happens at public rounds."""
-        mark = self._account.enter(released=(bytes_of(release),))
-        if self._account.book is not None:
-            self._account.book.wait(mark.sequence)
+        """Durable before it is used, with the rounds taken and the mark or cap of every gradient in it.
+
+        It happens at public rounds.
+        """
+        book = self._account.book
+        if book is not None:
+            book.wait(self._account.enter(released=(bytes_of(release),)).sequence)
 
     # ------------------------------------------------------------------ one round
+
+    def go_to_account(self) -> None:
+        """The account says which rounds are taken; those that the guide was not led through are over for it."""
+        self._again |= self._under_way  # records that a call taught and did not come to the end of
+        self._under_way = False
+        self.guide.go_to(self._account.rounds + self._account.history)
 
     def begin(self) -> None:
         """A public round begins: what is due is released first."""
         self.guide.begin_round()
 
-    def encode(self, x: Any, who: bytes | None) -> Encoded | None:
-        """x for the guide; while ranges are counted None, and a unit's first row is counted."""
-        encoded = self.guide.encode(x)
-        if encoded is None and self._counts(who):
+    def encode(self, x: Any, who: bytes | None) -> Question:
+        """x for the guide; while ranges are to be found a unit's first row is counted."""
+        question = self.guide.encode(x)
+        if self.guide.finding and self._counts(who):
             self.guide.count(x)
-        return encoded
+        return question
 
     def _counts(self, who: bytes | None) -> bool:
         """Whether this row is counted: a person's first; of rounds all, unless history was taught.
@@ -98,39 +107,40 @@ class Guiding:
         self._counted.add(who)
         return first
 
-    def answer(self, encoded: Encoded | None) -> tuple[int, NDArray[np.float64] | None]:
+    def answer(self, question: Question | None) -> tuple[int, NDArray[np.float64] | None]:
         """The guide's own label and its scores, one a vector of θ; −1 and None where it has none yet."""
-        score = None if encoded is None else self.guide.score(encoded)
+        score = None if question is None else self.guide.score(question)
         if score is None:
             return -1, None
         return int(score.argmax()), score[1:] if score.size == 2 else score
 
-    def teach(self, encoded: Encoded | None, label: int, who: bytes | None) -> int:
-        """A label came: one gradient, if the unit's cap allows. The leaf that has it, −1 for none: nobody is told."""
-        if encoded is None or not self._account.learns(who):
+    def teach(self, question: Question | None, label: int, who: bytes | None) -> int:
+        """A label came: one gradient, if the unit's cap allows. The leaf that has it, −1 for none: nobody is told.
+
+        That of a question of the warm-up comes too late once the warm-up is over, and spends nothing.
+        """
+        if question is None or question.stage != self.guide.stage or not self._account.learns(who):
             return -1
-        self.guide.gradient(encoded, label)
+        self.guide.gradient(question, label)
         return self.leaf
 
     @property
     def leaf(self) -> int:
-        """The number of the open leaf; −1 where none takes gradients any more, or yet (public)."""
+        """The number of the open leaf; −1 where none takes gradients any more (public)."""
         guide, plan = self.guide, self.plan
-        over = guide.closed >= plan.leaves or guide.rounds > plan.rounds + plan.history
-        return -1 if over or guide.features is None else guide.closed
+        return -1 if guide.rounds > plan.rounds + plan.history else guide.closed
 
     def again(self, x: Any, label: int) -> None:
         """A gradient of the open leaf that was lost with the process that had it: its unit's cap has it already."""
-        encoded = self.read(x)
-        if encoded is not None:
-            self.guide.gradient(encoded, label)
+        question = self.read(x)
+        if question is not None:
+            self.guide.gradient(question, label)
 
-    def read(self, x: Any) -> Encoded | None:
+    def read(self, x: Any) -> Question | None:
         """x for the guide as it reads it now; it is not counted, whatever is."""
-        try:
+        with contained:  # it was refused already
             return self.guide.encode(x)
-        except Exception:  # it was refused already
-            return None
+        return None
 
     # ------------------------------------------------------------------ many rounds
 
@@ -167,7 +177,6 @@ class Guiding:
         elif n:
             first = max(0, guide.counting)
             counted[:first] = [not wrong and self._counts(who) for who, wrong in zip(whos[:first], bad, strict=False)]
-            taught[:first] = -1  # no row has features before ranges are known, and so none spends its unit's labels
             for i in np.flatnonzero(taught >= 0).tolist():
                 if not self._account.learns(whos[i]):
                     taught[i] = -1
@@ -177,13 +186,12 @@ class Guiding:
         """What is wrong with rows that the guide cannot read, now or later: that depends on its columns alone."""
         errors: dict[int, str] = {}
         for i in np.flatnonzero(self.guide.unreadable(xs)).tolist():
-            try:
-                self.guide.read(xs[i])
-                errors[i] = FORM
-            except ValueError as error:
-                errors[i] = str(error)
-            except Exception:
-                errors[i] = FORM
+            errors[i] = FORM
+            with contained:
+                try:
+                    self.guide.read(xs[i])
+                except ValueError as error:
+                    errors[i] = str(error)
         return errors
 
     # ------------------------------------------------------------------ history
@@ -193,25 +201,46 @@ class Guiding:
 
         Returns the leaf that has each row's gradient, −1 for none.
 
-        All others only add to the open leaf. After a load records of rounds teach nothing: what they taught before is
-        in sums that were released, and there is no ticket to tell.
+        All others only add to the open leaf. After a load, or a call that was cut off, records of rounds teach nothing:
+        what they taught before may be in sums that were released, and there is no ticket to tell.
         """
-        account = self._account
-        rows = max(0, min(len(labels), self.plan.history - account.history)) if account.rounds == 0 else 0
+        account, rows = self._account, min(len(labels), self.left)
+        if rows:
+            self.guide.settle()  # what is due is of earlier rows, and its entry says nothing yet of these
         account.history += rows
         may = np.where(self._again, -1, labels) if whos and whos[0] is None else labels
-        leaves = (self.guide.rounds + np.arange(len(labels)) - self.guide.ready) // self.plan.leaf + 1
+        self._under_way = True
+        leaves = self.guide.leaves_of(len(labels))
         _, taught = self.follow_rows(xs[:rows], may[:rows], whos[:rows], labels[:rows] < 0, history=True)
-        leaves[:rows][(taught < 0) | (leaves[:rows] >= self.plan.leaves)] = -1
+        leaves[:rows][taught < 0] = -1
         for i in range(rows, len(labels)):
-            leaves[i] = self.teach_one(xs[i], int(labels[i]), whos[i])
-        return np.maximum(leaves, -1)
+            leaves[i] = -1 if may[i] < 0 else self.teach(self.read(xs[i]), int(may[i]), whos[i])
+        return leaves
+
+    @property
+    def left(self) -> int:
+        """Records that still take a row's number each (public)."""
+        return max(0, self.plan.history - self._account.history) if self._account.rounds == 0 else 0
+
+    @property
+    def knows(self) -> bool:
+        """Whether it is known which records taught it; if not, those of rounds teach nothing (public)."""
+        return not self._again
+
+    def noted(self) -> None:
+        """A journal says which records taught it, and has given those of the open leaf again."""
+        self._again = False
 
     def teach_one(self, x: Any, label: int, who: bytes | None) -> int:
         """One record into the open leaf, which it never closes; the leaf, −1 for none."""
         if label < 0 or (self._again and who is None):
             return -1
+        self._under_way = True
         return self.teach(self.read(x), label, who)
+
+    def taught(self) -> None:
+        """A call that taught records has come to its end: what one that is cut off taught, nobody knows."""
+        self._under_way = False
 
     # ------------------------------------------------------------------ what everyone may see
 
@@ -219,10 +248,10 @@ class Guiding:
     def model(self) -> Model | None:
         """The answering model as of the last release; None before the first."""
         guide = self.guide
-        if guide.closed == 0 or guide.features is None:
+        if guide.closed == 0:
             return None
         if self._model is None or self._model[0] != guide.closed:
-            self._model = guide.closed, Model(guide.features, guide.model.theta.copy())
+            self._model = guide.closed, Model(guide.model.features, guide.model.theta.copy())
         return self._model[1]
 
     def fingerprint(self) -> str:
@@ -236,16 +265,22 @@ class Guiding:
         return replace(spent, released=tuple(bytes_of(release) for release in self.guide.releases()))
 
     def resume(self, spent: Spent) -> None:
-        """Go on from what a ledger says: θ as it was, the open leaf empty."""
+        """Go on from what a ledger says: θ as it was, the open leaf empty.
+
+        A release is of rounds that were taken, also where a ledger of version 0.2 does not say so.
+        """
         self._again = True
         self.guide.resume(spent.rounds + spent.history, releases_of(spent))
+        self._account.taken = self._account.rounds = self.guide.rounds - spent.history
 
 
 def fingerprint(plan: GuidePlan, features: Any, spent: Spent, nodes: int) -> str:
     """The digest of θ after so many noisy sums, computed from what a ledger says was released and nothing else."""
     columns, ranges = columns_for(features)
     guide = Guide(plan, columns, ranges=ranges)
-    guide.resume(0, [release for release in releases_of(spent) if release.kind != "node" or release.number < nodes])
+    found = {kind: [one for one in releases_of(spent) if one.kind == kind] for kind in ("warm", "ranges", "node")}
+    warm, later = found["warm"][:nodes], max(0, nodes - len(found["warm"]))
+    guide.resume(0, warm + (found["ranges"] if len(warm) == len(found["warm"]) else []) + found["node"][:later])
     return "" if guide.closed == 0 else _digest(guide.model)
 
 
@@ -275,14 +310,14 @@ class PublicGuide:
 
     @property
     def released(self) -> int:
-        """Noisy sums released so far, of `plan.guide.leaves`."""
+        """Noisy sums released so far, of `plan.guide.nodes` at most."""
         return self._guiding.guide.closed
 
     @property
     def sums(self) -> list[Ints]:
         """The noisy sums themselves, as they were released: θ is computed from them and from public constants."""
         with self._lock:
-            return [row for kind, _, row, _ in self._guiding.guide.releases() if kind == "node"]
+            return [row for kind, _, row, _ in self._guiding.guide.releases() if kind != "ranges"]
 
     def probabilities(self, x: Any) -> NDArray[np.float64]:
         """One a label, all alike before the first release."""
@@ -299,4 +334,4 @@ class PublicGuide:
         return model.params()
 
     def __repr__(self) -> str:
-        return f"PublicGuide({self.released:,} of {self._guiding.plan.leaves:,} sums released)"
+        return f"PublicGuide({self.released:,} of {self._guiding.plan.nodes:,} sums released)"

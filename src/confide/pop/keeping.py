@@ -7,6 +7,7 @@ Proof page: docs/proofs/people.md, "The journal".
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from hashlib import blake2b
@@ -16,6 +17,7 @@ import numpy as np
 
 from confide.errors import Halted
 from confide.frames import rows_of
+from confide.ledger.entries import Erased
 from confide.pop import batches
 from confide.pop.account import Mark
 from confide.pop.batches import Records
@@ -29,6 +31,11 @@ __all__ = ["Entered", "Keeper", "Note", "Past"]
 
 Note = tuple[str, int, bytes]
 """A kind, the width of a row, and rows that each begin with whose they are: what `Entry.notes` takes."""
+
+_UNKNOWN = (
+    "nothing was taught: this state's journal does not have all records that its guide learned from, and one that is "
+    "taught twice is not protected; begin a new model to teach it history"
+)
 
 Entered = tuple[Mark, Estimate | None]
 """What a call wrote down: durable once `Keeper.settle` has returned."""
@@ -100,7 +107,16 @@ class Keeper:
     def counting(self) -> bool:
         """Whether questions are still counted for the guide's ranges (public)."""
         guiding = self._loop.guiding
-        return guiding is not None and guiding.guide.features is None
+        return guiding is not None and guiding.guide.finding
+
+    @property
+    def together(self) -> int:
+        """How many records `teach` may take at once: none of them is in a release before the entry that notes it.
+
+        That follows from public numbers alone.
+        """
+        guiding = self._loop.guiding
+        return sys.maxsize if guiding is None or not guiding.left else guiding.guide.room
 
     # ------------------------------------------------------------------ calls
 
@@ -127,7 +143,7 @@ class Keeper:
     ) -> tuple[dict[Key, ValueError], Entered]:
         """Labels' numbers by ticket, as `POP.learn_many` takes them; what is wrong with those that were not taken.
 
-        The note must name the tickets: nothing else says that they were used.
+        The note must name the tickets: of a call that is not cut off, nothing else says that they were used.
         """
         loop, taken, refused = self._loop, list[Lesson](), dict[Key, ValueError]()
         with self._lock:
@@ -139,20 +155,33 @@ class Keeper:
                     refused[key] = error
                 else:
                     taken.append(loop.take(key, waiting, label))
-            return refused, loop.enter(notes=(note(taken),))
+            return refused, loop.enter(notes=(note(taken),), noted=[lesson.key for lesson in taken])
 
     def teach(
         self, xs: Sequence[Any], ys: Sequence[Hashable], whos: Sequence[bytes], note: Callable[[Records], Note]
     ) -> tuple[Records, Entered]:
-        """Records, as `POP.teach_many` takes them."""
+        """Records, as `POP.teach_many` takes them, no more than `together`.
+
+        A call that is cut off ends the book: what it taught is noted nowhere, and must never be released.
+        """
+        loop = self._loop
         with self._lock:
             self._check()
+            if self._settings.units == "rounds" and loop.guiding is not None and not loop.guiding.knows:
+                raise ValueError(_UNKNOWN)
             rows = rows_of(xs, self._settings.named)
-            taught = batches.teach_many(self._loop, rows, ys, self._units(whos))
-            return taught, self._loop.enter(notes=(note(taught),))
+            try:
+                taught = batches.teach_many(loop, rows, ys, self._units(whos))
+                entered = loop.enter(notes=(note(taught),))
+                loop.taught()
+                return taught, entered
+            except BaseException:
+                if loop.account.book is not None:
+                    loop.account.book.end("an import of history was cut off: load the state again")
+                raise
 
-    def forget(self, who: bytes, keys: Iterable[Key], erased: tuple[tuple[str, int, bytes], ...]) -> Entered:
-        """As `POP.forget`; drop these open questions, and erase somebody's rows from these notes (kind, sequence, who).
+    def forget(self, who: bytes, keys: Iterable[Key], erased: tuple[Erased, ...]) -> Entered:
+        """As `POP.forget`; drop these open questions, and overwrite somebody's rows of the journal (`Entry.erased`).
 
         Where rounds are protected no copy knows a person, and none is reset.
         """
@@ -165,6 +194,17 @@ class Keeper:
                 return loop.enter(erased=erased)
             return loop.enter(who, forgot=((loop.forget(who), who),), erased=erased)
 
+    def knows(self, who: bytes) -> bool:
+        """Whether anything was counted of somebody."""
+        account = self._loop.account
+        return any(who in counted for counted in (account.shares, account.watched, account.labels))
+
+    def expire(self, keys: Iterable[Key]) -> None:
+        """The tickets of these rounds are good no more: when that is, the owner decides, by public things alone."""
+        with self._lock:
+            for key in keys:
+                self._loop.tickets.discard(key)
+
     def labels(self, ys: Iterable[Hashable]) -> list[int]:
         """The labels' numbers; −1 for what is none."""
         return [self._label(y) for y in ys]
@@ -174,6 +214,12 @@ class Keeper:
             return self._loop.label(y)
         except ValueError:
             return -1
+
+    def note(self, note: Note) -> None:
+        """Write something down by itself: it is durable with whatever is next, when and of which size is public."""
+        with self._lock:
+            self._check()
+            self._loop.enter(notes=(note,))
 
     def seal(self, why: str) -> Entered:
         """Nobody is to be answered any more, by no later life either."""
@@ -231,6 +277,11 @@ class Keeper:
                 for one in lessons:
                     if one.leaf >= loop.guiding.guide.closed:
                         loop.guiding.again(one.x, one.label)
+
+    def noted(self) -> None:
+        """The journal, which was replayed, has all records that ever taught the guide."""
+        if self._loop.guiding is not None:
+            self._loop.guiding.noted()
 
     def _units(self, whos: Sequence[bytes]) -> list[bytes | None]:
         return [None] * len(whos) if self._settings.units == "rounds" else list(whos)

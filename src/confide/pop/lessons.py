@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from confide.banks.base import Bank
+from confide.contained import contained
 from confide.pop.tickets import Key, Waiting
 
 __all__ = ["Lesson", "Lessons"]
@@ -36,7 +37,13 @@ class Lessons:
     def __init__(self, bank: Bank) -> None:
         self._bank = bank
         self._queue: list[tuple[int, Any, int]] = []
-        self._taught = 0
+        self._taught = self._failed = 0
+
+    @property
+    def failed(self) -> int:
+        """Labels that a learner failed to learn: private, for the operator."""
+        self.apply()
+        return self._failed
 
     @property
     def taught(self) -> int:
@@ -57,11 +64,11 @@ class Lessons:
         queue, self._queue = self._queue, []  # an interrupt loses lessons; it never teaches one twice
         if len(queue) == 1:
             copy, x, label = queue[0]
-            try:
+            taught = 0
+            with contained:
                 self._bank.learn(copy, x, label)
-            except Exception:
-                return
-            self._taught += 1
+                taught = 1
+            self.count(taught, 1 - taught)
             return
         copies, labels = np.array([(copy, label) for copy, _, label in queue], dtype=np.int64).T.copy()
         self.many(copies, [x for _, x, _ in queue], labels)
@@ -69,8 +76,12 @@ class Lessons:
     def many(self, copies: Any, rows: Any, labels: Any) -> None:
         """Teach these now, after whatever waits."""
         self.apply()
-        self._taught += self._bank.learn_many(copies, rows, labels)
+        taught = 0
+        with contained:
+            taught = self._bank.learn_many(copies, rows, labels)
+        self.count(taught, len(labels) - taught)
 
-    def count(self, taught: int) -> None:
-        """So many were taught by fused rounds."""
+    def count(self, taught: int, failed: int = 0) -> None:
+        """So many were taught by fused rounds, or before a load."""
         self._taught += taught
+        self._failed += failed

@@ -5,23 +5,38 @@ from __future__ import annotations
 from confide.notebook import card
 from confide.planning.plan import Guarantee, Plan
 
-__all__ = ["card_of", "standing"]
+__all__ = ["LABELS_IN_VAIN", "RECORDS_IN_VAIN", "card_of", "learns", "standing"]
+
+LABELS_IN_VAIN = "labels brought now teach nothing"
+RECORDS_IN_VAIN = (
+    "records teach the guide nothing after a load, or after a call with records that was cut off: "
+    "they may be in its sums already; teach all history in one go, before the state is saved"
+)
 
 
-def standing(state: str, halt_reason: str | None, goes_on: bool, guided: bool) -> str:
-    """Where a run stands, in words.
+def learns(plan: Plan, rounds: int, halt_reason: str | None) -> bool:
+    """Whether labels still teach anything: not past the planned rounds, and without a guide not after a halt."""
+    return rounds <= plan.rounds and (halt_reason is None or (halt_reason == "budget" and plan.guide is not None))
+
+
+def standing(plan: Plan, rounds: int, halt_reason: str | None, goes_on: bool) -> str:
+    """Where a run stands, in words: from what is public alone.
 
     Examples
     --------
-    >>> standing("live", None, True, True), standing("halted", "rounds", True, True)
-    ('live', 'rounds used up: answers on, learns no more')
+    >>> plan = Plan.tight(1.0, 1e-6, 9000)
+    >>> standing(plan, 20, None, True), standing(plan, 9001, "rounds", True)
+    ('live', 'the planned rounds are over: the guide answers on as it is, and learns no more')
     """
-    if halt_reason == "rounds":
-        return "rounds used up" + (": answers on, learns no more" if goes_on else ": answers no more")
-    if halt_reason is not None:
-        after = ("the guide" if guided else "the fallback") + " answers on" if goes_on else "answers no more"
-        return f"halted, the budget is used up: {after}"
-    return state
+    if halt_reason is None:
+        return "silent" if rounds < plan.silent else "live"
+    ended = "the planned rounds are over" if halt_reason == "rounds" else "the copies have halted, their budget used up"
+    if not goes_on:
+        return f"{ended}: nothing is answered any more"
+    if plan.guide is None:
+        return f"{ended}: the fallback answers, and nothing is learned any more"
+    frozen = "" if learns(plan, rounds, halt_reason) else " as it is, and learns no more"
+    return f"{ended}: the guide answers on{frozen}"
 
 
 def card_of(plan: Plan, guarantee: Guarantee, units: str, rounds: int, stands: str) -> str:

@@ -13,14 +13,15 @@ Whole chunks of rounds, compiled: `confide.banks.rounds`; both agree to the last
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.banks.base import FORM, Bank
+from confide.banks.base import FORM, NONE, Bank, Failures
+from confide.contained import Contained, contained
 from confide.planning.plan import Plan
 from confide.pop.account import Account, Mark
 from confide.pop.base import COPIES, FALLBACK, GUIDE, LEAN
@@ -86,11 +87,25 @@ class Loop:
     """Whether questions are answered after a halt."""
     leaning: Leaning | None = None
     """The gate, with its lean; None where there are no copies."""
+    lost: Failures = NONE
+    """What failed in an earlier life, and where a bank failed as a whole: private."""
 
     # ------------------------------------------------------------------ a question
 
+    def begin(self) -> None:
+        """A call begins, under the lock: whatever cut the last one off, its rounds are over, for the guide too."""
+        self.account.begin(ends=not self.goes_on)
+        if self.guiding is not None:
+            self.guiding.go_to_account()
+
+    def reserve(self, whos: Sequence[bytes | None]) -> None:
+        """Take the rounds of a batch before anything of it is learned or released: all, or as many as are left."""
+        left = len(whos) if self.goes_on else max(0, self.plan.rounds - self.account.rounds)
+        self.account.reserve(min(len(whos), left), whos)
+
     def ask(self, x: Any, who: bytes | None) -> Outcome:
         """Take one round, whatever x is; the caller has made sure that there is one left, or that it goes on."""
+        self.account.reserve(1, (who,))
         number = self.account.take()
         watched = self.watch(who)  # by the public schedule, so it is settled before x is looked at
         self.tickets.expire(number)
@@ -109,7 +124,7 @@ class Loop:
         if error is not None or not isinstance(shown, int):
             self.tickets.issue(number, None)
             return Outcome(NOTHING, error=error, number=number)
-        waiting = Waiting(copy, encoded, shown, watched, who, guided)
+        waiting = Waiting(copy, encoded, shown, watched, who, None if guided is None else guided.lesson)
         ticket = self.tickets.issue(number, waiting)
         return Outcome(shown, source == COPIES, ticket, None, source, said, number, waiting)
 
@@ -146,10 +161,16 @@ class Loop:
 
     def votes(self, x: Any, poll: NDArray[np.int64]) -> NDArray[np.int64]:
         """The poll's votes; a bank that fails as a whole, which none should, has abstained."""
-        try:
+        with contained:
             return self.bank.votes(x, poll)
-        except Exception:
-            return np.zeros(self.plan.labels, dtype=np.int64)
+        self.lost = self.lost.plus(Failures(len(poll), len(poll)))
+        return np.zeros(self.plan.labels, dtype=np.int64)
+
+    @property
+    def failures(self) -> Failures:
+        """How often learners failed: private, for the operator."""
+        counted: Failures = getattr(self.bank, "failures", NONE)
+        return self.lost.plus(counted).plus(Failures(lessons=self.lessons.failed))
 
     def poll(self) -> NDArray[np.int64]:
         """The copies asked in this round: all of them, or a fresh random subset."""
@@ -181,11 +202,11 @@ class Loop:
     def learn(self, ticket: str, y: Hashable) -> Lesson:
         """A label comes: its unit's one copy will learn it, and the guide. Its ticket is used now."""
         label = self.label(y)
-        key, waiting = self.tickets.redeem(ticket, self.account.rounds)
-        return self.take(key, waiting, label)
+        return self.take(*self.tickets.redeem(ticket, self.account.rounds), label)
 
     def take(self, key: Key, waiting: Waiting, label: int) -> Lesson:
-        """The label of a question whose ticket was taken back."""
+        """The label of a question whose ticket was taken back: marked as used first, whatever cuts off the rest."""
+        self.account.used.add(key)
         if self.monitor is not None and waiting.counted and label != waiting.answered:
             self.monitor.wrong(self.account.rounds - key[1])
         if waiting.copy >= 0:
@@ -207,12 +228,16 @@ class Loop:
         if self.guiding is not None:
             self.guiding.teach_one(x, label, who)
 
+    def taught(self) -> None:
+        """A call that taught records has come to its end."""
+        if self.guiding is not None:
+            self.guiding.taught()
+
     def label(self, y: Hashable) -> int:
         """The number of a label."""
-        try:
+        with contained:  # whatever y does when it is looked up, it is its bringer's alone
             return self.index[y]
-        except Exception:  # whatever y does when it is looked up, it is its bringer's alone
-            raise ValueError("y is not one of the labels this POP was made with; labels are public and fixed") from None
+        raise ValueError("y is not one of the labels this POP was made with; labels are public and fixed")
 
     def forget(self, who: bytes) -> int:
         """Reset the copy that knows this person and drop their open questions; the copy's number.
@@ -228,10 +253,8 @@ class Loop:
 
 def _tried(encode: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
     try:
-        return encode(*args), None
-    except ValueError as error:
-        return None, error
-    except Exception:
+        with Contained(ValueError):
+            return encode(*args), None
         return None, ValueError(FORM)
-    except BaseException as error:  # an interrupt: the round is finished first
+    except (ValueError, KeyboardInterrupt) as error:  # after an interrupt the round is finished first
         return None, error

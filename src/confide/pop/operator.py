@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.banks.base import Bank
+from confide.banks.base import Bank, Failures
 from confide.pop.loop import Loop
 from confide.privacy.gate import lead
 
@@ -63,3 +63,9 @@ class Operator:
         """Labels taught."""
         with self._lock:
             return self.loop.lessons.taught
+
+    @property
+    def failures(self) -> Failures:
+        """How often the learner failed: raised, or answered something else than a label."""
+        with self._lock:
+            return self.loop.failures

@@ -84,6 +84,7 @@ class Phases:
         self.phase += 1
         seed = None if self._seed is None else self._seed + 1_000_003 * self.phase
         self._pop = POP(self._learner, self.plan, **self._settings, seed=seed)
+        self._pop.tells = False  # a phase that ends is followed by the next
 
     def _over(self) -> bool:
         if self._pop.state == "halted":
@@ -115,10 +116,11 @@ class Phases:
                         raise
                     answers += [Answer(None, False, "", str(halted))] * (len(rows) - len(answers))
                     break
-                before = self._pop.rounds
-                some = self._pop.predict_many(rows[len(answers) : len(answers) + self.plan.rounds - self.rounds])
+                before, asked = self._pop.rounds, rows[len(answers) : len(answers) + self.plan.rounds - self.rounds]
+                self.rounds += len(asked)  # whatever becomes of them; a halt gives back those after it
+                some = self._pop.predict_many(asked)
                 taken = self._pop.rounds - before
-                self.rounds += taken
+                self.rounds -= len(asked) - taken
                 answers += [self._signed(answer) for answer in some[:taken]]
         return answers
 

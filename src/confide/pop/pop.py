@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from confide.banks import Bank, bank_for
 from confide.banks.none import NoBank
-from confide.errors import Halted, StateError
+from confide.errors import ConfideWarning, Halted, StateError
 from confide.frames import rows_of, values_of
 from confide.planning.plan import Guarantee, Plan
 from confide.pop import batches, state
@@ -29,7 +30,7 @@ from confide.pop.guiding import Guiding, PublicGuide
 from confide.pop.keeping import Keeper
 from confide.pop.leaning import Leaning
 from confide.pop.lessons import Lessons
-from confide.pop.look import card_of, standing
+from confide.pop.look import LABELS_IN_VAIN, RECORDS_IN_VAIN, card_of, learns, standing
 from confide.pop.loop import Loop, Outcome
 from confide.pop.monitor import Monitor, MonitorState
 from confide.pop.operator import Operator
@@ -40,6 +41,7 @@ from confide.pop.tickets import Tickets
 from confide.privacy.random import Random
 
 __all__ = ["POP", "Operator"]
+
 
 class POP:
     """Makes an online learner private between its users.
@@ -96,6 +98,8 @@ class POP:
 
     loop_type = Loop
     """The loop that runs; another one is never run fused."""
+    tells = True
+    """Whether it warns when it stops; whoever says it in their own words turns that off."""
 
     def __init__(
         self,
@@ -126,16 +130,19 @@ class POP:
         settings.check_certificate(self._loop.fallback.kind)
         self._insecure = not self._loop.rng.secure
         self._closed = False
+        self._told: set[tuple[bool, bool] | str] = set()  # what was warned of
         self._lock = threading.RLock()
         self._pid = os.getpid()
 
     def _make_loop(self, settings: Settings, rng: Random, bank: Bank | None) -> Loop:
         plan, index = settings.plan, settings.index
         if plan.copies == 0:
+            if bank is not None:
+                raise ValueError("the plan has no copies, so a bank is not used: leave it out")
             bank = NoBank(plan.labels)
         elif bank is None:
             start = settings.public_start
-            bank = bank_for(settings.learner, plan.copies, plan.labels, settings.features, rng.spawn(), start)
+            bank = bank_for(settings.learner, plan.copies, settings.labels, settings.features, rng.spawn(), start)
         if (bank.copies, bank.labels) != (plan.copies, plan.labels):
             raise ValueError(f"the plan has {plan.copies} copies and {plan.labels} labels, the bank another number")
         routing = Routing(settings.units, plan.copies, rng)
@@ -156,11 +163,12 @@ class POP:
         """Answer one round: the label, whether the copies were sure, and a ticket for the right label."""
         loop = self._loop
         with self._lock:
-            self._check_process()
+            self._begin()
             who = loop.routing.who(unit)
             outcome = loop.ask(x, who) if loop.account.open() or loop.goes_on else self._halted()
             mark = loop.enter(who)
         loop.settle(mark)  # nothing leaves before it is durable
+        self._tell()
         if outcome.error is not None:
             raise outcome.error
         return self._answer(outcome)
@@ -170,13 +178,20 @@ class POP:
         self.learn_many([ticket], [y], _alone=True)
 
     def teach(self, x: Any, y: Hashable, unit: Unit | None = None) -> None:
-        """Teach a labelled record that was never asked: history, free of charge, to its unit's one copy."""
+        """Teach a labelled record that was never asked: history, free of charge, to its unit's one copy.
+
+        Where rounds are protected, a record that was cut off (by Ctrl-C) must not be sent again: it may be in a copy,
+        and would come to another one. The guide takes no such records any more then.
+        """
         loop = self._loop
         with self._lock:
-            self._check_process()
+            self._begin()
             loop.teach(x, y, loop.routing.who(unit))
             if loop.guiding is not None:
                 loop.enter()  # whose labels the guide learned: on the disk before the sum that holds them leaves
+            self._tell_of_records()
+            self._tell(labels=True)
+            loop.taught()
 
     def forget(self, unit: Unit) -> None:
         """Reset the copy that knows this person, and drop their open questions.
@@ -185,7 +200,7 @@ class POP:
         """
         loop = self._loop
         with self._lock:
-            self._check_process()
+            self._begin()
             if self.units != "people":
                 raise ValueError("only people can be forgotten: make the POP with units='people'")
             who = loop.routing.who(unit)
@@ -205,7 +220,7 @@ class POP:
         loop = self._loop
         rows, outcomes = rows_of(xs, self.named), list[Outcome]()
         with self._lock:
-            self._check_process()
+            self._begin()
             whos = self._whos(units, len(rows))
             if (loop.account.open() or loop.goes_on) and len(rows):
                 outcomes = batches.ask_many(loop, rows, whos)
@@ -215,6 +230,7 @@ class POP:
             outcomes += [self._halted() for _ in range(answered, len(rows))]
             mark = loop.enter(*whos)
         loop.settle(mark)
+        self._tell()
         if not answered and outcomes and isinstance(outcomes[0].error, Halted):
             raise outcomes[0].error
         return [self._answer(outcome) for outcome in outcomes]
@@ -229,9 +245,10 @@ class POP:
             raise ValueError(f"there are {len(tickets)} tickets for {len(ys)} labels: give one label for each")
         loop = self._loop
         with self._lock:
-            self._check_process()
-            taken, refused = batches.learn_many(loop, tickets, ys)
-            mark = loop.enter(used=tuple(lesson.key for lesson in taken.values()))
+            self._begin()
+            refused = batches.learn_many(loop, tickets, ys)
+            mark = loop.enter()
+        self._tell(labels=True)
         with contextlib.suppress(StateError):  # the labels are taken all the same: the marks go out with the next round
             loop.settle(mark, private=True)
         if _alone and refused:
@@ -239,22 +256,33 @@ class POP:
         batches.refuse(refused)
 
     def teach_many(self, xs: Xs, ys: Sequence[Hashable], units: Sequence[Unit] | None = None) -> None:
-        """Teach many labelled records at once. All good ones are learned; if some were bad, ValueError says so."""
+        """Teach many labelled records at once. All good ones are learned; if some were bad, ValueError says so.
+
+        Records of a call that was cut off must not be sent again, as for `teach`.
+        """
         rows, ys = rows_of(xs, self.named), values_of(ys)
         if len(rows) != len(ys):
             raise ValueError(f"there are {len(rows)} records for {len(ys)} labels: give one label for each")
         with self._lock:
-            self._check_process()
+            self._begin()
             refused = batches.teach_many(self._loop, rows, ys, self._whos(units, len(rows))).refused
             if self._loop.guiding is not None:
                 self._loop.enter()
+            self._tell_of_records()
+            self._tell(labels=True)
+            self._loop.taught()
         batches.refuse(refused)
 
     def follow_many(self, xs: Any, ys: NDArray[np.int64], units: Sequence[Unit] | None = None) -> Followed:
         """Ask each row, then teach its label (a number, −1 for none) before the next one: `confide.evaluate`'s work."""
-        loop = self._loop
+        loop, ys = self._loop, np.asarray(ys)
+        if ys.ndim != 1 or (ys.size and ys.dtype.kind not in "iu") or len(xs) != len(ys):
+            raise ValueError(f"there are {len(xs)} rows: give one label for each, as a whole number")
+        if not ((ys >= -1) & (ys < self.plan.labels)).all():
+            raise ValueError(f"a label's number must be from 0 to {self.plan.labels - 1}, or −1 for none")
+        ys = ys.astype(np.int64)
         with self._lock:
-            self._check_process()
+            self._begin()
             whos = self._whos(units, len(ys))
             more = loop.account.open() or loop.goes_on
             rows = batches.follow(loop, xs, ys, whos) if more and len(ys) else None
@@ -262,6 +290,7 @@ class POP:
                 loop.account.open()  # the rounds may be over, as they are for who asks one by one
             mark = loop.enter(*whos)
         loop.settle(mark)
+        self._tell()
         return rows.followed() if rows is not None else Followed.nothing()
 
     def readable(self, xs: Any) -> dict[int, str]:
@@ -299,13 +328,38 @@ class POP:
         said = "its rounds are over" if over else "its privacy budget is used up; start a new one with a new plan"
         return Outcome(-1, error=Halted(f"this POP has halted: {said}"))
 
-    def _check_process(self) -> None:
+    def _tell(self, labels: bool = False) -> None:
+        """Warn once when it stops learning, or answers otherwise than before: of what is public, as soon as it is."""
+        rounds, reason = self._loop.account.shown
+        if reason is None or not self.tells:
+            return
+        learning, where = learns(self.plan, rounds, reason), self.standing
+        if labels and not learning:
+            where = f"{where}; {LABELS_IN_VAIN}"
+        elif labels or not self._loop.goes_on:  # then Halted says so
+            return
+        kind = (labels, learning)
+        if kind not in self._told:
+            self._told.add(kind)
+            warnings.warn(f"this POP stands still: {where}", ConfideWarning, stacklevel=3)
+
+    def _tell_of_records(self) -> None:
+        """Warn once where records teach the guide nothing (`Guiding.teach_rows`): that depends on calls alone."""
+        guiding = self._loop.guiding
+        if guiding is None or guiding.knows or self.units != "rounds" or RECORDS_IN_VAIN in self._told:
+            return
+        self._told.add(RECORDS_IN_VAIN)
+        warnings.warn(RECORDS_IN_VAIN, ConfideWarning, stacklevel=3)
+
+    def _begin(self) -> None:
+        """A call begins, under the lock."""
         if os.getpid() != self._pid:
             raise RuntimeError(
                 "this POP was forked: two processes must not spend one budget; make or load it where it is used"
             )
         if self._closed:
-            raise RuntimeError("this POP was closed: load it again from its folder")
+            raise StateError("this POP was closed: load it again from its folder")
+        self._loop.begin()
 
     # ------------------------------------------------------------------ what may be seen
 
@@ -331,7 +385,7 @@ class POP:
 
     @property
     def rounds(self) -> int:
-        """Rounds taken so far (public)."""
+        """Rounds taken so far (public), all of a call under way included: where to go on after one that was cut off."""
         return self._loop.account.shown[0]
 
     @property
@@ -341,6 +395,11 @@ class POP:
         if halted is not None:
             return "halted"
         return "silent" if rounds < self.plan.silent else "live"
+
+    @property
+    def standing(self) -> str:
+        """The same in words (public): also who answers after a halt, and whether anything is learned still."""
+        return standing(self.plan, *self._loop.account.shown, self._loop.goes_on)
 
     @property
     def halt_reason(self) -> str | None:
@@ -370,7 +429,7 @@ class POP:
 
     def keep(self) -> Keeper:
         """The same calls for an owner who keeps a journal, which then has the open tickets: the service's desk."""
-        return Keeper(self._settings, self._loop, self._lock, self._check_process)
+        return Keeper(self._settings, self._loop, self._lock, self._begin)
 
     # ------------------------------------------------------------------ state on disk
 
@@ -382,10 +441,8 @@ class POP:
         (`postgresql://host/database`) that has the ledger instead, and `model` what it is called there.
         """
         with self._lock:
-            self._check_process()
-            state.save(
-                self._settings, self._loop, Path(path), insecure=self._insecure, ledger=ledger, model=model
-            )
+            self._begin()
+            state.save(self._settings, self._loop, Path(path), insecure=self._insecure, ledger=ledger, model=model)
 
     @classmethod
     def load(
@@ -442,13 +499,10 @@ class POP:
 
     def __repr__(self) -> str:
         bank = repr(self._loop.bank) if self.plan.copies else "the guide alone"
-        return f"POP({bank}, {self.guarantee}, {self._standing()})"
+        return f"POP({bank}, {self.guarantee}, {self.standing})"
 
     def _repr_html_(self) -> str:
-        return card_of(self.plan, self.guarantee, self.units, self.rounds, self._standing())
-
-    def _standing(self) -> str:
-        return standing(self.state, self.halt_reason, self._loop.goes_on, self.plan.guide is not None)
+        return card_of(self.plan, self.guarantee, self.units, self.rounds, self.standing)
 
     def __getstate__(self) -> dict[str, Any]:
         if not self._insecure or self._loop.account.book is not None:

@@ -39,6 +39,8 @@ class Settings:
     def __post_init__(self) -> None:
         if len(self.index) != len(self.labels):
             raise ValueError("labels must be different from each other: name each once")
+        if len(self.labels) < 2:
+            raise ValueError("give at least two labels: all that may ever be answered")
         if len(self.labels) != self.plan.labels:
             raise ValueError(
                 f"the plan is for {self.plan.labels} labels, and there are {len(self.labels)}: make the plan with "
@@ -64,6 +66,8 @@ class Settings:
             )
         if self.learner is not None and not plan.copies:
             warnings.warn("the plan has no copies, so the learner is not used: the guide answers alone", stacklevel=4)
+        if self.public_start and not plan.copies:
+            raise ValueError("the plan has no copies, so none has a public start: leave public_start out")
         if self.label_weights is not None and plan.guide is None:
             raise ValueError("label_weights are the guide's, and this plan has none")
 

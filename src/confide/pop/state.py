@@ -23,8 +23,10 @@ from typing import Any
 
 import numpy as np
 
+from confide.banks.base import Failures
 from confide.errors import StateError
 from confide.guide.maps import Encoded
+from confide.guide.model import Question
 from confide.learners.spec import from_spec, to_spec
 from confide.ledger import old, snapshot
 from confide.ledger.book import Book
@@ -65,7 +67,7 @@ def save(
         book = _first(loop, folder, _ledger(folder, ledger), model)
     elif folder.resolve() != book.home:
         raise StateError(f"this POP lives in {book.home}: a second copy elsewhere could spend the budget again")
-    book.wait(book.sequence)
+    book.wait(book.sequence, private=True)  # what waits may be private: this save alone fails with it
     snapshot.write(folder, {**header, "sequence": book.sequence, "life": [book.epoch, book.mark]}, arrays)
     book.prune(loop.account.rounds - settings.ticket_life)
 
@@ -121,7 +123,9 @@ def _loop_header(loop: Loop, arrays: dict[str, Any]) -> dict[str, Any]:
         "bank": bank,
         "key": blake2b(loop.routing.secret).hexdigest(),
         "taught": loop.lessons.taught,
+        "failures": list(loop.failures),
         "open": _open_tickets(loop.tickets, arrays),
+        "noted": loop.tickets.kept and (loop.guiding is None or loop.guiding.knows),
         "guide": None if loop.guiding is None else [loop.guiding.guide.closed, loop.guiding.fingerprint()],
     }
 
@@ -132,7 +136,7 @@ def _open_tickets(tickets: Tickets, arrays: dict[str, Any]) -> list[list[Any]]:
     if tickets.kept:
         return []
     for (epoch, number), waiting in tickets:
-        entry = [epoch, number, waiting.copy, waiting.answered, None, waiting.who and waiting.who.hex(), 0]
+        entry = [epoch, number, waiting.copy, waiting.answered, None, waiting.who and waiting.who.hex(), 0, 0]
         if isinstance(waiting.x, np.ndarray):
             kept.append(waiting.x)
             entry[4] = waiting.x.size
@@ -144,9 +148,10 @@ def _open_tickets(tickets: Tickets, arrays: dict[str, Any]) -> list[list[Any]]:
             if entry[4] != waiting.x:
                 continue
         if waiting.guided is not None:
-            indices.append(waiting.guided.indices)
-            values.append(waiting.guided.values)
-            entry[6] = waiting.guided.indices.size
+            stage, encoded, _ = waiting.guided
+            indices.append(encoded.indices)
+            values.append(encoded.values)
+            entry[6:] = encoded.indices.size, stage
         rows.append(entry)
     if kept:
         arrays["open"] = np.concatenate(kept)
@@ -175,6 +180,11 @@ class Saved:
         """Whether it was made with a seed."""
         return bool(self.header["insecure"])
 
+    @property
+    def noted(self) -> bool:
+        """Whether the journal has every record that is in anything the guide released."""
+        return bool(self.header.get("noted")) or not self.spent.released
+
     def journal(self) -> list[tuple[str, int, int, bytes]]:
         """What an owner who keeps a journal has noted (`Ledger.journal`)."""
         return self.ledger.journal(self.model)
@@ -199,7 +209,7 @@ class Saved:
             header["after_halt"],
             header["ticket_life"],
             None if header["monitor"] is None else Monitor(**header["monitor"]),
-            header["public_start"],
+            header["public_start"] and plan.copies > 0,
             None if header.get("label_weights") is None else tuple(header["label_weights"]),
         )
 
@@ -212,27 +222,28 @@ class Saved:
         loop.bank.load_state({**self.header["bank"], **stored}, trusted=trusted)
         loop.routing = Routing(loop.routing.units, loop.plan.copies, loop.rng, secret)
         loop.tickets = Tickets(loop.routing.ticket_key, loop.tickets.life)
-        loop.tickets.epoch = self.book.epoch
+        loop.tickets.epoch, loop.tickets.used = self.book.epoch, self.spent.used
         gone = [(copy, who) for sequence, copy, who in self.spent.forgot if sequence > self.header["sequence"]]
         loop.bank.reset([copy for copy, _ in gone])
         self._reopen(loop, {who for _, who in gone})
         loop.lessons.count(self.header["taught"])
+        loop.lost = Failures(*self.header.get("failures", ()))
         loop.account.restore(self.spent)
         loop.account.book = self.book
         if loop.guiding is not None:
             loop.guiding.resume(self.spent)
 
     def _reopen(self, loop: Loop, gone: set[bytes]) -> None:
-        """The tickets that were open at the snapshot, less those used since and those of people forgotten since."""
+        """The tickets that were open at the snapshot, less those of people forgotten since."""
         waiting, at, first = self.arrays.get("open", np.empty(0)), 0, 0
         indices, values = self.arrays.get("guided", np.empty(0)), self.arrays.get("values", np.empty(0))
-        for epoch, number, copy, answered, x, who, size in ([*entry, 0][:7] for entry in self.header["open"]):
+        for epoch, number, copy, answered, x, who, size, stage in ([*entry, 0, 0][:8] for entry in self.header["open"]):
             if isinstance(x, int):
                 x, at = waiting[at : at + x], at + x
             part, first = slice(first, first + size), first + size
-            guided = Encoded(indices[part], values[part]) if size else None
+            guided = Question(stage, Encoded(indices[part], values[part])) if size else None
             whose = who and bytes.fromhex(who)
-            if (epoch, number) not in self.spent.used and whose not in gone:
+            if whose not in gone:
                 loop.tickets.restore((epoch, number), Waiting(copy, x, answered, False, whose, guided))
 
 
@@ -321,7 +332,7 @@ def check(folder: Path, ledger: str | None = None, model: str = MODEL) -> Checke
     then = fingerprint(plan.guide, features, spent, closed)
     if then != theta:
         raise StateError(f"θ computed again from the ledger in {folder} is not the one in use: do not use this state")
-    nodes = sum(kind == "node" for kind, *_ in spent.released)
+    nodes = sum(kind != "ranges" for kind, *_ in spent.released)
     return Checked(plan, guarantee, nodes, fingerprint(plan.guide, features, spent, nodes))
 
 
@@ -347,4 +358,6 @@ def look(folder: Path, ledger: str | None = None, model: str = MODEL) -> dict[st
         "unsure": spent.unsure,
         "halted": spent.halted,
         "taught": header["taught"],
+        "failures": Failures(*header.get("failures", ())),
+        "after_halt": header["after_halt"],
     }

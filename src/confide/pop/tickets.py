@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from confide.contained import contained
 from confide.errors import TicketError
 
 __all__ = ["Tickets", "Waiting"]
@@ -50,7 +51,9 @@ class Tickets:
     def __init__(self, key: bytes, life: int) -> None:
         self.life, self.epoch = life, 0
         self.kept = False
-        """Whether a journal has the open tickets: then snapshots need not, and who keeps it signs them."""
+        """Whether a journal has the open tickets: then snapshots need not, and who keeps it signs and ends them."""
+        self.used: frozenset[Key] = frozenset()
+        """What earlier lives marked as used: never good again, whoever has them as open."""
         self._key = key
         self._open: dict[Key, Waiting] = {}
         self._due: deque[Key] = deque()  # every round, with a ticket or not: each expiry is the same work
@@ -58,7 +61,8 @@ class Tickets:
     def issue(self, number: int, waiting: Waiting | None) -> str:
         """The ticket of a round; None, and no ticket, for a round without an answer."""
         key = self.epoch, number
-        self._due.append(key)
+        if not self.kept:
+            self._due.append(key)
         if waiting is None:
             return ""
         self._open[key] = waiting
@@ -72,18 +76,20 @@ class Tickets:
 
     def redeem(self, ticket: str, now: int) -> tuple[Key, Waiting]:
         """Take a ticket back: good once, and in time."""
-        try:
+        key, known = None, False
+        with contained:  # whatever it is
             epoch, number = (int(part) for part in ticket.split("-")[:2])
             known = hmac.compare_digest(ticket.encode(), self._sign((epoch, number)).encode())
-        except Exception:  # whatever it is
-            raise TicketError("this is not a ticket: bring back the one that came with the answer") from None
+            key = epoch, number
+        if key is None:
+            raise TicketError("this is not a ticket: bring back the one that came with the answer")
         if not known:
             raise TicketError("this ticket was not issued by this POP")
-        return (epoch, number), self.take((epoch, number), now)
+        return key, self.take(key, now)
 
     def take(self, key: Key, now: int) -> Waiting:
         """The question of a ticket that was found to be good: once, and in time."""
-        if key[1] <= now - self.life:
+        if key[1] <= now - self.life and not self.kept:
             raise TicketError(f"this ticket has expired: labels are taken for {self.life:,} rounds")
         waiting = self._open.pop(key, None)
         if waiting is None:
@@ -109,8 +115,11 @@ class Tickets:
 
     def restore(self, key: Key, waiting: Waiting) -> None:
         """Put an open ticket of an earlier load back, in the order in which they were issued."""
+        if key in self.used:
+            return
         self._open[key] = waiting
-        self._due.append(key)
+        if not self.kept:
+            self._due.append(key)
 
     def _sign(self, key: Key) -> str:
         text = f"{key[0]}-{key[1]}"

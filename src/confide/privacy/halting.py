@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,12 +119,14 @@ class Halting:
         """n_stop − G: on the good event no more unsure answers than this are ever seen."""
         return self.stop - self.shift
 
-    @property
+    @cached_property
     def survive(self) -> float:
         """δ_h = Π (1 − h[i]) for i = 1 … n_stop − G, rounded up."""
-        product = Decimal(1)
-        for go in self._go[1 : self.visible + 1]:
-            product = UP.multiply(product, UP.divide(Decimal(int(go)), Decimal(ONE)))
+        go, product = self._go[1 : self.visible + 1], Decimal(1)
+        start = np.concatenate([[0], np.flatnonzero(np.diff(go) != 0) + 1])  # tables are constant over long runs
+        for first, times in zip(start, np.diff(np.concatenate([start, [go.size]])), strict=True):
+            each = UP.divide(Decimal(int(go[first])), Decimal(ONE))
+            product = UP.multiply(product, _power_up(each, int(times)))
         return float_up(product)
 
     def cost(self, *, order: int) -> float:
@@ -158,9 +161,12 @@ class Halting:
         # Tables are constant over long runs, so few pairs of entries are distinct: bound those, then look them up.
         run = np.concatenate([[0], np.cumsum(np.diff(self._go) != 0)])
         first = np.concatenate([[0], np.flatnonzero(np.diff(self._go) != 0) + 1])
-        n = np.arange(self.visible + 1)[:, None, None]
+        ends = np.minimum(np.arange(self.visible + 1)[:, None] + np.arange(width), self.stop)
+        other = np.concatenate([[True], (run[ends[1:]] != run[ends[:-1]]).any(axis=1)])  # another row than before it
+        other[max(0, self.visible - self.shift) :] = True
+        n = np.flatnonzero(other)[:, None, None]
         p, q = n + np.arange(width)[None, :, None], n + np.arange(width)[None, None, :]
-        possible = np.broadcast_to(p <= self.visible, (self.visible + 1, width, width))
+        possible = np.broadcast_to(p <= self.visible, (len(n), width, width))
         p, q = np.minimum(p, self.stop), np.minimum(q, self.stop)
         keys, where = np.unique(run[p] * (run[-1] + 1) + run[q], return_inverse=True)
         of_p, of_q = first[keys // (run[-1] + 1)], first[keys % (run[-1] + 1)]
@@ -169,7 +175,8 @@ class Halting:
         halt = np.where(possible, pair.unsure[where], -1.0)
         room = np.where(possible, pair.room[where], 0.0)
         room = np.where(p == self.visible, 1.0, room)
-        return halt.reshape(len(halt), -1), room.reshape(len(room), -1)
+        every = np.cumsum(other) - 1
+        return halt.reshape(len(halt), -1)[every], room.reshape(len(room), -1)[every]
 
     def fires(self, count: int, rng: Words) -> bool:
         """Whether to halt now; one comparison with one random word. `count` must never be shown to anybody."""
@@ -185,6 +192,16 @@ class Halting:
 
     def __repr__(self) -> str:
         return f"Halting(stops by {self.stop} unsure answers, hides a shift of {self.shift})"
+
+
+def _power_up(base: Decimal, times: int) -> Decimal:
+    """base^times, at least 0 and rounded up: as a product whose every step is."""
+    out = Decimal(1)
+    while times:
+        if times & 1:
+            out = UP.multiply(out, base)
+        base, times = UP.multiply(base, base), times >> 1
+    return out
 
 
 def _gate_points(gate: Gate, order: int, poll_fraction: Fraction) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from confide._checks import integer
+from confide._checks import Numbers, integer
 from confide.kernels.compile import jit
 from confide.privacy.cost import cost_from_excess
 from confide.privacy.fill import MOST_OFFSETS, check_design, fill_row, lean_width, logistic_rows, whole_offsets
@@ -90,7 +90,7 @@ class Worst(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Lean:
+class Lean(Numbers):
     """Integers by public offset and signed margin: sure of the top, and where unsure the first label.
 
     Proof page: docs/proofs/lean.md. The signed margin is votes for label 0 less votes for label 1; column j of a table
@@ -129,6 +129,7 @@ class Lean:
     first: Words = field(repr=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         offsets = tuple(integer(each, "offsets") for each in self.offsets)
         reach, step = len(offsets) // 2, offsets[-1] - offsets[-2] if len(offsets) > 1 else 1
         if len(offsets) > MOST_OFFSETS or step < 1 or offsets != tuple(step * i for i in range(-reach, reach + 1)):
@@ -281,6 +282,7 @@ class Lean:
 
         Proof page: docs/proofs/lean.md. Raises if no τ will do.
         """
+        order = check_order(order)
         found = self.survey(order=order, poll_fraction=poll_fraction)
         if not math.isfinite(found.excess):
             p, q = (column - self.margins for column in found.place[1:])
@@ -323,7 +325,7 @@ class Lean:
         if len(sure) == len(params["offsets"]) // 2 + 1:
             sure = [row[::-1] for row in sure[:0:-1]] + sure
             first = [np.uint64(0) - row[::-1] for row in first[:0:-1]] + first
-        values = params["kind"], float(params["share"]), float(params["width"]), tuple(params["offsets"])
+        values = params["kind"], params["share"], params["width"], tuple(params["offsets"])
         return cls(*values, np.stack(sure), np.stack(first))
 
     @property

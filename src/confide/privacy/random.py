@@ -134,6 +134,18 @@ class Random:
             raise ValueError("the cursor lies outside the reserved words: pass the one the kernel returned")
         self._cursor = cursor
 
+    def lend(self, n: int) -> tuple[NDArray[np.uint64], int]:
+        """As `reserve`, for a kernel whose work stays: until `give_back`, all of the words are used."""
+        words, cursor = self.reserve(n)
+        self._cursor = words.size  # an interrupt from here on loses words; it never repeats one
+        return words, cursor
+
+    def give_back(self, cursor: int) -> None:
+        """Of the words that were lent last, those from `cursor` on were not read."""
+        if not 0 <= cursor <= self._buffer.size:
+            raise ValueError("the cursor lies outside the words that were lent: pass the one the kernel returned")
+        self._cursor = cursor
+
     @property
     def position(self) -> int:
         """Words used so far."""

@@ -56,15 +56,18 @@ def sum_up(*values: float) -> float:
     >>> sum_up(0.5, 0.25)
     0.75
     """
+    if math.inf in values:
+        return math.inf
     exact = sum((Fraction(value) for value in values), Fraction(0))
     rounded = float(exact)
     return rounded if Fraction(rounded) >= exact else math.nextafter(rounded, math.inf)
 
 
-def _check_renyi(renyi: float, order: int) -> None:
-    check_order(order)
+def _check_renyi(renyi: float, order: int) -> int:
+    """The order, as an int."""
     if not renyi >= 0:
         raise ValueError(f"a Rényi divergence is never {renyi}; the computation before this one is wrong")
+    return check_order(order)
 
 
 def _ln(value: Decimal) -> Decimal:
@@ -83,13 +86,13 @@ def epsilon_from_renyi(renyi: float, order: int, delta: float) -> float:
     >>> round(epsilon_from_renyi(0.5, 20, 1e-6), 4)
     1.0182
     """
-    _check_renyi(renyi, order)
+    order = _check_renyi(renyi, order)
     delta = check_delta(delta)
     if math.isinf(renyi):
         return math.inf
-    alpha = Decimal(int(order))
+    alpha = Decimal(order)
     keep = _ln(UP.subtract(Decimal(1), _PRECISE.divide(Decimal(1), alpha)))
-    price = UP.divide(_ln(UP.divide(Decimal(1), _PRECISE.multiply(alpha, Decimal(delta)))), Decimal(int(order) - 1))
+    price = UP.divide(_ln(UP.divide(Decimal(1), _PRECISE.multiply(alpha, Decimal(delta)))), Decimal(order - 1))
     return max(0.0, float_up(UP.add(UP.add(Decimal(renyi), keep), price)))
 
 
@@ -101,7 +104,7 @@ def renyi_from_epsilon(epsilon: float, order: int, delta: float) -> float:
 
 def delta_from_renyi(renyi: float, order: int, epsilon: float) -> float:
     """δ at this ε ≥ 0: (1 − 1/α)^α/(α−1)·e^{(α−1)(R−ε)}, at most 1. Proof page: docs/proofs/conversion.md."""
-    _check_renyi(renyi, order)
+    order = _check_renyi(renyi, order)
     if not epsilon >= 0:
         raise ValueError(f"epsilon={epsilon} must not be negative")
     if math.isinf(renyi):

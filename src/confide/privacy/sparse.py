@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from confide._checks import integer, own_process
+from confide._checks import Numbers, integer, own_process
 from confide.errors import Halted
 from confide.privacy.cost import cost_from_excess, worst_excess
 from confide.privacy.counters import TreeCounter, tree_error, tree_scale
@@ -180,7 +180,7 @@ class AboveThreshold:
 
 
 @dataclass(frozen=True)
-class CounterBudget:
+class CounterBudget(Numbers):
     """The numbers of the paper's noisy halting rule. Proof page: docs/proofs/paper-plan.md."""
 
     epsilon: float
@@ -193,6 +193,10 @@ class CounterBudget:
     """λ_β."""
     over: float
     """λ_δ."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_epsilon(self.epsilon)
 
     @classmethod
     def make(

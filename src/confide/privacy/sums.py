@@ -3,12 +3,13 @@
 The inputs are *leaves*, integer vectors g₀, g₁, …; released are *nodes*, integer combinations of leaves plus discrete
 Gaussian noise; everything else is computed from nodes. Two ways to combine:
 
-- `SquareRoot`: node i is Σ_s F_is·g_s with F the square root of the prefix matrix, scaled to integers. The best known
-  factorisation up to small constants (Henzinger, Upadhyay, Upadhyay 2023; Fichtenberger, Henzinger, Upadhyay 2023).
+- `SquareRoot`: node i is Σ_s F_is·g_s with F the square root of the prefix matrix, its columns made equally long, in
+  integers. The best known factorisation up to small constants (Henzinger, Upadhyay, Upadhyay 2023; Fichtenberger,
+  Henzinger, Upadhyay 2023).
 - `BinaryTree`: a node is a block of 2ʲ leaves. Four times the variance; it is here as the reference one can read.
 
 *Load* is the price: the largest squared column norm of the integer matrix, so that a unit that moves its leaves by at
-most Δ in total norm pays αΔ²·load/(2σ²) at Rényi order α. It is computed in integers.
+most Δ in total norm moves all nodes by at most μ = Δ·√load/σ deviations. It is computed in integers.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ import math
 from collections import deque
 from decimal import Decimal
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
+from itertools import accumulate
 from operator import mul
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,32 +34,33 @@ __all__ = ["BinaryTree", "SquareRoot", "divergence"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+_Array = TypeVar("_Array", Ints, Floats)
 
 MOST_LEAVES = 1024
 _EXACT = 1 << 62  # sums below this fit in 64-bit integers, with room for their noise
 
 
-def divergence(order: int, shift2: int, load: int, sigma2: int) -> float:
-    """Rényi divergence of all nodes: order·shift2·load/(2·sigma2) from integers, rounded up.
-
-    `shift2` is the square of the most by which a unit moves the leaves, summed in norm over leaves.
+def divergence(order: int, mu2: Fraction) -> float:
+    """Rényi divergence of noisy sums that one unit moves by √mu2 deviations in all: order·mu2/2, rounded up.
 
     Examples
     --------
-    >>> divergence(order=10, shift2=4, load=5, sigma2=400)
+    >>> divergence(order=10, mu2=Fraction(1, 20))
     0.25
     """
     order = integer(order, "order", at_least=2)
-    shift2, load = integer(shift2, "shift2", at_least=0), integer(load, "load", at_least=0)
-    sigma2 = integer(sigma2, "sigma2", at_least=1)
-    return float_up(UP.divide(Decimal(order * shift2 * load), Decimal(2 * sigma2)))
+    if not mu2 >= 0:
+        raise ValueError(f"mu2={mu2} must be at least 0")
+    return float_up(UP.divide(Decimal(order * mu2.numerator), Decimal(2 * mu2.denominator)))
 
 
 class SquareRoot:
-    """The square root of the prefix matrix, in integers: node i is Σ_{s ≤ i} factor[i−s]·g_s.
+    """The square root of the prefix matrix, in integers, its columns of one length: F_is = factor[i−s]·weights[s].
 
-    The coefficients of (1−x)^(−1/2) times `scale`, rounded; decoding divides by the *rounded* series, so that the
-    decoded sums are unbiased whatever the rounding did.
+    `factor` holds the coefficients of (1−x)^(−1/2) times `scale`, rounded. Columns of that matrix become shorter, and
+    the longest alone is paid for; so column s is multiplied by weights[s], rounded down, which makes it as long as the
+    first is with its weight of `columns`. Decoding inverts the *rounded* matrix, so that the decoded sums are unbiased
+    whatever the rounding did.
 
     Parameters
     ----------
@@ -64,49 +68,80 @@ class SquareRoot:
         How many, at most 1024.
     scale
         What the first coefficient is; larger, finer.
+    columns
+        The weight of the first column; larger, finer. With 1 there are no weights but 1.
 
     Examples
     --------
     >>> root = SquareRoot(1000)
-    >>> root.factor[:4].tolist(), root.load
-    ([4096, 2048, 1536, 1280], 54780380)
-    >>> round(float(root.load * root.variances().mean()), 1)
-    9.6
+    >>> root.factor[:4].tolist(), root.weights[[0, 500, 999]].tolist(), root.load
+    ([512, 256, 192, 160], [1024, 1060, 1850], 897765605376)
+    >>> round(float(root.load * root.variances().mean()), 2)
+    8.91
     """
 
-    def __init__(self, leaves: int, scale: int = 1 << 12) -> None:
+    def __init__(self, leaves: int, scale: int = 1 << 9, columns: int = 1 << 10) -> None:
         self.leaves = integer(leaves, "leaves", at_least=1, at_most=MOST_LEAVES)
         self.scale = integer(scale, "scale", at_least=1, at_most=1 << 20)
-        self.factor, self.decoder, self.load = _square_root(self.leaves, self.scale)
+        self.columns = integer(columns, "columns", at_least=1, at_most=1 << 20)
+        self.factor, self.weights, self.load = _square_root(self.leaves, self.scale, self.columns)
+
+    @property
+    def decoder(self) -> Floats:
+        """Row i turns the nodes up to i into the prefix sum up to leaf i."""
+        return _inverse(self.leaves, self.scale, self.columns)
+
+    def column(self, s: int) -> Ints:
+        """What of leaf s is in each node from s on."""
+        return np.asarray(self.factor[: self.leaves - s] * self.weights[s])
 
     def variances(self) -> Floats:
         """The variance of each decoded prefix sum, for noise of variance 1 in every node."""
-        return np.cumsum(self.decoder**2)
+        return np.asarray((self.decoder**2).sum(axis=1))
 
     def room(self, largest: int) -> bool:
         """Whether nodes of leaves with coordinates up to `largest` fit in 64 bits."""
-        return largest * int(self.factor.sum()) < _EXACT
+        return largest * int(self.factor.sum()) * int(self.weights.max()) < _EXACT
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SquareRoot, (self.leaves, self.scale, self.columns)
 
 
 @cache
-def _square_root(leaves: int, scale: int) -> tuple[Ints, Floats, int]:
+def _square_root(leaves: int, scale: int, columns: int) -> tuple[Ints, Ints, int]:
     factor, coefficient = [scale], Fraction(1)
     for k in range(1, leaves):
         coefficient *= Fraction(2 * k - 1, 2 * k)
         factor.append(max(1, round(scale * coefficient)))
-    decoder = _divide([float(value) for value in factor])
-    load = sum(value * value for value in factor)
-    array = np.array(factor, dtype=np.int64)
-    array.flags.writeable = decoder.flags.writeable = False
-    return array, decoder, load
+    lengths = list(accumulate(value * value for value in factor))[::-1]  # squared, of the columns without weights
+    load = columns * columns * lengths[0]
+    weights = [math.isqrt(load // length) for length in lengths]
+    first, second = np.array(factor, dtype=np.int64), np.array(weights, dtype=np.int64)
+    return _fixed(first), _fixed(second), load
 
 
-def _divide(factor: list[float]) -> Floats:
-    """The series of 1/((1−x)·factor(x)): what turns nodes into prefix sums."""
-    out = deque[float]()  # the newest first
-    for _ in factor:  # no library's dot product: θ must have the same bits on every machine
-        out.appendleft((1.0 - math.fsum(map(mul, factor[1:], out))) / factor[0])
+@lru_cache(maxsize=16)  # a megabyte or eight each
+def _inverse(leaves: int, scale: int, columns: int) -> Floats:
+    """Rows that turn nodes into prefix sums: row i is row i−1 and the i-th of those that turn nodes into leaves."""
+    factor, weights, _ = _square_root(leaves, scale, columns)
+    series, out = _inverted([float(value) for value in factor]), np.zeros((leaves, leaves))
+    for i in range(leaves):
+        out[i] = out[i - 1] if i else 0.0
+        out[i, : i + 1] += series[i::-1] / float(weights[i])
+    return _fixed(out)
+
+
+def _inverted(factor: list[float]) -> Floats:
+    """The series of 1/factor(x)."""
+    out = deque([1.0 / factor[0]])  # the newest first
+    for _ in factor[1:]:  # no library's dot product: θ must have the same bits on every machine
+        out.appendleft(-math.fsum(map(mul, factor[1:], out)) / factor[0])
     return np.array(out)[::-1].copy()
+
+
+def _fixed(array: _Array) -> _Array:
+    array.flags.writeable = False
+    return array
 
 
 class BinaryTree:
@@ -139,10 +174,10 @@ class BinaryTree:
 
 
 @jit
-def encode(factor: Ints, sums: Ints, i: int, out: Ints) -> None:
+def encode(factor: Ints, weights: Ints, sums: Ints, i: int, out: Ints) -> None:
     """out += node i of the closed leaves sums[0..i], exactly."""
     for s in range(i + 1):
-        weight = factor[i - s]
+        weight = factor[i - s] * weights[s]
         for j in range(out.size):
             out[j] += weight * sums[s, j]
 
@@ -153,6 +188,6 @@ def decode(decoder: Floats, rows: Ints, i: int, out: Floats) -> None:
     for j in range(out.size):
         out[j] = 0.0
     for s in range(i + 1):
-        weight = decoder[i - s]
+        weight = decoder[i, s]
         for j in range(out.size):
             out[j] += weight * rows[s, j]

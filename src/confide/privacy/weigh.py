@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide._checks import integer
+from confide._checks import Numbers, integer
 from confide.kernels.compile import jit
 from confide.kernels.machine import high_product
 from confide.privacy.cost import UP, float_up
@@ -102,7 +102,7 @@ def _range(step: Fraction, steepest: Fraction, fraction: Fraction) -> Fraction:
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
+class Weights(Numbers):
     """Integer weights by how many votes a label is behind the best; beyond the last, the last.
 
     Proof page: docs/proofs/lean.md. Offsets are public whole votes added to the counts.
@@ -128,6 +128,7 @@ class Weights:
     weights: Words = field(repr=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         weights = np.array(thresholds(self.weights, "weights"))
         falling = weights.size > VOTE and weights[0] == TOP and weights[-1] and (weights[1:] <= weights[:-1]).all()
         if not (falling and 0 < self.width < math.inf):
@@ -206,7 +207,7 @@ class Weights:
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> Weights:
         """The weights that `params` describes."""
-        return cls(float(params["width"]), thresholds(params["weights"], "weights"))
+        return cls(params["width"], thresholds(params["weights"], "weights"))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Weights):
@@ -231,5 +232,7 @@ def joint_weights(
     extra = lean.cost(gate, order=order, poll_fraction=fraction, labels=labels)
     coin = np.full((1, gate.sure.size), 2**63, dtype=np.uint64)
     rho, d = survey(gate.sure[None, :], coin, order=order, poll_fraction=fraction).points
+    if (order - 1) * extra > 700:
+        return math.inf
     factor = math.exp((order - 1) * extra * (1 + 1e-15)) * (1 + 1e-13)  # more than the few roundings of this line
     return renyi_of(Points(rho * factor, d), halting, order=order)

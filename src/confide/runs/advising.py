@@ -221,6 +221,8 @@ def advise(
     numbers = label_numbers(known, plain)
     if len(xs) != numbers.size or (units is not None and len(units) != numbers.size):
         raise ValueError("give one label, and where people are protected one unit, for each row")
+    if units is None and {unit_unsure, unit_labels} - {None, 1}:
+        raise ValueError("unit_unsure and unit_labels are for people: give units=, one id for each row")
     asked = Asked(epsilon, delta, rounds, history, unit_unsure, unit_labels, units is not None)
     sample = Sample(xs, numbers, known, features, None if units is None else tuple(units))
     return advise_sample(sample, asked, learners, progress)

@@ -1,7 +1,11 @@
-"""What the owner of a file should hear before it is run: what a line in a schema would save. For the terminal alone."""
+"""What the owner of a file should hear before it is run: what is odd in plan and settings, what a schema would save.
+
+For the owner alone, so in the terminal and in the operator's report.
+"""
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 from confide.data.rows import Stream
@@ -9,26 +13,70 @@ from confide.data.schema import alike
 from confide.learners import Features
 from confide.planning import outlook
 from confide.planning.plan import Plan
+from confide.planning.text import faint
+from confide.runs.settings import Settings
 
 __all__ = ["hints"]
 
 _NAMED = 3  # columns that are named
+_FIRST = 200  # rows that show which columns hold numbers
 
 
-def hints(stream: Stream, plan: Plan) -> list[str]:
-    """One sentence each; the second quotes labels, which are of people's data unless they were declared."""
-    if not Path(stream.name).is_file():
-        return []
-    said, features, guide = [], stream.features, plan.guide
+def hints(stream: Stream, plan: Plan, settings: Settings) -> list[str]:
+    """One sentence each; some are made of people's rows, and quote labels."""
+    said = list(plan.warnings)
+    if not plan.copies and settings.learner != Settings.learner:
+        said.append("the plan has no copies, so --learner is not used; --copies or --no-guide asks for some")
+    return said + (_of_file(stream, plan) if Path(stream.name).is_file() else [])
+
+
+def _of_file(stream: Stream, plan: Plan) -> list[str]:
+    said, features, guide = list(stream.hints), stream.features, plan.guide
+    said += _absurd(stream, plan)
     if guide is not None and guide.range_rounds and isinstance(features, Features):
-        free = [repr(name) for name in features.numeric if name not in features.ranges]
+        held = {name for item in islice(stream.rows(), _FIRST) if item.x is not None for name in item.x}
+        free = [repr(name) for name in features.numeric if name not in features.ranges and name in held]
         if free:
             some = ", ".join(free[:_NAMED]) + (f" and {len(free) - _NAMED} more" if len(free) > _NAMED else "")
-            wait = (outlook.waiting(guide) - outlook.waiting(guide, ranges=False)) / plan.rounds
+            finds = max(0, guide.range_rounds - guide.history) / plan.rounds
             said.append(
-                f"no range is declared of {some}, so that the first {wait:.1%} of the rounds go into finding them in "
-                "private; give low and high of numbers and dates in a schema, and the guide answers these too"
+                f"no range is declared of {some}, so that the guide finds them in private, and answers the first "
+                f"{finds:.1%} of the rounds without; give low and high of numbers and dates in a schema, and it has "
+                "them from the start"
             )
     if pair := alike([str(label) for label in stream.labels]):
         said.append(f"the labels {pair[0]!r} and {pair[1]!r} differ by case only, and count as two: are they one?")
     return said
+
+
+def _absurd(stream: Stream, plan: Plan) -> list[str]:
+    """A plan that this stream cannot fill, and people who are too few to be learned from."""
+    said, guide, rows = [], plan.guide, stream.length or plan.rounds
+    if 2 * rows <= plan.rounds:
+        said.append(
+            f"the plan is for {plan.rounds:,} rounds and the stream has {rows:,} rows{_never(plan, rows)}; plan with "
+            f"--rounds {rows}, unless the rest will be run later"
+        )
+    if guide is None or stream.unit is None:
+        return said
+    enough = faint(plan.labels) * guide.deviation()
+    people = set[str]()
+    for item in stream.rows():
+        if item.unit is not None:
+            people.add(item.unit)
+            if len(people) * guide.unit_labels >= enough:
+                return said
+    said.append(
+        f"column {stream.unit!r} names {len(people):,} people, of whom {len(people) * guide.unit_labels:,} labels "
+        f"teach the guide at most: about {enough:,.0f} are needed to stand out of the noise; protect rounds, if each "
+        "row is another person's, or ask for a larger epsilon"
+    )
+    return said
+
+
+def _never(plan: Plan, rows: int) -> str:
+    """What does not come to pass in so few rounds."""
+    silent = [] if not plan.copies or rows > plan.silent else ["no copy will answer"]
+    if plan.guide is not None and rows < outlook.waiting(plan.guide):
+        silent.append("the guide will have learned nothing")
+    return f": {' and '.join(silent)}" if silent else ""

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from confide import learners
-from confide.data.datasets import open_stream
+from confide.data.datasets import FILES, open_stream
 from confide.data.files import draft
 from confide.data.rows import Stream
 from confide.data.schema import Schema, read_schema
 from confide.runs.settings import Settings
 
-__all__ = ["LEARNERS", "fallback_named", "learner_named", "schema_named", "streams"]
+__all__ = ["LEARNERS", "declared", "fallback_named", "learner_named", "schema_named", "streams"]
 
 LEARNERS: dict[str, Any] = {
     "trees": learners.DecisionTree,
@@ -115,11 +115,20 @@ def schema_named(settings: Settings) -> Schema | None:
     return draft(Path(settings.public), asked, ranges=True)[0]
 
 
+def declared(settings: Settings) -> Settings:
+    """The settings with the unit that their schema declares, unless another was asked for: it is never dropped."""
+    if settings.schema is None or settings.unit is not None:
+        return settings
+    return settings.but(unit=read_schema(Path(settings.schema)).unit)
+
+
 def streams(settings: Settings) -> tuple[Stream, Stream | None]:
     """The stream to run, and its history if there is one."""
     columns: dict[str, Any] = {"label": settings.label, "unit": settings.unit, "schema": schema_named(settings)}
     columns |= {"drop": settings.drop, "order": settings.order}
     rows, seed = settings.rounds, settings.stream_seed
+    if seed and settings.stream.endswith(FILES):
+        raise ValueError("--stream-seed is for generated streams: a file's rows are what they are, so leave it out")
     stream = open_stream(settings.stream, rows=rows, seed=seed, labels=settings.labels, **columns)
     if settings.history is None:
         return stream, None

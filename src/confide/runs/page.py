@@ -8,12 +8,14 @@ from typing import Any
 from confide.extras import need
 from confide.pop.base import SOURCES
 from confide.runs.advice import AGAIN, NOTHING, next_settings, what_happened
+from confide.runs.hints import hints
 from confide.runs.labels import by_label
 from confide.runs.runner import Outcome
 from confide.runs.style import CSS
 from confide.runs.tally import LATE, percent
+from confide.runs.verdict import failed, taught_of_brought, verdict
 
-__all__ = ["command_line", "page", "state_of"]
+__all__ = ["command_line", "notes_of", "page", "state_of"]
 
 NARROW = 4
 """Labels up to which their table fits beside a picture."""
@@ -35,11 +37,12 @@ def page(outcome: Outcome) -> str:
         f"<h1>Private predictions on {escape(outcome.stream.name)}</h1>",
         f'<p class="sub">{_sub(outcome)}</p>',
         *([_out_of_budget(outcome)] if outcome.out_of_budget else []),
+        *_alarms(outcome),
         _coverage(outcome),
         _cards(outcome),
         _section(f"What is promised to each {_unit(outcome)}", _promise(outcome), "promise"),
         *([_public(outcome)] if outcome.stream.public else []),
-        *([_notes(outcome)] if outcome.stream.notes or tally.bad or tally.history_bad else []),
+        *([_notes(outcome)] if notes_of(outcome) or tally.bad or tally.history_bad else []),
         '<div class="two">',
         *_pictures(outcome),
         _section(
@@ -82,12 +85,24 @@ def _out_of_budget(outcome: Outcome) -> str:
     return _section("Out of budget", f'{text}<p class="note">{escape(AGAIN)}</p>', "halted")
 
 
+def _alarms(outcome: Outcome) -> list[str]:
+    """What makes a run useless, above all numbers."""
+    said = ((verdict(outcome), "What it is worth"), (failed(outcome), "The learner failed"))
+    return [_section(title, f"<p>{escape(words)}</p>", "halted") for words, title in said if words]
+
+
+def notes_of(outcome: Outcome) -> list[str]:
+    """What the terminal says before a run and while it goes on."""
+    return [*outcome.stream.notes, *hints(outcome.stream, outcome.pop.plan, outcome.settings), *outcome.heard]
+
+
 def _cards(outcome: Outcome) -> str:
     tally, plan = outcome.tally, outcome.pop.plan
     late = f"after the first {LATE:.0%}"
     cards = [
         (percent(tally.error), f"wrong of all answers: {tally.wrong:,} of {tally.rounds:,}"),
         (percent(tally.late_error), f"wrong {late}, when most is learned"),
+        (percent(tally.late(tally.curve_frequent)), f"wrong {late} if always the most frequent label were answered"),
     ]
     if plan.guide is not None:
         own = f"the guide’s own answers wrong {late}; {percent(tally.guide_error)} of all it had"
@@ -122,9 +137,8 @@ def _coverage(outcome: Outcome) -> str:
         for name, n, wrong in parts
     )
     table = f"<table><tr><th>answered by</th><th>rounds</th><th>share</th><th>wrong</th></tr>{rows}</table>"
-    if (learned := outcome.pop.operator.guide_labels) is not None:
-        most = "of each person only the first, and none while ranges are found"
-        table += f'<p class="note">The guide learned from {learned:,} of {tally.brought:,} labels: {most}.</p>'
+    if said := taught_of_brought(outcome):
+        table += f'<p class="note">{escape(said[0].upper() + said[1:])}.</p>'
     return _section("Who answered", f'<div class="bar">{bar}</div>{table}', "coverage")
 
 
@@ -153,7 +167,7 @@ def _public(outcome: Outcome) -> str:
 
 def _notes(outcome: Outcome) -> str:
     tally = outcome.tally
-    lines = [f"<p>{escape(note[0].upper() + note[1:])}.</p>" for note in outcome.stream.notes]
+    lines = [f"<p>{escape(note[0].upper() + note[1:].removesuffix('.'))}.</p>" for note in notes_of(outcome)]
     kinds = (
         (tally.refused, "could not be read: each took its round, was answered by nobody, and counts as wrong"),
         (tally.unlabelled, "had no usable label: each was asked, taught nothing, and counts as wrong"),
@@ -164,7 +178,7 @@ def _notes(outcome: Outcome) -> str:
     if tally.first_bad:
         shown = "".join(f"<tr><td>{line:,}</td><td>{escape(reason)}</td></tr>" for line, reason in tally.first_bad)
         lines.append(f"<table><tr><th>line</th><th>what was wrong, in the first rows of these</th></tr>{shown}</table>")
-    return _section("To know about the data", "".join(lines), "warn")
+    return _section("To know about data and plan", "".join(lines), "warn")
 
 
 def _pictures(outcome: Outcome) -> list[str]:
@@ -211,7 +225,8 @@ def state_of(outcome: Outcome) -> str:
     if outcome.interrupted:
         return "interrupted"
     if not outcome.out_of_budget:
-        return "finished"
+        left = f": the planned rounds are over, and {outcome.unasked:,} rows were not asked" if outcome.unasked else ""
+        return f"finished{left}"
     then = "the fallback" if outcome.pop.plan.guide is None else "the guide"
     return f"finished: the copies were out of budget, and {then} answered on"
 

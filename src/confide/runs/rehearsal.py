@@ -195,12 +195,13 @@ def scaled(guide: GuidePlan, lessons: int, asked: int = 0) -> GuidePlan:
     if rows == whole:
         return guide
     history = round(rows * guide.history / whole)
-    renyi, ranges = guide.certify() * (whole / lessons) ** 2, guide.range_rounds > 0
+    mu2, ranges = float(guide.mu2) * (whole / lessons) ** 2, guide.range_rounds > 0
     made = guide
     for _ in range(3):  # the number of leaves, and with it the noise of a sum, changes a little
-        made = GuidePlan.at(guide.order, renyi, rows - history, guide.labels, guide.unit_labels, history, ranges)
-        renyi *= (guide.strength / (made.strength * lessons / rows)) ** 2
-    return replace(made, step=guide.step * whole / lessons)
+        made = GuidePlan.at(mu2, rows - history, guide.labels, guide.unit_labels, history, ranges)
+        mu2 *= (guide.strength / (made.strength * lessons / rows)) ** 2
+    longer = whole / lessons
+    return replace(made, step=guide.step * longer, warm_step=guide.warm_step * longer)
 
 
 def guided(guide: GuidePlan, sample: Sample) -> Guided:
@@ -254,7 +255,7 @@ def votes(learner: Any, plan: Plan, sample: Sample) -> Ints:
             f"{labels / MOST_SHARED:,.0f} rows"
         )
     rng = Random()
-    bank = bank_for(learner, plan.polls, plan.labels, sample.inputs(learner), rng.spawn())
+    bank = bank_for(learner, plan.polls, sample.labels, sample.inputs(learner), rng.spawn())
     xs, errors = bank.encode_many(sample.xs)
     good = sample.ys >= 0
     good[list(errors)] = False
@@ -308,11 +309,12 @@ def play(plan: Plan, sample: Sample, guide: Guided | None, counts: Ints | None) 
 def twin(learner: Any, sample: Sample) -> Rehearsed:
     """What is not private, taught every row: one such learner, or for None a regression over the guide's features."""
     rows = [Row(x, y) for x, y in zip(sample.xs, sample.ys.tolist(), strict=True)]
-    labels, features = len(sample.labels), sample.inputs(learner)
+    inputs = sample.inputs(learner)
     if learner is None:
-        said = Regression(sample.features, labels).follow(rows, sample.ys)
+        said = Regression(sample.features, len(sample.labels)).follow(rows, sample.ys)
     else:
-        said = Twin(learner, labels, features if isinstance(features, Features) else None).follow(rows, sample.ys)
+        features = inputs if isinstance(inputs, Features) else None
+        said = Twin(learner, sample.labels, features).follow(rows, sample.ys)
     return Rehearsed((said != sample.ys).astype(np.float64), np.full(sample.rows, -1, dtype=np.int8))
 
 

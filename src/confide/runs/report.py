@@ -12,8 +12,9 @@ from typing import Any
 
 from confide.runs.advice import next_settings
 from confide.runs.checkpoints import write_private
-from confide.runs.page import page, state_of
+from confide.runs.page import notes_of, page, state_of
 from confide.runs.runner import Outcome
+from confide.runs.verdict import verdict
 
 __all__ = ["numbers", "write_html", "write_json"]
 
@@ -54,6 +55,12 @@ def numbers(outcome: Outcome) -> dict[str, Any]:
             "late_error": _number(tally.late_error),
             "live_error": _number(tally.live_error),
             "guide_error": _number(tally.guide_error) if plan.guide is not None else None,
+            "frequent_error": _number(tally.frequent_error),
+            "late_frequent_error": _number(tally.late(tally.curve_frequent)),
+            "verdict": verdict(outcome),
+            "notes": notes_of(outcome),
+            "failures": pop.operator.failures._asdict(),
+            "labels_brought": tally.brought,
             "twin": outcome.twin if outcome.settings.twin else None,
             "twin_error": _number(tally.twin_error) if outcome.settings.twin else None,
             "balanced_error": _number(tally.balanced_error),

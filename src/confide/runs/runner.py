@@ -51,6 +51,8 @@ class Outcome:
     interrupted: bool
     folder: Path | None
     """Where the checkpoint is."""
+    heard: tuple[str, ...] = ()
+    """What was said while it ran."""
 
     @property
     def rounds_per_second(self) -> float:
@@ -61,6 +63,12 @@ class Outcome:
     def out_of_budget(self) -> bool:
         """Whether the copies' privacy budget was used up before the rounds were."""
         return self.tally.halted_at is not None and self.tally.halted_at < self.pop.plan.rounds
+
+    @property
+    def unasked(self) -> int:
+        """Rows that were left when the planned rounds were over, as far as their number is known."""
+        left = (self.stream.length or 0) - self.tally.position
+        return max(0, left) if self.pop.rounds >= self.pop.plan.rounds else 0
 
     @property
     def twin(self) -> str:
@@ -134,6 +142,7 @@ def run(
     9000
     """
     settings = settings or Settings(stream.name)
+    _check_unit(stream, settings)
     learner = learner if plan.copies else None
     dicts = _takes_dicts(learner)
     if settings.strict:
@@ -167,6 +176,7 @@ def resume(
     """
     saved = read_run(folder)
     settings = settings or saved.settings
+    _check_unit(stream, settings)
     if settings.strict:
         _check_all(stream)
     learner = learner if look(folder / "pop")["plan"].copies else None
@@ -186,13 +196,19 @@ def resume(
 
 
 def _go(work: Work, rescue: Path | None, hooks: Hooks) -> Outcome:
-    with interrupts() as stop, warned_once(hooks.say):
+    heard: list[str] = []
+
+    def say(sentence: str) -> None:
+        heard.append(sentence)
+        hooks.say(sentence)
+
+    with interrupts() as stop, warned_once(say):
         finished = work.go(hooks.progress, stop)
         if not finished and work.folder is None and rescue is not None:
             work.open_folder(rescue)
     if work.folder is not None:
         work.pop.close()
-    return Outcome(work.pop, work.stream, work.tally, work.settings, not finished, work.folder)
+    return Outcome(work.pop, work.stream, work.tally, work.settings, not finished, work.folder, tuple(heard))
 
 
 def _asked(settings: Settings) -> dict[str, Any]:
@@ -201,6 +217,12 @@ def _asked(settings: Settings) -> dict[str, Any]:
     monitor = None if settings.monitor is None else Monitor(settings.monitor, delay=max(LABEL_TIME, wait))
     units = "people" if settings.people else "rounds"
     return {"units": units, "ticket_life": max(TICKET_LIFE, wait), "monitor": monitor, "seed": settings.seed}
+
+
+def _check_unit(stream: Stream, settings: Settings) -> None:
+    """Refuse to protect rounds where people were declared: whoever has many rows would be promised less."""
+    if stream.unit is not None and not settings.people:
+        raise ValueError(f"column {stream.unit!r} names people, and this run protects rounds: say unit={stream.unit!r}")
 
 
 def _check_all(stream: Stream) -> None:
@@ -232,4 +254,4 @@ def _twin(learner: Any, stream: Stream, settings: Settings) -> Twin | Regression
     if learner is None:
         return Regression(stream.features, len(stream.labels))
     declared = isinstance(stream.features, Features) and not _takes_dicts(learner)
-    return Twin(learner, len(stream.labels), stream.features if declared else None)  # type: ignore[arg-type]
+    return Twin(learner, stream.labels, stream.features if declared else None)  # type: ignore[arg-type]

@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
+from confide.planning.arguments import promised_delta
 from confide.planning.plan import Plan
-from confide.privacy.renyi import check_delta, check_epsilon
+from confide.privacy.renyi import check_epsilon
 
 __all__ = ["DELTA", "EPSILON", "VERSION", "Settings"]
 
@@ -106,7 +107,7 @@ class Settings:
     def __post_init__(self) -> None:
         epsilon = EPSILON if self.epsilon is None else check_epsilon(self.epsilon)
         if self.delta is not None:
-            check_delta(self.delta)
+            promised_delta(self.delta)
         if self.rounds is not None and self.rounds < 1:
             raise ValueError(f"rounds={self.rounds} must be at least 1")
         if self.delay < 0:

@@ -35,6 +35,8 @@ class Tally:
     rounds: int = 0
     wrong: int = 0
     twin_wrong: int = 0
+    frequent_wrong: int = 0
+    """Rounds in which the label that was most frequent before was not the right one."""
     guided: int = 0
     """Rounds in which the guide had an answer of its own, whoever answered."""
     guide_wrong: int = 0
@@ -63,6 +65,7 @@ class Tally:
     curve_wrong: list[int] = field(default_factory=list)
     curve_twin: list[int] = field(default_factory=list)
     curve_guide: list[int] = field(default_factory=list)
+    curve_frequent: list[int] = field(default_factory=list)
     curve_unsure: list[int] = field(default_factory=list)
     margins: dict[int, int] = field(default_factory=dict)
     """A sample of the live rounds by vote margin."""
@@ -103,13 +106,28 @@ class Tally:
         """Wrong answers a live round."""
         return _share(self.live_wrong, self.live)
 
+    @property
+    def frequent(self) -> int:
+        """The number of the most frequent label."""
+        totals = [sum(row) for row in self.confusion]
+        return totals.index(max(totals))
+
+    @property
+    def frequent_error(self) -> float:
+        """Wrong answers a round, if always the label that was most frequent before were answered."""
+        return _share(self.frequent_wrong, self.rounds)
+
     def late(self, curve: list[int]) -> float:
         """What a curve has per round after the first part of the rounds; NaN before a point was made there."""
+        return _share(*self.late_counts(curve))
+
+    def late_counts(self, curve: list[int]) -> tuple[int, int]:
+        """What a curve has after the first part of the rounds, and how many rounds that is; 0 and 0 where none is."""
         before = [i for i, rounds in enumerate(self.curve_rounds) if rounds <= LATE * self.rounds]
-        if not before or not self.curve_rounds:
-            return NOTHING
+        if not before or len(curve) < len(self.curve_rounds):  # an older run kept fewer curves
+            return 0, 0
         first = before[-1]
-        return _share(curve[-1] - curve[first], self.curve_rounds[-1] - self.curve_rounds[first])
+        return curve[-1] - curve[first], self.curve_rounds[-1] - self.curve_rounds[first]
 
     @property
     def recalls(self) -> list[float]:
@@ -153,6 +171,7 @@ class Tally:
         self.curve_wrong.append(self.wrong)
         self.curve_twin.append(self.twin_wrong)
         self.curve_guide.append(self.guide_wrong)
+        self.curve_frequent.append(self.frequent_wrong)
         self.curve_unsure.append(unsure)
 
 

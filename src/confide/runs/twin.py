@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.contained import contained
 from confide.data.rows import Item
 from confide.learners import DecisionTree, Features, Learner, Stacked, as_learner
+from confide.learners.called import Labels, called_by
 
 __all__ = ["Twin"]
 
@@ -25,17 +27,18 @@ class Twin:
     learner
         The prototype of the copies.
     labels
-        The number of labels.
+        All labels, or their number. In its own calls labels are numbers.
     features
         How x is encoded for it, where it does not do so itself.
     """
 
     what = "one learner of the same kind, without privacy and taught everything"
 
-    def __init__(self, learner: Any, labels: int, features: Features | None = None) -> None:
+    def __init__(self, learner: Any, labels: Labels, features: Features | None = None) -> None:
         if isinstance(learner, DecisionTree):
             learner = learner.clone(memory=max(MEMORY, learner.memory))
         self._learner: Learner = as_learner(learner, labels)
+        self._called = called_by(self._learner, labels)
         self._encode: Any = (lambda x: x) if features is None else features.encode
 
     def predict(self, rows: Sequence[Item]) -> NDArray[np.int64]:
@@ -43,11 +46,11 @@ class Twin:
         return np.array([self._predict(row.x) for row in rows], dtype=np.int64)
 
     def learn(self, x: Any, y: int) -> None:
-        """Learn one row."""
-        try:
-            self._learner.learn(self._encode(x), y)
-        except Exception:  # it is somebody else's learner: the run goes on without this lesson
+        """Learn one row; a negative label is none."""
+        if y < 0:
             return
+        with contained:  # it is somebody else's learner: the run goes on without this lesson
+            self._learner.learn(self._encode(x), self._called.values[y])
 
     def follow(self, rows: Sequence[Item], right: NDArray[np.int64]) -> NDArray[np.int64]:
         """What it predicts of each row before it learns it."""
@@ -60,8 +63,6 @@ class Twin:
         return predicted
 
     def _predict(self, x: Any) -> int:
-        try:
-            label = self._learner.predict(self._encode(x))
-        except Exception:
-            return -1
-        return -1 if label is None else label
+        with contained:
+            return self._called.number(self._learner.predict(self._encode(x)))
+        return -1

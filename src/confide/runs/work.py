@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.data.rows import BadRow, Item, Stream
-from confide.errors import TicketError
+from confide.errors import ConfideWarning, TicketError
 from confide.pop.base import SOURCES
 from confide.pop.pop import POP
 from confide.runs.asking import Shown, ask_and_teach, ask_only, questions
@@ -101,30 +101,35 @@ class Work:
     # ------------------------------------------------------------------ before the first round
 
     def teach_history(self, history: Stream, twin_only: bool = False) -> None:
-        """Teach labelled rows that are not asked: good ones all, bad ones not."""
+        """Teach labelled rows that are not asked. Each that is somebody's takes its row, bad ones teach nothing."""
         items = history.rows(self.dicts)
         while chunk := list(islice(items, TAUGHT_AT_ONCE)):
-            good = [item for item in chunk if item.x is not None and item.y is not None and self._owned(item)]
+            owned = [item for item in chunk if self._owned(item)]
             if self.twin is not None:
-                for item in good:
+                for item in filter(_whole, owned):
                     self.twin.learn(item.x, self.index[item.y])
-            if twin_only:
-                continue
-            xs = questions(self.pop, good)
-            unfit = self.pop.readable(xs) if good else {}
-            if good and len(unfit) == len(good) and not self.tally.taught_before:
-                raise ValueError(f"nothing of the history can be taught: {unfit[0]}")
-            units: Any = [item.unit for item in good] if self.people else None
-            try:
-                self.pop.teach_many(xs, [item.y for item in good], units)
-            except ValueError:  # some were refused, and all others taught
+            if not twin_only:
+                self._teach(chunk, owned)
+
+    def _teach(self, chunk: list[Item], owned: list[Item]) -> None:
+        """A chunk of the history: records are counted before anybody looks at what is in them."""
+        xs = questions(self.pop, owned)
+        unfit = self.pop.readable(xs) if owned else {}
+        taught = sum(_whole(item) and i not in unfit for i, item in enumerate(owned))
+        if owned and not taught and not self.tally.taught_before:
+            why = unfit.get(0, "its labels are not those of the stream")
+            raise ValueError(f"nothing of the history can be taught: {why}")
+        units: Any = [item.unit for item in owned] if self.people else None
+        try:
+            self.pop.teach_many(xs, [item.y if _whole(item) else None for item in owned], units)
+        except ValueError:  # some were refused, and all others taught
+            if any(i in unfit and not isinstance(item, BadRow) for i, item in enumerate(owned)):
                 self.tally.spoiled(0, "records of the history do not fit the learner")
-            taught = len(good) - len(unfit)
-            self.tally.taught_before += taught
-            self.tally.history_bad += len(chunk) - taught
-            for item in chunk:
-                if isinstance(item, BadRow):
-                    self.tally.spoiled(item.line, f"in the history, {item.reason}")
+        self.tally.taught_before += taught
+        self.tally.history_bad += len(chunk) - taught
+        for item in chunk:
+            if isinstance(item, BadRow):
+                self.tally.spoiled(item.line, f"in the history, {item.reason}")
 
     def open_folder(self, folder: Path) -> None:
         """Leave checkpoints here from now on."""
@@ -270,6 +275,7 @@ class Work:
         if self.twin is not None:
             tally.twin_wrong += int((self._twin(rows, right, judged) != right).sum())
         tally.wrong += int(wrong.sum())
+        tally.frequent_wrong += int((~judged | (right != tally.frequent)).sum())
         tally.guided += int((shown.guide >= 0).sum())
         tally.guide_wrong += int((~judged | (shown.guide != right)).sum())
         tally.live_wrong += int((live & wrong).sum())
@@ -341,6 +347,11 @@ class Work:
         self.claimed = position
 
 
+def _whole(item: Item) -> bool:
+    """Whether a row can be taught: it has both x and a label."""
+    return item.x is not None and item.y is not None
+
+
 @contextmanager
 def interrupts() -> Iterator[threading.Event]:
     """An event that the first Ctrl-C sets, so that a round is never torn; the second one interrupts at once."""
@@ -362,11 +373,13 @@ def interrupts() -> Iterator[threading.Event]:
 
 @contextmanager
 def warned_once(say: Callable[[str], None]) -> Iterator[None]:
-    """Each kind of warning once: a wrapped learner may warn in every lesson, and its words may quote private data."""
+    """Confide's own warnings, and of others each kind once: a learner's words may quote private data."""
     kinds: set[type[Warning]] = set()
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        if category not in kinds:
+        if issubclass(category, ConfideWarning):
+            say(str(message))
+        elif category not in kinds:
             kinds.add(category)
             say(f"the learner warned ({category.__module__}.{category.__qualname__}); such a warning is shown once")
 

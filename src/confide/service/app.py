@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -14,28 +15,43 @@ from pydantic_core import to_json
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import request_response
+from starlette.routing import Route, request_response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from confide import __version__
-from confide.service.doors import Caller, Door, NotAdmitted, Tokens
+from confide.service.doors import Caller, Door, NotAdmitted, Tokens, subject_of
 from confide.service.elsewhere import Elsewhere
-from confide.service.forms import BadForm, failure
+from confide.service.forms import BadForm, F, Forms, failure
 from confide.service.logs import Log
 from confide.service.metrics import Metrics
-from confide.service.owner import Busy, CallRefused, Expired, Owner, Unavailable
+from confide.service.owner import Busy, CallRefused, Expired, Owner, Unavailable, Work
 from confide.service.pace import Ticks
 
-__all__ = ["Guard", "Limits", "Model", "Problem", "Service", "body", "make_app", "said"]
+__all__ = ["Guard", "Limits", "Model", "Problem", "Service", "body", "make_app", "read", "said"]
 
 RETRY = 1
 """Seconds after which to come again, where nobody knows better."""
+
+LARGE = 50_000
+"""Bytes of a body that is not read between two other requests."""
+
+KNOWN = "confide.known"
+"""In a request's `state`: what to call when the door has let its sender in, for the connection to be kept rather."""
+
+AGAIN = frozenset({429, 503, 504})
+"""Statuses that mean: come again, with the same id or ticket. None of them leaves without `Retry-After`."""
+
+
+BUSY = "too many requests wait: come again in a moment, with the same id"
+
+QUEUED: Mapping[str, Work] = {"ask": "ask", "ask-many": "ask", "label": "label", "label-many": "label"}
+"""Operations that wait in a model's queue, and in which."""
 
 
 class Problem(Exception):
     """A request that is not served, and why."""
 
-    def __init__(self, status: int, kind: str, message: str, retry: bool = False) -> None:
+    def __init__(self, status: int, kind: str, message: str, retry: int = RETRY) -> None:
         super().__init__(message)
         self.status, self.kind, self.retry = status, kind, retry
 
@@ -89,11 +105,19 @@ class Service:
         caller.check(request.path_params["model"])
         return caller
 
-    def operator(self, request: Request) -> None:
-        """Let an operator in, and nobody else."""
+    def operator(self, request: Request) -> Caller:
+        """Let an operator in, and nobody else; where the path names no model, they see those that are theirs alone."""
         caller = self.operators.admit(request.headers, None)
         if "model" in request.path_params:
             caller.check(request.path_params["model"])
+        return caller
+
+    def named(self, subject: str) -> str:
+        """Somebody whom an operator names, as the askers' door knows them."""
+        try:
+            return self.door.named(subject_of(subject))
+        except ValueError as error:
+            raise Problem(422, "form", str(error)) from None
 
     def model(self, request: Request) -> Model:
         """The model that the path names."""
@@ -103,6 +127,12 @@ class Service:
         if model is None:
             raise Problem(404, "model", "there is no such model: GET /models lists them")
         return model
+
+    @property
+    def slowest(self) -> Ticks | None:
+        """The ticks by which everything leaves that is of no paced model; None where no model is paced."""
+        known = (one.ticks for one in self.models.values() if one.ticks is not None)
+        return max(known, key=lambda one: one.every, default=None)
 
     def knows(self, name: str) -> bool:
         """Whether there is a model of this name, here or elsewhere."""
@@ -117,16 +147,25 @@ class Service:
     async def missing(self, here_only: bool) -> dict[str, str]:
         """The models that are not ready, and why."""
         failed = {name: "failed" for name, model in self.models.items() if model.owner.failure is not None}
-        here = {name: "draining" for name, model in self.models.items() if model.owner.draining} | failed
+        taught = {name: "history" for name, model in self.models.items() if model.owner.waits}
+        here = taught | {name: "draining" for name, model in self.models.items() if model.owner.draining} | failed
         others = {} if here_only else self.elsewhere
         there = await asyncio.gather(*(one.missing() for one in others.values()))
         return here | {name: why for name, why in zip(others, there, strict=True) if why is not None}
 
 
-def said(content: Mapping[str, Any], status: int = 200, retry: bool = False) -> Response:
-    """A response in JSON."""
-    headers = {"retry-after": str(RETRY)} if retry else None
+def said(content: Mapping[str, Any], status: int = 200, retry: int = RETRY) -> Response:
+    """A response in JSON; one that means "come again" says after how many seconds."""
+    headers = {"retry-after": str(retry)} if status in AGAIN else None
     return Response(to_json(content), status, headers, "application/json")
+
+
+def _stopped(problem: Problem) -> Response:
+    """To a request whose body was not read to its end."""
+    response = said(failure(problem.kind, str(problem)), problem.status, problem.retry)
+    if problem.status == 408:  # nobody waits for the rest
+        response.headers["connection"] = "close"
+    return response
 
 
 def _outside(error: NotAdmitted) -> Response:
@@ -141,10 +180,17 @@ def body(request: Request) -> bytes:
     return content
 
 
+async def read(request: Request, form: Forms[F], check: Callable[[int], None] | None = None) -> F:
+    """The request's body in its form (`Forms.read`); a large one is read while others are served."""
+    content = body(request)
+    return form.read(content, check) if len(content) <= LARGE else await asyncio.to_thread(form.read, content, check)
+
+
 def make_app(title: str, about: str, log: Log) -> FastAPI:
     """An app without operations."""
     options: dict[str, Any] = {"docs_url": None, "redoc_url": None, "openapi_url": None}
-    app = FastAPI(title=title, version=__version__, description=about, **options)
+    # No redirects: they would name the host that the sender named, and a scheme that a proxy has taken off.
+    app = FastAPI(title=title, version=__version__, description=about, redirect_slashes=False, **options)
     app.router.route_class = Direct
     _handlers(app, log)
     return app
@@ -168,19 +214,21 @@ def _handlers(app: FastAPI, log: Log) -> None:
         return _outside(error)
 
     async def busy(request: Request, error: Exception) -> Response:
-        message = "too many requests wait: come again in a moment, with the same id"
-        return said(failure("busy", message), 429, retry=True)
+        return said(failure("busy", BUSY), 429)
 
     async def away(request: Request, error: Exception) -> Response:
-        return said(failure("unavailable", str(error)), 503, retry=True)
+        return said(failure("unavailable", str(error)), 503)
 
     async def expired(request: Request, error: Exception) -> Response:
-        return said(failure("timeout", str(error)), 504, retry=True)
+        return said(failure("timeout", str(error)), 504)
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         words = {404: "there is nothing here: see /docs", 405: "this is not how it is asked: see /docs"}
-        return said(failure("path", words.get(error.status_code, "see /docs")), error.status_code)
+        response = said(failure("path", words.get(error.status_code, "see /docs")), error.status_code)
+        if error.status_code == 405:
+            response.headers["allow"] = ", ".join(sorted(_methods(app, request.scope["path"])))
+        return response
 
     async def unknown(request: Request, error: Exception) -> Response:
         log.error("error", error)
@@ -192,6 +240,13 @@ def _handlers(app: FastAPI, log: Log) -> None:
         (HTTPException, http), (Exception, unknown),
     ):  # fmt: skip
         app.add_exception_handler(kind, handler)
+
+
+def _methods(app: FastAPI, path: str) -> set[str]:
+    """What may be done with a path."""
+    routes = (route for route in app.routes if isinstance(route, Route) and route.path_regex.match(path))
+    found = {method for route in routes for method in route.methods or ()}
+    return found | ({"HEAD"} if "GET" in found else set())
 
 
 class Direct(APIRoute):
@@ -222,14 +277,18 @@ class Guard:
             return
         service = self._service
         name, operation = self._names(scope["path"])
-        sent, began = list[Message](), service.clock()
+        sent, ticks = list[Message](), self._ticks(name)
+        turn, began = None, service.clock()
+        if scope["method"] == "HEAD":  # as GET; the server leaves the content out
+            scope = {**scope, "method": "GET"}
         try:
-            scope["confide.body"] = await self._body(scope, receive)
+            scope["confide.body"] = await self._body(scope, receive, partial(self._check, name, operation))
             began = service.clock()
+            turn = None if ticks is None else ticks.turn(began)  # before any work
             await self._app(scope, receive, _Keep(sent))
         except Problem as problem:
             began = service.clock()
-            await said(failure(problem.kind, str(problem)), problem.status)(scope, receive, _Keep(sent))
+            await _stopped(problem)(scope, receive, _Keep(sent))
         except NotAdmitted as error:
             began = service.clock()
             await _outside(error)(scope, receive, _Keep(sent))
@@ -238,11 +297,19 @@ class Guard:
                 service.log.error("error", error)
                 await said(failure("internal", "something went wrong here"), 500)(scope, receive, _Keep(sent))
         service.metrics.responded(name, operation, sent[0]["status"], service.clock() - began)
-        model = service.models.get(name)
-        if self._paced and model is not None and model.ticks is not None:
-            await model.ticks.wait(began)
+        if ticks is not None:
+            await (turn or ticks.turn(began)).leave()
         for message in sent:
             await send(message)
+
+    def _ticks(self, name: str) -> Ticks | None:
+        """What a response leaves by: its model's ticks; for anything else the slowest of all.
+
+        Every request takes time from the same process, so that an unpaced one would tell what a paced model does.
+        """
+        model = self._service.models.get(name)
+        own = None if model is None else model.ticks
+        return (own or self._service.slowest) if self._paced else None
 
     def _names(self, path: str) -> tuple[str, str]:
         """Model and operation, for counting: names that we know, never what somebody made up."""
@@ -251,42 +318,49 @@ class Guard:
         operation = parts[-1] if parts[-1] in self._operations else "model" if model else "other"
         return model, operation
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+    def _check(self, name: str, operation: str, caller: Caller) -> None:
+        """Refuse who may not use the model, and then what would only wait, before anything of it is read."""
+        if name:
+            caller.check(name)
+        model, work = self._service.models.get(name), QUEUED.get(operation)
+        if model is not None and work is not None and model.owner.full(work, whose=caller.subject):
+            raise Problem(429, "busy", BUSY)
+
+    async def _body(self, scope: Scope, receive: Receive, check: Callable[[Caller], None]) -> bytes:
         if scope["method"] not in ("POST", "PUT", "PATCH"):
             return b""
         client = scope.get("client")
-        self._door.admit(Headers(scope=scope), client[0] if client else None)
+        caller = self._door.admit(Headers(scope=scope), client[0] if client else None)
+        scope.get("state", {}).get(KNOWN, _nothing)()
+        check(caller)
         length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if not length.isdigit() or len(length) > 12 or int(length) > self._most:
             raise self._too_large()
-        message = await receive()
-        content: bytes = message.get("body", b"")
-        if message.get("more_body", False):
-            content = await self._rest(content, receive)
-        if len(content) > self._most:
-            raise self._too_large()
-        return content
-
-    async def _rest(self, content: bytes, receive: Receive) -> bytes:
-        parts, size = [content], len(content)
         try:
             async with asyncio.timeout(self._service.limits.timeout):
-                more = True
-                while more:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise Problem(400, "form", "the request ended early")
-                    parts.append(message.get("body", b""))
-                    size += len(parts[-1])
-                    if size > self._most:
-                        raise self._too_large()
-                    more = message.get("more_body", False)
+                return await self._read(receive)
         except TimeoutError:
             raise Problem(408, "timeout", "the request came too slowly") from None
+
+    async def _read(self, receive: Receive) -> bytes:
+        parts, size, more = list[bytes](), 0, True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Problem(400, "form", "the request ended early")
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > self._most:
+                raise self._too_large()
+            more = message.get("more_body", False)
         return b"".join(parts)
 
     def _too_large(self) -> Problem:
         return Problem(413, "size", f"a request has at most {self._most:,} bytes")
+
+
+def _nothing() -> None:
+    """Of a connection that need not know."""
 
 
 class _Keep:

@@ -5,14 +5,17 @@ HTTP, tokens and pacing know nothing of copies and ledgers, and the desk nothing
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from confide.planning.plan import Plan
 from confide.pop.base import Answer
 
-__all__ = ["Asked", "Desk", "Later", "Question", "Refusal", "Taught"]
+__all__ = ["Asked", "Desk", "Later", "Life", "NotYet", "Question", "Records", "Refusal", "Slices", "Taught"]
+
+Life = tuple[int, int, int]
+"""An owner's epoch, the mark that no other epoch has, and the last entry of the ledger that it made durable."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -39,9 +42,12 @@ class Taught:
 class Refusal:
     """Why one request was not served: for its sender alone, and never with a private value in it."""
 
-    kind: Literal["malformed", "conflict", "ticket", "label", "halted", "later"]
-    """ "later": it could not be made durable; the same request again is safe, and counts once."""
+    kind: Literal["malformed", "conflict", "ticket", "label", "halted", "later", "quota"]
+    """ "later": it could not be made durable; the same request again is safe, and counts once. "quota": no round of the
+    day is left to the asker, which follows from how many they took, and from nothing else."""
     message: str
+    after: int = 1
+    """Seconds after which to come again, where that helps."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -55,16 +61,27 @@ class Asked:
     """Whether this is a retry's stored answer."""
 
 
+Records = Sequence[tuple[str | None, Any, Hashable]]
+"""History: subject, x, label of each."""
+
+Slices = Generator[list[Refusal | None], None, None]
+"""What is said of records, slice by slice."""
+
+
 class Later(RuntimeError):
     """A private call could not be made durable: told to its caller alone, who tries again; the model goes on."""
+
+
+class NotYet(RuntimeError):
+    """Questions wait for the end of an import of history: told to all who ask alike."""
 
 
 class Desk(Protocol):
     """One model's owner. Calls may come from several threads, and return when all they say is durable.
 
     They share the disk's time: while one waits for it another computes, and one write serves all that are waiting.
-    `StateError` from any call means that the ledger could not be written, or was found to have been rolled back: the
-    model answers nobody any more, until it is opened again.
+    `StateError` means that something could not be written or read. If the desk has `ended` then, the ledger could not
+    be written, or was found to have been rolled back: nobody is answered any more, until the model is opened again.
     """
 
     @property
@@ -75,8 +92,29 @@ class Desk(Protocol):
     def plan(self) -> Plan:
         """Every number of the run, public."""
 
+    @property
+    def ended(self) -> bool:
+        """Whether nobody is answered any more, until the model is opened again: the same for all (public)."""
+
+    @property
+    def life(self) -> Life:
+        """What whoever opens the model after this desk must find in its ledger."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether the first question waits for the end of an import of history (public)."""
+
+    def follows(self, life: Life) -> None:
+        """Refuse to go on after another desk's life if the ledger does not know all of it: it was rolled back."""
+
     def ask(self, questions: Sequence[Question]) -> list[Asked]:
         """Answer these in order, as one group commit whose size does not depend on what came of them."""
+
+    def refused(self, questions: Sequence[Question]) -> Mapping[int, Asked]:
+        """Those, by their places, that `ask` would refuse for what their sender took before; reading it takes no lock.
+
+        So they need not wait in a queue to be refused. It may miss some, and never names one that is not refused.
+        """
 
     def learn(self, lessons: Sequence[Taught]) -> list[Refusal | None]:
         """Take labels: each once, in time, from the ticket's holder; durable when this returns.
@@ -84,15 +122,29 @@ class Desk(Protocol):
         A refusal is for its sender alone.
         """
 
-    def teach(self, rows: Sequence[tuple[str | None, Any, Hashable]], id: str | None = None) -> list[Refusal | None]:
-        """History: labelled records (subject, x, label) that were never asked. The operator's.
+    def not_theirs(self, lessons: Sequence[Taught]) -> Mapping[int, Refusal]:
+        """Those, by their places, whose ticket is not their sender's; reading it takes no lock.
 
-        The same records again under an `id` that is known are acknowledged again, and teach nothing; others are all
-        refused as a conflict.
+        So they need not wait in a queue to be refused. It may miss some, and never names one that `learn` would take.
         """
 
-    def forget(self, subject: str) -> None:
-        """Reset the copy that knows this person; delete their stored questions, answers and request ids."""
+    def teaching(self, rows: Records, id: str | None = None) -> Slices:
+        """History: labelled records (subject, x, label) that were never asked, slice by slice. The operator's.
+
+        What is said of a slice comes when it is durable; other calls may come between slices. Until the last one, or
+        until this is closed, no first question is answered. The same records again under an `id` that is known are
+        acknowledged again, and those that were taught teach nothing; others are all refused as a conflict.
+        """
+
+    def forget(self, subject: str) -> bool:
+        """Reset the copy that knows this person; delete their stored questions and answers.
+
+        Whether anything was stored or counted under this name: for the operator's eyes.
+        """
+
+    @property
+    def moment(self) -> Hashable:
+        """Another one whenever `public` shows something else, and never when it does not; reading it takes no lock."""
 
     def public(self) -> Mapping[str, Any]:
         """What everyone may see: guarantee (a sentence and numbers), plan, labels, units, state, rounds, monitor."""
@@ -105,6 +157,9 @@ class Desk(Protocol):
 
     def save(self) -> None:
         """Write a snapshot: what is loaded next starts from here, and replays what came since."""
+
+    def beat(self) -> None:
+        """Look whether the ledger is there; if not, the desk has ended. Called at public times."""
 
     def close(self) -> None:
         """Save, and give the model back."""

@@ -13,7 +13,7 @@ from confide.service.base import Asked, Question, Refusal
 from confide.service.memory import Stored
 from confide.service.rows import Row, canonical, pack
 from confide.service.signing import Signer
-from confide.service.words import HALTED, OTHER_QUESTION
+from confide.service.words import FORGOTTEN, HALTED, OTHER_QUESTION
 
 __all__ = ["Clerk", "Said"]
 
@@ -36,21 +36,24 @@ class Clerk:
         self.long = f"x has no JSON form, or one of more than {room:,} bytes: send a shorter one"
         """What is said of an x that cannot be stored."""
 
+    def name(self, one: Question) -> tuple[bytes, bytes]:
+        """Whose request it is, and what it is called (`Row.name`)."""
+        return self._keeper.who(one.subject), self._keeper.hash(b"request", one.id.encode("utf-8", "surrogatepass"))
+
     def row(self, one: Question) -> Row:
         """A question's row, of which nothing is known but what was asked, and by whom."""
         keeper, packed = self._keeper, pack(one.x)
-        name = keeper.hash(b"request", one.id.encode("utf-8", "surrogatepass"))
         digest = keeper.hash(b"x", canonical(one.x, packed))
         fits = packed is not None and len(packed) <= self._room
-        return Row(keeper.who(one.subject), name, digest, 0, 0, -1, -1, -1, -1, -1, packed if fits else None)
+        return Row(*self.name(one), digest, 0, 0, -1, -1, -1, -1, -1, packed if fits else None)
 
     def reply(self, one: Question, row: Row, found: Stored | None, again: bool, said: Said) -> Asked:
         """What the sender of a request is told, once it is durable."""
-        name = row.whose, row.id
+        name = row.name
         if found is None:
             return Asked(None, refusal=Refusal("halted", said.get(name, HALTED)))
         if not hmac.compare_digest(found.row.digest, row.digest):
-            return Asked(None, refusal=Refusal("conflict", OTHER_QUESTION))
+            return Asked(None, refusal=Refusal("conflict", FORGOTTEN if found.row.forgotten else OTHER_QUESTION))
         number, came, labels = found.key[1], found.row, self._pop.labels
         if came.label < 0:
             message = self.long if row.x is None else said.get(name) or self._pop.readable([one.x]).get(0, FORM)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from confide.pop.base import TICKET_LIFE
@@ -19,6 +28,8 @@ __all__ = [
 ]  # fmt: skip
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_TAKEN = ("authorization", "connection", "content-length", "content-type", "expect", "host", "transfer-encoding")
 
 
 def _model_name(name: str) -> str:
@@ -27,7 +38,23 @@ def _model_name(name: str) -> str:
     return name
 
 
+def _networks(given: list[str]) -> list[str]:
+    for one in given:
+        ipaddress.ip_network(one)
+    return given
+
+
+def _header(given: str) -> str:
+    if not _HEADER.fullmatch(given):
+        raise ValueError("this is no header's name: it has letters, digits and -, and nothing else")
+    if given.lower() in _TAKEN:
+        raise ValueError("this header says something else already: name the one in which the proxy says who it is")
+    return given
+
+
+Header = Annotated[str, AfterValidator(_header)]
 Name = Annotated[str, AfterValidator(_model_name)]
+Networks = Annotated[list[str], AfterValidator(_networks)]
 
 
 class _Table(BaseModel):
@@ -54,8 +81,8 @@ class JwtConfig(_Table):
 class ProxyConfig(_Table):
     """As for `confide.service.verifiers.ProxyDoor`."""
 
-    header: str
-    trusted: list[str]
+    header: Header
+    trusted: Networks
 
 
 class DoorsConfig(_Table):
@@ -73,6 +100,9 @@ class DoorsConfig(_Table):
             raise ValueError("kind must be tokens, jwt, proxy or module:Name")
         if self.kind in ("jwt", "proxy") and getattr(self, self.kind) is None:
             raise ValueError(f"kind is {self.kind}, so there must be a table doors.{self.kind}")
+        for table in ("jwt", "proxy"):
+            if getattr(self, table) is not None and self.kind != table:
+                raise ValueError(f"kind is {self.kind}, so doors.{table} is nobody's: leave it out")
         if self.asker_keys == self.operator_keys:
             raise ValueError("askers and operators must have different keys")
         return self
@@ -85,9 +115,15 @@ class LimitsConfig(_Table):
     batch: int = Field(default=1024, ge=1)
     history: int = Field(default=100_000, ge=1)
     history_body: int = Field(default=100_000_000, ge=1000)
-    timeout: float = Field(default=10.0, gt=0)
+    timeout: float = Field(default=10.0, ge=0.1, le=3600)
     room: int = Field(default=4096, ge=1)
+    requests: int = Field(default=512, ge=1)
     group: int = Field(default=256, ge=1)
+    connections: int | None = Field(default=None, ge=16)
+    """At the public port; None for 2,000, or as many as the files that may be open leave."""
+    per_address: int = Field(default=500, ge=1)
+    proxies: Networks = ["127.0.0.1", "::1"]
+    """Addresses and networks through which many people come: `per_address` does not bound them."""
 
 
 class ModelConfig(_Table):
@@ -119,9 +155,13 @@ class ModelConfig(_Table):
     fallback: str = "coin"
     after_halt: Literal["raise", "fallback"] = "fallback"
     ticket_life: int = Field(default=TICKET_LIFE, ge=1)
-    room: int = Field(default=512, ge=64)
+    ticket_hours: int = Field(default=24, ge=0)
+    quota: int | None = Field(default=None, ge=1)
+    """Rounds a person and a day; None for a twentieth of the planned ones (`confide.service.quota.usual`)."""
+    room: int | None = Field(default=None, ge=64)
+    """Bytes for a stored question; None for what is in `confide.service.models.room`."""
     save_every: int | None = Field(default=100_000, ge=1)
-    release_every: float | None = Field(default=None, gt=0.01)
+    release_every: float | None = Field(default=None, gt=0.01, le=60)
     trusted: bool = False
 
     @model_validator(mode="after")
@@ -132,6 +172,8 @@ class ModelConfig(_Table):
             raise ValueError("say which labels there are")
         if self.ledger is not None and not self.ledger.get_secret_value().startswith(("postgresql://", "postgres://")):
             raise ValueError("ledger must be postgresql://host/database: without it the ledger is in the folder")
+        if self.monitor is None and "monitor_delay" in self.model_fields_set:
+            raise ValueError("monitor_delay is the monitor's, and there is none: set monitor, or leave it out")
         return self
 
 
@@ -267,14 +309,19 @@ operator_keys = "keys/operators"
 body = 1000000              # bytes of a request
 batch = 1024                # rows of a batch
 timeout = 10.0              # seconds that anybody waits; the round goes on
-room = 4096                 # rows that may wait for a model, questions and labels each
+room = 4096                 # rows that may wait for a model: of questions, and of each person's labels
+requests = 512              # requests that may, and looks: what is beyond is refused at once, with 429
 group = 256                 # rows that share a commit
+# connections = 2000        # at the public port
+# per_address = 500         # of them from one address, but for …
+# proxies = ["127.0.0.1", "::1"]   # … those through which many people come
 
 [models.spam]
 folder = "state/spam"       # private: copies, keys, ledger
 # ledger = "postgresql://db.example.org/confide?sslmode=verify-full"   # the ledger there instead: see docs/state.md
 labels = ["ham", "spam"]
 units = "people"            # whose privacy is protected: "rounds" or "people"
+# unit_labels = 1           # labels that the guide learns of a person, ever; more need more noise
 epsilon = 1.0               # the promise, all in all
 delta = 1e-6
 rounds = 100000             # questions there will be
@@ -282,8 +329,10 @@ rounds = 100000             # questions there will be
 # learner = "trees"         # what the copies are, where the plan has any
 # monitor = 0.1             # a part of epsilon for an accuracy that may be shown
 # history = 5000            # labelled records that will be imported first
-ticket_life = 10000         # rounds after which a label is no longer taken
-# room = 512                # bytes for a stored question, the same for all
+ticket_life = 10000         # rounds for which a label is taken …
+# ticket_hours = 24         # … and hours: until both are over
+# quota = 5000              # rounds a person may take in a day; if not given, a twentieth of all rounds, at least 100
+# room = 16384              # bytes for a stored question, the same for all: 512 where no column is a text
 # save_every = 100000       # rounds between snapshots
 # release_every = 0.05      # seconds: responses leave at ticks, see docs/service.md
 

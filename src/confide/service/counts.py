@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from struct import Struct
 from typing import Any
 
 from confide.pop.base import SOURCES
+from confide.service.rows import NOBODY
 
 __all__ = ["Counts"]
 
 _COLUMNS = (*SOURCES, "refused", "labels", "wrong", "unsure")
 _BINS = 256
+_NOTE = Struct(f"<16s3q{_BINS * len(_COLUMNS)}q")
 
 
 class Counts:
     """Rounds by source, labels that came and how many differed from the answer, by the round of the question.
 
-    At most 256 bins: when they are full each takes twice as many rounds.
+    At most 256 bins: when they are full each takes twice as many rounds. They are durable as a note of the journal.
 
     Parameters
     ----------
-    saved
-        What `dump` gave; None to begin with nothing.
+    older
+        What an earlier Confide kept in a file of its own, as JSON; None for nothing.
     """
 
-    def __init__(self, saved: bytes | None = None) -> None:
-        about: dict[str, Any] = {"width": 64, "last": 0, "bins": []} if saved is None else json.loads(saved)
-        self.sequence: int | None = about.get("sequence")
-        """The ledger's entry up to which everything is in it: not always the snapshot's, if a save was killed."""
+    def __init__(self, older: bytes | None = None) -> None:
+        about: dict[str, Any] = {"width": 64, "last": 0, "bins": []} if older is None else json.loads(older)
+        self.sequence: int = about.get("sequence", -1)
+        """The ledger's entry up to which everything is in the note; −1 for none."""
         self._width, self._last = int(about["width"]), int(about["last"])
         self._bins: list[list[int]] = about["bins"]
 
@@ -70,10 +73,17 @@ class Counts:
         columns = {name: [row[i] for row in self._bins] for i, name in enumerate(_COLUMNS)}
         return {"width": self._width, "round": [1 + i * self._width for i in range(len(self._bins))], **columns}
 
-    def dump(self, sequence: int) -> bytes:
-        """Everything up to this entry of the ledger, as JSON."""
-        about = {"width": self._width, "last": self._last, "bins": self._bins, "sequence": sequence}
-        return json.dumps(about).encode()
+    def note(self) -> bytes:
+        """Everything, as a row of the journal that is nobody's; its size does not depend on what was counted."""
+        numbers = [number for row in self._bins for number in row]
+        room = [0] * (_BINS * len(_COLUMNS) - len(numbers))
+        return _NOTE.pack(NOBODY, self._width, self._last, len(self._bins), *numbers, *room)
+
+    def read(self, note: bytes, sequence: int) -> None:
+        """Go on from what `note` gave, which has everything up to this entry of the ledger."""
+        _, self._width, self._last, bins, *numbers = _NOTE.unpack(note)
+        self._bins = [numbers[i * len(_COLUMNS) :][: len(_COLUMNS)] for i in range(bins)]
+        self.sequence = sequence
 
 
 def _joined(one: list[int], other: list[int]) -> list[int]:

@@ -8,38 +8,41 @@ Why that tells nobody anything: docs/proofs/people.md, "The journal". What is on
 from __future__ import annotations
 
 import contextlib
-import hmac
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from confide.errors import StateError
-from confide.ledger.snapshot import exists, read_extra, write_extra
+from confide.ledger.snapshot import exists, read_extra
 from confide.planning.plan import Plan
-from confide.pop.batches import Records
 from confide.pop.keeping import Entered, Note
 from confide.pop.lessons import Lesson
 from confide.pop.loop import Outcome
 from confide.pop.pop import POP
 from confide.pop.state import MODEL, Saved, clear, opened
 from confide.pop.tickets import Key
-from confide.service.base import Asked, Later, Question, Refusal, Taught
+from confide.service.base import Asked, Later, Life, NotYet, Question, Records, Refusal, Slices, Taught
 from confide.service.clerk import Clerk, Said
 from confide.service.counts import Counts
-from confide.service.history import History, Import
 from confide.service.memory import Memory
+from confide.service.quota import Quota
 from confide.service.replay import replay
-from confide.service.rows import ASKED, NOBODY, TAUGHT, Row, Rows, Unreadable, together
+from confide.service.rows import ASKED, COUNTED, NOBODY, TAUGHT, Row, Rows, Unreadable, head, together
 from confide.service.signing import RolledBack, Signer
+from confide.service.teaching import Teacher
 from confide.service.views import person, private, public
 from confide.service.words import (
     AGAIN,
+    FIRST,
     GONE,
     NO_LABEL,
     NOT_YOURS,
     OTHER_LABEL,
-    OTHER_RECORDS,
+    OVER,
     ROLLED_BACK,
     UNSAVED,
     UNWRITTEN,
@@ -50,7 +53,8 @@ __all__ = ["PopDesk"]
 Fresh = Mapping[tuple[bytes, bytes], tuple[Question, Row]]
 """New requests, by whose they are and what they are called."""
 
-_COUNTS = "counts.json"
+_COUNTED = 1024
+"""Public rounds after which the operator's counts are noted; a ticket's life, if that is less."""
 
 
 class PopDesk:
@@ -68,6 +72,10 @@ class PopDesk:
         Bytes for a stored question, the same for all: a longer one is refused. Public.
     save_every
         Public rounds after which a snapshot is written; None to write it only when it is asked for.
+    ticket_hours
+        For how long a ticket is good at least, however many rounds are taken meanwhile. Public.
+    wall
+        The machine's clock, in seconds; for tests. The journal has what it showed at every question.
     """
 
     def __init__(
@@ -79,23 +87,31 @@ class PopDesk:
         *,
         room: int = 512,
         save_every: int | None = 100_000,
+        ticket_hours: int = 0,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         book = pop.operator.loop.account.book
         if book is None:
             raise StateError("a desk needs a POP that was saved: use PopDesk.open")
         self._name, self.pop, self.folder = name, pop, folder
         self._keeper, self._book, self._rows = pop.keep(), book, Rows(room)
-        self._memory, self._counts = Memory(self._keeper.life), Counts(read_extra(folder, _COUNTS))
+        hashed = partial(self._keeper.hash, b"asked"), partial(self._keeper.hash, b"quota")
+        self._memory = Memory(self._keeper.life, 60 * ticket_hours, *hashed, Quota())
+        self._hours, self._wall = ticket_hours, wall
+        self._counts, self._noted = Counts(read_extra(folder, "counts.json")), 0
         self._lock = threading.RLock()
         self._sealed: str | None = None
         self._every, self._saved, self._unsaved = save_every, pop.rounds, False
         lives: Mapping[int, tuple[int, int]] = {book.epoch: (book.mark, pop.rounds)}
-        self._snapshot = book.sequence
+        self._began = self._snapshot = book.sequence
         if saved is not None:
             lives, self._snapshot = saved.spent.lives, saved.header["sequence"]
             replay(saved, self._keeper, self._memory, self._counts)
-        self._signer = Signer(self._keeper, lives)
+        self._lives, self._signer = lives, Signer(self._keeper, lives)
         self._clerk = Clerk(pop, self._keeper, self._signer, room)
+        parts = pop, self._keeper, book, self._memory, self._rows
+        self._teacher = Teacher(*parts, self._clerk.long, self._lock, self._check_and_expire)
+        self._seen = private(pop, self._counts, self._memory.open, ())
 
     # ------------------------------------------------------------------ open and close
 
@@ -112,6 +128,8 @@ class PopDesk:
         fallback: Any = None,
         trusted: bool = False,
         ledger: str | None = None,
+        ticket_hours: int = 0,
+        wall: Callable[[], float] = time.time,
     ) -> Self:
         """The desk of the model in a folder; a folder that is not there, or empty, gets the POP that `make()` gives.
 
@@ -125,15 +143,18 @@ class PopDesk:
             If the state must not be used: another process owns it, it was rolled back, or it is damaged.
         """
         folder, model = Path(folder), MODEL if ledger is None else name
+        options: dict[str, Any] = {"room": room, "save_every": save_every, "ticket_hours": ticket_hours}
+        options["wall"] = wall
         if not exists(folder):
             clear(folder, ledger, model)
             pop = make()
+            pop.keep()  # before it is saved: the state says that all it learns is in a journal
             pop.save(folder, ledger=ledger, model=model)
-            return cls(name, pop, folder, room=room, save_every=save_every)
+            return cls(name, pop, folder, **options)
         with opened(folder, ledger, model) as saved:
             settings = saved.settings(learner, fallback)
             pop = POP(settings.learner, settings.plan, **settings.options()).resume(saved, trusted)
-            return cls(name, pop, folder, saved, room=room, save_every=save_every)
+            return cls(name, pop, folder, saved, **options)
 
     @property
     def name(self) -> str:
@@ -144,6 +165,33 @@ class PopDesk:
     def plan(self) -> Plan:
         """Every number of the run, public."""
         return self.pop.plan
+
+    @property
+    def ended(self) -> bool:
+        """Whether nobody is answered any more, until the model is opened again (public)."""
+        return self._sealed is not None or self._book.ended
+
+    @property
+    def life(self) -> Life:
+        """What whoever opens the model after this desk must find in its ledger."""
+        return self._book.epoch, self._book.mark, self._book.durable
+
+    @property
+    def waits(self) -> bool:
+        """Whether the first question waits for the end of an import of history (public)."""
+        return self._teacher.busy and self._keeper.rounds == 0
+
+    def follows(self, life: Life) -> None:
+        """Seal a model whose ledger does not know another desk's life, or not all of it: it was rolled back."""
+        epoch, mark, durable = life
+        if self._lives.get(epoch, (0, 0))[0] != mark or self._began < durable:
+            self._seal()
+
+    def limited(self, quota: int | None) -> Self:
+        """Let nobody take more rounds than these in a day (public); what they took before counts too."""
+        with self._lock:
+            self._memory.quota.most = quota
+        return self
 
     def timed_by(self, clock: Callable[[], float]) -> Self:
         """Tell the operator how long writes take, by this clock; without one nobody looks at any."""
@@ -157,10 +205,14 @@ class PopDesk:
         """
         with self._lock:
             self._check()
+            self._note_counts()
             self.pop.save(self.folder)
-            write_extra(self.folder, _COUNTS, self._counts.dump(self._book.sequence))
             self._snapshot, self._saved, self._unsaved = self._book.sequence, self._keeper.rounds, False
             self._tear(TAUGHT)
+
+    def beat(self) -> None:
+        """Look whether the ledger is there; if not, the desk has ended: where nobody asks, no one else finds out."""
+        self._book.beat()
 
     def _save_when_due(self) -> None:
         """A snapshot that cannot be written is an alarm, and tried again later: the answers are durable without it."""
@@ -193,9 +245,17 @@ class PopDesk:
         if self._sealed is not None:
             raise StateError(self._sealed)
 
+    def _note_counts(self) -> None:
+        """The operator's counts go into the journal, before what they were counted from is dropped or erased."""
+        note = self._counts.note()
+        self._keeper.note((COUNTED, len(note), note))
+        if self._counts.sequence >= 0:
+            self._book.tear(COUNTED, self._counts.sequence)
+        self._counts.sequence, self._noted = self._book.sequence, self._keeper.rounds
+
     def _tear(self, kind: str) -> None:
         keeper = self._keeper
-        before = self._snapshot if kind == TAUGHT else -1 if keeper.counting else self._book.sequence
+        before = self._snapshot if kind == TAUGHT else -1 if keeper.counting else self._counts.sequence
         done = self._memory.outlived(kind, keeper.rounds, before, keeper.leaf)
         if done is not None:
             self._book.tear(kind, done)
@@ -206,43 +266,76 @@ class PopDesk:
         """Answer these in order, as one group commit whose size depends on how many are new, and on nothing else.
 
         A request whose id is known, to the same subject, within a ticket's life, takes no round: it gets the stored
-        answer; if its x is another one, a refusal.
+        answer; if its x is another one, a refusal. Nor does one of somebody whose rounds of the day are used up, which
+        is refused whatever is in it.
         """
         with self._lock:
             self._check()
-            self._memory.expire(self._keeper.rounds)
+            if self.waits:
+                raise NotYet(FIRST)
+            self._expire()
             self._tear(ASKED)
+            minute = int(self._wall() // 60)
             requests = [self._clerk.row(one) for one in questions]
             fresh: dict[tuple[bytes, bytes], tuple[Question, Row]] = {}
-            again = list[bool]()
+            again, asked, waits = list[bool](), Counter[bytes](), dict[tuple[bytes, bytes], int]()
             for one, row in zip(questions, requests, strict=True):
-                name = row.whose, row.id
-                again.append(name in fresh or self._memory.request(*name) is not None)
-                if not again[-1]:
-                    fresh[name] = one, row
+                again.append(row.name in fresh or self._memory.request(row.name) is not None)
+                if again[-1]:
+                    continue
+                if wait := self._memory.wait(row.whose, minute, asked[row.whose]):
+                    waits[row.name] = wait
+                else:
+                    fresh[row.name] = one, row._replace(leaf=minute)
+                    asked[row.whose] += 1
             said: Said = {}
             entered = self._take(fresh, said) if fresh else None
-            found = [self._memory.request(row.whose, row.id) for row in requests]
-            self._memory.expire(self._keeper.rounds)
+            found = [self._memory.request(row.name) for row in requests]
+            self._expire()
         if entered is not None:
             self._keeper.settle(entered)
         else:
             self._book.wait(max((one.sequence for one in found if one is not None), default=0))
         self._save_when_due()
-        return [self._clerk.reply(*about, said) for about in zip(questions, requests, found, again, strict=True)]
+        return [
+            _over(waits[about[1].name]) if about[1].name in waits else self._clerk.reply(*about, said)
+            for about in zip(questions, requests, found, again, strict=True)
+        ]
+
+    def refused(self, questions: Sequence[Question]) -> Mapping[int, Asked]:
+        """Those, by their places, that `ask` would refuse as it refused their sender before: their day is used up.
+
+        It takes no lock and changes nothing. `ask` decides: whoever it did not refuse yet is not among them.
+        """
+        minute = int(self._wall() // 60)
+        waits = {who: self._memory.refused(self._keeper.who(who), minute) for who in {one.subject for one in questions}}
+        if self.ended or not any(waits.values()):
+            return {}
+        over = [(i, one) for i, one in enumerate(questions) if waits[one.subject]]
+        return {i: _over(waits[one.subject]) for i, one in over if self._memory.request(self._clerk.name(one)) is None}
+
+    def _check_and_expire(self) -> None:
+        self._check()
+        self._expire()
+
+    def _expire(self) -> None:
+        """End what is a ticket's life old: by public rounds and the journal's clock, never by who brought labels."""
+        self._keeper.expire(self._memory.expire(self._keeper.rounds))
 
     def _take(self, fresh: Fresh, said: Said) -> Entered:
         """Take the rounds, and write them down with what came of each; `said` gets what is wrong with a question."""
         rows = list[Row]()
+        if self._keeper.rounds - self._noted >= min(_COUNTED, self._keeper.life):
+            self._note_counts()
 
         def note(outcomes: Sequence[Outcome]) -> Note:
             epoch = self._keeper.epoch
             for (_, row), outcome in zip(fresh.values(), outcomes, strict=True):
                 waiting = outcome.waiting if row.x is not None else None
                 if waiting is not None:
-                    came = waiting.copy, -1, outcome.label, outcome.guided, outcome.source, row.x
+                    came = waiting.copy, row.leaf, outcome.label, outcome.guided, outcome.source, row.x
                 else:
-                    came = -1, -1, -1, -1, -1, row.x
+                    came = -1, row.leaf, -1, -1, -1, row.x
                 rows.append(Row(row.whose, row.id, row.digest, outcome.number, epoch, *came))
             return ASKED, self._rows.width, self._rows.body(rows)
 
@@ -252,8 +345,8 @@ class PopDesk:
         self._memory.asked(rows, entered[0].sequence, self._keeper.rounds)
         for row, outcome in zip(rows, outcomes, strict=True):
             if outcome.error is not None:
-                said[row.whose, row.id] = str(outcome.error)
-        taken = [row for row in rows if row.number]
+                said[row.name] = str(outcome.error)
+        taken = [row for row in rows if row.number > 0]
         self._counts.asked([row.number for row in taken], [row.source for row in taken], self.pop.operator.unsure)
         return entered
 
@@ -267,7 +360,7 @@ class PopDesk:
         """
         with self._lock:
             self._check()
-            self._memory.expire(self._keeper.rounds)
+            self._expire()
             labels = self._keeper.labels(one.label for one in lessons)
             said: list[Refusal | None] = []
             fresh: dict[Key, int] = {}
@@ -297,14 +390,25 @@ class PopDesk:
                     said[places[key]] = Refusal("ticket", str(error))
         return self._durable(said, entered, earlier)
 
+    def not_theirs(self, lessons: Sequence[Taught]) -> Mapping[int, Refusal]:
+        """Those, by their places, whose ticket is not their sender's: its signature tells that, without a lock."""
+        if self.ended:
+            return {}
+        whose = {who: self._keeper.who(who) for who in {one.subject for one in lessons}}
+        signed = (self._signer.signed(one.ticket, whose[one.subject]) for one in lessons)
+        return {i: Refusal("ticket", NOT_YOURS) for i, good in enumerate(signed) if not good}
+
     def _key(self, one: Taught) -> Key | None:
         """The round of a ticket; None for one that is not theirs. One from beyond the ledger's end seals the model."""
         try:
             return self._signer.key(one.ticket, self._keeper.who(one.subject))
         except RolledBack:
-            self._sealed = ROLLED_BACK
-            self._keeper.settle(self._keeper.seal(ROLLED_BACK))
-            raise StateError(ROLLED_BACK) from None
+            self._seal()
+
+    def _seal(self) -> NoReturn:
+        self._sealed = ROLLED_BACK
+        self._keeper.settle(self._keeper.seal(ROLLED_BACK))
+        raise StateError(ROLLED_BACK)
 
     def _take_labels(self, fresh: Mapping[Key, int]) -> tuple[dict[Key, ValueError], Entered]:
         rows = list[Row]()
@@ -313,7 +417,7 @@ class PopDesk:
             for lesson in taken:
                 stored = self._memory.ticket(lesson.key)
                 assert stored is not None
-                about = lesson.waiting.copy, lesson.leaf, lesson.label, -1, -1, stored.row.x
+                about = lesson.waiting.copy, lesson.leaf, lesson.label, lesson.waiting.answered, -1, stored.row.x
                 rows.append(Row(stored.row.whose, NOBODY, NOBODY, lesson.key[1], lesson.key[0], *about))
             wrong = [lesson.label != lesson.waiting.answered for lesson in taken]
             self._counts.labelled([row.number for row in rows], wrong)
@@ -336,83 +440,90 @@ class PopDesk:
             return [Refusal("later", AGAIN) if one is None else one for one in said]
         return said
 
-    def teach(self, rows: History, id: str | None = None) -> list[Refusal | None]:
-        """History: labelled records (subject, x, label) that were never asked; durable when this returns.
+    def teach(self, rows: Records, id: str | None = None) -> list[Refusal | None]:
+        """All slices of `teaching`, one after the other."""
+        return [one for part in self.teaching(rows, id) for one in part]
 
-        With an id, the same records again, within a ticket's life, are acknowledged again and teach nothing: the first
-        acknowledgement may have been lost on its way. Other records are refused.
+    def teaching(self, rows: Records, id: str | None = None) -> Slices:
+        """History: labelled records (subject, x, label) that were never asked; a slice is durable when it comes.
+
+        With an id, the same records again, within a ticket's life, are acknowledged again, and only those are taught
+        that were not: the first acknowledgement may have been lost on its way. Other records are refused. Until the
+        end the first question waits: what comes after it is no history any more (docs/proofs/guide.md).
         """
-        given = Import(self._keeper, rows, id, room=self._rows.room, people=self.pop.units == "people")
-        with self._lock:
-            self._check()
-            self._memory.expire(self._keeper.rounds)
-            before = self._memory.imported(given.name)
-            if before is None:
-                unreadable, entered = self._take_history(given)
-            else:
-                unreadable = self.pop.readable(given.xs)
-        if before is None:
-            self._keeper.settle(entered)  # the operator's, at times that are public
-        else:
-            self._book.wait(before.sequence)
-            if before.digest is None or not hmac.compare_digest(before.digest, given.digest):
-                return [Refusal("conflict", OTHER_RECORDS) for _ in rows]
-        return given.said(unreadable, self._clerk.long)
-
-    def _take_history(self, given: Import) -> tuple[dict[int, str], Entered]:
-        noted = list[Row]()
-
-        def note(taught: Records) -> Note:
-            noted.extend(given.rows(taught, self._keeper.rounds))
-            return TAUGHT, self._rows.width, self._rows.body(noted)
-
-        records, entered = self._keeper.teach(given.xs, given.ys, given.whos, note)
-        self._memory.taught(noted, entered[0].sequence, self._keeper.rounds)
-        return {i: str(error) for i, error in records.refused.items()}, entered
+        return self._teacher.slices(rows, id)
 
     # ------------------------------------------------------------------ forget
 
-    def forget(self, subject: str) -> None:
-        """Reset the copy that knows this person; delete their stored questions, answers, request ids and lessons.
+    def forget(self, subject: str) -> bool:
+        """Reset the copy that knows this person; delete their stored questions, answers and lessons.
 
-        `Later` if it could not be made durable: to be asked for again. The snapshot still holds the old copy until the
-        next one is written.
+        For a ticket's life a keyed hash of each request stays, of person and id together: sent again, it takes no
+        round, as if nobody had been forgotten. That somebody was is not public. `Later` if it could not be made
+        durable: to be asked for again. The snapshot still holds the old copy until the next one is written.
+
+        Whether anything was stored or counted under this name: for the operator's eyes.
         """
         with self._lock:
             self._check()
             whose = self._keeper.who(subject)
+            self._note_counts()
             keys = [one.key for one in self._memory.of(whose)]
-            entered = self._keeper.forget(whose, keys, tuple(self._memory.forget(whose)))
+            theirs = self._memory.forget(whose)
+            known = bool(theirs) or self._keeper.knows(whose)
+            erased = tuple((kind, at, who, tuple(map(head, left))) for kind, at, who, left in theirs)
+            entered = self._keeper.forget(whose, keys, erased)
         try:
             self._keeper.settle(entered, private=True)
         except StateError:
             if self._book.ended:
                 raise
             raise Later(AGAIN) from None
+        return known
 
     # ------------------------------------------------------------------ what may be seen
 
+    @property
+    def moment(self) -> Hashable:
+        """Another one whenever `public` shows something else: labels that come do not change it."""
+        monitor, guide = self.pop.monitor, self.pop.guide
+        estimate = None if monitor is None else monitor.estimate
+        released = 0 if guide is None else guide.released
+        return self.pop.rounds, self.pop.halt_reason, estimate, released, self._memory.quota.most
+
     def public(self) -> Mapping[str, Any]:
         """What everyone may see: guarantee, plan, labels, units, state, rounds, monitor, guide."""
-        return public(self.name, self.pop, self._keeper.life, self._rows.room)
+        times = self._keeper.life, self._hours, self._memory.quota.most
+        return public(self.name, self.pop, *times, self._rows.room)
 
     def private(self) -> Mapping[str, Any]:
-        """For the operator's eyes: spent budget, shares by source, errors of labels that came, open tickets, alarms."""
+        """For the operator's eyes: spent budget, shares by source, errors of labels that came, open tickets, alarms.
+
+        Exact numbers, once they are durable: a crash takes none back. Where nothing can be, the last ones that were.
+        """
         with self._lock:
             alarms = [] if self._sealed is None else [self._sealed]
             alarms += [UNWRITTEN] * self._book.ended + [UNSAVED] * self._unsaved
             seen = private(self.pop, self._counts, self._memory.open, alarms)
-        return self._kept(seen)
+        if self._kept():
+            self._seen = seen
+        return {**self._seen, "alarms": seen["alarms"]}
 
     def person(self, subject: str) -> Mapping[str, Any]:
-        """For the operator's eyes: one person's rounds and shares."""
+        """For the operator's eyes: one person's rounds and shares, durable where anything can be."""
         with self._lock:
             whose = self._keeper.who(subject)
             seen = person(self.pop, whose, self._keeper.life, self._memory.of(whose))
-        return self._kept(seen)
+        self._kept()
+        return seen
 
-    def _kept(self, seen: dict[str, Any]) -> dict[str, Any]:
-        """Exact numbers, once they are durable: a crash takes none back. Where nothing can be, they are shown."""
+    def _kept(self) -> bool:
+        """Whether all that was done so far is durable now."""
         with contextlib.suppress(StateError):
             self._book.wait(self._book.sequence, private=True)
-        return seen
+            return True
+        return False
+
+
+def _over(minutes: int) -> Asked:
+    return Asked(None, refusal=Refusal("quota", OVER, 60 * minutes))

@@ -16,12 +16,15 @@ import os
 import re
 import secrets
 import time
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-__all__ = ["Caller", "Door", "Keys", "Kind", "NotAdmitted", "Tokens", "bearer", "seconds"]
+__all__ = [
+    "Caller", "Door", "Keys", "Kind", "NotAdmitted", "Tokens", "bearer", "check_private", "seconds", "subject_of",
+]  # fmt: skip
 
 Kind = Literal["asker", "operator"]
 
@@ -56,9 +59,13 @@ class Caller:
     models: frozenset[str] | None = None
     """The models that may be used; None for all."""
 
+    def may(self, model: str) -> bool:
+        """Whether this caller may use a model."""
+        return self.models is None or model in self.models
+
     def check(self, model: str) -> None:
         """Refuse a model that this caller may not use."""
-        if self.models is not None and model not in self.models:
+        if not self.may(model):
             raise NotAdmitted(403, "this token is for another model: ask the operator for one for this model")
 
 
@@ -70,6 +77,32 @@ class Door(Protocol):
 
     def admit(self, headers: Mapping[str, str], peer: str | None) -> Caller:
         """Who it is, from the request's headers and the address it came from; `NotAdmitted` otherwise."""
+
+
+def check_private(path: Path) -> None:
+    """Refuse a secret that others than its owner may read or write, where the system can tell."""
+    try:
+        mode = path.stat().st_mode if os.name == "posix" else 0
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
+    if mode & 0o077:
+        raise ValueError(f"{path} is a secret, and others than its owner may use it: chmod 600 {path}")
+
+
+def subject_of(name: object) -> str:
+    """A person's name as every door means it: Unicode in its composed form (NFC), so that one spelling is one person.
+
+    Headers, tokens and JSON bring the same name in different bytes; all of them come through here.
+
+    Examples
+    --------
+    >>> subject_of("Rene\\u0301") == subject_of("Ren\\u00e9")
+    True
+    """
+    found = unicodedata.normalize("NFC", name) if isinstance(name, str) else ""
+    if not (0 < len(found) <= SUBJECT and found.isprintable()):
+        raise ValueError(f"a subject is 1 to {SUBJECT} printable characters")
+    return found
 
 
 class Keys:
@@ -99,6 +132,7 @@ class Keys:
     @classmethod
     def read(cls, path: Path) -> Keys:
         """The keys in a file, one a line: its name, a space, and the secret in hexadecimal."""
+        check_private(path)
         try:
             lines = [line.split() for line in path.read_text(encoding="ascii").splitlines() if line.strip()]
             return cls({name: bytes.fromhex(secret) for name, secret in lines})
@@ -155,8 +189,7 @@ class Tokens:
 
     def sign(self, subject: str, *, expires: float, models: list[str] | None = None) -> str:
         """A token for this subject, good for so many seconds, for these models or for all."""
-        if not (isinstance(subject, str) and 0 < len(subject) <= SUBJECT and subject.isprintable()):
-            raise ValueError(f"a subject is 1 to {SUBJECT} printable characters")
+        subject = subject_of(subject)
         if not (math.isfinite(expires) and expires > 0):
             raise ValueError("a token expires after a number of seconds above 0")
         kid, key = self._keys.newest
@@ -195,7 +228,7 @@ class Tokens:
             key = self._keys.get(claims["kid"])
             signed = hmac.compare_digest(_unpacked(mac), _mac(key or bytes(_KEY_BYTES), f"{head}.{body}"))
             if head == self._head and key is not None and signed:
-                return {name: claims[name] for name in ("sub", "exp", "models")}
+                return {"sub": subject_of(claims["sub"]), "exp": claims["exp"], "models": claims["models"]}
         except Exception:  # whatever it is
             pass
         raise NotAdmitted(401, "this is not a token that this service has signed: ask the operator for one")

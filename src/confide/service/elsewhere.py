@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -25,6 +26,9 @@ WORKS: tuple[Work, ...] = ("ask", "label", "look")
 PASSED = "x-confide-passed"
 """The header of a request that was passed on: it is not passed on again, so two that name each other do no harm."""
 
+REASONS = "failed", "draining", "history"
+"""Why a model does not answer, as `/readyz` names it."""
+
 CONNECTIONS = 128
 """To an owner, for each kind of work."""
 
@@ -38,8 +42,8 @@ _BACK = ("content-type", "retry-after", "www-authenticate")
 class Elsewhere:
     """Passes requests for one model on to its owner.
 
-    Questions, labels and looks have rooms and connections of their own, so that whether one of them is refused, or
-    waits for a connection, does not tell how many there are of another kind.
+    Questions, labels and looks have rooms and connections of their own, and of labels everybody has a room of their
+    own: no refusal tells how many labels others bring.
 
     Parameters
     ----------
@@ -50,7 +54,7 @@ class Elsewhere:
     headers
         Names of those by which a caller is known.
     room
-        Requests of each kind that may be on their way.
+        Requests of each kind that may be on their way; of labels, of each sender.
     timeout
         Seconds that anybody waits. A timeout ends the waiting, never the round.
     """
@@ -58,15 +62,17 @@ class Elsewhere:
     def __init__(self, name: str, url: str, headers: Sequence[str], *, room: int = 4096, timeout: float = 10.0) -> None:
         self.name, self.url = name, url
         self._headers, self._room, self._timeout = tuple(headers), room, timeout
-        self._away = dict.fromkeys(WORKS, 0)
+        self._away = Counter[tuple[Work, str]]()  # by kind, and whose labels
         self._wires = {work: Wires(url, CONNECTIONS) for work in WORKS}
 
-    async def passed(self, work: Work, operation: str, headers: Mapping[str, str], body: bytes | None) -> Response:
-        """What the owner says to this request, as it says it."""
+    async def passed(
+        self, work: Work, operation: str, headers: Mapping[str, str], body: bytes | None, whose: str = ""
+    ) -> Response:  # fmt: skip
+        """What the owner says to this request of somebody, as it says it."""
         names = [name for name in self._headers if name in headers and work != "look"]  # what is open needs none
         known = [(name, headers[name].strip(" \t")) for name in names]
         path = f"/models/{self.name}/{operation}" if operation else f"/models/{self.name}"
-        told = await self._sent(work, path, known, body)
+        told = await self._sent(work, path, known, body, whose)
         back = {name: told.headers[name] for name in _BACK if name in told.headers}
         return Response(told.content, told.status, back)
 
@@ -81,7 +87,8 @@ class Elsewhere:
         reasons = shown.get("models", {})
         if "status" not in shown or not isinstance(reasons, dict):
             return "its owner is away"
-        return "draining" if reasons.get(self.name) == "draining" else "failed" if self.name in reasons else None
+        why = reasons.get(self.name)
+        return why if why in REASONS else "failed" if self.name in reasons else None
 
     async def _look(self, path: str) -> dict[str, Any]:
         """What is open to everyone; nothing where the owner does not say it."""
@@ -97,11 +104,12 @@ class Elsewhere:
             wires.close()
 
     async def _sent(
-        self, work: Work, path: str, headers: Sequence[tuple[str, str]] = (), body: bytes | None = None
+        self, work: Work, path: str, headers: Sequence[tuple[str, str]] = (), body: bytes | None = None, whose: str = ""
     ) -> Told:
-        if self._away[work] >= self._room:
+        lane = work, whose if work == "label" else ""
+        if self._away[lane] >= self._room:
             raise Busy
-        self._away[work] += 1
+        self._away[lane] += 1
         try:
             async with asyncio.timeout(self._timeout):
                 method = "GET" if body is None else "POST"
@@ -111,7 +119,9 @@ class Elsewhere:
         except OSError:
             raise Unavailable(AWAY) from None
         finally:
-            self._away[work] -= 1
+            self._away[lane] -= 1
+            if not self._away[lane]:
+                del self._away[lane]
         if told.headers.get("content-type", "").partition(";")[0] != "application/json":
             raise Unavailable(AWAY)  # whatever answered is no Confide service
         return told

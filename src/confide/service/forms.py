@@ -6,8 +6,9 @@ What is wrong with a request is told by the place, in names that stand here, nev
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from itertools import count
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_origin
 
 from pydantic import (
     BaseModel,
@@ -19,13 +20,15 @@ from pydantic import (
     StrictStr,
     TypeAdapter,
     ValidationError,
+    model_validator,
 )
+from pydantic_core import from_json
 
 from confide.service.base import Asked, Question, Refusal
 
 __all__ = [
     "ASK", "ASK_MANY", "AUDIT", "DRAIN", "FORMS", "HISTORY", "LABEL", "LABEL_MANY", "PERSON", "Answer", "Answers",
-    "BadForm", "Failure", "Form", "Forms", "Imported", "Taken", "Takens", "answer", "failure",
+    "BadForm", "F", "Failure", "Form", "Forms", "Imported", "Taken", "Takens", "answer", "failure",
 ]  # fmt: skip
 
 _OWN, _NUMBERS = secrets.token_hex(12), count(1)  # names that no other request has, in this process or another
@@ -41,6 +44,14 @@ class Form(BaseModel):
     """A request's body, and nothing beside it."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few(cls, given: Any) -> Any:
+        """One error for any number of other entries: each costs more than a sender pays for it."""
+        if isinstance(given, dict) and len(given) > len(cls.model_fields):
+            raise ValueError("more entries than there are")
+        return given
 
 
 class Ask(Form):
@@ -64,7 +75,7 @@ class Ask(Form):
 class AskMany(Form):
     """Several questions, answered in order."""
 
-    questions: list[Ask] = Field(description="At most as many as the service's limits say.")
+    questions: list[Ask] = Field(fail_fast=True, description="At most as many as the service's limits say.")
 
     model_config = ConfigDict(
         extra="forbid",
@@ -88,14 +99,14 @@ class LabelOne(Form):
 class LabelMany(Form):
     """Several labels, taken in order."""
 
-    labels: list[LabelOne]
+    labels: list[LabelOne] = Field(fail_fast=True)
 
 
 class Row(Form):
-    """A labelled record that was never asked."""
+    """A labelled record that was never asked. Whatever is wrong with one, it takes its row, and the others theirs."""
 
-    x: Any
-    label: Label
+    x: Any = None
+    label: Any = Field(default=None, description="One of the model's labels.")
     subject: str | None = Field(
         default=None, min_length=1, max_length=256, description="Whose it is, where people are protected."
     )
@@ -104,7 +115,7 @@ class Row(Form):
 class History(Form):
     """Labelled records to learn from."""
 
-    rows: list[Row]
+    rows: list[Row] = Field(fail_fast=True)
     id: str | None = Field(
         default=None, min_length=1, max_length=100,
         description="The import's own name. A retry with it is acknowledged again, and teaches nothing.",
@@ -225,15 +236,25 @@ class Forms(Generic[F]):
     def __init__(self, form: type[F]) -> None:
         self.form = form
         self._adapter = TypeAdapter(form)
+        self._rows = next((name for name, one in form.model_fields.items() if get_origin(one.annotation) is list), "")
 
-    def read(self, body: bytes) -> F:
-        """The body, if it has the form; `BadForm` otherwise, with the place and nothing of what stands there."""
+    def read(self, body: bytes, check: Callable[[int], None] | None = None) -> F:
+        """The body, if it has the form; `BadForm` otherwise, with the place and nothing of what stands there.
+
+        `check` is told how many rows there are before any is looked at, and of what is wrong only the first is looked
+        for: whoever sends a body pays for as much of it as anybody reads.
+        """
         try:
-            return self._adapter.validate_json(body)
+            given = from_json(body)
+        except ValueError:
+            raise BadForm("the body is not JSON") from None
+        rows = given.get(self._rows) if isinstance(given, dict) else None
+        if check is not None and isinstance(rows, list):
+            check(len(rows))
+        try:
+            return self._adapter.validate_python(given)
         except ValidationError as error:
             found = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            if found["type"] == "json_invalid":
-                raise BadForm("the body is not JSON") from None
             where = ".".join(str(part) for part in found["loc"] if isinstance(part, int) or part in _KNOWN)
             place = f", at {where}" if where else ""
             raise BadForm(f"the body is not of this operation's form{place}: see /docs") from None

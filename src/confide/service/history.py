@@ -1,29 +1,30 @@
 """An import of history: labelled records that were never asked, taught once however often they are sent.
 
-An import that has an id leaves two rows of its own in the journal, beside its records' rows: one with its name, and one
-with a digest of all records. The second is erased with anybody whose record is among them; the first is nobody's, and
-stays for a ticket's life.
+It is taught in slices, each durable by itself, between which others are served. An import that has an id leaves rows of
+its own in the journal, beside its records' rows: in every slice one with its name and how far it came, and in the first
+one with a digest of all records. That one is erased with anybody whose record is among them; the others are nobody's,
+and stay for a ticket's life.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from confide.pop.batches import Records
+from confide.pop.batches import Records as Taken
 from confide.pop.keeping import Keeper
-from confide.service.base import Refusal
+from confide.service.base import Records, Refusal
 from confide.service.rows import IMPORT, NOBODY, Row, Unreadable, canonical, pack
-from confide.service.words import NO_LABEL, NO_SUBJECT
+from confide.service.words import NO_ID, NO_LABEL, NO_SUBJECT
 
-__all__ = ["History", "Import"]
+__all__ = ["SLICE", "Import"]
 
-History = Sequence[tuple[str | None, Any, Hashable]]
-"""Records: subject, x, label."""
+SLICE = 256
+"""Records that are taught together: everybody else waits for one slice at most. Public."""
 
 
 class Import:
-    """Records as a desk takes them.
+    """Records as a desk takes them, slice by slice.
 
     Parameters
     ----------
@@ -37,13 +38,15 @@ class Import:
         Whether every record must say whose it is.
     """
 
-    def __init__(self, keeper: Keeper, records: History, name: str | None, *, room: int, people: bool) -> None:
+    def __init__(self, keeper: Keeper, records: Records, name: str | None, *, room: int, people: bool) -> None:
         self._people, self._records = people, records
         self._packed = [pack(x) for _, x, _ in records]
         self._good = [
             one is not None and len(one) <= room and (bool(subject) or not people)
             for one, (subject, _, _) in zip(self._packed, records, strict=True)
         ]
+        if name is None and len(records) > SLICE:
+            raise ValueError(NO_ID)
         nobody = keeper.hash(b"nobody")
         self.whos = [keeper.who(subject) if subject else nobody for subject, _, _ in records]
         self.labels = keeper.labels(y for _, _, y in records)
@@ -61,39 +64,49 @@ class Import:
                 parts += [len(part).to_bytes(8, "little"), part]
         return parts
 
-    @property
-    def xs(self) -> list[Any]:
-        """The questions, as the POP is given them."""
-        return [x if good else Unreadable() for (_, x, _), good in zip(self._records, self._good, strict=True)]
+    def slices(self, done: int) -> list[slice]:
+        """All records in order, so many of which were taken before: they are in slices of their own."""
+        last, parts = len(self._records), list[slice]()
+        for begin, end in ((0, min(done, last)), (done, last)):
+            parts += [slice(at, min(at + SLICE, end)) for at in range(begin, end, SLICE)]
+        return parts
 
-    @property
-    def ys(self) -> list[Any]:
-        """The labels, as the POP is given them."""
-        return [y if good else Unreadable() for (_, _, y), good in zip(self._records, self._good, strict=True)]
+    def xs(self, part: slice) -> list[Any]:
+        """The questions of a slice, as the POP is given them."""
+        given = zip(self._records[part], self._good[part], strict=True)
+        return [x if good else Unreadable() for (_, x, _), good in given]
 
-    def rows(self, taught: Records, rounds: int) -> list[Row]:
-        """For the journal: what was taught, after so many rounds; a record that was refused has a row that is nobody's.
+    def ys(self, part: slice) -> list[Any]:
+        """The labels of a slice, as the POP is given them."""
+        given = zip(self._records[part], self._good[part], strict=True)
+        return [y if good else Unreadable() for (_, _, y), good in given]
 
-        So what is written, and whether it fits on the disk, follows from how many records there are.
+    def rows(self, part: slice, taught: Taken, rounds: int) -> list[Row]:
+        """For the journal: what a slice taught, after so many rounds; of a refused record, whose it was.
+
+        So whoever is forgotten is found in the import, whose digest has refused records too. What is written, and
+        whether it fits on the disk, follows from how many records there are.
         """
-        rows = list[Row]()
+        rows, packed = list[Row](), self._packed[part]
         if self.name != NOBODY:
-            none = rounds, IMPORT, -1, -1, -1, -1, -1, None
-            rows += [Row(self.name, self.name, NOBODY, *none), Row(self._sums, self.name, self.digest, *none)]
-        for i, whose in enumerate(self.whos):
+            none = -1, -1, -1, None
+            rows.append(Row(self.name, self.name, NOBODY, rounds, IMPORT, part.stop, part.start, *none))
+            if part.start == 0:
+                rows.append(Row(self._sums, self.name, self.digest, rounds, IMPORT, -1, -1, *none))
+        for i, whose in enumerate(self.whos[part]):
             if taught.labels[i] >= 0:
-                about = int(taught.copies[i]), int(taught.leaves[i]), int(taught.labels[i]), -1, -1, self._packed[i]
+                about = int(taught.copies[i]), int(taught.leaves[i]), int(taught.labels[i]), -1, -1, packed[i]
                 rows.append(Row(whose, NOBODY, NOBODY, 0, 0, *about))
             else:
-                rows.append(Row(NOBODY, NOBODY, NOBODY, 0, 0, -1, -1, -1, -1, -1, None))
+                rows.append(Row(whose, NOBODY, NOBODY, 0, 0, -1, -1, -1, -1, -1, None))
         return rows
 
-    def said(self, unreadable: Mapping[int, str], long: str) -> list[Refusal | None]:
-        """What the operator is told of each record; `long` of an x that cannot be stored."""
-        told = list[Refusal | None]()
-        for i, (good, label) in enumerate(zip(self._good, self.labels, strict=True)):
+    def said(self, part: slice, unreadable: Mapping[int, str], long: str) -> list[Refusal | None]:
+        """What the operator is told of each record of a slice; `long` of an x that cannot be stored."""
+        told, records = list[Refusal | None](), self._records[part]
+        for i, (good, label) in enumerate(zip(self._good[part], self.labels[part], strict=True)):
             if not good:
-                nameless = self._people and not self._records[i][0]
+                nameless = self._people and not records[i][0]
                 told.append(Refusal("malformed", NO_SUBJECT if nameless else long))
             elif label < 0:
                 told.append(Refusal("label", NO_LABEL))

@@ -1,15 +1,17 @@
-"""What a desk remembers of requests, for as long as their tickets are good: by public rounds, never by their number.
+"""What a desk remembers of requests, for as long as their tickets are good: by public rounds and a public clock.
 
 It is a copy of the ledger's journal in memory, and is made from it again when the desk is opened.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from confide.pop.tickets import Key
+from confide.service.quota import DAY, Clock, Quota
 from confide.service.rows import ASKED, IMPORT, NOBODY, TAUGHT, Row
 
 __all__ = ["Imported", "Memory", "Stored"]
@@ -19,10 +21,14 @@ __all__ = ["Imported", "Memory", "Stored"]
 class Stored:
     """A request that took a round, with what came of it."""
 
+    name: bytes
+    """Stands for whose it is and its id together."""
     row: Row
     """As the journal has it."""
     key: Key
     """Epoch and round."""
+    minute: int
+    """When it was, by the public clock."""
     sequence: int
     """The entry that made it durable."""
     taught: int = -1
@@ -44,9 +50,16 @@ class Imported:
     digest: bytes | None
     """Of all its records; None once one of them was somebody's who was forgotten."""
     sequence: int
-    """The entry that made it durable."""
+    """The entry that made what there is of it durable."""
     rounds: int
     """Rounds taken before it."""
+    minute: int
+    done: int
+    """Records that were taken."""
+    first: int
+    """The entry that has the digest, and …"""
+    sums: bytes = NOBODY
+    """… whose row that is."""
 
 
 @dataclass(slots=True, repr=False)
@@ -54,12 +67,14 @@ class _Note:
     sequence: int
     rounds: int
     """Rounds taken when it was written, its own included."""
+    minute: int
     leaf: int
     """The last of the guide's leaves that has a gradient of it; −1 for none."""
     whose: list[bytes]
+    """Whose its rows are, in order."""
+    rows: list[Row]
+    """Those of questions."""
     imported: Imported | None = None
-    sums: bytes = NOBODY
-    """Whose the row with the import's digest is."""
 
 
 class Memory:
@@ -67,13 +82,24 @@ class Memory:
 
     Parameters
     ----------
-    life
-        Public rounds for which a ticket is good.
+    life, minutes
+        For how many public rounds, and for how many minutes, a ticket is good at least: it ends when both are over, so
+        that nobody ends others' by taking many rounds.
+    named
+        A keyed hash of whose a request is and of its id: by it a request is known once its person was forgotten.
+    counted
+        A keyed hash of whose a request is, by which their rounds are counted for the quota.
+    quota
+        Rounds a person and a day.
     """
 
-    def __init__(self, life: int) -> None:
-        self._life = life
-        self._requests: dict[tuple[bytes, bytes], Stored] = {}
+    def __init__(
+        self, life: int, minutes: int, named: Callable[[bytes, bytes], bytes], counted: Callable[[bytes], bytes],
+        quota: Quota,
+    ) -> None:  # fmt: skip
+        self._life, self._minutes, self._named, self._counted, self.quota = life, minutes, named, counted, quota
+        self.clock = Clock()
+        self._requests: dict[bytes, Stored] = {}
         self._tickets: dict[Key, Stored] = {}
         self._order: deque[Stored] = deque()
         self._imports: dict[bytes, Imported] = {}
@@ -82,9 +108,9 @@ class Memory:
         self.open = 0
         """Answered questions that wait for a label: private."""
 
-    def request(self, whose: bytes, name: bytes) -> Stored | None:
-        """What is stored of a request."""
-        return self._requests.get((whose, name))
+    def request(self, name: tuple[bytes, bytes]) -> Stored | None:
+        """What is stored of a request, also of one whose person was forgotten: that it took its round."""
+        return self._requests.get(self._named(*name))
 
     def ticket(self, key: Key) -> Stored | None:
         """What is stored of the round that a ticket belongs to."""
@@ -96,28 +122,41 @@ class Memory:
 
     def asked(self, rows: Iterable[Row], sequence: int, rounds: int) -> None:
         """A note of questions was written."""
-        note = _Note(sequence, rounds, -1, [])
-        for row in rows:
-            note.whose.append(row.whose)
-            if row.number > 0:
-                self._store(Stored(row, (row.epoch, row.number), sequence))
-        self._notes[ASKED].append(note)
+        kept = list(rows)
+        taken = [row for row in kept if row.number > 0]
+        if taken:
+            self.clock.tick(max(row.leaf for row in taken))
+        now = self.clock.now
+        for row in taken:
+            name, who = (row.whose, row.id) if row.forgotten else (self._named(*row.name), self._counted(row.whose))
+            self._store(Stored(name, row, (row.epoch, row.number), now, sequence))
+            self.quota.took(who, now)
+        self._notes[ASKED].append(_Note(sequence, rounds, now, -1, [row.whose for row in kept], kept))
+
+    def wait(self, whose: bytes, minute: int, asked: int) -> int:
+        """Minutes until somebody may take one more round, after so many in this call, when it is this minute; or 0."""
+        return self.quota.refuse(self._counted(whose), self.clock.at(minute), asked)
+
+    def refused(self, whose: bytes, minute: int) -> int:
+        """Minutes for which somebody whom `wait` held up is still held up; or 0. Reading it takes no lock."""
+        return self.quota.refused(self._counted(whose), self.clock.at(minute))
 
     def _store(self, stored: Stored) -> None:
-        self._requests[stored.row.whose, stored.row.id] = stored
-        self._tickets[stored.key] = stored
+        self._requests[stored.name] = stored
         self._order.append(stored)
-        self.open += stored.open
+        if not stored.row.forgotten:
+            self._tickets[stored.key] = stored
+            self.open += stored.open
 
     def taught(self, rows: Iterable[Row], sequence: int, rounds: int) -> None:
         """A note of lessons was written."""
-        note = _Note(sequence, rounds, -1, [])
+        note = _Note(sequence, rounds, self.clock.now, -1, [], [])
         for row in rows:
             note.whose.append(row.whose)
-            note.leaf = max(note.leaf, row.leaf)
             if row.epoch == IMPORT:
                 self._import(note, row)
                 continue
+            note.leaf = max(note.leaf, row.leaf)
             stored = self._tickets.get((row.epoch, row.number))
             if stored is not None and stored.taught < 0:
                 self.open -= stored.open
@@ -125,40 +164,49 @@ class Memory:
         self._notes[TAUGHT].append(note)
 
     def _import(self, note: _Note, row: Row) -> None:
-        if row.digest == NOBODY:  # the first of the two rows
-            note.imported = Imported(row.id, None, note.sequence, row.number)
+        """A row of an import: its name, with how far it came (its `copy`) from where (its `leaf`), or its digest."""
+        known = self._imports.get(row.id) if row.leaf > 0 else None
+        if row.digest != NOBODY:
+            if note.imported is not None:
+                note.imported.digest, note.imported.sums = row.digest, row.whose
+        elif known is not None:
+            known.done, known.sequence, note.imported = row.copy, note.sequence, known
+        else:
+            done = row.copy if row.copy >= 0 else sys.maxsize  # older ones are whole
+            note.imported = Imported(row.id, None, note.sequence, row.number, note.minute, done, note.sequence)
             self._imports[row.id] = note.imported
             self._imported.append(note.imported)
-        elif note.imported is not None:
-            note.imported.digest, note.sums = row.digest, row.whose
 
-    def expire(self, rounds: int) -> None:
-        """Drop what was asked, or imported, `life` rounds ago or earlier."""
-        order, last = self._order, rounds - self._life
-        while order and order[0].key[1] <= last:
-            self._drop(order.popleft())
-        while self._imported and self._imported[0].rounds <= last:
+    def expire(self, rounds: int) -> list[Key]:
+        """Drop what was asked, or imported, a ticket's life ago or earlier; the rounds whose tickets end with that."""
+        order, last, then, ended = self._order, rounds - self._life, self.clock.now - self._minutes, list[Key]()
+        while order and order[0].key[1] <= last and order[0].minute <= then:
+            asked = order.popleft()
+            ended.append(asked.key)
+            self._close(asked)
+            if self._requests.get(asked.name) is asked:
+                del self._requests[asked.name]
+        while self._imported and self._imported[0].rounds <= last and self._imported[0].minute <= then:
             old = self._imported.popleft()
             if self._imports.get(old.name) is old:
                 del self._imports[old.name]
+        return ended
 
-    def _drop(self, stored: Stored) -> None:
-        if self._tickets.pop(stored.key, None) is None:
-            return
-        self.open -= stored.open
-        name = stored.row.whose, stored.row.id
-        if self._requests.get(name) is stored:
-            del self._requests[name]
+    def _close(self, stored: Stored) -> None:
+        """Its ticket is good for nothing any more."""
+        if self._tickets.pop(stored.key, None) is not None:
+            self.open -= stored.open
 
     def outlived(self, kind: str, rounds: int, before: int, leaves: int) -> int | None:
         """Up to which entry notes are no longer needed; None if all are.
 
-        Nothing of them is within a ticket's life, they are not after the entry `before`, and no gradient of theirs is
-        in a leaf from `leaves` on.
+        Nothing of them is within a ticket's life or a quota's day, they are not after the entry `before`, and no
+        gradient of theirs is in a leaf from `leaves` on.
         """
-        notes, done = self._notes[kind], None
+        day = 0 if self.quota.most is None else DAY
+        notes, done, then = self._notes[kind], None, self.clock.now - max(self._minutes, day)
         while notes and (first := notes[0]).rounds <= rounds - self._life and first.sequence <= before:
-            if first.leaf >= leaves:
+            if first.leaf >= leaves or first.minute > then:
                 break
             done = notes.popleft().sequence
         return done
@@ -167,22 +215,30 @@ class Memory:
         """Somebody's requests."""
         return [stored for stored in self._tickets.values() if stored.row.whose == whose]
 
-    def forget(self, whose: bytes) -> list[tuple[str, int, bytes]]:
-        """Drop somebody's requests; the rows (kind, sequence, whose) of the journal that are theirs.
+    def forget(self, whose: bytes) -> list[tuple[str, int, bytes, list[Row]]]:
+        """Drop somebody's requests; (kind, sequence, whose, rows that take their place) of all notes that have theirs.
 
-        The digest of an import with a record of theirs goes too: whoever has the key could try what it was.
+        That a request was made stays, by its name, for a ticket's life: one that is sent again takes no round, whether
+        or not its person was forgotten, and it counts for their quota. Nothing stays of lessons. The digest of an
+        import with a record of theirs goes too: whoever has the key could try what it was.
         """
         for stored in self.of(whose):
-            self._drop(stored)
-        rows = list[tuple[str, int, bytes]]()
+            self._close(stored)
+            stored.row = stored.row.left(stored.name, self._counted(whose))
+        erased = list[tuple[str, int, bytes, list[Row]]]()
         for kind, notes in self._notes.items():
             for note in notes:
-                if whose in note.whose:
-                    rows.append((kind, note.sequence, whose))
-                    if note.imported is not None and note.imported.digest is not None:
-                        note.imported.digest = None
-                        rows.append((kind, note.sequence, note.sums))
-        return rows
+                if whose not in note.whose:
+                    continue
+                who = self._counted(whose)
+                note.rows = [row.left(self._named(*row.name), who) if row.whose == whose else row for row in note.rows]
+                left = [row for row, who in zip(note.rows, note.whose, strict=False) if who == whose]
+                note.whose = [NOBODY if who == whose else who for who in note.whose]
+                erased.append((kind, note.sequence, whose, left))
+                if note.imported is not None and note.imported.digest is not None:
+                    note.imported.digest = None
+                    erased.append((kind, note.imported.first, note.imported.sums, []))
+        return erased
 
     def waiting(self) -> Iterator[Stored]:
         """Answered questions that wait for a label, in order."""

@@ -7,8 +7,9 @@ private monitor's number of each model, and nothing else.
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -19,17 +20,25 @@ from confide.service.owner import Work
 
 __all__ = ["Metrics", "public_text"]
 
-STATES = ("silent", "live", "halted")
+STATES = ("silent", "live", "halted", "failed")
+MINUTE = 60.0
+"""Seconds between two lines in the log about a model that is not ready."""
 _TIMES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 _MONITOR = "The private monitor's numbers; where people are protected, mistakes among the first rounds_per_unit of each"
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1024)
 
 
 class Metrics:
-    """The operator's numbers; also what owners tell of their groups, and the alarm for late work."""
+    """The operator's numbers; also what owners tell of their groups, and the alarms for late work and failed models.
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    Parameters
+    ----------
+    clock
+        Seconds, for what is written once a minute; for tests.
+    """
+
+    def __init__(self, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log, self._clock = log, clock
         self.registry = registry = CollectorRegistry()
         self._requests = Counter(
             "confide_requests", "Requests by model, operation and status", ["model", "operation", "status"],
@@ -51,9 +60,13 @@ class Metrics:
         self._failed = Counter(
             "confide_failed_groups", "Groups that could not be served", ["model", "work"], registry=registry
         )
+        self._ready = Gauge(
+            "confide_ready", "0 for a model that failed and serves nobody", ["model"], registry=registry
+        )
         self._waiting = Gauge("confide_waiting_rows", "Rows that wait", ["model", "work"], registry=registry)
         self._ledger = Gauge("confide_ledger", "The ledger's own numbers", ["model", "number"], registry=registry)
         self._lates = defaultdict[str, int](int)
+        self._told: dict[str, float] = {}  # when the log was told of a model that failed
         self._seen: dict[tuple[str, str], tuple[Counter, Histogram, Histogram]] = {}
         self._asked: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
@@ -81,6 +94,17 @@ class Metrics:
         self._failed.labels(model, work).inc()
         self._log.error("failed", error, model=model, work=work)
 
+    def ready(self, model: str, why: str | None) -> None:
+        """See `confide.service.owner.Observer`: one line when a model fails, one a minute while it does, one after."""
+        self._ready.labels(model).set(why is None)
+        now, told = self._clock(), self._told.get(model)
+        if why is None:
+            if self._told.pop(model, None) is not None:
+                self._log.event("recovered", model=model)
+        elif told is None or now - told >= MINUTE:
+            self._told[model] = now
+            self._log.event("failed", model=model, why=why)
+
     def late(self, model: str) -> None:
         """A response missed its tick: an alarm, since that it did may tell something."""
         self._late.labels(model).inc()
@@ -91,8 +115,11 @@ class Metrics:
         """How often that was."""
         return self._lates[model]
 
-    def text(self, waiting: Mapping[str, Mapping[str, int]], ledgers: Mapping[str, Mapping[str, Any]]) -> bytes:
-        """Everything, for the operator's port."""
+    def text(
+        self, waiting: Mapping[str, Mapping[str, int]], ledgers: Mapping[str, Mapping[str, Any]],
+        models: Container[str] | None = None,
+    ) -> bytes:  # fmt: skip
+        """Everything, for the operator's port; of these models alone, where some are given."""
         for model, rows in waiting.items():
             for work, number in rows.items():
                 self._waiting.labels(model, work).set(number)
@@ -100,7 +127,24 @@ class Metrics:
             for name, value in numbers.items():
                 if isinstance(value, int | float):
                     self._ledger.labels(model, name).set(value)
-        return generate_latest(self.registry)
+        if models is None:
+            return generate_latest(self.registry)
+        chosen = CollectorRegistry()
+        chosen.register(_Of(self.registry, models))
+        return generate_latest(chosen)
+
+
+class _Of:
+    """The numbers of some models alone."""
+
+    def __init__(self, registry: CollectorRegistry, models: Container[str]) -> None:
+        self._registry, self._models = registry, models
+
+    def collect(self) -> Iterable[Metric]:
+        """Those numbers that name one of the models."""
+        for metric in self._registry.collect():
+            metric.samples = [one for one in metric.samples if one.labels.get("model") in self._models]
+            yield metric
 
 
 class _Public:

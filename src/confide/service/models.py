@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from confide import learners
 from confide.data.layout import Layout
 from confide.data.schema import Schema, read_schema
+from confide.learners.spec import to_spec
+from confide.ledger.snapshot import exists, read_extra, write_extra
 from confide.planning.plan import Plan
 from confide.pop.monitor import Monitor
 from confide.pop.pop import POP
@@ -17,11 +20,22 @@ from confide.runs.settings import Settings
 from confide.service.base import Desk
 from confide.service.config import ModelConfig
 from confide.service.desk import PopDesk
+from confide.service.quota import usual
 
-__all__ = ["features", "maker", "open_desk", "planned"]
+__all__ = ["SERVING", "features", "maker", "open_desk", "planned", "promised", "room", "taken"]
+
+SERVING = ("save_every", "release_every", "trusted", "quota", "ticket_hours")
+"""Entries of a model that may change: they are taken as the file says at each start, and the log says so."""
+
+_ELSEWHERE = ("folder", "ledger", "schema_file", "columns", "labels", "plan")  # where it is, and what is read below
+_ENTRIES = "entries.json"
 
 KINDS = ("number", "log", "category", "text", "drop")
 """What a column may be: those kinds whose x needs no reading of a file's text."""
+
+
+ROOM, MAIL = 512, 16_384
+"""Bytes for a stored question: of numbers and categories, and with a text, which may be an ordinary mail."""
 
 
 def open_desk(name: str, config: ModelConfig, seed: int | None = None) -> Desk:
@@ -29,11 +43,12 @@ def open_desk(name: str, config: ModelConfig, seed: int | None = None) -> Desk:
     foreign = learner_named(config.learner) if ":" in config.learner else None
     fallback = learner_named(config.fallback) if ":" in config.fallback else None
     desk = PopDesk.open(
-        config.folder, maker(name, config, seed), name=name, room=config.room, save_every=config.save_every,
+        config.folder, maker(name, config, seed), name=name, room=room(config), save_every=config.save_every,
         learner=foreign, fallback=fallback, trusted=config.trusted,
+        ticket_hours=config.ticket_hours,
         ledger=None if config.ledger is None else config.ledger.get_secret_value(),
     )  # fmt: skip
-    desk.timed_by(time.perf_counter)
+    desk.timed_by(time.perf_counter).limited(config.quota or usual(desk.plan.rounds))
     try:
         _check(name, config, desk)
     except ValueError:
@@ -42,21 +57,73 @@ def open_desk(name: str, config: ModelConfig, seed: int | None = None) -> Desk:
     return desk
 
 
-def _check(name: str, config: ModelConfig, desk: Desk) -> None:
+def promised(config: ModelConfig) -> dict[str, Any]:
+    """All that the promise and the reading of rows depend on, by entry: every entry but those that only serve.
+
+    What a file names (a schema, a plan) counts by what is in it.
+    """
+    plain = {name: getattr(config, name) for name in ModelConfig.model_fields if name not in (*SERVING, *_ELSEWHERE)}
+    plan = None if config.plan is None else Plan.from_json(config.plan).to_json()
+    given = {**plain, "labels": _labels(config), "columns": to_spec(features(config)), "room": room(config),
+             "plan": plan}  # fmt: skip
+    made: dict[str, Any] = json.loads(json.dumps(given))
+    return made
+
+
+def taken(config: ModelConfig) -> list[str]:
+    """The entries that only serve, and that are not what they were when the model was last opened."""
+    before = (_written(config) or {}).get("serving", {})
+    return [name for name, value in _serving(config).items() if name in before and before[name] != value]
+
+
+def _serving(config: ModelConfig) -> dict[str, Any]:
+    return {name: getattr(config, name) for name in SERVING}
+
+
+def _written(config: ModelConfig) -> dict[str, Any] | None:
+    """What was written when the model in this folder was made; None where it was made before that was done."""
+    body = read_extra(config.folder, _ENTRIES) if exists(config.folder) else None
+    try:
+        return None if body is None else dict(json.loads(body))
+    except ValueError:
+        raise ValueError(f"{config.folder / _ENTRIES} is damaged: take it from a backup of the folder") from None
+
+
+def _write(config: ModelConfig, promise: dict[str, Any]) -> None:
+    body = {"promise": promise, "serving": _serving(config)}
+    if body != _written(config):
+        write_extra(config.folder, _ENTRIES, json.dumps(body, indent=1).encode())
+
+
+def _check(name: str, config: ModelConfig, desk: PopDesk) -> None:
     """What was promised stays promised: a changed file does not change a model that has begun."""
-    shown, plan = desk.public(), desk.plan
-    held = {
-        "labels": list(shown["labels"]) == _labels(config), "units": shown["units"] == config.units,
-        "ticket_life": shown["ticket_life"] == config.ticket_life, "rounds": config.rounds in (None, plan.rounds),
-        "epsilon": config.epsilon is None or shown["guarantee"]["epsilon"] <= config.epsilon * (1 + 1e-9),
-        "delta": config.delta is None or shown["guarantee"]["delta"] <= config.delta * (1 + 1e-9),
-    }  # fmt: skip
-    for entry, kept in held.items():
-        if not kept:
+    now, before = promised(config), (_written(config) or {}).get("promise")
+    if before is None:
+        before = {**now, **_held(config, desk)}
+    for entry, value in now.items():
+        if entry in before and before[entry] != value:
             raise ValueError(
                 f"models.{name}.{entry} is not what the model in {config.folder} was made with: "
                 "change the file back, or take a new folder for a new model"
             )
+    _write(config, {**now, **before})
+
+
+def _held(config: ModelConfig, desk: PopDesk) -> dict[str, Any]:
+    """What the model itself says of its entries: for folders in which they were not written."""
+    shown, plan, options = desk.public(), desk.plan, desk.pop._settings.options()
+    least = None if plan.guide is None else plan.guide.unit_labels
+    epsilon, monitor = shown["guarantee"]["epsilon"], options["monitor"]
+    near = config.epsilon is None or 0.98 * config.epsilon <= epsilon <= config.epsilon * (1 + 1e-9)
+    return {
+        "labels": list(shown["labels"]), "units": shown["units"], "ticket_life": shown["ticket_life"],
+        "columns": json.loads(json.dumps(to_spec(options["features"]))), "after_halt": options["after_halt"],
+        "rounds": None if config.rounds is None else plan.rounds, "epsilon": config.epsilon if near else epsilon,
+        "delta": None if config.delta is None else shown["guarantee"]["delta"],
+        "unit_labels": None if config.unit_labels is None else least,
+        "unit_unsure": None if config.unit_unsure is None else plan.unit_unsure,
+        "monitor": None if monitor is None else monitor.epsilon,
+    }  # fmt: skip
 
 
 def maker(name: str, config: ModelConfig, seed: int | None = None) -> Callable[[], POP]:
@@ -64,13 +131,14 @@ def maker(name: str, config: ModelConfig, seed: int | None = None) -> Callable[[
 
     def make() -> POP:
         try:
-            plan, labels = planned(config), _labels(config)
+            plan, labels, learner = planned(config), _labels(config), learner_named(config.learner)
+            _check_copies(config, plan)
             monitor = None
             if config.monitor is not None:
                 most = plan.unit_unsure if config.units == "people" else 1
                 monitor = Monitor(config.monitor, rounds_per_unit=most, delay=config.monitor_delay)
             return POP(
-                learner_named(config.learner) if plan.copies else None, plan, labels=labels, monitor=monitor,
+                learner if plan.copies else None, plan, labels=labels, monitor=monitor,
                 features=features(config), fallback=_fallback(config, labels), units=config.units,
                 after_halt=config.after_halt, ticket_life=config.ticket_life, seed=seed,
             )  # fmt: skip
@@ -80,6 +148,14 @@ def maker(name: str, config: ModelConfig, seed: int | None = None) -> Callable[[
     return make
 
 
+def _check_copies(config: ModelConfig, plan: Plan) -> None:
+    """Refuse what would be taken and ignored: entries about copies that the plan does not have."""
+    monitored = config.monitor is not None and config.units == "people"  # a person's rounds of the monitor
+    for entry in ("polls", "unsure", "silent", *(() if monitored else ("unit_unsure",))):
+        if not plan.copies and getattr(config, entry) is not None:
+            raise ValueError(f"{entry} is for copies, and this plan has none: leave it out, or set copies")
+
+
 def planned(config: ModelConfig) -> Plan:
     """The plan that was asked for."""
     names = (
@@ -87,9 +163,14 @@ def planned(config: ModelConfig) -> Plan:
         "beta", "monitor",
     )  # fmt: skip
     given: dict[str, Any] = {name: getattr(config, name) for name in names}
+    if config.schema_file is not None and _schema(config).unit is not None and config.units != "people":
+        raise ValueError(f'{config.schema_file} declares a unit, so people are to be protected: say units = "people"')
     unit, plan = "subject" if config.units == "people" else None, None if config.plan is None else str(config.plan)
     settings = Settings("a service", plan=plan, unit=unit, **given)
-    return settings.filed() or settings.tight(len(_labels(config)), None, config.history)
+    filed = settings.filed()
+    if filed is not None and config.history not in (0, 0 if filed.guide is None else filed.guide.history):
+        raise ValueError(f"history = {config.history} contradicts {config.plan}: leave it out")
+    return filed or settings.tight(len(_labels(config)), None, config.history)
 
 
 def features(config: ModelConfig) -> int | learners.Features:
@@ -102,6 +183,13 @@ def features(config: ModelConfig) -> int | learners.Features:
     return Layout(columns).features
 
 
+def room(config: ModelConfig) -> int:
+    """Bytes for a stored question, the same for all: as the file says, or enough for what its columns are."""
+    if config.room is not None or isinstance(config.columns, int):
+        return config.room or ROOM
+    return MAIL if any(column.kind == "text" for column in _schema(config).columns) else ROOM
+
+
 def _schema(config: ModelConfig) -> Schema:
     if config.schema_file is not None:
         return read_schema(config.schema_file)
@@ -110,7 +198,10 @@ def _schema(config: ModelConfig) -> Schema:
 
 
 def _labels(config: ModelConfig) -> list[Any]:
-    labels = config.labels or (list(_schema(config).labels or ()) if config.schema_file is not None else [])
+    declared = list(_schema(config).labels or ()) if config.schema_file is not None else []
+    if config.labels and declared and config.labels != declared:
+        raise ValueError(f"labels contradicts {config.schema_file}, which declares others: leave one of them out")
+    labels = config.labels or declared
     if len(labels) < 2:
         raise ValueError("say which labels there are: two or more")
     return labels

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -10,8 +12,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from confide.service import forms
-from confide.service.app import Guard, Model, Problem, Service, body, make_app, said
-from confide.service.base import Desk
+from confide.service.app import Guard, Model, Problem, Service, body, make_app, read, said
+from confide.service.base import Desk, Records
 from confide.service.dashboard import add_dashboard
 from confide.service.pages import add_description
 from confide.service.public import health
@@ -24,6 +26,11 @@ OPERATIONS = frozenset(
         "stop", "dashboard",
     }
 )  # fmt: skip
+
+UNKNOWN = (
+    "nothing is stored or counted under this name: is it spelled as the askers' door spells it? The copy that would "
+    "have learned from them was reset all the same"
+)
 
 ABOUT = """For the operator's eyes: exact, private numbers that are outside every guarantee. Show them to nobody."""
 
@@ -71,9 +78,10 @@ def _looking(app: FastAPI, service: Service) -> None:
 
         `elsewhere` says where the owners of the other models are.
         """
-        service.operator(request)
-        seen = [await _seen(service, name, model) for name, model in service.models.items()]
-        return said({"models": seen, "elsewhere": {name: one.url for name, one in service.elsewhere.items()}})
+        may = service.operator(request).may
+        seen = [await _seen(service, name, model) for name, model in service.models.items() if may(name)]
+        away = {name: one.url for name, one in service.elsewhere.items() if may(name)}
+        return said({"models": seen, "elsewhere": away})
 
     @app.get("/models/{model}", summary="One model, with its private numbers")
     async def model(request: Request) -> Response:
@@ -86,19 +94,34 @@ def _looking(app: FastAPI, service: Service) -> None:
         """A person's rounds and shares. By POST, so that no name stands in an address."""
         service.operator(request)
         found = service.model(request)
-        subject = service.door.named(forms.PERSON.read(body(request)).subject)
+        subject = service.named((await read(request, forms.PERSON)).subject)
         return said({"person": await found.owner.call(lambda desk: desk.person(subject))})
 
     @app.get("/metrics", summary="For Prometheus: requests, labels, status codes, latencies, the ledger")
     async def metrics(request: Request) -> Response:
-        """The operator's own numbers."""
-        service.operator(request)
+        """The operator's own numbers: of the models that their token is for."""
+        caller = service.operator(request)
         waiting, ledgers = {}, {}
         for name, model in service.models.items():
+            if not caller.may(name):
+                continue
             waiting[name] = model.owner.waiting
             private = await model.owner.call(lambda desk: desk.private())
             ledgers[name] = private.get("ledger") or {}
-        return Response(service.metrics.text(waiting, ledgers), media_type="text/plain; version=0.0.4; charset=utf-8")
+        text = service.metrics.text(waiting, ledgers, caller.models)
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _whose(service: Service, subject: str | None) -> str | None:
+    """Whose a record is; nobody's where that is no name: it is refused by itself then, where people are protected."""
+    try:
+        return None if subject is None else service.named(subject)
+    except Problem:
+        return None
+
+
+def _records(service: Service, rows: Sequence[forms.Row]) -> Records:
+    return [(_whose(service, row.subject), row.x, row.label) for row in rows]
 
 
 def _doing(app: FastAPI, service: Service) -> None:
@@ -110,12 +133,9 @@ def _doing(app: FastAPI, service: Service) -> None:
         """Free of charge; where people are protected every row says whose it is. Send it again with the same id."""
         service.operator(request)
         model = service.model(request)
-        form = forms.HISTORY.read(body(request))
-        given = form.rows
-        service.check_batch(len(given), service.limits.history)
-        named = service.door.named
-        rows = [(None if row.subject is None else named(row.subject), row.x, row.label) for row in given]
-        told = await model.owner.call(lambda desk: desk.teach(rows, form.id))
+        form = await read(request, forms.HISTORY, partial(service.check_batch, most=service.limits.history))
+        rows = await asyncio.to_thread(_records, service, form.rows)
+        told = await model.owner.teach(rows, form.id)
         if told[0] is not None and told[0].kind == "conflict":
             raise Problem(409, "conflict", told[0].message)
         refused = [{"row": i, **forms.failure(one.kind, one.message)} for i, one in enumerate(told) if one is not None]
@@ -123,12 +143,16 @@ def _doing(app: FastAPI, service: Service) -> None:
 
     @app.post("/models/{model}/forget", summary="Forget a person", openapi_extra={"x-form": "PERSON"})
     async def forget(request: Request) -> Response:
-        """Resets the copy that knows them; deletes their stored questions, answers and request ids."""
+        """Resets the copy that knows them; deletes their stored questions and answers.
+
+        False, with a sentence, where nothing is known of them: names are as the askers' door has them.
+        """
         service.operator(request)
         model = service.model(request)
-        subject = service.door.named(forms.PERSON.read(body(request)).subject)
-        await model.owner.call(lambda desk: desk.forget(subject))
-        return said({"forgotten": True})
+        subject = service.named((await read(request, forms.PERSON)).subject)
+        if await model.owner.call(lambda desk: desk.forget(subject)):
+            return said({"forgotten": True})
+        return said({"forgotten": False, "message": UNKNOWN})
 
     @app.post("/models/{model}/drain", summary="Take no further questions", openapi_extra={"x-form": "DRAIN"})
     async def drain(request: Request) -> Response:

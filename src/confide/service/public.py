@@ -13,17 +13,18 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from confide.service import forms
-from confide.service.app import Guard, Model, Problem, Service, body, make_app, said
+from confide.service.app import Guard, Model, Problem, Service, body, make_app, read, said
 from confide.service.base import Refusal, Taught
 from confide.service.elsewhere import PASSED, Work
 from confide.service.metrics import public_text
 from confide.service.pages import add_description
+from confide.service.words import OVER
 
 __all__ = ["public_app"]
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-STATUS = {"malformed": 422, "label": 422, "conflict": 409, "ticket": 404, "halted": 410, "later": 503}
+STATUS = {"malformed": 422, "label": 422, "conflict": 409, "ticket": 404, "halted": 410, "later": 503, "quota": 429}
 """How the refusal of one request looks from outside."""
 
 OPERATIONS = frozenset(
@@ -53,11 +54,11 @@ def _passing(service: Service, work: Work, operation: str) -> Callable[[Endpoint
             away = service.elsewhere.get(request.path_params["model"])
             if away is None:
                 return await endpoint(request)
-            if work != "look":
-                service.caller(request)  # the owner asks again; whom it would refuse does not reach it
+            # The owner asks again who it is; whom it would refuse does not reach it.
+            whose = "" if work == "look" else service.caller(request).subject
             if PASSED in request.headers:
                 raise Problem(508, "owner", "the owner that was named does not own this model: name the one that does")
-            return await away.passed(work, operation, request.headers, None if work == "look" else body(request))
+            return await away.passed(work, operation, request.headers, None if work == "look" else body(request), whose)
 
         return operate
 
@@ -81,10 +82,11 @@ def _asking(app: FastAPI, service: Service) -> None:
     async def ask(request: Request) -> Response:
         """Takes one round, whether x can be read or not, and returns the label and a ticket."""
         model, caller = service.asker(request)
-        question = forms.ASK.read(body(request)).question(caller.subject)
+        question = (await read(request, forms.ASK)).question(caller.subject)
         (asked,) = await model.owner.ask([question])
-        status = 200 if asked.refusal is None else STATUS[asked.refusal.kind]
-        return said(forms.answer(question, asked), status)
+        if asked.refusal is None:
+            return said(forms.answer(question, asked))
+        return said(forms.answer(question, asked), STATUS[asked.refusal.kind], asked.refusal.after)
 
     @app.post(
         "/models/{model}/ask-many", summary=f"Ask up to {most} questions", openapi_extra={"x-form": "ASK_MANY"},
@@ -94,11 +96,14 @@ def _asking(app: FastAPI, service: Service) -> None:
     async def ask_many(request: Request) -> Response:
         """The rounds are taken in order; a question that is refused has an `error` where its answer would be."""
         model, caller = service.asker(request)
-        given = forms.ASK_MANY.read(body(request)).questions
-        service.check_batch(len(given))
+        given = (await read(request, forms.ASK_MANY, service.check_batch)).questions
         questions = [one.question(caller.subject) for one in given]
         asked = await model.owner.ask(questions)
-        return said({"answers": [forms.answer(*pair) for pair in zip(questions, asked, strict=True)]})
+        over = [one.refusal.after for one in asked if one.refusal is not None and one.refusal.kind == "quota"]
+        told = {"answers": [forms.answer(*pair) for pair in zip(questions, asked, strict=True)]}
+        if len(over) == len(asked):  # none took a round, nor ever did
+            return said({**told, **forms.failure("quota", OVER)}, 429, over[0])
+        return said(told)
 
     @app.post(
         "/models/{model}/label", summary="Bring the label of an answered question", openapi_extra={"x-form": "LABEL"},
@@ -108,7 +113,7 @@ def _asking(app: FastAPI, service: Service) -> None:
     async def label(request: Request) -> Response:
         """Durable when it returns. A ticket is good once, in time, and for the asker who got it."""
         model, caller = service.asker(request)
-        given = forms.LABEL.read(body(request))
+        given = await read(request, forms.LABEL)
         (refusal,) = await model.owner.learn([Taught(caller.subject, given.ticket, given.label)])
         return said(_taken(refusal), 200 if refusal is None else STATUS[refusal.kind])
 
@@ -120,8 +125,7 @@ def _asking(app: FastAPI, service: Service) -> None:
     async def label_many(request: Request) -> Response:
         """All good ones are taken, whatever the others are."""
         model, caller = service.asker(request)
-        given = forms.LABEL_MANY.read(body(request)).labels
-        service.check_batch(len(given))
+        given = (await read(request, forms.LABEL_MANY, service.check_batch)).labels
         lessons = [Taught(caller.subject, one.ticket, one.label) for one in given]
         return said({"results": [_taken(one) for one in await model.owner.learn(lessons)]})
 
@@ -166,8 +170,7 @@ def _looking(app: FastAPI, service: Service) -> None:
     async def plan(request: Request) -> Response:
         """All its numbers and tables, as a plan file: enough for anybody to certify the promise anew."""
         found = service.model(request)
-        text = await found.owner.call(lambda desk: desk.plan.to_json(), timeout=service.limits.timeout)
-        return Response(text, media_type="application/json")
+        return Response(await found.owner.plan(), media_type="application/json")
 
     @app.get("/metrics", summary="For Prometheus", openapi_extra={"x-open": True})
     async def metrics(request: Request) -> Response:
@@ -183,12 +186,14 @@ def health(app: FastAPI, service: Service) -> None:
 
     @app.get("/healthz", summary="Whether the process lives", openapi_extra={"x-open": True})
     async def healthz(request: Request) -> Response:
-        """200 as long as it does."""
+        """503 if a thread that serves a model is gone, which only a restart mends; else 200."""
+        if dead := [name for name, model in service.models.items() if not model.owner.alive]:
+            return said({"status": "dead", "models": dead}, 503)
         return said({"status": "ok"})
 
     @app.get("/readyz", summary="Whether all models answer", openapi_extra={"x-open": True})
     async def readyz(request: Request) -> Response:
-        """503 with the models that do not, while they drain or cannot write their state."""
+        """503 with the models that do not: while they drain, or until one that failed could be opened again."""
         if missing := await service.missing(here_only=PASSED in request.headers):
-            return said({"status": "not ready", "models": missing}, 503, retry=True)
+            return said({"status": "not ready", "models": missing}, 503)
         return said({"status": "ready"})

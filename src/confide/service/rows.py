@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "ASKED", "IMPORT", "NOBODY", "TAUGHT", "Row", "Rows", "Unreadable", "canonical", "pack", "together", "unpack",
+    "ASKED", "COUNTED", "IMPORT", "NOBODY", "TAUGHT", "Row", "Rows", "Unreadable", "canonical", "head", "pack",
+    "together", "unpack",
 ]  # fmt: skip
 
-ASKED, TAUGHT = "asked", "taught"
-"""The two kinds of notes."""
+ASKED, TAUGHT, COUNTED = "asked", "taught", "counted"
+"""The kinds of notes: questions, lessons, and what the operator is shown of all that came before it."""
 
 NOBODY = bytes(16)
 """Whose row it is once it was erased."""
@@ -28,6 +29,7 @@ IMPORT = -1
 """The epoch, which no ticket has, in the rows that name an import of history."""
 
 _FIELDS = "<16s16s16sqiiihhbI"
+_HEAD = Struct(_FIELDS)
 
 
 class Row(NamedTuple):
@@ -45,14 +47,34 @@ class Row(NamedTuple):
     copy: int
     """−1 for none."""
     leaf: int
-    """Of a lesson: the guide's leaf that has its gradient; −1 for none."""
+    """Of a lesson: the guide's leaf that has its gradient; −1 for none. Of a question, the minute it came (public)."""
     label: int
     """Of a question the answer's, −1 for none; of a lesson the one that was brought."""
     guided: int
-    """The guide's own answer."""
+    """Of a question the guide's own answer; of a label's lesson what had been answered."""
     source: int
     x: bytes | None
     """Packed; None where it could not be."""
+
+    @property
+    def name(self) -> tuple[bytes, bytes]:
+        """Whose request it is, and what it is called."""
+        return self.whose, self.id
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether it is what a question leaves behind whose person was forgotten."""
+        return self.digest == NOBODY
+
+    def left(self, name: bytes, counted: bytes) -> Row:
+        """What stays of a question when its person is forgotten: the request's name, its round, and when it was.
+
+        `name` stands for the person and the request's id together, and for neither of them alone; `counted` for the
+        person, to whom the round counts for a day. Nothing stays of a question that took no round.
+        """
+        if self.number <= 0:
+            return Row(NOBODY, NOBODY, NOBODY, 0, 0, -1, -1, -1, -1, -1, None)
+        return Row(name, counted, NOBODY, self.number, self.epoch, -1, self.leaf, -1, -1, -1, None)
 
 
 class Rows:
@@ -85,7 +107,12 @@ class Rows:
     @classmethod
     def of(cls, width: int) -> Rows:
         """The rows of this width."""
-        return cls(width - Struct(_FIELDS).size)
+        return cls(width - _HEAD.size)
+
+
+def head(row: Row) -> bytes:
+    """A row without x, with which a row of any width begins."""
+    return _HEAD.pack(*row[:10], 0)
 
 
 class Unreadable:

@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import cast
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -18,10 +19,13 @@ from confide.runs.names import learner_named
 from confide.service.app import Limits, Model, Service
 from confide.service.base import Desk
 from confide.service.config import Config, DoorsConfig, ModelConfig, Port
+from confide.service.connections import PATIENCE, Connection, Places
 from confide.service.doors import Door, Keys, Tokens
 from confide.service.elsewhere import Elsewhere
+from confide.service.files import Room, raised, room_for
 from confide.service.logs import Log
 from confide.service.metrics import Metrics
+from confide.service.models import taken
 from confide.service.operators import operator_app
 from confide.service.owner import Owner
 from confide.service.pace import Ticks
@@ -70,18 +74,27 @@ def build(config: Config, open_desk: OpenDesk, log: Log) -> Service:
     limits = config.limits
     try:
         for name, model in config.models.items():
-            desk = open_desk(name, model, config.insecure_seed)
+            changed = taken(model)
+            reopen = partial(open_desk, name, model, config.insecure_seed)
+            desk = reopen()
+            for entry in changed:
+                log.event("taken", model=name, entry=entry)
             ticks = None if model.release_every is None else Ticks(model.release_every, partial(metrics.late, name))
-            owner = Owner(desk, metrics, room=limits.room, group=limits.group, timeout=limits.timeout)
+            owner = Owner(
+                desk, metrics, room=limits.room, requests=limits.requests, group=limits.group, timeout=limits.timeout,
+                reopen=reopen,
+            )  # fmt: skip
             models[name] = Model(owner, ticks)
             log.event("open", model=name)
+            for warning in desk.plan.warnings:
+                log.event("warning", model=name, warning=warning)
     except BaseException:
         for opened in models.values():
             opened.owner.close()
         raise
     passed = getattr(door, "passed", ("authorization",))
     elsewhere = {
-        name: Elsewhere(name, one.owner, passed, room=limits.room, timeout=limits.timeout)
+        name: Elsewhere(name, one.owner, passed, room=limits.requests, timeout=limits.timeout)
         for name, one in config.elsewhere.items()
     }
     numbers = Limits(limits.body, limits.batch, limits.history, limits.history_body, limits.timeout)
@@ -93,13 +106,16 @@ def serve(config: Config, open_desk: OpenDesk, log: Log) -> None:
     log.capture()
     sys.setswitchinterval(SWITCH)
     gc.set_threshold(YOUNG, 10, 1_000_000)  # everything is searched by `_sweep`, at times of its own
+    room = room_for(raised(), config.limits.connections, len(config.models), len(config.elsewhere))
+    _outlive_terminal()
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(_bound(port)) for port in (config.public, config.operator)]
+        sockets = [stack.enter_context(_bound(port, room.backlog)) for port in (config.public, config.operator)]
         service = build(config, open_desk, log)
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                runner.run(_run(service, sockets, log))
+                runner.run(_run(service, sockets, _places(config, room, service.slowest), room.backlog))
         finally:
+            _outlive_terminal()  # the event loop has put back what was there before
             failures = list(_closed(service, log))
         if failures:
             raise failures[0]
@@ -115,6 +131,22 @@ def _closed(service: Service, log: Log) -> Iterator[BaseException]:
             yield error
 
 
+def _outlive_terminal() -> None:
+    """SIGHUP ends nothing, whenever it comes; while the service serves, it saves."""
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+async def _save(service: Service) -> None:
+    """Write a snapshot of every model, as the operator's door does."""
+    for name, model in service.models.items():
+        try:
+            await model.owner.call(lambda desk: desk.save())
+            service.log.event("saved", model=name)
+        except Exception as error:
+            service.log.error("not saved", error, model=name)
+
+
 class _Server(uvicorn.Server):
     """One of two servers in a process: signals are for both."""
 
@@ -124,10 +156,22 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _run(service: Service, sockets: list[socket.socket], log: Log) -> None:
-    loop = asyncio.get_running_loop()
+def _places(config: Config, room: Room, ticks: Ticks | None = None) -> list[Places]:
+    """Those of the two ports."""
+    limits, doors = config.limits, config.doors
+    proxies = [*limits.proxies, *(doors.proxy.trusted if doors.proxy is not None else ())]
+    patience = max(PATIENCE, 1.5 * limits.timeout)  # a body has `timeout`, and is told so
+    return [
+        Places(room.public, limits.per_address, proxies, body=limits.body, patience=patience, ticks=ticks),
+        Places(room.operator, room.operator, body=limits.history_body, patience=patience),
+    ]
+
+
+async def _run(service: Service, sockets: list[socket.socket], places: list[Places], backlog: int) -> None:
+    loop, log = asyncio.get_running_loop(), service.log
     loop.set_exception_handler(log.loop_error)
-    servers = [_server(app) for app in (public_app(service), operator_app(service))]
+    apps = public_app(service), operator_app(service)
+    servers = [_server(app, some, backlog) for app, some in zip(apps, places, strict=True)]
 
     def stop() -> None:
         log.event("stopping")
@@ -136,13 +180,17 @@ async def _run(service: Service, sockets: list[socket.socket], log: Log) -> None
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
+    saving = set[asyncio.Task[None]]()
+    if hasattr(signal, "SIGHUP"):
+        loop.add_signal_handler(signal.SIGHUP, lambda: saving.add(asyncio.create_task(_save(service))))
     ports = [one.getsockname()[1] for one in sockets]
     gc.collect()
     gc.freeze()  # what was opened stays until the end
     log.event("serving", public=ports[0], operator=ports[1])
-    sweep = asyncio.create_task(_sweep())
+    tasks = [asyncio.create_task(one) for one in (_sweep(), *(some.watch() for some in places))]
     await asyncio.gather(*(server.serve([one]) for server, one in zip(servers, sockets, strict=True)))
-    sweep.cancel()
+    for task in tasks:
+        task.cancel()
     for one in service.elsewhere.values():
         one.close()
     log.event("stopped")
@@ -154,19 +202,20 @@ async def _sweep() -> None:
         gc.collect()
 
 
-def _server(app: ASGIApp) -> _Server:
+def _server(app: ASGIApp, places: Places, backlog: int) -> _Server:
     # The access log would write who came from where; proxies' headers are for `ProxyDoor` to judge.
     config = uvicorn.Config(
         app, lifespan="off", access_log=False, log_config=None, log_level="warning", server_header=False,
-        proxy_headers=False, ws="none", timeout_graceful_shutdown=GRACE, timeout_keep_alive=30,
+        proxy_headers=False, ws="none", timeout_graceful_shutdown=GRACE, timeout_keep_alive=30, backlog=backlog,
+        http=cast(type[asyncio.Protocol], partial(Connection, places)),
     )  # fmt: skip
     return _Server(config)
 
 
-def _bound(port: Port) -> socket.socket:
+def _bound(port: Port, backlog: int) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in port.host else socket.AF_INET
-        bound = socket.create_server((port.host, port.port), family=family, backlog=1024)
+        bound = socket.create_server((port.host, port.port), family=family, backlog=backlog)
     except OSError as error:
         raise ValueError(f"cannot listen on {port.host}:{port.port}: {error.strerror}") from None
     bound.setblocking(False)

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from confide.extras import need
-from confide.service.doors import LONGEST, SUBJECT, Caller, NotAdmitted, bearer
+from confide.service.doors import Caller, NotAdmitted, bearer, check_private, subject_of
 
 __all__ = ["JwtDoor", "ProxyDoor"]
+
+SECRET = 32
+"""Characters of a shared secret, at least: as many bytes as SHA-256 has."""
 
 
 class JwtDoor:
@@ -41,11 +44,17 @@ class JwtDoor:
 
     @classmethod
     def of(cls, key: Path, **options: Any) -> JwtDoor:
-        """With the key in a file."""
+        """With the key in a file: a shared secret without the line's end that editors write behind it."""
+        shared = any(one.upper().startswith("HS") for one in options["algorithms"])
         try:
-            return cls(key.read_text(encoding="ascii"), **options)
+            text = key.read_text(encoding="ascii").rstrip("\r\n")
         except (OSError, UnicodeDecodeError):
             raise ValueError(f"cannot read the issuer's key in {key}") from None
+        if shared:
+            check_private(key)
+            if len(text) < SECRET:
+                raise ValueError(f"the secret in {key} has fewer than {SECRET} characters, and could be guessed")
+        return cls(text, **options)
 
     def named(self, subject: str) -> str:
         """See `Door`."""
@@ -62,7 +71,7 @@ class JwtDoor:
                 token, self._key, algorithms=self._algorithms, audience=self._audience, issuer=self._issuer,
                 options=needed,
             )  # fmt: skip
-            return Caller(self.named(_checked(claims[self._claim])))
+            return Caller(self.named(subject_of(claims[self._claim])))
         except Exception:  # its words might quote the token
             raise NotAdmitted(401, "this token is not valid here, or has expired: sign in again") from None
 
@@ -71,7 +80,7 @@ class ProxyDoor:
     """People whom a proxy in front has authenticated, and whom it names in a header.
 
     The header counts only from the proxies' own addresses, and only once: a proxy must replace what others send, and
-    where it only adds its own, nobody is let in. Blanks around a name are no part of it.
+    where it only adds its own, nobody is let in. A name comes in UTF-8; blanks around it are no part of it.
 
     Parameters
     ----------
@@ -116,13 +125,8 @@ class ProxyDoor:
             raise NotAdmitted(403, "this door is for askers, and this token is not for one")
         try:
             (name,) = (value for known, value in headers.items() if known.lower() == self._header)
-            return Caller(self.named(_checked(name.strip(" \t"))))
+            return Caller(self.named(subject_of(name.strip(" \t").encode("latin-1").decode())))
+        except UnicodeError:
+            raise NotAdmitted(401, "the proxy's header is not UTF-8: let the proxy send names in UTF-8") from None
         except ValueError:
             raise NotAdmitted(401, "the proxy named nobody: sign in first") from None
-
-
-def _checked(subject: Any) -> str:
-    limit = min(SUBJECT, LONGEST)
-    if not (isinstance(subject, str) and 0 < len(subject) <= limit and subject.isprintable()):
-        raise ValueError(f"a subject is 1 to {limit} printable characters")
-    return subject

@@ -15,7 +15,7 @@ from confide.service.memory import Stored
 __all__ = ["person", "private", "public"]
 
 
-def public(name: str, pop: POP, life: int, room: int) -> dict[str, Any]:
+def public(name: str, pop: POP, life: int, hours: int, quota: int | None, room: int) -> dict[str, Any]:
     """Nothing here depends on what anybody said, but for what the plan charges: the halt, the monitor, the guide."""
     guarantee, monitor = pop.guarantee, pop.monitor
     return {
@@ -30,9 +30,12 @@ def public(name: str, pop: POP, life: int, room: int) -> dict[str, Any]:
         "units": pop.units,
         "state": pop.state,
         "halt_reason": pop.halt_reason,
+        "standing": pop.standing,
         "rounds": pop.rounds,
         "planned_rounds": pop.plan.rounds,
         "ticket_life": life,
+        "ticket_hours": hours,
+        "quota": quota,
         "room": room,
         "monitor": None if monitor is None else monitor.numbers(pop.units),
         "guide": None if pop.guide is None else {"released": pop.guide.released},
@@ -42,7 +45,7 @@ def public(name: str, pop: POP, life: int, room: int) -> dict[str, Any]:
 def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> dict[str, Any]:
     """Exact numbers, outside the guarantee: never to be shown to others."""
     account, plan = pop.operator.loop.account, pop.plan
-    unsure, book = account.unsure, account.book
+    unsure, book, failures = account.unsure, account.book, pop.operator.failures
     totals = counts.totals()
     answered = sum(totals[source] for source in SOURCES)
     return {
@@ -51,6 +54,9 @@ def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> di
         "spent": unsure / plan.unsure if plan.unsure else 0.0,
         "rounds": account.rounds,
         "taught": pop.operator.taught,
+        "guide_labels": pop.operator.guide_labels,
+        "most_guide_labels": None if plan.guide is None else plan.guide.unit_labels,
+        "failures": failures._asdict(),
         "open_tickets": waiting,
         "shares": {source: totals[source] / answered if answered else 0.0 for source in SOURCES},
         "labels": totals["labels"],
@@ -58,7 +64,7 @@ def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> di
         "series": counts.series(),
         "nbytes": pop.operator.nbytes,
         "ledger": None if book is None else {"commits": book.commits, "seconds": book.seconds},
-        "alarms": list(alarms),
+        "alarms": [*alarms, *([f"{failures.sentence}."] if failures.sentence else [])],
     }
 
 

@@ -10,11 +10,12 @@ import asyncio
 import re
 import ssl
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import cast
 from urllib.parse import urlsplit
 
 import httptools
+
+from confide.service.talk import Told
 
 __all__ = ["Told", "Wires"]
 
@@ -25,15 +26,6 @@ IDLE = 10.0
 """Seconds after which a connection is not used again: less than its owner keeps it, which must not end it meanwhile."""
 
 _PLAIN = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-
-
-@dataclass
-class Told:
-    """A response."""
-
-    status: int = 0
-    headers: dict[str, str] = field(default_factory=dict)
-    content: bytes = b""
 
 
 class _Wire(asyncio.Protocol):

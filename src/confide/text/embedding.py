@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.contained import contained, tried
 from confide.text.names import encoder_named
 
 __all__ = ["GRID", "LONGEST", "Embedding", "TextEncoder"]
@@ -67,10 +68,11 @@ class Embedding:
 
     def _probe(self) -> int:
         """The width of the vectors; an encoder that cannot do its work is refused before anybody depends on it."""
-        try:
-            found = [np.asarray(self._encoder.encode([text]), dtype=np.float64) for text in _PROBE]
-        except Exception as error:  # it is somebody else's; the texts were ours
-            raise ValueError("the encoder failed on a plain text: try encode(['a text']) by itself first") from error
+        found, failed = tried(
+            lambda: [np.asarray(self._encoder.encode([text]), dtype=np.float64) for text in _PROBE]
+        )
+        if failed is not None:
+            raise ValueError("the encoder failed on a plain text: try encode(['a text']) by itself first") from failed
         shapes = {each.shape for each in found}
         shape, *others = shapes
         if others or len(shape) != 2 or shape[0] != 1 or not 1 <= shape[1] <= _WIDEST:
@@ -81,13 +83,10 @@ class Embedding:
 
     def vector(self, text: str, /) -> NDArray[np.float64]:
         """The text's direction, of norm at most 1; zeros for a text of which the encoder makes nothing."""
-        try:
+        with contained:  # its errors are between it and this one text
             plain = text[:LONGEST].encode("utf-8", "replace").decode()  # lone surrogates are no text to most encoders
             return _direction(np.asarray(self._encoder.encode([plain]), dtype=np.float64).reshape(self.width))
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException:  # its errors are between it and this one text, also a panic, which is no Exception
-            return np.zeros(self.width)
+        return np.zeros(self.width)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Embedding):

@@ -32,6 +32,7 @@ def register(name: str, make: Callable[[], Any]) -> None:
     ----------
     name
         Letters, digits and `.:/-`. A name is given once: an encoder behind it that changed would change every answer.
+        The same `make` may be given again.
     make
         Called when the name is first used; returns the encoder.
 
@@ -46,7 +47,7 @@ def register(name: str, make: Callable[[], Any]) -> None:
     """
     if not _NAME.fullmatch(name):
         raise ValueError("an encoder's name has letters, digits and .:/- only: take another one")
-    if name in NAMES or name in _made or name.startswith(_MODELS):
+    if name in NAMES or _made.get(name, make) is not make or name.startswith(_MODELS):
         raise ValueError(f"there is an encoder {name!r} already: take another name")
     _made[name] = make
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -95,7 +96,7 @@ class _WhereUnsure(Account):
 
     def enter(self, *whos: bytes | None, **more: Any) -> Mark:
         grown, self.entered = self.unsure > self.entered, self.unsure
-        if grown or more or self.book is None:
+        if grown or more or self.used or self.book is None:
             return super().enter(*whos, **more)
         return Mark(self.book.sequence, self.rounds, self.halted)
 
@@ -112,6 +113,9 @@ class _Answered(Account):
     def enter(self, *whos: bytes | None, **more: Any) -> Mark:
         taken, self.entered = self.rounds - self.entered, self.rounds
         return super().enter(*whos[:taken], **more)
+
+    def reserve(self, rounds: int, whos: Iterable[bytes | None]) -> None:
+        super().reserve(rounds, ())
 
 
 class EntersTheAnswered(_Accounts):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from confide.games.broken.base import WithGuide
 from confide.guide.guide import Asked, Guide, Release
 from confide.guide.leaves import Leaves
-from confide.guide.maps import Encoded
-from confide.guide.model import Batch
+from confide.guide.model import Batch, Question
 from confide.ledger.ledger import Spent
 from confide.planning.guided import GuidePlan
+from confide.pop.account import Account
 from confide.pop.guiding import Guiding, bytes_of
+from confide.pop.loop import Loop
+from confide.pop.settings import Settings
 from confide.privacy.gaussian import GaussianNoise
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "BatchProduct",
     "CapIgnored",
     "CountsRowsTwice",
+    "DropsBadRecords",
     "GradientsAtExactSums",
     "HalfNoise",
     "LeavesByLabels",
@@ -32,6 +35,7 @@ __all__ = [
     "RedrawsANode",
     "SkipsEmptyLeaves",
     "StepFromLabels",
+    "TakesRoundsAfterwards",
     "UsedBeforeDurable",
     "product",
 ]
@@ -47,25 +51,19 @@ class _Leaving(Guide):
 
     def __init__(self, plan: GuidePlan, features: Any, *args: Any, **named: Any) -> None:
         super().__init__(plan, features, *args, **named)
-        if self._leaves is not None:
-            self._leaves = self._spoiled(self._leaves)
+        self._leaves.__class__ = self.leaves_type  # the noise that was drawn ahead stays drawn once
 
     def _found(self, row: Ints) -> None:
         super()._found(row)
-        assert self._leaves is not None
-        self._leaves = self._spoiled(self._leaves)
-
-    def _spoiled(self, leaves: Leaves) -> Leaves:
-        leaves.__class__ = self.leaves_type  # the noise that was drawn ahead stays drawn once
-        return leaves
+        self._leaves.__class__ = self.leaves_type
 
 
 # ---------------------------------------------------------------------- what the sums hold
 
 
 class _Uncapped(Guiding):
-    def teach(self, encoded: Encoded | None, label: int, who: bytes | None) -> int:
-        return super().teach(encoded, label, None)
+    def teach(self, question: Question | None, label: int, who: bytes | None) -> int:
+        return super().teach(question, label, None)
 
     def follow_rows(
         self,
@@ -88,13 +86,11 @@ class CapIgnored(WithGuide):
 class AtExactSums(Guide):
     """A guide whose gradients are taken at the exact sum of the open leaf as well."""
 
-    def gradient(self, encoded: Encoded, y: int, /) -> None:
+    def gradient(self, question: Question, y: int, /) -> None:
         leaves = self._leaves
-        if leaves is None:
-            return
         kept = leaves.theta.copy()
-        leaves.theta -= self.plan.step / self.plan.scale * leaves.open.reshape(kept.shape)
-        super().gradient(encoded, y)
+        leaves.theta -= leaves.stage.step / self.plan.scale * leaves.open.reshape(kept.shape)
+        super().gradient(question, y)
         leaves.theta[:] = kept
 
 
@@ -119,14 +115,41 @@ class CountsRowsTwice(WithGuide):
     guiding_type = _CountsTwice
 
 
+class _WholeRecords(Guiding):
+    def teach_rows(self, xs: Any, labels: Ints, whos: Sequence[bytes | None]) -> Ints:
+        good, leaves = np.flatnonzero(labels >= 0), np.full(len(labels), -1)
+        some = [xs[i] for i in good.tolist()]
+        leaves[good] = super().teach_rows(some, labels[good], [whos[i] for i in good.tolist()])
+        return leaves
+
+
+class DropsBadRecords(WithGuide):
+    """A record of the history that cannot be read takes no row: all after it move up, and leaves hold other rows."""
+
+    guiding_type = _WholeRecords
+
+
 # ---------------------------------------------------------------------- when, and with which noise
+
+
+class _TakenLate(Account):
+    def reserve(self, rounds: int, whos: Iterable[bytes | None]) -> None:
+        super().reserve(0, whos)
+
+
+class TakesRoundsAfterwards(WithGuide):
+    """The guide learns and releases before the rounds of a batch are taken: cut off, the same rows teach it again."""
+
+    def spoil(self, loop: Loop, settings: Settings) -> None:
+        loop.account = _TakenLate(loop.plan, loop.rng)
+        super().spoil(loop, settings)
 
 
 class _ByLabels(Guide):
     taught = 0
 
-    def gradient(self, encoded: Encoded, y: int, /) -> None:
-        super().gradient(encoded, y)
+    def gradient(self, question: Question, y: int, /) -> None:
+        super().gradient(question, y)
         self.taught += 1
 
     def _due(self) -> str | None:
@@ -149,9 +172,8 @@ class LeavesByLabels(WithGuide):
 
 class _SkipsEmpty(Guide):
     def _due(self) -> str | None:
-        due, leaves = super()._due(), self._leaves
-        empty = leaves is not None and not leaves.open.any()
-        return None if due == "node" and empty else due
+        due = super()._due()
+        return None if due in ("warm", "node") and not self._leaves.open.any() else due
 
 
 class _SkippingEmpty(Guiding):
@@ -187,7 +209,7 @@ class NoiseTwice(WithGuide):
 
 class _Half(Leaves):
     def node(self) -> tuple[Ints, Ints]:
-        self._ahead = GaussianNoise(self.plan.sigma2 // 4).draw(self._rng, self.open.size)
+        self._ahead = GaussianNoise(self.stage.sigma2 // 4).draw(self._rng, self.open.size)
         return super().node()
 
 
@@ -207,8 +229,9 @@ class HalfNoise(WithGuide):
 
 class _Redraws(Guiding):
     def resume(self, spent: Spent) -> None:
-        last = max((number for kind, number, *_ in spent.released if kind == "node"), default=-1)
-        kept = tuple(one for one in spent.released if one[:2] != ("node", last))
+        kinds = [one[0] for one in spent.released]
+        stage = "node" if "ranges" in kinds or "node" in kinds else "warm"
+        kept = tuple(one for one in spent.released if one[:2] != (stage, kinds.count(stage) - 1))
         super().resume(replace(spent, released=kept))
 
 
@@ -263,11 +286,10 @@ def product(batch: Batch, theta: Floats) -> Floats:
 
 
 class _Product(Guide):
-    def run(self, batch: Batch, labels: Ints) -> Floats:
-        leaves = self._leaves
-        theta = None if leaves is None else leaves.answering.copy()
-        out = super().run(batch, labels)
-        return out if theta is None or self.closed == 0 else product(batch, theta)
+    def run(self, batch: Batch, labels: Ints, other: Batch | None = None) -> Floats:
+        theta = self.model.theta.copy()
+        out = super().run(batch, labels, other)
+        return out if self.closed == 0 else product(batch if other is None else other, theta)
 
 
 class _BatchProduct(Guiding):

@@ -63,7 +63,7 @@ def by_polls(plan: Plan) -> Plan:
 
     Counted so, gate and lean cost what those of the plan do, by the same shares.
     """
-    lean, order, q = plan.lean, plan.order, plan.poll_fraction
+    lean, order, q = plan.lean, plan.renyi_order, plan.poll_fraction
     assert plan.gate is not None and lean is not None
     if isinstance(lean, Weights):
         cost = lean.cost(plan.gate, order=order, poll_fraction=q, labels=plan.labels)
@@ -131,12 +131,11 @@ class ShowsTheOdds(Broken):
 
 
 class _ProductScores(Guide):
-    def _ask(self, batch: Batch, labels: Ints, answers: Ints, scores: Floats) -> None:
-        leaves = self._leaves
-        theta = None if leaves is None or self.closed == 0 else leaves.answering.copy()
-        super()._ask(batch, labels, answers, scores)
+    def _ask(self, batch: Batch, labels: Ints, answers: Ints, scores: Floats, other: Batch | None) -> None:
+        theta = None if self.closed == 0 else self.model.theta.copy()
+        super()._ask(batch, labels, answers, scores, other)
         if theta is not None:  # where θ is still that of the first row; the last bits alone are others
-            found = product(batch, theta)
+            found = product(batch if other is None else other, theta)
             scores[:] = np.where(np.isclose(found, scores, rtol=1e-9, atol=0.0), found, scores)
 
 

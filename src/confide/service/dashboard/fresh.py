@@ -69,12 +69,13 @@ class OneUnit:
     @property
     def _own(self) -> int:
         """Rounds of the unit: they must fit in one leaf, where they do most."""
-        return min(self.guide.unit_labels, self.guide.leaf) if self.plan.units == "people" else 1
+        return min(self.guide.unit_labels, self.guide.first) if self.plan.units == "people" else 1
 
     @cached_property
     def rounds(self) -> int:
         """Rounds of a game."""
-        return min(self.plan.rounds, LEAVES * self.guide.leaf + 1)
+        ends = self.guide.main.ends
+        return min(self.plan.rounds, ends[min(LEAVES, len(ends)) - 1] + 1)
 
     def play(self, coins: np.random.Generator) -> Generator[Any, Any, None]:
         people = self.plan.units == "people"
@@ -102,7 +103,7 @@ class OneUnit:
         rows = np.array([np.ravel(row) for row in view.released], dtype=np.float64).reshape(len(view.released), -1)
         if not rows.size:
             return 0.0
-        factor = self.guide.root.factor[: len(rows)].astype(np.float64)
+        factor = self.guide.root.column(0)[: len(rows)].astype(np.float64)
         scale = math.sqrt(float((factor**2).sum()) * self.guide.sigma2) * float(np.linalg.norm(self._direction))
         return float((rows @ self._direction) @ factor) / scale
 

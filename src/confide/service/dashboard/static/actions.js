@@ -65,12 +65,12 @@ export function person(model, notice) {
   forget.addEventListener("click", () => run(forget, notice, async () => {
     if (!asked()) return;
     const subject = input.value;
-    const words = `${subject}: the copy that learned from them is reset, and their stored questions, answers and request ids are deleted. What was spent stays spent.`;
+    const words = `${subject}: the copy that learned from them is reset, and their stored questions and answers are deleted. What was spent stays spent.`;
     if (!(await confirmed("Forget this person?", words, "Forget"))) return;
-    await api.post(model, "forget", { subject });
+    const { forgotten } = await api.post(model, "forget", { subject });
     found.replaceChildren();
-    input.value = "";
-    notice("Forgotten.");
+    if (forgotten) input.value = "";
+    notice(forgotten ? "Forgotten." : "Nothing is known under this name: is it spelled as in their token?");
   }));
   return { element: panel("A person", form, found, h("div", { class: "row" }, forget)), update() {} };
 }

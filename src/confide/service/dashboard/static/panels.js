@@ -33,7 +33,7 @@ export function promise() {
       put(where, facts([
         ["Promised", `ε = ${exact(guarantee.epsilon)}, δ = ${exact(guarantee.delta)}`],
         ["To each", seen.units === "people" ? "person" : "round"],
-        ["State", seen.state + (seen.halt_reason ? `: ${seen.halt_reason}` : "")],
+        ["State", seen.standing ?? seen.state],
         ["Rounds", seen.planned_rounds ? `${whole(seen.rounds)} of ${whole(seen.planned_rounds)}` : whole(seen.rounds)],
         ["Labels", seen.labels.join(", ")],
         guide ? ["Noisy sums of the guide", whole(guide.released)] : null,
@@ -163,9 +163,10 @@ export function queue() {
       put(now, facts([
         ["Questions waiting", whole(waiting.ask)], ["Labels waiting", whole(waiting.label)],
         ["Open tickets", whole(held.open_tickets)], ["Lessons of the copies", whole(held.taught)],
+        held.guide_labels == null ? null : ["Labels that the guide learned", `${whole(held.guide_labels)} of ${whole(held.labels)} brought: of each person at most ${whole(held.most_guide_labels)}`],
         ["Memory of the copies", bytes(held.nbytes)],
         ["Late responses", service.release_every === null ? "not paced" : whole(service.late)],
-      ]));
+      ].filter(Boolean)));
     },
   };
 }

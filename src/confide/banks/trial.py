@@ -1,0 +1,158 @@
+"""A learner tried out when it is given, on rows that are made up: so that one that cannot answer is not run in silence.
+
+Refused is what is wrong whatever the rows: a learner that answers something else than a label or None; and, where the
+number of columns is known, so that these rows are such as will come, one that raises whenever it is taught, or whenever
+it is asked after it was taught. Where nothing is known of the rows, an exception tells nothing of the learner: then a
+warning says that it could not be tried. Nobody's data is looked at, and what is tried is a copy that is thrown away.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from confide.banks.inside import freeze, reseed, thaw
+from confide.banks.quiet import Apart
+from confide.contained import contained, tried
+from confide.errors import ConfideWarning
+from confide.learners.base import Base, Learner
+from confide.learners.called import Called, NoLabel
+from confide.learners.features import Encoder, Pipeline
+
+__all__ = ["try_out"]
+
+_ZERO, _TEXT = float(0), ""
+_MADE_UP = (_ZERO, _TEXT)
+
+
+class _Anything(dict[Any, Any]):
+    """A row without features, that has whatever feature it is asked for."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self._value = value
+
+    def __missing__(self, key: Any) -> Any:
+        return self._value
+
+
+def try_out(learner: Learner, called: Called, width: int | None, encoder: Encoder) -> None:
+    """Refuse a learner that answers no labels, or that never works.
+
+    Parameters
+    ----------
+    learner
+        The prototype.
+    called
+        The labels as it calls them.
+    width
+        The number of columns of the rows that will come, where it is known.
+    encoder
+        What makes the rows.
+    """
+    if _known(learner):
+        return
+    if _inside(thaw(freeze(learner), learner)) is _inside(learner):
+        raise ValueError(
+            f"a copy of {_name(learner)} is the same object, so all copies would learn what one is taught: let "
+            "__deepcopy__ make another one"
+        )
+    outcomes = [_tried(learner, called, rows) for rows in _rows(width, encoder)]
+    if None in outcomes:
+        return
+    failed = outcomes[0]
+    said = f"{_name(learner)} was given as a learner, and failed whenever it was tried on rows that are made up"
+    why = f"{type(failed).__name__}: {failed}"
+    if width is not None:
+        raise ValueError(f"{said} ({why}). Let predict return None to abstain") from failed
+    warnings.warn(
+        f"{said}, as no features are declared ({why}). If that is not the fault of these rows, it will never answer: "
+        "declare features=, the number of columns, and it is tried on rows that have them",
+        ConfideWarning,
+        stacklevel=6,
+    )
+
+
+def _known(learner: Any) -> bool:
+    """Whether it is one of Confide's own, which are tested, and no subclass that somebody else wrote."""
+    inner = learner.learner if isinstance(learner, Pipeline) else learner
+    numbered = isinstance(inner, Base) and inner.numbered
+    return numbered and type(inner).__module__.partition(".")[0] == "confide"
+
+
+def _rows(width: int | None, encoder: Encoder) -> Iterator[list[Any]]:
+    """Pairs of rows to try, those that most learners take first."""
+    if width is not None:
+        yield [_fixed(np.zeros(width)), _fixed(np.ones(width))]
+        return
+    encoded, failed = tried(lambda: [encoder.encode({}), encoder.encode({})])
+    if failed is None:  # an encoder of one's own may take other rows
+        yield encoded
+    yield from ([_Anything(value)] * 2 for value in _MADE_UP)
+    yield [_fixed(np.zeros(1)), _fixed(np.ones(1))]
+
+
+def _fixed(row: Any) -> Any:
+    row.flags.writeable = False
+    return row
+
+
+def _tried(learner: Any, called: Called, rows: list[Any]) -> BaseException | None:
+    """Ask and teach a copy a few times; None where it learned, and answered after that, at least once; else why not."""
+    copy = thaw(freeze(learner), learner)
+    reseed(copy, b"a trial", seeds=True)  # nothing is drawn from generators that others use
+    _ask(copy, called, rows)
+    asked, taught = list[BaseException | None](), list[BaseException | None]()
+    for x, label in zip(rows, called.values, strict=False):
+        with Apart():
+            taught.append(tried(copy.learn, x, label)[1])
+        asked += _ask(copy, called, rows)
+    for outcomes in (taught, asked):
+        if None not in outcomes:
+            return outcomes[-1]
+    return None
+
+
+def _ask(copy: Any, called: Called, rows: list[Any]) -> list[BaseException | None]:
+    """What it raises for each row; None where it answers."""
+    failures: list[BaseException | None] = []
+    for x in rows:
+        with Apart():
+            answer, failed = tried(copy.predict, x)
+        if isinstance(failed, NoLabel):
+            raise ValueError(f"{_name(copy)} answers something else than labels, which it must return")
+        if failed is not None:
+            failures.append(failed)
+            continue
+        try:
+            if all(answer is not value for value in _MADE_UP):  # it may be one of the row's own
+                called.number(answer)
+        except NoLabel:
+            known = ", ".join(map(repr, called.values[:4])) + (", …" if len(called.values) > 4 else "")
+            raise ValueError(
+                f"{_name(copy)} predicts {_short(answer)} for a row that is made up, which is none of the labels "
+                f"{known}: return the label itself, or None to abstain"
+            ) from None
+        failures.append(None)
+    return failures
+
+
+def _inside(learner: Any) -> Any:
+    """What was given, without what Confide put around it."""
+    for inside in ("learner", "model", "estimator"):
+        learner = getattr(learner, inside, learner) if isinstance(learner, Base) else learner
+    return learner
+
+
+def _name(learner: Any) -> str:
+    return type(_inside(learner)).__name__
+
+
+def _short(answer: Any) -> str:
+    said = ""
+    with contained:
+        said = repr(answer)
+    return said if 0 < len(said) <= 40 else f"a {type(answer).__name__}"

@@ -1,0 +1,86 @@
+"""What a run was worth, in words: against the most frequent label, by each label, and by what was learned of what came.
+
+Everything here is exact, for the operator's eyes only, and outside the guarantee.
+"""
+
+from __future__ import annotations
+
+import math
+
+from confide.learners import Features
+from confide.runs.runner import Outcome
+from confide.runs.tally import LATE, percent
+
+__all__ = ["failed", "recalls", "taught_of_brought", "verdict"]
+
+FEWEST = 100
+"""Late rounds below which nothing is said."""
+
+CHANCE = 2.0
+"""Standard errors by which fewer mistakes must be fewer to count as fewer."""
+
+BALANCED = 0.02
+"""How far a balanced error must be below that of a constant answer to count as lower."""
+
+SHOWN = 6
+"""Labels whose recall the terminal shows."""
+
+
+def verdict(outcome: Outcome) -> str:
+    """Where the answers are no better than always the most frequent label: that, and what to do; else nothing."""
+    tally = outcome.tally
+    own, rounds = tally.late_counts(tally.curve_wrong)
+    constant, known = tally.late_counts(tally.curve_frequent)
+    if rounds < FEWEST or not known or not _no_better(own, constant):
+        return ""
+    label = str(outcome.stream.labels[tally.frequent])
+    said = (
+        f"{percent(own / rounds)} wrong after the first {LATE:.0%}, where always answering the most frequent label, "
+        f"{label!r}, is {percent(constant / rounds)} wrong"
+    )
+    seen = sum(any(row) for row in tally.confusion)
+    if seen > 1 and tally.balanced_error < 1 - 1 / seen - BALANCED:
+        found = f"a balanced error of {percent(tally.balanced_error)} against {percent(1 - 1 / seen)}"
+        return f"More often wrong than a constant answer, but it finds the rarer labels: {said}; {found}."
+    return f"No better than a constant answer: {said}. {_ways_on(outcome, constant)}"
+
+
+def _no_better(wrong: int, constant: int) -> bool:
+    return constant > 0 and wrong + CHANCE * math.sqrt(constant) >= constant
+
+
+def _ways_on(outcome: Outcome, constant: int) -> str:
+    tally, plan, features = outcome.tally, outcome.pop.plan, outcome.stream.features
+    if outcome.settings.twin and _no_better(tally.late_counts(tally.curve_twin)[0], constant):
+        return "Nor is the twin without privacy, so a larger ε would hardly help: better columns might."
+    ways = []
+    if plan.guide is not None and isinstance(features, Features) and len(features.ranges) < len(features.numeric):
+        ways.append("declare the ranges of numbers in a schema")
+    if taught_of_brought(outcome):
+        ways.append("let the guide learn more labels of each person (--unit-labels)")
+    ways += ["bring more rows or a history", "take a larger --epsilon"]
+    return f"Useless at ε = {outcome.pop.guarantee.epsilon:.3g}: {', '.join(ways[:-1])}, or {ways[-1]}."
+
+
+def recalls(outcome: Outcome) -> str:
+    """Of the rounds with each label, the share answered with it; of many labels those found least."""
+    tally, labels = outcome.tally, outcome.stream.labels
+    found = [(recall, i) for i, recall in enumerate(tally.recalls) if recall == recall]
+    few = found if len(labels) <= SHOWN else sorted(found)[:SHOWN]
+    more = "" if len(labels) <= SHOWN else "; these are the lowest, the report has all"
+    return ", ".join(f"{labels[i]} {percent(recall)}" for recall, i in few) + more
+
+
+def taught_of_brought(outcome: Outcome) -> str:
+    """How many of the labels that came the guide learned from, where a cap kept it from some."""
+    learned, guide, brought = outcome.pop.operator.guide_labels, outcome.pop.plan.guide, outcome.tally.brought
+    if learned is None or guide is None or learned >= brought:
+        return ""
+    most = f"of each person at most {guide.unit_labels:,}, and none while ranges are found"
+    return f"the guide learned from {learned:,} of {brought:,} labels: {most}"
+
+
+def failed(outcome: Outcome) -> str:
+    """How often the learner failed."""
+    said = outcome.pop.operator.failures.sentence
+    return f"{said[0].upper()}{said[1:]}." if said else ""

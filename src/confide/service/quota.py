@@ -1,0 +1,129 @@
+"""How many rounds one person may take in a day, and how much time has passed: by a clock that the journal records.
+
+Rounds are planned, and a ticket is good for so many of them. Whoever could take any number would end the learning for
+all. A quota counts the rounds that a person took, which are public, and never open tickets, whose number tells who
+brought labels. Proof page: docs/proofs/people.md, "The journal".
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+__all__ = ["DAY", "Clock", "Quota", "usual"]
+
+DAY = 24 * 60
+"""Minutes of a quota, and the most that the clock goes ahead at once."""
+
+_LEAST, _PART = 100, 20
+
+
+def usual(rounds: int) -> int:
+    """The quota where none was chosen: a twentieth of the planned rounds, so that nobody ends them within 20 days.
+
+    Examples
+    --------
+    >>> usual(100_000), usual(500)
+    (5000, 100)
+    """
+    return max(_LEAST, rounds // _PART)
+
+
+class Clock:
+    """Minutes that have passed, from what the journal says about the machine's clock at every question.
+
+    Where that was turned back, this one stands still; where it was turned ahead, this one moved by a day at most: so
+    nobody is shut out for long. It moves with rounds alone, and a load finds it where it was.
+    """
+
+    def __init__(self) -> None:
+        self._both: tuple[int, int | None] = 0, None  # what it shows, and what the machine's clock showed then
+
+    @property
+    def now(self) -> int:
+        """What it shows."""
+        return self._both[0]
+
+    def at(self, minute: int) -> int:
+        """What it would show if the machine's clock showed this minute; reading it takes no lock."""
+        now, last = self._both
+        return now if last is None else now + min(max(0, minute - last), DAY)
+
+    def tick(self, minute: int) -> None:
+        """A round was taken when the machine's clock showed this minute."""
+        self._both = self.at(minute), minute
+
+
+class Quota:
+    """Rounds of everybody within the last day.
+
+    Parameters
+    ----------
+    most
+        Rounds a person and a day; None for any number.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
+        self._people: dict[bytes, _Taken] = {}
+        self._over: dict[bytes, int] = {}  # who was refused, and until when they will be: they take no round meanwhile
+        self._swept = 0
+
+    @property
+    def most(self) -> int | None:
+        """Rounds a person and a day. It may be changed: what was taken is counted whatever it is."""
+        return self._most
+
+    @most.setter
+    def most(self, most: int | None) -> None:
+        self._most, self._over = most, {}
+
+    def open(self, whose: bytes, now: int, asked: int) -> bool:
+        """Whether somebody may take one more round, after so many in this call."""
+        return self.most is None or self._count(whose, now) + asked < self.most
+
+    def wait(self, whose: bytes, now: int) -> int:
+        """Minutes until a round of theirs is a day old."""
+        taken = self._people.get(whose)
+        return DAY if taken is None or not taken.when else max(1, taken.when[0][0] + DAY - now)
+
+    def refuse(self, whose: bytes, now: int, asked: int) -> int:
+        """Minutes until somebody may take one more round, after so many in this call; 0 if they may."""
+        if self.open(whose, now, asked):
+            return 0
+        wait = self.wait(whose, now)
+        if not asked:  # rounds of this call are not taken yet
+            self._over[whose] = now + wait
+        return wait
+
+    def refused(self, whose: bytes, now: int) -> int:
+        """Minutes for which somebody who was refused will be; 0 for who was not. Reading it takes no lock."""
+        return max(0, self._over.get(whose, 0) - now)
+
+    def took(self, whose: bytes, now: int) -> None:
+        """Somebody took a round."""
+        taken = self._people.setdefault(whose, _Taken())
+        taken.rounds += 1
+        if taken.when and taken.when[-1][0] == now:
+            taken.when[-1] = now, taken.when[-1][1] + 1
+        else:
+            taken.when.append((now, 1))
+        if now >= self._swept + DAY:
+            self._swept = now
+            self._people = {one: about for one, about in self._people.items() if self._count(one, now)}
+            self._over = {one: until for one, until in self._over.items() if until > now}
+
+    def _count(self, whose: bytes, now: int) -> int:
+        taken = self._people.get(whose)
+        if taken is None:
+            return 0
+        while taken.when and taken.when[0][0] <= now - DAY:
+            taken.rounds -= taken.when.popleft()[1]
+        return taken.rounds
+
+
+@dataclass(slots=True, repr=False)
+class _Taken:
+    rounds: int = 0
+    when: deque[tuple[int, int]] = field(default_factory=deque)
+    """Minutes in which there were rounds, and how many."""
