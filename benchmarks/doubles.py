@@ -4,7 +4,7 @@
     python benchmarks/doubles.py --quick    5 seeds, without the games that take long: about a minute of one core
     python benchmarks/doubles.py --page     also writes the table of docs/replay.md
 
-The doubles are those of confide.games.broken. A replay's evidence is the line that it found violated. An audit's
+The doubles are those of tests.broken. A replay's evidence is the line that it found violated. An audit's
 evidence are two bounds that hold together but for probability 10⁻⁶, the alarm level: a test for bit 1 with at most this
 share of false and at least that of true positives, where the promise allows fewer true ones. A certificate's evidence
 is what `Plan.verify` says. Each double is also sent

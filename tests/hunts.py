@@ -17,14 +17,14 @@ import numpy as np
 
 from confide import POP, Gate, Guarantee, Halting, Plan
 from confide.games import BOTTOM, Batch, OnlineGame, Region, Report, Round, View, audit_game
-from confide.games.broken import coins, compiled, leans, tables
-from confide.games.broken.variants import VARIANTS, SparseVector
 from confide.games.others import AdaptiveQuery, OnData, Query, Start
 from confide.learners import LogisticRegression, Points
 from confide.planning.design import certify
 from confide.privacy.random import Random
 from confide.privacy.renyi import delta_from_renyi
 from confide.privacy.sparse import AboveThreshold, threshold_cost
+from tests.broken import coins, compiled, leans, tables
+from tests.broken.variants import VARIANTS, SparseVector
 
 Moves = Generator[Any, Any, None]
 

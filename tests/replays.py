@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from confide import POP, Monitor
-from confide.games.broken import coins, compiled, copies, disk, guides, leans, seen
 from confide.games.replay import Ask, Disk, Script, replay
 from confide.learners import Features, LogisticRegression
 from confide.privacy.random import Random
+from tests.broken import coins, compiled, copies, disk, guides, leans, seen
 from tests.scripts import (
     GUIDED,
     HALTING,

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from confide import POP
-from confide.games.broken import coins, compiled, copies, disk, guides, leans, seen, tables
-from confide.games.broken.base import Broken
-from confide.games.broken.variants import VARIANTS, SparseVector, Variant
 from confide.privacy.random import Random
+from tests.broken import coins, compiled, copies, disk, guides, leans, seen, tables
+from tests.broken.base import Broken
+from tests.broken.variants import VARIANTS, SparseVector, Variant
 from tests.hunts import EPSILON, REFUSED, Hunt, hunts, refused, sparse_vector
 from tests.replays import REPLAYS, ReplayHunt
 

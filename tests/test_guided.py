@@ -68,7 +68,7 @@ def guide_of(pop: POP) -> Any:
 
 
 @pytest.mark.parametrize(
-    "case", json.loads((Path(__file__).parent / "states" / "tables-0.1.json").read_text()), ids=str
+    "case", json.loads((Path(__file__).parent / "tables.json").read_text()), ids=str
 )
 def test_without_a_guide_the_tables_are_those_of_the_first_version_bit_for_bit(case: dict[str, Any]) -> None:
     got = Plan.tight(**case["asked"], guide=None)

@@ -1,16 +1,13 @@
 """The ledger's journal: notes that are durable with their entry, erased in place, dropped in order; lives and seals."""
 
-import os
 import sqlite3
-import zlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from confide.errors import StateError
-from confide.ledger import Entry, Ledger, file, postgres, sqlite
-from confide.ledger.store import VERSION, WIDE, checksum
+from confide.ledger import Entry, Ledger
+from confide.ledger.store import VERSION, checksum
 from tests.saved import full
 
 pytestmark = pytest.mark.claim("people.md")
@@ -110,48 +107,13 @@ def test_a_seal_stays(ledger: Ledger) -> None:
     assert ledger.read("shop").sealed == "for a reason"
 
 
-def test_a_ledger_of_version_2_is_read_as_it_is_and_moved_when_it_is_claimed(filed: Ledger, path: Path) -> None:
-    with filed.claim("shop") as book:
-        book.wait(book.add(Entry(7, 3, shares=((ANN, 2),), used=((1, 4),))))
+def test_a_ledger_of_another_version_is_refused(filed: Ledger, path: Path) -> None:
     with sqlite3.connect(path, isolation_level=None) as db:
-        for table in ("journal", "life", "sealed"):
-            db.execute(f"DROP TABLE {table}")
-        db.execute("PRAGMA user_version = 2")
+        db.execute(f"PRAGMA user_version = {VERSION - 1}")
     db.close()
-    before = filed.read("shop")
-    assert (before.rounds, before.unsure, before.shares, before.lives) == (7, 3, {ANN: 2}, {})
-    assert filed.journal("shop") == []
-    with filed.claim("shop") as book:
-        book.wait(book.add(Entry(8, 3, notes=(("asked", 40, rows(ANN)),))))
-    after = filed.read("shop")
-    assert (after.rounds, after.shares, after.used, set(after.lives)) == (8, {ANN: 2}, {(1, 4)}, {2})
-    with sqlite3.connect(path) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (VERSION,), "so that older Confides refuse it"
-    db.close()
-    assert os.stat(path).st_mode & 0o777 == 0o600
-
-
-def test_a_ledger_of_version_3_is_read_and_goes_on(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its checksums are of values as Python writes them."""
-
-    def before(*values: Any) -> int:
-        if len(values) == 5 and values[1] == "asked":  # a note's body stood apart
-            return zlib.crc32(values[4], zlib.crc32(repr(values[:4]).encode())) + WIDE
-        return zlib.crc32(repr(values).encode()) + WIDE
-
-    with monkeypatch.context() as patch:
-        for module in (file, sqlite, postgres):
-            patch.setattr(module, "checksum", before)
-        with shop(place).claim("shop") as book:
-            released = (("node", 1, b"noisy", bytes(range(256))),)
-            about = {"shares": ((ANN, 2),), "used": ((1, 4),), "notes": (("asked", 40, rows(ANN)),)}
-            book.wait(book.add(Entry(7, 3, released=released, **about)))  # type: ignore[arg-type]
-    ledger = Ledger(place)
-    before_claim = ledger.read("shop"), ledger.journal("shop")
-    assert before_claim[0].released == released and before_claim[1][0][3] == rows(ANN)
-    with ledger.claim("shop") as book:
-        book.wait(book.add(Entry(8, 3, shares=((ANN, 2),), notes=(("asked", 40, rows(BOB)),))))
-    assert ledger.read("shop").rounds == 8 and len(ledger.journal("shop")) == 2
+    for use in (filed.read, filed.claim):
+        with pytest.raises(StateError, match=f"version {VERSION - 1}, and this Confide reads {VERSION}"):
+            use("shop")
 
 
 class Loud(bytes):

@@ -365,10 +365,7 @@ def test_a_beta_that_the_table_does_not_keep_is_refused() -> None:
             Plan.from_json(changed(tight(), **change))
 
 
-def test_a_plan_file_of_the_first_version_is_still_read() -> None:
-    """As 0.1 wrote it: four hypotheses, and no word on silence."""
-    old = json.loads(certified().to_json())
-    old["certificate"]["hypotheses"] = old["certificate"]["hypotheses"][:4]
-    del old["guide"], old["units"]
-    old["version"] = 1
-    assert Plan.from_json(json.dumps(old)) == certified()
+def test_a_plan_file_of_another_version_is_refused() -> None:
+    for version in (1, 2, 4):
+        with pytest.raises(ValueError, match="make it again"):
+            Plan.from_json(changed(certified(), version=version))

@@ -8,10 +8,10 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from confide import Monitor
-from confide.games.broken import tables
 from confide.games.replay import Ask, AskMany, Disk, Forget, Hidden, Label, Load, Script, replay
 from confide.learners import DecisionTree, GaussianNB, LogisticRegression, Refit, Stacked
 from tests import strangers, worlds
+from tests.broken import tables
 from tests.scripts import (
     POLLED,
     Writer,

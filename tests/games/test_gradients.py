@@ -11,9 +11,9 @@ import pytest
 
 from confide import POP
 from confide.games import Batch, OnlineGame, OppositeLabels, Report, Round, View, audit_game
-from confide.games.broken.guides import CapIgnored, HalfNoise
 from confide.games.scenarios import guide_plan
 from confide.privacy.random import Random
+from tests.broken.guides import CapIgnored, HalfNoise
 
 pytestmark = pytest.mark.claim("audit.md")
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from confide.games import OnlineGame, Region, WorstMargin, audit
-from confide.games.broken.leans import half_width
 from confide.games.fit import misfit
 from confide.games.laws import outcomes, shares, unsure_share
 from confide.games.power import Fault, power
@@ -16,6 +15,7 @@ from confide.games.scenarios import SCENARIOS, SplitPOP, split_plan
 from confide.games.worst_lean import GRAIN, MOST, Tilt, WorstLean, lean_yardstick, leaned_curve
 from confide.planning.plan import Plan
 from confide.privacy.halting import Halting
+from tests.broken.leans import half_width
 
 pytestmark = pytest.mark.claim("audit.md")
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from confide.games.broken.guides import AtExactSums
 from confide.guide.guide import Guide, Release
 from confide.guide.hashed import HashedMap
 from confide.privacy.random import Random
+from tests.broken.guides import AtExactSums
 from tests.guide.test_guide import PLAN as LARGE
 
 pytestmark = pytest.mark.claim("guide.md")

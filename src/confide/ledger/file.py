@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from confide.errors import StateError
-from confide.ledger.store import READ, SCHEMA, VERSION, Reader, checksum, damaged, in_use
+from confide.ledger.store import SCHEMA, VERSION, Reader, checksum, damaged, in_use
 from confide.ledger.wal import lost
 
 __all__ = ["CHECKSUM", "File", "FileReader", "Lock", "trouble"]
@@ -111,7 +111,7 @@ class FileReader(Reader):
         if kind != _APPLICATION:
             raise StateError(f"{self.path} is not a ledger: give the path of one, or of a new file")
         self.version = int(version)
-        if version not in READ:
+        if version != VERSION:
             raise StateError(
                 f"the ledger {self.path} has version {version}, and this Confide reads {VERSION}: "
                 "use the Confide that wrote it"
@@ -183,12 +183,11 @@ class File(FileReader):
             self.db.execute("PRAGMA checkpoint_fullfsync = ON")
             self.db.execute("PRAGMA secure_delete = ON")  # what was forgotten, or expired, leaves no bytes
             self._check_wal()
-            if self._new or self.version < VERSION:
+            if self._new:
                 self.db.executescript(
                     f"BEGIN IMMEDIATE; {SCHEMA} PRAGMA application_id = {_APPLICATION};"
                     f"PRAGMA user_version = {VERSION}; COMMIT"
                 )
-                self.version = VERSION
             self._guard.execute("SELECT count(*) FROM sqlite_master").fetchone()  # it holds on to the file from now on
         except sqlite3.OperationalError as error:
             raise StateError(f"the ledger {self.path} cannot be written: {trouble(error)}") from None

@@ -24,7 +24,6 @@ from confide.ledger.entries import Batch, Erased, Spent
 from confide.ledger.server import ServerReader, trouble, troubled, wide
 from confide.ledger.store import (
     DISCARD,
-    VERSION,
     WIDE,
     Claim,
     Place,
@@ -33,7 +32,6 @@ from confide.ledger.store import (
     checksum,
     damaged,
     in_use,
-    is_sound,
     people_of,
     taken_over,
     without,
@@ -93,7 +91,6 @@ class ServerStore(ServerReader, Store):
             )
             if not claimed.fetchall():
                 raise taken_over(self.name)
-            self.run("UPDATE confide_ledger SET version = ?", VERSION)  # older Confides do not know our checksums
             self._put("life", "model, epoch, mark, rounds", [(key, epoch + 1, mark, rounds)])
         return Claim(self, key, epoch + 1, sequence, mark)
 
@@ -161,7 +158,7 @@ class ServerStore(ServerReader, Store):
     def _sound(self, rows: Iterable[Row]) -> list[Row]:
         """Rows without their checksums, if those are right."""
         found = [(row[:-1], row[-1]) for row in rows]
-        if not all(is_sound(sum_, *row) for row, sum_ in found):
+        if not all(sum_ == checksum(*row) for row, sum_ in found):
             raise damaged(self.name)
         return [row for row, _ in found]
 

@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8
 
 from confide.errors import StateError
-from confide.ledger.store import READ, SCHEMA, VERSION, Reader, Trouble
+from confide.ledger.store import SCHEMA, VERSION, Reader, Trouble
 
 __all__ = ["ServerReader", "trouble", "troubled", "wide"]
 
@@ -100,7 +100,7 @@ class ServerReader(Reader):
         elif found is None:
             raise StateError(f"there is no ledger {self.name}: without it nothing may be answered")
         version = self.run("SELECT max(version) FROM confide_ledger").fetchall()[0][0]
-        if version not in READ:
+        if version != VERSION:
             raise StateError(
                 f"the ledger {self.name} has version {version}, and this Confide reads {VERSION}: "
                 "use the Confide that wrote it"

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from confide.errors import StateError
 
 __all__ = [
-    "VERSION", "exists", "make_folder", "read", "read_extra", "read_key", "version", "write", "write_extra",
+    "VERSION", "exists", "make_folder", "read", "read_extra", "read_key", "write", "write_extra",
     "write_key",
 ]  # fmt: skip
 
@@ -85,11 +85,6 @@ def read(folder: Path, expected: int = VERSION) -> tuple[dict[str, Any], dict[st
             "load it with the Confide that wrote it"
         )
     return header, arrays
-
-
-def version(folder: Path) -> int:
-    """The version of the snapshot in a folder."""
-    return int(_read(folder, {"header"})[0]["version"])
 
 
 def _read(folder: Path, names: set[str] | None) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -18,16 +18,12 @@ from confide.errors import StateError
 from confide.ledger.entries import Batch, Spent
 
 __all__ = [
-    "DISCARD", "READ", "SCHEMA", "VERSION", "WIDE", "Claim", "Place", "Reader", "Store", "Trouble", "check_name",
-    "checksum", "damaged", "in_use", "is_sound", "people_of", "taken_over", "without",
+    "DISCARD", "SCHEMA", "VERSION", "WIDE", "Claim", "Place", "Reader", "Store", "Trouble", "check_name",
+    "checksum", "damaged", "in_use", "people_of", "taken_over", "without",
 ]  # fmt: skip
 
 VERSION = 4
-"""Up to version 3 checksums were of values as Python writes them; their rows are read on, and new ones are made anew.
-Version 2 lacked the tables `life`, `sealed` and `journal`, and gets them when it is opened for writing."""
-READ = (2, 3, VERSION)
-"""The versions that are read."""
-_ADDED = ("life", "sealed", "journal")
+"""Of a ledger: written, and the only one that is read."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 WIDE = 1 << 32
@@ -91,16 +87,6 @@ def checksum(*values: int | str | bytes | None) -> int:
         size = -1 if raw is None else len(raw)
         found = zlib.crc32(raw or b"", zlib.crc32(size.to_bytes(8, "little", signed=True), found))
     return found + WIDE
-
-
-def is_sound(found: int, *values: Any) -> bool:
-    """Whether a row's checksum is right, by today's rule or by that of version 3."""
-    return found == checksum(*values) or found == zlib.crc32(repr(values).encode()) + WIDE
-
-
-def is_sound_note(found: int, body: bytes, *values: Any) -> bool:
-    """The same for a note of the journal, whose body stands apart."""
-    return found == checksum(*values, body) or found == zlib.crc32(body, zlib.crc32(repr(values).encode())) + WIDE
 
 
 def without(whose: bytes, left: Iterable[bytes], width: int, body: bytes) -> bytes:
@@ -171,20 +157,16 @@ class Reader(ABC):
 
     def checked(self, columns: str, table: str, where: str, *values: Any) -> list[list[Any]]:
         """All rows of a table that a condition picks, each as it was written: a changed one is refused."""
-        if self.version == 2 and table in _ADDED:
-            return []
         rows = [list(row) for row in self.rows(f"SELECT {columns}, checksum FROM {table} WHERE {where}", *values)]
-        if not all(is_sound(row.pop(), *row) for row in rows):
+        if not all(row.pop() == checksum(*row) for row in rows):
             raise damaged(self.name)
         return rows
 
     def notes(self, key: int) -> list[tuple[str, int, int, bytes]]:
         """The journal of a model: (kind, sequence, width, body), in the order in which they were written."""
-        if self.version == 2:
-            return []
         columns = "kind, sequence, width, body, checksum"
         rows = self.rows(f"SELECT {columns} FROM journal WHERE model = ? ORDER BY sequence, kind", key)
-        if not all(is_sound_note(found, body, key, *about) for *about, body, found in rows):
+        if not all(found == checksum(key, *about, body) for *about, body, found in rows):
             raise damaged(self.name)
         return [(kind, sequence, width, body) for kind, sequence, width, body, _ in rows]
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Kind = Literal["tight", "certified", "paper", "agnostic"]
 
 VERSION = 3
-"""Written; version 1, which had no guide, is still read. Guides of version 2 had other sums and another account."""
+"""Written, and the only one that is read."""
 MOST_ENTRIES = 50_000_000
 """A file whose tables are longer is refused."""
 
@@ -66,7 +66,7 @@ def read(text: str | Path) -> dict[str, Any]:
     """The fields of a plan that `write` wrote, checked one by one; whether they keep what they say is not."""
     try:
         body = json.loads(text.read_text() if isinstance(text, Path) else text)
-        known = integer(body["version"], "version") in (1, VERSION) and body["kind"] in get_args(Kind)
+        known = integer(body["version"], "version") == VERSION and body["kind"] in get_args(Kind)
         if body["format"] != "confide-plan" or not known:
             raise ValueError("this is not a plan of a version that this Confide reads; make it again")
         fields = _fields(body)
@@ -81,8 +81,7 @@ def read(text: str | Path) -> dict[str, Any]:
 
 def _fields(body: dict[str, Any]) -> dict[str, Any]:
     whole = ("rounds", "copies", "polls", "unsure", "silent", "unit_unsure", "labels")
-    first = body["version"] == 1
-    saved, units, leaning = (None, None, None) if first else (body["guide"], body["units"], body["lean"])
+    saved, units, leaning = body["guide"], body["units"], body["lean"]
     guide = None if saved is None else GuidePlan.from_params(saved)
     if units not in (None, "rounds", "people"):
         raise ValueError("a plan's units are rounds or people")

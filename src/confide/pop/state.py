@@ -28,7 +28,7 @@ from confide.errors import StateError
 from confide.guide.maps import Encoded
 from confide.guide.model import Question
 from confide.learners.spec import from_spec, to_spec
-from confide.ledger import old, snapshot
+from confide.ledger import snapshot
 from confide.ledger.book import Book
 from confide.ledger.ledger import Ledger, Spent
 from confide.planning.plan import Guarantee, Plan
@@ -270,8 +270,6 @@ def clear(folder: Path, ledger: str | None = None, model: str = MODEL) -> None:
 def opened(folder: Path, ledger: str | None = None, model: str = MODEL) -> Iterator[Saved]:
     """Claim a state for loading; whatever goes wrong inside gives it back."""
     kept = _ledger(folder, ledger)
-    if old.is_old(folder):
-        old.move(folder, kept, model)
     if not snapshot.exists(folder):
         raise StateError(f"there is no saved state in {folder}")
     book = kept.claim(model)
@@ -318,8 +316,8 @@ def check(folder: Path, ledger: str | None = None, model: str = MODEL) -> Checke
 
     StateError if that is not the θ that was in use when the snapshot was written.
     """
-    if not snapshot.exists(folder) or old.is_old(folder):
-        raise StateError(f"there is no saved state of this version in {folder}: load and save it first")
+    if not snapshot.exists(folder):
+        raise StateError(f"there is no saved state in {folder}")
     header, _ = snapshot.read(folder)
     plan, spent = Plan.from_json(header["plan"]), _ledger(folder, ledger).read(model)
     guarantee = plan.verify()
@@ -340,12 +338,8 @@ def look(folder: Path, ledger: str | None = None, model: str = MODEL) -> dict[st
     """What a state says about itself, without loading it: for `confide status`. Operator-only where it is private."""
     if not snapshot.exists(folder):
         raise StateError(f"there is no saved state in {folder}")
-    if old.is_old(folder):
-        before = old.read(folder)
-        header, spent = before.header, before.spent
-    else:
-        header, _ = snapshot.read(folder)
-        spent = _ledger(folder, ledger).read(model)
+    header, _ = snapshot.read(folder)
+    spent = _ledger(folder, ledger).read(model)
     plan = Plan.from_json(header["plan"])
     monitor = None if header["monitor"] is None else Monitor(**header["monitor"])
     return {

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from confide.errors import StateError
-from confide.games.broken.base import Broken
 from confide.planning.plan import Plan
 from confide.pop.account import Account, Mark
 from confide.pop.loop import Loop
@@ -17,6 +16,7 @@ from confide.pop.pop import POP
 from confide.pop.settings import Settings
 from confide.pop.state import Saved
 from confide.privacy.random import Random
+from tests.broken.base import Broken
 
 __all__ = [
     "AnswersBeforeDurable",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from confide.banks.base import CURSOR, HALTED, ROW, UNSURE, Rounds
-from confide.games.broken.base import Broken, Compiled
+from tests.broken.base import Broken, Compiled
 
 __all__ = [
     "GateByLabelsCompiled",

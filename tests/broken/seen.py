@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.banks.base import ROW, Rounds
-from confide.games.broken.base import Broken, Compiled, Counting
 from confide.learners.logistic import LogisticRegression
 from confide.planning.plan import Guarantee
 from confide.pop.base import Answer, Unit, Xs
@@ -21,6 +20,7 @@ from confide.pop.settings import Settings
 from confide.pop.tickets import Key, Tickets, Waiting
 from confide.privacy.gate import lead
 from confide.privacy.random import Random
+from tests.broken.base import Broken, Compiled, Counting
 
 __all__ = [
     "BatchRefused",

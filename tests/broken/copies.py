@@ -10,12 +10,12 @@ import numpy as np
 
 from confide.banks.base import Ints, Rounds
 from confide.banks.stacked import StackedBank
-from confide.games.broken.base import Broken, Compiled
 from confide.learners.logistic import LogisticRegression
 from confide.pop.base import Unit, Xs
 from confide.pop.lessons import Lessons
 from confide.pop.loop import Loop
 from confide.pop.settings import Settings
+from tests.broken.base import Broken, Compiled
 
 __all__ = [
     "BatchScaled",

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.games.broken.base import WithGuide
 from confide.guide.guide import Asked, Guide, Release
 from confide.guide.leaves import Leaves
 from confide.guide.model import Batch, Question
@@ -20,6 +19,7 @@ from confide.pop.guiding import Guiding, bytes_of
 from confide.pop.loop import Loop
 from confide.pop.settings import Settings
 from confide.privacy.gaussian import GaussianNoise
+from tests.broken.base import WithGuide
 
 __all__ = [
     "AtExactSums",

@@ -12,9 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.games.broken.base import Broken, OpenLoop, WithGuide
-from confide.games.broken.guides import product
-from confide.games.broken.tables import unchecked
 from confide.guide.guide import Guide
 from confide.guide.model import Batch
 from confide.planning.plan import Plan
@@ -24,6 +21,9 @@ from confide.privacy.fill import lean_width, logistic_rows
 from confide.privacy.gate import Gate
 from confide.privacy.lean import Lean
 from confide.privacy.weigh import Weights
+from tests.broken.base import Broken, OpenLoop, WithGuide
+from tests.broken.guides import product
+from tests.broken.tables import unchecked
 
 __all__ = [
     "LeansWhereCapped",

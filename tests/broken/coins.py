@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.games.broken.base import Broken, OpenLoop
 from confide.pop.account import Account
 from confide.pop.base import Answer, Xs
 from confide.pop.fallback import Fallback
@@ -16,6 +15,7 @@ from confide.pop.lessons import Lesson
 from confide.pop.loop import SILENCE, Loop, Outcome, Scores
 from confide.pop.settings import Settings
 from confide.privacy.gate import is_sure
+from tests.broken.base import Broken, OpenLoop
 
 __all__ = [
     "CoinOfTheSameStream",
