@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 from confide import POP, Monitor, Plan, StateError
+from confide.banks import bank_for
 from confide.learners import LogisticRegression
 from confide.ledger import Ledger
-from tests.saved import DOUBT, in_child, make, spent
+from confide.privacy.random import Random
+from tests.saved import DOUBT, bank_of, in_child, make, small_plan, spent, teach
 
 pytestmark = pytest.mark.claim("people.md")
 
@@ -293,3 +295,26 @@ def test_a_loaded_pop_is_not_copied(folder: Path) -> None:
         pop.save(folder)
         with pytest.raises(TypeError, match="budget"):
             pop.__getstate__()
+
+
+def test_a_bank_of_ones_own_is_given_again_and_never_lost_in_silence(folder: Path) -> None:
+    def bank() -> Any:
+        return bank_for(LogisticRegression(), small_plan().copies, 2, 2, Random())
+
+    with make(bank=bank()) as pop:
+        teach(pop)
+        pop.save(folder)
+        known = bank_of(pop)
+    with pytest.raises(StateError, match=r"load\(path, bank=…\)"):
+        POP.load(folder)
+    mine = bank()
+    with POP.load(folder, bank=mine) as back:
+        assert back.operator.bank is mine and bank_of(back) == known
+        back.save(folder)
+
+
+def test_a_bank_is_refused_where_there_was_none(folder: Path) -> None:
+    with make() as pop:
+        pop.save(folder)
+    with pytest.raises(StateError, match="leave bank out"):
+        POP.load(folder, bank=bank_for(LogisticRegression(), small_plan().copies, 2, 2, Random()))

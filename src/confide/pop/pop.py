@@ -128,7 +128,7 @@ class POP:
         self._settings = settings
         self._loop = self._make_loop(settings, Random(seed) if rng is None else rng, bank)
         settings.check_certificate(self._loop.fallback.kind)
-        self._insecure = not self._loop.rng.secure
+        self._insecure, self._own_bank = not self._loop.rng.secure, bank is not None
         self._closed = False
         self._told: set[tuple[bool, bool] | str] = set()  # what was warned of
         self._lock = threading.RLock()
@@ -442,7 +442,8 @@ class POP:
         """
         with self._lock:
             self._begin()
-            state.save(self._settings, self._loop, Path(path), insecure=self._insecure, ledger=ledger, model=model)
+            about = {"insecure": self._insecure, "own_bank": self._own_bank}
+            state.save(self._settings, self._loop, Path(path), about, ledger=ledger, model=model)
 
     @classmethod
     def load(
@@ -453,6 +454,7 @@ class POP:
         fallback: Any = None,
         trusted: bool = False,
         rng: Random | None = None,
+        bank: Bank | None = None,
         ledger: str | None = None,
         model: str = "pop",
     ) -> Self:
@@ -468,12 +470,14 @@ class POP:
             Allow pickled replicas of River or scikit-learn models; only for folders nobody else could write.
         rng
             As for `POP`.
+        bank
+            A fresh bank like the one that the POP was made with, where that was given to it.
         ledger, model
             As for `save`.
         """
         with state.opened(Path(path), ledger, model) as saved:
-            settings = saved.settings(learner, fallback)
-            pop = cls(settings.learner, settings.plan, **settings.options(), rng=rng)
+            settings = saved.settings(learner, fallback, bank is not None)
+            pop = cls(settings.learner, settings.plan, **settings.options(), rng=rng, bank=bank)
             return pop.resume(saved, trusted)
 
     def resume(self, saved: Saved, trusted: bool = False) -> Self:

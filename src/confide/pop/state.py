@@ -55,13 +55,13 @@ def _ledger(folder: Path, place: str | None) -> Ledger:
 
 
 def save(
-    settings: Settings, loop: Loop, folder: Path, *, insecure: bool, ledger: str | None = None, model: str = MODEL
+    settings: Settings, loop: Loop, folder: Path, about: Mapping[str, bool], *, ledger: str | None, model: str
 ) -> None:
-    """See `POP.save`."""
+    """See `POP.save`; `about` says whether it was made with a seed, and with a bank of somebody's own."""
     _check_savable(settings)
     arrays: dict[str, Any] = {}
     loop.lessons.apply()
-    header = {**_settings_header(settings), **_loop_header(loop, arrays), "insecure": insecure}
+    header = {**_settings_header(settings), **_loop_header(loop, arrays), **about}
     book = loop.account.book
     if book is None:
         book = _first(loop, folder, _ledger(folder, ledger), model)
@@ -189,9 +189,12 @@ class Saved:
         """What an owner who keeps a journal has noted (`Ledger.journal`)."""
         return self.ledger.journal(self.model)
 
-    def settings(self, learner: Any, fallback: Any) -> Settings:
+    def settings(self, learner: Any, fallback: Any, own_bank: bool = False) -> Settings:
         """What the POP was made with; what cannot be stored is given again."""
         header = self.header
+        if own_bank != header["own_bank"]:
+            was = "no bank of your own: leave bank out" if own_bank else "a bank of your own: load(path, bank=…)"
+            raise StateError(f"this POP was made with {was}")
         given = learner if learner is not None else from_spec(header["learner"])
         plan = Plan.from_json(header["plan"])
         if given is None and plan.copies:
