@@ -22,7 +22,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from typing import Any
 from confide.cli import main as command_line
 from confide.ledger import file as ledger_file
 from confide.ledger.book import Book
+from confide.pop.account import Account
 from confide.runs.names import learner_named
 from confide.service import models, server
 from confide.service.base import Question, Taught
@@ -185,6 +186,16 @@ def _forgetful() -> None:
     Book.wait = lambda *_, **__: None  # type: ignore[assignment, method-assign]
 
 
+def _wasteful() -> None:
+    """Takes one round more for every batch of three."""
+    reserve = Account.reserve
+
+    def too_many(account: Account, rounds: int, whos: Iterable[bytes | None]) -> None:
+        reserve(account, rounds + (rounds == 3), whos)
+
+    Account.reserve = too_many  # type: ignore[method-assign]
+
+
 def _slow() -> None:
     """Its disk takes a third of a second for a write."""
     write = Book._write
@@ -286,7 +297,7 @@ class _Telling:
 
 FAULTS: dict[str, Callable[[], None]] = {
     "forgetful": _forgetful, "slow": _slow, "impatient": _impatient, "jumping": _jumping, "games": _games,
-    "few files": _few_files, "telling games": lambda: _games(_Telling),
+    "few files": _few_files, "wasteful": _wasteful, "telling games": lambda: _games(_Telling),
 }  # fmt: skip
 
 
