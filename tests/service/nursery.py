@@ -13,6 +13,7 @@ import functools
 import json
 import os
 import queue
+import random
 import resource
 import signal
 import socket
@@ -44,10 +45,16 @@ PATIENCE = 60.0
 
 
 def free_ports(number: int) -> list[int]:
-    """Ports that nobody listens on now: a server that comes back must come back to the same."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
-        return [one.getsockname()[1] for one in sockets]
+    """Ports that nobody listens on now: a server that comes back must come back to the same.
+
+    They lie below those that systems give to whoever asks for any, so that no other test has them meanwhile.
+    """
+    found, dice = set[int](), random.SystemRandom()
+    while len(found) < number:
+        port = dice.randrange(16_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.add(port)
+    return list(found)
 
 
 class Mother:
@@ -197,12 +204,13 @@ def _wasteful() -> None:
 
 
 def _slow() -> None:
-    """Its disk takes a third of a second for a write."""
+    """Its disk takes a third of a second for a write, which it tells."""
     write = Book._write
 
     def slowly(book: Book) -> None:
         time.sleep(0.3)
         write(book)
+        print("slow write", file=sys.stderr, flush=True)
 
     Book._write = slowly  # type: ignore[method-assign]
 

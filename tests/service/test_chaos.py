@@ -177,7 +177,6 @@ def test_on_a_slow_disk_many_share_a_write_and_a_timeout_ends_no_round(tmp_path:
         run.nursery.start()
         people, told = [Person(run, i) for i in range(8)], list[Any]()
         assert bob(run).once("ask", "copies", {"id": "1", "x": [1.0, 2.0]})[0] == 504
-        began = time.monotonic()
 
         def asking(person: Person) -> None:
             told.append(person.ask("ask", "copies", {"id": "1", "x": [0.0, 1.0]}, f"{person.number}"))
@@ -188,7 +187,7 @@ def test_on_a_slow_disk_many_share_a_write_and_a_timeout_ends_no_round(tmp_path:
         for thread in threads:
             thread.join()
         assert sorted(one["round"] for _, one in told) == list(range(2, 10))
-        assert time.monotonic() - began < 8 * 0.3, "one after the other would take longer"
+        assert sum("slow write" in line for line in run.nursery.written) < 9, "of nine people some shared one"
 
 
 def test_clocks_that_jump_change_nothing_but_whether_a_token_is_in_time(tmp_path: Path, bob: Any) -> None:
@@ -208,7 +207,7 @@ def test_a_second_server_on_the_same_folder_is_refused_and_the_first_goes_on(tmp
         (record,) = one.new("copies", "bob", [[1.0, 2.0]])
         command = [sys.executable, "-m", "confide", "serve", str(tmp_path / "confide.toml")]
         environment = {**os.environ, "CONFIDE_PUBLIC__PORT": "0", "CONFIDE_OPERATOR__PORT": "0"}
-        second = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        second = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
         assert second.returncode == 2 and "in use by another process" in " ".join(second.stderr.split())
         one.retry([record])
         one.bring([record])
