@@ -79,7 +79,7 @@ run: $(RUN_READY)
 # What needs one core runs beside something else; the tests need all of them.
 test: $(DEV_READY)
 	@$(MAKE) --no-print-directory -j2 types lint docs wheel
-	@$(MAKE) --no-print-directory pytest
+	@CONFIDE_SITE=$(CURDIR)/site/$$($(VERSION)) $(MAKE) --no-print-directory pytest
 
 check: $(DEV_READY)
 	@$(MAKE) --no-print-directory -j2 types lint pytest PYTEST="$(PYTEST) -m 'not slow'"

@@ -1,5 +1,6 @@
 """What all tests share: where ledgers are kept (files, or schemas of a PostgreSQL server that is started for them),
-examples that are the same in every run, and a collector of garbage that does not look at the tests themselves.
+examples that are the same in every run, a collector of garbage that does not look at the tests themselves, and which
+tests `make check` leaves out.
 """
 
 import gc
@@ -16,6 +17,18 @@ LONG = int(os.environ.get("CONFIDE_KILLS", "20")) > 20
 """`make chaos` looks for examples that nobody has seen."""
 settings.register_profile("confide", deadline=None, derandomize=not LONG)
 settings.load_profile("confide")
+
+
+SLOW = {line for line in Path(__file__).with_name("slow.txt").read_text().splitlines() if not line.startswith("#")}
+"""Tests, or whole files of them, that take seconds."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark those that are slow: for all their parameters alike."""
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        if not SLOW.isdisjoint((name, name.partition("::")[0])):
+            item.add_marker("slow")
 
 
 def pytest_collection_finish() -> None:
