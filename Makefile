@@ -31,12 +31,13 @@ IMPORT_ALL = import confide, importlib, pathlib, pkgutil; \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint types docs docs-check newcomer wheel wheel-check pytest chaos test-pythons bench bench-quick audit \
+.PHONY: help run test check lint types docs docs-check newcomer wheel wheel-check pytest chaos test-pythons bench bench-quick audit \
   audit-quick timing clean evidence evidence-quick evidence-page
 
 help:
 	@echo "make run          a million private rounds, with a report"
 	@echo "make test         every check: lint, types, docs, wheel, tests with doctests"
+	@echo "make check        while you work: lint, types and the tests that are fast, in a minute or two"
 	@echo "make chaos        processes and a server under load killed $(KILLS) times (KILLS=...), and many scripts for two worlds"
 	@echo "make test-pythons the tests with every Python 3.11 to 3.14 that is there (PYTHONS=..., TESTS=... for some of them)"
 	@echo "make wheel-check  the wheel in a fresh environment of each of them, from wheels alone: no compiler is needed"
@@ -75,7 +76,13 @@ $(DEV_READY): pyproject.toml | $(BIN)/python
 run: $(RUN_READY)
 	$(MAIN_JOB)
 
-test: lint types docs wheel pytest
+# What needs one core runs beside something else; the tests need all of them.
+test: $(DEV_READY)
+	@$(MAKE) --no-print-directory -j2 types lint docs wheel
+	@CONFIDE_SITE=$(CURDIR)/site/$$($(VERSION)) $(MAKE) --no-print-directory pytest
+
+check: $(DEV_READY)
+	@$(MAKE) --no-print-directory -j2 types lint pytest PYTEST="$(PYTEST) -m 'not slow'"
 
 lint: $(DEV_READY)
 	$(BIN)/ruff check

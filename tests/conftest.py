@@ -1,11 +1,40 @@
-"""Where ledgers are kept in tests: files, and schemas of a PostgreSQL server that is started for them."""
+"""What all tests share: where ledgers are kept (files, or schemas of a PostgreSQL server that is started for them),
+examples that are the same in every run, a collector of garbage that does not look at the tests themselves, and which
+tests `make check` leaves out.
+"""
 
+import gc
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.servers import Cluster, start
+
+LONG = int(os.environ.get("CONFIDE_KILLS", "20")) > 20
+"""`make chaos` looks for examples that nobody has seen."""
+settings.register_profile("confide", deadline=None, derandomize=not LONG)
+settings.load_profile("confide")
+
+
+SLOW = {line for line in Path(__file__).with_name("slow.txt").read_text().splitlines() if not line.startswith("#")}
+"""Tests, or whole files of them, that take seconds."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark those that are slow: for all their parameters alike."""
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        if not SLOW.isdisjoint((name, name.partition("::")[0])):
+            item.add_marker("slow")
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and all modules stay until the end: the collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -135,9 +135,11 @@ def follow(pop: POP) -> None:
     pop.follow_many(XS[part], YS[part])
 
 
-def lines(kind: str, call: Callable[[POP], object], **more: Any) -> int:
+def lines(kind: str, call: Callable[[POP], object]) -> int:
+    """How many lines the call runs: an interrupt at each of them is within it."""
+    pop = make(kind)
     with Interrupt() as counting:
-        call(make(kind, **more))
+        call(pop)
     return counting.lines
 
 
@@ -230,9 +232,9 @@ def test_interrupted_history_is_not_taught_again() -> None:
     def teach(pop: POP) -> None:
         pop.teach_many(XS[:50], YS[:50].tolist())
 
-    dice = random.Random(1)
+    dice, pop = random.Random(1), fresh()
     with Interrupt() as counting:
-        teach(fresh())
+        teach(pop)
     for _ in range(40 if LONG else 4):
         pop = fresh()
         with Interrupt(dice.randrange(1, counting.lines)):
@@ -402,22 +404,19 @@ def test_labels_of_a_journal_that_fail_and_are_released_are_not_taken_again(tmp_
 
 
 def test_a_record_that_was_cut_off_and_sent_again_is_in_one_sum() -> None:
-    with Interrupt() as counting:
-        make("guide alone").teach(XS[0], 1)
-    for at in range(1, counting.lines + 1, 1 if LONG else 15):
-        pop = make("guide alone")
-        with Interrupt(at):
-            pop.teach(XS[0], 1)
+    def one(pop: POP) -> None:
         pop.teach(XS[0], 1)
-        assert max(taught(pop)) <= 1
-    with Interrupt() as counting:
-        make("guide alone").teach_many(XS[:2], [1, 1])
-    for at in range(counting.lines, 1, -1 if LONG else -60):
-        pop = make("guide alone")
-        with Interrupt(at):
-            pop.teach_many(XS[:2], [1, 1])
+
+    def two(pop: POP) -> None:
         pop.teach_many(XS[:2], [1, 1])
-        assert max(taught(pop)) <= 1
+
+    for teach in (one, two):
+        for at in range(lines("guide alone", teach), 0, -1 if LONG else -5):
+            pop = make("guide alone")
+            with Interrupt(at):
+                teach(pop)
+            teach(pop)
+            assert max(taught(pop)) <= 1
 
 
 def test_a_call_that_came_to_its_end_shuts_no_later_record_out() -> None:

@@ -89,4 +89,4 @@ def test_the_real_clock() -> None:
     began = time.perf_counter()
     with Pace(0.02):
         pass
-    assert 0.0199 < time.perf_counter() - began < 2
+    assert 0.0199 < time.perf_counter() - began < 60

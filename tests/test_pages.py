@@ -159,6 +159,9 @@ def test_what_a_command_exports_is_there_for_the_next(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As `make test` has built it a moment ago, or built now."""
+    if "CONFIDE_SITE" in os.environ:
+        return Path(os.environ["CONFIDE_SITE"])
     for module in ("material", "mkdocstrings", "latex2mathml"):
         if importlib.util.find_spec(module) is None:
             pytest.skip("needs the extra `docs`: pip install 'confide[docs]'")

@@ -8,7 +8,6 @@ import pickle
 import re
 import resource
 import signal
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -747,12 +746,9 @@ def test_verify_reads_the_tables_and_not_the_claim(small: Plan) -> None:
 
 
 def test_a_million_copies_are_planned_in_seconds() -> None:
-    took = []
-    for _ in range(3):
-        start = time.perf_counter()
-        plan = Plan.tight(1.0, 1e-6, 1_000_000, copies=1_000_000, polls=129, guide=None)
-        took.append(time.perf_counter() - start)
-    assert plan.copies == 1_000_000 and statistics.median(took) <= 3.0
+    start = time.process_time()
+    plan = Plan.tight(1.0, 1e-6, 1_000_000, copies=1_000_000, polls=129, guide=None)
+    assert plan.copies == 1_000_000 and time.process_time() - start <= 3.0
 
 
 def test_where_less_fits_than_was_measured_the_planner_asks_for_less(monkeypatch: pytest.MonkeyPatch) -> None:

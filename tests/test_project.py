@@ -51,6 +51,24 @@ def test_version_is_the_same_everywhere() -> None:
     assert re.findall(r"^## \[(\d[^]]*)\]", changes, flags=re.MULTILINE)[0] == confide.__version__
 
 
+def unknown_tests(text: str) -> set[str]:
+    """The lines of a list of tests that name no test."""
+    found = set()
+    for line in text.splitlines():
+        name, _, test = line.partition("::")
+        path = ROOT / name
+        if line.startswith("#") or (path.is_file() and test.rpartition(".")[2] in path.read_text(encoding="utf-8")):
+            continue
+        found.add(line)
+    return found
+
+
+def test_what_is_left_out_of_the_fast_tests_is_a_test() -> None:
+    assert not unknown_tests((ROOT / "tests" / "slow.txt").read_text(encoding="utf-8"))
+    assert unknown_tests("tests/test_nothing.py\n# tests/a.py") == {"tests/test_nothing.py"}
+    assert unknown_tests("tests/test_gate.py\ntests/test_gate.py::test_" + "nothing")
+
+
 def test_no_file_names_a_place_on_a_machine() -> None:
     files = project_files()
     assert ROOT / "pyproject.toml" in files

@@ -660,10 +660,10 @@ def test_no_range_is_asked_of_a_text(main: Main) -> None:
 
 
 def test_a_plan_that_the_file_cannot_fill_is_told(main: Main) -> None:
-    write("a.csv", table())
+    write("a.csv", table(600))
     _, out, _ = main("run", "a.csv", "-e", "8", "-T", "10000000", "--no-twin")
-    told = "the plan is for 10,000,000 rounds and the stream has 3,000 rows: no copy will answer"
-    assert told in out and "--rounds 3000" in out
+    told = "the plan is for 10,000,000 rounds and the stream has 600 rows: no copy will answer"
+    assert told in out and "--rounds 600" in out
 
 
 @pytest.mark.parametrize(("people", "told"), [(3, True), (3000, False)])

@@ -7,9 +7,14 @@ history, forgets people and saves. Each sends a request until it is answered, an
 
 - every stored answer is told again as it was, with its round and ticket;
 - a label that was acknowledged is acknowledged again, another one is refused, on tickets of earlier lives too;
-- each request has a round of its own, and there are exactly as many rounds as requests: none was taken twice;
-- rounds, unsure answers and labels never go back, and in the end they are exactly what people were told; but for the
-  labels of people who were forgotten, which a crash may take out of the operator's count of labels, and no others.
+- each request has a round of its own: no round is told twice;
+- every round was told to somebody, but for those that a kill burned. The rounds of a batch are taken before the guide
+  learns or releases anything of them, and a release is durable at once, with the number of rounds taken. A kill
+  between the release and the answers leaves rounds that are over and that nobody was told of; whoever asks again has
+  new ones. So a kill burns the last rounds of its life and no others, no more than can have been asked at once, and
+  only of the model with a guide. A server that is asked to stop burns none;
+- rounds, unsure answers and labels never go back, and in the end unsure answers and labels are exactly what people
+  were told.
 """
 
 from __future__ import annotations
@@ -24,13 +29,14 @@ import tempfile
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from confide.ledger.ledger import Ledger
 from tests.saved import small_plan
 from tests.service.nursery import Nursery, free_ports
 
@@ -40,6 +46,10 @@ UNSURE = 10_000
 """Unsure answers that are planned: more than there will be."""
 ASKERS, EARLY = 4, 0.15
 """People; and the share of kills that come while the server starts."""
+MOST = 8
+"""Questions that a person asks at once, at most; the operator asks one."""
+BURNED = {"copies": 0, "guide": ASKERS * MOST + 1}
+"""Rounds that a kill may burn: all that can be asked at once where a guide releases sums, none elsewhere."""
 CONFIG = """
 [public]
 port = {0}
@@ -101,6 +111,37 @@ class Tally:
     lost: int = 0
     """Requests whose response never came, sent again."""
     forgotten: int = 0
+    burned: int = 0
+    """Rounds that a kill burned."""
+
+
+def untold(told: Collection[int], rounds: int, begun: Collection[int], most: int) -> str:
+    """What is wrong with the rounds that nobody was told of, or nothing.
+
+    Parameters
+    ----------
+    told
+        The rounds that somebody was told of.
+    rounds
+        How many there were.
+    begun
+        The rounds before each life but the first: only where one of these lives begins may rounds have been burned.
+    most
+        How many a kill may burn.
+    """
+    known, last = set(told), 0
+    if len(known) < len(told):
+        return "a round was told twice"
+    if not known <= set(range(1, rounds + 1)):
+        return f"rounds were told that are not among the {rounds} that were taken"
+    for end in sorted({*begun, rounds}):
+        burned = sum(number not in known for number in range(last + 1, end + 1))
+        if burned > (most if end in begun else 0):
+            return f"{burned} rounds of those from {last + 1} to {end} were told to nobody"
+        if not known.isdisjoint(range(end - burned + 1, end + 1)):
+            return f"rounds before the last ones from {last + 1} to {end} were told to nobody"
+        last = end
+    return ""
 
 
 class Chaos:
@@ -115,14 +156,15 @@ class Chaos:
         patience: float = 60.0,
         extra: str = "",
     ) -> None:
-        path = folder / "confide.toml"
+        self.folder, path = folder, folder / "confide.toml"
         path.write_text(CONFIG.format(*free_ports(2), life=LIFE) + extra)
         plan = small_plan(unsure=UNSURE, rounds=200_000)
         (folder / "plan.json").write_text(plan.to_json())
         self.nursery = Nursery(path, fault)
         self.patience, self.coins = patience, random.Random(seed)
         self.lock, self.over = threading.Lock(), False
-        self.life, self.taken, self.tally, self.wrong = 0, dict[tuple[str, int], str](), Tally(), list[str]()
+        self.life, self.killed, self.taken = 0, 0, dict[tuple[str, int], str]()
+        self.tally, self.wrong = Tally(), list[str]()
         self.newest = {"copies": 0, "guide": 0}
         self.lines: list[http.client.HTTPConnection] = []
         self.people: list[Busy] = [Asker(self, i) for i in range(ASKERS)]
@@ -172,6 +214,7 @@ class Chaos:
             if self.wrong:
                 break
             self.life += 1
+            self.killed += ending is signal.SIGKILL
             early = ending is signal.SIGKILL and self.coins.random() < EARLY
             try:
                 self.nursery.start(wait=not early)
@@ -205,10 +248,10 @@ class Chaos:
             operator = self.people[-1]
             self.over = False
             for model in ("copies", "guide"):
-                private = operator.look(model)["private"]
-                counts = private["rounds"], private["labels"]
-                told = self.tally.rounds[model], self.tally.labels[model]
-                self.check(counts == told, f"{model}: {counts} rounds and labels, and people were told of {told}")
+                private, brought = operator.look(model)["private"], self.tally.labels[model]
+                labels = private["labels"]
+                self.check(labels == brought, f"{model}: {labels} labels, and people brought {brought}")
+                self.whose(model, private["rounds"])
             unsure = operator.look("copies")["private"]["unsure"]
             self.check(unsure == self.tally.unsure, f"{unsure} unsure answers, and {self.tally.unsure} were told")
             for person in self.people[:-1]:
@@ -218,6 +261,17 @@ class Chaos:
         except Stop:
             pass
 
+    def whose(self, model: str, rounds: int) -> None:
+        """Every round was told to somebody, but for those that kills burned."""
+        with Ledger(self.folder / "state" / model / "ledger.db") as ledger:
+            (name,) = ledger.models()
+            first, *begun = (before for _, (_, before) in sorted(ledger.read(name).lives.items()))
+        self.check(first == 0 and len(begun) <= self.life, f"{model}: more lives than there were restarts")
+        told = [number for one, number in self.taken if one == model]
+        wrong = untold(told, rounds, begun if self.killed else [], BURNED[model])
+        self.check(not wrong, f"{model}: {wrong}")
+        self.tally.burned += rounds - len(told)
+
     def verdict(self, kills: int) -> str:
         """A line."""
         t = self.tally
@@ -226,7 +280,8 @@ class Chaos:
         return (
             f"{kills} kills: {sum(t.rounds.values()):,} rounds, {t.unsure:,} unsure, {sum(t.labels.values()):,} labels "
             f"({t.later:,} with tickets of an earlier life), {t.again:,} told again alike, {t.lost:,} responses lost, "
-            f"{t.forgotten:,} people forgotten: nothing lost, nothing forgotten, no round taken twice"
+            f"{t.forgotten:,} people forgotten, {t.burned:,} rounds burned: nothing lost, nothing forgotten, "
+            "no round taken twice"
         )
 
 
@@ -361,7 +416,7 @@ class Asker(Busy):
             case 0:
                 self.new(model, subject, [self._x()])
             case 1:
-                self.new(model, subject, [self._x() for _ in range(coins.randrange(2, 9))])
+                self.new(model, subject, [self._x() for _ in range(coins.randrange(2, MOST + 1))])
             case 2 | 3:
                 mine = [one for one in recent if (one.model, one.subject) == (model, subject)]
                 waiting = [one for one in mine if one.label is None and one.told.get("ticket")]

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 MISSING = "needs Chromium (Debian: apt-get install chromium), to open the pages in a real browser"
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 # It reads from 3 and writes to 4, whatever the pipes are called here.
 _LAUNCH = """

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import threading
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -185,3 +186,10 @@ def token(subject: str = "ann", models: list[str] | None = None, expires: float 
 def operator(models: list[str] | None = None) -> dict[str, str]:
     """An operator's header."""
     return {"authorization": f"Bearer {Tokens('operator', OPERATORS).sign('op', expires=3600.0, models=models)}"}
+
+
+async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
+    """Wait for it, however long a busy machine takes."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.005)

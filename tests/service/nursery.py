@@ -13,6 +13,7 @@ import functools
 import json
 import os
 import queue
+import random
 import resource
 import signal
 import socket
@@ -22,7 +23,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from typing import Any
 from confide.cli import main as command_line
 from confide.ledger import file as ledger_file
 from confide.ledger.book import Book
+from confide.pop.account import Account
 from confide.runs.names import learner_named
 from confide.service import models, server
 from confide.service.base import Question, Taught
@@ -43,10 +45,16 @@ PATIENCE = 60.0
 
 
 def free_ports(number: int) -> list[int]:
-    """Ports that nobody listens on now: a server that comes back must come back to the same."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
-        return [one.getsockname()[1] for one in sockets]
+    """Ports that nobody listens on now: a server that comes back must come back to the same.
+
+    They lie below those that systems give to whoever asks for any, so that no other test has them meanwhile.
+    """
+    found, dice = set[int](), random.SystemRandom()
+    while len(found) < number:
+        port = dice.randrange(16_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.add(port)
+    return list(found)
 
 
 class Mother:
@@ -185,13 +193,24 @@ def _forgetful() -> None:
     Book.wait = lambda *_, **__: None  # type: ignore[assignment, method-assign]
 
 
+def _wasteful() -> None:
+    """Takes one round more for every batch of three."""
+    reserve = Account.reserve
+
+    def too_many(account: Account, rounds: int, whos: Iterable[bytes | None]) -> None:
+        reserve(account, rounds + (rounds == 3), whos)
+
+    Account.reserve = too_many  # type: ignore[method-assign]
+
+
 def _slow() -> None:
-    """Its disk takes a third of a second for a write."""
+    """Its disk takes a third of a second for a write, which it tells."""
     write = Book._write
 
     def slowly(book: Book) -> None:
         time.sleep(0.3)
         write(book)
+        print("slow write", file=sys.stderr, flush=True)
 
     Book._write = slowly  # type: ignore[method-assign]
 
@@ -286,7 +305,7 @@ class _Telling:
 
 FAULTS: dict[str, Callable[[], None]] = {
     "forgetful": _forgetful, "slow": _slow, "impatient": _impatient, "jumping": _jumping, "games": _games,
-    "few files": _few_files, "telling games": lambda: _games(_Telling),
+    "few files": _few_files, "wasteful": _wasteful, "telling games": lambda: _games(_Telling),
 }  # fmt: skip
 
 

@@ -55,7 +55,7 @@ def test_while_a_large_body_is_read_others_are_served(operation: str, monkeypatc
     gate, real, desk = threading.Event(), forms.Forms.read, MemoryDesk()
 
     def slow(self: Any, content: bytes, *check: Any) -> Any:
-        assert gate.wait(10)
+        assert gate.wait(60)
         return real(self, content, *check)
 
     async def main() -> None:

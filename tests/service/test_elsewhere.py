@@ -29,7 +29,7 @@ from confide.service.metrics import Metrics
 from confide.service.operators import operator_app
 from confide.service.public import public_app
 from confide.service.verifiers import ProxyDoor
-from tests.service.desks import ASKERS, OPERATORS, operator, pop, token
+from tests.service.desks import ASKERS, OPERATORS, operator, pop, token, until
 from tests.service.nursery import Nursery, free_ports
 from tests.service.test_client import Running, running
 from tests.service.test_doors import OPERATOR, PUBLIC, TOKENS
@@ -122,7 +122,7 @@ async def nothing(_: bytes) -> bytes:
 
 
 async def forever(_: bytes) -> bytes:
-    await asyncio.sleep(30)
+    await asyncio.sleep(600)
     return b""
 
 
@@ -290,7 +290,7 @@ def test_an_owner_that_says_something_else_is_away(told: bytes) -> None:
 
 def test_who_is_refused_depends_on_counts_of_requests_of_the_same_kind_alone() -> None:
     async def play() -> None:
-        async with listening(forever) as (url, _), proxies(1, {"spam": url}, room=2, timeout=0.5) as (one,):
+        async with listening(forever) as (url, _), proxies(1, {"spam": url}, room=2, timeout=1.0) as (one,):
             asked = [asyncio.create_task(one.ask(str(i))) for i in range(3)]
             brought = asyncio.create_task(one.label("a ticket"))
             statuses = sorted([(await each).status_code for each in asked])
@@ -302,9 +302,9 @@ def test_who_is_refused_depends_on_counts_of_requests_of_the_same_kind_alone() -
 
 def test_whether_a_label_is_passed_on_does_not_tell_that_others_bring_labels() -> None:
     async def world(anns: int) -> list[int]:
-        async with listening(forever) as (url, _), proxies(1, {"spam": url}, room=2, timeout=0.5) as (one,):
+        async with listening(forever) as (url, came), proxies(1, {"spam": url}, room=2, timeout=1.0) as (one,):
             others = [asyncio.create_task(one.label("a ticket", "ann")) for _ in range(anns)]
-            await asyncio.sleep(0.05)
+            await until(lambda: sum(map(len, came)) == anns)
             told = await asyncio.gather(*(one.label("a ticket", "mallory") for _ in range(3)))
             await asyncio.gather(*others)
             return sorted(each.status_code for each in told)
@@ -359,7 +359,8 @@ def test_a_response_is_given_back_whole_or_not_at_all(case: str) -> None:
         async def once(request: bytes) -> bytes:
             return told if b"first" in request else http(b"{}") if b"second" in request else b""
 
-        async with listening(once) as (url, came), proxies(1, {"spam": url}, timeout=0.5) as (one,):
+        waits = 0.5 if case == "cut short" else 30.0
+        async with listening(once) as (url, came), proxies(1, {"spam": url}, timeout=waits) as (one,):
             first, second = await one.ask("first"), await one.ask("second")
             assert first.status_code == (200 if whole else 504 if case == "cut short" else 503)
             assert first.json() == {"a": 1} if whole else "error" in first.json()
@@ -371,16 +372,21 @@ def test_a_response_is_given_back_whole_or_not_at_all(case: str) -> None:
 
 def test_what_comes_late_meets_no_other_request() -> None:
     async def play() -> None:
+        asked, sent = asyncio.Event(), asyncio.Event()
+
         async def slow(request: bytes) -> bytes:
             if b"late" in request:
-                await asyncio.sleep(0.3)
+                await asked.wait()
+                sent.set()
                 return http(b'{"of": "late"}')
             return http(b'{"of": "next"}')
 
-        async with listening(slow) as (url, came), proxies(1, {"spam": url}, timeout=0.1) as (one,):
+        async with listening(slow) as (url, came), proxies(1, {"spam": url}, timeout=1.0) as (one,):
             assert (await one.ask("late")).status_code == 504
             assert (await one.ask("next")).json() == {"of": "next"}
-            await asyncio.sleep(0.3)
+            asked.set()
+            await sent.wait()
+            await asyncio.sleep(0.05)
             assert (await one.ask("after")).json() == {"of": "next"} and [len(each) for each in came] == [1, 2]
 
     asyncio.run(play())

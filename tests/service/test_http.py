@@ -18,7 +18,7 @@ from confide.service.doors import Tokens
 from confide.service.operators import operator_app
 from confide.service.public import public_app
 from confide.service.verifiers import ProxyDoor
-from tests.service.desks import ASKERS, MemoryDesk, operator, pop, service, token
+from tests.service.desks import ASKERS, MemoryDesk, operator, pop, service, token, until
 
 X = {"x": [1.0, 2.0]}
 
@@ -115,12 +115,14 @@ def test_singles_that_wait_share_a_group_and_batches_stay_whole() -> None:
     desk = MemoryDesk()
 
     async def main() -> None:
-        async with at(service(desk, group=8, threads=1)) as client:
+        made = service(desk, group=8, threads=1)
+        async with at(made) as client:
             desk.gate.clear()
+            owner = made.models["spam"].owner
             asks = [asyncio.create_task(post(client, "ask", {**X, "id": f"q{i}"})) for i in range(21)]
-            await asyncio.sleep(0.05)
+            await until(lambda: owner.waiting["ask"] == 21)
             asks.append(asyncio.create_task(post(client, "ask-many", {"questions": [X] * 20})))
-            await asyncio.sleep(0.05)
+            await until(lambda: owner.waiting["ask"] == 41)
             desk.gate.set()
             assert all(one.status_code == 200 for one in await asyncio.gather(*asks))
             sizes = [rows for _, rows in desk.groups]
@@ -136,15 +138,16 @@ def test_who_is_refused_depends_on_counts_of_questions_alone(outcome: str | None
     desk = MemoryDesk()
 
     async def main() -> list[int]:
-        async with at(service(desk, room=8, group=4)) as client:
+        made = service(desk, room=8, group=4)
+        async with at(made) as client:
             ticket = (await post(client, "ask", X)).json()["ticket"]
             desk.gate.clear()
             first = asyncio.create_task(post(client, "ask", X))
-            await asyncio.sleep(0.05)
+            await until(lambda: made.models["spam"].owner.waiting["ask"] == 1)
             lessons = [asyncio.create_task(post(client, "label", {"ticket": ticket, "label": "yes"})) for _ in range(3)]
             question = X if outcome else {"x": "unreadable"}
             waiting = [asyncio.create_task(post(client, "ask", question)) for _ in range(12)]
-            await asyncio.sleep(0.1)
+            await until(lambda: sum(one.done() for one in waiting) == 5)
             desk.gate.set()
             told = await asyncio.gather(*waiting)
             await asyncio.gather(first, *lessons)
@@ -203,7 +206,7 @@ def test_a_request_that_comes_too_slowly_is_refused_and_a_strangers_is_not_read(
             if not sent:
                 sent.append("began")
                 return {"type": "http.request", "body": b'{"x"', "more_body": True}
-            await asyncio.sleep(5)
+            await asyncio.sleep(600)
 
         async def send(message: Any) -> None:
             sent.append(message)
@@ -268,7 +271,7 @@ def test_an_owner_that_is_closed_serves_what_waits_first() -> None:
         async with at(made) as client:
             desk.gate.clear()
             asks = [asyncio.create_task(post(client, "ask", X)) for _ in range(7)]
-            await asyncio.sleep(0.05)
+            await until(lambda: made.models["spam"].owner.waiting["ask"] == 7)
             closing = asyncio.create_task(asyncio.to_thread(made.models["spam"].owner.close))
             await asyncio.sleep(0.05)
             assert (await post(client, "ask", X)).status_code == 503

@@ -20,7 +20,7 @@ from confide.service.operators import operator_app
 from confide.service.owner import CallRefused, Owner, Unavailable
 from confide.service.public import public_app
 from tests.saved import make
-from tests.service.desks import MemoryDesk, operator, pop, service, token
+from tests.service.desks import MemoryDesk, operator, pop, service, token, until
 from tests.service.opened import again, both, folder, open_desk
 from tests.service.test_desk import Sizes
 from tests.service.test_http import X, at, go, post
@@ -62,7 +62,7 @@ def test_between_slices_others_are_served(folder: Path) -> None:
     def slow(*given: Any) -> Any:
         taken.append("slice")
         if len(taken) > 2:
-            assert gate.wait(10)
+            assert gate.wait(60)
         return real(*given)
 
     desk._teacher.take = slow  # type: ignore[method-assign]
@@ -146,7 +146,7 @@ def test_who_is_in_the_last_slice_and_forgotten_takes_the_digest_along(folder: P
 def test_reading_the_records_holds_up_nobody(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = PopDesk.open(folder, make)
     owner, gate, real = Owner(desk, Metrics(Log())), threading.Event(), history.canonical
-    monkeypatch.setattr(history, "canonical", lambda *given: (gate.wait(10), real(*given))[1])
+    monkeypatch.setattr(history, "canonical", lambda *given: (gate.wait(60), real(*given))[1])
 
     async def main() -> None:
         taught = asyncio.create_task(owner.teach(records(2 * SLICE), "import 1"))
@@ -198,11 +198,10 @@ def test_public_looks_and_the_operator_do_not_wait_for_each_other() -> None:
         owner = made.models["spam"].owner
         async with at(made) as client, at(made, operator_app) as door:
             forget = {"json": {"subject": "ann"}, "headers": operator()}
-            desk.public = lambda: (gate.wait(10), public())[1]  # type: ignore[assignment,method-assign]
+            desk.public = lambda: (gate.wait(60), public())[1]  # type: ignore[assignment,method-assign]
             looks = [asyncio.create_task(client.get("/models/spam")) for _ in range(100)]
             looks += [asyncio.create_task(client.get("/models/spam/plan")) for _ in range(100)]
-            await asyncio.sleep(0.05)
-            assert owner.waiting["look"] > 100
+            await until(lambda: owner.waiting["look"] > 100)
             assert (await door.post("/models/spam/forget", **forget)).status_code == 200
             gate.set()
             assert {one.status_code for one in await asyncio.gather(*looks)} == {200}
@@ -225,10 +224,11 @@ def test_whether_a_label_is_refused_does_not_tell_that_others_bring_labels() -> 
         made = service(desk, **by)
         async with at(made) as client:
             desk.gate.clear()
+            owner = made.models["spam"].owner
             first = [asyncio.create_task(post(client, "label", lesson)) for _ in range(anns)]
-            await asyncio.sleep(0.02)
+            await until(lambda: owner.waiting["label"] == anns)
             mine = [asyncio.create_task(post(client, "label", lesson, "mallory")) for _ in range(6)]
-            await asyncio.sleep(0.05)
+            await until(lambda: owner.waiting["label"] + sum(one.done() for one in mine) == anns + 6)
             now = [one.result().status_code if one.done() else 0 for one in mine]
             desk.gate.set()
             await asyncio.gather(*first, *mine)
@@ -248,12 +248,12 @@ def test_a_ticket_that_is_not_its_senders_is_refused_before_it_waits(folder: Pat
     async def main() -> None:
         with desk._lock:  # nobody is served now
             garbage = [Taught("mallory", one, "yes") for one in (ticket, "x", "", "0-1-2-é", ticket + "0")]
-            told = await asyncio.wait_for(owner.learn(garbage), 5)
+            told = await asyncio.wait_for(owner.learn(garbage), 60)
             assert [one.kind for one in told if one is not None] == ["ticket"] * 5
             assert not owner.waiting["label"] and not owner.full("label", whose="mallory")
             mine = asyncio.create_task(owner.learn([Taught("ann", "x", "no"), Taught("ann", ticket, "yes")]))
-            await asyncio.sleep(0.02)
-            assert owner.waiting["label"] == 1 and owner.full("label", whose="ann")
+            await until(lambda: owner.waiting["label"] == 1)
+            assert owner.full("label", whose="ann")
         refused, taken = await mine
         assert refused is not None and refused.kind == "ticket" and taken is None
 
@@ -271,7 +271,7 @@ def test_who_may_not_use_a_model_is_not_told_whether_its_queue_is_full(full: boo
             if full:
                 desk.gate.clear()
             waiting = asyncio.create_task(post(client, "ask", X, "mallory"))
-            await asyncio.sleep(0.02)
+            await until(lambda: waiting.done() or made.models["spam"].owner.waiting["ask"] == 1)
             other = await client.post("/models/spam/ask", json=X, headers=token("mallory", models=["news"]))
             assert other.status_code == 403
             desk.gate.set()
@@ -291,7 +291,7 @@ def test_what_is_too_much_is_refused_at_once_and_nothing_of_it_is_read(operation
         async with at(made) as client:
             desk.gate.clear()
             waiting = [asyncio.create_task(post(client, operation, content)) for _ in range(4)]
-            await asyncio.sleep(0.05)
+            await until(lambda: made.models["spam"].owner.waiting[operation] == 4)
             refused = await asyncio.gather(*(post(client, operation, content) for _ in range(300)))
             assert {one.status_code for one in refused} == {429} and all(one.headers["retry-after"] for one in refused)
             assert not any(one.done() for one in waiting), "they did not wait for those before them"
@@ -309,7 +309,7 @@ def test_what_is_too_much_is_refused_at_once_and_nothing_of_it_is_read(operation
             assert sent[0]["status"] == 429
             other = "label" if operation == "ask" else "ask"
             one = asyncio.create_task(post(client, other, {"ticket": "none", "label": "no"} if other == "label" else X))
-            await asyncio.sleep(0.05)
+            await until(lambda: one.done() or made.models["spam"].owner.waiting[other] == 1)
             assert not one.done(), "the other kind has a room of its own"
             desk.gate.set()
             assert all(told.status_code != 429 for told in await asyncio.gather(*waiting, one))

@@ -16,7 +16,7 @@ from confide.service.desk import PopDesk
 from confide.service.models import open_desk as served
 from confide.service.quota import DAY, Clock, Quota, usual
 from tests.saved import make, small_plan
-from tests.service.desks import service, token
+from tests.service.desks import service, token, until
 from tests.service.opened import ask, folder, killed, kind, learn, ticket
 from tests.service.test_http import at, go
 from tests.service.test_serve import SMALL, written
@@ -240,13 +240,13 @@ def test_refused_questions_take_no_place_that_others_wait_for(folder: Path, wall
         assert kinds(await owner.ask([Question("eve", "6", X)])) == ["quota"], "the desk says so first"
         desk.ask = slow
         waiting = [asyncio.create_task(owner.ask([Question("ann", "1", X)]))]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             for i in range(50):
                 assert kinds(await owner.ask([Question("eve", f"more {i}", X)] * 3)) == ["quota"] * 3
         assert owner.waiting["ask"] <= 1 and not owner.full("ask")
         mixed = [Question("eve", name, X) for name in ("a", "2", "b")]
         waiting += [asyncio.create_task(owner.ask(one)) for one in ([Question("bob", "1", X)], mixed)]
-        await asyncio.sleep(0.05)
+        await until(lambda: owner.waiting["ask"] >= 3)
         assert owner.waiting["ask"] == 3, "of a batch only what the desk has to look up"
         gate.set()
         ann, bob, eve = [await one for one in waiting]

@@ -36,7 +36,7 @@ def test_labels_that_were_acknowledged_and_are_gone_are_missed(tmp_path: Path) -
     try:
         nursery.start()
         token = nursery.asker.sign("ann", expires=3600.0)
-        person = Person(f"http://127.0.0.1:{public}", token, time.monotonic() + 1.0)
+        person = Person(f"http://127.0.0.1:{public}", token, time.monotonic() + 2.0)
         person.run()
         assert person.learned > 0 and counted(operator, nursery.operator) == person.learned
         assert Outcome([person], (1.0, 1.0), {}, person.learned).lost == []

@@ -49,7 +49,7 @@ def running(example: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> It
 def post(url: str, content: Any, token: str = "") -> dict[str, Any]:
     headers = {"authorization": f"Bearer {token}"} if token else {}
     request = urllib.request.Request(url, json.dumps(content).encode(), headers)
-    with urllib.request.urlopen(request, timeout=20) as response:
+    with urllib.request.urlopen(request, timeout=60) as response:
         told: dict[str, Any] = json.load(response)
         return told
 
@@ -59,7 +59,7 @@ def test_made_up_people_ask_and_say_what_helped(example: ModuleType, running: tu
     told: list[tuple[int, float]] = []
     example.crowd(public, tokens, 10, lambda people, share: told.append((people, share)))
     assert [people for people, _ in told] == [10] and 0 <= told[0][1] <= 1
-    with urllib.request.urlopen(f"{address}models/{example.MODEL}", timeout=20) as response:
+    with urllib.request.urlopen(f"{address}models/{example.MODEL}", timeout=60) as response:
         shown = json.load(response)
     assert shown["rounds"] == 40 and shown["units"] == "people" and shown["labels"] == list(example.ANSWERS)
 
