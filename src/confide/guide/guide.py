@@ -133,6 +133,7 @@ class Guide:
         self.plan, self._weights, self.store = plan, weights / weights.max(), store
         self._rng = Random() if rng is None else rng
         self._failed, self._pid = False, os.getpid()
+        self._under_way: Release | None = None
         self.rounds = 0
         """Rounds and rows of history begun so far."""
         self.ranges: Ints | None = None
@@ -264,11 +265,7 @@ class Guide:
 
     def _release(self, kind: str) -> None:
         """Make a release, have it made durable, and use it: by one assignment, so that an interrupt tears nothing."""
-        if kind == "ranges":
-            exact = self._counted.counts.ravel()
-            release = Release(kind, 0, exact + self._range_noise, exact)
-        else:
-            release = Release(kind, self._leaves.closed, *self._leaves.node())
+        release = self._made(kind)
         try:
             if self.store is not None:
                 self.store(release)
@@ -279,6 +276,21 @@ class Guide:
             self._found(release.row)
         else:
             self._leaves.close(release.row)
+
+    def _made(self, kind: str) -> Release:
+        """The release that is due: one that an interrupt cut off is made but once, as a ledger may have it already.
+
+        What was taught after it was made is lost with the leaf that it closes.
+        """
+        number, made = 0 if kind == "ranges" else self._leaves.closed, self._under_way
+        if made is None or (made.kind, made.number) != (kind, number):
+            if kind == "ranges":
+                exact = self._counted.counts.ravel()
+                made = Release(kind, 0, exact + self._range_noise, exact.copy())
+            else:
+                made = Release(kind, number, *self._leaves.node())
+            self._under_way = made
+        return made
 
     def _found(self, row: Ints) -> None:
         self.ranges = row.copy()

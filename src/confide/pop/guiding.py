@@ -75,7 +75,10 @@ class Guiding:
         """
         book = self._account.book
         if book is not None:
-            book.wait(self._account.enter(released=(bytes_of(release),)).sequence)
+            sequence = book.released(release.kind, release.number)  # an interrupt may have come before the wait
+            if sequence is None:
+                sequence = self._account.enter(released=(bytes_of(release),)).sequence
+            book.wait(sequence)
 
     # ------------------------------------------------------------------ one round
 
