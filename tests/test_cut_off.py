@@ -118,7 +118,7 @@ class Interrupt:
         if event == "line" and not line.lstrip().startswith("with"):
             self.lines += 1
             if self.lines == self.at:
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
         return self.trace
 
     def __enter__(self) -> Interrupt:
@@ -188,7 +188,7 @@ class Stops(dict[str, Any]):
     """A row that interrupts whoever reads it."""
 
     def __getitem__(self, name: str) -> Any:
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
 
     get = items = keys = __iter__ = __getitem__  # type: ignore[assignment]
 
@@ -202,7 +202,8 @@ def test_whoever_interrupts_the_rounds_are_taken() -> None:
     agree(pop)
 
     def stops(x: Any) -> int:
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
+        return 0
 
     pop = make("with copies", fallback=stops)
     for _ in range(2):
