@@ -1,9 +1,9 @@
 """What a learner, a fallback, an encoder or a row raises is its own: one rule for all that others bring.
 
 A failure told to others would tell them of what a copy knows, or of what stands in a row. It need be no Exception:
-libraries written in Rust panic with what is none, and a program may call `sys.exit` or raise KeyboardInterrupt. Only what
-a signal raised passes, which is of who runs this: Ctrl-C, and whatever a handler raises that the program has set up,
-such as one that exits when it is told to end. A signal raises in the main thread alone.
+libraries written in Rust panic with what is none, and a program may call `sys.exit` or raise KeyboardInterrupt. Only
+what a signal raised passes, which is of who runs this: Ctrl-C, and whatever a handler raises that the program has set
+up, such as one that exits when it is told to end. A signal raises in the main thread alone.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _handlers() -> Iterator[CodeType]:
             handler = handler.func
         handler = getattr(handler, "__func__", handler)
         if callable(handler) and not hasattr(handler, "__code__"):
-            handler = getattr(type(handler), "__call__", None)
+            handler = next((vars(kind)["__call__"] for kind in type(handler).__mro__ if "__call__" in vars(kind)), None)
         code = getattr(handler, "__code__", None)
         if code is not None:
             yield code

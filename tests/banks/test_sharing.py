@@ -1,4 +1,4 @@
-"""Copies of a learner are apart: what they share through its class, its module or a generator is found when it is given."""
+"""Copies of a learner are apart: what they share through class, module or generator is found when it is given."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class CountsInItsClass(Honest):
 
 
 class ByWord(Honest):
-    words: Counter[str] = Counter()
+    words: Counter[str] = Counter()  # noqa: RUF012
 
     def also(self, x: Any, y: Any) -> None:
         self.words[y] += 1
@@ -89,7 +89,7 @@ class CountsInAGlobal(Honest):
 
 
 class InADefault(Honest):
-    def also(self, x: Any, y: Any, kept: deque[Any] = deque(maxlen=9)) -> None:  # noqa: B008
+    def also(self, x: Any, y: Any, kept: deque[Any] = deque(maxlen=9)) -> None:  # noqa: B006
         kept.append(tuple(np.asarray(x, dtype=float)))
 
 

@@ -250,3 +250,19 @@ def test_states_of_copies_that_were_taught_numbers_are_not_taken_for_labels() ->
     bank.load_state(old(Remembers(), [0, 1]), trusted=True)
     with pytest.raises(ValueError, match="taught other names of labels"):
         ReplicaBank(Remembers(), 5, WORDS, 2, Random(seed=1)).load_state(old(Remembers(), WORDS), trusted=True)
+
+
+def test_a_learner_that_stacks_and_raises_is_counted_too() -> None:
+    """It is a subclass of Confide's own, and fails once it has learned."""
+
+    class Breaks(LogisticRegression):
+        def vote(self, arrays: Any, slots: Any, x: Any, counts: Any) -> None:
+            if x[0] == 8:
+                raise RuntimeError("the secret is 42")
+            super().vote(arrays, slots, x, counts)
+
+    pop = confide.POP(Breaks(), plan(), labels=WORDS, features=1, fallback="no")
+    for _ in range(100):
+        pop.learn(pop.predict([1.0]).ticket, "no")
+    pop.predict([8.0])
+    assert pop.operator.failures.raised > 10 and "the learner failed: of 40 votes" in pop.operator.failures.sentence

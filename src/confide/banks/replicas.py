@@ -44,8 +44,8 @@ class ReplicaBank:
     abstention, and counted in `failures`. Warnings of learners are dropped, and what they set in numpy or scikit-learn
     is set back.
 
-    What two deep copies still share (class attributes, module globals, `random` and `numpy.random`
-    themselves) no bank can separate: `confide.banks.checks` finds it, as far as votes and memory show it.
+    What two deep copies still share (class attributes, module globals, `random` and `numpy.random` themselves) no bank
+    can separate: a learner that does is refused, as far as rows that are made up show it (`confide.banks.sharing`).
 
     Parameters
     ----------

@@ -2,8 +2,10 @@
 
 Copying separates what hangs on `self`. It does not separate what the code reaches by a name: an attribute of the class,
 a global, a default argument, what a function closes over, `random` and `numpy.random`. `reached` lists these, by what
-the methods name; `marks` tells them before a lesson from after it. What no name of a method leads to (a file, a library's
-own memory in C, `functools.cache`) is not in the list: there only another copy's answers can tell.
+the methods name; `marks` tells them before a lesson from after it. What no name of a method leads to (a file, a
+library's own memory in C, `functools.cache`, the state of numpy, scikit-learn and PyTorch themselves) is not in the
+list, nor is what is beyond 200,000 objects or in an array of more than 64 MB: there only another copy's answers can
+tell. And what a learner shares with none of the rows that are made up, and with people's own later, nobody sees.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
-from confide.banks.base import TABLES, TAUGHT, Rounds, RowByRow, State, encode_rows
+from confide.banks.base import NONE, TABLES, TAUGHT, Failures, Rounds, RowByRow, State, encode_rows
 from confide.banks.rounds import UNTAUGHT, WARMING, Copies, ask, teach_rows
 from confide.banks.trial import try_out
 from confide.contained import contained
@@ -55,6 +55,9 @@ class StackedBank(RowByRow):
     >>> bank.votes(bank.encode([6, 1]), np.array([3, 7, 9]))
     array([0, 1])
     """
+
+    failures: Failures = NONE
+    """Votes lost so far, as a learner of somebody else's raised, of the polls in which one did: for the operator."""
 
     def __init__(
         self,
@@ -117,15 +120,18 @@ class StackedBank(RowByRow):
             alike = np.zeros_like(counts)
             self._learner.vote(self._start, np.zeros(1, dtype=np.int32), x, alike)
             counts += alike * np.count_nonzero(slots == UNTAUGHT)
-        together = counts.copy()
+        together, raised = counts.copy(), 0
         with contained:
             self._learner.vote(self._arrays, slots, x, together)
             return together
         for slot in slots[slots >= 0]:  # one copy that fails must not take the others' votes with it
-            one = np.zeros_like(counts)
+            one, lost = np.zeros_like(counts), 1
             with contained:
                 self._learner.vote(self._arrays, np.array([slot], dtype=np.int32), x, one)
                 counts += one
+                lost = 0
+            raised += lost
+        self.failures = self.failures.plus(Failures(poll.size, raised))
         return counts
 
     def learn(self, copy: int, x: Floats, y: int) -> None:

@@ -3,9 +3,9 @@
 Refused is what is wrong whatever the rows: a learner that answers something else than a label or None; and, where the
 number of columns is known, so that these rows are such as will come, one that raises whenever it is taught, or whenever
 it is asked after it was taught. Where nothing is known of the rows, an exception tells nothing of the learner: then a
-warning says that it could not be tried. Refused is also a learner whose copies share what one of them was taught, as far
-as `confide.banks.sharing` or another copy's answers show it. Nobody's data is looked at, and what is tried are copies
-that are thrown away.
+warning says that it could not be tried. Refused is also a learner whose copies share what one of them was taught, as
+far as `confide.banks.sharing` or another copy's answers show it. Nobody's data is looked at, and what is tried are
+copies that are thrown away.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _ZERO, _TEXT = float(0), ""
 _MADE_UP = (_ZERO, _TEXT)
 _TIMES = 3
 _ALIKE = 20
-"""Answers of untaught copies that must agree before another answer counts: one that a coin decides passes them once in a
-million times, at most."""
+"""Answers of untaught copies that must agree before another answer counts: one that a coin decides passes them once in
+a million times, at most."""
 
 
 class _Anything(dict[Any, Any]):
@@ -167,9 +167,9 @@ def _stand_apart(learner: Any, called: Called, rows: list[Any]) -> None:
         if not moved:
             return
     raise ValueError(
-        f"copies of {_name(learner)} share {' and '.join(sorted(moved or ()))}: what one of them is taught or asked would "
-        "reach the others, and the promise would not hold. Keep it in the learner itself, made in __init__; a generator "
-        "too, which Confide seeds anew in every copy"
+        f"copies of {_name(learner)} share {' and '.join(sorted(moved or ()))}: what one of them is taught or asked "
+        "would reach the others, and the promise would not hold. Keep it in the learner itself, made in __init__; a "
+        "generator too, which Confide seeds anew in every copy"
     )
 
 

@@ -200,8 +200,8 @@ class Book:
             return str(error)
         if not isinstance(error, Exception):
             return (
-                f"a write to the ledger {self.place} was interrupted ({type(error).__name__}), so nobody knows whether it "
-                "is there: nothing is answered any more; load the state again, and it goes on after what is there"
+                f"a write to the ledger {self.place} was interrupted ({type(error).__name__}), so nobody knows whether "
+                "it is there: nothing is answered any more; load the state again, and it goes on after what is there"
             )
         told = error.strerror if isinstance(error, OSError) else str(error) if isinstance(error, Trouble) else None
         reason = told or type(error).__name__

@@ -286,8 +286,8 @@ class Plan(Numbers):
             gate, copies=size.copies, unsure=size.unsure, mistakes=mistakes, rounds=rounds, beta=beta
         )
         if unsure is not None and certificate is None and mistakes != 1:
-            raise Unused("mistakes", f"mistakes={mistakes} is for the bound on them, and with this unsure there is none: "
-                         "leave one of them out")  # fmt: skip
+            said = f"mistakes={mistakes} is for the bound on them, and with this unsure there is none: leave one out"
+            raise Unused("mistakes", said)
         note = (
             f"noise of scale γ = {size.scale:,.1f} votes, counter noise {float(size.counter.scale):,.1f} per node, "
             f"halts at a noisy count of {size.counter.limit:,}"

@@ -62,7 +62,7 @@ def best(asked: tight.Asked, wish: Wish) -> Shared:
     given = any(value is not None for value in (asked.copies, asked.unsure, asked.polls))
     _refuse_unused(asked, wish, copies=wish.guide != 1, guide=wish.guide is not None)
     shared = _shared(asked, wish, given)
-    kept = wish if wish.guide != "auto" else replace(wish, history=0)  # copies take it too, free of charge: a note says so
+    kept = wish if wish.guide != "auto" else replace(wish, history=0)  # free of charge for copies, and a note says so
     _refuse_unused(asked, kept, copies=shared.found is not None, guide=shared.guide is not None)
     return shared
 

@@ -61,9 +61,8 @@ class Import:
     def same(self, before: Imported) -> bool:
         """Whether these are the records of an import that was begun, as far as it came; False once one was erased."""
         pieces = before.whole or list(before.pieces.values())
-        return bool(pieces) and all(
-            digest is not None and hmac.compare_digest(digest, self._digest(begin, end)) for begin, end, digest in pieces
-        )
+        given = ((digest, self._digest(begin, end)) for begin, end, digest in pieces)
+        return bool(pieces) and all(kept is not None and hmac.compare_digest(kept, now) for kept, now in given)
 
     def _digest(self, begin: int, end: int) -> bytes:
         """Of the records of a piece, and of how many there are in all; of an older import, which has one, of all."""

@@ -177,7 +177,7 @@ def planned(config: ModelConfig) -> Plan:
     if filed is not None and config.history not in (0, 0 if filed.guide is None else filed.guide.history):
         raise ValueError(f"history = {config.history} contradicts {config.plan}: leave it out")
     if config.history and not config.guide:
-        raise ValueError("history is for a guide, and guide is false: leave it out, copies are taught records without it")
+        raise ValueError("history is for a guide, and guide is false: leave it out, copies are taught without it")
     asked = len(_labels(config)), None, config.history
     try:
         return filed or settings.tight(*asked)
