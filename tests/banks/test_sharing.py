@@ -268,3 +268,46 @@ def test_no_learner_that_keeps_apart_is_refused(learner: Any, features: Any) -> 
     """A coin of two sides is taken for sharing once in 2²⁰ times at most, and then three times in a row."""
     for _ in range(3):
         given(learner, features)
+
+
+# ---------------------------------------------------------------------- encoders, which stand before all copies
+
+
+class Counts:
+    """Scales by how much it has met."""
+
+    width = 2
+
+    def __init__(self) -> None:
+        self.met = 0
+
+    def encode(self, x: Any, /) -> Any:
+        self.met += 1
+        return np.full(2, 1.0 / self.met)
+
+
+class Vocabulary2:
+    """Numbers names as they come."""
+
+    width = 2
+
+    def __init__(self) -> None:
+        self.names: dict[Any, int] = {}
+
+    def encode(self, x: Any, /) -> Any:
+        return np.array([float(self.names.setdefault(x["a"], len(self.names))), float(len(self.names))])
+
+
+class Fixed:
+    width = 2
+
+    def encode(self, x: Any, /) -> Any:
+        return np.array([float(x["a"]), 1.0])
+
+
+@pytest.mark.parametrize("encoder", [Counts(), Vocabulary2()], ids=lambda given: type(given).__name__)
+@pytest.mark.parametrize("learner", [Honest(), LogisticRegression()], ids=["replicas", "stacked"])
+def test_an_encoder_that_learns_is_refused(encoder: Any, learner: Any) -> None:
+    with pytest.raises(ValueError, match="makes something else of a row after it met others"):
+        given(learner, encoder, labels=2)
+    given(learner, Fixed(), labels=2)

@@ -15,7 +15,7 @@ from confide._checks import integer
 from confide.banks.base import FORM, Failures, State, encode_rows
 from confide.banks.inside import freeze, hold_still, is_pure, reseed, stand_apart, thaw, weigh
 from confide.banks.quiet import Apart, Quiet
-from confide.banks.trial import try_out
+from confide.banks.trial import stands_still, try_out
 from confide.contained import Contained, contained, tried
 from confide.learners.base import Learner, vector
 from confide.learners.called import NO_LABEL, RAISED, Labels, NoLabel, called_by, values_of
@@ -88,6 +88,7 @@ class ReplicaBank:
         self._width: int | None = getattr(self._encoder, "width", None)
         self._learner = learner
         self._set_out(labels)
+        stands_still(self._encoder)
         try_out(self._prototype, self._called, self._width, self._encoder)
         self.failures = Failures()
         """Votes lost so far, as a learner raised or answered no label. Private, for the operator."""

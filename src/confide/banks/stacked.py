@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from confide._checks import integer
 from confide.banks.base import NONE, TABLES, TAUGHT, Failures, Rounds, RowByRow, State, encode_rows
 from confide.banks.rounds import UNTAUGHT, WARMING, Copies, ask, teach_rows
-from confide.banks.trial import try_out
+from confide.banks.trial import stands_still, try_out
 from confide.contained import contained
 from confide.kernels.compile import jit
 from confide.kernels.memory import TEACH, VOTE, Descriptor, describe, kernel
@@ -75,6 +75,7 @@ class StackedBank(RowByRow):
         self._copies = integer(copies, "copies", 1)
         self._encoder = encoder_for(features)
         self._features = integer(getattr(self._encoder, "width", 0), "the encoder's width", 1)
+        stands_still(self._encoder)
         try_out(self._learner, Called(self._learner.labels), self._features, self._encoder)
         self._start = self._learner.learned
         self._rng = Random() if rng is None else rng

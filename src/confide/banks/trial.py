@@ -25,7 +25,7 @@ from confide.learners.base import Base, Learner
 from confide.learners.called import Called, NoLabel
 from confide.learners.features import Encoder, Pipeline
 
-__all__ = ["try_out"]
+__all__ = ["stands_still", "try_out"]
 
 _ZERO, _TEXT = float(0), ""
 _MADE_UP = (_ZERO, _TEXT)
@@ -89,6 +89,27 @@ def try_out(learner: Learner, called: Called, width: int | None, encoder: Encode
         ConfideWarning,
         stacklevel=6,
     )
+
+
+def stands_still(encoder: Encoder) -> None:
+    """Refuse an encoder of somebody else's that changes by what it encodes: all copies would share what it learned."""
+    if type(encoder).__module__.partition(".")[0] == "confide":
+        return
+    values = _ZERO, float(7), _TEXT, "text"
+    dicts: list[Any] = [form for value in values for form in (_Anything(value), {"a": value, "b": value})]
+    rows = [*dicts, *(_fixed(np.full(width, value)) for value in values[:2] for width in (1, 2))]
+    before = [_encoded(encoder, row) for row in rows]
+    if [_encoded(encoder, row) for row in rows] != before:
+        raise ValueError(
+            f"{type(encoder).__name__} makes something else of a row after it met others: whatever it learns or draws "
+            "is shared by all copies, and leaks. Declare columns and ranges instead, and scale inside the learner"
+        )
+
+
+def _encoded(encoder: Encoder, row: Any) -> bytes | None:
+    """What it makes of a row that is made up; None where it takes no such row."""
+    encoded, failed = tried(encoder.encode, row)
+    return mark(encoded) if failed is None else None
 
 
 def _known(learner: Any) -> bool:
