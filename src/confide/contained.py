@@ -13,7 +13,7 @@ import functools
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from types import CodeType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 __all__ = ["Contained", "by_signal", "contained", "tried"]
@@ -71,8 +71,7 @@ def by_signal(error: BaseException) -> bool:
     """
     if threading.current_thread() is not threading.main_thread():
         return False
-    handlers = set(_handlers())
-    return any(_raised_by_one(one, handlers) for one in _with_causes(error))
+    return any(map(_raised_by_one, _with_causes(error)))
 
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:
@@ -82,16 +81,27 @@ def _with_causes(error: BaseException) -> Iterator[BaseException]:
         yield from _with_causes(error.__context__)
 
 
-def _raised_by_one(error: BaseException, handlers: set[CodeType]) -> bool:
-    trace, last = error.__traceback__, None
+def _raised_by_one(error: BaseException) -> bool:
+    trace = error.__traceback__
+    frames = []
     while trace is not None:
-        if trace.tb_frame.f_code in handlers:
-            return True
-        trace, last = trace.tb_next, trace
-    # Python's own handler of Ctrl-C leaves no frame: the interrupt comes from within a line that raises nothing.
+        frames.append(trace)
+        trace = trace.tb_next
+    called = [one.tb_frame for one in frames[1:]]
+    if isinstance(error, Exception):  # there are many, and to look at all handlers takes long
+        called = [frame for frame in called if _holds_a_frame(frame)]
+    if called and not {frame.f_code for frame in called}.isdisjoint(_handlers()):
+        return True
     if not isinstance(error, KeyboardInterrupt):
         return False
-    return last is None or last.tb_frame.f_code.co_code[last.tb_lasti] != _RAISES
+    # Python's own handler of Ctrl-C leaves no frame: the interrupt comes from within a line that raises nothing.
+    return not frames or frames[-1].tb_frame.f_code.co_code[frames[-1].tb_lasti] != _RAISES
+
+
+def _holds_a_frame(frame: FrameType) -> bool:
+    """Whether a function was called as handlers are: with the frame that was interrupted."""
+    held = [one for value in frame.f_locals.values() for one in (value if type(value) is tuple else (value,))]
+    return any(type(one) is FrameType for one in held)
 
 
 def _handlers() -> Iterator[CodeType]:

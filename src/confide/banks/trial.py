@@ -75,7 +75,7 @@ def try_out(learner: Learner, called: Called, width: int | None, encoder: Encode
     outcomes = list[BaseException | None]()
     for rows in _rows(width, encoder):
         outcomes.append(_tried(learner, called, rows))
-        if outcomes[-1] is None:
+        if outcomes[-1] is None and type(_inside(learner)).__module__.partition(".")[0] != "confide":
             _stand_apart(learner, called, rows)
     if None in outcomes:
         return
