@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +36,6 @@ from confide.guide.leaves import Leaves
 from confide.guide.linear import add_gradient, run_rows
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Batch, Map, Model, Question, encode_batch
-from confide.guide.partitions import Renewal
 from confide.guide.ranges import declared
 from confide.guide.rows import read_many
 from confide.planning.guided import GuidePlan
@@ -136,7 +134,6 @@ class Guide:
         self._rng = Random() if rng is None else rng
         self._failed, self._pid = False, os.getpid()
         self._under_way: Release | None = None
-        self._older: dict[tuple[Renewal, ...], FeatureMap] = {}  # maps of earlier rounds
         self.rounds = 0
         """Rounds and rows of history begun so far."""
         self.ranges: Ints | None = None
@@ -281,18 +278,12 @@ class Guide:
             self._leaves.close(release.row)
 
     def _made(self, kind: str) -> Release:
-        """The release that is due: one that an interrupt cut off is made but once, as a ledger may have it already.
-
-        What was taught after it was made is lost with the leaf that it closes.
-        """
+        """What is due, the same again after an interrupt: a ledger may have it, and what was taught since is lost."""
         number, made = 0 if kind == "ranges" else self._leaves.closed, self._under_way
-        if made is None or (made.kind, made.number) != (kind, number):
-            if kind == "ranges":
-                exact = self._counted.counts.ravel()
-                made = Release(kind, 0, exact + self._range_noise, exact.copy())
-            else:
-                made = Release(kind, number, *self._leaves.node())
-            self._under_way = made
+        if made is None or made[:2] != (kind, number):
+            exact = self._counted.counts.ravel().copy() if kind == "ranges" else None
+            node = self._leaves.node() if exact is None else (exact + self._range_noise, exact)
+            made = self._under_way = Release(kind, number, *node)
         return made
 
     def _found(self, row: Ints) -> None:
@@ -313,22 +304,10 @@ class Guide:
         return Question(self.stage, self.features.encode(x), asked)
 
     def encode_as_of(self, x: Any, rounds: int, /) -> Question:
-        """`x` as the guide took it in the so-many-th of all its rounds and rows of history, for a label that comes now.
-
-        Which stage learned then, and which partitions its map had, is public: a question that was lost with a process
-        is read again as it was, and teaches what it would have taught.
-        """
-        before = rounds - 1
-        leaves = self._warm if self._warm is not None and before < self._first else self._leaves
-        past = before - (0 if leaves is self._warm else self._first)
-        closed = int(np.searchsorted(leaves.stage.ends, past, side="right"))
-        features = leaves.features
-        if isinstance(features, FeatureMap) and any(one.deal > closed for one in features.renewed):
-            known = tuple(one for one in features.renewed if one.deal <= closed)
-            if known not in self._older:
-                self._older[known] = replace(features, renewed=known)
-            features = self._older[known]
-        return Question(leaves.stage.number, features.encode(x))
+        """`x` as the guide took it in the so-many-th of all rounds and rows: for a question that was lost."""
+        leaves = self._warm if self._warm is not None and rounds <= self._first else self._leaves
+        past = rounds - 1 - (0 if leaves is self._warm else self._first)
+        return Question(leaves.stage.number, leaves.map_after(past).encode(x))
 
     def unreadable(self, rows: Any) -> Mask:
         """Which rows the guide cannot read, now or later: that depends on its columns alone."""
