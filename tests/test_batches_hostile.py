@@ -11,6 +11,7 @@ import contextlib
 import copy
 import pickle
 import random
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -390,7 +391,7 @@ def test_an_interrupt_repeats_no_word_and_lets_no_two_copies_share(call: str, mo
         def run(*args: Any) -> None:
             kernel(*args)
             ran.append(1)
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
 
         return run
 

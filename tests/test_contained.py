@@ -6,8 +6,12 @@ Libraries written in Rust panic with what is no Exception, and a program may cal
 from __future__ import annotations
 
 import ast
+import signal
+import sys
+import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +24,7 @@ from confide.banks import bank_for
 from confide.banks.base import Bank
 from confide.banks.checks import example_records, failures_stay_with_their_copy
 from confide.banks.none import NoBank
-from confide.contained import Contained, contained
+from confide.contained import Contained, contained, tried
 from confide.guide.columns import Columns
 from confide.guide.hashed import HashedMap
 from confide.guide.rows import read_many
@@ -38,7 +42,7 @@ class Panic(BaseException):
     """As pyo3's PanicException is: of polars, tokenizers, and whatever else is written in Rust."""
 
 
-RAISED = [Panic, SystemExit, GeneratorExit, RuntimeError]
+RAISED = [Panic, SystemExit, KeyboardInterrupt, GeneratorExit, RuntimeError]
 
 
 class Panics:
@@ -204,19 +208,103 @@ def test_a_bank_that_fails_as_a_whole_is_noticed() -> None:
         failures_stay_with_their_copy(bank, example_records())
 
 
-def test_an_interrupt_is_of_who_runs_this_and_passes() -> None:
+def fails(raised: type[BaseException]) -> None:
+    raise raised
+
+
+def test_what_a_signal_raises_is_of_who_runs_this_and_passes() -> None:
     with pytest.raises(KeyboardInterrupt), contained:
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
     with pytest.raises(ValueError, match="named"), Contained(ValueError):
         raise ValueError("named")
-    with contained:
-        raise SystemExit
-
-    def interrupts(x: Any) -> int:
-        raise KeyboardInterrupt
-
+    for raised in (SystemExit, KeyboardInterrupt):
+        with contained:
+            raise raised
+        assert isinstance(tried(fails, raised)[1], raised)
     with pytest.raises(KeyboardInterrupt):
-        make(Panics("never", Panic), fallback=interrupts).predict([1.0])
+        tried(signal.raise_signal, signal.SIGINT)
+
+
+class Handler:
+    """Ends the program, as programs do that are told to."""
+
+    def __init__(self, raised: BaseException) -> None:
+        self.raised = raised
+
+    def __call__(self, *_: Any) -> None:
+        raise self.raised
+
+    def method(self, *_: Any) -> None:
+        sys.exit(3)
+
+
+class Signalled(Panics):
+    """The signal comes while a copy is asked, or taught."""
+
+    on = False
+
+    def __init__(self, when: str) -> None:
+        super().__init__(when, Panic)
+
+    def _fail(self, what: str) -> None:
+        if what == self.when and Signalled.on:
+            signal.raise_signal(signal.SIGTERM)
+
+
+EXITS: list[Any] = [
+    lambda *_: sys.exit(3), Handler(SystemExit(3)), Handler(SystemExit(3)).method, partial(Handler.method, None),
+    Handler(TimeoutError()), Handler(KeyboardInterrupt()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("when", ["predict", "learn"])
+@pytest.mark.parametrize("handler", EXITS, ids=range(len(EXITS)))
+def test_a_handler_that_exits_ends_the_program_also_within_a_learners_call(
+    handler: Any, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pop = make(Signalled(when))
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        for i in range(8):
+            pop.learn(pop.predict([1.0]).ticket, i % 2)
+        monkeypatch.setattr(Signalled, "on", True)
+        with pytest.raises((SystemExit, TimeoutError, KeyboardInterrupt)):
+            for i in range(3):
+                pop.learn(pop.predict([1.0]).ticket, i % 2)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    monkeypatch.setattr(Signalled, "on", False)
+    rounds = pop.rounds
+    assert rounds > 8 and pop.predict([1.0]).label is not None and pop.rounds == rounds + 1, "the round was taken"
+    assert pop.operator.failures.raised == 0
+
+
+def test_in_another_thread_no_signal_raises_and_all_is_the_learners_own() -> None:
+    failures = list[BaseException]()
+
+    def work() -> None:
+        try:
+            for raised in (SystemExit, KeyboardInterrupt, Panic):
+                with contained:
+                    raise raised
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert not failures
+
+
+def test_an_exit_that_a_learner_makes_of_an_interrupt_is_one() -> None:
+    def work() -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            sys.exit(1)
+
+    with pytest.raises(SystemExit), contained:
+        work()
 
 
 def catches(path: Path) -> list[str]:

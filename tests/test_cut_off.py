@@ -118,7 +118,7 @@ class Interrupt:
         if event == "line" and not line.lstrip().startswith("with"):
             self.lines += 1
             if self.lines == self.at:
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
         return self.trace
 
     def __enter__(self) -> Interrupt:
@@ -190,7 +190,7 @@ class Stops(dict[str, Any]):
     """A row that interrupts whoever reads it."""
 
     def __getitem__(self, name: str) -> Any:
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
 
     get = items = keys = __iter__ = __getitem__  # type: ignore[assignment]
 
@@ -204,7 +204,8 @@ def test_whoever_interrupts_the_rounds_are_taken() -> None:
     agree(pop)
 
     def stops(x: Any) -> int:
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
+        return 0
 
     pop = make("with copies", fallback=stops)
     for _ in range(2):
@@ -297,6 +298,63 @@ def test_interrupted_with_a_ledger_it_goes_on_or_is_loaded_again(kind: str, tmp_
                 pop = POP.load(tmp_path / str(number))
         once(pop)
         pop.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("durable", [False, True], ids=["before its write", "after its write"])
+def test_an_interrupt_between_a_releases_entry_and_its_wait_is_made_good(
+    kind: str, durable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The release is the one that the ledger has, and goes on from there; labels meanwhile may come and be lost."""
+    pop, wait, cuts = make(kind), Book.wait, list[int]()
+    pop.save(tmp_path / "pop")
+    late = pop.predict(XS[0]).ticket
+
+    def interrupted(self: Book, sequence: int, *, private: bool = False) -> None:
+        entries = [entry for at, entry in self._pending if at == sequence]
+        if entries and entries[0].released and len(cuts) < 2:
+            cuts.append(sequence)
+            if durable:
+                wait(self, sequence)
+            raise KeyboardInterrupt
+        wait(self, sequence, private=private)
+
+    monkeypatch.setattr(Book, "wait", interrupted)
+    for _ in range(12):
+        with suppress(KeyboardInterrupt):
+            if pop.rounds < ROWS - CHUNK:
+                follow(pop)
+        if len(cuts) == 1 and late:
+            pop.learn(late, 1)  # after the release was made, and before it is used
+            late = ""
+    once(pop)
+    guiding = pop.operator.loop.guiding
+    assert len(cuts) == 2 and guiding is not None
+    theta, sums = guiding.fingerprint(), [one.exact.tolist() for one in guiding.guide.releases()]
+    pop.close()
+    with POP.load(tmp_path / "pop") as again:
+        back = again.operator.loop.guiding
+        assert back is not None and back.fingerprint() == theta
+        assert [one.exact.tolist() for one in back.guide.releases()] == sums
+
+
+def test_a_write_that_was_interrupted_says_so_and_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pop = make("guide alone")
+    pop.save(tmp_path / "pop")
+
+    def interrupted(self: Book) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Book, "_write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pop.predict(XS[0])
+    with pytest.raises(StateError, match=r"was interrupted .*load the state again") as said:
+        pop.predict(XS[1])
+    assert "make room" not in str(said.value)
+    pop.close()
+    with POP.load(tmp_path / "pop") as again:
+        again.predict(XS[2])
 
 
 def _child(folder: Path, kind: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from typing import Any
 
@@ -93,7 +94,8 @@ def test_draws_do_not_hang_on_the_fallback() -> None:
 def test_an_interrupt_inside_a_question_finishes_its_round() -> None:
     class Interrupting:
         def __float__(self) -> float:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
+            return 0.0
 
     pop = make()
     pop.operator.loop.account.unsure = 10**6

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from confide import Halted, Monitor, TicketError
+from confide import Halted, Monitor, Plan, TicketError, evaluate
 from confide.learners import Points
 from confide.planning.agnostic import agnostic_plan
 from confide.pop.phases import Phases
@@ -155,3 +156,44 @@ def test_a_round_changes_one_input_of_the_mistake_counters_of_all_phases(small, 
     assert phases == same > 3
     assert sum(a != b for a, b in zip(one, other, strict=True)) == (late < 40)
     assert 200 - 5 * phases - 1 <= len(one) <= 200 - 5 * (phases - 1)
+
+
+class Failing:
+    """Raises whenever it is asked about 8."""
+
+    pure = True
+
+    def predict(self, x: Any) -> Any:
+        if x[0] == 8:
+            raise RuntimeError("the secret is 42")
+        return 0
+
+    def learn(self, x: Any, y: Any) -> None:
+        pass
+
+
+def test_failures_of_all_phases_are_counted_for_the_operator() -> None:
+    """A phase that ends takes its POP with it, and not what the operator is to know."""
+    plan = Plan.tight(60.0, 1e-2, 300, copies=30, unsure=10, silent=0, guide=None)
+    phases = Phases(Failing(), plan, labels=[0, 1], features=1)
+    for _ in range(60):
+        phases.learn(phases.predict([1.0]).ticket, 0)
+    done = evaluate(phases, np.full((200, 1), 8.0), [0] * 200)
+    assert phases.phase > 1 and "the learner failed" in repr(done)
+    assert done.failures.raised == phases.failures.raised > phases.pop.operator.failures.raised
+
+
+class Angry:
+    """A ticket that fails whoever reads it."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("mine")
+
+
+def test_one_bad_ticket_decides_for_no_other_label() -> None:
+    plan = Plan.tight(60.0, 1e-2, 300, copies=30, unsure=100, silent=0, guide=None)
+    phases = Phases(Failing(), plan, labels=[0, 1], features=1)
+    tickets: list[Any] = [phases.predict([1.0]).ticket for _ in range(3)]
+    with pytest.raises(ValueError, match="row 1 was refused, and all good rows were learned"):
+        phases.learn_many([tickets[0], Angry(), tickets[2]], [0, 0, 0])
+    assert phases.pop.operator.taught == 2

@@ -327,7 +327,9 @@ def test_rows_that_would_teach_nothing_are_spoken_of() -> None:
 
 def test_a_guide_alone_halts_only_where_rounds_were_said() -> None:
     X, y = noisy()
-    model = PrivateClassifier(after_halt="raise", seed=1).fit(X, y)
+    with pytest.raises(ValueError, match="never halts: leave after_halt out"):
+        PrivateClassifier(after_halt="raise", seed=1).fit(X, y)
+    model = PrivateClassifier(seed=1).fit(X, y)
     assert (model.predict(X[:200]) == model.predict(X[:200])).all()
     said = PrivateClassifier(rounds=100, after_halt="raise", seed=1).fit(X, y)
     said.predict(X[:200])

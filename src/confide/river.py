@@ -159,7 +159,7 @@ class PrivateClassifier(base.Classifier):
                 units=self.units,
                 after_halt=self.after_halt,
                 ticket_life=1,  # no ticket is ever brought back, so none needs to be kept
-                public_start=self.public_start and plan.copies > 0,  # else the model is not used, which was said
+                public_start=self.public_start and (plan.copies > 0 or self.model is None),  # else unused, as was said
                 seed=None if isinstance(self.seed, Random) else self.seed,
                 rng=self.seed if isinstance(self.seed, Random) else None,
             )

@@ -288,6 +288,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.after_halt not in ("raise", "fallback"):
             raise ValueError(f"after_halt={self.after_halt!r} must be 'raise' or 'fallback'")
         plan = self._plan(labels.size, len(y) if self.history is None else self.history, online)
+        if self.after_halt == "raise" and self.rounds is None and not plan.copies:
+            raise ValueError("a guide alone without rounds never halts: leave after_halt out, or give rounds")
         self.pop_ = POP(
             self.estimator if plan.copies else None,
             plan,
@@ -318,6 +320,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _plan(self, labels: int, history: int, online: bool) -> Plan:
         """The plan; a guide alone that nobody said rounds for learns from its history only."""
         guide: Guide = 1.0 if self.estimator is None and self.guide == "auto" else self.guide
+        history = history if guide is not None else self.history or 0  # copies are taught it free of charge
         common: dict[str, Any] = {"silent": 0, "labels": labels, "units": "rounds", "history": history}
         given = {"copies": self.copies, "unsure": self.unsure, "polls": self.polls, "guide": guide}
         plan = _planned(self.epsilon, self.delta, ROUNDS if self.rounds is None else self.rounds, **given, **common)

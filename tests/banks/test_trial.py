@@ -16,6 +16,7 @@ from sklearn.svm import SVC
 
 import confide
 from confide.banks import ReplicaBank, bank_for
+from confide.banks.base import Failures
 from confide.learners import DecisionTree, Features, LogisticRegression, Refit
 from confide.privacy.random import Random
 
@@ -136,7 +137,7 @@ def test_where_nothing_is_known_of_the_rows_a_failure_is_a_warning_alone() -> No
 def test_a_trial_leaves_no_trace() -> None:
     learner = Remembers()
     pop = confide.POP(learner, plan(), labels=WORDS, features=2, seed=1)
-    assert learner.heard == [] and pop.operator.failures == (0, 0, 0, 0)
+    assert learner.heard == [] and pop.operator.failures == Failures()
     assert pop.operator.bank.votes(pop.operator.bank.encode([0.0, 0.0]), np.arange(40)).sum() == 0
 
 
@@ -208,22 +209,22 @@ def test_failures_are_counted_for_the_operator_alone(tmp_path: Any) -> None:
     pop.teach_many([[9.0], [1.0]], ["no", "yes"])
     pop.predict([8.0])
     pop.predict_many([[7.0], [0.0]])
-    assert pop.operator.failures == (120, 40, 40, 2)
+    assert pop.operator.failures == Failures(120, 40, 40, 2)
     said = pop.operator.failures.sentence
     assert "of 120 votes 40 were lost as it raised, 40 as it answered" in said and "2 labels were not learned" in said
     assert "failed" not in repr(pop) + pop._repr_html_() and "42" not in said
     pop.save(tmp_path / "pop")
     pop.close()
     with confide.POP.load(tmp_path / "pop", learner=Failing(), trusted=True) as again:
-        assert again.operator.failures == (120, 40, 40, 2)
+        assert again.operator.failures == Failures(120, 40, 40, 2)
         again.predict([8.0])
-        assert again.operator.failures == (160, 80, 40, 2)
+        assert again.operator.failures == Failures(160, 80, 40, 2)
 
 
 def test_an_evaluation_says_how_often_the_learner_failed() -> None:
     pop = confide.POP(Failing(), plan(), labels=WORDS, features=1, fallback="no")
     done = confide.evaluate(pop, np.full((200, 1), 8.0), ["no"] * 200)
-    assert done.failures == (4000, 4000, 0, 0) and "the learner failed" in repr(done) + done._repr_html_()
+    assert done.failures == Failures(4000, 4000) and "the learner failed" in repr(done) + done._repr_html_()
     again = confide.evaluate(pop, np.full((100, 1), 1.0), ["no"] * 100)
     assert again.failures.sentence == "" and "failed" not in repr(again) + again._repr_html_()
 
@@ -249,3 +250,19 @@ def test_states_of_copies_that_were_taught_numbers_are_not_taken_for_labels() ->
     bank.load_state(old(Remembers(), [0, 1]), trusted=True)
     with pytest.raises(ValueError, match="taught other names of labels"):
         ReplicaBank(Remembers(), 5, WORDS, 2, Random(seed=1)).load_state(old(Remembers(), WORDS), trusted=True)
+
+
+def test_a_learner_that_stacks_and_raises_is_counted_too() -> None:
+    """It is a subclass of Confide's own, and fails once it has learned."""
+
+    class Breaks(LogisticRegression):
+        def vote(self, arrays: Any, slots: Any, x: Any, counts: Any) -> None:
+            if x[0] == 8:
+                raise RuntimeError("the secret is 42")
+            super().vote(arrays, slots, x, counts)
+
+    pop = confide.POP(Breaks(), plan(), labels=WORDS, features=1, fallback="no")
+    for _ in range(100):
+        pop.learn(pop.predict([1.0]).ticket, "no")
+    pop.predict([8.0])
+    assert pop.operator.failures.raised > 10 and "the learner failed: of 40 votes" in pop.operator.failures.sentence

@@ -226,9 +226,21 @@ def test_partitions_are_renewed_by_what_was_released_and_again_after_a_load() ->
     assert sum({1, 4} <= set(columns) for _, columns, _ in guide.features.renewed) > 15
     assert (answers[15_000:] != labels[15_000:]).mean() < 0.1
     assert map_from_params(json.loads(json.dumps(guide.export()["features"]))) == guide.features
+    seen: dict[int, Any] = {}
+    led = Guide(plan, features, rng=Random(seed=1))
+    for start in range(0, 30_000, 2500):  # by the maps of many rounds
+        led.follow(numbers[start : start + 2499], labels[start : start + 2499])
+        led.begin_round()
+        seen[led.rounds] = led.encode(numbers[start])
+        led.gradient(seen[led.rounds], int(labels[start + 2499]))
     fresh = Guide(plan, features)
     fresh.resume(guide.rounds, kept)
     assert fresh.features == guide.features
+    for rounds, question in seen.items():
+        then = led.encode_as_of(numbers[rounds - 2500], rounds)
+        assert then.stage == question.stage and np.array_equal(then.encoded.indices, question.encoded.indices)
+        assert np.array_equal(then.encoded.values, question.encoded.values)
+    assert not np.array_equal(led.encode(numbers[0]).encoded.indices, seen[2500].encoded.indices)
     assert np.array_equal(fresh._leaves.theta, guide._leaves.theta)
     assert np.array_equal(fresh._leaves.answering, guide._leaves.answering)
 

@@ -17,6 +17,7 @@ from confide.service.base import Later, Question, Taught
 from confide.service.desk import PopDesk
 from tests.saved import CLEAR, DOUBT, bank_of, copy_of, echo, full, make, share, small_plan
 from tests.service.opened import again, ask, both, folder, guided, killed, kind, learn, open_desk, ticket
+from tests.worlds import guided_plan
 
 pytestmark = pytest.mark.claim("people.md")
 __all__ = ["folder"]
@@ -360,6 +361,33 @@ def test_lessons_of_the_open_leaf_are_the_guides_again(units: str, saved: bool, 
     desk = again(desk, save_every=None)
     kept = desk.pop.operator.loop.guiding.guide._leaves.sums  # type: ignore[union-attr]
     assert all((kept[i] == exact[i]).all() for i in range(3)) and desk.public()["guide"]["released"] == warm + 3
+
+
+@pytest.mark.parametrize("units", ["rounds", "people"])
+def test_a_question_teaches_after_a_load_what_it_would_have_taught_without(units: str, folder: Path) -> None:
+    """One of the warm-up teaches the main stage nothing, and spends no label; those of the main stage the same bits."""
+    whole = guided_plan(alone=True, ranges=10)
+    desk = PopDesk.open(
+        folder, lambda: POP(None, whole, labels=["no", "yes"], features=2, units=units), save_every=None  # type: ignore[arg-type]
+    )
+    plan = whole.guide
+    assert plan is not None
+    early = [ticket(ask(desk, "ann", "early", [3.0, 1.0]))]
+    _life(desk, 0, plan.range_rounds + plan.main.ends[0] - 1)
+    later = [ticket(ask(desk, "bob", "later", [2.0, -1.0]))]
+    _life(desk, 10**4, plan.main.ends[0] - 1)
+    before = _open_leaf(desk)
+    moved, copy = list[Any](), folder.with_name("copy")
+    shutil.copytree(folder, copy)
+    for number in range(2):
+        one = desk if number == 0 else PopDesk.open(copy, lambda: guided(units), save_every=None)
+        spent = dict(one.pop.operator.loop.account.labels)
+        assert learn(one, "ann", early[0], "yes") is None
+        assert (_open_leaf(one) == before).all() and one.pop.operator.loop.account.labels == spent
+        assert learn(one, "bob", later[0], "yes") is None
+        moved.append(_open_leaf(one) - before)
+        assert (_open_leaf(again(one)) == before + moved[-1]).all(), "a replay reads it as it was, too"
+    assert moved[0].any() and (moved[0] == moved[1]).all()
 
 
 def test_a_cap_is_kept_over_replays(folder: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import time
 from collections import Counter
@@ -26,7 +27,7 @@ from confide.ledger.book import Book
 from confide.service.app import Model
 from confide.service.base import Refusal
 from confide.service.desk import PopDesk
-from confide.service.history import Import
+from confide.service.history import SLICE, Import
 from confide.service.owner import Owner
 from tests.saved import bank_of, fork, make, small_plan
 from tests.service.opened import again, ask, both, folder, guided, kind, open_desk
@@ -42,6 +43,12 @@ X = [1.0, 2.0]
 
 def records(*people: str) -> list[Any]:
     return [(who, [float(i), 2.0], "yes") for i, who in enumerate(people)]
+
+
+def digests(desk: PopDesk) -> list[bytes | None]:
+    """All digests of imports that the desk has; None for each that was erased."""
+    imports = desk._memory._imports.values()
+    return [digest for one in imports for _, _, digest in one.pieces.values()]
 
 
 def told(said: list[Refusal | None]) -> list[str | None]:
@@ -155,8 +162,7 @@ def test_who_was_forgotten_leaves_no_digest_and_is_not_taught_again(folder: Path
         assert set(told(one.teach(records("ann", "bob"), "import 1"))) == {"conflict"}
         assert told(one.teach(records("carl"), "import 2")) == [None]
         assert bank_of(one.pop) == known
-        imported = [note.imported for note in one._memory._notes["taught"] if note.imported is not None]
-        assert [kept.digest is None for kept in imported] == [True, False]
+        assert [digest is None for digest in digests(one)] == [True, False]
 
 
 @pytest.mark.parametrize("x, label", [([1.0], "yes"), ("no numbers", "no"), (X, "perhaps")])
@@ -166,9 +172,54 @@ def test_who_is_forgotten_whose_record_was_refused_leaves_no_digest(x: Any, labe
     desk.teach([*records("bob"), ("ann", x, label)], "import 1")
     assert desk.forget("ann"), "something was stored of theirs"
     for one in both(desk):
-        imported = [note.imported for note in one._memory._notes["taught"] if note.imported is not None]
-        assert [kept.digest for kept in imported] == [None]
+        assert digests(one) == [None]
         assert not one.forget("ann")
+
+
+@pytest.mark.parametrize("make_one", [make, lambda: guided("people")], ids=["copies", "guide"])
+def test_an_import_that_was_cut_off_left_nothing_of_those_who_were_not_taken(folder: Path, make_one: Any) -> None:
+    """Somebody who is in no note cannot be found when they are forgotten: so no digest may depend on their record."""
+    PopDesk.open(folder / "a", make_one).close()
+    shutil.copytree(folder / "a", folder / "b")  # the same keys
+    left = list[Any]()
+    for which, last in (("a", "ann"), ("b", "bob")):
+        desk = PopDesk.open(folder / which, make_one)
+        sent = [*records(*("carl" for _ in range(SLICE))), (last, X, "yes")]
+        part = desk.teaching(sent, "import 1")
+        assert len(next(iter(part))) == SLICE
+        part.close()  # type: ignore[attr-defined]
+        assert not desk.forget(last), "nothing is stored of theirs"
+        desk = again(desk)
+        left.append(digests(desk))
+        assert all(left[-1]) and told(desk.teach(sent, "import 1")) == [None] * (SLICE + 1), "it goes on"
+        assert desk.pop.operator.taught in (0, SLICE + 1)  # none where there are no copies
+        assert set(told(desk.teach([*sent[:-1], ("dora", X, "yes")], "import 1"))) == {"conflict"}
+        desk.forget(last)
+        desk = again(desk)
+        assert [digest is None for digest in digests(desk)].count(True) == 1
+        assert set(told(desk.teach(sent, "import 1"))) == {"conflict"}
+    assert left[0] == left[1]
+
+
+def test_an_import_of_an_earlier_confide_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had one digest, in its first slice, of all records."""
+    new, sent = Import.rows, records(*(f"{i}" for i in range(SLICE + 2)))
+
+    def old(self: Import, part: slice, taught: Any, rounds: int) -> list[Any]:
+        name, digest, *rest = new(self, part, taught, rounds)
+        whole = digest._replace(digest=self._digest(0, -1), copy=-1, leaf=-1)
+        return [name, *([whole] if part.start == 0 else []), *rest]
+
+    desk = open_desk(folder)
+    with monkeypatch.context() as before:
+        before.setattr(Import, "rows", old)
+        next(iter(desk.teaching(sent, "import 1")))
+    desk = again(desk)
+    assert set(told(desk.teach([*sent[:-1], ("dora", X, "yes")], "import 1"))) == {"conflict"}
+    assert told(desk.teach(sent, "import 1")) == [None] * (SLICE + 2) and desk.pop.operator.taught == SLICE + 2
+    desk.forget("3")
+    for one in both(desk):
+        assert set(told(one.teach(sent, "import 1"))) == {"conflict"}
 
 
 @pytest.mark.parametrize("id", [None, "import 1"])

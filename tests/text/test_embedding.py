@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import tomllib
 from collections.abc import Sequence
 from fractions import Fraction
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import confide
+from confide import Plan
 from confide.data.layout import Layout
 from confide.data.schema import Schema
 from confide.errors import StateError
@@ -25,6 +27,7 @@ from confide.guide.model import Model, encode_batch
 from confide.learners import Features, LogisticRegression
 from confide.text import Embedding, encoder_named, register
 from confide.text.embedding import LONGEST
+from tests.worlds import guided_plan
 
 pytestmark = pytest.mark.claim("guide.md")
 
@@ -115,9 +118,16 @@ def test_what_an_encoder_cannot_do_is_a_text_without_a_vector(found: Any) -> Non
 
 
 def test_an_encoder_is_stopped_by_who_runs_it_and_by_nobody_else() -> None:
+    class Stops:
+        def encode(self, texts: Any, /) -> Any:
+            if texts == ["x"]:
+                signal.raise_signal(signal.SIGINT)
+            return np.ones((len(texts), WIDTH), dtype=np.float32)
+
     with pytest.raises(KeyboardInterrupt):
-        Embedding(Says(KeyboardInterrupt())).vector("x")
-    assert not Embedding(Says(SystemExit())).vector("x").any()
+        Embedding(Stops()).vector("x")
+    for raised in (SystemExit(), KeyboardInterrupt()):
+        assert not Embedding(Says(raised)).vector("x").any()
 
 
 @pytest.mark.parametrize(
@@ -273,3 +283,49 @@ def test_a_schema_names_an_encoder(letters: str) -> None:
     for wrong in ({**entry, "width": 4}, {"kind": "category", "encoder": letters}, {"kind": "text", "encoder": 3}):
         with pytest.raises(ValueError, match="encoder"):
             Schema.of({"columns": {"note": wrong}})
+
+
+# ---------------------------------------------------------------------- failures, for the operator
+
+
+class Picky:
+    """Fails on some texts, each in a way of its own."""
+
+    def encode(self, texts: Any, /) -> Any:
+        if "raise" in texts[0]:
+            raise RuntimeError("a secret text")
+        if "exit" in texts[0]:
+            raise SystemExit
+        size = 3 if "short" in texts[0] else 4
+        return np.full((1, size), np.nan if "nan" in texts[0] else 1.0, dtype=np.float32)
+
+
+FAILS = ["raise", "exit", "short", "nan"]
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["guide", "copies"])
+def test_texts_that_an_encoder_fails_on_are_counted_for_the_operator_alone(alone: bool) -> None:
+    features = Features(text={"t": Picky()})
+    learner = None if alone else LogisticRegression()
+    plan = guided_plan(alone=True) if alone else Plan.tight(60.0, 1e-2, 400, copies=30, unsure=60, silent=0, guide=None)
+    features.encode({"t": "raise"})  # before there is a POP
+    pop = confide.POP(learner, plan, labels=[0, 1], features=features)
+    pop.predict_many([{"t": text} for text in ("fine", "good", "", *FAILS)])
+    assert (pop.operator.failures.texts, pop.operator.failures.unread) == (7, 4)
+    pop.predict({"t": "raise"})
+    assert pop.operator.failures.sentence == "the text encoder failed: of 8 texts 5 have no vector"
+    assert "failed" not in repr(pop) + pop._repr_html_()
+    done = confide.evaluate(pop, [{"t": "nan"}, {"t": "fine"}], [0, 1])
+    assert done.failures.unread == 1 and "of 2 texts 1 have no vector" in repr(done)
+
+
+def test_a_saved_state_keeps_the_count(tmp_path: Any) -> None:
+    register("test:picky", Picky)
+    pop = confide.POP(None, guided_plan(alone=True), labels=[0, 1], features=Features(text={"t": "test:picky"}))
+    pop.predict_many([{"t": text} for text in ("fine", *FAILS)])
+    pop.save(tmp_path / "pop")
+    pop.close()
+    with confide.POP.load(tmp_path / "pop") as again:
+        assert (again.operator.failures.texts, again.operator.failures.unread) == (5, 4)
+        again.predict({"t": "raise"})
+        assert (again.operator.failures.texts, again.operator.failures.unread) == (6, 5)

@@ -135,7 +135,8 @@ TABLES = ("sure", "go", "lean_sure", "lean_first", "weights")
 
 
 class Failures(NamedTuple):
-    """How often learners failed: such a vote is an abstention, such a lesson is lost. Private, for the operator.
+    """How often learners and encoders of texts failed: such a vote is an abstention, such a lesson is lost, and such a
+    text has no vector. Private, for the operator.
 
     Examples
     --------
@@ -151,6 +152,10 @@ class Failures(NamedTuple):
     """Votes that were neither a label nor None."""
     lessons: int = 0
     """Lessons of learners that raised."""
+    texts: int = 0
+    """Texts that encoders were asked about."""
+    unread: int = 0
+    """Texts of which encoders raised, or made something else than a vector."""
 
     def plus(self, other: Failures) -> Failures:
         """Both together."""
@@ -174,7 +179,10 @@ class Failures(NamedTuple):
             parts.append(lost + f", {self.no_label:,} as it answered something else than a label")
         if self.lessons:
             parts.append(f"{self.lessons:,} labels were not learned as it raised")
-        return f"the learner failed: {'; '.join(parts)}" if parts else ""
+        said = [f"the learner failed: {'; '.join(parts)}"] if parts else []
+        if self.unread:
+            said.append(f"the text encoder failed: of {self.texts:,} texts {self.unread:,} have no vector")
+        return "; ".join(said)
 
 
 NONE = Failures()

@@ -15,7 +15,7 @@ from confide._checks import integer
 from confide.banks.base import FORM, Failures, State, encode_rows
 from confide.banks.inside import freeze, hold_still, is_pure, reseed, stand_apart, thaw, weigh
 from confide.banks.quiet import Apart, Quiet
-from confide.banks.trial import try_out
+from confide.banks.trial import stands_still, try_out
 from confide.contained import Contained, contained, tried
 from confide.learners.base import Learner, vector
 from confide.learners.called import NO_LABEL, RAISED, Labels, NoLabel, called_by, values_of
@@ -44,8 +44,8 @@ class ReplicaBank:
     abstention, and counted in `failures`. Warnings of learners are dropped, and what they set in numpy or scikit-learn
     is set back.
 
-    What two deep copies still share (class attributes, module globals, `random` and `numpy.random`
-    themselves) no bank can separate: `confide.banks.checks` finds it, as far as votes and memory show it.
+    What two deep copies still share (class attributes, module globals, `random` and `numpy.random` themselves) no bank
+    can separate: a learner that does is refused, as far as rows that are made up show it (`confide.banks.sharing`).
 
     Parameters
     ----------
@@ -88,6 +88,7 @@ class ReplicaBank:
         self._width: int | None = getattr(self._encoder, "width", None)
         self._learner = learner
         self._set_out(labels)
+        stands_still(self._encoder)
         try_out(self._prototype, self._called, self._width, self._encoder)
         self.failures = Failures()
         """Votes lost so far, as a learner raised or answered no label. Private, for the operator."""

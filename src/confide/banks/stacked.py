@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
-from confide.banks.base import TABLES, TAUGHT, Rounds, RowByRow, State, encode_rows
+from confide.banks.base import NONE, TABLES, TAUGHT, Failures, Rounds, RowByRow, State, encode_rows
 from confide.banks.rounds import UNTAUGHT, WARMING, Copies, ask, teach_rows
-from confide.banks.trial import try_out
+from confide.banks.trial import stands_still, try_out
 from confide.contained import contained
 from confide.kernels.compile import jit
 from confide.kernels.memory import TEACH, VOTE, Descriptor, describe, kernel
@@ -56,6 +56,9 @@ class StackedBank(RowByRow):
     array([0, 1])
     """
 
+    failures: Failures = NONE
+    """Votes lost so far, as a learner of somebody else's raised, of the polls in which one did: for the operator."""
+
     def __init__(
         self,
         learner: Stacked,
@@ -72,6 +75,7 @@ class StackedBank(RowByRow):
         self._copies = integer(copies, "copies", 1)
         self._encoder = encoder_for(features)
         self._features = integer(getattr(self._encoder, "width", 0), "the encoder's width", 1)
+        stands_still(self._encoder)
         try_out(self._learner, Called(self._learner.labels), self._features, self._encoder)
         self._start = self._learner.learned
         self._rng = Random() if rng is None else rng
@@ -117,15 +121,18 @@ class StackedBank(RowByRow):
             alike = np.zeros_like(counts)
             self._learner.vote(self._start, np.zeros(1, dtype=np.int32), x, alike)
             counts += alike * np.count_nonzero(slots == UNTAUGHT)
-        together = counts.copy()
+        together, raised = counts.copy(), 0
         with contained:
             self._learner.vote(self._arrays, slots, x, together)
             return together
         for slot in slots[slots >= 0]:  # one copy that fails must not take the others' votes with it
-            one = np.zeros_like(counts)
+            one, lost = np.zeros_like(counts), 1
             with contained:
                 self._learner.vote(self._arrays, np.array([slot], dtype=np.int32), x, one)
                 counts += one
+                lost = 0
+            raised += lost
+        self.failures = self.failures.plus(Failures(poll.size, raised))
         return counts
 
     def learn(self, copy: int, x: Floats, y: int) -> None:

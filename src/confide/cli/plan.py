@@ -58,6 +58,8 @@ def plan(
     given: dict[str, Any] = {"copies": copies, "polls": polls, "unsure": unsure, "silent": silent, "beta": beta}
     given = {name: value for name, value in given.items() if value is not None}
     given |= {"labels": labels} | ({} if unit_unsure == 1 else {"unit_unsure": unit_unsure})
+    if unit_labels != 1 and (paper or show_frontier or mistakes is not None or not guide):
+        raise ValueError("--unit-labels is for a guide, and this plan has none: leave it out")
     if plot is not None and not show_frontier:
         raise ValueError("--plot draws the frontier: add --frontier")
     if show_frontier:

@@ -94,6 +94,8 @@ def run(
     used up and no guide was there to go on, and with 130 after Ctrl-C.
     """
     _check_places(report_file, json)
+    if trusted and not resume:
+        raise ValueError("--trusted is for --resume, which loads copies: leave it out")
     if resume:
         outcome = _resume(_folder(context, state), trusted, strict, no_twin)
     else:

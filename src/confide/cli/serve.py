@@ -23,6 +23,8 @@ def serve(
     Example: `confide serve --example > confide.toml`, then `confide serve confide.toml`
     """
     settings = need("confide.service.config", "service", _WHAT)
+    if example and config is not None:
+        raise ValueError("--example prints a file and serves none: leave out one of them")
     if example:
         typer.echo(settings.EXAMPLE, nl=False)
         return

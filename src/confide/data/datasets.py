@@ -61,6 +61,7 @@ def open_stream(
     if rows is not None and rows < 1:
         raise ValueError(f"rows={rows} must be at least 1")
     if name.endswith(FILES):
+        _no_seed(seed)
         return open_file(Path(name), label=label, labels=labels, unit=unit, **reading)
     if Path(name).is_file():
         raise ValueError(f"{name} is a file, but none that can be read: its name must end in {', '.join(FILES)}")
@@ -71,6 +72,8 @@ def open_stream(
         return visits(name, _endless(name, rows), seed)
     if base == "agrawal":
         return agrawal(name, _number(name, which, 9), _endless(name, rows), seed)
+    if base in ("kdd99", "elec"):
+        _no_seed(seed)
     if base == "kdd99" and which in ("", "all"):
         path = _data("kddcup.data_10_percent.gz", "KDD Cup 1999's 10 % file from the UCI repository")
         read: Stream = need("confide.data.kdd99", "parquet", "kdd99").kdd99(name, path, which == "all")
@@ -80,6 +83,11 @@ def open_stream(
         asked = Schema(label="class", labels=("0", "1"))
         return replace(open_file(path, schema=draft(path, asked, ranges=True)[0]), name=name, notes=())  # a public file
     return _river(name, base, which, rows, seed)
+
+
+def _no_seed(seed: int) -> None:
+    if seed:
+        raise ValueError("--stream-seed is for generated streams: the rows of this one are what they are; leave it out")
 
 
 def _number(name: str, text: str, most: int) -> int:
@@ -174,4 +182,6 @@ def _options(name: str, base: str, which: str, seed: int, generator: Any) -> dic
         options[option] = _number(name, which, most)
     if generator is not None and "seed" in inspect.signature(generator).parameters:
         options["seed"] = seed
+    else:
+        _no_seed(seed)
     return options

@@ -133,6 +133,7 @@ class Guide:
         self.plan, self._weights, self.store = plan, weights / weights.max(), store
         self._rng = Random() if rng is None else rng
         self._failed, self._pid = False, os.getpid()
+        self._under_way: Release | None = None
         self.rounds = 0
         """Rounds and rows of history begun so far."""
         self.ranges: Ints | None = None
@@ -264,11 +265,7 @@ class Guide:
 
     def _release(self, kind: str) -> None:
         """Make a release, have it made durable, and use it: by one assignment, so that an interrupt tears nothing."""
-        if kind == "ranges":
-            exact = self._counted.counts.ravel()
-            release = Release(kind, 0, exact + self._range_noise, exact)
-        else:
-            release = Release(kind, self._leaves.closed, *self._leaves.node())
+        release = self._made(kind)
         try:
             if self.store is not None:
                 self.store(release)
@@ -279,6 +276,15 @@ class Guide:
             self._found(release.row)
         else:
             self._leaves.close(release.row)
+
+    def _made(self, kind: str) -> Release:
+        """What is due, the same again after an interrupt: a ledger may have it, and what was taught since is lost."""
+        number, made = 0 if kind == "ranges" else self._leaves.closed, self._under_way
+        if made is None or made[:2] != (kind, number):
+            exact = self._counted.counts.ravel().copy() if kind == "ranges" else None
+            node = self._leaves.node() if exact is None else (exact + self._range_noise, exact)
+            made = self._under_way = Release(kind, number, *node)
+        return made
 
     def _found(self, row: Ints) -> None:
         self.ranges = row.copy()
@@ -296,6 +302,12 @@ class Guide:
         answers = self._answers
         asked = None if answers is self._leaves else answers.features.encode(x)
         return Question(self.stage, self.features.encode(x), asked)
+
+    def encode_as_of(self, x: Any, rounds: int, /) -> Question:
+        """`x` as the guide took it in the so-many-th of all rounds and rows: for a question that was lost."""
+        leaves = self._warm if self._warm is not None and rounds <= self._first else self._leaves
+        past = rounds - 1 - (0 if leaves is self._warm else self._first)
+        return Question(leaves.stage.number, leaves.map_after(past).encode(x))
 
     def unreadable(self, rows: Any) -> Mask:
         """Which rows the guide cannot read, now or later: that depends on its columns alone."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from confide.guide.linear import follow
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Map
-from confide.guide.partitions import DEPTH, renewals
+from confide.guide.partitions import DEPTH, Renewal, renewals
 from confide.planning.guided import GuidePlan
 from confide.planning.stages import Stage
 from confide.privacy.gaussian import GaussianNoise
@@ -50,6 +50,7 @@ class Leaves:
         self.answering = np.zeros((features.width, plan.vectors))
         self._decoded, self._base = np.zeros(size), np.zeros(size)
         self._born: dict[int, int] = {}  # when a renewed partition began, in closed leaves
+        self._older: dict[tuple[Renewal, ...], FeatureMap] = {}  # maps of earlier rounds
         self._noise, self._rng = GaussianNoise(stage.sigma2), rng
         self._ahead = self._noise.draw(rng, size)
 
@@ -76,6 +77,16 @@ class Leaves:
         for row, exact in zip(rows, sums, strict=True):
             self.sums[self.closed] = exact
             vars(self).update(self._after(row))
+
+    def map_after(self, rounds: int) -> Map:
+        """The map as it was after so many rounds of this stage, before later partitions were drawn."""
+        features, closed = self.features, int(np.searchsorted(self.stage.ends, rounds, side="right"))
+        if not isinstance(features, FeatureMap) or all(one.deal <= closed for one in features.renewed):
+            return features
+        known = tuple(one for one in features.renewed if one.deal <= closed)
+        if known not in self._older:
+            self._older[known] = replace(features, renewed=known)
+        return self._older[known]
 
     def renewing(self) -> list[int]:
         """After which numbers of leaves partitions, if the map has any, may be drawn anew: public."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self
 
@@ -45,6 +45,7 @@ class Book:
         self._pending: list[tuple[int, Entry]] = []
         self._sequence = self._durable = claim.sequence
         self._prune = -1
+        self._released: dict[tuple[str, int], int] = {}  # of this life: those on the disk
         self._tear: dict[str, int] = {}
         self._ended: str | None = None
         self._release = weakref.finalize(self, _release, store, key, epoch, self.pid)
@@ -82,6 +83,12 @@ class Book:
             self._sequence += 1
             self._pending.append((self._sequence, entry))
             return self._sequence
+
+    def released(self, kind: str, number: int) -> int | None:
+        """The number of the entry that has this release of a guide's; None where this life added none."""
+        with self._adding:
+            pending = _releases(self._pending)
+            return {**self._released, **pending}.get((kind, number))
 
     def wait(self, sequence: int, *, private: bool = False) -> None:
         """Return when the entry with this number, and all before it, are on the disk.
@@ -191,6 +198,11 @@ class Book:
     def _why(self, error: BaseException) -> str:
         if isinstance(error, StateError):
             return str(error)
+        if not isinstance(error, Exception):
+            return (
+                f"a write to the ledger {self.place} was interrupted ({type(error).__name__}), so nobody knows whether "
+                "it is there: nothing is answered any more; load the state again, and it goes on after what is there"
+            )
         told = error.strerror if isinstance(error, OSError) else str(error) if isinstance(error, Trouble) else None
         reason = told or type(error).__name__
         return (
@@ -206,9 +218,14 @@ class Book:
             )
         self._store.write(batch)
         with self._adding:
+            self._released |= _releases(self._pending[: len(batch.entries)])
             del self._pending[: len(batch.entries)]
             self._tear = {kind: at for kind, at in self._tear.items() if (kind, at) not in batch.tear}
         self._durable = batch.last
+
+
+def _releases(entries: Iterable[tuple[int, Entry]]) -> dict[tuple[str, int], int]:
+    return {(kind, number): sequence for sequence, entry in entries for kind, number, *_ in entry.released}
 
 
 def _release(store: Store, key: int, epoch: int, pid: int) -> None:

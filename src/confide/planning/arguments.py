@@ -23,6 +23,17 @@ MOST_EPSILON = 500.0
 """Beyond it e^ε is no promise, and the tables' arithmetic ends."""
 
 
+class Unused(ValueError):
+    """A number that was given and would change nothing: `name` says which."""
+
+    def __init__(self, name: str, said: str) -> None:
+        super().__init__(said)
+        self.name = name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Unused, (self.name, str(self))
+
+
 def check(
     epsilon: float,
     delta: float,

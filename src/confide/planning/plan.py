@@ -16,7 +16,7 @@ from confide.extras import need
 from confide.planning import certified as certified_plans
 from confide.planning import files, shares, text, tight, verify
 from confide.planning import paper as paper_plans
-from confide.planning.arguments import BETA, MISTAKE_BETA, check, mistake_bound
+from confide.planning.arguments import BETA, MISTAKE_BETA, Unused, check, mistake_bound
 from confide.planning.design import Found
 from confide.planning.files import Kind
 from confide.planning.guarantee import Guarantee
@@ -285,6 +285,9 @@ class Plan(Numbers):
         certificate = paper_plans.bounded(
             gate, copies=size.copies, unsure=size.unsure, mistakes=mistakes, rounds=rounds, beta=beta
         )
+        if unsure is not None and certificate is None and mistakes != 1:
+            said = f"mistakes={mistakes} is for the bound on them, and with this unsure there is none: leave one out"
+            raise Unused("mistakes", said)
         note = (
             f"noise of scale γ = {size.scale:,.1f} votes, counter noise {float(size.counter.scale):,.1f} per node, "
             f"halts at a noisy count of {size.counter.limit:,}"

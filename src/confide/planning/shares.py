@@ -5,12 +5,13 @@ Nothing here is trusted: `verify` reads the finished integers. Proof page: docs/
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from confide._checks import Numbers, integer
 from confide.planning import tight
-from confide.planning.arguments import MOST_EPSILON, check_tables
+from confide.planning.arguments import BETA, MOST_EPSILON, Unused, check_tables
 from confide.planning.design import Found, Unreachable
 from confide.planning.guided import GuidePlan, TooNoisy
 from confide.privacy.renyi import renyi_from_epsilon
@@ -59,6 +60,14 @@ def best(asked: tight.Asked, wish: Wish) -> Shared:
     """The plan that was asked for, or ValueError with the nearest that can be had."""
     _check(asked, wish)
     given = any(value is not None for value in (asked.copies, asked.unsure, asked.polls))
+    _refuse_unused(asked, wish, copies=wish.guide != 1, guide=wish.guide is not None)
+    shared = _shared(asked, wish, given)
+    kept = wish if wish.guide != "auto" else replace(wish, history=0)  # free of charge for copies, and a note says so
+    _refuse_unused(asked, kept, copies=shared.found is not None, guide=shared.guide is not None)
+    return shared
+
+
+def _shared(asked: tight.Asked, wish: Wish, given: bool) -> Shared:
     if wish.guide is None:
         return _without(asked)
     if wish.guide == 1:
@@ -86,6 +95,29 @@ def _without(asked: tight.Asked) -> Shared:
     return Shared(found, None, found.notes)
 
 
+_COPIES = {"silent": 0, "unit_unsure": 1, "beta": BETA, "dissent": tight.DISSENT, "lean": None}
+"""What is the copies' alone, and what of it is so where there are none."""
+
+_GUIDE = {"unit_labels": 1, "history": 0}
+"""The same for the guide."""
+
+
+def _refuse_unused(asked: tight.Asked, wish: Wish, copies: bool, guide: bool) -> None:
+    """Refuse a number that the plan would not heed."""
+    if not copies:
+        _refuse(_COPIES, vars(asked), "is for copies, and this plan has none: leave it out, or give copies")
+    if not guide:
+        _refuse(_GUIDE, vars(wish), "is for a guide, and this plan has none: leave it out, or plan for a guide")
+    if asked.copies is not None:
+        _refuse({"dissent": tight.DISSENT}, vars(asked), "is used to choose copies, and these are given: leave it out")
+
+
+def _refuse(neutral: Mapping[str, Any], given: Mapping[str, Any], said: str) -> None:
+    for name, value in neutral.items():
+        if given[name] not in (None, value):
+            raise Unused(name, f"{name}={given[name]} {said}")
+
+
 def _beside(asked: tight.Asked, wish: Wish, share: float) -> Shared:
     """Tables on what a guide with this part leaves; the guide then has all that they left."""
     found = tight.best(replace(asked, guide=share))
@@ -106,6 +138,7 @@ def _largest(asked: tight.Asked, wish: Wish) -> Shared:
             continue
     found = tight.best(asked)  # says what is wrong where not even that is to be had
     note = "no guide: the copies, unsure answers and polls that were given need the whole budget"
+    note += "; history costs copies nothing" if wish.history else ""
     return Shared(found, None, (*found.notes, note))
 
 
@@ -155,9 +188,7 @@ def _alone(asked: tight.Asked, wish: Wish, notes: tuple[str, ...]) -> Shared:
             f"epsilon={asked.epsilon:g} at delta={asked.delta:g} over rounds={asked.rounds} is too small for anything "
             f"to be learned: the noise would hide it all; {_enough(asked, wish)}"
         )
-    unused = {"silent": asked.silent, "lean": asked.lean}
-    said = tuple(f"{name}={value} is not used: there are no copies" for name, value in unused.items() if value)
-    return Shared(None, guide, (*notes, *said))
+    return Shared(None, guide, notes)
 
 
 def _made(asked: tight.Asked, wish: Wish) -> GuidePlan | None:

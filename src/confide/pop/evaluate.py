@@ -254,8 +254,8 @@ def _halted_at(margins: Ints, before: str | None) -> int | None:
 
 
 def _failures(mechanism: Mechanism) -> Failures:
-    operator = getattr(mechanism, "operator", None)
-    return NONE if operator is None else cast(Failures, operator.failures)
+    counted = getattr(getattr(mechanism, "operator", mechanism), "failures", NONE)
+    return counted if isinstance(counted, Failures) else NONE
 
 
 def _silent_left(mechanism: Mechanism) -> int:

@@ -75,7 +75,10 @@ class Guiding:
         """
         book = self._account.book
         if book is not None:
-            book.wait(self._account.enter(released=(bytes_of(release),)).sequence)
+            sequence = book.released(release.kind, release.number)  # an interrupt may have come before the wait
+            if sequence is None:
+                sequence = self._account.enter(released=(bytes_of(release),)).sequence
+            book.wait(sequence)
 
     # ------------------------------------------------------------------ one round
 
@@ -130,11 +133,17 @@ class Guiding:
         guide, plan = self.guide, self.plan
         return -1 if guide.rounds > plan.rounds + plan.history else guide.closed
 
-    def again(self, x: Any, label: int) -> None:
+    def again(self, x: Any, label: int, number: int) -> None:
         """A gradient of the open leaf that was lost with the process that had it: its unit's cap has it already."""
-        question = self.read(x)
-        if question is not None:
+        question = self.read_as_of(x, number) if number else self.read(x)
+        if question is not None and question.stage == self.guide.stage:
             self.guide.gradient(question, label)
+
+    def read_as_of(self, x: Any, number: int) -> Question | None:
+        """x for the guide as it read it in this round."""
+        with contained:  # it was refused already
+            return self.guide.encode_as_of(x, number + self._account.history)
+        return None
 
     def read(self, x: Any) -> Question | None:
         """x for the guide as it reads it now; it is not counted, whatever is."""

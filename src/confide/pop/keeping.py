@@ -49,6 +49,8 @@ class Past(NamedTuple):
     x: Any
     label: int
     leaf: int
+    number: int
+    """The round of the question; 0 for a record of history."""
 
 
 class Keeper:
@@ -244,7 +246,7 @@ class Keeper:
             for i, (key, whose, copy, answered, x) in enumerate(questions):
                 who = whose if people else None
                 if i not in errors:
-                    guided = None if loop.guiding is None else loop.guiding.read(x)
+                    guided = None if loop.guiding is None else loop.guiding.read_as_of(x, key[1])
                     loop.tickets.restore(key, Waiting(copy, _own(rows[i]), answered, False, who, guided))
 
     def recount(self, asked: Iterable[tuple[bytes, Any]]) -> None:
@@ -276,7 +278,7 @@ class Keeper:
             if loop.guiding is not None:
                 for one in lessons:
                     if one.leaf >= loop.guiding.guide.closed:
-                        loop.guiding.again(one.x, one.label)
+                        loop.guiding.again(one.x, one.label, one.number)
 
     def noted(self) -> None:
         """The journal, which was replayed, has all records that ever taught the guide."""

@@ -33,6 +33,7 @@ from confide.pop.monitor import Estimate, MonitorState
 from confide.pop.routing import Routing
 from confide.pop.tickets import Key, Tickets, Waiting
 from confide.privacy.random import Random
+from confide.text import Embedding
 
 __all__ = ["NOTHING", "SILENCE", "Loop", "Outcome", "Scores"]
 
@@ -89,6 +90,11 @@ class Loop:
     """The gate, with its lean; None where there are no copies."""
     lost: Failures = NONE
     """What failed in an earlier life, and where a bank failed as a whole: private."""
+    encoders: tuple[Embedding, ...] = ()
+    """What makes vectors of texts, and counts where it fails."""
+
+    def __post_init__(self) -> None:
+        self.lost = self.lost.less(self._unread)  # what they did for others before
 
     # ------------------------------------------------------------------ a question
 
@@ -170,7 +176,11 @@ class Loop:
     def failures(self) -> Failures:
         """How often learners failed: private, for the operator."""
         counted: Failures = getattr(self.bank, "failures", NONE)
-        return self.lost.plus(counted).plus(Failures(lessons=self.lessons.failed))
+        return self.lost.plus(counted).plus(self._unread).plus(Failures(lessons=self.lessons.failed))
+
+    @property
+    def _unread(self) -> Failures:
+        return Failures(texts=sum(one.asked for one in self.encoders), unread=sum(one.failed for one in self.encoders))
 
     def poll(self) -> NDArray[np.int64]:
         """The copies asked in this round: all of them, or a fresh random subset."""
@@ -256,5 +266,5 @@ def _tried(encode: Callable[..., Any], *args: Any) -> tuple[Any, BaseException |
         with Contained(ValueError):
             return encode(*args), None
         return None, ValueError(FORM)
-    except (ValueError, KeyboardInterrupt) as error:  # after an interrupt the round is finished first
+    except BaseException as error:  # what is wrong with x; or what a signal raised: the round is finished first
         return None, error

@@ -10,6 +10,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from confide.banks.base import NONE, Failures
+from confide.contained import contained
 from confide.errors import Halted, TicketError
 from confide.frames import rows_of, values_of
 from confide.planning.plan import Guarantee, Plan
@@ -77,10 +79,12 @@ class Phases:
         """The number of the phase, from 1 (public)."""
         self.rounds = 0
         """Rounds taken so far (public)."""
-        self._lock = threading.RLock()
+        self._lock, self._lost = threading.RLock(), NONE
         self._begin()
 
     def _begin(self) -> None:
+        if self.phase:
+            self._lost = self.failures
         self.phase += 1
         seed = None if self._seed is None else self._seed + 1_000_003 * self.phase
         self._pop = POP(self._learner, self.plan, **self._settings, seed=seed)
@@ -162,7 +166,9 @@ class Phases:
         return replace(answer, ticket=answer.ticket and f"{self.phase}:{answer.ticket}")
 
     def _inner(self, ticket: str) -> str:
-        phase, _, inner = str(ticket).partition(":")
+        phase, inner = "", ""
+        with contained:  # whatever it is
+            phase, _, inner = str(ticket).partition(":")
         if phase != str(self.phase):
             raise TicketError("this ticket belongs to a phase that has ended, or to another run")
         return inner
@@ -191,6 +197,11 @@ class Phases:
     def guarantee(self) -> Guarantee:
         """What is promised to each round of the whole run."""
         return self._pop.guarantee
+
+    @property
+    def failures(self) -> Failures:
+        """How often the learner failed, in all phases: private, for the operator."""
+        return self._lost.plus(self._pop.operator.failures)
 
     @property
     def pop(self) -> POP:

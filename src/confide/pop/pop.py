@@ -155,6 +155,7 @@ class POP:
         return self.loop_type(
             plan, index, rng, bank, account, tickets, routing, fallback, Lessons(bank), monitor,
             guiding=guiding, goes_on=settings.after_halt == "fallback", leaning=Leaning(plan) if plan.copies else None,
+            encoders=tuple(getattr(settings.inputs, "embeddings", {}).values()),
         )  # fmt: skip
 
     # ------------------------------------------------------------------ one at a time

@@ -66,6 +66,8 @@ class Settings:
             )
         if self.learner is not None and not plan.copies:
             warnings.warn("the plan has no copies, so the learner is not used: the guide answers alone", stacklevel=4)
+        if isinstance(self.learner, Pipeline) and self.features is not None:
+            raise ValueError("the learner brings its own features: leave features out")
         if self.public_start and not plan.copies:
             raise ValueError("the plan has no copies, so none has a public start: leave public_start out")
         if self.label_weights is not None and plan.guide is None:

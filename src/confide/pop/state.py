@@ -230,7 +230,7 @@ class Saved:
         loop.bank.reset([copy for copy, _ in gone])
         self._reopen(loop, {who for _, who in gone})
         loop.lessons.count(self.header["taught"])
-        loop.lost = Failures(*self.header.get("failures", ()))
+        loop.lost = loop.lost.plus(Failures(*self.header.get("failures", ())))
         loop.account.restore(self.spent)
         loop.account.book = self.book
         if loop.guiding is not None:

@@ -90,11 +90,12 @@ class Asked:
 
     def plan(self, labels: int, **given: Any) -> Plan:
         """`Plan.tight` for this promise."""
-        return Plan.tight(**self.arguments(labels), **given)
+        return Plan.tight(**self.arguments(labels, alone=given.get("guide") == 1), **given)
 
-    def arguments(self, labels: int) -> dict[str, Any]:
-        """What `Plan.tight` is given, defaults left out."""
+    def arguments(self, labels: int, alone: bool) -> dict[str, Any]:
+        """What `Plan.tight` is given, defaults left out, and what is the copies' where a guide is alone."""
         caps = {"unit_unsure": self.unit_unsure, "unit_labels": self.unit_labels} if self.people else {}
+        caps |= {"unit_unsure": None} if alone else {}
         more = {"labels": None if labels == 2 else labels, "history": self.history or None, **caps}
         promise = {"epsilon": self.epsilon, "delta": self.delta, "rounds": self.rounds}
         units = "people" if self.people else "rounds"
@@ -130,7 +131,8 @@ class Advice:
     @property
     def call(self) -> str:
         """The call that makes the plan."""
-        given = {**self.asked.arguments(len(self.labels)), **dict(self.chosen.given)}
+        more = dict(self.chosen.given)
+        given = {**self.asked.arguments(len(self.labels), alone=more.get("guide") == 1), **more}
         return f"confide.Plan.tight({', '.join(f'{name}={_literal(value)}' for name, value in given.items())})"
 
     def explain(self) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from confide import learners
-from confide.data.datasets import FILES, open_stream
+from confide.data.datasets import open_stream
 from confide.data.files import draft
 from confide.data.rows import Stream
 from confide.data.schema import Schema, read_schema
@@ -127,8 +127,6 @@ def streams(settings: Settings) -> tuple[Stream, Stream | None]:
     columns: dict[str, Any] = {"label": settings.label, "unit": settings.unit, "schema": schema_named(settings)}
     columns |= {"drop": settings.drop, "order": settings.order}
     rows, seed = settings.rounds, settings.stream_seed
-    if seed and settings.stream.endswith(FILES):
-        raise ValueError("--stream-seed is for generated streams: a file's rows are what they are, so leave it out")
     stream = open_stream(settings.stream, rows=rows, seed=seed, labels=settings.labels, **columns)
     if settings.history is None:
         return stream, None

@@ -1,19 +1,22 @@
 """An import of history: labelled records that were never asked, taught once however often they are sent.
 
 It is taught in slices, each durable by itself, between which others are served. An import that has an id leaves rows of
-its own in the journal, beside its records' rows: in every slice one with its name and how far it came, and in the first
-one with a digest of all records. That one is erased with anybody whose record is among them; the others are nobody's,
-and stay for a ticket's life.
+its own in the journal, beside its records' rows: with each piece one with its name and how far it came, and one with a
+digest of the records of that piece, and of no other: an import may be cut off, and nobody is in a digest who is not
+noted beside it. A digest is erased with anybody whose record is in it; the names are nobody's, and stay for a ticket's
+life.
 """
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Mapping
 from typing import Any
 
 from confide.pop.batches import Records as Taken
 from confide.pop.keeping import Keeper
 from confide.service.base import Records, Refusal
+from confide.service.memory import Imported
 from confide.service.rows import IMPORT, NOBODY, Row, Unreadable, canonical, pack
 from confide.service.words import NO_ID, NO_LABEL, NO_SUBJECT
 
@@ -50,19 +53,27 @@ class Import:
         nobody = keeper.hash(b"nobody")
         self.whos = [keeper.who(subject) if subject else nobody for subject, _, _ in records]
         self.labels = keeper.labels(y for _, _, y in records)
-        self.name = self.digest = NOBODY
-        self._sums = NOBODY
+        self._keeper, self.name, self._sums = keeper, NOBODY, NOBODY
         if name is not None:
             self.name = keeper.hash(b"import", name.encode("utf-8", "surrogatepass"))
-            self._sums, self.digest = keeper.hash(b"records", self.name), keeper.hash(b"history", *self._parts())
+            self._sums = keeper.hash(b"records", self.name)
 
-    def _parts(self) -> list[bytes]:
-        """All that the records are, each part with its length before it."""
-        parts = list[bytes]()
-        for who, packed, (_, x, y) in zip(self.whos, self._packed, self._records, strict=True):
+    def same(self, before: Imported) -> bool:
+        """Whether these are the records of an import that was begun, as far as it came; False once one was erased."""
+        pieces = before.whole or list(before.pieces.values())
+        given = ((digest, self._digest(begin, end)) for begin, end, digest in pieces)
+        return bool(pieces) and all(kept is not None and hmac.compare_digest(kept, now) for kept, now in given)
+
+    def _digest(self, begin: int, end: int) -> bytes:
+        """Of the records of a piece, and of how many there are in all; of an older import, which has one, of all."""
+        parts, whole = list[bytes](), end < 0
+        piece = slice(0, None) if whole else slice(begin, end)
+        given = zip(self.whos[piece], self._packed[piece], self._records[piece], strict=True)
+        for who, packed, (_, x, y) in given:
             for part in (who, canonical(x, packed), pack(y) or b""):
                 parts += [len(part).to_bytes(8, "little"), part]
-        return parts
+        place = () if whole else (b"%d %d %d" % (begin, end, len(self._records)),)
+        return self._keeper.hash(b"history", *place, *parts)
 
     def slices(self, done: int) -> list[slice]:
         """All records in order, so many of which were taken before: they are in slices of their own."""
@@ -91,8 +102,8 @@ class Import:
         if self.name != NOBODY:
             none = -1, -1, -1, None
             rows.append(Row(self.name, self.name, NOBODY, rounds, IMPORT, part.stop, part.start, *none))
-            if part.start == 0:
-                rows.append(Row(self._sums, self.name, self.digest, rounds, IMPORT, -1, -1, *none))
+            digest = self._digest(part.start, part.stop)
+            rows.append(Row(self._sums, self.name, digest, rounds, IMPORT, part.stop, part.start, *none))
         for i, whose in enumerate(self.whos[part]):
             if taught.labels[i] >= 0:
                 about = int(taught.copies[i]), int(taught.leaves[i]), int(taught.labels[i]), -1, -1, packed[i]

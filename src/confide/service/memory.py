@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from confide.pop.tickets import Key
 from confide.service.quota import DAY, Clock, Quota
@@ -42,13 +42,14 @@ class Stored:
         return self.row.label >= 0 and self.taught < 0
 
 
+Piece = tuple[int, int, bytes | None]
+
+
 @dataclass(slots=True, repr=False)
 class Imported:
     """An import of history that had an id."""
 
     name: bytes
-    digest: bytes | None
-    """Of all its records; None once one of them was somebody's who was forgotten."""
     sequence: int
     """The entry that made what there is of it durable."""
     rounds: int
@@ -56,10 +57,23 @@ class Imported:
     minute: int
     done: int
     """Records that were taken."""
-    first: int
-    """The entry that has the digest, and …"""
+    pieces: dict[int, Piece] = field(default_factory=dict)
+    """By entry: where its records begin and end, and their digest; None once one was somebody's who was forgotten."""
     sums: bytes = NOBODY
-    """… whose row that is."""
+    """Whose rows the digests are."""
+
+    @property
+    def whole(self) -> list[Piece]:
+        """The one digest of an older import, which is of all its records."""
+        return [piece for piece in self.pieces.values() if piece[1] < 0]
+
+    def erase(self, sequence: int) -> list[int]:
+        """Somebody in this entry is forgotten: drop the digests that they are in; the entries that have these."""
+        theirs = [at for at, (_, end, digest) in self.pieces.items() if digest and (at == sequence or end < 0)]
+        for at in theirs:
+            begin, end, _ = self.pieces[at]
+            self.pieces[at] = begin, end, None
+        return theirs
 
 
 @dataclass(slots=True, repr=False)
@@ -168,14 +182,18 @@ class Memory:
         known = self._imports.get(row.id) if row.leaf > 0 else None
         if row.digest != NOBODY:
             if note.imported is not None:
-                note.imported.digest, note.imported.sums = row.digest, row.whose
-        elif known is not None:
-            known.done, known.sequence, note.imported = row.copy, note.sequence, known
-        else:
+                note.imported.pieces[note.sequence] = row.leaf, row.copy, row.digest
+                note.imported.sums = row.whose
+            return
+        if known is None:
             done = row.copy if row.copy >= 0 else sys.maxsize  # older ones are whole
-            note.imported = Imported(row.id, None, note.sequence, row.number, note.minute, done, note.sequence)
-            self._imports[row.id] = note.imported
-            self._imported.append(note.imported)
+            known = Imported(row.id, note.sequence, row.number, note.minute, done)
+            self._imports[row.id] = known
+            self._imported.append(known)
+        else:
+            known.done, known.sequence = row.copy, note.sequence
+        note.imported = known
+        known.pieces[note.sequence] = row.leaf, row.copy, None  # its digest comes next, unless it was erased
 
     def expire(self, rounds: int) -> list[Key]:
         """Drop what was asked, or imported, a ticket's life ago or earlier; the rounds whose tickets end with that."""
@@ -235,9 +253,8 @@ class Memory:
                 left = [row for row, who in zip(note.rows, note.whose, strict=False) if who == whose]
                 note.whose = [NOBODY if who == whose else who for who in note.whose]
                 erased.append((kind, note.sequence, whose, left))
-                if note.imported is not None and note.imported.digest is not None:
-                    note.imported.digest = None
-                    erased.append((kind, note.imported.first, note.imported.sums, []))
+                if (imported := note.imported) is not None:
+                    erased += [(kind, at, imported.sums, []) for at in imported.erase(note.sequence)]
         return erased
 
     def waiting(self) -> Iterator[Stored]:

@@ -12,6 +12,7 @@ from confide.data.layout import Layout
 from confide.data.schema import Schema, read_schema
 from confide.learners.spec import to_spec
 from confide.ledger.snapshot import exists, read_extra, write_extra
+from confide.planning.arguments import Unused
 from confide.planning.plan import Plan
 from confide.pop.monitor import Monitor
 from confide.pop.pop import POP
@@ -114,6 +115,7 @@ def _held(config: ModelConfig, desk: PopDesk) -> dict[str, Any]:
     shown, plan, options = desk.public(), desk.plan, desk.pop._settings.options()
     least = None if plan.guide is None else plan.guide.unit_labels
     epsilon, monitor = shown["guarantee"]["epsilon"], options["monitor"]
+    counted = 1 if monitor is None else monitor.rounds_per_unit
     near = config.epsilon is None or 0.98 * config.epsilon <= epsilon <= config.epsilon * (1 + 1e-9)
     return {
         "labels": list(shown["labels"]), "units": shown["units"], "ticket_life": shown["ticket_life"],
@@ -121,7 +123,7 @@ def _held(config: ModelConfig, desk: PopDesk) -> dict[str, Any]:
         "rounds": None if config.rounds is None else plan.rounds, "epsilon": config.epsilon if near else epsilon,
         "delta": None if config.delta is None else shown["guarantee"]["delta"],
         "unit_labels": None if config.unit_labels is None else least,
-        "unit_unsure": None if config.unit_unsure is None else plan.unit_unsure,
+        "unit_unsure": None if config.unit_unsure is None else max(plan.unit_unsure, counted),
         "monitor": None if monitor is None else monitor.epsilon,
     }  # fmt: skip
 
@@ -135,7 +137,7 @@ def maker(name: str, config: ModelConfig, seed: int | None = None) -> Callable[[
             _check_copies(config, plan)
             monitor = None
             if config.monitor is not None:
-                most = plan.unit_unsure if config.units == "people" else 1
+                most = (config.unit_unsure or plan.unit_unsure) if config.units == "people" else 1
                 monitor = Monitor(config.monitor, rounds_per_unit=most, delay=config.monitor_delay)
             return POP(
                 learner if plan.copies else None, plan, labels=labels, monitor=monitor,
@@ -150,10 +152,14 @@ def maker(name: str, config: ModelConfig, seed: int | None = None) -> Callable[[
 
 def _check_copies(config: ModelConfig, plan: Plan) -> None:
     """Refuse what would be taken and ignored: entries about copies that the plan does not have."""
-    monitored = config.monitor is not None and config.units == "people"  # a person's rounds of the monitor
-    for entry in ("polls", "unsure", "silent", *(() if monitored else ("unit_unsure",))):
-        if not plan.copies and getattr(config, entry) is not None:
+    for entry in ("polls", "unsure", "silent", "learner", *(() if _monitored(config) else ("unit_unsure",))):
+        if not plan.copies and getattr(config, entry) != ModelConfig.model_fields[entry].default:
             raise ValueError(f"{entry} is for copies, and this plan has none: leave it out, or set copies")
+
+
+def _monitored(config: ModelConfig) -> bool:
+    """Whether `unit_unsure` is also of the monitor, which counts so many rounds of a person."""
+    return config.monitor is not None and config.units == "people"
 
 
 def planned(config: ModelConfig) -> Plan:
@@ -170,7 +176,15 @@ def planned(config: ModelConfig) -> Plan:
     filed = settings.filed()
     if filed is not None and config.history not in (0, 0 if filed.guide is None else filed.guide.history):
         raise ValueError(f"history = {config.history} contradicts {config.plan}: leave it out")
-    return filed or settings.tight(len(_labels(config)), None, config.history)
+    if config.history and not config.guide:
+        raise ValueError("history is for a guide, and guide is false: leave it out, copies are taught without it")
+    asked = len(_labels(config)), None, config.history
+    try:
+        return filed or settings.tight(*asked)
+    except Unused as unused:
+        if unused.name != "unit_unsure" or not _monitored(config):
+            raise
+        return settings.but(unit_unsure=None).tight(*asked)
 
 
 def features(config: ModelConfig) -> int | learners.Features:

@@ -294,7 +294,7 @@ class Owner:
             return Unavailable(str(error))
         except Later:
             return Unavailable("this could not be made durable: bring it again")
-        except Exception as error:  # nobody may be told what it was
+        except BaseException as error:  # nobody may be told what it was, nor does a thread end by it that others need
             if isinstance(error, StateError) and desk.ended:
                 self._fail(desk, str(error))
                 return Unavailable("this model's state cannot be written or read: nobody is answered until it can be")

@@ -65,6 +65,8 @@ class Embedding:
         if not isinstance(self._encoder, TextEncoder):
             raise ValueError("an encoder must have a method encode(texts) that returns one row of numbers a text")
         self.width = self._probe()
+        self.asked = self.failed = 0
+        """Texts that it was asked about since it was made, and those that it failed on: private, for the operator."""
 
     def _probe(self) -> int:
         """The width of the vectors; an encoder that cannot do its work is refused before anybody depends on it."""
@@ -82,10 +84,14 @@ class Embedding:
         return int(shape[1])
 
     def vector(self, text: str, /) -> NDArray[np.float64]:
-        """The text's direction, of norm at most 1; zeros for a text of which the encoder makes nothing."""
+        """The text's direction, of norm at most 1; zeros, and counted, for one that the encoder fails on."""
+        self.asked += 1
         with contained:  # its errors are between it and this one text
             plain = text[:LONGEST].encode("utf-8", "replace").decode()  # lone surrogates are no text to most encoders
-            return _direction(np.asarray(self._encoder.encode([plain]), dtype=np.float64).reshape(self.width))
+            found = np.asarray(self._encoder.encode([plain]), dtype=np.float64).reshape(self.width)
+            if np.isfinite(found).all():
+                return _direction(found)
+        self.failed += 1
         return np.zeros(self.width)
 
     def __eq__(self, other: object) -> bool:
