@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cache
 from types import FrameType
 from typing import Any, Literal
@@ -66,7 +66,7 @@ class PrivateClassifier(base.Classifier):
         `confide.learners.Features(...)`, where names are known and the model does not bring them: the guide then learns
         sooner and more. Without them, names and values are hashed.
     label_weights
-        One positive public number a label: how much the guide makes of it. For rare labels.
+        One positive public number a label, in their order or by label: how much the guide makes of it. For rare labels.
     epsilon, delta
         The promise, if no plan is given: by default 1.0 and 10⁻⁶.
     rounds
@@ -111,7 +111,7 @@ class PrivateClassifier(base.Classifier):
         *,
         labels: Sequence[Hashable] = (False, True),
         features: Any = None,
-        label_weights: Sequence[float] | None = None,
+        label_weights: Mapping[Any, float] | Sequence[float] | None = None,
         epsilon: float | None = None,
         delta: float | None = None,
         rounds: int | None = None,

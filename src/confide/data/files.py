@@ -98,7 +98,8 @@ def open_file(
     public = _public(path, found, None if schema.labels is not None else named, order, unit)
     notes = _notes(file, schema, public)
     hints = _hints(found)
-    return Stream(str(path), named, layout.names, layout.features, source, found.rows, notes, public, hints, unit)
+    about = notes, public, hints, unit, schema.label_weights
+    return Stream(str(path), named, layout.names, layout.features, source, found.rows, *about)
 
 
 def draft(path: Path, asked: Schema | None = None, ranges: bool = False) -> tuple[Schema, dict[str, str]]:

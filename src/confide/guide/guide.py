@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from confide._checks import label_weights as checked_weights
 from confide._checks import own_process
 from confide.errors import StateError
 from confide.guide.columns import Columns
@@ -126,9 +127,7 @@ class Guide:
         numeric = features.numeric if isinstance(features, Columns) else ()
         if not set(ranges) <= set(numeric):
             raise ValueError("ranges are declared for numeric columns, by their names; a ready map has its own")
-        weights = np.ones(plan.labels) if label_weights is None else np.array(label_weights, dtype=np.float64)
-        if weights.shape != (plan.labels,) or not (np.isfinite(weights) & (weights > 0)).all():
-            raise ValueError(f"label_weights must hold {plan.labels} positive numbers, one for each label")
+        weights = np.array(checked_weights(label_weights, range(plan.labels)) or [1.0] * plan.labels)
         # Only ratios count, and the largest is 1: what is above it would be lost where gradients are clipped anyway.
         self.plan, self._weights, self.store = plan, weights / weights.max(), store
         self._rng = Random() if rng is None else rng

@@ -9,7 +9,7 @@ import contextlib
 import os
 import threading
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self, cast
@@ -17,6 +17,7 @@ from typing import Any, Literal, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from confide._checks import label_weights as checked_weights
 from confide.banks import Bank, bank_for
 from confide.banks.none import NoBank
 from confide.errors import ConfideWarning, Halted, StateError
@@ -78,7 +79,8 @@ class POP:
     public_start
         Start every copy from what `learner` has learned (on public data only).
     label_weights
-        One positive public number a label: how much the guide makes of it. For rare labels.
+        One positive public number a label, in their order or by label (`{"fraud": 20}`, the others 1): how much the
+        guide makes of it. For rare labels: more of them are found, and more often another is taken for one.
     seed
         For tests and replays only: whatever is made with one promises nothing, and says so.
     rng, bank
@@ -114,15 +116,15 @@ class POP:
         ticket_life: int = TICKET_LIFE,
         monitor: Monitor | None = None,
         public_start: bool = False,
-        label_weights: Sequence[float] | None = None,
+        label_weights: Mapping[Any, float] | Sequence[float] | None = None,
         seed: int | None = None,
         rng: Random | None = None,
         bank: Bank | None = None,
     ) -> None:
-        weights = None if label_weights is None else tuple(map(float, label_weights))
+        weights = checked_weights(label_weights, tuple(labels))
         settings = Settings(
             learner, plan, tuple(labels), fallback, features, units, after_halt, ticket_life, monitor, public_start,
-            weights,
+            None if weights is None else tuple(weights),
         )  # fmt: skip
         settings.verify()
         self._settings = settings
@@ -372,6 +374,11 @@ class POP:
     def labels(self) -> tuple[Hashable, ...]:
         """All labels, public."""
         return self._settings.labels
+
+    @property
+    def label_weights(self) -> tuple[float, ...] | None:
+        """How much the guide makes of each label, public; None where all are alike."""
+        return self._settings.label_weights
 
     @property
     def units(self) -> Literal["rounds", "people"]:

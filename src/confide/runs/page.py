@@ -14,7 +14,7 @@ from confide.runs.labels import by_label
 from confide.runs.runner import Outcome
 from confide.runs.style import CSS
 from confide.runs.tally import LATE, percent
-from confide.runs.verdict import failed, taught_of_brought, verdict
+from confide.runs.verdict import failed, rare, taught_of_brought, verdict
 
 __all__ = ["command_line", "notes_of", "page", "state_of"]
 
@@ -111,6 +111,8 @@ def _cards(outcome: Outcome) -> str:
     if outcome.settings.twin:
         cards.append((percent(tally.late(tally.curve_twin)), f"wrong {late} without privacy: {outcome.twin}"))
     cards.append((percent(tally.balanced_error), "balanced error: every label as heavy as any other"))
+    if (said := rare(outcome)) is not None:
+        cards.append(said)
     if plan.copies:
         cards.append((f"{tally.unsure:,}", f"unsure answers used, {plan.unsure:,} planned"))
     cards.append((f"{outcome.rounds_per_second:,.0f}/s", f"rounds a second; {_duration(tally.seconds)} in all"))
