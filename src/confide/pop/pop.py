@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from confide._checks import label_weights as checked_weights
 from confide.banks import Bank, bank_for
 from confide.banks.none import NoBank
-from confide.errors import ConfideWarning, Halted, StateError
+from confide.errors import Halted, StateError
 from confide.frames import rows_of, values_of
 from confide.planning.plan import Guarantee, Plan
 from confide.pop import batches, state
@@ -31,13 +30,14 @@ from confide.pop.guiding import Guiding, PublicGuide
 from confide.pop.keeping import Keeper
 from confide.pop.leaning import Leaning
 from confide.pop.lessons import Lessons
-from confide.pop.look import LABELS_IN_VAIN, RECORDS_IN_VAIN, card_of, learns, standing
+from confide.pop.look import card_of, standing
 from confide.pop.loop import Loop, Outcome
 from confide.pop.monitor import Monitor, MonitorState
 from confide.pop.operator import Operator
 from confide.pop.routing import Routing
 from confide.pop.settings import Settings
 from confide.pop.state import Saved
+from confide.pop.telling import Telling
 from confide.pop.tickets import Tickets
 from confide.privacy.random import Random
 
@@ -132,7 +132,7 @@ class POP:
         settings.check_certificate(self._loop.fallback.kind)
         self._insecure = not self._loop.rng.secure
         self._closed = False
-        self._told: set[tuple[bool, bool] | str] = set()  # what was warned of
+        self._telling = Telling(self._loop)
         self._lock = threading.RLock()
         self._pid = os.getpid()
 
@@ -170,7 +170,8 @@ class POP:
             outcome = loop.ask(x, who) if loop.account.open() or loop.goes_on else self._halted()
             mark = loop.enter(who)
         loop.settle(mark)  # nothing leaves before it is durable
-        self._tell()
+        if self.tells:
+            self._telling.stands()
         if outcome.error is not None:
             raise outcome.error
         return self._answer(outcome)
@@ -191,8 +192,8 @@ class POP:
             loop.teach(x, y, loop.routing.who(unit))
             if loop.guiding is not None:
                 loop.enter()  # whose labels the guide learned: on the disk before the sum that holds them leaves
-            self._tell_of_records()
-            self._tell(labels=True)
+            if self.tells:
+                self._telling.records(1)
             loop.taught()
 
     def forget(self, unit: Unit) -> None:
@@ -223,7 +224,7 @@ class POP:
         rows, outcomes = rows_of(xs, self.named), list[Outcome]()
         with self._lock:
             self._begin()
-            whos = self._whos(units, len(rows))
+            whos, before = self._whos(units, len(rows)), loop.account.rounds
             if (loop.account.open() or loop.goes_on) and len(rows):
                 outcomes = batches.ask_many(loop, rows, whos)
             answered = len(outcomes)
@@ -232,7 +233,9 @@ class POP:
             outcomes += [self._halted() for _ in range(answered, len(rows))]
             mark = loop.enter(*whos)
         loop.settle(mark)
-        self._tell()
+        if self.tells:
+            self._telling.stands()
+            self._telling.at_once(before, answered)
         if not answered and outcomes and isinstance(outcomes[0].error, Halted):
             raise outcomes[0].error
         return [self._answer(outcome) for outcome in outcomes]
@@ -248,9 +251,11 @@ class POP:
         loop = self._loop
         with self._lock:
             self._begin()
+            late = loop.late
             refused = batches.learn_many(loop, tickets, ys)
             mark = loop.enter()
-        self._tell(labels=True)
+            if self.tells:
+                self._telling.labels(late, len(tickets))
         with contextlib.suppress(StateError):  # the labels are taken all the same: the marks go out with the next round
             loop.settle(mark, private=True)
         if _alone and refused:
@@ -270,8 +275,8 @@ class POP:
             refused = batches.teach_many(self._loop, rows, ys, self._whos(units, len(rows))).refused
             if self._loop.guiding is not None:
                 self._loop.enter()
-            self._tell_of_records()
-            self._tell(labels=True)
+            if self.tells:
+                self._telling.records(len(rows))
             self._loop.taught()
         batches.refuse(refused)
 
@@ -292,7 +297,8 @@ class POP:
                 loop.account.open()  # the rounds may be over, as they are for who asks one by one
             mark = loop.enter(*whos)
         loop.settle(mark)
-        self._tell()
+        if self.tells:
+            self._telling.stands()
         return rows.followed() if rows is not None else Followed.nothing()
 
     def readable(self, xs: Any) -> dict[int, str]:
@@ -329,29 +335,6 @@ class POP:
         over = self._loop.account.halted == "rounds"
         said = "its rounds are over" if over else "its privacy budget is used up; start a new one with a new plan"
         return Outcome(-1, error=Halted(f"this POP has halted: {said}"))
-
-    def _tell(self, labels: bool = False) -> None:
-        """Warn once when it stops learning, or answers otherwise than before: of what is public, as soon as it is."""
-        rounds, reason = self._loop.account.shown
-        if reason is None or not self.tells:
-            return
-        learning, where = learns(self.plan, rounds, reason), self.standing
-        if labels and not learning:
-            where = f"{where}; {LABELS_IN_VAIN}"
-        elif labels or not self._loop.goes_on:  # then Halted says so
-            return
-        kind = (labels, learning)
-        if kind not in self._told:
-            self._told.add(kind)
-            warnings.warn(f"this POP stands still: {where}", ConfideWarning, stacklevel=3)
-
-    def _tell_of_records(self) -> None:
-        """Warn once where records teach the guide nothing (`Guiding.teach_rows`): that depends on calls alone."""
-        guiding = self._loop.guiding
-        if guiding is None or guiding.knows or self.units != "rounds" or RECORDS_IN_VAIN in self._told:
-            return
-        self._told.add(RECORDS_IN_VAIN)
-        warnings.warn(RECORDS_IN_VAIN, ConfideWarning, stacklevel=3)
 
     def _begin(self) -> None:
         """A call begins, under the lock."""

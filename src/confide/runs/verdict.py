@@ -90,6 +90,8 @@ def rare(outcome: Outcome) -> tuple[str, str] | None:
 def taught_of_brought(outcome: Outcome) -> str:
     """How many of the labels that came the guide learned from, where a cap kept it from some."""
     learned, guide, brought = outcome.pop.operator.guide_labels, outcome.pop.plan.guide, outcome.tally.brought
+    if learned is None and (late := outcome.pop.operator.late.labels):
+        return f"{late:,} of {brought:,} labels came too late to teach anything, by --delay"
     if learned is None or guide is None or learned >= brought:
         return ""
     most = f"of each person at most {guide.unit_labels:,}, and none while ranges are found"

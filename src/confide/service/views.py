@@ -64,7 +64,8 @@ def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> di
         "series": counts.series(),
         "nbytes": pop.operator.nbytes,
         "ledger": None if book is None else {"commits": book.commits, "seconds": book.seconds},
-        "alarms": [*alarms, *([f"{failures.sentence}."] if failures.sentence else [])],
+        "late_labels": pop.operator.late.labels,
+        "alarms": [*alarms, *(f"{said}." for said in (failures.sentence, pop.operator.late.sentence) if said)],
     }
 
 
