@@ -18,9 +18,10 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from confide.data.layout import Layout, UnreadableError
+from confide.data.layout import Column, Layout, UnreadableError, reading
 from confide.data.lines import Fields, Form, Lines, form_of
 from confide.data.lines import lines as text_lines
+from confide.data.looks import Look
 from confide.data.rows import BadRow, Item, Row, Stream
 from confide.data.schema import Schema
 from confide.data.survey import ID_ROWS, ID_SHARE, survey
@@ -80,24 +81,28 @@ def open_file(
         if label in drop:
             raise ValueError(f"--drop names the label's column {label!r}: say with --label which one it is")
         names = [name for name in file.header if name not in (label, unit)]
-        looked_at = [name for name in names if name not in drop] if not schema.columns else []
-        found = file.count(label, schema.labels is None, looked_at, schema.label is None)
-        named = found.labels if schema.labels is None else schema.labels
-        if len(set(named)) < max(2, len(named)):
-            raise ValueError(_few_labels(file, label, named))
         layout = Layout(schema.for_names(names, drop, path), file.comma)
         if not layout.names:
             raise ValueError(f"{path} has no column left that could be a feature")
+        looks = [Look(column, file.comma) for column in layout.columns if column.kind != "drop"]
+        found = file.count(label, schema.labels is None, looks, schema.label is None)
+        named = found.labels if schema.labels is None else schema.labels
+        if len(set(named)) < max(2, len(named)):
+            raise ValueError(_few_labels(file, label, named))
+        for look in looks:
+            if said := look.refusal():
+                raise ValueError(f"{path}: {said}")
         reader = _Reader(tuple(file.header), label, frozenset(named), unit, layout)
         _check_first(path, reader, list(islice(file.body(), FIRST)), named)
 
     def source(dicts: bool) -> Iterator[Item]:
-        lines = _sorted(file, order) if order else file.body()
+        lines = _sorted(file, order, layout) if order else file.body()
         return (reader.item(line, fields, dicts) for line, fields in lines)
 
     public = _public(path, found, None if schema.labels is not None else named, order, unit)
     notes = _notes(file, schema, public)
-    hints = _hints(found)
+    named_badly = [look.column.name for look in looks if look.broken] + [label] * any("\ufffd" in one for one in named)
+    hints = _hints(found) + tuple(hint for look in looks if (hint := look.hint())) + _broken(path, named_badly)
     about = notes, public, hints, unit, schema.label_weights
     return Stream(str(path), named, layout.names, layout.features, source, found.rows, *about)
 
@@ -165,10 +170,12 @@ class _File:
         next(lines)
         return lines
 
-    def count(self, label: str, collect: bool, names: Sequence[str], guessed: bool) -> _Found:
-        """The number of rows; the labels, if asked for; and which of these columns look like ids."""
+    def count(self, label: str, collect: bool, looks: Sequence[Look], guessed: bool) -> _Found:
+        """The number of rows; the labels, if asked for; and which columns that nobody declared look like ids."""
         rows, found, place = 0, set[str](), self.header.index(label)
-        seen = {name: _Different(self.header.index(name), self.comma) for name in names}
+        places = [(look, self.header.index(look.column.name)) for look in looks]
+        undeclared = [(look.column.name, at) for look, at in places if look.column.kind == "any"]
+        seen = {name: _Different(at, self.comma) for name, at in undeclared}
         for _, fields in self.body():
             rows += 1
             if not isinstance(fields, list) or len(fields) != len(self.header):
@@ -177,6 +184,8 @@ class _File:
                 found.add(text_of(fields[place]))
                 if len(found) > MOST_LABELS:
                     raise ValueError(self._no_label(label, guessed))
+            for look, at in places:
+                look.add(fields[at])
             seen = {name: one for name, one in seen.items() if one.add(fields, rows)}
         ids = tuple(name for name, one in seen.items() if rows >= ID_ROWS and one.nearly_all(rows))
         return _Found(rows, tuple(sorted(found - {""}, key=_label_order)), ids)
@@ -252,15 +261,16 @@ def _is_value(name: str) -> bool:
     return said.kind == "date" or (said.kind == "number" and not name.strip().isdecimal())
 
 
-def _sorted(file: _File, order: Sequence[str]) -> Iterator[tuple[int, Fields]]:
+def _sorted(file: _File, order: Sequence[str], layout: Layout) -> Iterator[tuple[int, Fields]]:
     """All lines in the order of these columns; equal ones as they stand."""
-    places = [file.header.index(name) for name in order]
+    kinds = {column.name: column for column in layout.columns}
+    places = [(file.header.index(name), kinds.get(name, Column(name))) for name in order]
 
     def key(line: tuple[int, Fields]) -> tuple[bool, list[tuple[int, float, str]]]:
         fields = line[1]
         if isinstance(fields, str) or len(fields) != len(file.header):
             return True, []
-        return False, [sort_key(fields[place], file.comma) for place in places]
+        return False, [sort_key(reading(column, fields[place], file.comma)) for place, column in places]
 
     return iter(sorted(file.body(), key=key))
 
@@ -310,6 +320,16 @@ def _hints(found: _Found) -> tuple[str, ...]:
     return (
         f"nearly every row has another value of {named}: an id says nothing of the next row and takes room from what "
         f"does; leave {those} out with --drop {quote(','.join(found.ids))}, or name the people with --unit",
+    )
+
+
+def _broken(path: Path, names: Sequence[str]) -> tuple[str, ...]:
+    """Of bytes that are no text in the encoding that the first line tells."""
+    if not names:
+        return ()
+    return (
+        f"values of {', '.join(map(repr, names))} hold letters that are not written in UTF-8, and are read as \ufffd: save "
+        f"{path.name} as UTF-8, or two values that differ in these letters alone are one",
     )
 
 

@@ -31,7 +31,7 @@ from confide.data.values import day_of, read
 __all__ = ["Schema", "alike", "read_schema"]
 
 _ENTRIES = {"label", "labels", "label_weights", "unit", "separator", "columns"}
-_PARTS = {"kind", "low", "high", "width", "encoder"}
+_PARTS = {"kind", "low", "high", "width", "encoder", "format"}
 _ENDS = ("low", "high")
 
 
@@ -60,7 +60,7 @@ class Schema:
     --------
     >>> age = {"kind": "number", "low": 0, "high": 120}
     >>> Schema.of({"label": "y", "columns": {"age": age, "city": "category"}}).columns[0]
-    Column(name='age', kind='number', low=0.0, high=120.0, width=None, encoder=None)
+    Column(name='age', kind='number', low=0.0, high=120.0, width=None, encoder=None, format=None)
     """
 
     columns: tuple[Column, ...] = ()
@@ -129,7 +129,7 @@ class Schema:
             lines.append(f"label_weights = {{ {pairs} }}")
         lines += ["", "[columns]"]
         for column in self.columns:
-            parts = {part: getattr(column, part) for part in ("kind", "low", "high", "width", "encoder")}
+            parts = {part: getattr(column, part) for part in ("kind", "low", "high", "width", "encoder", "format")}
             if column.kind == "date":
                 parts |= {part: day_of(parts[part]) or parts[part] for part in _ENDS if parts[part] is not None}
             known = {part: value for part, value in parts.items() if value is not None}
@@ -161,9 +161,10 @@ def _column(name: str, given: Any, source: str) -> Column:
     low, high = (_end(parts.get(part), parts["kind"], f"{source}: {part} of column {name!r}") for part in _ENDS)
     if not isinstance(parts.get("width", 1), int) or isinstance(parts.get("width"), bool):
         raise ValueError(f"{source}: width of column {name!r} must be a number")
-    if not isinstance(parts.get("encoder", ""), str):
-        raise ValueError(f"{source}: encoder of column {name!r} must be a name, as 'wordllama'")
-    return Column(name, parts["kind"], low, high, parts.get("width"), parts.get("encoder"))
+    for part, example in (("encoder", "wordllama"), ("format", "%d/%m/%Y")):
+        if not isinstance(parts.get(part, ""), str):
+            raise ValueError(f"{source}: {part} of column {name!r} must be a text, as {example!r}")
+    return Column(name, parts["kind"], low, high, parts.get("width"), parts.get("encoder"), parts.get("format"))
 
 
 def _end(given: Any, kind: str, what: str) -> float | None:

@@ -222,7 +222,8 @@ def evaluate(
     >>> result.rounds, result.error_after(0.5) < 0.2
     (2000, True)
     """
-    xs, labels = rows_of(xs, getattr(mechanism, "named", True)), label_numbers(mechanism.labels, ys)
+    xs = rows_of(xs, getattr(mechanism, "named", True), getattr(mechanism, "names", ()))
+    labels = label_numbers(mechanism.labels, ys)
     if len(xs) != labels.size:
         raise ValueError(f"there are {len(xs)} rows for {labels.size} labels: give one label for each")
     units = values_of(units)

@@ -221,7 +221,7 @@ class POP:
         raise for a row, its answer has an `error` instead; a POP that has halted before raises as `predict` does.
         """
         loop = self._loop
-        rows, outcomes = rows_of(xs, self.named), list[Outcome]()
+        rows, outcomes = rows_of(xs, self.named, self.names), list[Outcome]()
         with self._lock:
             self._begin()
             whos, before = self._whos(units, len(rows)), loop.account.rounds
@@ -267,7 +267,7 @@ class POP:
 
         Records of a call that was cut off must not be sent again, as for `teach`.
         """
-        rows, ys = rows_of(xs, self.named), values_of(ys)
+        rows, ys = rows_of(xs, self.named, self.names), values_of(ys)
         if len(rows) != len(ys):
             raise ValueError(f"there are {len(rows)} records for {len(ys)} labels: give one label for each")
         with self._lock:
@@ -372,6 +372,12 @@ class POP:
     def named(self) -> bool:
         """Whether x is a dict of named features rather than an array."""
         return self._settings.named
+
+    @property
+    def names(self) -> tuple[Hashable, ...]:
+        """The features that were declared by name, public; empty where none were."""
+        features = self._settings.inputs
+        return tuple(features if isinstance(features, list | tuple) else getattr(features, "declared", ()))
 
     @property
     def rounds(self) -> int:
