@@ -1,4 +1,4 @@
-"""What `confide run` says of files as people have them, before the run, or how it reads them: nothing is lost unsaid."""
+"""What `confide run` says of files as people have them, before the run, or how it reads them: nothing is lost."""
 
 from __future__ import annotations
 
@@ -69,6 +69,16 @@ def test_days_and_months_that_nothing_tells_apart_are_said_to_be_so(tmp_path: Pa
     assert 'format = "%d/%m/%Y", or format = "%m/%d/%Y"' in hint
 
 
+def test_dates_in_order_are_told_apart_by_the_whole_file_and_are_no_ids(tmp_path: Path) -> None:
+    days = [
+        (date(2024, 1, 1) + timedelta(days=i // 12)).strftime("%m/%d/%Y") + f" {2 * i % 24:02}:{i % 60:02}"
+        for i in range(3000)
+    ]
+    lines = [f"{day},{'ab'[i % 2]}" for i, day in enumerate(days)]
+    (hint,) = open_file(written(tmp_path / "a.csv", "day,label", *lines)).hints
+    assert 'format = "%m/%d/%Y %H:%M" }' in hint and "an id" not in hint
+
+
 def test_rows_are_ordered_by_dates_in_their_declared_form(tmp_path: Path) -> None:
     path = dated(tmp_path / "a.csv", "%d/%m/%Y")
     schema = Schema.of({"columns": {"day": {"kind": "date", "format": "%d/%m/%Y"}}})
@@ -92,8 +102,8 @@ def test_a_declared_number_that_is_never_one_is_refused_and_one_that_sometimes_i
     lines[20:] = [f"{i},{'ab'[i % 2]}" for i in range(80)]
     (hint,) = open_file(written(tmp_path / "a.csv", "paid,label", *lines), schema=schema).hints
     assert hint.startswith("20 of 100 values of column 'paid' do not read as a number and count as missing")
-    (other,) = open_file(written(tmp_path / "b.csv", "paid,label", *lines[:20])).hints
-    assert "looks like numbers, each of which is read as a category of its own" in other
+    (other,) = open_file(written(tmp_path / "b.csv", "paid,label", *lines)).hints
+    assert other.startswith("20 of 100 values of column 'paid' look like numbers, each of which is read as a category")
 
 
 def test_letters_of_another_encoding_are_said_where_the_first_line_has_none(tmp_path: Path) -> None:

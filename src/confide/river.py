@@ -23,6 +23,7 @@ except ModuleNotFoundError as missing:
         raise
     raise ModuleNotFoundError('confide.river needs River: pip install "confide[river]"', name="river") from None
 
+from confide.errors import ConfideWarning
 from confide.learners import GaussianNB, HashedFeatures, Pipeline
 from confide.planning.plan import Plan
 from confide.planning.shares import Guide
@@ -149,6 +150,8 @@ class PrivateClassifier(base.Classifier):
             if model is not None and not plan.copies:
                 _say_unused(plan)
                 model, features = None, model.features if isinstance(model, Pipeline) else features
+            if model is None:
+                _say_missing(plan, features, self.plan is None and self.rounds is None)
             self._pop = POP(
                 model,
                 plan,
@@ -266,6 +269,18 @@ def _say_unused(plan: Plan) -> None:
     warnings.warn(
         f"the model is not used: {said}; leave it out, or give guide=None for copies of it alone", stacklevel=4
     )
+
+
+def _say_missing(plan: Plan, features: Any, guessed: bool) -> None:
+    """Warn of what would make a guide better, where it was left out: how many rounds, and which names."""
+    missing = []
+    if guessed:
+        missing.append(f"rounds=, so that {plan.rounds:,} are planned for, and it learns at their pace")
+    if features is None:
+        missing.append("features=, so names and values are hashed; Features(numeric={'age': (0, 120)}) does better")
+    if missing:
+        words = "PrivateClassifier was made without " + "; and without ".join(missing)
+        warnings.warn(f"{words}. It answers all the same, and less well", ConfideWarning, stacklevel=4)
 
 
 def _learns(step: Any) -> bool:

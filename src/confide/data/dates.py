@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from functools import lru_cache
 
-__all__ = ["check_format", "date_in", "formats_of"]
+__all__ = ["Sample", "check_format", "date_in", "formats_of"]
 
 _TIMES = ("", " %H:%M", " %H:%M:%S")
 _PLAIN = ("%Y/%m/%d", "%Y%m%d", "%d.%m.%Y", "%d %b %Y", "%d %B %Y", "%b %d %Y", "%B %d %Y")
@@ -16,8 +16,32 @@ _TWO_READINGS = ("%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d/%m/%y", "%m
 _SHAPE = re.compile(r"\d{1,4}[/.-]\d{1,2}[/.-]\d{1,4}\b.*|\d{8}|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}\b.*|"
                     r"\d{1,2}\.?[ -][A-Za-z]{3,9}\.?,?[ -]\d{4}\b.*", re.ASCII)  # fmt: skip
 _YEARS = range(1900, 2100)
-_SAMPLE = 1000
-"""Values after which a form is known."""
+
+
+class Sample:
+    """Some of a column's values, from all of it: files are ordered by their dates, and the first ones may be January's.
+
+    Examples
+    --------
+    >>> some = Sample(2)
+    >>> for text in "abcdefgh":
+    ...     some.add(text)
+    >>> some.texts
+    ['a', 'e']
+    """
+
+    def __init__(self, most: int = 500) -> None:
+        self.texts: list[str] = []
+        self._most, self._seen, self._every = most, 0, 1
+
+    def add(self, text: str) -> None:
+        """One more value."""
+        if self._seen % self._every == 0:
+            if len(self.texts) == self._most:
+                self.texts, self._every = self.texts[::2], 2 * self._every
+            if self._seen % self._every == 0:
+                self.texts.append(text)
+        self._seen += 1
 
 
 def check_format(given: str) -> None:
@@ -66,7 +90,7 @@ def formats_of(values: Iterable[str]) -> list[str]:
     >>> formats_of(["31/12/2024", "1/2/2024"]), formats_of(["1/2/2024"]), formats_of(["Dec 31 2024"]), formats_of(["x"])
     (['%d/%m/%Y'], ['%d/%m/%Y', '%m/%d/%Y'], [''], [])
     """
-    texts = [text.strip() for _, text in zip(range(_SAMPLE), values, strict=False)]
+    texts = [text.strip() for text in values]
     if not texts or sum(_SHAPE.fullmatch(text) is not None for text in texts) < 0.95 * len(texts):
         return []
     forms = ["", *(one + time for one in _TWO_READINGS for time in _TIMES)]

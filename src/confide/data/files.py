@@ -187,7 +187,9 @@ class _File:
             for look, at in places:
                 look.add(fields[at])
             seen = {name: one for name, one in seen.items() if one.add(fields, rows)}
-        ids = tuple(name for name, one in seen.items() if rows >= ID_ROWS and one.nearly_all(rows))
+        dates = {look.column.name for look in looks if look.dates}  # which are no ids, however many
+        many = [name for name, one in seen.items() if rows >= ID_ROWS and one.nearly_all(rows)]
+        ids = tuple(name for name in many if name not in dates)
         return _Found(rows, tuple(sorted(found - {""}, key=_label_order)), ids)
 
     def _no_label(self, label: str, guessed: bool) -> str:
@@ -328,8 +330,8 @@ def _broken(path: Path, names: Sequence[str]) -> tuple[str, ...]:
     if not names:
         return ()
     return (
-        f"values of {', '.join(map(repr, names))} hold letters that are not written in UTF-8, and are read as \ufffd: save "
-        f"{path.name} as UTF-8, or two values that differ in these letters alone are one",
+        f"values of {', '.join(map(repr, names))} hold letters that are not written in UTF-8, all read as one: "
+        f"save {path.name} as UTF-8, or two values that differ in these letters alone are the same",
     )
 
 

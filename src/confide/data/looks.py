@@ -6,15 +6,16 @@ Everything here is made of people's rows: it is said to the operator before a ru
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import Any
 
-from confide.data.dates import formats_of
+from confide.data.dates import Sample, formats_of
 from confide.data.layout import Column, reading
 from confide.data.values import read, text_of
 
 __all__ = ["Look"]
 
-_SAMPLE, _DIGITS = 1000, 8
+_DIGITS = 8
 _SOME = 0.05  # the share of unreadable values from which on they are said
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}([.,' ]\d{3})+([.,]\d+)?", re.ASCII)
 _WHAT = {"number": "a number", "log": "a number", "date": "a date"}
@@ -34,7 +35,8 @@ class Look:
     def __init__(self, column: Column, comma: bool) -> None:
         self.column, self._comma = column, comma
         self._present = self._unread = self._broken = 0
-        self._first: list[str] = []
+        self._numbers = self._split = 0  # of what was not declared: numbers, and those with separators of thousands
+        self._sample = Sample()
 
     def add(self, value: Any) -> None:
         """Look at one more value."""
@@ -51,10 +53,11 @@ class Look:
         else:
             compact = said.kind == "number" and len(said.category or "") == _DIGITS  # 20241231
             unread = column.kind in ("any", "mixed") and (compact or said.kind == "text")
+        self._numbers += said.kind == "number"
         if unread:
             self._unread += 1
-            if len(self._first) < _SAMPLE:
-                self._first.append(text_of(value))
+            self._sample.add(text_of(value))
+            self._split += said.kind == "text" and _THOUSANDS.fullmatch(text_of(value)) is not None
 
     @property
     def broken(self) -> bool:
@@ -71,26 +74,30 @@ class Look:
     def hint(self) -> str:
         """What the owner should hear of this column; else nothing."""
         name, kind = self.column.name, self.column.kind
-        if self._unread < max(1, _SOME * self._present):
+        if self._unread < max(1, _SOME * self._present) and not self._thousands():
             return ""
         if kind in _WHAT:
             share = f"{self._unread:,} of {self._present:,} values of column {name!r}"
             return f"{share} do not read as {_WHAT[kind]} and count as missing{self._how()}"
-        if kind not in ("any", "mixed") or self._unread < 0.5 * self._present:
-            return ""
-        if formats_of(self._first):
+        if self.dates:
             return f"column {name!r} looks like dates, each of which is read as a category of its own{self._how()}"
-        if self._thousands():
-            return f"column {name!r} looks like numbers, each of which is read as a category of its own{self._how()}"
+        if kind in ("any", "mixed") and self._thousands():
+            some = f"{self._split:,} of {self._present:,} values of column {name!r} look like numbers"
+            return f"{some}, each of which is read as a category of its own{self._how()}"
         return ""
 
+    @cached_property
+    def dates(self) -> bool:
+        """Whether a column that nobody declared looks like dates."""
+        most = self.column.kind in ("any", "mixed") and self._unread >= max(1, 0.5 * self._present)
+        return most and bool(formats_of(self._sample.texts))
+
     def _thousands(self) -> bool:
-        found = sum(_THOUSANDS.fullmatch(text) is not None for text in self._first)
-        return found >= max(1, 0.3 * len(self._first)) and any(not text.isdecimal() for text in self._first)
+        return self._split > 0 and self._numbers + self._split >= 0.95 * self._present
 
     def _how(self) -> str:
         """What to do."""
-        forms = formats_of(self._first)
+        forms = formats_of(self._sample.texts)
         if forms == [""]:
             return "" if self.column.kind == "date" else ': declare it as "date" in a schema'
         if forms:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from confide.data.dates import formats_of
+from confide.data.dates import Sample, formats_of
 from confide.data.layout import Column
 from confide.data.lines import Fields
 from confide.data.schema import Schema
@@ -43,7 +43,6 @@ _MAINLY = 0.5  # the share of dates from which on a column may be meant as one
 _ROUGH = 0.3  # how many peaks make whole numbers names of things
 _TAIL = 0.005  # what a range from a public sample leaves out at each end
 _WIDEST = 256
-_TEXTS = 1000  # values that show in which form dates are written
 
 
 def survey(
@@ -73,7 +72,7 @@ class _Seen:
         self.kinds = {"missing": 0, "number": 0, "date": 0, "text": 0}
         self.whole, self.different, self.numbers = True, Counter[Any](), array("d")
         self.comment = ""
-        self.texts: list[str] = []
+        self.texts = Sample()
 
     def add(self, value: Any, comma: bool) -> None:
         said: Value = read(value, comma)
@@ -83,8 +82,8 @@ class _Seen:
             self.whole = self.whole and said.category is not None
         if said.number is not None and abs(said.number) <= LARGEST:
             self.numbers.append(said.number)
-        if said.kind != "missing" and len(self.texts) < _TEXTS:
-            self.texts.append(text_of(value))
+        if said.kind != "missing":
+            self.texts.add(text_of(value))
         if said.kind == "text":
             self.longer += len(str(said.category).split()) >= WORDS
         self.different[said.number if said.category is None else said.category] += 1
@@ -96,7 +95,7 @@ class _Seen:
         different = len(self.different)
         if date >= _MOST:
             return Column(self.name, "date", *_days(self._ends(ranges)))
-        if forms := formats_of(self.texts):
+        if forms := formats_of(self.texts.texts):
             return self._dates(forms)
         if self.longer > 0.2 * present:
             return Column(self.name, "text")

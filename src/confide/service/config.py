@@ -324,7 +324,7 @@ folder = "state/spam"       # private: copies, keys, ledger
 labels = ["ham", "spam"]
 # label_weights = { spam = 5 }   # make more of a rare label: more of it is found, and more is taken for it
 units = "people"            # whose privacy is protected: "rounds" or "people"
-# unit_labels = 1           # labels that the guide learns of a person, ever; more need more noise
+# unit_labels = 1           # the guide learns so many labels of a person, ever; others are taken and teach it nothing
 epsilon = 1.0               # the promise, all in all
 delta = 1e-6
 rounds = 100000             # questions there will be
