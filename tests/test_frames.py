@@ -275,3 +275,15 @@ def test_a_table_that_lacks_most_declared_names_is_said_to() -> None:
         pop.predict_many(pd.DataFrame({"age": [41, 50], "other": [1, 2]}))
     pop.predict_many(pd.DataFrame({"age": [41, 50], "minutes": [1, 2]}))
     assert pop.rounds == 4
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_first_question_with_none_of_the_declared_names_is_said_to_its_asker(many: bool) -> None:
+    pop, odd = _declared(), {"Age": 41}
+    with pytest.warns(confide.ConfideWarning, match="has none of the declared names 'age', 'minutes', 'day', 'note'"):
+        pop.predict_many([odd]) if many else pop.predict(odd)
+    pop.predict_many([odd]) if many else pop.predict(odd)
+    fine = _declared()
+    fine.predict({"age": 41})
+    fine.predict(odd)
+    assert pop.rounds == fine.rounds == 2

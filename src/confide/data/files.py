@@ -16,7 +16,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, NamedTuple
 
 from confide.data.layout import Column, Layout, UnreadableError, reading
 from confide.data.lines import Fields, Form, Lines, form_of
@@ -73,38 +73,52 @@ def open_file(
     """
     schema = (schema or Schema()).but(label=label, labels=None if labels is None else tuple(labels), unit=unit)
     with _readable(path):
-        file = _File.at(path, schema.separator)
-        label, unit = file.header[-1] if schema.label is None else schema.label, schema.unit
-        file.check(label, *(() if unit is None else (unit,)), *drop, *order)
-        if unit == label:
-            raise ValueError(f"--unit and --label both name column {label!r}: a label is nobody's name")
-        if label in drop:
-            raise ValueError(f"--drop names the label's column {label!r}: say with --label which one it is")
-        names = [name for name in file.header if name not in (label, unit)]
-        layout = Layout(schema.for_names(names, drop, path), file.comma)
-        if not layout.names:
-            raise ValueError(f"{path} has no column left that could be a feature")
-        looks = [Look(column, file.comma) for column in layout.columns if column.kind != "drop"]
-        found = file.count(label, schema.labels is None, looks, schema.label is None)
-        named = found.labels if schema.labels is None else schema.labels
-        if len(set(named)) < max(2, len(named)):
-            raise ValueError(_few_labels(file, label, named))
-        for look in looks:
-            if said := look.refusal():
-                raise ValueError(f"{path}: {said}")
-        reader = _Reader(tuple(file.header), label, frozenset(named), unit, layout)
-        _check_first(path, reader, list(islice(file.body(), FIRST)), named)
+        read = _opened(path, schema, drop, order)
 
     def source(dicts: bool) -> Iterator[Item]:
-        lines = _sorted(file, order, layout) if order else file.body()
-        return (reader.item(line, fields, dicts) for line, fields in lines)
+        lines = _sorted(read.file, order, read.reader.layout) if order else read.file.body()
+        return (read.reader.item(line, fields, dicts) for line, fields in lines)
 
-    public = _public(path, found, None if schema.labels is not None else named, order, unit)
-    notes = _notes(file, schema, public)
-    named_badly = [look.column.name for look in looks if look.broken] + [label] * any("\ufffd" in one for one in named)
-    hints = _hints(found) + tuple(hint for look in looks if (hint := look.hint())) + _broken(path, named_badly)
-    about = notes, public, hints, unit, schema.label_weights
+    layout, found, named = read.reader.layout, read.found, read.labels
+    public = _public(path, found, None if schema.labels is not None else named, order, schema.unit)
+    about = _notes(read.file, schema, public), public, _hints(read), schema.unit, schema.label_weights
     return Stream(str(path), named, layout.names, layout.features, source, found.rows, *about)
+
+
+class _Opened(NamedTuple):
+    """A file whose columns and labels are known."""
+
+    file: _File
+    reader: _Reader
+    found: _Found
+    labels: tuple[str, ...]
+    looks: list[Look]
+
+
+def _opened(path: Path, schema: Schema, drop: Sequence[str], order: Sequence[str]) -> _Opened:
+    """Read the first line, then all others once; ValueError where something asked for does not fit the file."""
+    file = _File.at(path, schema.separator)
+    label, unit = file.header[-1] if schema.label is None else schema.label, schema.unit
+    file.check(label, *(() if unit is None else (unit,)), *drop, *order)
+    if unit == label:
+        raise ValueError(f"--unit and --label both name column {label!r}: a label is nobody's name")
+    if label in drop:
+        raise ValueError(f"--drop names the label's column {label!r}: say with --label which one it is")
+    names = [name for name in file.header if name not in (label, unit)]
+    layout = Layout(schema.for_names(names, drop, path), file.comma)
+    if not layout.names:
+        raise ValueError(f"{path} has no column left that could be a feature")
+    looks = [Look(column, file.comma) for column in layout.columns if column.kind != "drop"]
+    found = file.count(label, schema.labels is None, looks, schema.label is None)
+    named = found.labels if schema.labels is None else schema.labels
+    if len(set(named)) < max(2, len(named)):
+        raise ValueError(_few_labels(file, label, named))
+    for look in looks:
+        if said := look.refusal():
+            raise ValueError(f"{path}: {said}")
+    reader = _Reader(tuple(file.header), label, frozenset(named), unit, layout)
+    _check_first(path, reader, list(islice(file.body(), FIRST)), named)
+    return _Opened(file, reader, found, named, looks)
 
 
 def draft(path: Path, asked: Schema | None = None, ranges: bool = False) -> tuple[Schema, dict[str, str]]:
@@ -315,14 +329,19 @@ def _notes(file: _File, schema: Schema, public: tuple[str, ...]) -> tuple[str, .
     return tuple(notes)
 
 
-def _hints(found: _Found) -> tuple[str, ...]:
-    if not found.ids:
-        return ()
-    named, those = " and ".join(map(repr, found.ids)), "them" if len(found.ids) > 1 else "it"
-    return (
-        f"nearly every row has another value of {named}: an id says nothing of the next row and takes room from what "
-        f"does; leave {those} out with --drop {quote(','.join(found.ids))}, or name the people with --unit",
-    )
+def _hints(read: _Opened) -> tuple[str, ...]:
+    """What the owner should hear: ids, values that their kind cannot read, letters of another encoding."""
+    said = [hint for look in read.looks if (hint := look.hint())]
+    if ids := read.found.ids:
+        named, those = " and ".join(map(repr, ids)), "them" if len(ids) > 1 else "it"
+        said.insert(
+            0,
+            f"nearly every row has another value of {named}: an id says nothing of the next row and takes room from "
+            f"what does; leave {those} out with --drop {quote(','.join(ids))}, or name the people with --unit",
+        )
+    broken = [look.column.name for look in read.looks if look.broken]
+    broken += [read.reader.label] * any("\ufffd" in label for label in read.labels)
+    return (*said, *_broken(read.file.path, broken))
 
 
 def _broken(path: Path, names: Sequence[str]) -> tuple[str, ...]:

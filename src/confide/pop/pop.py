@@ -167,6 +167,7 @@ class POP:
         with self._lock:
             self._begin()
             who = loop.routing.who(unit)
+            self._telling.first(x, self.names)
             outcome = loop.ask(x, who) if loop.account.open() or loop.goes_on else self._halted()
             mark = loop.enter(who)
         loop.settle(mark)  # nothing leaves before it is durable
@@ -226,6 +227,7 @@ class POP:
             self._begin()
             whos, before = self._whos(units, len(rows)), loop.account.rounds
             if (loop.account.open() or loop.goes_on) and len(rows):
+                self._telling.first(rows[0], self.names)
                 outcomes = batches.ask_many(loop, rows, whos)
             answered = len(outcomes)
             if answered < len(rows):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
 
 from confide.errors import ConfideWarning
 from confide.pop.lessons import TOO_LATE, Late
@@ -23,6 +25,7 @@ HALF = 2
 FEW = 10
 """The rounds divided by how many labels may come after the last of them without a word."""
 
+_NAMED = 8  # names that are shown
 _LEVEL = 4  # the warning is the caller's of POP's method
 
 
@@ -60,6 +63,13 @@ class Telling:
             return
         where = standing(loop.plan, rounds, reason, loop.goes_on)
         self._warn(f"{learning}{labels}", f"this POP stands still: {where}{labels}", _LEVEL + 1)
+
+    def first(self, x: Any, names: Sequence[Hashable]) -> None:
+        """Of a first question that has none of the declared names: to its asker, whose they are."""
+        if self._loop.account.rounds or not names or not isinstance(x, Mapping) or any(name in x for name in names):
+            return
+        some = ", ".join(map(repr, names[:_NAMED])) + (", …" if len(names) > _NAMED else "")
+        self._warn("names", f"the first question has none of the declared names {some}: it is answered as an empty one")
 
     def at_once(self, before: int, asked: int) -> None:
         """Of a first batch with most of the planned rounds, none of whose labels can have taught anything in them."""
