@@ -121,3 +121,28 @@ def test_empty_lines_and_quoted_newlines_are_nobodys_rows(tmp_path: Path) -> Non
     path = written(tmp_path / "a.csv", "note,label", "", '"two', 'lines, one row",a', "", "x,b", "", "")
     stream = open_file(path)
     assert stream.length == 2 and [row.y for row in stream.rows()] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["a,b,c"], "has no rows after the line"),
+        (["sep=;", "a;b", "1;x", "2;y"], "begins with sep="),
+        (["# exported", "a,b", "1,x"], "nothing may stand before the line that names them"),
+        (["a,b,c", *["1,2"] * 30, "1,2,x"], "30 of 31 rows of .* have more or fewer fields"),
+        (["a,c", '"open,x', *["1,y"] * 30], "a quote is left open"),
+        (["a,price", *[f"1,{i}.5" for i in range(300)]], "hardly any label comes twice: .* a few ranges"),
+    ],
+)
+def test_a_file_that_cannot_be_meant_is_refused_with_what_to_do(tmp_path: Path, lines: list[str], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        open_file(written(tmp_path / "a.csv", *lines))
+
+
+def test_rows_that_do_not_fit_and_labels_that_look_like_numbers_are_said(tmp_path: Path) -> None:
+    ragged = [f"{i},x,{'ab'[i % 2]}" + ",more" * (i % 10 == 0) for i in range(200)]
+    (hint,) = open_file(written(tmp_path / "a.csv", "n,k,label", *ragged)).hints
+    assert hint.startswith("20 of 200 rows have more or fewer fields than the first line and are unreadable")
+    prices = [f"{i % 7},{i % 150}" for i in range(3000)]
+    (hint,) = open_file(written(tmp_path / "b.csv", "n,price", *prices)).hints
+    assert hint.startswith("150 different labels were found in column 'price': if it is a number, cut it")

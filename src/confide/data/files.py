@@ -34,6 +34,9 @@ __all__ = ["draft", "open_file"]
 MOST_LABELS = 1000
 """Labels that a first pass may find before it asks whether this is the label column."""
 
+MANY_LABELS = 100
+"""Labels from which on an owner is asked whether they are numbers."""
+
 FIRST = 100
 """Rows of which at least one must be good: a wrong column or label set is an error before anything is asked."""
 
@@ -111,6 +114,12 @@ def _opened(path: Path, schema: Schema, drop: Sequence[str], order: Sequence[str
     looks = [Look(column, file.comma) for column in layout.columns if column.kind != "drop"]
     found = file.count(label, schema.labels is None, looks, schema.label is None)
     named = found.labels if schema.labels is None else schema.labels
+    _check_rows(file, found)
+    if 2 * len(found.labels) > max(found.rows, MANY_LABELS):
+        raise ValueError(
+            f"column {label!r} of {path} has {len(found.labels):,} different values in {found.rows:,} rows, so that "
+            "hardly any label comes twice: name the label with --label, or cut a number into a few ranges first"
+        )
     if len(set(named)) < max(2, len(named)):
         raise ValueError(_few_labels(file, label, named))
     for look in looks:
@@ -148,6 +157,8 @@ class _Found:
     labels: tuple[str, ...]
     ids: tuple[str, ...]
     """Columns in which nearly every row has another value."""
+    ragged: int
+    """Rows with more or fewer fields than the first line."""
 
 
 @dataclass(frozen=True)
@@ -186,13 +197,14 @@ class _File:
 
     def count(self, label: str, collect: bool, looks: Sequence[Look], guessed: bool) -> _Found:
         """The number of rows; the labels, if asked for; and which columns that nobody declared look like ids."""
-        rows, found, place = 0, set[str](), self.header.index(label)
+        rows, ragged, found, place = 0, 0, set[str](), self.header.index(label)
         places = [(look, self.header.index(look.column.name)) for look in looks]
         undeclared = [(look.column.name, at) for look, at in places if look.column.kind == "any"]
         seen = {name: _Different(at, self.comma) for name, at in undeclared}
         for _, fields in self.body():
             rows += 1
             if not isinstance(fields, list) or len(fields) != len(self.header):
+                ragged += 1
                 continue
             if collect:
                 found.add(text_of(fields[place]))
@@ -204,7 +216,7 @@ class _File:
         dates = {look.column.name for look in looks if look.dates}  # which are no ids, however many
         many = [name for name, one in seen.items() if rows >= ID_ROWS and one.nearly_all(rows)]
         ids = tuple(name for name in many if name not in dates)
-        return _Found(rows, tuple(sorted(found - {""}, key=_label_order)), ids)
+        return _Found(rows, tuple(sorted(found - {""}, key=_label_order)), ids, ragged)
 
     def _no_label(self, label: str, guessed: bool) -> str:
         how = "no --label was given, so the last one was taken" if guessed else "is it the right column"
@@ -241,6 +253,18 @@ def _reading(path: Path, separator: str | None) -> tuple[Callable[[], Lines], Fo
     return partial(text_lines, path, form), form
 
 
+def _check_rows(file: _File, found: _Found) -> None:
+    """Refuse a file without rows, or most of whose rows do not fit its first line."""
+    if not found.rows:
+        raise ValueError(f"{file.path} has no rows after the line that names its columns")
+    if 2 * found.ragged > found.rows:
+        raise ValueError(
+            f"{found.ragged:,} of {found.rows:,} rows of {file.path} have more or fewer fields than its first line, "
+            f"which names {len(file.header)} columns: it must hold nothing but their names, with the separator of all "
+            "rows; or a quote is left open"
+        )
+
+
 def _few_labels(file: _File, label: str, named: Sequence[str]) -> str:
     if len(set(named)) < len(named):
         return "a label is declared twice: name each label once"
@@ -256,7 +280,8 @@ def _header(path: Path, names: Fields) -> tuple[list[str], tuple[str, ...]]:
     assert isinstance(names, list)
     if len(names) < 2:
         raise ValueError(
-            f"{path} has one column: a stream needs a label and a feature, separated by a comma, a semicolon or a tab"
+            f"the first line of {path} names one column: a stream needs a label and a feature, separated by a comma, a "
+            "semicolon or a tab, and nothing may stand before the line that names them"
         )
     if any(_is_value(str(name)) for name in names):
         raise ValueError(
@@ -338,6 +363,16 @@ def _hints(read: _Opened) -> tuple[str, ...]:
             0,
             f"nearly every row has another value of {named}: an id says nothing of the next row and takes room from "
             f"what does; leave {those} out with --drop {quote(','.join(ids))}, or name the people with --unit",
+        )
+    if ragged := read.found.ragged:
+        said.append(
+            f"{ragged:,} of {read.found.rows:,} rows have more or fewer fields than the first line and are unreadable: "
+            "is a separator inside a value that is not quoted?"
+        )
+    if len(read.found.labels) > MANY_LABELS:
+        said.append(
+            f"{len(read.found.labels):,} different labels were found in column {read.reader.label!r}: if it is a "
+            "number, cut it into a few ranges first, since each value is learned by itself"
         )
     broken = [look.column.name for look in read.looks if look.broken]
     broken += [read.reader.label] * any("\ufffd" in label for label in read.labels)
