@@ -438,7 +438,7 @@ def test_a_run_out_of_budget_ends_with_its_own_code_and_says_what_to_try(main: M
     code, out, _ = main("run", "a.csv", *small)
     assert code == 0 and "out of budget" in out and "the guide answered on" in out, "with a guide nothing stops"
     assert 'class="halted"' in Path("confide-report.html").read_text()
-    assert sum(n for n, _ in numbers()["operator_only"]["sources"].values()) == 8000
+    assert sum(n for n, *_ in numbers()["operator_only"]["sources"].values()) == 8000
 
 
 def test_where_no_copies_last_the_guide_is_advised(main: Main) -> None:

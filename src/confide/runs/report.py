@@ -28,7 +28,7 @@ def numbers(outcome: Outcome) -> dict[str, Any]:
     advised = next_settings(outcome) if outcome.out_of_budget else None
     return {
         "format": "confide-report",
-        "version": 3,
+        "version": 4,
         "public": {
             "guarantee": {
                 "epsilon": guarantee.epsilon,
