@@ -163,6 +163,7 @@ def test_with_nothing_but_labels_it_learns_a_noisy_stream() -> None:
     model = PrivateClassifier(epsilon=4.0, rounds=6000, seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "PrivateClassifier was made without features=")
         hashed = evaluate.progressive_val_score(rows, model, metrics.Accuracy()).get()
     assert model.pop.rounds == 6000 and model.pop.plan.copies == 0
     columns = Features(numeric={0: (0, 10), 1: (0, 10), 2: (0, 10)})
@@ -310,10 +311,11 @@ def test_a_shared_preprocessor_is_warned_about_once(make: Any, named: str, metho
     arguments: tuple[Any, ...] = ({"a": 1.0},) if method == "predict_one" else ({"a": 1.0}, True)
     with pytest.warns(UserWarning, match="in front of PrivateClassifier learns from everybody") as caught:
         getattr(pipeline, method)(*arguments)
-    assert len(caught) == 1 and named in str(caught[0].message)
-    assert caught[0].filename == __file__
+    (said,) = [one for one in caught if "declared names" not in str(one.message)]  # RBFSampler gives others
+    assert named in str(said.message) and said.filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "the first question has none of the declared names")
         pipeline.predict_one({"a": 1.0})
 
 

@@ -167,12 +167,13 @@ class POP:
         with self._lock:
             self._begin()
             who = loop.routing.who(unit)
-            self._telling.first(x, self.names)
+            first = loop.account.rounds == 0
             outcome = loop.ask(x, who) if loop.account.open() or loop.goes_on else self._halted()
             mark = loop.enter(who)
         loop.settle(mark)  # nothing leaves before it is durable
         if self.tells:
             self._telling.stands()
+            self._telling.names(self.names, [x] if first else [])
         if outcome.error is not None:
             raise outcome.error
         return self._answer(outcome)
@@ -227,7 +228,6 @@ class POP:
             self._begin()
             whos, before = self._whos(units, len(rows)), loop.account.rounds
             if (loop.account.open() or loop.goes_on) and len(rows):
-                self._telling.first(rows[0], self.names)
                 outcomes = batches.ask_many(loop, rows, whos)
             answered = len(outcomes)
             if answered < len(rows):
@@ -237,6 +237,7 @@ class POP:
         loop.settle(mark)
         if self.tells:
             self._telling.stands()
+            self._telling.names(self.names, [] if before else rows[:1])
             self._telling.at_once(before, answered)
         if not answered and outcomes and isinstance(outcomes[0].error, Halted):
             raise outcomes[0].error

@@ -64,9 +64,10 @@ class Telling:
         where = standing(loop.plan, rounds, reason, loop.goes_on)
         self._warn(f"{learning}{labels}", f"this POP stands still: {where}{labels}", _LEVEL + 1)
 
-    def first(self, x: Any, names: Sequence[Hashable]) -> None:
+    def names(self, names: Sequence[Hashable], first: Sequence[Any]) -> None:
         """Of a first question that has none of the declared names: to its asker, whose they are."""
-        if self._loop.account.rounds or not names or not isinstance(x, Mapping) or any(name in x for name in names):
+        named = [x for x in first if isinstance(x, Mapping)]
+        if not names or not named or any(name in named[0] for name in names):
             return
         some = ", ".join(map(repr, names[:_NAMED])) + (", …" if len(names) > _NAMED else "")
         self._warn("names", f"the first question has none of the declared names {some}: it is answered as an empty one")
