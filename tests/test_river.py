@@ -304,6 +304,7 @@ SCALER = preprocessing.StandardScaler
         (lambda: (SCALER() | small()).clone(), "StandardScaler"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:the first question has none of the declared names")
 @pytest.mark.parametrize("method", ["predict_one", "learn_one"])
 def test_a_shared_preprocessor_is_warned_about_once(make: Any, named: str, method: str) -> None:
     pipeline = make()
