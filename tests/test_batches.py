@@ -383,3 +383,16 @@ def test_a_label_whose_mark_cannot_be_written_stops_nobody(tmp_path: Path, monke
     book.close()
     with POP.load(tmp_path / "state") as again, pytest.raises(TicketError, match="used"):
         again.learn(ticket, "a")
+
+
+def test_rows_without_a_known_label_are_in_no_error_of_an_evaluation() -> None:
+    """Half of the labels are missing: the error is that of the other half."""
+    plan = Plan.tight(8.0, 1e-3, 400, guide=1.0)
+    pop = POP(None, plan, labels=[0, 1], features=1, seed=1)
+    xs = np.arange(400.0)[:, None] % 7 - 3
+    ys = [None if i % 2 else int(xs[i, 0] > 0) for i in range(400)]
+    result = evaluate(pop, xs, ys)
+    wrong = result.answers[::2] != (xs[::2, 0] > 0)
+    assert result.error == wrong.mean() and result.known.sum() == 200 and not result.wrong[1::2].any()
+    assert result.error_after(0.5) == wrong[100:].mean() and "200 without a label, in no error" in repr(result)
+    assert "200 rows without a label are in no error" in result._repr_html_()

@@ -30,8 +30,8 @@ def heard(pop: POP, rounds: int, *, label: Any = None, many: bool = False) -> li
     """What is warned of in so many rounds."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        if many:
-            pop.predict_many([[0.0]] * rounds)
+        for start in range(0, rounds if many else 0, 40):
+            pop.predict_many([[0.0]] * min(40, rounds - start))
         for _ in range(0 if many else rounds):
             answer = pop.predict([0.0])
             if label is not None:

@@ -251,3 +251,39 @@ def test_a_table_that_needs_a_package_says_which(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(ValueError, match=r"pip install .confide\[parquet\]."):
         rows_of(Stream(pa.table(TWO)), named=True)
+
+
+def _declared() -> confide.POP:
+    features = Features(numeric=["age", "minutes"], categorical={"day": 8}, text={"note": 16})
+    return confide.POP(None, confide.Plan.tight(8.0, 1e-3, 100, guide=1.0), labels=[0, 1], features=features)
+
+
+@pytest.mark.parametrize("call", ["predict_many", "teach_many", "evaluate"])
+def test_a_table_with_none_of_the_declared_names_is_refused_before_any_round(call: str) -> None:
+    pop, frame = _declared(), pd.DataFrame({"Age": [41, 50], "min": [1.0, 2.0]})
+    with pytest.raises(ValueError, match=r"'Age', 'min', and the declared ones 'age', 'minutes', 'day', 'note': none"):
+        if call == "evaluate":
+            confide.evaluate(pop, frame, [0, 1])
+        else:
+            getattr(pop, call)(frame, *([[0, 1]] if call == "teach_many" else []))
+    assert pop.rounds == 0
+
+
+def test_a_table_that_lacks_most_declared_names_is_said_to() -> None:
+    pop = _declared()
+    with pytest.warns(confide.ConfideWarning, match="3 of 4 are missing in every row, 'minutes', 'day', 'note'"):
+        pop.predict_many(pd.DataFrame({"age": [41, 50], "other": [1, 2]}))
+    pop.predict_many(pd.DataFrame({"age": [41, 50], "minutes": [1, 2]}))
+    assert pop.rounds == 4
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_first_question_with_none_of_the_declared_names_is_said_to_its_asker(many: bool) -> None:
+    pop, odd = _declared(), {"Age": 41}
+    with pytest.warns(confide.ConfideWarning, match="has none of the declared names 'age', 'minutes', 'day', 'note'"):
+        pop.predict_many([odd]) if many else pop.predict(odd)
+    pop.predict_many([odd]) if many else pop.predict(odd)
+    fine = _declared()
+    fine.predict({"age": 41})
+    fine.predict(odd)
+    assert pop.rounds == fine.rounds == 2

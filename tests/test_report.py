@@ -263,7 +263,8 @@ def test_a_model_that_is_better_is_not_called_useless(guided: Outcome) -> None:
 
 def test_rare_labels_that_are_found_at_the_price_of_more_mistakes_are_told_apart(guided: Outcome) -> None:
     tally = replace(guided.tally, confusion=[[600, 200, 0], [1200, 4000, 0]], rounds=6000)
-    tally = replace(tally, curve_wrong=[0, 0, 1400], curve_rounds=[0, 2400, 6000], curve_frequent=[0, 0, 800])
+    points = {"curve_wrong": [0, 0, 1400], "curve_rounds": [0, 2400, 6000], "curve_frequent": [0, 0, 800]}
+    tally = replace(tally, **points, curve_unknown=[0, 0, 0])
     said = verdict(replace(guided, tally=tally))
     assert said.startswith("More often wrong than a constant answer, but it finds the rarer labels")
 

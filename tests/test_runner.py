@@ -120,8 +120,8 @@ def test_everything_is_counted(plan: Plan, stream: Stream) -> None:
     assert sum(tally.margins.values()) == tally.live and sum(map(sum, tally.confusion)) == ROUNDS
     silent = tally.sources["fallback"][0] - tally.unsure
     assert silent == SILENT and tally.unsure == outcome.pop.operator.unsure
-    assert tally.sources.keys() == {"fallback", "copies"} and sum(n for n, _ in tally.sources.values()) == ROUNDS
-    assert tally.wrong == tally.confusion[0][1] + tally.confusion[1][0] == sum(n for _, n in tally.sources.values())
+    assert tally.sources.keys() == {"fallback", "copies"} and sum(n for n, *_ in tally.sources.values()) == ROUNDS
+    assert tally.wrong == tally.confusion[0][1] + tally.confusion[1][0] == sum(n for _, n, _ in tally.sources.values())
     assert tally.live_wrong < tally.wrong and tally.sources["copies"][1] <= tally.live_wrong
     assert tally.curve_rounds[-1] == ROUNDS and tally.curve_wrong[-1] == tally.wrong
     assert tally.curve_twin[-1] == tally.twin_wrong < 0.05 * ROUNDS
@@ -140,7 +140,7 @@ def test_a_guide_alone_answers_every_row_and_is_counted(delay: int) -> None:
     assert tally.sources.keys() == {"fallback", "guide"} and tally.sources["guide"][0] == tally.guided > 5000
     assert tally.late_error < 0.05 and tally.late(tally.curve_guide) < 0.05 and tally.guide_error < 0.1
     assert tally.late(tally.curve_twin) < 0.01 and "without noise" in outcome.twin
-    assert not outcome.out_of_budget and tally.wrong == sum(n for _, n in tally.sources.values())
+    assert not outcome.out_of_budget and tally.wrong == sum(n for _, n, _ in tally.sources.values())
 
 
 def noisy(rows: int) -> Stream:
@@ -163,7 +163,7 @@ def test_after_a_halt_every_row_is_still_answered(guide: Any, delay: int) -> Non
     assert outcome.out_of_budget and tally.rounds == outcome.pop.rounds == ROUNDS
     assert tally.halted_at is not None and 1000 < tally.halted_at < ROUNDS and tally.live == tally.halted_at - 1000
     assert outcome.unanswered == (guide is None) and ("guide" in tally.sources) == (guide is not None)
-    assert sum(n for n, _ in tally.sources.values()) == ROUNDS
+    assert sum(n for n, *_ in tally.sources.values()) == ROUNDS
 
 
 def test_labels_come_as_late_as_said(plan: Plan, stream: Stream) -> None:

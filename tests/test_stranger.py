@@ -151,19 +151,23 @@ def test_ranges_that_nobody_declared_are_told_with_their_price(main: Main, decla
     assert "differ by case" not in json.dumps(numbers()["public"])
 
 
-def test_bad_rows_count_as_wrong_in_every_number(main: Main) -> None:
+def test_rows_that_cannot_be_read_are_wrong_and_rows_without_a_label_are_in_no_error(main: Main) -> None:
     rows = table()
     for line in range(2502, 3001):
         rows[line] = "1e99,1.5,p7,Y" if line % 2 else "5,1.5,p7,Q"
     write("a.csv", rows)
     arguments = [word for word in SMALL if word != "--no-twin"]
-    assert main("run", "a.csv", "--labels", "N,Y", *arguments)[0] == 0
+    code, out, _ = main("run", "a.csv", "--labels", "N,Y", *arguments)
     private = numbers()["operator_only"]
+    assert code == 0 and "of 2,750 rounds" in out and "250 more have no usable label" in out
     assert (private["refused"], private["unlabelled"], private["bad"], private["live"]) == (249, 250, 499, 1000)
-    assert private["wrong"] >= private["live_wrong"] >= 499 and private["twin_wrong"] >= 499
-    assert private["guide_wrong"] >= 499 and private["error"] == private["wrong"] / 3000
+    assert private["unknown"] == private["live_unknown"] == 250 and private["error"] == private["wrong"] / 2750
+    assert private["wrong"] >= private["live_wrong"] >= 249 and 2000 > private["twin_wrong"] >= 249
+    assert private["wrong"] == 2750 - private["confusion"][0][0] - private["confusion"][1][1]
+    assert private["guide_wrong"] >= 249 and private["live_error"] == private["live_wrong"] / 750
+    assert private["late_error"] <= 1 and "250 rows had no usable label" in Path("confide-report.html").read_text()
     assert sum(map(sum, private["confusion"])) == 2750, "rounds without a label have no row in the table"
-    assert sum(n for n, _ in private["sources"].values()) == 3000 - 249
+    assert sum(n for n, *_ in private["sources"].values()) == 3000 - 249
 
 
 # --- files as people have them
@@ -294,7 +298,7 @@ def test_a_strangers_file_runs_as_it_is(
     assert code == 0, (out, err)
     private, public = numbers()["operator_only"], numbers()["public"]
     assert public["rounds"] == 4000 and private["bad"] == 0 and public["state"] == "finished"
-    assert sum(n for n, _ in private["sources"].values()) == 4000
+    assert sum(n for n, *_ in private["sources"].values()) == 4000
     assert private["late_error"] < worst and private["twin_error"] < worst
     assert any("4,000" in line for line in public["treated_as_public"])
     assert "without privacy" in Path("confide-report.html").read_text()
@@ -434,7 +438,7 @@ def test_a_run_out_of_budget_ends_with_its_own_code_and_says_what_to_try(main: M
     code, out, _ = main("run", "a.csv", *small)
     assert code == 0 and "out of budget" in out and "the guide answered on" in out, "with a guide nothing stops"
     assert 'class="halted"' in Path("confide-report.html").read_text()
-    assert sum(n for n, _ in numbers()["operator_only"]["sources"].values()) == 8000
+    assert sum(n for n, *_ in numbers()["operator_only"]["sources"].values()) == 8000
 
 
 def test_where_no_copies_last_the_guide_is_advised(main: Main) -> None:

@@ -3,7 +3,7 @@
 import math
 import operator
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields
 from fractions import Fraction
 from numbers import Rational, Real
@@ -11,7 +11,7 @@ from typing import Any, SupportsIndex, cast
 
 import numpy as np
 
-__all__ = ["Numbers", "integer", "own_process", "positive_rational", "probability", "real"]
+__all__ = ["Numbers", "integer", "label_weights", "own_process", "positive_rational", "probability", "real"]
 
 
 def integer(value: SupportsIndex, name: str, at_least: int | None = None, at_most: int | None = None) -> int:
@@ -112,3 +112,27 @@ class Numbers:
             value = getattr(self, each.name)
             if kind in _PLAIN and other in ("", "None") and not (other and value is None):
                 object.__setattr__(self, each.name, _PLAIN[kind](value, each.name))
+
+
+def label_weights(given: Any, labels: Sequence[Hashable]) -> list[float] | None:
+    """One positive weight a label, in their order: given as such, or by label, where one that is not named has 1.
+
+    Examples
+    --------
+    >>> label_weights({"fraud": 20}, ["genuine", "fraud"]), label_weights([1, 5], [False, True])
+    ([1.0, 20.0], [1.0, 5.0])
+    >>> label_weights({"frod": 20}, ["genuine", "fraud"])
+    Traceback (most recent call last):
+    ...
+    ValueError: label_weights: 'frod' is none of the labels 'genuine', 'fraud'
+    """
+    if given is None:
+        return None
+    if isinstance(given, Mapping):
+        if unknown := [name for name in given if name not in labels]:
+            raise ValueError(f"label_weights: {unknown[0]!r} is none of the labels {', '.join(map(repr, labels))}")
+        given = [given.get(label, 1.0) for label in labels]
+    weights = [real(weight, "each of label_weights") for weight in np.asarray(given).tolist()]
+    if len(weights) != len(labels) or not all(0 < weight < math.inf for weight in weights):
+        raise ValueError(f"label_weights must hold {len(labels)} positive numbers, one for each label")
+    return weights

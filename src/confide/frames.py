@@ -7,17 +7,20 @@ beyond Python's, bytes that are no text) is unreadable in its row, and in no oth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from confide.contained import contained
+from confide.errors import ConfideWarning
 from confide.extras import need
 
 __all__ = ["rows_of", "values_of"]
 
 _NUMBERS = "biuf"
+_NAMED = 8  # names that are shown
 
 
 class Unreadable:
@@ -29,12 +32,14 @@ class _Table(NamedTuple):
     columns: list[list[Any]]
 
 
-def rows_of(xs: Any, named: bool) -> Any:
+def rows_of(xs: Any, named: bool, declared: Sequence[Hashable] = ()) -> Any:
     """Questions as something with a length and rows; a table gives dicts where x is `named`, else an array.
 
     A table is a data frame of pandas or polars, a table or batch of Arrow, or anything that Arrow's stream or the
     interchange protocol of data frames hands over. Its rows have the names in the order of the columns; missing values
-    are None, in arrays of numbers NaN. Names must be different.
+    are None, in arrays of numbers NaN. Names must be different. A table that has none of the `declared` names is
+    refused, since every row of it would say nothing, and one that lacks most of them is warned of: a table's names are
+    those of whoever hands it over, and of no single row.
 
     Examples
     --------
@@ -51,6 +56,7 @@ def rows_of(xs: Any, named: bool) -> Any:
     if (table := _table(xs)) is None:
         return np.asarray(xs) if hasattr(xs, "__array__") else list(xs)
     if named:
+        _check_names(table.names, declared)
         return [dict(zip(table.names, row, strict=True)) for row in zip(*table.columns, strict=True)]
     if (array := _numbers(xs)) is not None:
         return array
@@ -58,6 +64,23 @@ def rows_of(xs: Any, named: bool) -> Any:
     for column, values in enumerate(table.columns):
         rows[:, column] = np.fromiter(values, dtype=np.object_, count=len(values))
     return rows
+
+
+def _check_names(names: Sequence[Any], declared: Sequence[Hashable]) -> None:
+    """Refuse a table with none of the declared names; warn of one that has few of them."""
+    missing = [name for name in declared if name not in set(names)]
+    if not declared or 2 * len(missing) <= len(declared):
+        return
+    said = f"the columns of the table are {_few(names)}, and the declared ones {_few(declared)}"
+    if len(missing) == len(declared):
+        raise ValueError(f"{said}: none is the same; rename the columns, or declare them as they are called")
+    words = f"{said}: {len(missing)} of {len(declared)} are missing in every row, {_few(missing)}"
+    warnings.warn(words, ConfideWarning, stacklevel=4)
+
+
+def _few(names: Sequence[Any]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(repr(name) for name in names[:_NAMED]) + more
 
 
 def values_of(column: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import warnings
+from collections.abc import Mapping
 from functools import lru_cache
 from types import FrameType
 from typing import Any, Literal, NoReturn, Self
@@ -25,6 +26,7 @@ except ModuleNotFoundError as missing:
     needed = 'confide.sklearn needs scikit-learn: pip install "confide[sklearn]"'
     raise ModuleNotFoundError(needed, name="sklearn") from None
 
+from confide._checks import label_weights
 from confide.contained import Contained, contained
 from confide.errors import Halted
 from confide.frames import rows_of, values_of
@@ -94,7 +96,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes
         All labels, public. None: those of the first y, which then count as public.
     label_weights
-        One positive public number a label, in the order of `classes_`: how much the guide makes of it.
+        One positive public number a label, in the order of `classes_` or by class: how much the guide makes of it.
     fallback
         What answers when nothing private may be used and there is no guide yet: "coin", one of the labels, or a
         callable of one row.
@@ -140,7 +142,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         history: int | None = None,
         ranges: ArrayLike | None = None,
         classes: ArrayLike | None = None,
-        label_weights: ArrayLike | None = None,
+        label_weights: Mapping[Any, float] | ArrayLike | None = None,
         fallback: Any = "coin",
         after_halt: Literal["raise", "fallback"] = "fallback",
         seed: int | Random | None = None,
@@ -298,7 +300,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             features=self._features(plan),
             after_halt="fallback",  # rows of one batch after the halt; the next batch is refused above
             ticket_life=1,  # no ticket is ever brought back, so none needs to be kept
-            label_weights=None if self.label_weights is None else np.asarray(self.label_weights).tolist(),
+            label_weights=label_weights(self.label_weights, labels.tolist()),
             seed=None if isinstance(self.seed, Random) else self.seed,
             rng=self.seed if isinstance(self.seed, Random) else None,
         )

@@ -349,7 +349,7 @@ def test_a_process_that_is_killed_and_one_that_is_stopped_forget_nothing(tmp_pat
         assert second.end(signal.SIGTERM) == 0
     events = [json.loads(line)["event"] for line in second.written if line]
     told = [event for event in events if event != "warning"]  # of what is odd in so small a plan
-    assert told == ["open", "serving", "stopping", "stopped", "closed"] and events.index("warning") == 1
+    assert told == ["open", "learns", "serving", "stopping", "stopped", "closed"] and events.index("warning") == 2
     everything = "".join((*first.written, *second.written, own))
     for canary in ("canary", "8675309", kept.ticket, done.ticket, "tokens:"):
         assert canary not in everything
@@ -508,3 +508,14 @@ def test_an_ordinary_mail_fits_where_a_column_is_a_text(tmp_path: Path) -> None:
         assert desk.public()["rounds"] == 2 and desk.public()["room"] == 16_384
     assert room(read_config(written(tmp_path)).models["spam"]) == 512
     assert room(read_config(written(tmp_path, text + "room = 100\n")).models["spam"]) == 100
+
+
+@pytest.mark.parametrize(("more", "words"), [("", "first label of"), ("unit_labels = 7\n", "first 7 labels of")])
+def test_the_start_says_how_much_of_one_person_is_learned(tmp_path: Path, more: str, words: str) -> None:
+    said = io.StringIO()
+    for units in ("people", "rounds"):
+        text = SMALL.replace("state/spam", f"state/{units}").replace('"people"', f'"{units}"')
+        service = build(read_config(written(tmp_path, text + more * (units == "people"))), open_desk, Log(said))
+        service.models["spam"].owner.close()
+    learns = [json.loads(line)["learns"] for line in said.getvalue().splitlines() if '"learns"' in line]
+    assert len(learns) == 1 and words in learns[0] and "unit_labels" in learns[0]

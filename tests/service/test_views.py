@@ -70,6 +70,11 @@ def test_labels_learned_of_labels_brought_are_for_the_operator_alone() -> None:
         pop.learn(pop.predict({"n": 1.0}, unit="ann").ticket, "a")
     held, shown = private(pop, Counts(), 0, []), public("spam", pop, 10, 24, None, 10)
     assert (held["guide_labels"], held["most_guide_labels"]) == (2, 2) and "guide_labels" not in shown
+    assert held["alarms"] == [] and "labels that came" not in str(shown)
+    counts = Counts()
+    counts.labelled([1] * 200, [False] * 200)
+    (alarm,) = private(pop, counts, 0, [])["alarms"]
+    assert alarm.startswith("the guide learned 2 of 200 labels that came, of each person at most 2: a new model")
 
 
 def test_where_a_model_stands_is_public_in_words() -> None:

@@ -40,6 +40,9 @@ Seed = Annotated[int | None, _option("INSECURE: replays a run, and promises noth
 
 Label = Annotated[str | None, _option("The label's column; the last one if left out.", _FILE)]
 Labels = Annotated[str | None, _option("All labels, a,b,c: public. Else read from the file.", _FILE)]
+LabelWeights = Annotated[
+    str | None, _option("Make more of rare labels: fraud=20, the others 1. Public.", _FILE, "--label-weights")
+]
 SchemaFile = Annotated[
     Path | None, _option("What the columns are, as TOML or JSON: see `confide schema`.", _FILE, "--schema")
 ]

@@ -14,7 +14,7 @@ from confide.cli.terminal import planning, say
 from confide.runs import report, runner
 from confide.runs.checkpoints import read_run
 from confide.runs.hints import hints
-from confide.runs.names import declared, fallback_named, learner_named, streams
+from confide.runs.names import declared, fallback_named, learner_named, streams, weights_named
 from confide.runs.settings import Settings
 
 __all__ = ["EXAMPLES", "run"]
@@ -35,6 +35,8 @@ Examples:
 * `confide run visits.csv --label outcome --labels yes,no` — your own file
 
 * `confide schema sample.csv --public -o visits.toml`, then `confide run visits.csv --schema visits.toml`
+
+* `confide run payments.csv --label-weights fraud=20` — find more of a rare label
 
 * `confide run visits.parquet --unit patient` — protect people over all their rows
 
@@ -62,6 +64,7 @@ def run(
     monitor: given.Monitor = None,
     label: given.Label = None,
     labels: given.Labels = None,
+    label_weights: given.LabelWeights = None,
     schema: given.SchemaFile = None,
     public: given.Public = None,
     drop: given.Drop = None,
@@ -117,7 +120,7 @@ def _settings(asked: dict[str, Any]) -> Settings:
     """What was asked for on the command line."""
     known = {field.name: asked[field.name] for field in fields(Settings) if asked.get(field.name) is not None}
     known |= {name: str(known[name]) for name in ("plan", "history", "schema", "public") if name in known}
-    for name in ("labels", "drop", "order"):
+    for name in ("labels", "label_weights", "drop", "order"):
         if name in known:
             known[name] = tuple(part.strip() for part in known[name].split(","))
     if not known.keys() & {"stream", "rounds", "plan"}:
@@ -132,6 +135,7 @@ def _start(settings: Settings, folder: Path | None) -> runner.Outcome:
         settings = settings.but(rounds=filed.rounds)
     stream, history = streams(settings)
     fallback = fallback_named(settings.fallback, stream)
+    weights_named(settings.label_weights, stream)  # refused before a plan is searched
     if settings.seed is not None:
         say("insecure: seeded. Nothing is promised in this run; seeds are for tests and replays.", "bold red")
     for note in stream.notes:

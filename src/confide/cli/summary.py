@@ -18,7 +18,7 @@ from confide.pop.pop import POP
 from confide.runs import advice, runner
 from confide.runs.page import state_of
 from confide.runs.tally import LATE, Tally, percent
-from confide.runs.verdict import failed, recalls, taught_of_brought, verdict
+from confide.runs.verdict import failed, rare, recalls, taught_of_brought, verdict
 
 __all__ = ["bar", "summary"]
 
@@ -89,8 +89,9 @@ def _private_rows(outcome: runner.Outcome) -> list[tuple[str, str]]:
     tally, plan = outcome.tally, outcome.pop.plan
     late = f"after the first {LATE:.0%}"
     rows = [("error", f"[bold]{tally.sentence}[/]; {percent(tally.late_error)} {late}")]
+    errors = tally.errors()
     answered = [
-        f"{name} {counts[0] / max(1, tally.rounds):.1%} (wrong {counts[1] / max(1, counts[0]):.2%})"
+        f"{name} {counts[0] / max(1, tally.rounds):.1%} (wrong {percent(errors[name])})"
         for name, counts in sorted(tally.sources.items(), key=lambda item: -SOURCES.index(item[0]))
     ]
     rows.append(("answers by", ", ".join(answered)))
@@ -105,6 +106,8 @@ def _private_rows(outcome: runner.Outcome) -> list[tuple[str, str]]:
     rows.append(("frequent", f"{always}, {frequent} in the end, were answered"))
     rows.append(("balanced", f"{percent(tally.balanced_error)} balanced error: every label as heavy as any other"))
     rows.append(("recall", escape(recalls(outcome))))
+    if (least := rare(outcome)) is not None:
+        rows.append(("rare", escape(" ".join(least))))
     if plan.copies:
         rows.append(("unsure", f"{tally.unsure:,} of {plan.unsure:,} planned"))
     if tally.bad:

@@ -16,11 +16,12 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, NamedTuple
 
-from confide.data.layout import Layout, UnreadableError
+from confide.data.layout import Column, Layout, UnreadableError, reading
 from confide.data.lines import Fields, Form, Lines, form_of
 from confide.data.lines import lines as text_lines
+from confide.data.looks import Look
 from confide.data.rows import BadRow, Item, Row, Stream
 from confide.data.schema import Schema
 from confide.data.survey import ID_ROWS, ID_SHARE, survey
@@ -32,6 +33,9 @@ __all__ = ["draft", "open_file"]
 
 MOST_LABELS = 1000
 """Labels that a first pass may find before it asks whether this is the label column."""
+
+MANY_LABELS = 100
+"""Labels from which on an owner is asked whether they are numbers."""
 
 FIRST = 100
 """Rows of which at least one must be good: a wrong column or label set is an error before anything is asked."""
@@ -72,33 +76,58 @@ def open_file(
     """
     schema = (schema or Schema()).but(label=label, labels=None if labels is None else tuple(labels), unit=unit)
     with _readable(path):
-        file = _File.at(path, schema.separator)
-        label, unit = file.header[-1] if schema.label is None else schema.label, schema.unit
-        file.check(label, *(() if unit is None else (unit,)), *drop, *order)
-        if unit == label:
-            raise ValueError(f"--unit and --label both name column {label!r}: a label is nobody's name")
-        if label in drop:
-            raise ValueError(f"--drop names the label's column {label!r}: say with --label which one it is")
-        names = [name for name in file.header if name not in (label, unit)]
-        looked_at = [name for name in names if name not in drop] if not schema.columns else []
-        found = file.count(label, schema.labels is None, looked_at, schema.label is None)
-        named = found.labels if schema.labels is None else schema.labels
-        if len(set(named)) < max(2, len(named)):
-            raise ValueError(_few_labels(file, label, named))
-        layout = Layout(schema.for_names(names, drop, path), file.comma)
-        if not layout.names:
-            raise ValueError(f"{path} has no column left that could be a feature")
-        reader = _Reader(tuple(file.header), label, frozenset(named), unit, layout)
-        _check_first(path, reader, list(islice(file.body(), FIRST)), named)
+        read = _opened(path, schema, drop, order)
 
     def source(dicts: bool) -> Iterator[Item]:
-        lines = _sorted(file, order) if order else file.body()
-        return (reader.item(line, fields, dicts) for line, fields in lines)
+        lines = _sorted(read.file, order, read.reader.layout) if order else read.file.body()
+        return (read.reader.item(line, fields, dicts) for line, fields in lines)
 
-    public = _public(path, found, None if schema.labels is not None else named, order, unit)
-    notes = _notes(file, schema, public)
-    hints = _hints(found)
-    return Stream(str(path), named, layout.names, layout.features, source, found.rows, notes, public, hints, unit)
+    layout, found, named = read.reader.layout, read.found, read.labels
+    public = _public(path, found, None if schema.labels is not None else named, order, schema.unit)
+    about = _notes(read.file, schema, public), public, _hints(read), schema.unit, schema.label_weights
+    return Stream(str(path), named, layout.names, layout.features, source, found.rows, *about)
+
+
+class _Opened(NamedTuple):
+    """A file whose columns and labels are known."""
+
+    file: _File
+    reader: _Reader
+    found: _Found
+    labels: tuple[str, ...]
+    looks: list[Look]
+
+
+def _opened(path: Path, schema: Schema, drop: Sequence[str], order: Sequence[str]) -> _Opened:
+    """Read the first line, then all others once; ValueError where something asked for does not fit the file."""
+    file = _File.at(path, schema.separator)
+    label, unit = file.header[-1] if schema.label is None else schema.label, schema.unit
+    file.check(label, *(() if unit is None else (unit,)), *drop, *order)
+    if unit == label:
+        raise ValueError(f"--unit and --label both name column {label!r}: a label is nobody's name")
+    if label in drop:
+        raise ValueError(f"--drop names the label's column {label!r}: say with --label which one it is")
+    names = [name for name in file.header if name not in (label, unit)]
+    layout = Layout(schema.for_names(names, drop, path), file.comma)
+    if not layout.names:
+        raise ValueError(f"{path} has no column left that could be a feature")
+    looks = [Look(column, file.comma) for column in layout.columns if column.kind != "drop"]
+    found = file.count(label, schema.labels is None, looks, schema.label is None)
+    named = found.labels if schema.labels is None else schema.labels
+    _check_rows(file, found)
+    if 2 * len(found.labels) > max(found.rows, MANY_LABELS):
+        raise ValueError(
+            f"column {label!r} of {path} has {len(found.labels):,} different values in {found.rows:,} rows, so that "
+            "hardly any label comes twice: name the label with --label, or cut a number into a few ranges first"
+        )
+    if len(set(named)) < max(2, len(named)):
+        raise ValueError(_few_labels(file, label, named))
+    for look in looks:
+        if said := look.refusal():
+            raise ValueError(f"{path}: {said}")
+    reader = _Reader(tuple(file.header), label, frozenset(named), unit, layout)
+    _check_first(path, reader, list(islice(file.body(), FIRST)), named)
+    return _Opened(file, reader, found, named, looks)
 
 
 def draft(path: Path, asked: Schema | None = None, ranges: bool = False) -> tuple[Schema, dict[str, str]]:
@@ -128,6 +157,8 @@ class _Found:
     labels: tuple[str, ...]
     ids: tuple[str, ...]
     """Columns in which nearly every row has another value."""
+    ragged: int
+    """Rows with more or fewer fields than the first line."""
 
 
 @dataclass(frozen=True)
@@ -164,21 +195,28 @@ class _File:
         next(lines)
         return lines
 
-    def count(self, label: str, collect: bool, names: Sequence[str], guessed: bool) -> _Found:
-        """The number of rows; the labels, if asked for; and which of these columns look like ids."""
-        rows, found, place = 0, set[str](), self.header.index(label)
-        seen = {name: _Different(self.header.index(name), self.comma) for name in names}
+    def count(self, label: str, collect: bool, looks: Sequence[Look], guessed: bool) -> _Found:
+        """The number of rows; the labels, if asked for; and which columns that nobody declared look like ids."""
+        rows, ragged, found, place = 0, 0, set[str](), self.header.index(label)
+        places = [(look, self.header.index(look.column.name)) for look in looks]
+        undeclared = [(look.column.name, at) for look, at in places if look.column.kind == "any"]
+        seen = {name: _Different(at, self.comma) for name, at in undeclared}
         for _, fields in self.body():
             rows += 1
             if not isinstance(fields, list) or len(fields) != len(self.header):
+                ragged += 1
                 continue
             if collect:
                 found.add(text_of(fields[place]))
                 if len(found) > MOST_LABELS:
                     raise ValueError(self._no_label(label, guessed))
+            for look, at in places:
+                look.add(fields[at])
             seen = {name: one for name, one in seen.items() if one.add(fields, rows)}
-        ids = tuple(name for name, one in seen.items() if rows >= ID_ROWS and one.nearly_all(rows))
-        return _Found(rows, tuple(sorted(found - {""}, key=_label_order)), ids)
+        dates = {look.column.name for look in looks if look.dates}  # which are no ids, however many
+        many = [name for name, one in seen.items() if rows >= ID_ROWS and one.nearly_all(rows)]
+        ids = tuple(name for name in many if name not in dates)
+        return _Found(rows, tuple(sorted(found - {""}, key=_label_order)), ids, ragged)
 
     def _no_label(self, label: str, guessed: bool) -> str:
         how = "no --label was given, so the last one was taken" if guessed else "is it the right column"
@@ -215,6 +253,18 @@ def _reading(path: Path, separator: str | None) -> tuple[Callable[[], Lines], Fo
     return partial(text_lines, path, form), form
 
 
+def _check_rows(file: _File, found: _Found) -> None:
+    """Refuse a file without rows, or most of whose rows do not fit its first line."""
+    if not found.rows:
+        raise ValueError(f"{file.path} has no rows after the line that names its columns")
+    if 2 * found.ragged > found.rows:
+        raise ValueError(
+            f"{found.ragged:,} of {found.rows:,} rows of {file.path} have more or fewer fields than its first line, "
+            f"which names {len(file.header)} columns: it must hold nothing but their names, with the separator of all "
+            "rows; or a quote is left open"
+        )
+
+
 def _few_labels(file: _File, label: str, named: Sequence[str]) -> str:
     if len(set(named)) < len(named):
         return "a label is declared twice: name each label once"
@@ -230,7 +280,8 @@ def _header(path: Path, names: Fields) -> tuple[list[str], tuple[str, ...]]:
     assert isinstance(names, list)
     if len(names) < 2:
         raise ValueError(
-            f"{path} has one column: a stream needs a label and a feature, separated by a comma, a semicolon or a tab"
+            f"the first line of {path} names one column: a stream needs a label and a feature, separated by a comma, a "
+            "semicolon or a tab, and nothing may stand before the line that names them"
         )
     if any(_is_value(str(name)) for name in names):
         raise ValueError(
@@ -251,15 +302,16 @@ def _is_value(name: str) -> bool:
     return said.kind == "date" or (said.kind == "number" and not name.strip().isdecimal())
 
 
-def _sorted(file: _File, order: Sequence[str]) -> Iterator[tuple[int, Fields]]:
+def _sorted(file: _File, order: Sequence[str], layout: Layout) -> Iterator[tuple[int, Fields]]:
     """All lines in the order of these columns; equal ones as they stand."""
-    places = [file.header.index(name) for name in order]
+    kinds = {column.name: column for column in layout.columns}
+    places = [(file.header.index(name), kinds.get(name, Column(name))) for name in order]
 
     def key(line: tuple[int, Fields]) -> tuple[bool, list[tuple[int, float, str]]]:
         fields = line[1]
         if isinstance(fields, str) or len(fields) != len(file.header):
             return True, []
-        return False, [sort_key(fields[place], file.comma) for place in places]
+        return False, [sort_key(reading(column, fields[place], file.comma)) for place, column in places]
 
     return iter(sorted(file.body(), key=key))
 
@@ -302,13 +354,38 @@ def _notes(file: _File, schema: Schema, public: tuple[str, ...]) -> tuple[str, .
     return tuple(notes)
 
 
-def _hints(found: _Found) -> tuple[str, ...]:
-    if not found.ids:
+def _hints(read: _Opened) -> tuple[str, ...]:
+    """What the owner should hear: ids, values that their kind cannot read, letters of another encoding."""
+    said = [hint for look in read.looks if (hint := look.hint())]
+    if ids := read.found.ids:
+        named, those = " and ".join(map(repr, ids)), "them" if len(ids) > 1 else "it"
+        said.insert(
+            0,
+            f"nearly every row has another value of {named}: an id says nothing of the next row and takes room from "
+            f"what does; leave {those} out with --drop {quote(','.join(ids))}, or name the people with --unit",
+        )
+    if ragged := read.found.ragged:
+        said.append(
+            f"{ragged:,} of {read.found.rows:,} rows have more or fewer fields than the first line and are unreadable: "
+            "is a separator inside a value that is not quoted?"
+        )
+    if len(read.found.labels) > MANY_LABELS:
+        said.append(
+            f"{len(read.found.labels):,} different labels were found in column {read.reader.label!r}: if it is a "
+            "number, cut it into a few ranges first, since each value is learned by itself"
+        )
+    broken = [look.column.name for look in read.looks if look.broken]
+    broken += [read.reader.label] * any("\ufffd" in label for label in read.labels)
+    return (*said, *_broken(read.file.path, broken))
+
+
+def _broken(path: Path, names: Sequence[str]) -> tuple[str, ...]:
+    """Of bytes that are no text in the encoding that the first line tells."""
+    if not names:
         return ()
-    named, those = " and ".join(map(repr, found.ids)), "them" if len(found.ids) > 1 else "it"
     return (
-        f"nearly every row has another value of {named}: an id says nothing of the next row and takes room from what "
-        f"does; leave {those} out with --drop {quote(','.join(found.ids))}, or name the people with --unit",
+        f"values of {', '.join(map(repr, names))} hold letters that are not written in UTF-8, all read as one: "
+        f"save {path.name} as UTF-8, or two values that differ in these letters alone are the same",
     )
 
 

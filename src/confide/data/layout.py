@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confide.data.values import LARGEST, WORDS, Value, plain, read
+from confide.data.dates import check_format, date_in
+from confide.data.values import LARGEST, WORDS, Value, read, text_of
 from confide.frames import Unreadable
 from confide.learners import Features
 from confide.text import TextEncoder
 
-__all__ = ["KINDS", "Column", "Layout", "UnreadableError"]
+__all__ = ["KINDS", "Column", "Layout", "UnreadableError", "reading"]
 
 KINDS = ("number", "log", "category", "text", "date", "mixed", "any", "drop")
 """What a column may be declared as; see `Layout`."""
@@ -42,6 +43,9 @@ class Column:
         Of a category or a text: the columns into which the copies hash it; None for the usual number.
     encoder
         Of a text: the name of a public encoder (`confide.text`), whose vectors are used beside its words.
+    format
+        Of a date: how it is written, as Python's `strptime` has it, "%d/%m/%Y". ISO dates need none, nor do forms that
+        have one reading: 31.12.2024, 2024/12/31, 20241231, Dec 31 2024.
     """
 
     name: str
@@ -50,8 +54,13 @@ class Column:
     high: float | None = None
     width: int | None = None
     encoder: str | None = None
+    format: str | None = None
 
     def __post_init__(self) -> None:
+        if self.format is not None:
+            if self.kind != "date":
+                raise ValueError(f"column {self.name!r}: only a date has a format")
+            check_format(self.format)
         if self.kind not in KINDS:
             raise ValueError(f"column {self.name!r} is declared as {self.kind!r}: take one of {', '.join(KINDS)}")
         ends = [end for end in (self.low, self.high) if end is not None]
@@ -70,7 +79,8 @@ class Layout:
     - number, log: the number, 0 for the copies where it is missing; what is no number is missing.
     - category: the value as it is, hashed into columns of its own; only an empty one is missing.
     - text: its words, hashed; only an empty one is missing.
-    - date: its days as a number, and its weekday as a category (see `confide.data.values`).
+    - date: its days as a number, and its weekday as a category (see `confide.data.values`), in the column's `format`,
+      in ISO's, or in one that has one reading.
     - mixed: by the form of each value alone. A number is a number, and a whole one a category too; a date is a date;
       what is left is a category.
     - any: the same, but four words or more are words, in columns that all these columns share. This is the rule for
@@ -144,7 +154,7 @@ class Layout:
                 if found:
                     x[name] = found
                 continue
-            said = _checked(name, read(value, self.comma))
+            said = _checked(name, reading(column, value, self.comma))
             if said.number is not None:
                 x[name] = said.number
             if kind == "any" and said.kind == "text" and len(str(said.category).split()) >= WORDS:
@@ -164,11 +174,19 @@ class Layout:
             if column.kind in ("category", "text"):
                 x[column.name] = _own(value) or None
             elif column.kind != "drop":
-                _checked(column.name, read(value, self.comma))
-                x[column.name] = found = plain(value, self.comma)
-                if column.kind not in ("mixed", "any") and isinstance(found, str):
-                    x[column.name] = None
+                said = _checked(column.name, reading(column, value, self.comma))
+                whole = said.kind == "text" and column.kind in ("mixed", "any")
+                x[column.name] = said.category if whole else said.number
         return x
+
+
+def reading(column: Column, value: Any, comma: bool) -> Value:
+    """What a value of this column says: a date may be written in other forms than ISO's where one was declared."""
+    said = read(value, comma)
+    if column.kind != "date" or said.kind in ("date", "missing"):
+        return said
+    found = date_in(text_of(value), column.format)
+    return said if found is None else read(found)
 
 
 def _handed(name: str, value: Any) -> None:

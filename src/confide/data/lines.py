@@ -64,6 +64,8 @@ def form_of(path: Path) -> Form:
     if not text.strip():
         what = "begins with an empty line" if line else "is empty"
         raise ValueError(f"{path} {what}: its first line must name the columns")
+    if text.lower().startswith("sep="):
+        raise ValueError(f"{path} begins with sep=, a line for spreadsheets: remove it, the first line names columns")
     if path.name.endswith((".tsv", ".tsv.gz")):
         return Form(encoding, "\t", quoted=False)  # text/tab-separated-values knows no quotes
     bare = "".join(text.split('"')[::2])  # without what is quoted

@@ -66,6 +66,8 @@ class Stream:
         What the owner of the rows should hear before they are run. Made of people's rows: for the operator alone.
     unit
         The column that names whose row it is, where one was declared: then people are to be protected.
+    label_weights
+        Labels and how much is to be made of each, where a schema declares it.
 
     Examples
     --------
@@ -87,6 +89,7 @@ class Stream:
     public: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
     unit: str | None = None
+    label_weights: tuple[tuple[Hashable, float], ...] = ()
 
     def rows(self, dicts: bool = False) -> Iterator[Item]:
         """All rows from the first one; x is what `features` says, or a dict by the names if asked for."""

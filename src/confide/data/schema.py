@@ -3,6 +3,8 @@
     label = "outcome"
     labels = ["no", "yes"]
 
+    label_weights = { yes = 5 }     # how much is made of a rare label; the others have 1
+
     [columns]
     age = { kind = "number", low = 0, high = 120 }
     city = "category"
@@ -28,8 +30,8 @@ from confide.data.values import day_of, read
 
 __all__ = ["Schema", "alike", "read_schema"]
 
-_ENTRIES = {"label", "labels", "unit", "separator", "columns"}
-_PARTS = {"kind", "low", "high", "width", "encoder"}
+_ENTRIES = {"label", "labels", "label_weights", "unit", "separator", "columns"}
+_PARTS = {"kind", "low", "high", "width", "encoder", "format"}
 _ENDS = ("low", "high")
 
 
@@ -45,6 +47,8 @@ class Schema:
         The label's column; None for the last one.
     labels
         All labels; None to read them from the file.
+    label_weights
+        Labels and how much the guide makes of each, the others having 1.
     unit
         The column that names whose row it is.
     separator
@@ -56,7 +60,7 @@ class Schema:
     --------
     >>> age = {"kind": "number", "low": 0, "high": 120}
     >>> Schema.of({"label": "y", "columns": {"age": age, "city": "category"}}).columns[0]
-    Column(name='age', kind='number', low=0.0, high=120.0, width=None, encoder=None)
+    Column(name='age', kind='number', low=0.0, high=120.0, width=None, encoder=None, format=None)
     """
 
     columns: tuple[Column, ...] = ()
@@ -65,6 +69,7 @@ class Schema:
     unit: str | None = None
     separator: str | None = None
     source: str = ""
+    label_weights: tuple[tuple[str, float], ...] = ()
 
     @classmethod
     def of(cls, given: Mapping[str, Any], source: str = "the schema") -> Self:
@@ -80,6 +85,9 @@ class Schema:
         labels = given.get("labels")
         if labels is not None and not isinstance(labels, list):
             raise ValueError(f"{source}: labels must be a list of all labels")
+        weights = given.get("label_weights", {})
+        if not isinstance(weights, Mapping) or not all(_is_number(weight) for weight in weights.values()):
+            raise ValueError(f"{source}: label_weights must be a table of labels and numbers, as {{ yes = 5 }}")
         if len(given.get("separator", ",")) != 1:
             raise ValueError(f"{source}: separator must be one character")
         return cls(
@@ -89,6 +97,7 @@ class Schema:
             given.get("unit"),
             given.get("separator"),
             source,
+            tuple((str(label), float(weight)) for label, weight in weights.items()),
         )
 
     def but(self, **given: Any) -> Self:
@@ -115,9 +124,12 @@ class Schema:
                 pair = alike(value) if name == "labels" else None
                 alarm = f"  # {' and '.join(map(_toml, pair))} differ by case only: are they one?" if pair else ""
                 lines.append(f"{name} = {_toml(value)}{alarm}")
+        if self.label_weights:
+            pairs = ", ".join(f"{_toml(label)} = {weight!r}" for label, weight in self.label_weights)
+            lines.append(f"label_weights = {{ {pairs} }}")
         lines += ["", "[columns]"]
         for column in self.columns:
-            parts = {part: getattr(column, part) for part in ("kind", "low", "high", "width", "encoder")}
+            parts = {part: getattr(column, part) for part in ("kind", "low", "high", "width", "encoder", "format")}
             if column.kind == "date":
                 parts |= {part: day_of(parts[part]) or parts[part] for part in _ENDS if parts[part] is not None}
             known = {part: value for part, value in parts.items() if value is not None}
@@ -149,18 +161,23 @@ def _column(name: str, given: Any, source: str) -> Column:
     low, high = (_end(parts.get(part), parts["kind"], f"{source}: {part} of column {name!r}") for part in _ENDS)
     if not isinstance(parts.get("width", 1), int) or isinstance(parts.get("width"), bool):
         raise ValueError(f"{source}: width of column {name!r} must be a number")
-    if not isinstance(parts.get("encoder", ""), str):
-        raise ValueError(f"{source}: encoder of column {name!r} must be a name, as 'wordllama'")
-    return Column(name, parts["kind"], low, high, parts.get("width"), parts.get("encoder"))
+    for part, example in (("encoder", "wordllama"), ("format", "%d/%m/%Y")):
+        if not isinstance(parts.get(part, ""), str):
+            raise ValueError(f"{source}: {part} of column {name!r} must be a text, as {example!r}")
+    return Column(name, parts["kind"], low, high, parts.get("width"), parts.get("encoder"), parts.get("format"))
 
 
 def _end(given: Any, kind: str, what: str) -> float | None:
     """An end of a range: a number, or of a date an ISO date."""
     if kind == "date" and isinstance(given, str | date) and (said := read(given)).kind == "date":
         return said.number
-    if given is not None and (not isinstance(given, int | float) or isinstance(given, bool)):
+    if given is not None and not _is_number(given):
         raise ValueError(f"{what} must be " + ("a date, as 2024-02-29" if kind == "date" else "a number"))
     return None if given is None else float(given)
+
+
+def _is_number(given: Any) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool)
 
 
 def alike(labels: Sequence[str]) -> tuple[str, str] | None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from confide.data.dates import Sample, formats_of
 from confide.data.layout import Column
 from confide.data.lines import Fields
 from confide.data.schema import Schema
@@ -71,6 +72,7 @@ class _Seen:
         self.kinds = {"missing": 0, "number": 0, "date": 0, "text": 0}
         self.whole, self.different, self.numbers = True, Counter[Any](), array("d")
         self.comment = ""
+        self.texts = Sample()
 
     def add(self, value: Any, comma: bool) -> None:
         said: Value = read(value, comma)
@@ -80,6 +82,8 @@ class _Seen:
             self.whole = self.whole and said.category is not None
         if said.number is not None and abs(said.number) <= LARGEST:
             self.numbers.append(said.number)
+        if said.kind != "missing":
+            self.texts.add(text_of(value))
         if said.kind == "text":
             self.longer += len(str(said.category).split()) >= WORDS
         self.different[said.number if said.category is None else said.category] += 1
@@ -91,6 +95,8 @@ class _Seen:
         different = len(self.different)
         if date >= _MOST:
             return Column(self.name, "date", *_days(self._ends(ranges)))
+        if forms := formats_of(self.texts.texts):
+            return self._dates(forms)
         if self.longer > 0.2 * present:
             return Column(self.name, "text")
         every = self.rows >= ID_ROWS and different >= ID_SHARE * self.rows
@@ -112,6 +118,12 @@ class _Seen:
         if date > _MAINLY:
             self.comment += '; "date" if all others may count as missing'
         return Column(self.name, "mixed")
+
+    def _dates(self, forms: list[str]) -> Column:
+        """A column of dates in one of these forms."""
+        if len(forms) > 1:
+            self.comment = f"or {forms[1]}: no value tells which is the day"
+        return Column(self.name, "date", format=forms[0] or None)
 
     def _rough(self) -> float:
         """How far whole numbers are from having one peak: counts and sizes have one, names of things have many."""

@@ -1,7 +1,8 @@
 """What one value says, by a rule that looks at it alone: missing, a number, a date, a category, or words.
 
 A date is an ISO date, 2024-02-29, with or without a time, 2024-02-29T18:30:00Z. As a number it is the days since
-2020-01-01 in UTC, negative before; as a category the day of the week. Dates in any other form are categories.
+2020-01-01 in UTC, negative before; as a category the day of the week. Dates in any other
+form are categories, unless their column is declared as one of dates (`confide.data.dates`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 from confide.frames import Unreadable
 from confide.values import MISSING, number_in
 
-__all__ = ["LARGEST", "MISSING", "WORDS", "Value", "day_of", "plain", "read", "sort_key", "text_of"]
+__all__ = ["LARGEST", "MISSING", "WORDS", "Value", "day_of", "read", "sort_key", "text_of"]
 
 LARGEST = 3.4e38
 """Numbers above it do not fit into float32, and no learner takes them."""
@@ -104,12 +105,6 @@ def day_of(days: float) -> str | None:
         return None
 
 
-def plain(value: Any, comma: bool = False) -> Any:
-    """A number if it reads as one, None if it is missing, else the text: what a model of dicts is given."""
-    said = read(value, comma)
-    return said.category if said.kind == "text" else said.number
-
-
 def text_of(value: Any) -> str:
     """A label or a unit as text; a whole number looks the same from every kind of file."""
     if value is None or isinstance(value, Unreadable):
@@ -119,9 +114,8 @@ def text_of(value: Any) -> str:
     return str(value).strip()
 
 
-def sort_key(value: Any, comma: bool = False) -> tuple[int, float, str]:
+def sort_key(said: Value) -> tuple[int, float, str]:
     """How a value is ordered: numbers and dates by size, then texts by their letters, then what is missing."""
-    said = read(value, comma)
     if said.number is not None and said.number == said.number:
         return 0, said.number, ""
     return (1, 0.0, said.category or "") if said.kind == "text" else (2, 0.0, "")

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from confide._checks import label_weights as checked_weights
 from confide._checks import own_process
 from confide.errors import StateError
 from confide.guide.columns import Columns
@@ -126,9 +127,7 @@ class Guide:
         numeric = features.numeric if isinstance(features, Columns) else ()
         if not set(ranges) <= set(numeric):
             raise ValueError("ranges are declared for numeric columns, by their names; a ready map has its own")
-        weights = np.ones(plan.labels) if label_weights is None else np.array(label_weights, dtype=np.float64)
-        if weights.shape != (plan.labels,) or not (np.isfinite(weights) & (weights > 0)).all():
-            raise ValueError(f"label_weights must hold {plan.labels} positive numbers, one for each label")
+        weights = np.array(checked_weights(label_weights, range(plan.labels)) or [1.0] * plan.labels)
         # Only ratios count, and the largest is 1: what is above it would be lost where gradients are clipped anyway.
         self.plan, self._weights, self.store = plan, weights / weights.max(), store
         self._rng = Random() if rng is None else rng
@@ -199,19 +198,32 @@ class Guide:
         return min(left, self.counting) if self.finding else left
 
     @property
-    def _began(self) -> int:
-        """Rounds before the stage that learns."""
+    def _began(self) -> int:  # rounds before the stage that learns
         return 0 if self.finding else self._first
 
     def leaves_of(self, rounds: int) -> Ints:
         """Which leaf each of the next rounds teaches, by the numbers of `closed`; −1 past the last round (public)."""
-        before = self.rounds + np.arange(rounds)
+        return self._leaf_at(self.rounds + np.arange(rounds))
+
+    def _leaf_at(self, before: Ints) -> Ints:
+        """Which leaf a round teaches that comes after so many."""
         found = np.searchsorted(self.plan.main.ends, before - self._first, side="right")
         if self._warm is not None:
             warm = self._warm.stage
             early = np.searchsorted(warm.ends, before, side="right")
             found = np.where(before < self._first, early, found + warm.leaves)
         return np.where(before < self._last, found, -1)
+
+    def missed(self, row: int) -> bool:
+        """Whether a label of this row, by its number, teaches nothing any more, and would have in time (public).
+
+        Its question is of the warm-up, which is over; or of an earlier leaf than the open one, which is never released.
+        """
+        if self._warm is not None and not self.finding and row <= self._first:
+            return True
+        ends, closed = self._leaves.stage.ends, self._leaves.closed
+        released = closed < len(ends) and self._began + ends[closed] < self._last
+        return not released and int(self._leaf_at(np.array([row - 1]))[0]) < self.closed
 
     # ------------------------------------------------------------------ rounds
 

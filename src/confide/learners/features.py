@@ -151,6 +151,11 @@ class Features(_Encoding):
         return {name: ends for name, ends in numeric.items() if ends is not None}
 
     @property
+    def declared(self) -> tuple[str, ...]:
+        """The names that x may have, as they were given."""
+        return tuple(dict.fromkeys((*self.numeric, *self.log, *(name for name, *_ in self._hashed))))
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The name of each column: a number's own, and for hashed ones the name and a count."""
         hashed = [f"{name} {column}" for name, _, width, _ in self._hashed for column in range(width)]

@@ -48,7 +48,7 @@ class Follows(Protocol):
 class Evaluation:
     """How a mechanism did on a stream. Exact, for the operator's eyes only, and outside the guarantee.
 
-    A row that was refused is a wrong answer in every number.
+    A row that was refused is a wrong answer in every number; one without a label that is known is in no error.
 
     Examples
     --------
@@ -81,8 +81,16 @@ class Evaluation:
 
     @property
     def wrong(self) -> Flags:
-        """Whether the answer was wrong, refused rows included."""
-        return np.asarray((self.answers != self.labels) | (self.answers < 0))
+        """Whether the answer was wrong, refused rows included; where no label is known, it was not."""
+        return np.asarray(self.known & ((self.answers != self.labels) | (self.answers < 0)))
+
+    @property
+    def known(self) -> Flags:
+        """Which rows have a label that the mechanism knows: errors are of these alone."""
+        return self.labels >= 0
+
+    def _error(self, wrong: Flags, of: Any) -> float:
+        return _mean(wrong[of][self.known[of]])
 
     @property
     def rounds(self) -> int:
@@ -106,17 +114,17 @@ class Evaluation:
 
     @property
     def error(self) -> float:
-        """Wrong answers a round, over all rows."""
-        return _mean(self.wrong)
+        """Wrong answers a round, over all rows that have a label."""
+        return self._error(self.wrong, slice(None))
 
     @property
     def live_error(self) -> float:
         """Wrong answers a live round."""
-        return _mean(self.wrong[self.silent :])
+        return self._error(self.wrong, slice(self.silent, None))
 
     def error_after(self, share: float) -> float:
         """Wrong answers a round, over the rows after this share of them."""
-        return _mean(self.wrong[int(share * self.rounds) :])
+        return self._error(self.wrong, slice(int(share * self.rounds), None))
 
     @property
     def coverage(self) -> dict[str, float]:
@@ -126,21 +134,22 @@ class Evaluation:
     @property
     def errors(self) -> dict[str, float]:
         """The error of each source over the rows that it answered; NaN where there were none."""
-        return {name: _mean(self.wrong[self.source == i]) for i, name in enumerate(SOURCES)}
+        return {name: self._error(self.wrong, self.source == i) for i, name in enumerate(SOURCES)}
 
     @property
     def guide_error(self) -> float:
         """The error of the guide's own answers over the rows where it had one; NaN without a guide."""
-        return _mean(self.guide_wrong[self.guide >= 0])
+        return self._error(self.guide_wrong, self.guide >= 0)
 
     @property
     def guide_wrong(self) -> Flags:
         """Whether the guide's own answer was wrong; where it had none it was."""
-        return np.asarray((self.guide != self.labels) | (self.guide < 0))
+        return np.asarray(self.known & ((self.guide != self.labels) | (self.guide < 0)))
 
     def __repr__(self) -> str:
         parts = [f"{share:.1%} by {name}" for name, share in self.coverage.items() if share]
         more = f", {int(self.refused.sum()):,} refused" if self.refused.any() else ""
+        more += "" if self.known.all() else f", {int((~self.known).sum()):,} without a label, in no error"
         more += f"; {self.failures.sentence}" if self.failures.sentence else ""
         return f"Evaluation({self.rounds:,} rounds, error {self.error:.3%}, {', '.join(reversed(parts))}{more})"
 
@@ -167,6 +176,7 @@ class Evaluation:
             head=("answered by", "rounds", "share", "wrong"),
             alarms=alarms,
             notes=(
+                *([] if self.known.all() else [f"{int((~self.known).sum()):,} rows without a label are in no error."]),
                 *([f"{self.error_after(0.5):.2%} wrong in the second half."] if self.rounds > 1 else []),
                 "Exact: for the operator’s eyes only, outside the guarantee.",
             ),
@@ -196,7 +206,7 @@ def evaluate(
         A POP, or any other mechanism. It is changed: its rounds and its budget are used.
     xs, ys
         The stream: arrays, sequences, or a table of pandas, polars or Arrow. A row that cannot be read takes its round
-        and counts as a wrong answer; so does one whose label is not one of the labels, which is asked and not taught.
+        and counts as a wrong answer; one whose label is not one of the labels is asked, not taught, and in no error.
     units
         One id a row, for a mechanism that protects people.
     progress
@@ -212,7 +222,8 @@ def evaluate(
     >>> result.rounds, result.error_after(0.5) < 0.2
     (2000, True)
     """
-    xs, labels = rows_of(xs, getattr(mechanism, "named", True)), label_numbers(mechanism.labels, ys)
+    xs = rows_of(xs, getattr(mechanism, "named", True), getattr(mechanism, "names", ()))
+    labels = label_numbers(mechanism.labels, ys)
     if len(xs) != labels.size:
         raise ValueError(f"there are {len(xs)} rows for {labels.size} labels: give one label for each")
     units = values_of(units)

@@ -127,6 +127,10 @@ class Guiding:
         self.guide.gradient(question, label)
         return self.leaf
 
+    def missed(self, number: int) -> bool:
+        """Whether a label of this round comes too late to teach the guide (public)."""
+        return self.guide.missed(self._account.history + number)
+
     @property
     def leaf(self) -> int:
         """The number of the open leaf; −1 where none takes gradients any more (public)."""

@@ -14,10 +14,17 @@ from confide.banks.base import Bank
 from confide.contained import contained
 from confide.pop.tickets import Key, Waiting
 
-__all__ = ["Lesson", "Lessons"]
+__all__ = ["NEVER_LATE", "TOO_LATE", "Late", "Lesson", "Lessons"]
 
 MOST = 1 << 16
 """Lessons that may wait: more come only where history is taught one by one."""
+
+
+TOO_LATE = (
+    "it learns as rounds are asked, so bring the labels of some hundred rows before the next rows are asked, and plan "
+    "for more rounds than these"
+)
+"""What to do about labels that come too late."""
 
 
 class Lesson(NamedTuple):
@@ -29,6 +36,26 @@ class Lesson(NamedTuple):
     label: int
     leaf: int
     """The guide's open leaf that has its gradient; −1 for none."""
+
+
+class Late(NamedTuple):
+    """Labels that came too late to teach anything (`Loop.missed`)."""
+
+    labels: int = 0
+    old: int = 0
+    """Those of them that came after a tenth of all rounds or more, as where all is asked before anything is taught."""
+
+    def plus(self, rounds: int, number: int) -> Late:
+        """One more, of this round, after so many rounds."""
+        return Late(self.labels + 1, self.old + (10 * (rounds - number) >= rounds))
+
+    @property
+    def sentence(self) -> str:
+        """In words, where they are worth any; else nothing."""
+        return f"{self.labels:,} labels came too late to teach anything: {TOO_LATE}" if self.old else ""
+
+
+NEVER_LATE = Late()
 
 
 class Lessons:

@@ -5,13 +5,7 @@ from __future__ import annotations
 from confide.notebook import card
 from confide.planning.plan import Guarantee, Plan
 
-__all__ = ["LABELS_IN_VAIN", "RECORDS_IN_VAIN", "card_of", "learns", "standing"]
-
-LABELS_IN_VAIN = "labels brought now teach nothing"
-RECORDS_IN_VAIN = (
-    "records teach the guide nothing after a load, or after a call with records that was cut off: "
-    "they may be in its sums already; teach all history in one go, before the state is saved"
-)
+__all__ = ["card_of", "learns", "standing"]
 
 
 def learns(plan: Plan, rounds: int, halt_reason: str | None) -> bool:

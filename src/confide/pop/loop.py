@@ -28,7 +28,7 @@ from confide.pop.base import COPIES, FALLBACK, GUIDE, LEAN
 from confide.pop.fallback import Fallback
 from confide.pop.guiding import Guiding
 from confide.pop.leaning import Leaning
-from confide.pop.lessons import Lesson, Lessons
+from confide.pop.lessons import NEVER_LATE, Late, Lesson, Lessons
 from confide.pop.monitor import Estimate, MonitorState
 from confide.pop.routing import Routing
 from confide.pop.tickets import Key, Tickets, Waiting
@@ -92,6 +92,8 @@ class Loop:
     """What failed in an earlier life, and where a bank failed as a whole: private."""
     encoders: tuple[Embedding, ...] = ()
     """What makes vectors of texts, and counts where it fails."""
+    late: Late = NEVER_LATE
+    """Labels that came too late in this life: private."""
 
     def __post_init__(self) -> None:
         self.lost = self.lost.less(self._unread)  # what they did for others before
@@ -221,8 +223,17 @@ class Loop:
             self.monitor.wrong(self.account.rounds - key[1])
         if waiting.copy >= 0:
             self.lessons.add(waiting.copy, waiting.x, label)
+        if self.missed(key[1]):
+            self.late = self.late.plus(self.account.rounds, key[1])
         leaf = NOTHING if self.guiding is None else self.guiding.teach(waiting.guided, label, waiting.who)
         return Lesson(key, waiting, label, leaf)
+
+    def missed(self, number: int) -> bool:
+        """Whether a label of this round comes too late to teach anything (public)."""
+        over = self.account.halted is not None or self.account.rounds >= self.plan.rounds
+        if self.plan.copies and (not over or number == self.account.rounds):
+            return False
+        return self.guiding is None or self.guiding.missed(number)
 
     def teach(self, x: Any, y: Hashable, who: bytes | None) -> None:
         """A labelled record that was never asked, for its unit's one copy. Its copy is drawn whatever x is."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.banks.base import Bank, Failures
+from confide.pop.lessons import Late
 from confide.pop.loop import Loop
 from confide.privacy.gate import lead
 
@@ -57,6 +58,11 @@ class Operator:
             return None
         with self._lock:
             return sum(account.labels.values())
+
+    @property
+    def late(self) -> Late:
+        """Labels that came too late to teach anything, since the POP was made or loaded."""
+        return self.loop.late
 
     @property
     def taught(self) -> int:

@@ -108,7 +108,7 @@ class Phases:
 
     def predict_many(self, xs: Xs, units: Sequence[Unit] | None = None) -> list[Answer]:
         """Answer many rounds: what `predict` would answer one after the other, errors in the answers."""
-        rows, answers = rows_of(xs, self._pop.named), list[Answer]()
+        rows, answers = rows_of(xs, self._pop.named, self._pop.names), list[Answer]()
         if units is not None:
             raise ValueError("phases protect rounds, not people: leave units out")
         with self._lock:

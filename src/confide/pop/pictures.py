@@ -30,10 +30,11 @@ def picture(evaluation: Evaluation) -> Picture:
 
 
 def _errors(axes: Axes, evaluation: Evaluation) -> None:
-    ends, wrong = _parts(evaluation.wrong)
-    axes.plot(ends, wrong, color=BLUE, lw=2, label="answers")
+    ends, known = _parts(evaluation.known)
+    known = np.where(known > 0, known, np.nan)
+    axes.plot(ends, _parts(evaluation.wrong)[1] / known, color=BLUE, lw=2, label="answers")
     if (had := evaluation.guide >= 0).any():
-        own = np.where(_parts(had)[1] == 1, _parts(evaluation.guide_wrong)[1], np.nan)  # where it had one to every row
+        own = np.where(_parts(had)[1] == 1, _parts(evaluation.guide_wrong)[1] / known, np.nan)  # an answer to each row
         axes.plot(ends, own, color=GREEN, ls="--", lw=2, label="the guide’s own")
     axes.set_ylim(0, None)
     axes.set_ylabel("wrong")

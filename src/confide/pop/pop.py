@@ -8,8 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self, cast
@@ -17,9 +16,10 @@ from typing import Any, Literal, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from confide._checks import label_weights as checked_weights
 from confide.banks import Bank, bank_for
 from confide.banks.none import NoBank
-from confide.errors import ConfideWarning, Halted, StateError
+from confide.errors import Halted, StateError
 from confide.frames import rows_of, values_of
 from confide.planning.plan import Guarantee, Plan
 from confide.pop import batches, state
@@ -30,13 +30,14 @@ from confide.pop.guiding import Guiding, PublicGuide
 from confide.pop.keeping import Keeper
 from confide.pop.leaning import Leaning
 from confide.pop.lessons import Lessons
-from confide.pop.look import LABELS_IN_VAIN, RECORDS_IN_VAIN, card_of, learns, standing
+from confide.pop.look import card_of, standing
 from confide.pop.loop import Loop, Outcome
 from confide.pop.monitor import Monitor, MonitorState
 from confide.pop.operator import Operator
 from confide.pop.routing import Routing
 from confide.pop.settings import Settings
 from confide.pop.state import Saved
+from confide.pop.telling import Telling
 from confide.pop.tickets import Tickets
 from confide.privacy.random import Random
 
@@ -78,7 +79,8 @@ class POP:
     public_start
         Start every copy from what `learner` has learned (on public data only).
     label_weights
-        One positive public number a label: how much the guide makes of it. For rare labels.
+        One positive public number a label, in their order or by label (`{"fraud": 20}`, the others 1): how much the
+        guide makes of it. For rare labels: more of them are found, and more often another is taken for one.
     seed
         For tests and replays only: whatever is made with one promises nothing, and says so.
     rng, bank
@@ -114,15 +116,15 @@ class POP:
         ticket_life: int = TICKET_LIFE,
         monitor: Monitor | None = None,
         public_start: bool = False,
-        label_weights: Sequence[float] | None = None,
+        label_weights: Mapping[Any, float] | Sequence[float] | None = None,
         seed: int | None = None,
         rng: Random | None = None,
         bank: Bank | None = None,
     ) -> None:
-        weights = None if label_weights is None else tuple(map(float, label_weights))
+        weights = checked_weights(label_weights, tuple(labels))
         settings = Settings(
             learner, plan, tuple(labels), fallback, features, units, after_halt, ticket_life, monitor, public_start,
-            weights,
+            None if weights is None else tuple(weights),
         )  # fmt: skip
         settings.verify()
         self._settings = settings
@@ -130,7 +132,7 @@ class POP:
         settings.check_certificate(self._loop.fallback.kind)
         self._insecure, self._own_bank = not self._loop.rng.secure, bank is not None
         self._closed = False
-        self._told: set[tuple[bool, bool] | str] = set()  # what was warned of
+        self._telling = Telling(self._loop)
         self._lock = threading.RLock()
         self._pid = os.getpid()
 
@@ -166,10 +168,13 @@ class POP:
         with self._lock:
             self._begin()
             who = loop.routing.who(unit)
+            first = loop.account.rounds == 0
             outcome = loop.ask(x, who) if loop.account.open() or loop.goes_on else self._halted()
             mark = loop.enter(who)
         loop.settle(mark)  # nothing leaves before it is durable
-        self._tell()
+        if self.tells:
+            self._telling.stands()
+            self._telling.names(self.names, [x] if first else [])
         if outcome.error is not None:
             raise outcome.error
         return self._answer(outcome)
@@ -190,8 +195,8 @@ class POP:
             loop.teach(x, y, loop.routing.who(unit))
             if loop.guiding is not None:
                 loop.enter()  # whose labels the guide learned: on the disk before the sum that holds them leaves
-            self._tell_of_records()
-            self._tell(labels=True)
+            if self.tells:
+                self._telling.records(1)
             loop.taught()
 
     def forget(self, unit: Unit) -> None:
@@ -219,10 +224,10 @@ class POP:
         raise for a row, its answer has an `error` instead; a POP that has halted before raises as `predict` does.
         """
         loop = self._loop
-        rows, outcomes = rows_of(xs, self.named), list[Outcome]()
+        rows, outcomes = rows_of(xs, self.named, self.names), list[Outcome]()
         with self._lock:
             self._begin()
-            whos = self._whos(units, len(rows))
+            whos, before = self._whos(units, len(rows)), loop.account.rounds
             if (loop.account.open() or loop.goes_on) and len(rows):
                 outcomes = batches.ask_many(loop, rows, whos)
             answered = len(outcomes)
@@ -231,7 +236,10 @@ class POP:
             outcomes += [self._halted() for _ in range(answered, len(rows))]
             mark = loop.enter(*whos)
         loop.settle(mark)
-        self._tell()
+        if self.tells:
+            self._telling.stands()
+            self._telling.names(self.names, [] if before else rows[:1])
+            self._telling.at_once(before, answered)
         if not answered and outcomes and isinstance(outcomes[0].error, Halted):
             raise outcomes[0].error
         return [self._answer(outcome) for outcome in outcomes]
@@ -247,9 +255,11 @@ class POP:
         loop = self._loop
         with self._lock:
             self._begin()
+            late = loop.late
             refused = batches.learn_many(loop, tickets, ys)
             mark = loop.enter()
-        self._tell(labels=True)
+            if self.tells:
+                self._telling.labels(late, len(tickets))
         with contextlib.suppress(StateError):  # the labels are taken all the same: the marks go out with the next round
             loop.settle(mark, private=True)
         if _alone and refused:
@@ -261,7 +271,7 @@ class POP:
 
         Records of a call that was cut off must not be sent again, as for `teach`.
         """
-        rows, ys = rows_of(xs, self.named), values_of(ys)
+        rows, ys = rows_of(xs, self.named, self.names), values_of(ys)
         if len(rows) != len(ys):
             raise ValueError(f"there are {len(rows)} records for {len(ys)} labels: give one label for each")
         with self._lock:
@@ -269,8 +279,8 @@ class POP:
             refused = batches.teach_many(self._loop, rows, ys, self._whos(units, len(rows))).refused
             if self._loop.guiding is not None:
                 self._loop.enter()
-            self._tell_of_records()
-            self._tell(labels=True)
+            if self.tells:
+                self._telling.records(len(rows))
             self._loop.taught()
         batches.refuse(refused)
 
@@ -291,7 +301,8 @@ class POP:
                 loop.account.open()  # the rounds may be over, as they are for who asks one by one
             mark = loop.enter(*whos)
         loop.settle(mark)
-        self._tell()
+        if self.tells:
+            self._telling.stands()
         return rows.followed() if rows is not None else Followed.nothing()
 
     def readable(self, xs: Any) -> dict[int, str]:
@@ -329,29 +340,6 @@ class POP:
         said = "its rounds are over" if over else "its privacy budget is used up; start a new one with a new plan"
         return Outcome(-1, error=Halted(f"this POP has halted: {said}"))
 
-    def _tell(self, labels: bool = False) -> None:
-        """Warn once when it stops learning, or answers otherwise than before: of what is public, as soon as it is."""
-        rounds, reason = self._loop.account.shown
-        if reason is None or not self.tells:
-            return
-        learning, where = learns(self.plan, rounds, reason), self.standing
-        if labels and not learning:
-            where = f"{where}; {LABELS_IN_VAIN}"
-        elif labels or not self._loop.goes_on:  # then Halted says so
-            return
-        kind = (labels, learning)
-        if kind not in self._told:
-            self._told.add(kind)
-            warnings.warn(f"this POP stands still: {where}", ConfideWarning, stacklevel=3)
-
-    def _tell_of_records(self) -> None:
-        """Warn once where records teach the guide nothing (`Guiding.teach_rows`): that depends on calls alone."""
-        guiding = self._loop.guiding
-        if guiding is None or guiding.knows or self.units != "rounds" or RECORDS_IN_VAIN in self._told:
-            return
-        self._told.add(RECORDS_IN_VAIN)
-        warnings.warn(RECORDS_IN_VAIN, ConfideWarning, stacklevel=3)
-
     def _begin(self) -> None:
         """A call begins, under the lock."""
         if os.getpid() != self._pid:
@@ -375,6 +363,11 @@ class POP:
         return self._settings.labels
 
     @property
+    def label_weights(self) -> tuple[float, ...] | None:
+        """How much the guide makes of each label, public; None where all are alike."""
+        return self._settings.label_weights
+
+    @property
     def units(self) -> Literal["rounds", "people"]:
         """Whose privacy is protected."""
         return self._settings.units
@@ -383,6 +376,12 @@ class POP:
     def named(self) -> bool:
         """Whether x is a dict of named features rather than an array."""
         return self._settings.named
+
+    @property
+    def names(self) -> tuple[Hashable, ...]:
+        """The features that were declared by name, public; empty where none were."""
+        features = self._settings.inputs
+        return tuple(features if isinstance(features, list | tuple) else getattr(features, "declared", ()))
 
     @property
     def rounds(self) -> int:

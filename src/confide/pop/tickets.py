@@ -90,7 +90,10 @@ class Tickets:
     def take(self, key: Key, now: int) -> Waiting:
         """The question of a ticket that was found to be good: once, and in time."""
         if key[1] <= now - self.life and not self.kept:
-            raise TicketError(f"this ticket has expired: labels are taken for {self.life:,} rounds")
+            raise TicketError(
+                f"this ticket has expired: labels are taken for {self.life:,} rounds; bring them sooner, or make the "
+                "POP with a longer ticket_life"
+            )
         waiting = self._open.pop(key, None)
         if waiting is None:
             if key[0] != self.epoch:

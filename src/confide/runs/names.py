@@ -6,17 +6,19 @@ import ast
 import importlib
 import inspect
 import sys
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
 from confide import learners
-from confide.data.datasets import open_stream
+from confide._checks import label_weights
+from confide.data.datasets import FILES, open_stream
 from confide.data.files import draft
 from confide.data.rows import Stream
 from confide.data.schema import Schema, read_schema
 from confide.runs.settings import Settings
 
-__all__ = ["LEARNERS", "declared", "fallback_named", "learner_named", "schema_named", "streams"]
+__all__ = ["LEARNERS", "declared", "fallback_named", "learner_named", "schema_named", "streams", "weights_named"]
 
 LEARNERS: dict[str, Any] = {
     "trees": learners.DecisionTree,
@@ -103,6 +105,31 @@ def fallback_named(text: str, stream: Stream) -> Any:
     if text != "coin":
         raise ValueError(f"--fallback {text!r} must be coin, module:Name or one of the labels")
     return text
+
+
+def weights_named(given: tuple[str, ...] | None, stream: Stream) -> dict[Hashable, float] | None:
+    """The weights of labels that were asked for as label=weight, or that the stream declares; None for none.
+
+    Examples
+    --------
+    >>> from confide.data.datasets import open_stream
+    >>> weights_named(("1=2.5",), open_stream("agrawal", rows=3))
+    {1: 2.5}
+    """
+    if given is None:
+        return dict(stream.label_weights) or None
+    known, found = {str(label): label for label in stream.labels}, dict[Hashable, float]()
+    for one in given:
+        name, _, weight = one.rpartition("=")
+        try:
+            found[known[name.strip()]] = float(weight)
+        except KeyError:
+            few = ", ".join(list(known)[:5]) + (", …" if len(known) > 5 else "")
+            raise ValueError(f"--label-weights {one!r}: write label=weight, with one of the labels {few}") from None
+        except ValueError:
+            raise ValueError(f"--label-weights {one!r}: {weight!r} is no number; write label=weight, as x=5") from None
+    label_weights(found, stream.labels)
+    return found
 
 
 def schema_named(settings: Settings) -> Schema | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from html import escape
 from typing import Any
 
@@ -13,7 +14,7 @@ from confide.runs.labels import by_label
 from confide.runs.runner import Outcome
 from confide.runs.style import CSS
 from confide.runs.tally import LATE, percent
-from confide.runs.verdict import failed, taught_of_brought, verdict
+from confide.runs.verdict import failed, rare, taught_of_brought, verdict
 
 __all__ = ["command_line", "notes_of", "page", "state_of"]
 
@@ -100,7 +101,7 @@ def _cards(outcome: Outcome) -> str:
     tally, plan = outcome.tally, outcome.pop.plan
     late = f"after the first {LATE:.0%}"
     cards = [
-        (percent(tally.error), f"wrong of all answers: {tally.wrong:,} of {tally.rounds:,}"),
+        (percent(tally.error), f"wrong of all answers: {tally.wrong:,} of {_of(outcome)}"),
         (percent(tally.late_error), f"wrong {late}, when most is learned"),
         (percent(tally.late(tally.curve_frequent)), f"wrong {late} if always the most frequent label were answered"),
     ]
@@ -110,6 +111,8 @@ def _cards(outcome: Outcome) -> str:
     if outcome.settings.twin:
         cards.append((percent(tally.late(tally.curve_twin)), f"wrong {late} without privacy: {outcome.twin}"))
     cards.append((percent(tally.balanced_error), "balanced error: every label as heavy as any other"))
+    if (said := rare(outcome)) is not None:
+        cards.append(said)
     if plan.copies:
         cards.append((f"{tally.unsure:,}", f"unsure answers used, {plan.unsure:,} planned"))
     cards.append((f"{outcome.rounds_per_second:,.0f}/s", f"rounds a second; {_duration(tally.seconds)} in all"))
@@ -123,17 +126,25 @@ def _cards(outcome: Outcome) -> str:
     )
 
 
+def _of(outcome: Outcome) -> str:
+    """How many rounds errors are of."""
+    tally = outcome.tally
+    return f"{tally.known:,}" + (f" that have a label; {tally.unknown:,} have none" if tally.unknown else "")
+
+
 def _coverage(outcome: Outcome) -> str:
     """Who answered which share of the rounds, and how wrongly; whoever might have answered is named, also at none."""
     tally, plan, total = outcome.tally, outcome.pop.plan, max(1, outcome.tally.rounds)
     could = {"copies": plan.copies, "lean": plan.lean, "guide": plan.guide, "fallback": True}
-    parts = [(name, *tally.sources.get(name, (0, 0))[:2]) for name in reversed(SOURCES) if could[name]]
+    errors = tally.errors()
+    answered = [name for name in reversed(SOURCES) if could[name]]
+    parts = [(name, tally.sources.get(name, [0])[0], percent(errors.get(name, math.nan))) for name in answered]
     if tally.refused:
-        parts.append(("refused", tally.refused, tally.refused))
+        parts.append(("refused", tally.refused, percent(1.0)))
     bar = "".join(f'<i class="{name}" style="width:{100 * n / total:.3f}%"></i>' for name, n, _ in parts if n)
     rows = "".join(
         f'<tr><td><i class="dot {name}"></i>{WHO[name][0]} <span class="hint">· {WHO[name][1]}</span></td>'
-        f"<td>{n:,}</td><td>{percent(n / total)}</td><td>{percent(wrong / n) if n else '–'}</td></tr>"
+        f"<td>{n:,}</td><td>{percent(n / total)}</td><td>{wrong}</td></tr>"
         for name, n, wrong in parts
     )
     table = f"<table><tr><th>answered by</th><th>rounds</th><th>share</th><th>wrong</th></tr>{rows}</table>"
@@ -170,7 +181,7 @@ def _notes(outcome: Outcome) -> str:
     lines = [f"<p>{escape(note[0].upper() + note[1:].removesuffix('.'))}.</p>" for note in notes_of(outcome)]
     kinds = (
         (tally.refused, "could not be read: each took its round, was answered by nobody, and counts as wrong"),
-        (tally.unlabelled, "had no usable label: each was asked, taught nothing, and counts as wrong"),
+        (tally.unlabelled, "had no usable label: each was asked, taught nothing, and is in no error"),
         (tally.nobodys, "named no unit: nobody’s, so they took no round, and their number is public"),
         (tally.history_bad, "of the history could not be taught"),
     )

@@ -60,7 +60,7 @@ def errors(plan: Plan, tally: Tally, twin: bool) -> str:
             lines.append(("without privacy", TWIN, "-", tally.curve_twin))
         top = start = 0.0
         for name, colour, style, curve in lines:
-            x, y = _moving(tally.curve_rounds, curve)
+            x, y = _moving(tally, curve)
             axes.plot(x, y, color=colour, ls=style, lw=2, label=name)
             top, start = max([top, *y[len(y) // 8 :]]), max([start, *y[: len(y) // 8 + 1]])
         _rounds(axes, plan, tally)
@@ -89,12 +89,12 @@ def curves(lines: list[tuple[str, str, list[float]]], rounds: int) -> str:
     return _svg("curves", paint)
 
 
-def _moving(rounds: list[int], curve: list[int]) -> tuple[list[float], list[float]]:
-    """The slope of a curve of counts over a small part of it."""
-    x, y = np.array([0, *rounds]), np.array([0, *curve])
+def _moving(tally: Tally, curve: list[int]) -> tuple[list[float], list[float]]:
+    """The slope of a curve of counts over a small part of it: per round that has a label."""
+    x, y, known = (np.array([0, *points]) for points in (tally.curve_rounds, curve, tally.curve_known))
     step = max(1, (x.size - 1) // WINDOWS)
     ends = np.arange(step, x.size)
-    return x[ends].tolist(), ((y[ends] - y[ends - step]) / np.maximum(1, x[ends] - x[ends - step])).tolist()
+    return x[ends].tolist(), ((y[ends] - y[ends - step]) / np.maximum(1, known[ends] - known[ends - step])).tolist()
 
 
 def unsure(plan: Plan, tally: Tally) -> str:

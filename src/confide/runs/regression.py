@@ -39,11 +39,14 @@ class Regression:
         As POP is given them.
     labels
         The number of labels.
+    weights
+        One a label, or None: as the guide's.
     """
 
     what = "an ordinary logistic regression over the guide’s features, without noise and taught everything"
 
-    def __init__(self, features: Any, labels: int) -> None:
+    def __init__(self, features: Any, labels: int, weights: Sequence[float] | None = None) -> None:
+        self._weights = np.ones(labels) if weights is None else np.array(weights) / max(weights)
         found, self._ranges = columns_for(features)
         self._columns = found if isinstance(found, Columns) else None
         self._labels, self._seen = labels, Counter[int]()
@@ -85,7 +88,8 @@ class Regression:
         if done < len(xs):
             batch = encode_batch(self._map, xs[done:])
             taught = np.where(batch.refused, -1, right[done:])
-            _follow(self._theta, self._squares, batch.starts, batch.indices, batch.values, taught, RATE, said[done:])
+            rows = batch.starts, batch.indices, batch.values
+            _follow(self._theta, self._squares, *rows, taught, self._weights, RATE, said[done:])
             said[done:][batch.refused] = -1
         return said
 
@@ -111,7 +115,15 @@ class Regression:
 
 @jit
 def _follow(
-    theta: Floats, squares: Floats, starts: Ints, indices: Ints, values: Floats, right: Ints, rate: float, said: Ints
+    theta: Floats,
+    squares: Floats,
+    starts: Ints,
+    indices: Ints,
+    values: Floats,
+    right: Ints,
+    weights: Floats,
+    rate: float,
+    said: Ints,
 ) -> None:
     vectors = theta.shape[1]
     score = np.empty(vectors)
@@ -130,6 +142,6 @@ def _follow(
             continue
         for j in range(a, b):
             for v in range(vectors):
-                g = score[v] * values[j]
+                g = weights[y] * score[v] * values[j]
                 squares[indices[j], v] += g * g
                 theta[indices[j], v] -= rate * g / np.sqrt(squares[indices[j], v])

@@ -28,7 +28,7 @@ def numbers(outcome: Outcome) -> dict[str, Any]:
     advised = next_settings(outcome) if outcome.out_of_budget else None
     return {
         "format": "confide-report",
-        "version": 3,
+        "version": 4,
         "public": {
             "guarantee": {
                 "epsilon": guarantee.epsilon,
@@ -41,6 +41,7 @@ def numbers(outcome: Outcome) -> dict[str, Any]:
             "guide": None if plan.guide is None else plan.guide.params(),
             "stream": outcome.stream.name,
             "labels": [str(label) for label in outcome.stream.labels],
+            "label_weights": None if pop.label_weights is None else list(pop.label_weights),
             "notes": list(outcome.stream.notes),
             "treated_as_public": list(outcome.stream.public),
             "explained": plan.explain(),

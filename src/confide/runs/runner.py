@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from confide._checks import label_weights
 from confide.data.rows import BadRow, Stream
 from confide.learners import Columns, Features, Pipeline
 from confide.planning.plan import Plan
@@ -22,6 +23,7 @@ from confide.pop.pop import POP
 from confide.pop.state import look
 from confide.runs.asking import questions
 from confide.runs.checkpoints import read_claim, read_run
+from confide.runs.names import weights_named
 from confide.runs.regression import Regression
 from confide.runs.settings import Settings
 from confide.runs.tally import Tally
@@ -148,7 +150,9 @@ def run(
     if settings.strict:
         _check_all(stream)
     features = None if dicts else stream.features
-    pop = POP(learner, plan, labels=stream.labels, fallback=fallback, features=features, **_asked(settings))
+    weights = weights_named(settings.label_weights, stream)
+    given = {"labels": stream.labels, "fallback": fallback, "features": features, "label_weights": weights}
+    pop = POP(learner, plan, **given, **_asked(settings))
     _check_first(pop, stream, dicts)
     tally = Tally(len(stream.labels), max(1, plan.rounds // BLOCKS))
     work = Work(pop, stream, settings, tally, _twin(learner, stream, settings), dicts)
@@ -252,6 +256,7 @@ def _twin(learner: Any, stream: Stream, settings: Settings) -> Twin | Regression
     if not settings.twin:
         return None
     if learner is None:
-        return Regression(stream.features, len(stream.labels))
+        weights = label_weights(weights_named(settings.label_weights, stream), stream.labels)
+        return Regression(stream.features, len(stream.labels), weights)
     declared = isinstance(stream.features, Features) and not _takes_dicts(learner)
     return Twin(learner, stream.labels, stream.features if declared else None)  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ EPSILON, DELTA = 1.0, 1e-6
 BATCH = 25
 """Rounds asked at once at least, where labels come late: each batch is brought to the disk."""
 
-_LISTS = ("labels", "drop", "order")
+_LISTS = ("labels", "label_weights", "drop", "order")
 _PLANNED = ("epsilon", "delta", "rounds", "copies", "polls", "unsure", "silent", "unit_unsure", "beta")
 
 
@@ -53,6 +53,8 @@ class Settings:
     label, labels, schema, public, drop, order
         How a file is read: the label's column and all labels, a file of declared kinds or a public sample, columns to
         leave out, columns to sort by.
+    label_weights
+        label=weight, for labels of which the guide is to make more, or less, than 1; a schema's if left out.
     monitor
         The part of ε that pays for a private accuracy.
     strict
@@ -93,6 +95,7 @@ class Settings:
     delay: int = 0
     label: str | None = None
     labels: tuple[str, ...] | None = None
+    label_weights: tuple[str, ...] | None = None
     schema: str | None = None
     public: str | None = None
     drop: tuple[str, ...] = ()

@@ -18,7 +18,9 @@ NOTHING = float("nan")
 
 @dataclass
 class Tally:
-    """Counts of a run, plain enough for JSON. A row that was refused, or has no usable label, is wrong everywhere.
+    """Counts of a run, plain enough for JSON.
+
+    A row that was refused is wrong everywhere; one without a usable label is neither right nor wrong, and in no error.
 
     Examples
     --------
@@ -33,17 +35,20 @@ class Tally:
     position: int = 0
     """Rows read, good and bad."""
     rounds: int = 0
+    unknown: int = 0
+    """Rounds whose label was missing or none of the labels: nobody knows whether their answer was right."""
     wrong: int = 0
     twin_wrong: int = 0
     frequent_wrong: int = 0
     """Rounds in which the label that was most frequent before was not the right one."""
     guided: int = 0
-    """Rounds in which the guide had an answer of its own, whoever answered."""
+    """Rounds with a label in which the guide had an answer of its own, whoever answered."""
     guide_wrong: int = 0
-    """Rounds in which it had none, or a wrong one."""
+    """Rounds with a label in which it had none, or a wrong one."""
     live: int = 0
     """Rounds in which the copies were asked."""
     live_wrong: int = 0
+    live_unknown: int = 0
     unsure: int = 0
     halted_at: int | None = None
     """The last round of the copies, where their budget was used up."""
@@ -60,8 +65,9 @@ class Tally:
     """Records of the history that could not be taught."""
     first_bad: list[list[Any]] = field(default_factory=list)
     sources: dict[str, list[int]] = field(default_factory=dict)
-    """For each source of answers: how many rounds it answered, and how many of them wrongly."""
+    """For each source of answers: how many rounds it answered, how many of them wrongly, how many without a label."""
     curve_rounds: list[int] = field(default_factory=list)
+    curve_unknown: list[int] = field(default_factory=list)
     curve_wrong: list[int] = field(default_factory=list)
     curve_twin: list[int] = field(default_factory=list)
     curve_guide: list[int] = field(default_factory=list)
@@ -75,6 +81,8 @@ class Tally:
     def __post_init__(self) -> None:
         self.confusion = self.confusion or [[0] * (self.labels + 1) for _ in range(self.labels)]
         self.margins = {int(margin): n for margin, n in self.margins.items()}
+        self.curve_unknown = [0] * (len(self.curve_rounds) - len(self.curve_unknown)) + self.curve_unknown
+        self.sources = {name: [*counts, 0][:3] for name, counts in self.sources.items()}  # of an older run
 
     @property
     def brought(self) -> int:
@@ -82,9 +90,14 @@ class Tally:
         return sum(sum(row[: self.labels]) for row in self.confusion) + self.taught_before
 
     @property
+    def known(self) -> int:
+        """Rounds that have a usable label: those that errors are of."""
+        return self.rounds - self.unknown
+
+    @property
     def error(self) -> float:
-        """Wrong answers a round."""
-        return _share(self.wrong, self.rounds)
+        """Wrong answers a round with a label."""
+        return _share(self.wrong, self.known)
 
     @property
     def late_error(self) -> float:
@@ -94,17 +107,17 @@ class Tally:
     @property
     def twin_error(self) -> float:
         """The twin's wrong answers a round."""
-        return _share(self.twin_wrong, self.rounds)
+        return _share(self.twin_wrong, self.known)
 
     @property
     def guide_error(self) -> float:
         """The error of the guide's own answers, where it had one."""
-        return _share(self.guide_wrong - (self.rounds - self.guided), self.guided)
+        return _share(self.guide_wrong - (self.known - self.guided), self.guided)
 
     @property
     def live_error(self) -> float:
         """Wrong answers a live round."""
-        return _share(self.live_wrong, self.live)
+        return _share(self.live_wrong, self.live - self.live_unknown)
 
     @property
     def frequent(self) -> int:
@@ -115,19 +128,29 @@ class Tally:
     @property
     def frequent_error(self) -> float:
         """Wrong answers a round, if always the label that was most frequent before were answered."""
-        return _share(self.frequent_wrong, self.rounds)
+        return _share(self.frequent_wrong, self.known)
 
     def late(self, curve: list[int]) -> float:
         """What a curve has per round after the first part of the rounds; NaN before a point was made there."""
         return _share(*self.late_counts(curve))
 
     def late_counts(self, curve: list[int]) -> tuple[int, int]:
-        """What a curve has after the first part of the rounds, and how many rounds that is; 0 and 0 where none is."""
+        """What a curve has after the first part of the rounds, and in how many that have a label; 0 and 0 for none."""
         before = [i for i, rounds in enumerate(self.curve_rounds) if rounds <= LATE * self.rounds]
         if not before or len(curve) < len(self.curve_rounds):  # an older run kept fewer curves
             return 0, 0
         first = before[-1]
-        return curve[-1] - curve[first], self.curve_rounds[-1] - self.curve_rounds[first]
+        known = self.curve_known
+        return curve[-1] - curve[first], known[-1] - known[first]
+
+    @property
+    def curve_known(self) -> list[int]:
+        """Rounds with a label, at each point of the curves."""
+        return [rounds - unknown for rounds, unknown in zip(self.curve_rounds, self.curve_unknown, strict=True)]
+
+    def errors(self) -> dict[str, float]:
+        """The error of each source over the rounds with a label that it answered; NaN where there were none."""
+        return {name: _share(wrong, n - unknown) for name, (n, wrong, unknown) in self.sources.items()}
 
     @property
     def recalls(self) -> list[float]:
@@ -150,7 +173,8 @@ class Tally:
         """The error in words."""
         if not self.rounds:
             return "no rounds yet"
-        return f"{percent(self.error)} of {self.rounds:,} rounds ({self.wrong:,} wrong)"
+        said = f"{percent(self.error)} of {self.known:,} rounds ({self.wrong:,} wrong)"
+        return f"{said}; {self.unknown:,} more have no usable label" if self.unknown else said
 
     @property
     def bad(self) -> int:
@@ -168,6 +192,7 @@ class Tally:
         if self.rounds in self.curve_rounds[-1:]:
             return
         self.curve_rounds.append(self.rounds)
+        self.curve_unknown.append(self.unknown)
         self.curve_wrong.append(self.wrong)
         self.curve_twin.append(self.twin_wrong)
         self.curve_guide.append(self.guide_wrong)

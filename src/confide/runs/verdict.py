@@ -11,7 +11,7 @@ from confide.learners import Features
 from confide.runs.runner import Outcome
 from confide.runs.tally import LATE, percent
 
-__all__ = ["failed", "recalls", "taught_of_brought", "verdict"]
+__all__ = ["failed", "rare", "recalls", "taught_of_brought", "verdict"]
 
 FEWEST = 100
 """Late rounds below which nothing is said."""
@@ -21,6 +21,9 @@ CHANCE = 2.0
 
 BALANCED = 0.02
 """How far a balanced error must be below that of a constant answer to count as lower."""
+
+RARE = 0.2
+"""The share of the rounds up to which a label is rare."""
 
 SHOWN = 6
 """Labels whose recall the terminal shows."""
@@ -71,9 +74,24 @@ def recalls(outcome: Outcome) -> str:
     return ", ".join(f"{labels[i]} {percent(recall)}" for recall, i in few) + more
 
 
+def rare(outcome: Outcome) -> tuple[str, str] | None:
+    """The recall of the rarest label that came, and what it is of; None where it is not rare."""
+    tally = outcome.tally
+    counts = [(sum(row), i) for i, row in enumerate(tally.confusion) if any(row)]
+    if not counts or (least := min(counts))[0] > RARE * tally.known:
+        return None
+    weights = outcome.pop.label_weights
+    how = f"--label-weights {outcome.stream.labels[least[1]]}=10 makes more of it"
+    weighed = how if weights is None else f"its weight is {weights[least[1]] / min(weights):g} times the least"
+    name = f"{str(outcome.stream.labels[least[1]])!r}, the rarest label ({least[0]:,} of {tally.known:,})"
+    return percent(tally.recalls[least[1]]), f"recall of {name}; {weighed}"
+
+
 def taught_of_brought(outcome: Outcome) -> str:
     """How many of the labels that came the guide learned from, where a cap kept it from some."""
     learned, guide, brought = outcome.pop.operator.guide_labels, outcome.pop.plan.guide, outcome.tally.brought
+    if learned is None and (late := outcome.pop.operator.late.labels):
+        return f"{late:,} of {brought:,} labels came too late to teach anything, by --delay"
     if learned is None or guide is None or learned >= brought:
         return ""
     most = f"of each person at most {guide.unit_labels:,}, and none while ranges are found"

@@ -267,26 +267,28 @@ class Work:
                 self.tally.spoiled(row.line, row.reason)
 
     def _count(self, rows: list[Item], right: Ints, shown: Shown, silent: int) -> None:
-        """Tally a batch whose first `silent` rounds were silent; a row that cannot be judged counts as wrong."""
+        """Tally a batch whose first `silent` rounds were silent; a refused row is wrong, one without label neither."""
         tally, labels = self.tally, len(self.index)
-        judged = ~shown.refused & (right >= 0)
-        wrong = ~(judged & (shown.answers == right))
+        seen, refused = right >= 0, shown.refused
+        wrong = seen & (refused | (shown.answers != right))
         live = self._live(shown, silent)
         if self.twin is not None:
-            tally.twin_wrong += int((self._twin(rows, right, judged) != right).sum())
+            tally.twin_wrong += int((seen & (self._twin(rows, right, seen & ~refused) != right)).sum())
+        tally.unknown += int((~seen).sum())
         tally.wrong += int(wrong.sum())
-        tally.frequent_wrong += int((~judged | (right != tally.frequent)).sum())
-        tally.guided += int((shown.guide >= 0).sum())
-        tally.guide_wrong += int((~judged | (shown.guide != right)).sum())
+        tally.frequent_wrong += int((seen & (refused | (right != tally.frequent))).sum())
+        tally.guided += int((seen & (shown.guide >= 0)).sum())
+        tally.guide_wrong += int((seen & (refused | (shown.guide != right))).sum())
         tally.live_wrong += int((live & wrong).sum())
+        tally.live_unknown += int((live & ~seen).sum())
         for number in np.unique(shown.source[shown.source >= 0]).tolist():
             at = shown.source == number
-            counts = tally.sources.setdefault(SOURCES[number], [0, 0])
-            counts[0] += int(at.sum())
-            counts[1] += int((at & wrong).sum())
+            before = tally.sources.get(SOURCES[number], [0, 0, 0])
+            tally.sources[SOURCES[number]] = [
+                n + int((at & which).sum()) for n, which in zip(before, (at, wrong, ~seen), strict=True)
+            ]
         table = np.array(tally.confusion, dtype=np.int64)
-        seen = right >= 0
-        np.add.at(table, (right[seen], np.where(shown.refused, labels, shown.answers)[seen]), 1)
+        np.add.at(table, (right[seen], np.where(refused, labels, shown.answers)[seen]), 1)
         tally.confusion = table.tolist()
         self._sample(shown.margins[live & (shown.margins >= 0)])
         tally.live += int(live.sum())

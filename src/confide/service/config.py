@@ -133,6 +133,8 @@ class ModelConfig(_Table):
     ledger: SecretStr | None = None
     """A PostgreSQL server for the ledger, instead of the folder; a URL may have a password in it."""
     labels: list[str | bool | int | float] | None = None
+    label_weights: dict[str, float] | None = None
+    """Labels by their text, and how much the guide makes of each; the others have 1."""
     columns: int | dict[str, str | dict[str, Any]] | None = None
     schema_file: Path | None = Field(default=None, alias="schema")
     units: Literal["rounds", "people"] = "rounds"
@@ -320,8 +322,9 @@ group = 256                 # rows that share a commit
 folder = "state/spam"       # private: copies, keys, ledger
 # ledger = "postgresql://db.example.org/confide?sslmode=verify-full"   # the ledger there instead: see docs/state.md
 labels = ["ham", "spam"]
+# label_weights = { spam = 5 }   # make more of a rare label: more of it is found, and more is taken for it
 units = "people"            # whose privacy is protected: "rounds" or "people"
-# unit_labels = 1           # labels that the guide learns of a person, ever; more need more noise
+# unit_labels = 1           # the guide learns so many labels of a person, ever; others are taken and teach it nothing
 epsilon = 1.0               # the promise, all in all
 delta = 1e-6
 rounds = 100000             # questions there will be

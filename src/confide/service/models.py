@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from confide import learners
+from confide._checks import label_weights
 from confide.data.layout import Layout
 from confide.data.schema import Schema, read_schema
 from confide.learners.spec import to_spec
@@ -28,7 +29,7 @@ __all__ = ["SERVING", "features", "maker", "open_desk", "planned", "promised", "
 SERVING = ("save_every", "release_every", "trusted", "quota", "ticket_hours")
 """Entries of a model that may change: they are taken as the file says at each start, and the log says so."""
 
-_ELSEWHERE = ("folder", "ledger", "schema_file", "columns", "labels", "plan")  # where it is, and what is read below
+_ELSEWHERE = ("folder", "ledger", "schema_file", "columns", "labels", "label_weights", "plan")  # read below
 _ENTRIES = "entries.json"
 
 KINDS = ("number", "log", "category", "text", "drop")
@@ -65,8 +66,10 @@ def promised(config: ModelConfig) -> dict[str, Any]:
     """
     plain = {name: getattr(config, name) for name in ModelConfig.model_fields if name not in (*SERVING, *_ELSEWHERE)}
     plan = None if config.plan is None else Plan.from_json(config.plan).to_json()
-    given = {**plain, "labels": _labels(config), "columns": to_spec(features(config)), "room": room(config),
-             "plan": plan}  # fmt: skip
+    given = {
+        **plain, "labels": _labels(config), "label_weights": _weights(config), "columns": to_spec(features(config)),
+        "room": room(config), "plan": plan,
+    }  # fmt: skip
     made: dict[str, Any] = json.loads(json.dumps(given))
     return made
 
@@ -98,16 +101,15 @@ def _write(config: ModelConfig, promise: dict[str, Any]) -> None:
 
 def _check(name: str, config: ModelConfig, desk: PopDesk) -> None:
     """What was promised stays promised: a changed file does not change a model that has begun."""
-    now, before = promised(config), (_written(config) or {}).get("promise")
-    if before is None:
-        before = {**now, **_held(config, desk)}
+    now, before = promised(config), (_written(config) or {}).get("promise", {})
+    before = {**now, **_held(config, desk), **before}  # an older Confide wrote fewer entries, or none
     for entry, value in now.items():
         if entry in before and before[entry] != value:
             raise ValueError(
                 f"models.{name}.{entry} is not what the model in {config.folder} was made with: "
                 "change the file back, or take a new folder for a new model"
             )
-    _write(config, {**now, **before})
+    _write(config, before)
 
 
 def _held(config: ModelConfig, desk: PopDesk) -> dict[str, Any]:
@@ -125,6 +127,7 @@ def _held(config: ModelConfig, desk: PopDesk) -> dict[str, Any]:
         "unit_labels": None if config.unit_labels is None else least,
         "unit_unsure": None if config.unit_unsure is None else max(plan.unit_unsure, counted),
         "monitor": None if monitor is None else monitor.epsilon,
+        "label_weights": None if options["label_weights"] is None else list(options["label_weights"]),
     }  # fmt: skip
 
 
@@ -143,6 +146,7 @@ def maker(name: str, config: ModelConfig, seed: int | None = None) -> Callable[[
                 learner if plan.copies else None, plan, labels=labels, monitor=monitor,
                 features=features(config), fallback=_fallback(config, labels), units=config.units,
                 after_halt=config.after_halt, ticket_life=config.ticket_life, seed=seed,
+                label_weights=_weights(config),
             )  # fmt: skip
         except ValueError as error:
             raise ValueError(f"models.{name}: {error}") from None
@@ -219,6 +223,14 @@ def _labels(config: ModelConfig) -> list[Any]:
     if len(labels) < 2:
         raise ValueError("say which labels there are: two or more")
     return labels
+
+
+def _weights(config: ModelConfig) -> list[float] | None:
+    """One weight a label, in their order."""
+    declared = dict(_schema(config).label_weights) if config.schema_file is not None else {}
+    if config.label_weights and declared and config.label_weights != declared:
+        raise ValueError(f"label_weights contradicts {config.schema_file}, which declares others: leave one out")
+    return label_weights(config.label_weights or declared or None, [str(label) for label in _labels(config)])
 
 
 def _fallback(config: ModelConfig, labels: list[Any]) -> Any:

@@ -86,6 +86,8 @@ def build(config: Config, open_desk: OpenDesk, log: Log) -> Service:
             )  # fmt: skip
             models[name] = Model(owner, ticks)
             log.event("open", model=name)
+            if (learned := _learned(desk)) is not None:
+                log.event("learns", model=name, learns=learned)
             for warning in desk.plan.warnings:
                 log.event("warning", model=name, warning=warning)
     except BaseException:
@@ -99,6 +101,15 @@ def build(config: Config, open_desk: OpenDesk, log: Log) -> Service:
     }
     numbers = Limits(limits.body, limits.batch, limits.history, limits.history_body, limits.timeout)
     return Service(models, door, operators, metrics, log, numbers, elsewhere=elsewhere)
+
+
+def _learned(desk: Desk) -> str | None:
+    """How much of one person the guide learns, in words (public); None where people are not protected."""
+    guide = desk.plan.guide
+    if guide is None or desk.plan.units != "people":
+        return None
+    most = "the first label" if guide.unit_labels == 1 else f"the first {guide.unit_labels:,} labels"
+    return f"the guide learns {most} of each person, ever; unit_labels in a new model's file says how many"
 
 
 def serve(config: Config, open_desk: OpenDesk, log: Log) -> None:

@@ -14,6 +14,9 @@ from confide.service.memory import Stored
 
 __all__ = ["person", "private", "public"]
 
+MANY = 100
+"""Labels from which on it is said that most of them taught nothing."""
+
 
 def public(name: str, pop: POP, life: int, hours: int, quota: int | None, room: int) -> dict[str, Any]:
     """Nothing here depends on what anybody said, but for what the plan charges: the halt, the monitor, the guide."""
@@ -64,8 +67,21 @@ def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> di
         "series": counts.series(),
         "nbytes": pop.operator.nbytes,
         "ledger": None if book is None else {"commits": book.commits, "seconds": book.seconds},
-        "alarms": [*alarms, *([f"{failures.sentence}."] if failures.sentence else [])],
+        "late_labels": pop.operator.late.labels,
+        "alarms": [*alarms, *(f"{said}." for said in _said(pop, totals["labels"]) if said)],
     }
+
+
+def _said(pop: POP, brought: int) -> tuple[str, ...]:
+    """What an operator should hear of a model that answers."""
+    operator, guide = pop.operator, pop.plan.guide
+    learned, capped = operator.guide_labels, ""
+    if learned is not None and guide is not None and brought >= MANY and 2 * learned < brought:
+        capped = (
+            f"the guide learned {learned:,} of {brought:,} labels that came, of each person at most "
+            f"{guide.unit_labels:,}: a new model with a larger unit_labels learns more of each, with more noise"
+        )
+    return operator.failures.sentence, operator.late.sentence, capped
 
 
 def person(pop: POP, whose: bytes, life: int, stored: Sequence[Stored]) -> dict[str, Any]:

@@ -163,6 +163,7 @@ export function queue() {
       put(now, facts([
         ["Questions waiting", whole(waiting.ask)], ["Labels waiting", whole(waiting.label)],
         ["Open tickets", whole(held.open_tickets)], ["Lessons of the copies", whole(held.taught)],
+        held.late_labels ? ["Labels that came too late to teach", `${whole(held.late_labels)} since the model was opened`] : null,
         held.guide_labels == null ? null : ["Labels that the guide learned", `${whole(held.guide_labels)} of ${whole(held.labels)} brought: of each person at most ${whole(held.most_guide_labels)}`],
         ["Memory of the copies", bytes(held.nbytes)],
         ["Late responses", service.release_every === null ? "not paced" : whole(service.late)],

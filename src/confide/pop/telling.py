@@ -1,0 +1,108 @@
+"""What a POP warns of, each once: whoever calls it hears what is public, and what became of their own labels."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from confide.errors import ConfideWarning
+from confide.pop.lessons import TOO_LATE, Late
+from confide.pop.look import learns, standing
+from confide.pop.loop import Loop
+
+__all__ = ["Telling"]
+
+LABELS_IN_VAIN = "labels brought now teach nothing"
+RECORDS_IN_VAIN = (
+    "records teach the guide nothing after a load, or after a call with records that was cut off: "
+    "they may be in its sums already; teach all history in one go, before the state is saved"
+)
+
+HALF = 2
+"""The planned rounds divided by what makes a first batch too long to learn from."""
+
+FEW = 10
+"""The rounds divided by how many labels may come after the last of them without a word."""
+
+_NAMED = 8  # names that are shown
+_LEVEL = 4  # the warning is the caller's of POP's method
+
+
+class Telling:
+    """The warnings of one POP.
+
+    Parameters
+    ----------
+    loop
+        The running parts, whose public numbers decide.
+    """
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._said: set[str] = set()
+        self._after = 0  # records that came when all rounds were over
+
+    def _warn(self, kind: str, words: str, level: int = _LEVEL) -> None:
+        if kind not in self._said:
+            self._said.add(kind)
+            warnings.warn(words, ConfideWarning, stacklevel=level)
+
+    def stands(self) -> None:
+        """Of a halt, and of the end of the planned rounds: as soon as it is public."""
+        if self._loop.goes_on:  # else Halted says so
+            self._stands("")
+
+    def _stands(self, labels: str) -> None:
+        loop = self._loop
+        rounds, reason = loop.account.shown
+        if reason is None:
+            return
+        learning = learns(loop.plan, rounds, reason)
+        if labels and learning:
+            return
+        where = standing(loop.plan, rounds, reason, loop.goes_on)
+        self._warn(f"{learning}{labels}", f"this POP stands still: {where}{labels}", _LEVEL + 1)
+
+    def names(self, names: Sequence[Hashable], first: Sequence[Any]) -> None:
+        """Of a first question that has none of the declared names: to its asker, whose they are."""
+        named = [x for x in first if isinstance(x, Mapping)]
+        if not names or not named or any(name in named[0] for name in names):
+            return
+        some = ", ".join(map(repr, names[:_NAMED])) + (", …" if len(names) > _NAMED else "")
+        self._warn("names", f"the first question has none of the declared names {some}: it is answered as an empty one")
+
+    def at_once(self, before: int, asked: int) -> None:
+        """Of a first batch with most of the planned rounds, none of whose labels can have taught anything in them."""
+        loop, plan = self._loop, self._loop.plan
+        guide = plan.guide
+        if before or loop.account.history or guide is None or plan.copies or HALF * asked < plan.rounds:
+            return
+        if loop.guiding is None or loop.guiding.guide.closed < 2:
+            return
+        self._warn(
+            "at once",
+            f"{asked:,} of {plan.rounds:,} planned rounds were asked in one call, and nothing was learned in them: "
+            f"no label can come before its row is answered; {TOO_LATE}",
+        )
+
+    def labels(self, before: Late, brought: int) -> None:
+        """Of labels of this call that came too late: by the age of their rounds, which is public."""
+        self._stands(f"; {LABELS_IN_VAIN}")
+        late = self._loop.late
+        if late.old > before.old:
+            count = late.labels - before.labels
+            own = "the label" if brought == 1 else f"{count:,} of {brought:,} labels"
+            self._warn("late", f"{own} of this call came too late to teach anything: {TOO_LATE}")
+
+    def records(self, rows: int) -> None:
+        """Of records that teach the guide nothing (`Guiding.teach_rows`): that depends on calls alone."""
+        loop = self._loop
+        guiding, rounds = loop.guiding, loop.account.rounds
+        if guiding is not None and not guiding.knows and loop.routing.units == "rounds":
+            self._warn("records", RECORDS_IN_VAIN)
+        self._stands(f"; {LABELS_IN_VAIN}")
+        self._after += rows if rounds >= loop.plan.rounds else 0
+        if FEW * self._after >= max(rounds, FEW * FEW):
+            over = f"{self._after:,} labels came after the last of {loop.plan.rounds:,} planned rounds"
+            self._warn("after", f"{over}, and teach nothing: {TOO_LATE}")

@@ -1,0 +1,148 @@
+"""What `confide run` says of files as people have them, before the run, or how it reads them: nothing is lost."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from confide.data.files import draft, open_file
+from confide.data.rows import Row, Stream
+from confide.data.schema import Schema, read_schema
+
+DAYS = [date(2023, 1, 1) + timedelta(days=i * 7 % 700) for i in range(600)]
+NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def written(path: Path, header: str, *lines: str, encoding: str = "utf-8") -> Path:
+    path.write_bytes("\n".join([header, *lines, ""]).encode(encoding))
+    return path
+
+
+def dated(path: Path, form: str) -> Path:
+    """600 rows with a day in this form, quoted, and a label."""
+    lines = [f'"{day.strftime(form)}",{"ab"[i % 2]}' for i, day in enumerate(DAYS)]
+    return written(path, "day,label", *lines)
+
+
+def numbers(stream: Stream) -> list[float]:
+    return [row.x["day"] for row in stream.rows() if isinstance(row, Row) and "day" in row.x]
+
+
+ISO = [float((day - date(2020, 1, 1)).days) for day in DAYS]
+
+
+@pytest.mark.parametrize("form", ["%Y/%m/%d", "%Y%m%d", "%d.%m.%Y", "%b %d %Y", "%b %d, %Y", "%d %B %Y", "%d-%b-%Y"])
+def test_a_declared_date_is_read_in_every_form_that_has_one_reading(tmp_path: Path, form: str) -> None:
+    schema = Schema.of({"columns": {"day": "date"}})
+    stream = open_file(dated(tmp_path / "a.csv", form), schema=schema)
+    assert numbers(stream) == ISO and stream.hints == ()
+    assert [row.x["day"] for row in stream.rows(dicts=True)] == ISO
+
+
+@pytest.mark.parametrize("form", ["%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m-%d-%Y", "%d/%m/%Y %H:%M"])
+def test_a_date_with_two_readings_is_refused_with_its_form_and_read_with_it(tmp_path: Path, form: str) -> None:
+    path = dated(tmp_path / "a.csv", form)
+    with pytest.raises(ValueError, match="none of its values reads as a date") as refused:
+        open_file(path, schema=Schema.of({"columns": {"day": "date"}}))
+    assert f'format = "{form}"' in str(refused.value)
+    stream = open_file(path, schema=Schema.of({"columns": {"day": {"kind": "date", "format": form}}}))
+    assert numbers(stream) == ISO
+    (hint,) = (one for one in open_file(path).hints if "'day'" in one and "--drop" not in one)
+    assert "looks like dates, each of which is read as a category of its own" in hint and f'format = "{form}"' in hint
+    assert not any(day.isoformat()[:4] in hint for day in DAYS), "no value is quoted"
+
+
+@pytest.mark.parametrize("form", ["%d/%m/%Y", "%m/%d/%y", "%Y%m%d", "%b %d, %Y"])
+def test_a_drafted_schema_knows_the_form_of_dates(tmp_path: Path, form: str) -> None:
+    path = dated(tmp_path / "a.csv", form)
+    drafted, comments = draft(path)
+    (tmp_path / "s.toml").write_text(drafted.to_toml(comments))
+    assert numbers(open_file(path, schema=read_schema(tmp_path / "s.toml"))) == ISO
+
+
+def test_days_and_months_that_nothing_tells_apart_are_said_to_be_so(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", "day,label", *(f"{1 + i % 9}/{1 + i % 7}/2024,{'ab'[i % 2]}" for i in range(50)))
+    assert "no value tells which is the day" in draft(path)[1]["day"]
+    (hint,) = open_file(path).hints
+    assert 'format = "%d/%m/%Y", or format = "%m/%d/%Y"' in hint
+
+
+def test_dates_in_order_are_told_apart_by_the_whole_file_and_are_no_ids(tmp_path: Path) -> None:
+    days = [
+        (date(2024, 1, 1) + timedelta(days=i // 12)).strftime("%m/%d/%Y") + f" {2 * i % 24:02}:{i % 60:02}"
+        for i in range(3000)
+    ]
+    lines = [f"{day},{'ab'[i % 2]}" for i, day in enumerate(days)]
+    (hint,) = open_file(written(tmp_path / "a.csv", "day,label", *lines)).hints
+    assert 'format = "%m/%d/%Y %H:%M" }' in hint and "an id" not in hint
+
+
+def test_rows_are_ordered_by_dates_in_their_declared_form(tmp_path: Path) -> None:
+    path = dated(tmp_path / "a.csv", "%d/%m/%Y")
+    schema = Schema.of({"columns": {"day": {"kind": "date", "format": "%d/%m/%Y"}}})
+    assert numbers(open_file(path, schema=schema, order=["day"])) == sorted(ISO)
+
+
+@pytest.mark.parametrize("wrong", [{"kind": "date", "format": "dd/mm"}, {"kind": "number", "format": "%d/%m/%Y"}])
+def test_a_wrong_format_is_refused(wrong: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="format"):
+        Schema.of({"columns": {"day": wrong}})
+
+
+@pytest.mark.parametrize("kind", ["number", "log"])
+def test_a_declared_number_that_is_never_one_is_refused_and_one_that_sometimes_is_not_is_said(
+    tmp_path: Path, kind: str
+) -> None:
+    schema = Schema.of({"columns": {"paid": kind}})
+    lines = [f'"{1 + i % 9},{100 + i}.50",{"ab"[i % 2]}' for i in range(100)]
+    with pytest.raises(ValueError, match="none of its values reads as a number: write them without separators"):
+        open_file(written(tmp_path / "a.csv", "paid,label", *lines), schema=schema)
+    lines[20:] = [f"{i},{'ab'[i % 2]}" for i in range(80)]
+    (hint,) = open_file(written(tmp_path / "a.csv", "paid,label", *lines), schema=schema).hints
+    assert hint.startswith("20 of 100 values of column 'paid' do not read as a number and count as missing")
+    (other,) = open_file(written(tmp_path / "b.csv", "paid,label", *lines)).hints
+    assert other.startswith("20 of 100 values of column 'paid' look like numbers, each of which is read as a category")
+
+
+def test_letters_of_another_encoding_are_said_where_the_first_line_has_none(tmp_path: Path) -> None:
+    lines = [f"{('Köln', 'Ulm')[i % 2]},{'ab'[i % 2]}" for i in range(50)]
+    for encoding, said in (("latin-1", True), ("utf-8", False), ("utf-8-sig", False), ("utf-16", False)):
+        stream = open_file(written(tmp_path / "a.csv", "city,label", *lines, encoding=encoding))
+        assert any("not written in UTF-8" in hint for hint in stream.hints) is said, encoding
+        assert stream.names == ("city",) and stream.labels == ("a", "b")
+    named = open_file(written(tmp_path / "a.csv", "größe,label", *lines, encoding="latin-1"))
+    assert named.hints == () and named.names == ("größe",)
+    assert {row.x["größe="] for row in named.rows() if isinstance(row, Row)} == {"Köln", "Ulm"}
+
+
+def test_empty_lines_and_quoted_newlines_are_nobodys_rows(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", "note,label", "", '"two', 'lines, one row",a', "", "x,b", "", "")
+    stream = open_file(path)
+    assert stream.length == 2 and [row.y for row in stream.rows()] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["a,b,c"], "has no rows after the line"),
+        (["sep=;", "a;b", "1;x", "2;y"], "begins with sep="),
+        (["# exported", "a,b", "1,x"], "nothing may stand before the line that names them"),
+        (["a,b,c", *["1,2"] * 30, "1,2,x"], "30 of 31 rows of .* have more or fewer fields"),
+        (["a,c", '"open,x', *["1,y"] * 30], "a quote is left open"),
+        (["a,price", *[f"1,{i}.5" for i in range(300)]], "hardly any label comes twice: .* a few ranges"),
+    ],
+)
+def test_a_file_that_cannot_be_meant_is_refused_with_what_to_do(tmp_path: Path, lines: list[str], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        open_file(written(tmp_path / "a.csv", *lines))
+
+
+def test_rows_that_do_not_fit_and_labels_that_look_like_numbers_are_said(tmp_path: Path) -> None:
+    ragged = [f"{i},x,{'ab'[i % 2]}" + ",more" * (i % 10 == 0) for i in range(200)]
+    (hint,) = open_file(written(tmp_path / "a.csv", "n,k,label", *ragged)).hints
+    assert hint.startswith("20 of 200 rows have more or fewer fields than the first line and are unreadable")
+    prices = [f"{i % 7},{i % 150}" for i in range(3000)]
+    (hint,) = open_file(written(tmp_path / "b.csv", "n,price", *prices)).hints
+    assert hint.startswith("150 different labels were found in column 'price': if it is a number, cut it")
