@@ -178,7 +178,7 @@ def mean_squares(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Of each row, always added up in the same order: θ follows from them."""
     out = np.zeros(values.shape[0])
     _add_squares(values, out)
-    return out / values.shape[1]
+    return np.asarray(out / values.shape[1])
 
 
 @jit

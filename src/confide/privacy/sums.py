@@ -223,7 +223,7 @@ class Products:
             begun = np.zeros((min(_TOGETHER, self.root.leaves - first), x.shape[1]), dtype=matrix.dtype)
             _begin(matrix[first : first + begun.shape[0], :first], x, begun)
             self._begun = first, begun
-        out = self._begun[1][i - first].copy()
+        out: NDArray[Any] = self._begun[1][i - first].copy()
         product(matrix[i], x, first, i + 1, out)
         return out
 
