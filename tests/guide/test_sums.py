@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from fractions import Fraction
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from confide.planning.guided import _SCALES
-from confide.privacy.sums import BinaryTree, SquareRoot, decode, divergence, encode
+from confide.privacy.sums import BinaryTree, Products, SquareRoot, divergence, overlap, product
 
 pytestmark = pytest.mark.claim("guide.md")
 
@@ -62,21 +63,45 @@ def test_the_rounded_factor_is_within_a_half_of_the_square_root() -> None:
 def test_nodes_are_exact_and_decode_to_prefix_sums() -> None:
     root, rng = SquareRoot(60), np.random.default_rng(1)
     sums = rng.integers(-(2**40), 2**40, (60, 3))
-    rows = np.zeros((60, 3), dtype=np.int64)
+    rows, nodes, prefixes = np.zeros((60, 3), dtype=np.int64), Products(root), Products(root, decoding=True)
     for i in range(60):
-        encode(root.factor, root.weights, sums, i, rows[i])
+        rows[i] = nodes.at(i, sums)
         assert rows[i].tolist() == (matrix(root)[i] @ sums.astype(object)).tolist()
-        out = np.zeros(3)
-        decode(root.decoder, rows, i, out)
+        out = prefixes.at(i, rows)
         assert out == pytest.approx(sums[: i + 1].sum(axis=0), rel=1e-9, abs=2**10)
 
 
-def test_decoded_noise_has_the_stated_variance() -> None:
+@pytest.mark.parametrize("leaves", [1, 7, 8, 45])
+@pytest.mark.parametrize("values", [1, 3, 5000])
+@pytest.mark.parametrize("decoding", [False, True])
+def test_sums_that_are_begun_together_have_the_bits_of_one_by_one(leaves: int, values: int, decoding: bool) -> None:
+    root, rng = SquareRoot(leaves), np.random.default_rng(3)
+    x = rng.integers(-(2**63), 2**63, (leaves, values))  # integers go round at 2⁶⁴, in any order alike
+    rows = root.decoder if decoding else root.matrix
+    running, seen = Products(root, decoding), np.zeros_like(x)
+    for i in range(leaves):
+        seen[i] = x[i]
+        expected = np.zeros(values, dtype=rows.dtype)
+        product(rows[i], x, 0, i + 1, expected)
+        assert running.at(i, seen).tobytes() == expected.tobytes()
+        late = pickle.loads(pickle.dumps(running))  # one that begins in the midst
+        assert late.at(i, seen).tobytes() == expected.tobytes()
+
+
+def test_the_matrix_is_that_of_its_columns() -> None:
+    root = SquareRoot(40)
+    for s in range(40):
+        assert root.matrix[s:, s].tolist() == root.column(s).tolist() and not root.matrix[:s, s].any()
+
+
+def test_decoded_noise_has_the_stated_variance_and_covariance() -> None:
     root, rng = SquareRoot(32), np.random.default_rng(2)
     noise = rng.normal(0, 2**20, (32, 20_000)).astype(np.int64)
-    out = np.zeros(20_000)
-    decode(root.decoder, noise, 31, out)
-    assert out.std() == pytest.approx(2**20 * np.sqrt(root.variances()[31]), rel=0.05)
+    last, early = (Products(root, decoding=True).at(i, noise) for i in (31, 7))
+    assert last.std() == pytest.approx(2**20 * np.sqrt(root.variances()[31]), rel=0.05)
+    assert root.variances()[31] == pytest.approx(overlap(root.decoder, 32, 32))
+    assert (last * early).mean() == pytest.approx(2**40 * overlap(root.decoder, 8, 32), rel=0.1)
+    assert overlap(root.decoder, 8, 32) == overlap(root.decoder, 32, 8)
 
 
 @pytest.mark.parametrize("leaves", [1, 2, 13, 64])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,19 +13,19 @@ from numpy.typing import NDArray
 from confide.guide.linear import follow
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Map
-from confide.guide.partitions import DEPTH, Renewal, renewals
+from confide.guide.partitions import DEPTH, Renewal, mean_squares, renewals
 from confide.planning.guided import GuidePlan
-from confide.planning.stages import Stage
+from confide.planning.stages import SHORTEST, Stage
 from confide.privacy.gaussian import GaussianNoise
 from confide.privacy.random import Random
-from confide.privacy.sums import decode, encode
+from confide.privacy.sums import Products, overlap
 
 __all__ = ["Leaves"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_RENEWED = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2)  # of the rounds: then partitions may be drawn anew
+_YOUNG = 0.4  # of the rounds: a partition that began later has not had its chance yet
 
 
 class Leaves:
@@ -48,8 +49,10 @@ class Leaves:
         self.rows = np.zeros((stage.leaves, size), dtype=np.int64)
         self.theta = np.zeros((features.width, plan.vectors))
         self.answering = np.zeros((features.width, plan.vectors))
+        self._nodes, self._prefixes = Products(stage.root), Products(stage.root, decoding=True)
         self._decoded, self._base = np.zeros(size), np.zeros(size)
-        self._born: dict[int, int] = {}  # when a renewed partition began, in closed leaves
+        number = len(features.parts[1]) if isinstance(features, FeatureMap) else 0
+        self._born = np.zeros(number, dtype=np.int64)  # after how many leaves a renewed partition began; 0 for others
         self._older: dict[tuple[Renewal, ...], FeatureMap] = {}  # maps of earlier rounds
         self._noise, self._rng = GaussianNoise(stage.sigma2), rng
         self._ahead = self._noise.draw(rng, size)
@@ -61,10 +64,8 @@ class Leaves:
 
     def node(self) -> tuple[Ints, Ints]:
         """The open leaf's node, noise included, and its exact sum: to be made durable, then given to `close`."""
-        i, row = self.closed, self._ahead.copy()
-        self.sums[i] = self.open
-        encode(self.stage.root.factor, self.stage.root.weights, self.sums, i, row)
-        return row, self.open.copy()
+        self.sums[self.closed] = self.open
+        return self._ahead + self._nodes.at(self.closed, self.sums), self.open.copy()
 
     def close(self, row: Ints) -> None:
         """The next leaf begins, and θ follows the released row."""
@@ -89,17 +90,20 @@ class Leaves:
         return self._older[known]
 
     def renewing(self) -> list[int]:
-        """After which numbers of leaves partitions, if the map has any, may be drawn anew: public."""
-        parted = isinstance(self.features, FeatureMap) and len(self.features.parts[1])
-        return [self.stage.reaching(part * self.stage.ends[-1]) for part in _RENEWED] if parted else []
+        """After which numbers of leaves partitions, if the map has any, may be drawn anew: public.
+
+        After 32, 48, 64, 96, 128, … of the stage's rounds: the length need not be known.
+        """
+        powers = range(SHORTEST.bit_length(), self.stage.ends[-1].bit_length()) if self._born.size else ()
+        return [self.stage.reaching(rounds) for power in powers for rounds in (1 << power, 3 << (power - 1))]
 
     def _after(self, row: Ints) -> dict[str, Any]:
         """What is otherwise after this row is released; `rows` is a place that nothing reads before."""
         stage, closed = self.stage, self.closed + 1
-        decoded, theta, answering = np.empty_like(self._decoded), self.theta.copy(), self.answering.copy()
+        theta, answering = self.theta.copy(), self.answering.copy()
         self.rows[self.closed] = row
-        decode(stage.root.decoder, self.rows, self.closed, decoded)
-        since = decoded - self._base
+        decoded = self._prefixes.at(self.closed, self.rows)
+        since = self._since(decoded, closed)
         rate, past = stage.step / self.plan.scale, stage.weight(self.closed)
         follow(since, rate, stage.momentum, stage.memory, past, theta, answering)
         later = {"closed": closed, "theta": theta, "answering": answering, "_decoded": decoded}
@@ -110,12 +114,13 @@ class Leaves:
     def _renewed(self, features: FeatureMap, since: Floats, later: dict[str, Any]) -> dict[str, Any]:
         """Draw partitions anew that stand for nothing, by what was released: their sums begin again at 0."""
         first, columns = features.parts
-        number, size, vectors, closed = columns.shape[0], 1 << DEPTH, self.plan.vectors, later["closed"]
-        sums = since[first * vectors : (first + number * size) * vectors].reshape(number, size * vectors)
-        noise = np.array([self._variance(self._born.get(i, 0), closed) for i in range(number)])
-        standing = ((sums**2).sum(axis=1) / noise - size * vectors) / np.sqrt(2 * size * vectors)
-        changed = renewals(columns, standing, closed, features.seed)
-        base, born = self._base.copy(), dict(self._born)
+        size, vectors, closed = 1 << DEPTH, self.plan.vectors, later["closed"]
+        values = size * vectors
+        standing = (values * mean_squares(self._parted(since)) / self._left(closed)[1] - values) / math.sqrt(2 * values)
+        ends = np.array([0, *self.stage.ends])
+        young = (ends[closed] - ends[self._born] < _YOUNG * ends[closed]) & (self._born > 0)
+        changed = renewals(columns, standing, young, closed, features.seed)
+        base, born = self._base.copy(), self._born.copy()
         for i, _, _ in changed:
             part = slice(first + i * size, first + (i + 1) * size)
             flat = slice(part.start * vectors, part.stop * vectors)
@@ -125,10 +130,35 @@ class Leaves:
         renewed = replace(features, renewed=features.renewed + changed) if changed else features
         return {"_base": base, "_born": born, "features": renewed}
 
-    def _variance(self, born: int, now: int) -> float:
-        """The variance of the noise in a prefix sum after `now` leaves less that after `born` leaves."""
-        decoder = self.stage.root.decoder
-        weights = decoder[now - 1].copy()
-        if born:
-            weights -= decoder[born - 1]
-        return self.stage.sigma2 * float((weights**2).sum())
+    def _parted(self, values: Floats) -> Floats:
+        """What of all coordinates belongs to partitions, one row each: a view."""
+        first = self.features.parts[0] * self.plan.vectors if isinstance(self.features, FeatureMap) else 0
+        each = self.plan.vectors << DEPTH
+        return values[first : first + self._born.size * each].reshape(-1, each)
+
+    def _since(self, decoded: Floats, now: int) -> Floats:
+        """The prefix sums after `now` leaves, those of renewed partitions without what came before them."""
+        if not self._born.any():
+            return decoded
+        out = decoded.copy()
+        self._parted(out)[:] -= self._left(now)[0][:, None] * self._parted(self._base)
+        return out
+
+    def _left(self, now: int) -> tuple[Floats, Floats]:
+        """How much of the sum P_b before it is taken out of the sum P_n of a partition that began after b leaves.
+
+        And the variance of what is then wrong with it. P_b is noise of variance V, and a part S that would be wrong to
+        keep, of mean square τ² = mean P_b² − V, at least 0. Of all multiples, c = (cov + τ²)/(V + τ²) leaves the least
+        error, cov the covariance of the noise in P_b and P_n. Noise of long ago is hardly in P_n: P_n − P_b would have
+        up to twice the variance of P_n.
+        """
+        decoder, sigma2 = self.stage.root.decoder, self.stage.sigma2
+        total = mean_squares(self._parted(self._base))
+        part, error = np.zeros(self._born.size), np.full(self._born.size, sigma2 * overlap(decoder, now, now))
+        for born in np.unique(self._born[self._born > 0]).tolist():
+            which = self._born == born
+            variance, covariance = sigma2 * overlap(decoder, born, born), sigma2 * overlap(decoder, born, now)
+            whole = np.maximum(total[which], variance)
+            part[which] = 1.0 - (variance - covariance) / whole
+            error[which] += whole - variance - part[which] ** 2 * whole
+        return part, error

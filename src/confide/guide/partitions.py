@@ -19,12 +19,14 @@ from confide.guide.columns import digest
 from confide.guide.levels import USUAL, Grid, below, cut_at
 from confide.kernels.compile import jit
 
-__all__ = ["DEPTH", "Partitions", "Renewal", "draw_partitions", "find_parts", "renewals", "usual_parts"]
+__all__ = ["DEPTH", "Partitions", "Renewal", "draw_partitions", "find_parts", "mean_squares", "renewals", "usual_parts"]
 
 DEPTH = 6
 _SETS = (2, 3, 6)  # columns of a partition: cut three times, twice, or once each
 _MANY = 4096  # sets of columns beyond which they are drawn one by one, not dealt
-_STRONG, _WEAK = 5.0, 1.0  # deviations by which a partition's weights stand out of their noise, or do not
+_STRONG, _WEAK = 3.5, 1.0  # deviations by which a partition's weights stand out of their noise, or do not
+_SINGLED, _TWICE = 4.0, 2.0  # a column's partitions stand out more than all others, by so many deviations, and so often
+_MODELS, _EACH = 2, 8  # partitions that must stand out, and how many are modelled on each at a time, at most
 _LITTLE = 0.1  # … of what the models stand out: where there is little noise, everything stands out of it
 _CHANGED = 1 / 3  # of the renewed: a column more or less than their model
 
@@ -105,20 +107,26 @@ def usual_parts(parts: Partitions, grids: Sequence[Grid]) -> NDArray[np.int64]:
     return out
 
 
-def renewals(column: NDArray[np.int64], standing: NDArray[np.float64], deal: int, seed: int) -> tuple[Renewal, ...]:
+def renewals(
+    column: NDArray[np.int64], standing: NDArray[np.float64], young: NDArray[np.bool_], deal: int, seed: int
+) -> tuple[Renewal, ...]:
     """Which partitions are drawn anew, given by how many deviations each stands out of its noise: released, so public.
 
-    Where some stand out clearly, those that do not, or far less, at most half, are modelled on them: the same columns
-    cut elsewhere, or a column more or less. Where few do, nothing is known yet, or all columns matter alike: no change.
+    Where two or more stand out, and of their columns one is singled out, those that do not, or far less, are modelled
+    on them: the same columns cut elsewhere, or a column more or less. At most half; a few for each model, as one of
+    them may stand out by chance; none that is young. Where none stand out, nothing is known yet; where no column is
+    singled out, all matter alike: no change.
     """
-    order = np.argsort(-standing, kind="stable").tolist()
-    models = [i for i in order[: len(order) // 4] if standing[i] > _STRONG]
-    if len(models) < max(1, len(order) // 16):
+    order, singled = np.argsort(-standing, kind="stable").tolist(), _singled_out(column, standing)
+    clear = np.isin(column, singled).any(axis=1) & (standing > _STRONG)
+    models = [i for i in order[: len(order) // 4] if clear[i]]
+    if len(models) < _MODELS:
         return ()
     weak = max(_WEAK, _LITTLE * float(np.median(standing[models])))
     pool = [j for i in models for j in sorted(set(column[i].tolist()))]
     out = []
-    for turn, i in enumerate([i for i in reversed(order) if standing[i] < weak][: len(order) // 2]):
+    most = min(len(order) // 2, _EACH * len(models))
+    for turn, i in enumerate([i for i in reversed(order) if standing[i] < weak and not young[i]][:most]):
         key, chosen = f"{seed} {i} {deal}", sorted(set(column[models[turn % len(models)]].tolist()))
         lot = _unit(f"change {key}")
         if lot < _CHANGED / 2 and len(chosen) > 1:
@@ -127,6 +135,22 @@ def renewals(column: NDArray[np.int64], standing: NDArray[np.float64], deal: int
             chosen = sorted({*chosen, pool[int(_unit(f"more {key}") * len(pool))]})[:DEPTH]
         out.append(Renewal(i, tuple(chosen), deal))
     return tuple(out)
+
+
+def _singled_out(column: NDArray[np.int64], standing: NDArray[np.float64]) -> list[int]:
+    """The columns whose partitions stand out more than all others: a deviation of noise alone is 1 for each.
+
+    The means of many tell earlier than the largest, and a map whose columns matter alike has none.
+    """
+    out = []
+    for j in np.unique(column).tolist():
+        has = (column == j).any(axis=1)
+        of, others = int(has.sum()), int((~has).sum())
+        if others:
+            mean, rest = float(standing[has].mean()), float(standing[~has].mean())
+            if mean - rest > _SINGLED * math.sqrt(1 / of + 1 / others) and mean > _TWICE * rest:
+                out.append(j)
+    return out
 
 
 def _columns(usable: Sequence[int], size: int, i: int, seed: int) -> Sequence[int]:
@@ -141,6 +165,20 @@ def _columns(usable: Sequence[int], size: int, i: int, seed: int) -> Sequence[in
 
 def _unit(key: str) -> float:
     return digest(key) / 2.0**64
+
+
+@jit
+def _add_squares(values: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    for i in range(values.shape[0]):
+        for j in range(values.shape[1]):
+            out[i] += values[i, j] * values[i, j]
+
+
+def mean_squares(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of each row, always added up in the same order: θ follows from them."""
+    out = np.zeros(values.shape[0])
+    _add_squares(values, out)
+    return np.asarray(out / values.shape[1])
 
 
 @jit

@@ -30,13 +30,14 @@ from confide._checks import integer
 from confide.kernels.compile import jit
 from confide.privacy.cost import UP, float_up
 
-__all__ = ["BinaryTree", "SquareRoot", "divergence"]
+__all__ = ["BinaryTree", "Products", "SquareRoot", "divergence"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 _Array = TypeVar("_Array", Ints, Floats)
 
 MOST_LEAVES = 1024
+_TOGETHER, _NEAR = 8, 2048  # sums that are begun at once, and coordinates of them: what a core keeps near
 _EXACT = 1 << 62  # sums below this fit in 64-bit integers, with room for their noise
 
 
@@ -87,6 +88,11 @@ class SquareRoot:
         self.factor, self.weights, self.load = _square_root(self.leaves, self.scale, self.columns)
 
     @property
+    def matrix(self) -> Ints:
+        """F itself: row i is what of each leaf is in node i."""
+        return _matrix(self.leaves, self.scale, self.columns)
+
+    @property
     def decoder(self) -> Floats:
         """Row i turns the nodes up to i into the prefix sum up to leaf i."""
         return _inverse(self.leaves, self.scale, self.columns)
@@ -121,6 +127,15 @@ def _square_root(leaves: int, scale: int, columns: int) -> tuple[Ints, Ints, int
 
 
 @lru_cache(maxsize=16)  # a megabyte or eight each
+def _matrix(leaves: int, scale: int, columns: int) -> Ints:
+    factor, weights, _ = _square_root(leaves, scale, columns)
+    out = np.zeros((leaves, leaves), dtype=np.int64)
+    for i in range(leaves):
+        out[i, : i + 1] = factor[i::-1] * weights[: i + 1]
+    return _fixed(out)
+
+
+@lru_cache(maxsize=16)
 def _inverse(leaves: int, scale: int, columns: int) -> Floats:
     """Rows that turn nodes into prefix sums: row i is row i−1 and the i-th of those that turn nodes into leaves."""
     factor, weights, _ = _square_root(leaves, scale, columns)
@@ -173,21 +188,88 @@ class BinaryTree:
         return np.array([i.bit_count() for i in range(1, self.leaves + 1)], dtype=np.float64)
 
 
-@jit
-def encode(factor: Ints, weights: Ints, sums: Ints, i: int, out: Ints) -> None:
-    """out += node i of the closed leaves sums[0..i], exactly."""
-    for s in range(i + 1):
-        weight = factor[i - s] * weights[s]
-        for j in range(out.size):
-            out[j] += weight * sums[s, j]
+class Products:
+    """Nodes of leaves, or prefix sums of nodes, one after the other: Σ_{s ≤ i} M_is·x_s for i = 0, 1, …
+
+    `product` is what that means: it reads all vectors before i from memory for each i. Here a few i at once are begun
+    when the first of them comes, so that what is read is used for all: three times as fast; the same terms in the same
+    order, and so the same bits. Nothing is skipped because it is 0: the time would tell.
+
+    Parameters
+    ----------
+    root
+        The matrix.
+    decoding
+        Whether M is its decoder, and not the matrix itself.
+
+    Examples
+    --------
+    >>> root, leaves = SquareRoot(3, scale=8, columns=1), np.array([[1], [10], [100]])
+    >>> nodes, prefixes = Products(root), Products(root, decoding=True)
+    >>> rows = np.array([nodes.at(i, leaves) for i in range(3)])
+    >>> rows.tolist(), [round(float(prefixes.at(i, rows)[0]), 6) for i in range(3)]
+    ([[8], [84], [843]], [1.0, 11.0, 111.0])
+    """
+
+    def __init__(self, root: SquareRoot, decoding: bool = False) -> None:
+        self.root, self.decoding = root, decoding
+        self._begun: tuple[int, NDArray[Any]] | None = None
+
+    def at(self, i: int, x: Ints) -> NDArray[Any]:
+        """The i-th sum, of x[0], …, x[i]; they are those of the calls before, and x[i]."""
+        matrix: NDArray[Any] = self.root.decoder if self.decoding else self.root.matrix
+        first = i - i % _TOGETHER
+        if self._begun is None or self._begun[0] != first:
+            begun = np.zeros((min(_TOGETHER, self.root.leaves - first), x.shape[1]), dtype=matrix.dtype)
+            _begin(matrix[first : first + begun.shape[0], :first], x, begun)
+            self._begun = first, begun
+        out: NDArray[Any] = self._begun[1][i - first].copy()
+        product(matrix[i], x, first, i + 1, out)
+        return out
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Products, (self.root, self.decoding)
 
 
 @jit
-def decode(decoder: Floats, rows: Ints, i: int, out: Floats) -> None:
-    """out = the prefix sum up to leaf i, from the released rows[0..i], always added up in this order."""
+def _add(weight: float, x: Ints, out: NDArray[Any]) -> None:
     for j in range(out.size):
-        out[j] = 0.0
-    for s in range(i + 1):
-        weight = decoder[i, s]
-        for j in range(out.size):
-            out[j] += weight * rows[s, j]
+        out[j] += weight * x[j]
+
+
+@jit
+def _add_four(row: NDArray[Any], a: Ints, b: Ints, c: Ints, d: Ints, out: NDArray[Any]) -> None:
+    first, second, third, fourth = row[0], row[1], row[2], row[3]
+    for j in range(out.size):
+        out[j] = (((out[j] + first * a[j]) + second * b[j]) + third * c[j]) + fourth * d[j]
+
+
+@jit
+def product(row: NDArray[Any], x: Ints, first: int, end: int, out: NDArray[Any]) -> None:
+    """out += Σ_{first ≤ s < end} row[s]·x[s], always added up in this order; integers modulo 2⁶⁴."""
+    for s in range(first, end):
+        _add(row[s], x[s], out)
+
+
+@jit
+def _begin(rows: NDArray[Any], x: Ints, out: NDArray[Any]) -> None:
+    """out[k] += Σ_s rows[k, s]·x[s], each in the order of s: `product` for several rows at once."""
+    terms, fours = rows.shape[1], rows.shape[1] - rows.shape[1] % 4
+    for low in range(0, out.shape[1], _NEAR):
+        high = min(out.shape[1], low + _NEAR)
+        for s in range(0, fours, 4):
+            a, b, c, d = x[s, low:high], x[s + 1, low:high], x[s + 2, low:high], x[s + 3, low:high]
+            for k in range(out.shape[0]):
+                _add_four(rows[k, s : s + 4], a, b, c, d, out[k, low:high])
+        for s in range(fours, terms):
+            for k in range(out.shape[0]):
+                _add(rows[k, s], x[s, low:high], out[k, low:high])
+
+
+@jit
+def overlap(decoder: Floats, first: int, second: int) -> float:
+    """The covariance of the prefix sums of so many leaves, decoded, for noise of variance 1: always in this order."""
+    total = 0.0
+    for s in range(min(first, second)):
+        total += decoder[first - 1, s] * decoder[second - 1, s]
+    return total
