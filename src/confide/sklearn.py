@@ -102,7 +102,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         callable of one row.
     after_halt
         What becomes of rows after a halt: answered by the guide, else the "fallback"; or "raise" `confide.Halted`, from
-        the next call of `predict` on.
+        the next call of `predict` on. A guide alone halts only where `rounds` are given.
     seed
         For tests and benchmarks only: whatever is made with one promises nothing. Or a generator.
 

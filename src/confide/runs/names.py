@@ -12,7 +12,7 @@ from typing import Any
 
 from confide import learners
 from confide._checks import label_weights
-from confide.data.datasets import FILES, open_stream
+from confide.data.datasets import open_stream
 from confide.data.files import draft
 from confide.data.rows import Stream
 from confide.data.schema import Schema, read_schema
