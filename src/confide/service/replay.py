@@ -39,9 +39,8 @@ def replay(saved: Saved, keeper: Keeper, memory: Memory, counts: Counts) -> None
             came = [row for row in rows if row.number > 0 and row.epoch > 0]
             counts.labelled([row.number for row in came], [row.label != _answered(row, memory) for row in came])
         memory.taught(rows, sequence, saved.spent.rounds)
-        for row in rows:
-            if row.x is not None:
-                lessons.append(Past(sequence, row.copy, unpack(row.x), row.label, row.leaf, row.number))
+        told = [(row, unpack(row.x)) for row in rows if row.x is not None]
+        lessons += [Past(sequence, row.copy, x, row.label, row.leaf, row.number) for row, x in told]
     keeper.recount(counted)
     keeper.replay(lessons, saved.header["sequence"], [(sequence, copy) for sequence, copy, _ in saved.spent.forgot])
     if saved.noted:
