@@ -44,7 +44,7 @@ def test_a_declared_date_is_read_in_every_form_that_has_one_reading(tmp_path: Pa
 @pytest.mark.parametrize("form", ["%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m-%d-%Y", "%d/%m/%Y %H:%M"])
 def test_a_date_with_two_readings_is_refused_with_its_form_and_read_with_it(tmp_path: Path, form: str) -> None:
     path = dated(tmp_path / "a.csv", form)
-    with pytest.raises(ValueError, match="none of its values reads as a date") as refused:
+    with pytest.raises(ValueError, match="no value reads as a date") as refused:
         open_file(path, schema=Schema.of({"columns": {"day": "date"}}))
     assert f'format = "{form}"' in str(refused.value)
     stream = open_file(path, schema=Schema.of({"columns": {"day": {"kind": "date", "format": form}}}))
@@ -97,13 +97,13 @@ def test_a_declared_number_that_is_never_one_is_refused_and_one_that_sometimes_i
 ) -> None:
     schema = Schema.of({"columns": {"paid": kind}})
     lines = [f'"{1 + i % 9},{100 + i}.50",{"ab"[i % 2]}' for i in range(100)]
-    with pytest.raises(ValueError, match="none of its values reads as a number: write them without separators"):
+    with pytest.raises(ValueError, match="no value reads as a number: write them without separators"):
         open_file(written(tmp_path / "a.csv", "paid,label", *lines), schema=schema)
     lines[20:] = [f"{i},{'ab'[i % 2]}" for i in range(80)]
     (hint,) = open_file(written(tmp_path / "a.csv", "paid,label", *lines), schema=schema).hints
-    assert hint.startswith("20 of 100 values of column 'paid' do not read as a number and count as missing")
+    assert hint.startswith("20 of 100 values looked at in column 'paid' do not read as a number and count as missing")
     (other,) = open_file(written(tmp_path / "b.csv", "paid,label", *lines)).hints
-    assert other.startswith("20 of 100 values of column 'paid' look like numbers, each of which is read as a category")
+    assert other.startswith("20 of 100 values looked at in column 'paid' look like numbers, each of which is read as a")
 
 
 def test_letters_of_another_encoding_are_said_where_the_first_line_has_none(tmp_path: Path) -> None:

@@ -37,6 +37,9 @@ MOST_LABELS = 1000
 MANY_LABELS = 100
 """Labels from which on an owner is asked whether they are numbers."""
 
+LOOKED, SPARSE = 10_000, 32
+"""Rows whose values are looked at for what is odd in them: the first ones, and one in so many of the rest."""
+
 FIRST = 100
 """Rows of which at least one must be good: a wrong column or label set is an error before anything is asked."""
 
@@ -210,8 +213,9 @@ class _File:
                 found.add(text_of(fields[place]))
                 if len(found) > MOST_LABELS:
                     raise ValueError(self._no_label(label, guessed))
-            for look, at in places:
-                look.add(fields[at])
+            if rows <= LOOKED or rows % SPARSE == 0:
+                for look, at in places:
+                    look.add(fields[at])
             seen = {name: one for name, one in seen.items() if one.add(fields, rows)}
         dates = {look.column.name for look in looks if look.dates}  # which are no ids, however many
         many = [name for name, one in seen.items() if rows >= ID_ROWS and one.nearly_all(rows)]

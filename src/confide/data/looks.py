@@ -69,7 +69,7 @@ class Look:
         if self.column.kind not in _WHAT or not self._present or self._unread < self._present:
             return ""
         name, what = self.column.name, _WHAT[self.column.kind]
-        return f"column {name!r} is declared as {self.column.kind}, and none of its values reads as {what}{self._how()}"
+        return f"column {name!r} is declared as {self.column.kind}, and no value reads as {what}{self._how()}"
 
     def hint(self) -> str:
         """What the owner should hear of this column; else nothing."""
@@ -77,12 +77,12 @@ class Look:
         if self._unread < max(1, _SOME * self._present) and not self._thousands():
             return ""
         if kind in _WHAT:
-            share = f"{self._unread:,} of {self._present:,} values of column {name!r}"
+            share = f"{self._unread:,} of {self._present:,} values looked at in column {name!r}"
             return f"{share} do not read as {_WHAT[kind]} and count as missing{self._how()}"
         if self.dates:
             return f"column {name!r} looks like dates, each of which is read as a category of its own{self._how()}"
         if kind in ("any", "mixed") and self._thousands():
-            some = f"{self._split:,} of {self._present:,} values of column {name!r} look like numbers"
+            some = f"{self._split:,} of {self._present:,} values looked at in column {name!r} look like numbers"
             return f"{some}, each of which is read as a category of its own{self._how()}"
         return ""
 
