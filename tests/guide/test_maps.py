@@ -15,7 +15,7 @@ from confide.guide.columns import Columns, digest
 from confide.guide.hashed import HashedMap
 from confide.guide.maps import Encoded, FeatureMap
 from confide.guide.partitions import DEPTH, draw_partitions
-from confide.guide.ranges import COUNTS, OCTAVES, add_counts, declared, from_counts, from_sample, octave, weights_of
+from confide.guide.ranges import COUNTS, OCTAVES, add_counts, corrected, declared, from_counts, from_sample, octave, weights_of
 
 pytestmark = pytest.mark.claim("guide.md")
 
@@ -225,3 +225,19 @@ def test_most_rows_at_one_place_are_not_all() -> None:
 def test_impossible_ranges_are_refused(ends: tuple[float, float]) -> None:
     with pytest.raises(ValueError, match="range"):
         declared({"a": ends}, ["a"])
+
+
+@pytest.mark.parametrize(
+    ("values", "kept"),
+    [
+        ([i / 64 for i in range(65)], True),  # as declared
+        ([(i / 64) ** 1.5 for i in range(65)], True),  # nearly so
+        ([0.0] * 60 + [1.0] * 5, False),  # nearly always 0
+        ([(i / 64) ** 4 for i in range(65)], False),  # crowded at one end
+        ([2 + i / 64 for i in range(65)], False),  # elsewhere
+    ],
+)
+def test_a_declared_grid_stays_where_the_counts_say_about_the_same(values: list[float], kept: bool) -> None:
+    given_, found = declared({"a": (0.0, 1.0)}, ["a"])[0], tuple(values)
+    assert corrected(given_, found) == (given_ if kept else found)
+    assert corrected(given_, None) == given_ and corrected(None, found) == found and corrected(None, None) is None
