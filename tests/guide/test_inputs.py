@@ -122,14 +122,30 @@ def test_every_numeric_column_is_counted_declared_or_not(ranges: dict[str, tuple
                 Guide(RANGED, COLUMNS, ranges=other).resume(guide.rounds, kept)
 
 
-def test_a_declared_range_stands_until_the_counts_clearly_say_otherwise() -> None:
-    """The rows' b is a hundred times as wide as its declared range: a is kept, b is found."""
-    guide = Guide(RANGED, COLUMNS, rng=Random(seed=1), ranges=RANGES)
+def test_a_declared_range_stands_until_the_counts_show_where_the_column_lies() -> None:
+    """The rows' b is a hundred times as wide as declared, and z is missing in every row."""
+    columns = Columns(numeric=("a", "b", "z"))
+    ranges = {**RANGES, "z": (0.0, 1.0)}
+    guide = Guide(RANGED, columns, rng=Random(seed=1), ranges=ranges)
     play(guide, rows(RANGED.rounds))
     assert isinstance(guide.features, FeatureMap)
-    a, b = guide.features.grids
-    assert a == declared(RANGES, ["a"])[0]
-    assert b is not None and b[0] < -50 and b[-1] > 50
+    a, b, z = guide.features.grids
+    assert a is not None and -8 < a[0] < a[-1] < 8
+    assert b is not None and b[0] < -10 and b[-1] > 10
+    assert z == declared(ranges, ["z"])[0]
+
+
+def test_columns_that_are_nearly_always_zero_are_known_as_such_declared_or_not() -> None:
+    """Equal steps between 0 and 1 would put zeros at one end, where they fill the norm."""
+    columns = Columns.of_array(3)
+    sparse = (np.random.default_rng(2).random((RANGED.rounds, 3)) < 0.05).astype(np.float64)
+    grids = []
+    for ranges in ({}, {str(j): (0.0, 1.0) for j in range(3)}):
+        guide = Guide(RANGED, columns, rng=Random(seed=1), ranges=ranges)
+        guide.follow(sparse, np.arange(RANGED.rounds) % 2)
+        assert isinstance(guide.features, FeatureMap)
+        grids.append(guide.features.grids)
+    assert all(grid is not None and grid[32] == 0.0 for each in grids for grid in each)
 
 
 def test_declared_ranges_are_all_there_is_where_a_plan_counts_none() -> None:

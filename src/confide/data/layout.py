@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confide.data.values import LARGEST, WORDS, Value, plain, read
+from confide.data.values import LARGEST, SOME_WORDS, WORDS, Value, plain, read
 from confide.frames import Unreadable
 from confide.learners import Features
 from confide.text import TextEncoder
@@ -73,8 +73,8 @@ class Layout:
     - date: its days as a number, and its weekday as a category (see `confide.data.values`).
     - mixed: by the form of each value alone. A number is a number, and a whole one a category too; a date is a date;
       what is left is a category.
-    - any: the same, but four words or more are words, in columns that all these columns share. This is the rule for
-      columns that nobody declared.
+    - any: the same, but two or three words are a category and words, and more are words alone, in columns that all
+      these columns share. This is the rule for columns that nobody declared.
     - drop: nothing.
 
     Parameters
@@ -147,9 +147,13 @@ class Layout:
             said = _checked(name, read(value, self.comma))
             if said.number is not None:
                 x[name] = said.number
-            if kind == "any" and said.kind == "text" and len(str(said.category).split()) >= WORDS:
-                words.append(str(said.category))
-            elif said.category is not None and (kind in ("mixed", "any") or said.kind == kind == "date"):
+            if kind == "any" and said.kind == "text":
+                count = len(str(said.category).split())
+                if count >= SOME_WORDS:
+                    words.append(str(said.category))
+                if count >= WORDS:
+                    continue
+            if said.category is not None and (kind in ("mixed", "any") or said.kind == kind == "date"):
                 x[name + mark] = said.category
         if words:
             x[f"words {mark}"] = " \n ".join(words)

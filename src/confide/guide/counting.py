@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from confide.guide.columns import Columns
 from confide.guide.maps import FeatureMap
-from confide.guide.ranges import COUNTS, add_counts, corrected, declared, from_counts, weights_of
+from confide.guide.ranges import COUNTS, add_counts, declared, from_counts, weights_of
 
 __all__ = ["RangeCounts"]
 
@@ -38,6 +38,10 @@ class RangeCounts:
         add_counts(np.ascontiguousarray(numbers, dtype=np.float64), *self._weights, self.counts)
 
     def map(self, released: Ints, deviation: float) -> FeatureMap:
-        """The map that released counts give: a function of them and of public constants."""
+        """The map that released counts give: a function of them and of public constants.
+
+        Where they show nothing of a column, what is declared of it stands.
+        """
         found = from_counts(released.reshape(self.counts.shape), deviation)
-        return FeatureMap(self.columns, tuple(map(corrected, self._declared, found)))
+        grids = (given if grid is None else grid for given, grid in zip(self._declared, found, strict=True))
+        return FeatureMap(self.columns, tuple(grids))

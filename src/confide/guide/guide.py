@@ -89,7 +89,7 @@ class Guide:
     label_weights
         One positive public weight a label, or None: gradients are scaled by it before they are clipped.
     ranges
-        Declared ranges of numeric columns, by name: they stand until counts are released that clearly say otherwise.
+        Declared ranges of numeric columns, by name: they stand until counts show where a column lies.
     rng
         The generator of the noise; by default a secure one of the guide's own.
     store

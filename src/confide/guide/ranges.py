@@ -1,6 +1,7 @@
 """Where a numeric column lies: declared, from a public sample, or from private counts of half octaves.
 
-What is declared stands until counts are released that clearly say otherwise.
+What is declared stands until counts are released that show where the column lies: most columns are not spread evenly
+over their range, and many are nearly always 0.
 
 A *grid* is a column's 65 values at equal steps of probability, as far as known; cuts are taken from it. Private counts
 go to fixed bins: 0, 1, and sign × half octave for the rest; and, for columns that lie in a narrow band far from 0
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from confide.guide.levels import STEPS, Grid
 from confide.kernels.compile import jit
 
-__all__ = ["BINS", "COUNTS", "Grid", "add_counts", "corrected", "declared", "from_counts", "from_sample", "weights_of"]
+__all__ = ["BINS", "COUNTS", "Grid", "add_counts", "declared", "from_counts", "from_sample", "weights_of"]
 
 _LOW, _HIGH = -24, 64  # octaves: from 6·10⁻⁸ to 10¹⁹; what lies outside falls in the last bin
 OCTAVES = _HIGH - _LOW
@@ -40,7 +41,6 @@ COUNTS = BINS + 8 * _SCALES
 _FINE = 0.1  # of the squared norm for the finer scales
 _INSIDE, _SURE = 0.8, 3.0  # of a column's rows in its band; deviations of its noise that their count must exceed
 _CLEAR, _WIDEST = 4.0, 16  # deviations of its noise that a sum of counts must exceed; the most bins of a sum
-_NEAR = 0.25  # of a column's mass: a declared grid that is no further from the found one stays
 QUARTERS = 4 * OCTAVES
 
 
@@ -110,20 +110,6 @@ def from_counts(counts: NDArray[np.int64], deviation: float) -> tuple[Grid, ...]
         band = _band(held, column[BINS:].reshape(-1, 8), deviation)
         grids.append(tuple((coarse if band is None else np.linspace(*band, STEPS + 1)).tolist()))
     return tuple(grids)
-
-
-def corrected(given: Grid, found: Grid) -> Grid:
-    """The declared grid, unless the found one clearly says otherwise: a function of it and of public constants.
-
-    Equal steps between the declared ends have no noise, so they stay where no value has a share of the column below it
-    that differs by more than a quarter from what they say. Many columns are otherwise: nearly always 0, crowded at one
-    end, or somewhere else than declared.
-    """
-    if given is None or found is None:
-        return found if given is None else given
-    low, high = given[0], given[-1]
-    said = (np.clip(found, low, high) - low) / (high - low)
-    return given if np.abs(said - np.linspace(0, 1, STEPS + 1)).max() <= _NEAR else found
 
 
 def _held(counts: NDArray[np.float64], deviation: float, spread: NDArray[np.float64]) -> NDArray[np.float64]:
