@@ -49,7 +49,7 @@ def test_no_row_leaves_norm_unused(a: Any, b: Any, c: Any, k: Any, m: Any) -> No
 
 
 def test_what_is_missing_takes_no_room() -> None:
-    """A file's column that nobody declared is a number, a category and perhaps words: two of them are always missing."""
+    """A file's column that nobody declared is a number, a category and perhaps words: some are always missing."""
     columns = Columns(numeric=("a", "b"), categorical=("k", "l"), text=("t",))
     features = FeatureMap(columns, (None, declared({"b": (0, 1)}, ["b"])[0]), partitions=12, words=64)
     assert features.active == 1 + 4 + 2 + 12

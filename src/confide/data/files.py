@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,9 +23,9 @@ from confide.data.layout import Layout, UnreadableError
 from confide.data.lines import Fields, Form, Lines, form_of
 from confide.data.lines import lines as text_lines
 from confide.data.rows import BadRow, Item, Row, Stream
-from confide.data.schema import Schema
+from confide.data.schema import Schema, listed
 from confide.data.survey import ID_ROWS, ID_SHARE, survey
-from confide.data.values import WORDS, sort_key, text_of
+from confide.data.values import SOME_WORDS, WORDS, Value, sort_key, text_of
 from confide.data.values import read as read_value
 from confide.extras import need
 
@@ -89,7 +90,8 @@ def open_file(
         if not layout.names:
             raise ValueError(f"{path} has no column left that could be a feature")
         reader = _Reader(tuple(file.header), label, frozenset(named), unit, layout)
-        _check_first(path, reader, list(islice(file.body(), FIRST)), named)
+        first = list(islice(file.body(), FIRST))
+        _check_first(path, reader, first, named)
 
     def source(dicts: bool) -> Iterator[Item]:
         lines = _sorted(file, order) if order else file.body()
@@ -97,7 +99,7 @@ def open_file(
 
     public = _public(path, found, None if schema.labels is not None else named, order, unit)
     notes = _notes(file, schema, public)
-    hints = _hints(found)
+    hints = (*_forms(file, first, looked_at), *_hints(found))
     return Stream(str(path), named, layout.names, layout.features, source, found.rows, notes, public, hints, unit)
 
 
@@ -297,9 +299,33 @@ def _notes(file: _File, schema: Schema, public: tuple[str, ...]) -> tuple[str, .
     if file.comma:
         notes.append(f"semicolons separate the columns of {path.name}, so 3,14 is read as a number")
     if not schema.columns:
-        better = f"`confide schema {path}` drafts kinds, which do better"
-        notes.append(f"no column was declared, so each value is read by its own form; {better}")
+        drafts = f"`confide schema {path}` drafts kinds to declare"
+        notes.append(f"no column was declared, so each value is read by its own form; {drafts}")
     return tuple(notes)
+
+
+def _forms(file: _File, first: Sequence[tuple[int, Fields]], names: Sequence[str]) -> tuple[str, ...]:
+    """What the columns that nobody declared look like, by most values of the first rows: it decides nothing."""
+    whole = [fields for _, fields in first if isinstance(fields, list) and len(fields) == len(file.header)]
+    taken = dict[str, list[str]]()
+    for name in names:
+        place = file.header.index(name)
+        forms = Counter(_form(read_value(fields[place], file.comma)) for fields in whole)
+        del forms["nothing"]
+        taken.setdefault(max(forms, key=lambda form: forms[form], default="nothing"), []).append(name)
+    said = "; ".join(f"{form} in {listed(taken[form], _NAMED)}" for form in _FORMS if form in taken)
+    how = "each value is read by its own form, and a schema says it of a whole column"
+    return (f"most values of the first {len(whole)} rows are {said}: {how}",) if said else ()
+
+
+_NAMED = 8  # columns of one form that are named
+_FORMS = ("numbers", "dates", "categories", "words", "nothing")
+
+
+def _form(said: Value) -> str:
+    if said.kind == "text":
+        return "words" if len(str(said.category).split()) >= SOME_WORDS else "categories"
+    return {"missing": "nothing", "number": "numbers", "date": "dates"}[said.kind]
 
 
 def _hints(found: _Found) -> tuple[str, ...]:

@@ -36,8 +36,8 @@ class Column:
     kind
         One of `KINDS`.
     low, high
-        Of a number or a date (as days since 2020-01-01): public, and where the guide cuts its bins; None lets it find
-        them in private.
+        Of a number or a date (as days since 2020-01-01): public, and what the guide starts from, until it has found in
+        private where the column lies.
     width
         Of a category or a text: the columns into which the copies hash it; None for the usual number.
     encoder

@@ -163,6 +163,17 @@ def _end(given: Any, kind: str, what: str) -> float | None:
     return None if given is None else float(given)
 
 
+def listed(names: Sequence[str], most: int) -> str:
+    """Names in a sentence, the first ones of many.
+
+    Examples
+    --------
+    >>> listed(["age", "city", "fare"], 2)
+    "'age', 'city' and 1 more"
+    """
+    return ", ".join(map(repr, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def alike(labels: Sequence[str]) -> tuple[str, str] | None:
     """Two labels that differ by case only; None where there are none.
 

@@ -306,11 +306,10 @@ def _is_grid(grid: Floats) -> bool:
 @jit
 def _nothing(numbers: Floats, codes: NDArray[np.uint64], columns: Ints) -> bool:
     """Whether a row has nothing in any of these columns, categories being numbered after numbers."""
-    d = numbers.size
+    d, said = numbers.size, 0
     for j in columns:
-        if (numbers[j] == numbers[j]) if j < d else (codes[j - d] != 0):
-            return False
-    return True
+        said += (numbers[j] == numbers[j]) if j < d else (codes[j - d] != 0)
+    return said == 0
 
 
 @jit

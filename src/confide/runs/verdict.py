@@ -76,7 +76,7 @@ def taught_of_brought(outcome: Outcome) -> str:
     learned, guide, brought = outcome.pop.operator.guide_labels, outcome.pop.plan.guide, outcome.tally.brought
     if learned is None or guide is None or learned >= brought:
         return ""
-    most = f"of each person at most {guide.unit_labels:,}, and none while ranges are found"
+    most = f"of each person at most {guide.unit_labels:,}"
     return f"the guide learned from {learned:,} of {brought:,} labels: {most}"
 
 
