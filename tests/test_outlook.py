@@ -47,7 +47,7 @@ def test_the_round_from_which_on_a_guide_answers_is_that_of_its_first_release_wh
         pop = POP(None, plan, labels=[0, 1], features=Features(**feature))  # type: ignore[arg-type]
         answers = pop.predict_many([{"a": 0.5 if "numeric" in feature else "x"}] * int(first))
         assert [answer.source for answer in answers] == ["fallback"] * (int(first) - 1) + ["guide"]
-    assert f"finds ranges that are not declared in {int(finds):,} rounds" in str(plan)
+    assert f"finds where numbers lie in {int(finds):,} rounds" in str(plan)
 
 
 def test_what_people_teach_is_told_with_its_condition() -> None:

@@ -151,6 +151,19 @@ def test_ranges_that_nobody_declared_are_told_with_their_price(main: Main, decla
     assert "differ by case" not in json.dumps(numbers()["public"])
 
 
+def test_what_the_columns_look_like_is_said_to_the_owner_before_the_run(main: Main) -> None:
+    """Nothing is decided by it: each value is read by its own form."""
+    days = [date(2024, 1, 1) + timedelta(days=i % 300) for i in range(3000)]
+    rows = [f"{day},{i % 7},red,New team wins,,{'NY'[i % 2]}" for i, day in enumerate(days)]
+    write("a.csv", ["day,size,colour,headline,nobody,label", *rows])
+    code, out, _ = main("run", "a.csv", "-e", "8", "-d", "1e-4", "--no-twin")
+    said = "numbers in 'size'; dates in 'day'; categories in 'colour'; words in 'headline'; nothing in 'nobody'"
+    assert code == 0 and said in " ".join(out.split())
+    assert "headline" not in json.dumps(numbers()["public"]).replace("names of the columns", "")
+    write("s.toml", ["[columns]", *(f'{name} = "any"' for name in ("day", "size", "colour", "headline", "nobody"))])
+    assert said not in " ".join(main("run", "a.csv", "--schema", "s.toml", "-e", "8", "--no-twin")[1].split())
+
+
 def test_rows_that_cannot_be_read_are_wrong_and_rows_without_a_label_are_in_no_error(main: Main) -> None:
     rows = table()
     for line in range(2502, 3001):

@@ -90,9 +90,9 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Rows that will be taught before the first is asked about, by one call or many; public. None: those of the first
         call, whose number then counts as public.
     ranges
-        Where columns lie, as far as is public: (low, high), or one such pair a column, for a guide alone. What is
-        beyond counts as the end. Say them if you can, of small tables above all. None: found privately, from the first
-        rows, or done without if these are few.
+        Where columns lie, as far as is public: (low, high), or one such pair a column, for a guide alone: it starts
+        from them, until private counts of the first rows show more; of small tables, which have no such counts, it
+        knows nothing else. Say them if you can. None: found privately, or done without if the rows are few.
     classes
         All labels, public. None: those of the first y, which then count as public.
     label_weights

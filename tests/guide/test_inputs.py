@@ -73,14 +73,13 @@ def test_features_with_impossible_ranges_are_refused(ends: Any) -> None:
         Features(numeric={"age": ends})
 
 
-@pytest.mark.parametrize("ready", ["map", "hashed", "ranges", "no numbers"])
+@pytest.mark.parametrize("ready", ["map", "hashed", "no numbers"])
 def test_a_known_map_learns_at_once_and_to_the_end_and_nothing_is_counted(ready: str) -> None:
     """There is no warm-up: its leaves begin at round 0 and cover all rounds."""
     kept: list[Release] = []
     given: dict[str, Any] = {
         "map": {"features": FeatureMap(COLUMNS, declared(RANGES, COLUMNS.numeric), partitions=6, places=8)},
         "hashed": {"features": HashedMap(64)},
-        "ranges": {"features": COLUMNS, "ranges": RANGES},
         "no numbers": {"features": Columns(categorical=("k",))},
     }[ready]
     guide = Guide(RANGED, rng=Random(seed=1), store=kept.append, **given)
@@ -102,23 +101,59 @@ def test_a_known_map_learns_at_once_and_to_the_end_and_nothing_is_counted(ready:
     assert np.array_equal(many._leaves.theta, theta) and many.closed == RANGED.leaves - 1
 
 
-def test_only_columns_without_a_declared_range_are_counted() -> None:
+@pytest.mark.parametrize("ranges", [{}, {"b": (0.0, 1.0)}, RANGES])
+def test_every_numeric_column_is_counted_declared_or_not(ranges: dict[str, tuple[float, float]]) -> None:
+    """A row adds the same weights whatever is declared, so the plan's price covers it."""
     kept: list[Release] = []
-    guide = Guide(RANGED, COLUMNS, rng=Random(seed=1), store=kept.append, ranges={"b": (0.0, 1.0)})
+    guide = Guide(RANGED, COLUMNS, rng=Random(seed=1), store=kept.append, ranges=ranges)
+    assert isinstance(guide.features, FeatureMap) and guide.counting == RANGED.range_rounds
+    assert guide.features.grids == declared(ranges, COLUMNS.numeric)  # the warm-up has what is declared
     play(guide, rows(RANGED.rounds))
     counts = kept[RANGED.warm_leaves]
-    assert (counts.kind, counts.exact.size) == ("ranges", COUNTS)
-    weight, fine = weights_of(RANGED.range_norm, 1)
-    assert int(counts.exact.sum()) == RANGED.range_rounds * (weight + 5 * fine)
-    assert isinstance(guide.features, FeatureMap)
-    assert guide.features.grids[1] == declared({"b": (0.0, 1.0)}, ["b"])[0]
-    assert guide.features.grids[0] is not None and -8 < guide.features.grids[0][0] < guide.features.grids[0][-1] < 8
-    fresh = Guide(RANGED, COLUMNS, ranges={"b": (0.0, 1.0)})
+    assert (counts.kind, counts.exact.size) == ("ranges", 2 * COUNTS)
+    weight, fine = weights_of(RANGED.range_norm, 2)
+    assert int(counts.exact.sum()) == RANGED.range_rounds * 2 * (weight + 5 * fine)
+    fresh = Guide(RANGED, COLUMNS, ranges=ranges)
     fresh.resume(guide.rounds, kept)
     assert fresh.features == guide.features and np.array_equal(fresh._leaves.theta, guide._leaves.theta)
-    for other in ({}, RANGES):
-        with pytest.raises(StateError, match="do not belong"):
-            Guide(RANGED, COLUMNS, ranges=other).resume(guide.rounds, kept)
+    for other in ({}, {"b": (0.0, 1.0)}, RANGES):
+        if other != ranges:
+            with pytest.raises(StateError, match="do not belong"):
+                Guide(RANGED, COLUMNS, ranges=other).resume(guide.rounds, kept)
+
+
+def test_a_declared_range_stands_until_the_counts_show_where_the_column_lies() -> None:
+    """The rows' b is a hundred times as wide as declared, and z is missing in every row."""
+    columns = Columns(numeric=("a", "b", "z"))
+    ranges = {**RANGES, "z": (0.0, 1.0)}
+    guide = Guide(RANGED, columns, rng=Random(seed=1), ranges=ranges)
+    play(guide, rows(RANGED.rounds))
+    assert isinstance(guide.features, FeatureMap)
+    a, b, z = guide.features.grids
+    assert a is not None and -8 < a[0] < a[-1] < 8
+    assert b is not None and b[0] < -10 and b[-1] > 10
+    assert z == declared(ranges, ["z"])[0]
+
+
+def test_columns_that_are_nearly_always_zero_are_known_as_such_declared_or_not() -> None:
+    """Equal steps between 0 and 1 would put zeros at one end, where they fill the norm."""
+    columns = Columns.of_array(3)
+    sparse = (np.random.default_rng(2).random((RANGED.rounds, 3)) < 0.05).astype(np.float64)
+    grids = []
+    for ranges in ({}, {str(j): (0.0, 1.0) for j in range(3)}):
+        guide = Guide(RANGED, columns, rng=Random(seed=1), ranges=ranges)
+        guide.follow(sparse, np.arange(RANGED.rounds) % 2)
+        assert isinstance(guide.features, FeatureMap)
+        grids.append(guide.features.grids)
+    assert all(grid is not None and grid[32] == 0.0 for each in grids for grid in each)
+
+
+def test_declared_ranges_are_all_there_is_where_a_plan_counts_none() -> None:
+    plan = GuidePlan.best(40.0, 1e-6, 400, private_ranges=False)
+    guide = Guide(plan, COLUMNS, rng=Random(seed=1), ranges=RANGES)
+    play(guide, rows(plan.rounds))
+    assert {release.kind for release in guide.releases()} == {"node"}
+    assert isinstance(guide.features, FeatureMap) and guide.features.grids == declared(RANGES, COLUMNS.numeric)
 
 
 @pytest.mark.parametrize(("features", "name"), [(COLUMNS, "k"), (COLUMNS, "z"), (HashedMap(64), "a")])

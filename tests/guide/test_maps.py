@@ -44,8 +44,24 @@ def test_no_row_leaves_norm_unused(a: Any, b: Any, c: Any, k: Any, m: Any) -> No
     tabular = FeatureMap(Columns(numeric=("a", "b", "c"), categorical=("k", "l")), MAP.grids, partitions=12)
     x = {"a": a, "b": b, "c": c, "k": k, "l": m}
     assert 1 - 1e-5 < (tabular.encode(x).values ** 2).sum() <= 1
-    fixed = (MAP.encode({**x, "t": None}).values ** 2).sum()
-    assert abs(fixed - (MAP.encode({"t": None}).values ** 2).sum()) < 1e-12
+    for text in (None, "", "so far so good"):
+        assert 1 - 1e-5 < (MAP.encode({**x, "t": text}).values ** 2).sum() <= 1
+
+
+def test_what_is_missing_takes_no_room() -> None:
+    """A file's column that nobody declared is a number, a category and perhaps words: some are always missing."""
+    columns = Columns(numeric=("a", "b"), categorical=("k", "l"), text=("t",))
+    features = FeatureMap(columns, (None, declared({"b": (0, 1)}, ["b"])[0]), partitions=12, words=64)
+    assert features.active == 1 + 4 + 2 + 12
+    said = features.encode({"b": 0.3, "t": "so far so good"}).values ** 2
+    assert said[3] == said[5] == said[6] == 0.0, "the number a, the categories k and l"
+    assert said[features.active :].sum() > 0.8, "one number beside a text"
+    alone = features.encode({"t": "so far so good"}).values ** 2
+    assert alone[features.active :].sum() > 0.8
+    only = features.encode({"k": "x"})
+    parts = only.values[7 : features.active]
+    cut = [2 in row for row in features.parts[1].tolist()]
+    assert [bool(value) for value in parts] == cut, "partitions that do not cut k have nothing to tell rows apart by"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,9 +24,9 @@ from confide.data.lines import Fields, Form, Lines, form_of
 from confide.data.lines import lines as text_lines
 from confide.data.looks import Look
 from confide.data.rows import BadRow, Item, Row, Stream
-from confide.data.schema import Schema
+from confide.data.schema import Schema, listed
 from confide.data.survey import ID_ROWS, ID_SHARE, survey
-from confide.data.values import WORDS, sort_key, text_of
+from confide.data.values import SOME_WORDS, WORDS, Value, sort_key, text_of
 from confide.data.values import read as read_value
 from confide.extras import need
 
@@ -99,6 +100,8 @@ class _Opened(NamedTuple):
     found: _Found
     labels: tuple[str, ...]
     looks: list[Look]
+    undeclared: list[str]
+    """Columns, where the schema says nothing of any."""
 
 
 def _opened(path: Path, schema: Schema, drop: Sequence[str], order: Sequence[str]) -> _Opened:
@@ -130,7 +133,8 @@ def _opened(path: Path, schema: Schema, drop: Sequence[str], order: Sequence[str
             raise ValueError(f"{path}: {said}")
     reader = _Reader(tuple(file.header), label, frozenset(named), unit, layout)
     _check_first(path, reader, list(islice(file.body(), FIRST)), named)
-    return _Opened(file, reader, found, named, looks)
+    undeclared = [look.column.name for look in looks] if not schema.columns else []
+    return _Opened(file, reader, found, named, looks, undeclared)
 
 
 def draft(path: Path, asked: Schema | None = None, ranges: bool = False) -> tuple[Schema, dict[str, str]]:
@@ -353,14 +357,41 @@ def _notes(file: _File, schema: Schema, public: tuple[str, ...]) -> tuple[str, .
     if file.comma:
         notes.append(f"semicolons separate the columns of {path.name}, so 3,14 is read as a number")
     if not schema.columns:
-        better = f"`confide schema {path}` drafts kinds, which do better"
-        notes.append(f"no column was declared, so each value is read by its own form; {better}")
+        drafts = f"`confide schema {path}` drafts kinds to declare"
+        notes.append(f"no column was declared, so each value is read by its own form; {drafts}")
     return tuple(notes)
+
+
+def _forms(read: _Opened) -> tuple[str, ...]:
+    """What the columns that nobody declared look like, by most values of the first rows: it decides nothing."""
+    file = read.file
+    first = [fields for _, fields in islice(file.body(), FIRST)]
+    whole = [fields for fields in first if isinstance(fields, list) and len(fields) == len(file.header)]
+    taken = dict[str, list[str]]()
+    for name in read.undeclared:
+        place = file.header.index(name)
+        forms = Counter(_form(read_value(fields[place], file.comma)) for fields in whole)
+        del forms["nothing"]
+        taken.setdefault(max(forms, key=lambda form: forms[form], default="nothing"), []).append(name)
+    said = "; ".join(f"{form} in {listed(taken[form], _NAMED)}" for form in _FORMS if form in taken)
+    how = "each value is read by its own form, and a schema says it of a whole column"
+    return (f"most values of the first {len(whole)} rows are {said}: {how}",) if said else ()
+
+
+_NAMED = 8  # columns of one form that are named
+_FORMS = ("numbers", "dates", "categories", "words", "nothing")
+
+
+def _form(said: Value) -> str:
+    if said.kind == "text":
+        return "words" if len(str(said.category).split()) >= SOME_WORDS else "categories"
+    return {"missing": "nothing", "number": "numbers", "date": "dates"}[said.kind]
 
 
 def _hints(read: _Opened) -> tuple[str, ...]:
     """What the owner should hear: ids, values that their kind cannot read, letters of another encoding."""
     said = [hint for look in read.looks if (hint := look.hint())]
+    said[:0] = _forms(read)
     if ids := read.found.ids:
         named, those = " and ".join(map(repr, ids)), "them" if len(ids) > 1 else "it"
         said.insert(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confide.data.dates import check_format, date_in
-from confide.data.values import LARGEST, WORDS, Value, read, text_of
+from confide.data.values import LARGEST, SOME_WORDS, WORDS, Value, read, text_of
 from confide.frames import Unreadable
 from confide.learners import Features
 from confide.text import TextEncoder
@@ -37,8 +37,8 @@ class Column:
     kind
         One of `KINDS`.
     low, high
-        Of a number or a date (as days since 2020-01-01): public, and where the guide cuts its bins; None lets it find
-        them in private.
+        Of a number or a date (as days since 2020-01-01): public, and what the guide starts from, until it has found in
+        private where the column lies.
     width
         Of a category or a text: the columns into which the copies hash it; None for the usual number.
     encoder
@@ -83,8 +83,8 @@ class Layout:
       in ISO's, or in one that has one reading.
     - mixed: by the form of each value alone. A number is a number, and a whole one a category too; a date is a date;
       what is left is a category.
-    - any: the same, but four words or more are words, in columns that all these columns share. This is the rule for
-      columns that nobody declared.
+    - any: the same, but two or three words are a category and words, and more are words alone, in columns that all
+      these columns share. This is the rule for columns that nobody declared.
     - drop: nothing.
 
     Parameters
@@ -157,9 +157,13 @@ class Layout:
             said = _checked(name, reading(column, value, self.comma))
             if said.number is not None:
                 x[name] = said.number
-            if kind == "any" and said.kind == "text" and len(str(said.category).split()) >= WORDS:
-                words.append(str(said.category))
-            elif said.category is not None and (kind in ("mixed", "any") or said.kind == kind == "date"):
+            if kind == "any" and said.kind == "text":
+                count = len(str(said.category).split())
+                if count >= SOME_WORDS:
+                    words.append(str(said.category))
+                if count >= WORDS:
+                    continue
+            if said.category is not None and (kind in ("mixed", "any") or said.kind == kind == "date"):
                 x[name + mark] = said.category
         if words:
             x[f"words {mark}"] = " \n ".join(words)

@@ -180,6 +180,17 @@ def _is_number(given: Any) -> bool:
     return isinstance(given, int | float) and not isinstance(given, bool)
 
 
+def listed(names: Sequence[str], most: int) -> str:
+    """Names in a sentence, the first ones of many.
+
+    Examples
+    --------
+    >>> listed(["age", "city", "fare"], 2)
+    "'age', 'city' and 1 more"
+    """
+    return ", ".join(map(repr, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def alike(labels: Sequence[str]) -> tuple[str, str] | None:
     """Two labels that differ by case only; None where there are none.
 

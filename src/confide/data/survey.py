@@ -31,7 +31,7 @@ HEAD = """\
 # date, say so:
 #   age = {{ kind = "number", low = 0, high = 120 }}
 #   asked = {{ kind = "date", low = 2020-01-01, high = 2030-12-31 }}
-# and the budget that would find it in private is saved. Drop what gives the label away.
+# and the guide starts from it, until it has found more in private. Drop what gives the label away.
 
 """
 

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 from confide.frames import Unreadable
 from confide.values import MISSING, number_in
 
-__all__ = ["LARGEST", "MISSING", "WORDS", "Value", "day_of", "read", "sort_key", "text_of"]
+__all__ = ["LARGEST", "MISSING", "SOME_WORDS", "WORDS", "Value", "day_of", "read", "sort_key", "text_of"]
 
 LARGEST = 3.4e38
 """Numbers above it do not fit into float32, and no learner takes them."""
 
-WORDS = 4
-"""Words from which on a value that nobody declared is a text, not a category."""
+SOME_WORDS, WORDS = 2, 4
+"""Words from which on a value that nobody declared is a text too, and from which on it is no category any more."""
 
 _WHOLE = 1e15
 _COMMA = re.compile(r"[+-]?\d+,\d+(e[+-]?\d+)?", re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""Private ranges: counts of where numeric columns lie, those whose range nobody declared."""
+"""Private ranges: counts of where numeric columns lie, and the map that follows from them and from what is declared."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ Ints = NDArray[np.int64]
 class RangeCounts:
     """Exact counts of rows, until they are released with noise and the map is made.
 
-    A row adds the same weights in each undeclared column, to bins that its value names: a vector without negative
-    entries and of norm at most `norm`, however many of the columns are declared.
+    A row adds the same weights in each numeric column, declared or not, to bins that its value names: a vector without
+    negative entries and of norm at most `norm`.
     """
 
     def __init__(self, columns: Columns, ranges: Mapping[str, tuple[float, float]], norm: int) -> None:
-        self.columns, self._grids = columns, declared(ranges, columns.numeric)
-        self._undeclared = np.array([j for j, grid in enumerate(self._grids) if grid is None], dtype=np.int64)
-        self._weights = weights_of(norm, self._undeclared.size)
-        self.counts = np.zeros((self._undeclared.size, COUNTS), dtype=np.int64)
+        self.columns, self._declared = columns, declared(ranges, columns.numeric)
+        self._weights = weights_of(norm, len(columns.numeric))
+        self.counts = np.zeros((len(columns.numeric), COUNTS), dtype=np.int64)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -36,9 +35,13 @@ class RangeCounts:
 
     def add(self, numbers: NDArray[np.float64]) -> None:
         """Count rows of all numeric columns; a missing number adds nothing."""
-        add_counts(np.ascontiguousarray(numbers[:, self._undeclared], dtype=np.float64), *self._weights, self.counts)
+        add_counts(np.ascontiguousarray(numbers, dtype=np.float64), *self._weights, self.counts)
 
     def map(self, released: Ints, deviation: float) -> FeatureMap:
-        """The map that released counts give: a function of them and of public constants."""
-        found = iter(from_counts(released.reshape(self.counts.shape), deviation))
-        return FeatureMap(self.columns, tuple(next(found) if grid is None else grid for grid in self._grids))
+        """The map that released counts give: a function of them and of public constants.
+
+        Where they show nothing of a column, what is declared of it stands.
+        """
+        found = from_counts(released.reshape(self.counts.shape), deviation)
+        grids = (given if grid is None else grid for given, grid in zip(self._declared, found, strict=True))
+        return FeatureMap(self.columns, tuple(grids))

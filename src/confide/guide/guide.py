@@ -12,8 +12,8 @@ Its life, as POP leads it (under the model's lock):
 
 Many rounds at once are `follow`, or `settle`, `encode_batch` and `run` where the caller encodes.
 
-Where ranges are counted there are two stages: a *warm-up* learns on a map without these ranges while they are counted,
-and answers until the other one, whose map has them, has learned half as long. Else there is one stage only.
+Where ranges are counted there are two stages: a *warm-up* learns on a map of the declared ranges alone while all are
+counted, and answers until the other one, whose map has them, has learned half as long. Else there is one stage only.
 
 Everything here but the open leaf, the counts and the closed leaves' exact sums is a function of released nodes.
 """
@@ -86,11 +86,11 @@ class Guide:
     features
         A feature map (`FeatureMap`, or `HashedMap` where no names are declared); or columns: the map is then made from
         `ranges` and those that the plan counts, and needs none where it has none (`confide.guide.inputs.columns_for`).
-        With a ready map, or every range declared, nothing is counted, and there is no warm-up.
+        With a ready map, or no numeric column, nothing is counted, and there is no warm-up.
     label_weights
         One positive public weight a label, or None: gradients are scaled by it before they are clipped.
     ranges
-        Declared ranges of numeric columns, by name.
+        Declared ranges of numeric columns, by name: they stand until counts show where a column lies.
     rng
         The generator of the noise; by default a secure one of the guide's own.
     store
@@ -139,10 +139,10 @@ class Guide:
         """The released counts, where ranges are private."""
         self._first, self._handover = 0, 0  # rounds of the warm-up, and leaves after it until its answers end
         self._warm: Leaves | None = None
-        if isinstance(features, Columns) and plan.range_rounds and set(features.numeric) - set(ranges):
+        if isinstance(features, Columns) and features.numeric and plan.range_rounds:
             self._first, self._counted = plan.range_rounds, RangeCounts(features, ranges, plan.range_norm)
             if self._counted.counts.size > plan.range_values:
-                raise ValueError("too many columns have no range for the counts that the plan certifies: declare some")
+                raise ValueError("there are more numeric columns than the plan certifies counts of: take fewer of them")
             self._range_noise = GaussianNoise(plan.range_sigma2).draw(self._rng, self._counted.counts.size)
             self._handover = plan.main.reaching(plan.range_rounds / 2)
             stage = plan.warm

@@ -5,7 +5,8 @@ of its own hashed places; random partitions of all columns; the words of texts, 
 makes of them. Which parts, how many places and what share of the norm each has is a public rule (`FeatureMap`): it
 looks at the kinds of columns and at released grids, never at a stream. A row that is as usual in most of its columns
 would leave much of its norm unused, and the noise is that of the whole: so every row is scaled to the whole, by itself
-alone, all but the constant, which is the same for every row.
+alone, all but the constant, which is the same for every row. What is missing takes no room: a missing category, a
+missing number of a column of which nothing is known, an empty text; beside texts each column that is there counts.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ Floats = NDArray[np.float64]
 
 _BIAS, _LINEAR, _BINNED, _PARTED = 0.1, 2.5, 0.5, 2.0  # shares of the squared norm, up to scale
 _WORDED = _VECTORED = 4.0  # what a text says by its words, and by its vector
+_WORTH = 8  # columns that say something: beside a text they have what is written above for all columns
 _FIXED = 5  # parts that every row has: all but those of texts
 _DENSE = 20  # columns up to which partitions have their whole share: of many, few say much together
 _UNDER = 1 - 2.0**-20  # what is scaled by it stays below 1 however floating point rounds
@@ -111,6 +113,7 @@ class FeatureMap:
     _tables: _Tables = field(init=False, compare=False, repr=False)
     _first_word: int = field(init=False, compare=False, repr=False)
     _word: float = field(init=False, compare=False, repr=False)
+    _rest: float = field(init=False, compare=False, repr=False)
     _vectors: Vectors = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -156,6 +159,7 @@ class FeatureMap:
         object.__setattr__(self, "_tables", tables)
         object.__setattr__(self, "_first_word", first_word)
         object.__setattr__(self, "_word", value[5])
+        object.__setattr__(self, "_rest", math.sqrt(1 - value[0] ** 2) * _UNDER)
         object.__setattr__(self, "_vectors", Vectors(self.columns.encoders, first_word + texts * self.words, value[6]))
         object.__setattr__(self, "width", first_word + texts * self.words + self._vectors.width)
 
@@ -210,8 +214,9 @@ class FeatureMap:
         _encode(row.numbers, row.codes, self._tables, indices, values)
         if not row.texts:
             return Encoded(indices, values)
-        rest = (self._words([row.texts])[1], self._vectors.encode([row.texts])[1])
-        return Encoded(*(np.concatenate(part) for part in zip((indices, values), *rest, strict=True)))
+        values[1:] *= self._said(row.numbers[None, :], row.codes[None, :])
+        fixed = np.array([self.active]), Encoded(indices, values)
+        return self._whole(*weave([fixed, self._words([row.texts]), self._vectors.encode([row.texts])]))
 
     def encode_table(self, table: Table) -> tuple[Encoded, Ints]:
         """The features of rows, one after the other, and how many each has, 0 if refused: the bits of `encode_row`."""
@@ -224,9 +229,26 @@ class FeatureMap:
         if not self.columns.text:
             return Encoded(indices.ravel(), values.ravel()), sizes
         texts = table.texts[kept].tolist()
+        values[:, 1:] *= self._said(numbers, codes)[:, None]
         fixed = sizes[kept], Encoded(indices.ravel(), values.ravel())
         sizes[kept], encoded = weave([fixed, self._words(texts), self._vectors.encode(texts)])
-        return encoded, sizes
+        return self._whole(sizes[kept], encoded), sizes
+
+    def _said(self, numbers: Floats, codes: NDArray[np.uint64]) -> Floats:
+        """What a row's other columns weigh beside its texts: the more of them are not missing, the more."""
+        present = (numbers == numbers).sum(axis=1) + (codes != 0).sum(axis=1)
+        weight: Floats = np.sqrt(np.maximum(present, 1) / _WORTH)
+        return weight
+
+    def _whole(self, sizes: Ints, encoded: Encoded) -> Encoded:
+        """Rows with texts, each scaled to the whole norm by itself alone, all but its first feature, the constant."""
+        of, first = np.repeat(np.arange(sizes.size), sizes), np.cumsum(sizes) - sizes
+        squares = encoded.values * encoded.values
+        squares[first] = 0.0
+        said = np.bincount(of, squares, minlength=sizes.size)  # added in the order of features: a row's own bits
+        scale = self._rest / np.sqrt(np.where(said > 0.0, said, np.inf))[of]
+        scale[first] = 1.0
+        return Encoded(encoded.indices, encoded.values * scale)
 
     def _words(self, texts: Sequence[Sequence[str]]) -> tuple[Ints, Encoded]:
         """Hashed words and their parts, by the roots of their counts: norm 1 a text before its share is applied.
@@ -282,9 +304,18 @@ def _is_grid(grid: Floats) -> bool:
 
 
 @jit
+def _nothing(numbers: Floats, codes: NDArray[np.uint64], columns: Ints) -> bool:
+    """Whether a row has nothing in any of these columns, categories being numbered after numbers."""
+    d, said = numbers.size, 0
+    for j in columns:
+        said += (numbers[j] == numbers[j]) if j < d else (codes[j - d] != 0)
+    return said == 0
+
+
+@jit
 def _encode(numbers: Floats, codes: NDArray[np.uint64], tables: _Tables, indices: Ints, values: Floats) -> None:
     indices[0], values[0] = 0, tables.bias
-    d, at = numbers.size, 1
+    d, at, missing = numbers.size, 1, 0
     for j in range(d):  # a missing number, and one whose place is unknown, is 0 here
         z = (numbers[j] - tables.centre[j]) * tables.inverse[j]
         z = min(max(z, -1.0), 1.0) if z == z else 0.0
@@ -305,18 +336,20 @@ def _encode(numbers: Floats, codes: NDArray[np.uint64], tables: _Tables, indices
                     else:
                         high = middle
                 bin_ = int(low - tables.first_cut[j])
-        usual = bin_ >= 0 and bin_ == tables.usual_bin[j]
+        usual = bin_ == tables.usual_bin[j] if bin_ >= 0 else tables.free[j]
         indices[at], values[at] = tables.first_bin[j] + 1 + bin_, 0.0 if usual else tables.binned
         at += 1
     for j in range(codes.size):
         hashed = np.int64(codes[j] % np.uint64(tables.places))
-        indices[at], values[at] = tables.first_place[j] + hashed, tables.category
+        indices[at], values[at] = tables.first_place[j] + hashed, tables.category if codes[j] else 0.0
+        missing += codes[j] == 0
         at += 1
     find_parts(numbers, codes, tables.column, tables.cut, tables.salt, indices[at:])
     for i in range(tables.column.shape[0]):
         part = indices[at]
         indices[at] = tables.first_part + (i << DEPTH) + part
-        values[at] = 0.0 if part == tables.usual_part[i] else tables.part
+        usual = part == tables.usual_part[i] or (missing > 0 and _nothing(numbers, codes, tables.column[i]))
+        values[at] = 0.0 if usual else tables.part
         at += 1
     squares = 0.0
     for a in range(1, at):

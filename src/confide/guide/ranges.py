@@ -1,5 +1,8 @@
 """Where a numeric column lies: declared, from a public sample, or from private counts of half octaves.
 
+What is declared stands until counts are released that show where the column lies: most columns are not spread evenly
+over their range, and many are nearly always 0.
+
 A *grid* is a column's 65 values at equal steps of probability, as far as known; cuts are taken from it. Private counts
 go to fixed bins: 0, 1, and sign × half octave for the rest; and, for columns that lie in a narrow band far from 0
 (years, days since 1970), to one of eight bins at each of some finer scales. One row of a unit adds the same weights

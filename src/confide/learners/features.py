@@ -91,8 +91,8 @@ class Features(_Encoding):
     ----------
     numeric
         Names of numbers, one column each; a missing one is 0, and a text such as "41" is that number. With a mapping
-        name → (low, high) the ranges are public: the guide cuts its bins there, and counts only those in private that
-        are None; the copies take numbers as they come.
+        name → (low, high), or None, the ranges are public: the guide starts from them, until private counts show where
+        a column lies; the copies take numbers as they come.
     log
         Names of numbers of very different sizes, as sign(v)·ln(1+|v|); a missing one is 0.
     categorical

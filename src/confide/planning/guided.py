@@ -72,7 +72,7 @@ class GuidePlan(Numbers):
         Rounds whose rows are counted for private ranges (0: none), the norm of one row's counts, the noise's variance,
         the counts released, at most.
     warm_leaves, warm_sigma2, warm_factor_scale, warm_column_scale, warm_step
-        The leaves that are learned in these rounds, on a map without these ranges: their number, the noise, the integer
+        The leaves that are learned in these rounds, on a map of declared ranges: their number, the noise, the integer
         matrix and η. They grow as the others do; without private ranges there are none.
     step
         η: θ = −(η/C)·(decoded prefix sum).

@@ -104,7 +104,7 @@ def _whom(plan: Plan) -> str:
 
 
 def _guide(plan: Plan, guide: GuidePlan) -> str:
-    first, ranges = guide.main.ends[0], f", and finds ranges that are not declared in {guide.range_rounds:,} rounds"
+    first, ranges = guide.main.ends[0], f", and finds where numbers lie in {guide.range_rounds:,} rounds"
     often = f"one every {guide.leaf:,} rounds" + (f", and every {first:,} at first" if first < guide.leaf else "")
     return f"{guide.leaves:,} noisy sums, {often}{ranges if guide.range_rounds else ''}"
 

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from confide.data.rows import Stream
-from confide.data.schema import alike
+from confide.data.schema import alike, listed
 from confide.learners import Features
 from confide.planning import outlook
 from confide.planning.plan import Plan
@@ -35,14 +35,13 @@ def _of_file(stream: Stream, plan: Plan) -> list[str]:
     said += _absurd(stream, plan)
     if guide is not None and guide.range_rounds and isinstance(features, Features):
         held = {name for item in islice(stream.rows(), _FIRST) if item.x is not None for name in item.x}
-        free = [repr(name) for name in features.numeric if name not in features.ranges and name in held]
+        free = [name for name in features.numeric if name not in features.ranges and name in held]
         if free:
-            some = ", ".join(free[:_NAMED]) + (f" and {len(free) - _NAMED} more" if len(free) > _NAMED else "")
             finds = max(0, guide.range_rounds - guide.history) / plan.rounds
             said.append(
-                f"no range is declared of {some}, so that the guide finds them in private, and answers the first "
-                f"{finds:.1%} of the rounds without; give low and high of numbers and dates in a schema, and it has "
-                "them from the start"
+                f"no range is declared of {listed(free, _NAMED)}, so that the guide finds them in private, and answers "
+                f"the first {finds:.1%} of the rounds without; give low and high of numbers and dates in a schema, and "
+                "it has them from the start"
             )
     if pair := alike([str(label) for label in stream.labels]):
         said.append(f"the labels {pair[0]!r} and {pair[1]!r} differ by case only, and count as two: are they one?")

@@ -94,7 +94,7 @@ def taught_of_brought(outcome: Outcome) -> str:
         return f"{late:,} of {brought:,} labels came too late to teach anything, by --delay"
     if learned is None or guide is None or learned >= brought:
         return ""
-    most = f"of each person at most {guide.unit_labels:,}, and none while ranges are found"
+    most = f"of each person at most {guide.unit_labels:,}"
     return f"the guide learned from {learned:,} of {brought:,} labels: {most}"
 
 
