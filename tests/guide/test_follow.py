@@ -67,6 +67,7 @@ def test_many_rounds_are_the_bits_of_one_by_one(kind: str, labels: int, data: st
     one, many = (Guide(plan, features, None, Random(seed=1), k.append, ranges=ranges) for k in kept)
     with pytest.MonkeyPatch.context() as patch:
         half = ("partitions._STRONG", -1e9), ("partitions._WEAK", 1e9), ("partitions._EACH", 96), ("leaves._YOUNG", 0.0)
+        half = (*half, ("partitions._IDLE", 1e9))
         for name, value in (*half, ("partitions._singled_out", lambda column, _: np.unique(column))):
             patch.setattr(f"confide.guide.{name}", value)  # half of the partitions are drawn anew each time
         expected = one_by_one(one, asked, given_labels.tolist(), counted, bad)

@@ -316,6 +316,8 @@ def test_two_partitions_that_stand_out_are_enough_where_their_columns_are_single
     strange = standing.copy()
     strange[next(i for i in range(96) if not {2, 3} & set(parts.column[i].tolist()))] = 5.0  # by chance: no model
     assert all(set(columns) <= known for _, columns, _ in renewals(parts.column, strange, OLD, 1, 0))
+    many = np.maximum(standing, 0.7)  # all columns say a little: models of few would forget them
+    assert renewals(parts.column, many, OLD, 1, 0) == () != renewals(parts.column, many, OLD, 1, 0, begun=True)
     far = np.where(has, 10_000.0, 100.0)  # all of them, out of the noise of a long stream
     assert len(renewals(parts.column, far, OLD, 1, 0)) == 48
     assert renewals(parts.column, np.where(has, 10_000.0, 3000.0), OLD, 1, 0) == ()

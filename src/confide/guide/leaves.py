@@ -119,7 +119,7 @@ class Leaves:
         standing = (values * mean_squares(self._parted(since)) / self._left(closed)[1] - values) / math.sqrt(2 * values)
         ends = np.array([0, *self.stage.ends])
         young = (ends[closed] - ends[self._born] < _YOUNG * ends[closed]) & (self._born > 0)
-        changed = renewals(columns, standing, young, closed, features.seed)
+        changed = renewals(columns, standing, young, closed, features.seed, begun=bool(self._born.any()))
         base, born = self._base.copy(), self._born.copy()
         for i, _, _ in changed:
             part = slice(first + i * size, first + (i + 1) * size)

@@ -27,6 +27,7 @@ _MANY = 4096  # sets of columns beyond which they are drawn one by one, not deal
 _STRONG, _WEAK = 3.5, 1.0  # deviations by which a partition's weights stand out of their noise, or do not
 _SINGLED, _TWICE = 4.0, 2.0  # a column's partitions stand out more than all others, by so many deviations, and so often
 _MODELS, _EACH = 2, 8  # partitions that must stand out, and how many are modelled on each at a time, at most
+_IDLE, _LEAST = 0.4, 0.02  # before the first are renewed, half must stand for no more: deviations; of what models do
 _LITTLE = 0.1  # … of what the models stand out: where there is little noise, everything stands out of it
 _CHANGED = 1 / 3  # of the renewed: a column more or less than their model
 
@@ -108,19 +109,27 @@ def usual_parts(parts: Partitions, grids: Sequence[Grid]) -> NDArray[np.int64]:
 
 
 def renewals(
-    column: NDArray[np.int64], standing: NDArray[np.float64], young: NDArray[np.bool_], deal: int, seed: int
+    column: NDArray[np.int64],
+    standing: NDArray[np.float64],
+    young: NDArray[np.bool_],
+    deal: int,
+    seed: int,
+    begun: bool = False,
 ) -> tuple[Renewal, ...]:
     """Which partitions are drawn anew, given by how many deviations each stands out of its noise: released, so public.
 
     Where two or more stand out, and of their columns one is singled out, those that do not, or far less, are modelled
     on them: the same columns cut elsewhere, or a column more or less. At most half; a few for each model, as one of
     them may stand out by chance; none that is young. Where none stand out, nothing is known yet; where no column is
-    singled out, all matter alike: no change.
+    singled out, all matter alike; where most stand for a little before any was renewed (`begun`), many columns matter,
+    and few models would forget them: no change.
     """
     order, singled = np.argsort(-standing, kind="stable").tolist(), _singled_out(column, standing)
     clear = np.isin(column, singled).any(axis=1) & (standing > _STRONG)
     models = [i for i in order[: len(order) // 4] if clear[i]]
     if len(models) < _MODELS:
+        return ()
+    if not begun and np.median(standing) > max(_IDLE, _LEAST * float(np.median(standing[models]))):
         return ()
     weak = max(_WEAK, _LITTLE * float(np.median(standing[models])))
     pool = [j for i in models for j in sorted(set(column[i].tolist()))]
