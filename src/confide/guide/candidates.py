@@ -15,11 +15,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.guide.linear import MODELS, units
+from confide.guide.linear import MODELS
 from confide.planning.stages import Stage
 
 __all__ = ["Choice", "keeps"]
 
+Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _FAST, _SLOW = 1000.0, 5.0  # of the past: hardly a mean, for drift; and a fifth, where noise is all
@@ -45,7 +46,7 @@ class Choice:
     counts
         Decayed sums of the losses as they were released.
     weights
-        What each released row weighs in them: their noise has the deviation σ·‖weights‖.
+        What each released row weighs in them, before they are divided by their units: the noise is σ·‖weights‖.
     rounds
         The rounds in them, decayed alike.
     chosen
@@ -67,7 +68,7 @@ class Choice:
 
     @property
     def odds(self) -> Floats:
-        """The logarithms of the labels' shares, up to a constant; of label 1's odds where two labels have one vector."""
+        """The logarithms of the labels' shares, up to a constant; of the odds where two labels have one vector."""
         counts = (self.counts[MODELS + 1 :] / max(self.rounds, 1.0)).tolist()
         if len(counts) > 1:
             return np.array([_logarithm(max(share, _RARE)) for share in counts])
@@ -80,12 +81,15 @@ class Choice:
         odds = self.odds
         return int(odds[0] > 0) if odds.size == 1 else int(odds.argmax())
 
-    def after(self, stage: Stage, clip: int, leaf: int, decoded: Floats, before: Floats) -> Choice:
-        """What one more leaf's row adds: `decoded` are the losses up to its end, `before` those up to its beginning."""
+    def after(self, stage: Stage, units: Ints, leaf: int, decoded: Floats, before: Floats) -> Choice:
+        """What one more leaf's row adds: `decoded` are the losses up to its end, `before` those up to its beginning.
+
+        `units` are those of the losses.
+        """
         keep = max(0.0, 1.0 - _WINDOW / stage.weight(leaf))
         decoder, length = stage.root.decoder, stage.ends[leaf] - (stage.ends[leaf - 1] if leaf else 0)
+        unit = np.maximum(units, 1).astype(np.float64)  # a clip below 10 leaves no room for losses
         weights = keep * self.weights + decoder[leaf] - (decoder[leaf - 1] if leaf else 0.0)
-        unit = np.maximum(units(clip, decoded.size - MODELS - 1), 1).astype(np.float64)
         counts = keep * self.counts + (decoded - before) / unit
         deviation = math.sqrt(stage.sigma2 * math.fsum((weights**2).tolist()))
         told = [0.0, *(counts + deviation / unit)[:MODELS].tolist()]

@@ -104,7 +104,7 @@ class Leaves:
         follow(since, stage.step / self.plan.scale, stage.momentum, self._mean, self._along, theta)
         average(theta, keeps(stage, self.closed), models)
         told = slice(decoded.size - self._units.size, decoded.size)
-        choice = self.choice.after(stage, self.plan.clip, self.closed, decoded[told], self._decoded[told])
+        choice = self.choice.after(stage, self._units, self.closed, decoded[told], self._decoded[told])
         later = {"closed": closed, "theta": theta, "models": models, "_decoded": decoded, "choice": choice}
         if isinstance(self.features, FeatureMap) and closed in self.renewing():
             later |= self._renewed(self.features, since, later)

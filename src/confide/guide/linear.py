@@ -41,7 +41,7 @@ class Thetas(NamedTuple):
 
 def units(clip: int, vectors: int) -> Ints:
     """For the other windows, the frequent label, the scale, and the labels' counts: a quarter of clip² is theirs."""
-    return np.array([*(3 * clip // 10,) * (MODELS - 1), clip // 5, clip // 10, *(clip // 10,) * vectors])
+    return np.array([*(3,) * (MODELS - 1), 2, 1, *(1,) * vectors], dtype=np.int64) * clip // 10
 
 
 @jit
@@ -200,7 +200,15 @@ def _losses(
 
 @jit
 def add_lesson(
-    thetas: Thetas, said: Floats, indices: Ints, values: Floats, y: int, weight: float, clip: int, scale: int, leaf: Ints
+    thetas: Thetas,
+    said: Floats,
+    indices: Ints,
+    values: Floats,
+    y: int,
+    weight: float,
+    clip: int,
+    scale: int,
+    leaf: Ints,
 ) -> bool:
     """Add one row's losses and its gradient to the open leaf, of joint norm at most clip; False if nothing was added.
 
