@@ -85,14 +85,15 @@ def _ordered(indices: Ints, width: int) -> bool:
 @jit
 def _fits(residual: Floats, values: Floats, factor: float, clip: int, room: int) -> bool:
     """Whether the integers of residual ⊗ values times factor have Σg² ≤ room ≤ clip², clip < 2³¹: nothing overflows."""
+    left = np.int64(room)
     for a in range(values.size):
         for v in range(residual.size):
             wanted = residual[v] * factor * values[a]
             if not abs(wanted) <= clip:  # before it becomes an integer: one that does not fit has no square to check
                 return False
             g = np.int64(wanted)
-            room -= g * g
-            if room < 0:
+            left -= g * g
+            if left < 0:
                 return False
     return True
 
@@ -223,7 +224,7 @@ def add_lesson(
     _losses(thetas, said, indices, values, y, weight, losses)
     for k in range(losses.size):
         room -= losses[k] * losses[k]
-    if room < 0 or not _gradient(thetas.theta, indices, values, y, weight, clip, room, scale, leaf):
+    if room < 0 or not _gradient(thetas.theta, indices, values, y, weight, clip, int(room), scale, leaf):
         return False
     for k in range(losses.size):
         leaf[first + k] += losses[k]
