@@ -14,7 +14,18 @@ from numpy.typing import NDArray
 
 from confide.kernels.compile import jit
 
-__all__ = ["MODELS", "Thetas", "add_gradient", "add_lesson", "average", "follow", "run_rows", "scores", "units"]
+__all__ = [
+    "MODELS",
+    "Thetas",
+    "add_gradient",
+    "add_lesson",
+    "average",
+    "first_lesson",
+    "follow",
+    "run_rows",
+    "scores",
+    "units",
+]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -229,6 +240,15 @@ def add_lesson(
     for k in range(losses.size):
         leaf[first + k] += losses[k]
     return True
+
+
+def first_lesson(shape: tuple[int, int], indices: Ints, values: Floats, y: int, clip: int, scale: int) -> Ints:
+    """What a row adds to a leaf of a guide that has released nothing: θ, which has this shape, is 0."""
+    theta, vectors = np.zeros(shape), shape[1]
+    thetas = Thetas(theta, theta, np.zeros((shape[0], MODELS * vectors)), 0, units(clip, vectors))
+    leaf = np.zeros(theta.size + thetas.units.size, dtype=np.int64)
+    add_lesson(thetas, np.zeros(vectors), indices, values, y, 1.0, clip, scale, leaf)
+    return leaf
 
 
 @jit
