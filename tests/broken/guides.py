@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from confide.guide.guide import Asked, Guide, Release
 from confide.guide.leaves import Leaves
+from confide.guide.linear import add_gradient
 from confide.guide.model import Batch, Question
 from confide.ledger.ledger import Spent
 from confide.planning.guided import GuidePlan
@@ -30,6 +31,7 @@ __all__ = [
     "GradientsAtExactSums",
     "HalfNoise",
     "LeavesByLabels",
+    "LossesBeside",
     "MapOfExactCounts",
     "NoiseTwice",
     "RedrawsANode",
@@ -89,7 +91,7 @@ class AtExactSums(Guide):
     def gradient(self, question: Question, y: int, /) -> None:
         leaves = self._leaves
         kept = leaves.theta.copy()
-        leaves.theta -= leaves.stage.step / self.plan.scale * leaves.open.reshape(kept.shape)
+        leaves.theta -= leaves.stage.step / self.plan.scale * leaves.open[: kept.size].reshape(kept.shape)
         super().gradient(question, y)
         leaves.theta[:] = kept
 
@@ -102,6 +104,17 @@ class GradientsAtExactSums(WithGuide):
     """Gradients at sums without noise: the unit's gradient moves every later one, and nobody charges for those."""
 
     guiding_type = _AtExactSums
+
+
+class LossesBeside(Guide):
+    """A guide whose gradients are as long as the clip, whatever losses stand beside them: a row's norm is larger."""
+
+    def gradient(self, question: Question, y: int, /) -> None:
+        leaves, plan = self._leaves, self.plan
+        whole, size = leaves.open.copy(), leaves.theta.size
+        super().gradient(question, y)
+        add_gradient(leaves.theta, *question.encoded, y, 1.0, plan.clip, plan.scale, whole)
+        leaves.open[:size] = whole[:size]
 
 
 class _CountsTwice(Guiding):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from confide.guide.linear import add_gradient, follow, run_rows, scores
+from confide.guide.linear import Thetas, add_gradient, add_lesson, average, follow, run_rows, scores, units
 
 pytestmark = pytest.mark.claim("guide.md")
 
@@ -79,6 +79,65 @@ def test_places_that_repeat_or_do_not_exist_add_nothing(indices: list[int]) -> N
     assert not gradient(np.zeros((3, 1)), indices, [0.5, 0.5], 1).any()
 
 
+def thetas_of(theta: np.ndarray, answering: np.ndarray, models: np.ndarray, frequent: int, clip: int) -> Thetas:
+    return Thetas(theta, answering, models, frequent, units(clip, theta.shape[1]))
+
+
+def lesson(thetas: Thetas, indices: list[int], values: list[float], y: int, weight: float, clip: int) -> np.ndarray:
+    leaf = np.zeros(thetas.theta.size + thetas.units.size, np.int64)
+    row, said = (np.array(indices, np.int64), np.array(values, float)), np.zeros(thetas.theta.shape[1])
+    scores(thetas.answering, *row, said)
+    add_lesson(thetas, said, *row, y, weight, clip, SCALE, leaf)
+    return leaf
+
+
+ANY = st.floats(width=64)
+
+
+@settings(deadline=None, max_examples=400)
+@given(
+    st.lists(st.floats(width=32), min_size=1, max_size=12),
+    st.lists(ANY | st.floats(-3, 3), min_size=12, max_size=60),
+    st.integers(0, 2),
+    st.sampled_from([1, 3]),
+    ANY,
+    st.sampled_from([1, 7, 10, 1000, 1 << 15, 1 << 16, (1 << 31) - 1]),
+)
+def test_no_row_is_longer_than_the_clip_with_its_losses(
+    values: list[float], theta: list[float], y: int, vectors: int, weight: float, clip: int
+) -> None:
+    """Whatever row, label, weight and θ, infinite and missing ones included: Σ losses² + Σg² ≤ clip², in integers."""
+    tables = np.resize(np.array(theta), (12, 5 * vectors))
+    one, two, models = tables[:, :vectors], tables[:, vectors : 2 * vectors], tables[:, 2 * vectors :]
+    thetas = thetas_of(one.copy(), two.copy(), models.copy(), 1, clip)
+    leaf = lesson(thetas, list(range(len(values))), values, y, weight, clip)
+    assert int((leaf.astype(object) ** 2).sum()) <= clip**2
+    if not np.isfinite(values).all():
+        assert not leaf.any()
+
+
+def test_a_row_tells_of_every_candidate() -> None:
+    """By how much each errs more than the usual window, whether it was too sure, and which label it had."""
+    clip, models = SCALE // 2, np.array([[1.0, -1.0, 1.0]])  # the usual window says 1, the fast one 0, the slow one 1
+    thetas = thetas_of(np.zeros((1, 1)), np.array([[2.0]]), models, 0, clip)
+    right, wrong = (lesson(thetas, [0], [0.5], y, 1.0, clip)[1:] / thetas.units for y in (1, 0))
+    assert right[[0, 1, 2, 4]].tolist() == [1.0, 0.0, 1.0, 1.0]
+    assert wrong[[0, 1, 2, 4]].tolist() == [-1.0, 0.0, -1.0, -1.0]
+    p = 1 / (1 + np.exp(-1.0))
+    assert right[3] == pytest.approx(4 * (p - 1) * p * (1 - p), abs=1e-3)
+    assert wrong[3] == pytest.approx(4 * p * p * (1 - p), abs=1e-3)
+    half = lesson(thetas, [0], [0.5], 1, 0.5, clip)[1:] / thetas.units
+    assert half == pytest.approx(right / 2, abs=1e-3), "a label's weight is that of its losses, too"
+
+
+@pytest.mark.parametrize("indices", [[1, 1], [2, 1], [0, 3], [-1, 0]])
+def test_losses_of_places_that_repeat_or_do_not_exist_are_not_added(indices: list[int]) -> None:
+    thetas = thetas_of(np.zeros((3, 1)), np.zeros((3, 1)), np.zeros((3, 3)), 0, 1000)
+    leaf = np.zeros(8, np.int64)
+    add_lesson(thetas, np.zeros(1), np.array(indices), np.array([0.5, 0.5]), 1, 1.0, 1000, SCALE, leaf)
+    assert not leaf.any()
+
+
 @pytest.mark.parametrize("vectors", [1, 4])
 def test_a_chunk_gives_the_bits_of_single_rows_whatever_stands_beside_them(vectors: int) -> None:
     rng = np.random.default_rng(1)
@@ -88,8 +147,9 @@ def test_a_chunk_gives_the_bits_of_single_rows_whatever_stands_beside_them(vecto
     values, labels = rng.normal(size=320) / 8, rng.integers(-1, max(vectors, 2), 40)
     weights = np.ones(max(vectors, 2))
     clip = SCALE // 2 if vectors == 1 else SCALE
-    leaf, out = np.zeros(30 * vectors, np.int64), np.zeros((40, vectors))
-    run_rows(theta, answering, starts, indices, values, labels, weights, clip, SCALE, leaf, out)
+    thetas = thetas_of(theta, answering, rng.normal(size=(30, 3 * vectors)), 1, clip)
+    leaf, out = np.zeros(30 * vectors + thetas.units.size, np.int64), np.zeros((40, vectors))
+    run_rows(thetas, starts, indices, values, labels, weights, clip, SCALE, leaf, out)
     total, one = np.zeros_like(leaf), np.zeros(vectors)
     for i in range(40):
         row = slice(starts[i], starts[i + 1])
@@ -97,30 +157,37 @@ def test_a_chunk_gives_the_bits_of_single_rows_whatever_stands_beside_them(vecto
         assert np.array_equal(one, out[i])
         if labels[i] >= 0:
             alone = np.zeros_like(leaf)
-            add_gradient(theta, indices[row], values[row], labels[i], 1.0, clip, SCALE, alone)
+            add_lesson(thetas, one, indices[row], values[row], labels[i], 1.0, clip, SCALE, alone)
             total += alone
     assert np.array_equal(total, leaf)
 
 
-def test_the_answering_model_is_a_running_mean() -> None:
-    theta, answering = np.zeros((1, 1)), np.zeros((1, 1))
-    for closed, value in enumerate([1.0, 2.0, 3.0], start=1):
-        follow(np.array([value]), 1.0, 0.0, 0.0, closed, theta, answering)
-    assert theta[0, 0] == answering[0, 0] == -3.0
-    answering[:] = 0
-    for closed in range(1, 2001):
-        follow(np.array([float(closed)]), 1.0, 0.0, 9.0, closed, theta, answering)
-    assert 0.85 * 2000 < -answering[0, 0] < 0.95 * 2000  # a lag of a tenth of the past
+NO_MEAN = np.zeros(0)
+
+
+def test_a_candidate_is_a_running_mean() -> None:
+    models = np.zeros((1, 2))
+    for value in (1.0, 2.0, 3.0):
+        average(np.array([[value]]), np.array([1.0, 0.5]), models)
+    assert models.tolist() == [[3.0, 2.125]]
 
 
 def test_momentum_is_steepest_descent_with_a_heavy_ball() -> None:
     rng, momentum, rate = np.random.default_rng(1), 0.8, 0.3
-    theta, answering, sums = np.zeros((3, 1)), np.zeros((3, 1)), np.zeros(3)
+    theta, sums = np.zeros((3, 1)), np.zeros(3)
     ball, velocity = np.zeros(3), np.zeros(3)
-    for closed in range(1, 40):
+    for _ in range(1, 40):
         gradient = rng.normal(size=3)
         sums += gradient
-        follow(sums, rate, momentum, 0.0, closed, theta, answering)
+        follow(sums, rate, momentum, NO_MEAN, 0.0, theta)
         velocity = momentum * velocity - rate * (1 - momentum) * gradient
         ball += velocity
         assert np.allclose(theta[:, 0], ball, atol=1e-12)
+
+
+def test_along_the_mean_row_a_share_of_the_sums_is_left_out() -> None:
+    theta, mean = np.zeros((2, 1)), np.array([0.6, 0.8])
+    follow(np.array([0.6, 0.8, 0.0]), 1.0, 0.0, mean, 0.75, theta)  # the last is no feature's
+    assert theta[:, 0] == pytest.approx([-0.15, -0.2])
+    follow(np.array([0.8, -0.6, 0.0]), 1.0, 0.0, mean, 0.75, theta)
+    assert theta[:, 0] == pytest.approx([-0.8, 0.6])

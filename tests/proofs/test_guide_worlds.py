@@ -16,7 +16,7 @@ import pytest
 from confide.guide.guide import Guide, Release
 from confide.guide.hashed import HashedMap
 from confide.privacy.random import Random
-from tests.broken.guides import AtExactSums
+from tests.broken.guides import AtExactSums, LossesBeside
 from tests.guide.test_guide import PLAN as LARGE
 
 pytestmark = pytest.mark.claim("guide.md")
@@ -38,7 +38,9 @@ class Life(NamedTuple):
 LIVES = [Life({}, 0, None), *(Life(x, y, i) for x, y, i in product(({}, {"a": 1.0}, {"q": None}), (0, 1), (1, 3, 5)))]
 
 
-def sums(lives: tuple[Life, ...], forced: np.ndarray, others: bool = True) -> list[np.ndarray]:
+def sums(
+    lives: tuple[Life, ...], forced: np.ndarray, others: bool = True, kind: type[Guide] = Guide
+) -> list[np.ndarray]:
     """The exact sums of the leaves that close, where the unit asks in round 1 and every release is forced."""
     kept: list[np.ndarray] = []
 
@@ -46,7 +48,7 @@ def sums(lives: tuple[Life, ...], forced: np.ndarray, others: bool = True) -> li
         kept.append(release.exact.copy())
         release.row[:] = forced[release.number]
 
-    guide = Guide(PLAN, MAP, rng=Random(seed=1), store=store)
+    guide = kind(PLAN, MAP, rng=Random(seed=1), store=store)
     for i in range(PLAN.rounds):
         guide.begin_round()
         if i == 0:
@@ -70,7 +72,15 @@ def apart(first: list[np.ndarray], second: list[np.ndarray]) -> int:
     return sum(int(((a - b) ** 2).sum()) for a, b in zip(nodes(first), nodes(second), strict=True))
 
 
-FORCED = [np.zeros((4, 2), np.int64), np.array([[900, -400], [-2000, 10], [77, 3000], [0, 1]])]
+FORCED = [
+    np.zeros((4, 7), np.int64),
+    np.array(  # two sums of gradients, and five of losses: here the slow window answers, then the frequent label
+        [
+            [900, -400, 5, -90000, 7, 10, -800], [-2000, 10, 0, 9999, -990000, 3000, 70],
+            [77, 3000, 1, 2, -3, 4, 5], [0, 1, 0, -1, 0, 1, 0],
+        ]
+    ),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("forced", FORCED)
@@ -83,6 +93,16 @@ def test_no_two_lives_move_the_nodes_further_than_certified(forced: np.ndarray, 
     distances = [apart(a, b) for a, b in product(worlds, worlds)]
     assert max(distances) <= certified
     assert max(distances) > 0.9 * (2 * labels * PLAN.clip) ** 2 * sum(f**2 for f in PLAN.root.column(0).tolist()[:-1])
+
+
+@pytest.mark.parametrize("forced", FORCED)
+def test_losses_beside_whole_gradients_would_move_them_further(forced: np.ndarray) -> None:
+    """The same test finds a guide that adds losses outside the norm."""
+    reached = sum(f**2 for f in PLAN.root.column(0).tolist()[:-1])  # of the load, by the nodes that are released here
+    for kind, beyond in ((Guide, False), (LossesBeside, True)):
+        worlds = [sums((life,), forced, kind=kind) for life in LIVES]
+        furthest = max(apart(a, b) for a, b in product(worlds, worlds))
+        assert (furthest > (2 * PLAN.clip) ** 2 * reached) is beyond
 
 
 @pytest.mark.parametrize("forced", FORCED)

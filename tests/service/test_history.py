@@ -312,18 +312,16 @@ class Gradients:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.open, self.released = Counter[float](), Counter[float]()
-        run, add, close = guide.run_rows, guide.add_gradient, Leaves.close
+        run, add, close = guide.run_rows, guide.add_lesson, Leaves.close
 
-        def run_rows(
-            theta: Any, answering: Any, starts: Any, indices: Any, values: Any, labels: Any, *rest: Any
-        ) -> Any:
+        def run_rows(thetas: Any, starts: Any, indices: Any, values: Any, labels: Any, *rest: Any) -> Any:
             for i in np.flatnonzero(labels >= 0).tolist():
                 self.open[_number(values[starts[i] : starts[i + 1]])] += 1
-            return run(theta, answering, starts, indices, values, labels, *rest)
+            return run(thetas, starts, indices, values, labels, *rest)
 
-        def add_gradient(theta: Any, indices: Any, values: Any, *rest: Any) -> Any:
+        def add_lesson(thetas: Any, said: Any, indices: Any, values: Any, *rest: Any) -> Any:
             self.open[_number(values)] += 1
-            return add(theta, indices, values, *rest)
+            return add(thetas, said, indices, values, *rest)
 
         def closed(leaves: Leaves, row: Any) -> None:
             close(leaves, row)
@@ -331,7 +329,7 @@ class Gradients:
             self.open.clear()
 
         monkeypatch.setattr(guide, "run_rows", run_rows)
-        monkeypatch.setattr(guide, "add_gradient", add_gradient)
+        monkeypatch.setattr(guide, "add_lesson", add_lesson)
         monkeypatch.setattr(Leaves, "close", closed)
 
     @property

@@ -20,7 +20,7 @@ from scipy.stats import chi2, norm
 from confide.games.laws import Curve, Law
 from confide.games.moves import Batch, Round, View
 from confide.guide.columns import Columns
-from confide.guide.linear import add_gradient
+from confide.guide.linear import first_lesson
 from confide.guide.maps import FeatureMap
 from confide.planning.guided import GuidePlan
 from confide.planning.plan import Plan
@@ -83,13 +83,9 @@ class OppositeLabels:
     def _means(self) -> tuple[Ints, Ints]:
         """The unit's sum in its leaf at bit 0 and bit 1."""
         guide, features = self.guide, FeatureMap(Columns.of_array(1))
-        indices, values = features.encode((1.0,))
-        sums = []
-        for label in (0, 1):
-            leaf = np.zeros(features.width, dtype=np.int64)
-            add_gradient(np.zeros((features.width, 1)), indices, values, label, 1.0, guide.clip, guide.scale, leaf)
-            sums.append(guide.unit_labels * leaf)
-        return sums[0], sums[1]
+        shape, row = (features.width, 1), features.encode((1.0,))
+        zero, one = (first_lesson(shape, *row, label, guide.clip, guide.scale) for label in (0, 1))
+        return guide.unit_labels * zero, guide.unit_labels * one
 
     @cached_property
     def _factor(self) -> Floats:

@@ -34,7 +34,7 @@ from confide.guide.columns import Columns
 from confide.guide.counting import RangeCounts
 from confide.guide.hashed import HashedMap
 from confide.guide.leaves import Leaves
-from confide.guide.linear import add_gradient, run_rows
+from confide.guide.linear import add_lesson, run_rows, scores
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Batch, Map, Model, Question, encode_batch
 from confide.guide.ranges import declared
@@ -364,8 +364,9 @@ class Guide:
         self._check()
         leaves, plan = self._leaves, self.plan
         if question.stage == self.stage and self.rounds <= self._last and 0 <= y < plan.labels:
-            weight = float(self._weights[y])
-            add_gradient(leaves.theta, *question.encoded, y, weight, plan.clip, plan.scale, leaves.open)
+            said, weight = np.empty(plan.vectors), float(self._weights[y])
+            scores(leaves.answering, *question.encoded, said)
+            add_lesson(leaves.thetas, said, *question.encoded, y, weight, plan.clip, plan.scale, leaves.open)
 
     # ------------------------------------------------------------------ many rounds
 
@@ -411,12 +412,12 @@ class Guide:
             asked.rows.extend(None if row is None else Question(self.stage, row) for row in kept)
         return asked
 
-    def _ask(self, batch: Batch, labels: Ints, answers: Ints, scores: Floats, other: Batch | None) -> None:
+    def _ask(self, batch: Batch, labels: Ints, answers: Ints, said: Floats, other: Batch | None) -> None:
         """`run`, and the answers that follow from the scores."""
         waiting = 0 if self.closed else self.ready - self.rounds
         found = self.run(batch, labels, other)
         known = np.flatnonzero(~batch.refused[waiting:]) + waiting if self.closed else np.zeros(0, dtype=np.int64)
-        scores[known] = found[known]
+        said[known] = found[known]
         answers[known] = found[known, 0] > 0 if self.plan.vectors == 1 else found[known].argmax(axis=1)
 
     def run(self, batch: Batch, labels: Ints, other: Batch | None = None) -> Floats:
@@ -440,13 +441,13 @@ class Guide:
             part, rows = slice(done, done + size), slice(done, done + size + 1)
             taught = np.full(size, -1) if past else labels[part]
             run_rows(
-                leaves.theta, leaves.answering, batch.starts[rows], batch.indices, batch.values, taught,
+                leaves.thetas, batch.starts[rows], batch.indices, batch.values, taught,
                 self._weights, plan.clip, plan.scale, leaves.open, out[part],
             )  # fmt: skip
             if other is not None:
                 asked = self._answers
                 run_rows(
-                    asked.theta, asked.answering, other.starts[rows], other.indices, other.values, np.full(size, -1),
+                    asked.thetas, other.starts[rows], other.indices, other.values, np.full(size, -1),
                     self._weights, plan.clip, plan.scale, asked.open, out[part],
                 )  # fmt: skip
             self.rounds += size

@@ -62,6 +62,11 @@ class HashedMap:
         integer(self.width, "width", at_least=2, at_most=1 << 24)
         integer(self.pairs, "pairs", at_least=0, at_most=1 << 12)
 
+    @property
+    def constant(self) -> float:
+        """The value of the first feature, the same for all rows that have single values and pairs."""
+        return math.sqrt(_BIAS / (_BIAS + _SINGLE + _PAIR))
+
     def encode(self, x: Any, /) -> Encoded:
         """The active features of `x`, or a `Malformed` that says what is wrong with it and shows nothing of it."""
         return self._encode(x, _Digests())

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.guide.linear import follow
+from confide.guide.candidates import Choice, keeps
+from confide.guide.linear import MODELS, Thetas, average, follow, units
 from confide.guide.maps import FeatureMap
+from confide.guide.middle import mean_row
 from confide.guide.model import Map
 from confide.guide.partitions import DEPTH, Renewal, mean_squares, renewals
 from confide.planning.guided import GuidePlan
@@ -36,20 +38,24 @@ class Leaves:
     """
 
     def __init__(self, plan: GuidePlan, stage: Stage, features: Map, rng: Random) -> None:
-        size = features.width * plan.vectors
+        self._units = units(plan.clip, plan.vectors)
+        size = features.width * plan.vectors + self._units.size
         if size > plan.node_values:
             raise ValueError(
                 f"the map has {size:,} coordinates, and the plan's noise is certified for {plan.node_values:,}: take "
                 "fewer features or labels"
             )
-        self.plan, self.stage, self.features = plan, stage, features
+        self.plan, self.planned, self.features = plan, stage, features
+        self._mean, self._along, self.stage = _steady(stage, features)
         self.closed = 0
         self.open = np.zeros(size, dtype=np.int64)
         self.sums = np.zeros((stage.leaves, size), dtype=np.int64)
         self.rows = np.zeros((stage.leaves, size), dtype=np.int64)
         self.theta = np.zeros((features.width, plan.vectors))
+        self.models = np.zeros((features.width, MODELS * plan.vectors))
         self.answering = np.zeros((features.width, plan.vectors))
         self._nodes, self._prefixes = Products(stage.root), Products(stage.root, decoding=True)
+        self.choice = Choice.first(stage, plan.vectors)
         self._decoded, self._base = np.zeros(size), np.zeros(size)
         number = len(features.parts[1]) if isinstance(features, FeatureMap) else 0
         self._born = np.zeros(number, dtype=np.int64)  # after how many leaves a renewed partition began; 0 for others
@@ -89,6 +95,11 @@ class Leaves:
             self._older[known] = replace(features, renewed=known)
         return self._older[known]
 
+    @property
+    def thetas(self) -> Thetas:
+        """What a row meets."""
+        return Thetas(self.theta, self.answering, self.models, self.choice.frequent, self._units)
+
     def renewing(self) -> list[int]:
         """After which numbers of leaves partitions, if the map has any, may be drawn anew: public.
 
@@ -100,16 +111,27 @@ class Leaves:
     def _after(self, row: Ints) -> dict[str, Any]:
         """What is otherwise after this row is released; `rows` is a place that nothing reads before."""
         stage, closed = self.stage, self.closed + 1
-        theta, answering = self.theta.copy(), self.answering.copy()
+        theta, models = self.theta.copy(), self.models.copy()
         self.rows[self.closed] = row
         decoded = self._prefixes.at(self.closed, self.rows)
         since = self._since(decoded, closed)
-        rate, past = stage.step / self.plan.scale, stage.weight(self.closed)
-        follow(since, rate, stage.momentum, stage.memory, past, theta, answering)
-        later = {"closed": closed, "theta": theta, "answering": answering, "_decoded": decoded}
+        follow(since, stage.step / self.plan.scale, stage.momentum, self._mean, self._along, theta)
+        average(theta, keeps(stage, self.closed), models)
+        told = slice(decoded.size - self._units.size, decoded.size)
+        choice = self.choice.after(stage, self._units, self.closed, decoded[told], self._decoded[told])
+        later = {"closed": closed, "theta": theta, "models": models, "_decoded": decoded, "choice": choice}
         if isinstance(self.features, FeatureMap) and closed in self.renewing():
             later |= self._renewed(self.features, since, later)
-        return later
+        return later | {"answering": self._chosen(choice, models)}
+
+    def _chosen(self, choice: Choice, models: Floats) -> Floats:
+        """The answering θ: the chosen candidate's, as sure as it may be."""
+        vectors = self.plan.vectors
+        if choice.chosen < MODELS:
+            return models[:, choice.chosen * vectors : (choice.chosen + 1) * vectors] * choice.scale
+        out = np.zeros_like(self.answering)
+        out[0] = choice.odds / self.features.constant * choice.scale  # the first feature is the constant
+        return out
 
     def _renewed(self, features: FeatureMap, since: Floats, later: dict[str, Any]) -> dict[str, Any]:
         """Draw partitions anew that stand for nothing, by what was released: their sums begin again at 0."""
@@ -125,10 +147,14 @@ class Leaves:
             part = slice(first + i * size, first + (i + 1) * size)
             flat = slice(part.start * vectors, part.stop * vectors)
             base[flat] = later["_decoded"][flat]
-            later["theta"][part], later["answering"][part] = 0.0, 0.0
+            later["theta"][part], later["models"][part] = 0.0, 0.0
             born[i] = closed
-        renewed = replace(features, renewed=features.renewed + changed) if changed else features
-        return {"_base": base, "_born": born, "features": renewed}
+        if not changed:
+            return {}
+        renewed = replace(features, renewed=features.renewed + changed)
+        mean, along, stage = _steady(self.planned, renewed)
+        later = {"_mean": mean, "_along": along, "stage": stage}
+        return later | {"_base": base, "_born": born, "features": renewed}
 
     def _parted(self, values: Floats) -> Floats:
         """What of all coordinates belongs to partitions, one row each: a view."""
@@ -162,3 +188,11 @@ class Leaves:
             part[which] = 1.0 - (variance - covariance) / whole
             error[which] += whole - variance - part[which] ** 2 * whole
         return part, error
+
+
+def _steady(stage: Stage, features: Map) -> tuple[Floats, float, Stage]:
+    """The map's mean row, of norm 1, how much of the sums along it is left out, and the stage with steady steps."""
+    mean = mean_row(features)
+    mean2 = math.fsum((mean**2).tolist())
+    steady = stage.steady(mean2)
+    return (mean / math.sqrt(mean2) if mean2 else mean), steady.along(mean2), steady

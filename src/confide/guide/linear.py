@@ -7,17 +7,52 @@ of one unit's row reaches another's gradient (docs/proofs/guide.md).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from confide.kernels.compile import jit
 
-__all__ = ["add_gradient", "follow", "run_rows", "scores"]
+__all__ = [
+    "MODELS",
+    "Thetas",
+    "add_gradient",
+    "add_lesson",
+    "average",
+    "first_lesson",
+    "follow",
+    "run_rows",
+    "scores",
+    "units",
+]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _TRIES = 64
+
+MODELS = 3
+"""Windows over which θ is averaged, the usual one first: candidates for the answering θ, with the frequent label."""
+
+
+class Thetas(NamedTuple):
+    """All that a row meets: functions of released rows."""
+
+    theta: Floats
+    """Where gradients are taken."""
+    answering: Floats
+    models: Floats
+    """The candidates, one after the other in each line."""
+    frequent: int
+    """The frequent label's number."""
+    units: Ints
+    """What a whole loss is in each of its coordinates."""
+
+
+def units(clip: int, vectors: int) -> Ints:
+    """For the other windows, the frequent label, the scale, and the labels' counts: a quarter of clip² is theirs."""
+    return np.array([*(3,) * (MODELS - 1), 2, 1, *(1,) * vectors], dtype=np.int64) * clip // 10
 
 
 @jit
@@ -48,19 +83,62 @@ def _residuals(score: Floats, y: int) -> None:
 
 
 @jit
-def _fits(residual: Floats, values: Floats, factor: float, clip: int) -> bool:
-    """Whether the integers of residual ⊗ values times factor have Σg² ≤ clip², for clip < 2³¹: nothing can overflow."""
-    room = np.int64(clip * clip)
+def _ordered(indices: Ints, width: int) -> bool:
+    """Whether each feature is one of the map's, and comes once."""
+    last = np.int64(-1)
+    for a in range(indices.size):
+        if indices[a] <= last or indices[a] >= width:
+            return False
+        last = indices[a]
+    return True
+
+
+@jit
+def _fits(residual: Floats, values: Floats, factor: float, clip: int, room: int) -> bool:
+    """Whether the integers of residual ⊗ values times factor have Σg² ≤ room ≤ clip², clip < 2³¹: nothing overflows."""
+    left = np.int64(room)
     for a in range(values.size):
         for v in range(residual.size):
             wanted = residual[v] * factor * values[a]
             if not abs(wanted) <= clip:  # before it becomes an integer: one that does not fit has no square to check
                 return False
             g = np.int64(wanted)
-            room -= g * g
-            if room < 0:
+            left -= g * g
+            if left < 0:
                 return False
     return True
+
+
+@jit
+def _gradient(
+    theta: Floats, indices: Ints, values: Floats, y: int, weight: float, clip: int, room: int, scale: int, leaf: Ints
+) -> bool:
+    """`add_gradient` with Σg² ≤ room: what the losses of the row leave of clip²."""
+    if not _ordered(indices, theta.shape[0]):
+        return False
+    vectors, squares = theta.shape[1], 0.0
+    for a in range(indices.size):
+        squares += values[a] * values[a]
+    residual = np.empty(vectors)
+    scores(theta, indices, values, residual)
+    _residuals(residual, y)
+    length = 0.0
+    for v in range(vectors):
+        length += residual[v] * residual[v]
+    length = np.sqrt(length * squares) * weight
+    if not length < 1e300:  # not a number, infinite, or absurd: no gradient
+        return False
+    factor, longest = weight * scale, np.sqrt(float(room))
+    if length * scale > longest:
+        factor = longest / length * weight
+    for _ in range(_TRIES):
+        if _fits(residual, values, factor, clip, room):
+            for a in range(indices.size):
+                for v in range(vectors):
+                    leaf[indices[a] * vectors + v] += np.int64(residual[v] * factor * values[a])  # toward zero
+            return True
+        factor *= 1.0 - 2.0**-10
+    return False
 
 
 @jit
@@ -72,39 +150,110 @@ def add_gradient(
     The integers are those that are checked: Σg² ≤ clip², in 64-bit integers, before any of them is added. Indices must
     increase, since two entries of one coordinate would add up to more than their squares say.
     """
-    width, vectors = theta.shape
-    squares, last = 0.0, np.int64(-1)
-    for a in range(indices.size):
-        if indices[a] <= last or indices[a] >= width:
-            return False
-        last = indices[a]
-        squares += values[a] * values[a]
-    residual = np.empty(vectors)
-    scores(theta, indices, values, residual)
-    _residuals(residual, y)
-    length = 0.0
+    return _gradient(theta, indices, values, y, weight, clip, clip * clip, scale, leaf)
+
+
+@jit
+def _label(score: Floats, first: int, vectors: int) -> int:
+    """The label of one model's scores, which begin at `first`."""
+    if vectors == 1:
+        return 1 if score[first] > 0.0 else 0
+    best = 0
+    for v in range(1, vectors):
+        if score[first + v] > score[first + best]:
+            best = v
+    return best
+
+
+@jit
+def _overconfidence(score: Floats, y: int) -> float:
+    """The derivative of the squared error of the said probabilities by the logarithm of their scale, from −1 to 1.
+
+    Unlike that of the logarithmic loss it is bounded by itself, so that it need not be clipped, which would tell wrong.
+    """
+    if score.size == 1:
+        p = 1.0 / (1.0 + np.exp(-score[0]))
+        slope = 4.0 * (p - (1.0 if y == 1 else 0.0)) * p * (1.0 - p) * score[0]
+    else:
+        top, total, mean, slope = score[0], 0.0, 0.0, 0.0
+        for v in range(score.size):
+            top = max(top, score[v])
+        for v in range(score.size):
+            total += np.exp(score[v] - top)
+        for v in range(score.size):
+            mean += np.exp(score[v] - top) / total * score[v]
+        for v in range(score.size):
+            p = np.exp(score[v] - top) / total
+            slope += 2.0 * (p - (1.0 if v == y else 0.0)) * p * (score[v] - mean)
+    return min(max(slope, -1.0), 1.0) if slope == slope else 0.0
+
+
+@jit
+def _losses(
+    thetas: Thetas, said: Floats, indices: Ints, values: Floats, y: int, weight: float, out: Ints
+) -> None:
+    """What one row tells of the models: by how much another errs more than the usual one, and so on (`add_lesson`)."""
+    vectors, models, units = said.size, thetas.models, thetas.units
+    score = np.empty(models.shape[1])
+    scores(models, indices, values, score)
+    share = weight if 0.0 <= weight <= 1.0 else 1.0
+    usual = 1 if _label(score, 0, vectors) != y else 0
+    for k in range(1, MODELS):
+        wrong = 1 if _label(score, k * vectors, vectors) != y else 0
+        out[k - 1] = np.int64(share * units[k - 1]) * (wrong - usual)
+    out[MODELS - 1] = np.int64(share * units[MODELS - 1]) * ((1 if thetas.frequent != y else 0) - usual)
+    out[MODELS] = np.int64(share * units[MODELS] * _overconfidence(said, y))
+    count = np.int64(share * units[MODELS + 1])
     for v in range(vectors):
-        length += residual[v] * residual[v]
-    length = np.sqrt(length * squares) * weight
-    if not length < 1e300:  # not a number, infinite, or absurd: no gradient
+        out[MODELS + 1 + v] = count if v == y else 0
+    if vectors == 1:
+        out[MODELS + 1] = count if y == 1 else -count
+
+
+@jit
+def add_lesson(
+    thetas: Thetas,
+    said: Floats,
+    indices: Ints,
+    values: Floats,
+    y: int,
+    weight: float,
+    clip: int,
+    scale: int,
+    leaf: Ints,
+) -> bool:
+    """Add one row's losses and its gradient to the open leaf, of joint norm at most clip; False if nothing was added.
+
+    The losses are the leaf's last coordinates. For each other window its errors less the usual window's, for the
+    frequent label the same; the slope of the said probabilities' squared error by their scale; and the label's count.
+    The gradient is clipped to what they leave: Σ losses² + Σg² ≤ clip², in the integers that are added.
+    """
+    if not _ordered(indices, thetas.theta.shape[0]):
         return False
-    factor = weight * scale
-    if length * scale > clip:
-        factor = clip / length * weight
-    for _ in range(_TRIES):
-        if _fits(residual, values, factor, clip):
-            for a in range(indices.size):
-                for v in range(vectors):
-                    leaf[indices[a] * vectors + v] += np.int64(residual[v] * factor * values[a])  # toward zero
-            return True
-        factor *= 1.0 - 2.0**-10
-    return False
+    first = leaf.size - thetas.units.size
+    losses, room = np.zeros(thetas.units.size, np.int64), np.int64(clip) * np.int64(clip)
+    _losses(thetas, said, indices, values, y, weight, losses)
+    for k in range(losses.size):
+        room -= losses[k] * losses[k]
+    if room < 0 or not _gradient(thetas.theta, indices, values, y, weight, clip, int(room), scale, leaf):
+        return False
+    for k in range(losses.size):
+        leaf[first + k] += losses[k]
+    return True
+
+
+def first_lesson(shape: tuple[int, int], indices: Ints, values: Floats, y: int, clip: int, scale: int) -> Ints:
+    """What a row adds to a leaf of a guide that has released nothing: θ, which has this shape, is 0."""
+    theta, vectors = np.zeros(shape), shape[1]
+    thetas = Thetas(theta, theta, np.zeros((shape[0], MODELS * vectors)), 0, units(clip, vectors))
+    leaf = np.zeros(theta.size + thetas.units.size, dtype=np.int64)
+    add_lesson(thetas, np.zeros(vectors), indices, values, y, 1.0, clip, scale, leaf)
+    return leaf
 
 
 @jit
 def run_rows(
-    theta: Floats,
-    answering: Floats,
+    thetas: Thetas,
     starts: Ints,
     indices: Ints,
     values: Floats,
@@ -118,23 +267,36 @@ def run_rows(
     """Rounds of one leaf: score by the answering θ, then learn. A label below 0 is one that never comes."""
     for i in range(labels.size):
         a, b, y = starts[i], starts[i + 1], labels[i]
-        scores(answering, indices[a:b], values[a:b], out[i])
+        scores(thetas.answering, indices[a:b], values[a:b], out[i])
         if y >= 0:
-            add_gradient(theta, indices[a:b], values[a:b], y, weights[y], clip, scale, leaf)
+            add_lesson(thetas, out[i], indices[a:b], values[a:b], y, weights[y], clip, scale, leaf)
 
 
 @jit
-def follow(
-    decoded: Floats, rate: float, momentum: float, memory: float, past: float, theta: Floats, answering: Floats
-) -> None:
-    """θ from the decoded sums, and the answering θ, its running mean: `past` counts rounds in leaves like the last one.
+def follow(decoded: Floats, rate: float, momentum: float, mean: Floats, share: float, theta: Floats) -> None:
+    """θ from the decoded sums: −rate · sums, but for a `share` of what they have along the `mean` row, of norm 1.
 
-    θ is the mean of −rate · sums that forgets with `momentum`: the same as steepest descent with a heavy ball, whose
-    steps may be longer by (1 + momentum) / (1 − momentum) before they swing.
+    θ is the mean of these that forgets with `momentum`: the same as steepest descent with a heavy ball, whose steps may
+    be longer by (1 + momentum) / (1 − momentum) before they swing.
     """
-    keep = 1.0 if memory <= 0.0 else min(1.0, (memory + 1.0) / (memory + past))
     width, vectors = theta.shape
+    along = np.zeros(vectors)
+    for a in range(mean.size):
+        for v in range(vectors):
+            along[v] += mean[a] * decoded[a * vectors + v]
     for a in range(width):
         for v in range(vectors):
-            theta[a, v] = momentum * theta[a, v] - (1.0 - momentum) * rate * decoded[a * vectors + v]
-            answering[a, v] += keep * (theta[a, v] - answering[a, v])
+            wanted = decoded[a * vectors + v]
+            if mean.size:
+                wanted -= share * mean[a] * along[v]
+            theta[a, v] = momentum * theta[a, v] - (1.0 - momentum) * rate * wanted
+
+
+@jit
+def average(theta: Floats, keeps: Floats, models: Floats) -> None:
+    """The models are running means of θ: each comes as near to it as `keeps` says."""
+    width, vectors = theta.shape
+    for a in range(width):
+        for k in range(keeps.size):
+            for v in range(vectors):
+                models[a, k * vectors + v] += keeps[k] * (theta[a, v] - models[a, k * vectors + v])

@@ -200,6 +200,11 @@ class FeatureMap:
         return 1 + 2 * len(self.columns.numeric) + len(self.columns.categorical) + parts
 
     @property
+    def constant(self) -> float:
+        """The value of the first feature, which is the same for every row."""
+        return self._tables.bias
+
+    @property
     def parts(self) -> tuple[int, NDArray[np.int64]]:
         """The first feature of the partitions, and the columns that each of them cuts."""
         return self._tables.first_part, self._tables.column

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from confide._checks import Numbers, integer
-from confide.planning.stages import SHORTEST, Stage, ends_of
+from confide.planning.stages import MEMORY, SHORTEST, STEADY, Stage, ends_of
 from confide.privacy.exact import Noise, delta_of, epsilon_of, most_mu2, slack_of
 from confide.privacy.gaussian import LARGEST
 from confide.privacy.renyi import check_delta, check_epsilon
@@ -33,9 +33,7 @@ _COLUMNS = 10  # numeric columns that this is worked out for
 _FEW, _LEAF = 512, 512  # leaves of a short stream, and rounds of a leaf from which on there are more
 _GROWTH = 30  # a leaf is a thirtieth of the past, so that θ is never older than that; more leaves, more noise
 _SHAKE = 0.8  # the noise of a score, in units of the logit
-_MEMORY = 60.0  # the answering θ forgets all but about the last sixtieth of the past: it sheds noise, and follows drift
-_STABLE = 64.0  # step · rounds of a leaf: θ waits for a leaf to end, and longer steps would swing …
-_HEAVY, _HEAVIEST = 2.0, 0.95  # … without momentum, which pays where the noise allows steps so much longer
+_HEAVY, _HEAVIEST = 2.0, 0.95  # momentum, which pays where the noise allows steps so much longer than steady ones
 _LONGER = 20.0  # the memory with momentum: long steps follow the chance in labels too, and a longer mean sheds it
 
 
@@ -289,7 +287,7 @@ class GuidePlan(Numbers):
         root, sigma2, step = _matrix(leaves, leaf * clip, variance)
         warm, warm_sigma2, warm_step = _matrix(max(1, warm_leaves), leaf * clip, variance)
         range_sigma2 = math.ceil(2 * scale**2 / (mu2 * part) * (1 + 1e-14)) if ranges else 1
-        stable = _STABLE / leaf
+        stable = STEADY / leaf
         momentum = min(_HEAVIEST, (step - stable) / (step + stable)) if step > _HEAVY * stable else 0.0
         return cls(
             rounds=rounds, history=history, labels=labels, leaves=leaves, leaf=leaf, growth=_GROWTH, clip=clip,
@@ -297,9 +295,9 @@ class GuidePlan(Numbers):
             node_values=MOST_VALUES, range_rounds=ranges, range_norm=scale if ranges else 0,
             range_sigma2=range_sigma2, range_values=MOST_VALUES if ranges else 0,
             warm_leaves=warm_leaves, warm_sigma2=warm_sigma2 if ranges else 1, warm_factor_scale=warm.scale,
-            warm_column_scale=warm.columns, warm_step=min(warm_step, _STABLE / max(SHORTEST, ranges // _GROWTH)),
+            warm_column_scale=warm.columns, warm_step=min(warm_step, STEADY / max(SHORTEST, ranges // _GROWTH)),
             step=min(step, stable * (1 + momentum) / (1 - momentum)),
-            memory=_LONGER if momentum else _MEMORY, momentum=momentum,
+            memory=_LONGER if momentum else MEMORY, momentum=momentum,
         )  # fmt: skip
 
 

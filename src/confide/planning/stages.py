@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 from confide._checks import Numbers
 from confide.privacy.sums import MOST_LEAVES, SquareRoot
 
-__all__ = ["SHORTEST", "Stage", "ends_of"]
+__all__ = ["MEMORY", "SHORTEST", "STEADY", "Stage", "ends_of"]
 
 SHORTEST = 16
 """Rounds of the first leaves."""
+
+STEADY = 64.0
+"""step · rounds of a leaf, at most, without momentum: θ waits for a leaf to end, and longer steps would swing."""
+
+MEMORY = 60.0
+"""The answering θ forgets all but about the last sixtieth of the past: it sheds noise, and follows drift."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,32 @@ class Stage(Numbers):
     def leaves(self) -> int:
         """How many leaves."""
         return len(self.ends)
+
+    @cached_property
+    def longest(self) -> int:
+        """Rounds of the longest leaf."""
+        return max(b - a for a, b in zip((0, *self.ends), self.ends, strict=False))
+
+    @cached_property
+    def deviation(self) -> float:
+        """The rms deviation of a prefix sum's noise, in the units of the sums."""
+        squares = math.fsum(map(math.fsum, (self.root.decoder**2).tolist()))  # no library's sum: a choice follows it
+        return math.sqrt(self.sigma2 * squares / self.leaves)
+
+    def steady(self, mean2: float) -> Stage:
+        """The stage with steps that do not swing on a map whose mean row has this squared norm.
+
+        All rows of a leaf meet one θ: along their mean, whose curvature is at most mean2/4, steps of more than 8/mean2
+        in all swing. Where that is less than a plan allows, steps are shorter, down to half, and without momentum.
+        """
+        most = max(STEADY / 2, 8 / max(mean2, 2.0**-20))
+        if most >= STEADY:
+            return self
+        return replace(self, step=min(self.step, most / self.longest), momentum=0.0, memory=MEMORY)
+
+    def along(self, mean2: float) -> float:
+        """What of the sums is left out along the mean row, so that steps of this stage come halfway at most there."""
+        return 0.0 if self.momentum else max(0.0, 1 - 4 / max(mean2 * self.step * self.longest, 2.0**-20))
 
     def weight(self, leaf: int) -> float:
         """The rounds up to the end of a leaf, counted in leaves of its length."""

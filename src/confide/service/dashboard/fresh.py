@@ -26,7 +26,7 @@ from confide.games.play import OnlineGame
 from confide.games.report import Report
 from confide.games.split import SplitVote
 from confide.guide.columns import Columns
-from confide.guide.linear import add_gradient
+from confide.guide.linear import first_lesson
 from confide.guide.maps import FeatureMap
 from confide.learners import Features
 from confide.planning.guided import GuidePlan
@@ -88,15 +88,9 @@ class OneUnit:
     @cached_property
     def _direction(self) -> Floats:
         guide, features = self.guide, FeatureMap(Columns(categorical=("c",)))
-        indices, values = features.encode({"c": "a"})
-        vectors = 1 if guide.labels == 2 else guide.labels
-        sums = []
-        for label in (0, 1):
-            leaf = np.zeros(features.width * vectors, dtype=np.int64)
-            theta = np.zeros((features.width, vectors))
-            add_gradient(theta, indices, values, label, 1.0, guide.clip, guide.scale, leaf)
-            sums.append(leaf.astype(np.float64))
-        return sums[1] - sums[0]
+        shape, row = (features.width, guide.vectors), features.encode({"c": "a"})
+        zero, one = (first_lesson(shape, *row, label, guide.clip, guide.scale) for label in (0, 1))
+        return (one - zero).astype(np.float64)
 
     def score(self, view: View) -> float:
         """The matched filter of the released sums; 0 where there are none."""
