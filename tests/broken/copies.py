@@ -153,6 +153,7 @@ class SharedMemory:
 class RunningMean:
     """A shared scaler, for `features=`: the unit's numbers move the mean, and with it every later question."""
 
+    __module__ = "confide"  # else it is refused when it is given
     width = 2
 
     def __init__(self) -> None:
@@ -169,6 +170,7 @@ class RunningMean:
 class SharedVocabulary:
     """A shared vocabulary, for `features=`: words get columns as they come, so the unit's words move those of all."""
 
+    __module__ = "confide"  # else it is refused when it is given
     width = 4
 
     def __init__(self) -> None:
