@@ -16,7 +16,7 @@ from typing import NamedTuple
 HERE = Path(__file__).parent
 LOGS = HERE.parent / "build" / "bench"
 FIRST = ("foundation", "randomness", "counters", "trees", "coingame", "speed")  # the others follow by name
-PARTS = ("run", "service_river", "guide_streams", "dpftrl")  # no benchmarks by themselves: others use them
+PARTS = ("run", "service_river", "guide_streams", "dpftrl", "attacks", "served")  # others use them
 ALL = (*FIRST, *sorted(file.stem for file in HERE.glob("*.py") if file.stem not in (*FIRST, *PARTS)))
 QUICK = ("foundation", "speed")  # under two minutes together; most of the others have a --quick of their own
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -127,7 +128,7 @@ def _spread(values: list[float]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?", help="by default strangers/ in the folder CONFIDE_DATA")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 4.0])
     parser.add_argument("--only", nargs="+", default=NAMES)
@@ -135,6 +136,8 @@ def main() -> None:
     parser.add_argument("--peers", action="store_true", help="run DP-FTRL, and nothing else")
     parser.add_argument("--declared", action="store_true", help="with and without declared ranges, and nothing else")
     asked = parser.parse_args()
+    if asked.folder is None:
+        asked.folder = Path(os.environ.get("CONFIDE_DATA", ".")) / "strangers"
     known: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in asked.only:
         known_stream = stream(asked.folder, name, asked.rows)
