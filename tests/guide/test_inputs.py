@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ from confide.privacy.random import Random
 
 pytestmark = pytest.mark.claim("guide.md")
 
-RANGED = GuidePlan.best(40.0, 1e-6, 400)
+SHORT = GuidePlan.best(40.0, 1e-6, 400)
+RANGED = replace(SHORT, range_rounds=44, warm_leaves=3)
 RANGES = {"a": (-2.0, 2.0), "b": (-2.0, 2.0)}
 COLUMNS = Columns(numeric=("a", "b"), categorical=("k",))
 
@@ -133,6 +135,15 @@ def test_a_declared_range_stands_until_the_counts_show_where_the_column_lies() -
     assert a is not None and -8 < a[0] < a[-1] < 8
     assert b is not None and b[0] < -10 and b[-1] > 10
     assert z == declared(ranges, ["z"])[0]
+
+
+def test_declared_ranges_stand_where_counts_would_take_too_many_rounds() -> None:
+    """An eighth of them: a guide that begins with what is declared has learned more by then."""
+    assert Guide(SHORT, COLUMNS, ranges={"b": (0.0, 1.0)}).counting == SHORT.range_rounds == SHORT.rounds // 8
+    guide = Guide(SHORT, COLUMNS, rng=Random(seed=1), ranges=RANGES)
+    assert guide.counting == 0 and guide.stage == 1
+    play(guide, rows(SHORT.rounds))
+    assert guide.ranges is None and guide.closed == SHORT.leaves - 1
 
 
 def test_columns_that_are_nearly_always_zero_are_known_as_such_declared_or_not() -> None:

@@ -50,6 +50,7 @@ Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 MANY = 1 << 20
+_WORTH = 9  # of so many rounds one, at most, may go into counts of columns whose ranges are all declared
 _PIECE = 1 << 13  # rows that are encoded at once: what they are encoded to takes memory
 
 
@@ -139,7 +140,7 @@ class Guide:
         """The released counts, where ranges are private."""
         self._first, self._handover = 0, 0  # rounds of the warm-up, and leaves after it until its answers end
         self._warm: Leaves | None = None
-        if isinstance(features, Columns) and features.numeric and plan.range_rounds:
+        if isinstance(features, Columns) and _counts(plan, features, ranges):
             self._first, self._counted = plan.range_rounds, RangeCounts(features, ranges, plan.range_norm)
             if self._counted.counts.size > plan.range_values:
                 raise ValueError("there are more numeric columns than the plan certifies counts of: take fewer of them")
@@ -495,6 +496,12 @@ class Guide:
     def __repr__(self) -> str:
         seeded = "" if self._rng.secure else ", insecure: seeded"
         return f"Guide(rounds={self.rounds}, closed={self.closed} of {self.plan.nodes}{seeded})"
+
+
+def _counts(plan: GuidePlan, columns: Columns, ranges: Mapping[str, tuple[float, float]]) -> bool:
+    """Whether it is counted where numbers lie: not if all ranges are declared, and that would take too many rounds."""
+    rounds, wanting = plan.range_rounds, set(columns.numeric) - set(ranges)
+    return bool(rounds and columns.numeric and (wanting or _WORTH * rounds <= plan.rounds + plan.history))
 
 
 def _sums(leaves: Leaves) -> list[Release]:
