@@ -534,3 +534,16 @@ def test_a_plan_for_many_labels_is_not_warned_of_what_did_not_happen() -> None:
     """Measured: with 44 labels for each deviation, six queues are told apart three times out of four."""
     plan = Plan.tight(4.0, 1e-6, 5000, labels=6, unit_labels=4, units="people")
     assert plan.guide is not None and plan.guide.strength < 300 and not plan.warnings
+
+
+@pytest.mark.parametrize("features", [2, Features(numeric={"a": (0, 1)}, categorical={"b": 4}), None], ids=str)
+def test_a_rehearsal_changes_nothing(features: Any) -> None:
+    rows = [[i % 3, i % 5] if features == 2 else {"a": i % 3, "b": str(i % 5)} for i in range(60)]
+    told = []
+    for rehearsed in (False, True):
+        made = POP(None, Plan.tight(8.0, 1e-5, 400), labels=[0, 1], features=features, seed=1)
+        if rehearsed:
+            made.rehearse()
+        assert made.rounds == 0 and guide_of(made).closed == 0
+        told.append([made.predict(x)[:2] for x in rows])
+    assert told[0] == told[1]

@@ -427,6 +427,11 @@ class POP:
         """Exact numbers for the operator's eyes only: outside the guarantee."""
         return Operator(self._loop, self._lock)
 
+    def rehearse(self) -> None:
+        """Compile what rounds need before anybody asks: a service does so before it is ready. Nothing changes."""
+        if self._loop.guiding is not None:
+            self._loop.guiding.rehearse()
+
     def keep(self) -> Keeper:
         """The same calls for an owner who keeps a journal, which then has the open tickets: the service's desk."""
         return Keeper(self._settings, self._loop, self._lock, self._begin)
