@@ -18,8 +18,8 @@ from confide.privacy.gate import Gate
 from confide.privacy.renyi import epsilon_from_renyi, sum_up
 from confide.privacy.sparse import CounterBudget, leading_scale, smallest_scale, threshold_cost
 
-MOST_COPIES = 4_000_000
-"""Beyond this a plan is a number in a table, not something that runs."""
+MOST_COPIES = 1 << 30
+"""Beyond this a plan is a number in a table, not something that runs; so many run where votes are tallied."""
 
 WIDE = 20_000.0
 """Noise of this scale, in votes, makes tables that are too long to be searched over."""
@@ -235,9 +235,8 @@ def bounded(
     The counter's delay is its third part: `check_delay`.
     """
     # A table need not fall everywhere, and beyond its end the last entry stands.
-    table, lead = gate.table, min(-(-3 * copies // 5), gate.sure.size - 1)
     most = reports(copies, mistakes, beta / 3)
-    if unsure < most or not rounds * float(table[lead:].max()) <= beta / 3:
+    if unsure < most or not rounds * gate.most_unsure(-(-3 * copies // 5)) <= beta / 3:
         return None
     most = min(rounds, most)
     return Certificate(float(min(rounds, most + beta * rounds)), most, beta, beta, 1.0, HYPOTHESES)

@@ -13,9 +13,13 @@ import operator
 import os
 from abc import ABC, abstractmethod
 from fractions import Fraction
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from confide._checks import integer, own_process, probability
+from confide.kernels.compile import jit
 from confide.privacy.chains import (
     balanced_code,
     best_code,
@@ -28,9 +32,41 @@ from confide.privacy.chains import (
     tree_scale,
     union_bound,
 )
-from confide.privacy.random import Random, discrete_laplace
+from confide.privacy.random import Random, discrete_laplace, fits
 
-__all__ = ["Counter", "SmoothCounter", "TreeCounter", "tree_error", "tree_levels", "tree_scale"]
+__all__ = ["Counter", "SmoothCounter", "Ticks", "TreeCounter", "tick", "tree_error", "tree_levels", "tree_scale"]
+
+
+class Ticks(NamedTuple):
+    """A tree counter lent to a compiled loop: its nodes, which are private, and words for their noise."""
+
+    words: NDArray[np.uint64]
+    place: NDArray[np.int64]
+    """The steps taken, and where the words go on."""
+    sums: NDArray[np.int64]
+    answers: NDArray[np.int64]
+    numerator: int
+    denominator: int
+    """The noise's scale."""
+    limit: int
+    """The run halts when an answer is at least this."""
+
+
+@jit
+def tick(ticks: Ticks, value: int, noise: int) -> int:
+    """`TreeCounter.step` with noise that was drawn before; the answer."""
+    time, nodes, merged = ticks.place[0], 0, 0
+    while (time >> merged) & 1:
+        merged += 1
+    for level in range(merged, 63):
+        nodes += (time >> level) & 1
+    total = value
+    for i in range(nodes, nodes + merged):
+        total += ticks.sums[i]
+    answer = ticks.answers[nodes] + total + noise
+    ticks.sums[nodes], ticks.answers[nodes + 1] = total, answer
+    ticks.place[0] = time + 1
+    return answer
 
 
 class Counter(Protocol):
@@ -175,6 +211,29 @@ class TreeCounter(_ChainCounter):
                 self._scales.append(self._scale_of(levels))
             place -= (1 << (levels - 1)) - 1
         return label, (place & -place).bit_length() - 1, self._scales[-1]
+
+    @property
+    def lends(self) -> bool:
+        """Whether a compiled loop may take its steps: with a known horizon, small noise and one stream of words."""
+        return self._horizon is not None and self._rng.one_stream and fits(self.scale)
+
+    def lend(self, words: int, limit: int) -> Ticks:
+        """The counter for a compiled loop, with at least so many words, until `take_back`; lost if that never comes."""
+        own_process(self._pid, type(self).__name__)
+        time, _, sums, answers = self._state
+        nodes, known = np.zeros(65, dtype=np.int64), np.zeros(66, dtype=np.int64)
+        nodes[: len(sums)], known[: len(answers)] = sums, answers
+        lent, cursor = self._rng.lend(words)
+        scale = self.scale
+        return Ticks(lent, np.array([time, cursor]), nodes, known, scale.numerator, scale.denominator, limit)
+
+    def take_back(self, ticks: Ticks) -> None:
+        """Go on where the loop stopped."""
+        time, cursor = (int(number) for number in ticks.place)
+        nodes = time.bit_count()
+        sums, answers = ticks.sums[:nodes].tolist(), ticks.answers[: nodes + 1].tolist()
+        self._state = time, time, tuple(sums), tuple(answers)
+        self._rng.give_back(cursor)
 
     def error(self, beta: float, two_sided: bool = True, at: int | None = None) -> float:
         """A bound that the errors of all answers keep together, with probability at least 1 − beta.
