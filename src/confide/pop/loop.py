@@ -101,7 +101,11 @@ class Loop:
     def reserve(self, whos: Sequence[bytes | None]) -> None:
         """Take the rounds of a batch before anything of it is learned or released: all, or as many as are left."""
         left = len(whos) if self.goes_on else max(0, self.plan.rounds - self.account.rounds)
-        self.account.reserve(min(len(whos), left), whos)
+        self.account.reserve(min(len(whos), left), self.people(whos))
+
+    def people(self, whos: Sequence[bytes | None]) -> Sequence[bytes | None]:
+        """Those of a batch's units that are people: rounds have no names, and there may be millions of them."""
+        return whos if self.routing.units == "people" else ()
 
     def ask(self, x: Any, who: bytes | None) -> Outcome:
         """Take one round, whatever x is; the caller has made sure that there is one left, or that it goes on."""

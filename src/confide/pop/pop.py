@@ -288,7 +288,7 @@ class POP:
             rows = batches.follow(loop, xs, ys, whos) if more and len(ys) else None
             if rows is not None and rows.rows < len(ys):
                 loop.account.open()  # the rounds may be over, as they are for who asks one by one
-            mark = loop.enter(*whos)
+            mark = loop.enter(*loop.people(whos))
         loop.settle(mark)
         self._tell()
         return rows.followed() if rows is not None else Followed.nothing()

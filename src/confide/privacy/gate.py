@@ -139,7 +139,7 @@ def _tails(scale: float) -> tuple[int, NDArray[np.uint64], NDArray[np.uint64]]:
 
 
 @lru_cache(maxsize=64)
-def _laplace_cost(scale: float, centre: int, last: int, order: int) -> float:
+def _laplace_excess(scale: float, centre: int, last: int, order: int) -> float:
     """The largest excess of a Laplace gate: of every pair of its integers, without a table of them."""
     bits, high, low = _tails(scale)
     first = max(0, (centre - (high.size << bits)) // 2 - VOTE)  # below it and above `last` they are all the same
@@ -383,15 +383,18 @@ class Gate:
         """
         order, fraction = check_order(order), check_fraction(poll_fraction)
         if self._laplace is not None and fraction == 1:
-            return cost_from_excess(_laplace_cost(*self._laplace, self._last, order), order)
-        excess, place = worst_excess(self.sure, order, VOTE, fraction)
-        if not math.isfinite(float(excess)):
+            excess = _laplace_excess(*self._laplace, self._last, order)
+            if not math.isfinite(excess):
+                raise ValueError(f"scale={self._laplace[0]:g} is too small for order {order}: no cost bounds its steps")
+            return cost_from_excess(excess, order)
+        worst, place = worst_excess(self.sure, order, VOTE, fraction)
+        if not math.isfinite(float(worst)):
             p, q, _ = (int(v) for v in place)
             raise ValueError(
                 f"margins {p} and {q} are one vote apart, and no cost bounds the step between their entries; "
                 "smooth it there"
             )
-        return cost_from_excess(float(excess), order)
+        return cost_from_excess(float(worst), order)
 
     def margin(self, *, unsure: float) -> int:
         """The smallest margin from which on P(unsure) ≤ `unsure`; raises if the table never falls so low."""
