@@ -5,8 +5,8 @@
     python -m benchmarks.paper --page           the table and the picture of docs/paper.md, from what was run
 
 Every run is a `confide.POP`: the secure generator, the paper's gate (AboveThreshold's one comparison a round) and its
-tree counter, each label taught to one copy, `Plan.paper` or `Plan.certified`, votes tallied (`confide.banks.TallyBank`).
-Streams are drawn from a seed, the mechanism's coins are not. Results are kept in benchmarks/results/paper.json.
+tree counter, each label taught to one copy, `Plan.paper` or `Plan.certified`, votes tallied by a `TallyBank`. Streams
+are drawn from a seed, the mechanism's coins are not. Results are kept in benchmarks/results/paper.json.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class Cell:
     def name(self) -> str:
         """What `--run` calls it."""
         plan = "" if self.kind == "paper" else ", certified"
-        return f"{self.learner} {self.points}, {self.stream}, eps {self.epsilon:g}, {self.rounds:.0e}{plan}, {self.seed}"
+        where = f"{self.learner} {self.points}, {self.stream}"
+        return f"{where}, eps {self.epsilon:g}, {self.rounds:g}{plan}, {self.seed}"
 
 
 def _both(cell: Cell) -> list[Cell]:
@@ -71,8 +72,8 @@ LONG = [
     *_both(Cell("points", 1000, 4.0, 10**9)),
     *_both(Cell("points", 1000, 4.0, 10**9, "worst")),
     *(Cell("points", 1000, 4.0, 10**9, seed=seed) for seed in (2, 3, 4, 5)),
-    *_both(Cell("thresholds", 3, 20.0, 2 * 10**8, "worst")),
-    *_both(Cell("intervals", 2, 20.0, 2 * 10**8, "worst")),
+    *_both(Cell("thresholds", 3, 20.0, 16 * 10**7, "worst")),
+    *_both(Cell("intervals", 2, 20.0, 16 * 10**7, "worst")),
     *(Cell("points", 1000, 20.0, 10**8, stream) for stream in ("late", "missing")),  # type: ignore[arg-type]
 ]
 
@@ -123,8 +124,8 @@ def _worst_order(cell: Cell) -> tuple[list[int], int, int]:
 def questions(cell: Cell, copies: int) -> Iterator[Ints]:
     """The stream, in chunks. Uniform: any point, and of points the target every other time.
 
-    Worst: the points on which a copy errs, in its own worst order, each until nearly all copies know it (4·k rounds); then
-    uniform. So every copy errs as often as it can, all of them at the same time.
+    Worst: the points on which a copy errs, in its own worst order, each until nearly all copies know it (4·k rounds);
+    then uniform. So every copy errs as often as it can, all of them at the same time.
     """
     dice, taken = np.random.default_rng(cell.seed), 0
     order = [cell.points // 2] if cell.learner == "points" else _worst_order(cell)[0]
@@ -191,8 +192,8 @@ def said(result: dict[str, Any]) -> str:
     held = "" if result["covered"] else " (not covered: labels are not prompt)"
     return (
         f"{Cell(**{name: result[name] for name in Cell.__dataclass_fields__}).name}: d = {result['mistake_bound']}, "
-        f"{result['copies']:,} copies of {result['bytes_a_copy']:.1f} bytes, bound {bound:,} = {bound / rounds:.3g} × rounds"
-        f"{held}, mistakes {result['mistakes']:,} = {result['mistakes'] / bound:.3g} × bound = "
+        f"{result['copies']:,} copies of {result['bytes_a_copy']:.1f} bytes, bound {bound:,} = {bound / rounds:.3g} × "
+        f"rounds{held}, mistakes {result['mistakes']:,} = {result['mistakes'] / bound:.3g} × bound = "
         f"{result['mistakes'] / max(1, result['constant']):.3g} × best constant, unsure {result['unsure']:,} of "
         f"{result['planned_unsure']:,}, {'halted, ' if result['halted'] else ''}"
         f"{rounds / result['seconds'] / 1e6:.1f} million rounds a second of one core"
@@ -211,19 +212,26 @@ def keep(cell: Cell, result: dict[str, Any]) -> None:
     RESULTS.write_text("{\n" + text + "\n}\n")
 
 
+def _power(rounds: int) -> str:
+    """10⁹, or 1.6·10⁸."""
+    digits = len(str(rounds)) - 1
+    raised = str(digits).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{'' if rounds == 10**digits else f'{rounds / 10**digits:g}·'}10{raised}"
+
+
 def table(results: dict[str, dict[str, Any]]) -> str:
     """The page's table."""
     lines = [
-        "| class, stream | d | (ε, 10⁻⁶), rounds | plan | copies | allowed ÷ rounds | mistakes | ÷ allowed | ÷ best constant | "
-        "rounds/s |",
+        "| class, stream | d | (ε, 10⁻⁶), rounds | plan | copies | allowed ÷ rounds | mistakes | ÷ allowed | "
+        "÷ best constant | rounds/s |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in results.values():
         rounds, allowed = row["rounds"], row["bound"] if row["covered"] else None
         run = f" (run {row['seed']})" if row["seed"] > 1 else ""
         lines.append(
-            f"| {row['learner']} on {row['points']:,}, {row['stream']}{run} | {row['mistake_bound']} | {row['epsilon']:g}, "
-            f"{rounds:.0e} | {row['kind']} | {row['copies']:,} | "
+            f"| {row['learner']} on {row['points']:,}, {row['stream']}{run} | {row['mistake_bound']} | "
+            f"{row['epsilon']:g}, {_power(rounds)} | {row['kind']} | {row['copies']:,} | "
             + (f"{allowed / rounds:.2g}" if allowed else "no bound")
             + f" | {row['mistakes']:,} | "
             + (f"{row['mistakes'] / allowed:.2g}" if allowed else "–")
@@ -243,7 +251,8 @@ def picture(results: dict[str, dict[str, Any]]) -> None:
             rounds, mistakes = np.array(row["curve"]).T
             colour, name = colours[row["kind"]], names[row["kind"]]
             axes.plot(rounds, np.maximum(mistakes, 1), color=colour, lw=2, label=f"{name}: mistakes")
-            axes.axhline(row["bound"], color=colour, lw=1.4, ls="--", label=f"{name}: allowed, {row['copies']:,} copies")
+            allowed = f"{name}: allowed, {row['copies']:,} copies"
+            axes.axhline(row["bound"], color=colour, lw=1.4, ls="--", label=allowed)
         if shown:
             rounds = np.array(shown[0]["curve"])[:, 0]
             axes.plot(rounds, rounds * shown[0]["constant"] / rounds[-1], color="#888888", lw=1, label="best constant")

@@ -444,7 +444,11 @@ def test_cost_refuses_nonsense(order: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"scale": 0}, {"scale": math.nan}, {"threshold": -1}, {"threshold": math.inf}, {"threshold": 20.1}, {"margins": -1}]
+    "change",
+    [
+        {"scale": 0}, {"scale": math.nan}, {"threshold": -1}, {"threshold": math.inf}, {"threshold": 20.1},
+        {"margins": -1},
+    ],
 )
 def test_laplace_refuses_nonsense(change: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(change))):

@@ -57,7 +57,7 @@ def automaton(learner: VersionSpace) -> Automaton:
                 after.append(known[left.tobytes()])
             moves[-1].append(after)
         if len(alive) * H.points * 2 > MOST:
-            raise ValueError("the class is too large to be enumerated: its copies cannot be tallied, leave the bank out")
+            raise ValueError("the class is too large to be enumerated, and its votes to be tallied: leave the bank out")
     bits = np.array([learner.answers(left) for left in alive]).reshape(len(alive), -1)
     shifts = np.arange(H.points, dtype=np.uint64)
     answers = (bits[:, (shifts >> np.uint64(6)).astype(np.int64)] >> (shifts & np.uint64(63))) & np.uint64(1)

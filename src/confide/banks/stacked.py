@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from confide._checks import integer
 from confide.banks.base import TAUGHT, Rounds, RowByRow, State, encode_table, sealed

@@ -1,9 +1,9 @@
 """Copies that are counted when they change, not when they are asked: full polls at a cost that k does not drive.
 
-On a finite domain the bank keeps, for every point, how many copies say 1 there. A question is a lookup. A lesson changes
-the counts where one copy's hypothesis moved: one cell for points, two paths of a Fenwick tree (Fenwick, "A New Data
-Structure for Cumulative Frequency Tables", 1994) for thresholds and intervals, a row for a class that is enumerated. A
-copy is 4 or 8 bytes. Every vote is the one that the learner by itself gives (tests/banks/test_tally.py).
+On a finite domain the bank keeps, for every point, how many copies say 1 there. A question is a lookup. A lesson
+changes the counts where one copy's hypothesis moved: one cell for points, two paths of a Fenwick tree (Fenwick, "A New
+Data Structure for Cumulative Frequency Tables", 1994) for thresholds and intervals, a row for a class that is
+enumerated. A copy is 4 or 8 bytes. Every vote is the one that the learner by itself gives (tests/banks/test_tally.py).
 
 A lesson's time tells whether, and how far, a hypothesis moved: docs/threat-model.md says what to do.
 """
@@ -86,16 +86,15 @@ def _where(tally: _Tally, x: float) -> int:
 def _says_one(tally: _Tally, copy: int) -> tuple[int, int]:
     """The places, from and below, where this copy says 1; not for an enumerated class."""
     memory, points = tally.memory, tally.points
-    first, end = np.int64(0), np.int64(0)
     if tally.kind == POINTS:
-        end = np.int64(memory[copy, 0])
+        end = int(memory[copy, 0])
         first = max(end - 1, 0)
     elif tally.kind == THRESHOLDS:  # place − 1 = p says 1 iff 2p + 1 − points > cut₀ − cut₁
-        first = ((np.int64(memory[copy, 0]) - np.int64(memory[copy, 1]) + points - 1) >> 1) + 2
-        end = np.int64(points + 2)
+        first = ((int(memory[copy, 0]) - int(memory[copy, 1]) + points - 1) >> 1) + 2
+        end = points + 2
     else:
-        first = ((np.int64(memory[copy, 0]) + np.int64(memory[copy, 1]) + 1) >> 1) + 1
-        end = ((np.int64(memory[copy, 2]) + np.int64(memory[copy, 3])) >> 1) + 1
+        first = ((int(memory[copy, 0]) + int(memory[copy, 1]) + 1) >> 1) + 1
+        end = ((int(memory[copy, 2]) + int(memory[copy, 3])) >> 1) + 1
         if memory[copy, 3] == 0:
             first = end
     return first, end
@@ -113,8 +112,8 @@ def _add(tree: Ints, place: int, number: int) -> None:
 def _ones_at(tally: _Tally, place: int) -> int:
     """How many copies say 1."""
     if tally.kind <= CLASS:
-        return tally.ones[place]
-    at, ones = place + 1, np.int64(0)
+        return int(tally.ones[place])
+    at, ones = place + 1, 0
     while at > 0:
         ones += tally.ones[at]
         at -= at & -at
@@ -130,7 +129,7 @@ def _count(tally: _Tally, copy: int, sign: int) -> None:
             tally.ones[place] += sign * said[place]
     elif tally.kind == POINTS:
         if tally.memory[copy, 0] > 0:
-            tally.ones[np.int64(tally.memory[copy, 0]) - 1] += sign
+            tally.ones[int(tally.memory[copy, 0]) - 1] += sign
     else:
         first, end = _says_one(tally, copy)
         _add(tally.ones, first, sign)
@@ -219,16 +218,17 @@ def _take(tally: _Tally, rounds: Rounds, ticks: Ticks, block: Block, drawn: int)
     """Take the rows that were drawn, until one halts; False where the counter's words ran out."""
     progress, counts, k = rounds.progress, rounds.counts, tally.memory.shape[0]
     for j in range(drawn):
-        i, copy, noise, at = progress[ROW], block.copies[j], np.int64(0), 0
+        i, copy, noise, at = progress[ROW], block.copies[j], 0, 0
         live = i >= rounds.silent
         if live and ticks.limit >= 0:
-            noise, at = draw_laplace(ticks.words, ticks.place[1], ticks.numerator, ticks.denominator)
+            value, at = draw_laplace(ticks.words, ticks.place[1], ticks.numerator, ticks.denominator)
             if at < 0:
                 return False
+            noise = int(value)
         place = _where(tally, rounds.xs[i, 0])
         good = place != NOWHERE and not rounds.malformed[i]
         if live:
-            ones = _ones_at(tally, place) if good else np.int64(0)
+            ones = _ones_at(tally, place) if good else 0
             counts[0], counts[1] = k - ones if good else 0, ones
             unsure = decide(rounds, i, block.gate[j], block.lean[j])
             if ticks.limit >= 0:
@@ -455,4 +455,5 @@ def _layout(learner: Tallied, points: int | None) -> tuple[int, int, int, Any, A
         return INTERVALS, learner.points, 4, np.uint16, nothing
     if isinstance(learner, VersionSpace):
         return CLASS, learner.H.points, 1, np.uint32, automaton(learner)
+    assert points is not None
     return POINTS, integer(points, "points", 1, (1 << 32) - 2), 1, np.uint32, nothing

@@ -16,8 +16,8 @@ __all__ = ["Intervals", "sound_ends", "teach_ends"]
 class Intervals(ClassLearner):
     """Intervals: x is one number, and the label is 1 from some whole number a on and below b, 0 ≤ a ≤ b ≤ points.
 
-    It answers 0 until it is told a 1, at p: then a ≤ p < b, and each end is a threshold of its own. It answers what most
-    of the ends say that are left, so every later mistake leaves at most half of the ends on its side: at most
+    It answers 0 until it is told a 1, at p: then a ≤ p < b, and each end is a threshold of its own. It answers what
+    most of the ends say that are left, so every later mistake leaves at most half of the ends on its side: at most
     **1 + the largest ⌊log₂(p + 1)⌋ + ⌊log₂(points − p)⌋ mistakes**. Proof page: docs/proofs/learners.md.
 
     Parameters
@@ -65,7 +65,7 @@ def sound_ends(ends: Ints, points: int) -> bool:
     """Whether these are ends that labels may leave, or zeros."""
     known = ends[ends[:, 3] > 0]
     first, last, least, most = known.T
-    within = (0 <= first) & (first <= last) & (last < least) & (least <= most) & (most <= points)
+    within = (first >= 0) & (first <= last) & (last < least) & (least <= most) & (most <= points)
     return bool(within.all()) and not ends[ends[:, 3] <= 0].any()
 
 

@@ -275,11 +275,7 @@ def _run(loop: Loop, need: int, rounds: Rounds) -> None:
     if counter is None or not isinstance(halting, CounterBudget):
         cast(Fused, loop.bank).run(rounds)
         return
-    ticks = counter.lend(2 * need, halting.limit)
-    try:
-        cast(Tallied, loop.bank).run_counted(rounds, ticks)
-    finally:
-        counter.take_back(ticks)
+    cast(Tallied, loop.bank).run_counted(rounds, counter.lend(2 * need, halting.limit))
 
 
 def _run_votes(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | None]) -> None:

@@ -178,7 +178,7 @@ class Loop:
         return self.lost.plus(counted).plus(Failures(lessons=self.lessons.failed))
 
     def poll(self) -> NDArray[np.int64] | None:
-        """The copies asked in this round: a fresh random subset, or all of them; None for all of a bank that tallies."""
+        """The copies asked in this round: a fresh random subset, or all; None for all of a bank that tallies."""
         plan = self.plan
         if plan.polls < plan.copies:
             return self.rng.subset(plan.copies, plan.polls)

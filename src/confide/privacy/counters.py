@@ -63,7 +63,7 @@ def tick(ticks: Ticks, value: int, noise: int) -> int:
     total = value
     for i in range(nodes, nodes + merged):
         total += ticks.sums[i]
-    answer = ticks.answers[nodes] + total + noise
+    answer: int = ticks.answers[nodes] + total + noise
     ticks.sums[nodes], ticks.answers[nodes + 1] = total, answer
     ticks.place[0] = time + 1
     return answer
@@ -97,6 +97,21 @@ class _ChainCounter(ABC):
         # The steps taken, the label of the last, and for the chain's nodes their exact sums (private) and the
         # noisy sums up to their ends. Replaced as a whole, so that an interrupted step has not happened.
         self._state: tuple[int, int, tuple[int, ...], tuple[int, ...]] = (0, 0, (), (0,))
+        self._lent: Ticks | None = None
+
+    def _settle(self) -> None:
+        """Go on where a compiled loop stopped, if one had this counter: its steps stand in the arrays it was lent.
+
+        To do so twice does no harm, so that an interrupt at any moment loses no step.
+        """
+        if self._lent is None:
+            return
+        time, cursor = (int(number) for number in self._lent.place)
+        nodes = time.bit_count()
+        sums, answers = self._lent.sums[:nodes].tolist(), self._lent.answers[: nodes + 1].tolist()
+        self._state = time, time, tuple(sums), tuple(answers)
+        self._rng.give_back(cursor)
+        self._lent = None
 
     @property
     def epsilon(self) -> Fraction:
@@ -116,6 +131,7 @@ class _ChainCounter(ABC):
     @property
     def time(self) -> int:
         """How many steps have been taken."""
+        self._settle()
         return self._state[0]
 
     @abstractmethod
@@ -138,6 +154,7 @@ class _ChainCounter(ABC):
             raise ValueError("an input must be an integer") from None
         if not 0 <= value <= self._shift:
             raise ValueError("an input must lie between 0 and shift: clip it, or pay for a larger shift")
+        self._settle()
         time, label, sums, answers = self._state
         if time == self._horizon:
             raise ValueError("the counter has taken all the steps of its horizon: plan a longer one")
@@ -218,22 +235,16 @@ class TreeCounter(_ChainCounter):
         return self._horizon is not None and self._rng.one_stream and fits(self.scale)
 
     def lend(self, words: int, limit: int) -> Ticks:
-        """The counter for a compiled loop, with at least so many words, until `take_back`; lost if that never comes."""
+        """The counter for a compiled loop, with at least so many words, until its next use here."""
         own_process(self._pid, type(self).__name__)
+        self._settle()
         time, _, sums, answers = self._state
         nodes, known = np.zeros(65, dtype=np.int64), np.zeros(66, dtype=np.int64)
         nodes[: len(sums)], known[: len(answers)] = sums, answers
         lent, cursor = self._rng.lend(words)
-        scale = self.scale
-        return Ticks(lent, np.array([time, cursor]), nodes, known, scale.numerator, scale.denominator, limit)
-
-    def take_back(self, ticks: Ticks) -> None:
-        """Go on where the loop stopped."""
-        time, cursor = (int(number) for number in ticks.place)
-        nodes = time.bit_count()
-        sums, answers = ticks.sums[:nodes].tolist(), ticks.answers[: nodes + 1].tolist()
-        self._state = time, time, tuple(sums), tuple(answers)
-        self._rng.give_back(cursor)
+        ratio, place = self.scale, np.array([time, cursor])
+        self._lent = Ticks(lent, place, nodes, known, ratio.numerator, ratio.denominator, limit)
+        return self._lent
 
     def error(self, beta: float, two_sided: bool = True, at: int | None = None) -> float:
         """A bound that the errors of all answers keep together, with probability at least 1 − beta.

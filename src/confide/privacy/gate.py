@@ -64,7 +64,8 @@ class Rule(NamedTuple):
 def entry(rule: Rule, margin: int) -> np.uint64:
     """The gate's integer at this margin: the one that its table has, whether or not there is one."""
     if rule.centre < 0:
-        return rule.table[min(margin, rule.table.size - 1)]
+        held: np.uint64 = rule.table[min(margin, rule.table.size - 1)]
+        return held
     away = 2 * margin - rule.centre
     gap = min(abs(away), (rule.high.size << rule.bits) - 1)
     low = rule.low[gap & ((1 << rule.bits) - 1)]
@@ -77,8 +78,7 @@ def entry(rule: Rule, margin: int) -> np.uint64:
 @jit
 def passes(word: np.uint64, rule: Rule, margin: int) -> bool:
     """`is_sure` for either kind of gate."""
-    below: bool = np.uint64(word) < entry(rule, margin)
-    return below
+    return bool(np.uint64(word) < entry(rule, margin))
 
 
 @jit
@@ -325,7 +325,7 @@ class Gate:
 
     @property
     def laplace_numbers(self) -> tuple[float, int] | None:
-        """Scale and four times the threshold of a Laplace gate, from which all its integers follow; None for a table."""
+        """Scale and four times the threshold of a Laplace gate: all its integers follow. None for a table."""
         return self._laplace
 
     @property
@@ -403,7 +403,8 @@ class Gate:
         sure = _sure_at_least(unsure)
         first = self._last + 1 if sure is None else _next(self.rule, sure, self._last, self._last, -1) + 1
         if first > self._last:
-            raise ValueError(f"the table ends at margin {self._last} with P(unsure) = {self.most_unsure(self._last):.3g}")
+            end = self.most_unsure(self._last)
+            raise ValueError(f"the table ends at margin {self._last} with P(unsure) = {end:.3g}")
         return first
 
     def decide(self, counts: ArrayLike, rng: Words) -> int | None:
