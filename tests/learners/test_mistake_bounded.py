@@ -292,6 +292,9 @@ def concept(learner: ClassLearner, draw: np.random.Generator) -> Callable[[Any],
     if isinstance(learner, Thresholds):
         start = draw.integers(learner.points + 1)
         return lambda x: int(x[0] >= start)
+    if isinstance(learner, Intervals):
+        first, end = sorted(draw.integers(0, learner.points + 1, 2))
+        return lambda x: int(first <= x[0] < end)
     n = learner._features
     if isinstance(learner, Parities):
         secret = draw.integers(0, 2, n)

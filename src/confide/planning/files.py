@@ -29,8 +29,8 @@ Kind = Literal["tight", "certified", "paper", "agnostic"]
 
 VERSION = 3
 """Written, and the only one that is read."""
-MOST_SCALE = 1e7
-"""A file whose gate's noise is wider is refused: its cost would take minutes to compute."""
+MOST_SCALE = 3e6
+"""A file whose gate's noise is wider is refused: no number of copies that can be run needs it."""
 MOST_ENTRIES = 50_000_000
 """A file whose tables are longer is refused."""
 
