@@ -192,7 +192,7 @@ def _fewest_copies(asked: Asked, found: PaperSize) -> int:
     low, high = found.copies, safe_copies(found, asked.delta)
     if high > MOST_SEARCHED:
         raise ValueError(
-            f"copies={found.copies} would leak: about {high:.2g} would not; give so many, or ask for a larger epsilon, or "
+            f"copies={found.copies} would leak: about {high:.2g} would not; give so many, ask for a larger epsilon, or "
             "use Plan.tight"
         )
     while not keeps(high):  # r, and so γ, may grow with k
