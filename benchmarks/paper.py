@@ -93,12 +93,12 @@ def target(cell: Cell) -> Ints:
     labels, middle = np.zeros(cell.points, dtype=np.int64), cell.points // 2
     begin, end = middle, cell.points if cell.learner == "thresholds" else middle + 1
     if cell.stream == "worst" and cell.learner != "points":
-        _, begin, end = _worst_order(cell)
+        _, begin, end = worst_order(cell)
     labels[begin:end] = 1
     return labels
 
 
-def _worst_order(cell: Cell) -> tuple[list[int], int, int]:
+def worst_order(cell: Cell) -> tuple[list[int], int, int]:
     """The points on which one copy errs, one after the other, and where the target begins and ends: a longest one.
 
     By trying every target and, at every step, every point on which the copy is wrong.
@@ -128,7 +128,7 @@ def questions(cell: Cell, copies: int) -> Iterator[Ints]:
     then uniform. So every copy errs as often as it can, all of them at the same time.
     """
     dice, taken = np.random.default_rng(cell.seed), 0
-    order = [cell.points // 2] if cell.learner == "points" else _worst_order(cell)[0]
+    order = [cell.points // 2] if cell.learner == "points" else worst_order(cell)[0]
     while taken < cell.rounds:
         number = min(CHUNK, cell.rounds - taken)
         xs = dice.integers(0, cell.points, number)
