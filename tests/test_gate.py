@@ -246,7 +246,7 @@ def test_a_laplace_gate_computes_the_integers_of_its_table(scale: float, thresho
             tail = (-abs(Decimal(v) / 2 - Decimal(threshold)) / Decimal(scale)).exp() / 2 * 2**64
             unsure = v / 2 > threshold
             found = 2**64 - int(table[v]) if unsure else int(table[v])
-            assert -4 <= found - max(tail, Decimal(2**28 if unsure else 2**14)) <= 2
+            assert -4 <= found - max(tail, Decimal(2**28 if unsure else 2**8)) <= 2
     assert (np.diff(table.astype(np.float64)) >= 0).all()
 
 
@@ -284,6 +284,7 @@ def test_a_gate_for_two_hundred_million_copies_holds_no_table_of_them() -> None:
     """The paper's at (1, 10⁻⁶) and 10¹⁰ rounds: a few thousand numbers stand for 1.6·10⁸ entries."""
     gate = Gate.laplace(scale=499_267.25, threshold=271_022_352 / 4)
     assert gate.last > 1.5e8 and gate.rule.high.size + gate.rule.low.size < 30_000
+    assert 5_200_000_000 * gate.tie_sure < 1e-6 / 4  # N·x: at 2⁻⁵⁰ near-ties alone passed δ
     assert gate.first(unsure=0.5) == 271_022_352 // 2 and gate.decide([10**8, 10**8 - 5], Random(seed=1)) is None
     with pytest.raises(ValueError, match="too long"):
         gate.table  # noqa: B018

@@ -40,8 +40,11 @@ VOTE = 2
 MOST_ENTRIES = 50_000_000
 """A table of more entries is not made: the gate is then asked for its integers one by one."""
 
-LEAST_UNSURE, LEAST_SURE, MOST_SURE = (np.uint64(n) for n in (FLOOR * ONE, SURE_FLOOR * ONE, ONE - int(FLOOR * ONE)))
-"""The same two floors as integers, and what the first leaves."""
+LEAST_UNSURE, LEAST_SURE, MOST_SURE = (np.uint64(n) for n in (2**28, 2**8, 2**64 - 2**28))
+"""Of a Laplace gate: FLOOR as an integer, where P(label) stops falling, and what FLOOR leaves.
+
+P(label) falls to 2⁻⁵⁶: so 5·10⁹ near-ties, the unsure answers of the paper's longest plans, keep within δ = 10⁻⁶.
+"""
 
 
 class Rule(NamedTuple):
@@ -122,7 +125,7 @@ def _tails(scale: float) -> tuple[int, NDArray[np.uint64], NDArray[np.uint64]]:
     """`bits`, `high` and `low` of a `Rule`, in decimals: the same integers on every machine."""
     exact = Context(prec=60)
     one = exact.exp(exact.divide(Decimal(-1), exact.multiply(Decimal(4), Decimal(scale))))
-    gaps = math.ceil(4 * scale * 35) + 1  # ½·e^{−35} lies below both floors
+    gaps = math.ceil(4 * scale * 39) + 1  # ½·e^{−39} lies below both floors
     bits = gaps.bit_length() // 2
 
     def powers(base: Decimal, top: int, number: int) -> NDArray[np.uint64]:
