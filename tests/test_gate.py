@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from itertools import pairwise, product
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom, nbinom
 
-from confide.privacy.cost import ONE, worst_excess
+from confide.privacy.cost import ONE, moment_excess, pair_excess, worst_excess
 from confide.privacy.gate import Gate
 from confide.privacy.random import Random
 from confide.privacy.renyi import epsilon_from_renyi, renyi_from_epsilon
@@ -229,6 +230,66 @@ def test_the_laplace_table_is_the_papers() -> None:
     assert gate.cost(order=4) == pytest.approx(4 / 20**2, rel=0.2)
 
 
+@pytest.mark.parametrize(("scale", "threshold"), [(0.3, 1.0), (5.0, 20.25), (8.0, 0.0), (37.5, 400.0), (301.7, 123.5)])
+def test_a_laplace_gate_computes_the_integers_of_its_table(scale: float, threshold: float) -> None:
+    """At every margin, beyond both ends too; and they are the noise's tails but for the last two bits."""
+    gate = Gate.laplace(scale=scale, threshold=threshold)
+    table, beyond = gate.sure, np.arange(gate.last + 50)
+    assert (gate.entries(beyond) == table[np.minimum(beyond, table.size - 1)]).all() and table.size == gate.last + 1
+    words = Random(seed=1)
+    made = Gate.from_integers(table)
+    for margin in range(0, table.size, max(1, table.size // 200)):
+        decided = gate.decide([margin, 0], Random(seed=margin)), made.decide([margin, 0], Random(seed=margin))
+        assert decided[0] == decided[1]
+    with localcontext(Context(prec=50)):
+        for v in [*range(6), *(int(words.below(table.size)) for _ in range(40)), gate.last]:
+            tail = (-abs(Decimal(v) / 2 - Decimal(threshold)) / Decimal(scale)).exp() / 2 * 2**64
+            unsure = v / 2 > threshold
+            found = 2**64 - int(table[v]) if unsure else int(table[v])
+            assert -4 <= found - max(tail, Decimal(2**28 if unsure else 2**8)) <= 2
+    assert (np.diff(table.astype(np.float64)) >= 0).all()
+
+
+@pytest.mark.parametrize("order", [2, 7, 15])
+def test_a_laplace_gate_costs_what_its_table_costs(order: int) -> None:
+    """Every pair of integers is looked at, in another loop: the same bits."""
+    gate = Gate.laplace(scale=41.5, threshold=300.75)
+    table = Gate.from_integers(gate.sure)
+    assert gate.cost(order=order) == table.cost(order=order)
+    assert gate.cost(order=order, poll_fraction=0.5) == table.cost(order=order, poll_fraction=0.5)
+    assert (gate.tie_sure, gate.last, repr(gate)) == (table.tie_sure, table.last, repr(table))
+    for unsure in (0.9, 0.5, 1e-3, 2.0**-36):
+        assert gate.margin(unsure=unsure) == table.margin(unsure=unsure) == gate.first(unsure=unsure)
+    for margin in (0, 500, 601, 10**6):
+        assert gate.most_unsure(margin) == table.table[min(margin, table.last) :].max()
+    for one in (gate, table):
+        with pytest.raises(ValueError, match="no cost bounds"):
+            one.cost(order=30)
+
+
+def test_one_pair_costs_the_same_in_both_loops() -> None:
+    """`pair_excess` is `moment_excess` once more, for entries that no array holds: bit for bit, extremes included."""
+    dice = np.random.default_rng(3)
+    p = dice.integers(0, 2**64, 3000, dtype=np.uint64)
+    near = p + dice.integers(0, 2**20, p.size, dtype=np.uint64)  # wraps, now and then: then far
+    far = dice.integers(0, 2**64, p.size, dtype=np.uint64)
+    ends = np.array([0, 1, 2**14, 2**63, 2**64 - 2**28, 2**64 - 1], dtype=np.uint64)
+    for first, second in ((p, near), (p, far), (np.repeat(ends, 6), np.tile(ends, 6))):
+        for order in (2, 3, 12, 41):
+            found = [pair_excess(a, b, order) for a, b in zip(first, second, strict=True)]
+            assert moment_excess(first, second, order).tolist() == found
+
+
+def test_a_gate_for_two_hundred_million_copies_holds_no_table_of_them() -> None:
+    """The paper's at (1, 10⁻⁶) and 10¹⁰ rounds: a few thousand numbers stand for 1.6·10⁸ entries."""
+    gate = Gate.laplace(scale=499_267.25, threshold=271_022_352 / 4)
+    assert gate.last > 1.5e8 and gate.rule.high.size + gate.rule.low.size < 30_000
+    assert 5_200_000_000 * gate.tie_sure < 1e-6 / 4  # N·x: at 2⁻⁵⁰ near-ties alone passed δ
+    assert gate.first(unsure=0.5) == 271_022_352 // 2 and gate.decide([10**8, 10**8 - 5], Random(seed=1)) is None
+    with pytest.raises(ValueError, match="too long"):
+        gate.table  # noqa: B018
+
+
 def test_a_laplace_table_with_a_high_threshold_has_a_cost() -> None:
     """P(label) = ½·e^{−60} at a tie is below 2⁻⁶⁴; the noise never makes it impossible, so neither may the integers."""
     assert Gate.laplace(scale=10, threshold=600).cost(order=4) < 1
@@ -384,7 +445,11 @@ def test_cost_refuses_nonsense(order: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"scale": 0}, {"scale": math.nan}, {"threshold": -1}, {"threshold": math.inf}, {"margins": -1}]
+    "change",
+    [
+        {"scale": 0}, {"scale": math.nan}, {"threshold": -1}, {"threshold": math.inf}, {"threshold": 20.1},
+        {"margins": -1},
+    ],
 )
 def test_laplace_refuses_nonsense(change: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(change))):

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from confide import POP
-from confide.learners import LogisticRegression
+from confide.banks import TallyBank
+from confide.learners import LogisticRegression, Points
 from confide.planning import paper
 from confide.planning.plan import Plan
 from confide.privacy.counters import TreeCounter, tree_error
@@ -106,8 +107,35 @@ def test_the_paper_read_literally_needs_millions_of_copies() -> None:
     assert size.literal <= size.copies <= 1.02 * size.literal
     assert size.literal == pytest.approx(20 * size.scale * math.log(3 * MILLION / 0.05), rel=1e-6)
     assert size.unsure == paper.reports(size.copies, 1, 0.05 / 3)
-    said = refusal(Plan.paper, 1.0, 1e-6, MILLION)
+    said = refusal(Plan.paper, 1.0, 1e-6, MILLION, mistakes=10)
     assert "copies=" in said and "unsure=" in said and "Plan.tight" in said
+
+
+def test_the_plan_of_millions_of_copies_is_certified_and_written_without_a_table_of_them() -> None:
+    """(4, 10⁻⁶), 10⁹ rounds: 1.8·10⁷ copies, and a bound below 0.4 × the rounds."""
+    plan = Plan.paper(4.0, 1e-6, 10**9)
+    assert 1.7e7 < plan.copies < 1.9e7 and plan.guarantee.epsilon <= 4
+    assert plan.certificate is not None and plan.certificate.mistakes <= 0.4 * plan.rounds
+    text = plan.to_json()
+    assert len(text) < 3000 and Plan.from_json(text) == plan and f"{plan.certificate.mistakes:,}" in str(plan)
+    laplace = json.loads(text)["gate"]
+    for change in ({"laplace_scale": 0.9}, {"laplace_quarters": 0.05}):
+        name, factor = next(iter(change.items()))
+        value = type(laplace[name])(laplace[name] * factor)
+        refusal(Plan.from_json, changed(plan, gate={**laplace, name: value}))
+    for nonsense in (math.nan, -1.0, 1e30, "1"):
+        refusal(Plan.from_json, changed(plan, gate={**laplace, "laplace_scale": nonsense}))
+
+
+def test_the_paper_runs_with_its_millions_of_copies() -> None:
+    """Nobody errs before they are taught, and one who was taught is one of 1.8·10⁷."""
+    plan = Plan.paper(4.0, 1e-6, 10**9)
+    bank = TallyBank(Points(), plan.copies, points=10)
+    pop = POP(Points(), plan, labels=[0, 1], features=1, seed=6, bank=bank)
+    xs = np.full((2000, 1), 4.0)
+    found = pop.follow_many(xs, np.ones(2000, dtype=np.int64))
+    assert found.sure.all() and not found.answers.any()
+    assert plan.copies - found.margins[-1] == 2 * len({*bank.state()["taught"].tolist()}) - 2  # type: ignore[union-attr]
 
 
 def test_the_counters_share_is_optimised() -> None:

@@ -214,6 +214,12 @@ FACTORS = st.one_of(
 )
 
 
+@cache
+def tabled() -> Plan:
+    """The paper's plan with a table in place of a gate that computes its integers."""
+    return replace(papers(), gate=Gate.from_integers(papers().tables.gate.sure))
+
+
 def grown(value: Any, factor: float) -> Any:
     if value is None:
         return 1
@@ -251,6 +257,9 @@ def changes(draw: st.DrawFn) -> Callable[[dict[str, Any]], None]:
             body["certificate"] = {"expected_mistakes": 50.0, "mistakes": 60, "beta": 0.05, "early_halt": 0.01}
             body["certificate"] |= {"fallback_error": 0.5, "hypotheses": []}
             body["mistakes"] = 1
+        elif kind == "gate" and "sure" not in body["gate"]:
+            key = ("laplace_scale", "laplace_quarters")[name % 2]
+            body["gate"][key] = grown(body["gate"][key], factor)
         elif kind == "gate":
             body["gate"]["sure"] = bent(body["gate"]["sure"], place, factor)
         elif kind == "halting" and "go" in body["halting"]:
@@ -260,11 +269,11 @@ def changes(draw: st.DrawFn) -> Callable[[dict[str, Any]], None]:
             scale = key == "scale"
             old = Fraction(body["halting"][key]) if scale else body["halting"][key]
             body["halting"][key] = str(old * Fraction(factor)) if scale else grown(old, factor)
-        elif kind == "cut" and len(table[column]) > 3:
+        elif kind == "cut" and len(table.get(column, ())) > 3:
             del table[column][place % (len(table[column]) - 1)]
         elif kind == "kind":
             body["kind"] = ("tight", "certified", "paper", "agnostic")[name % 4]
-        elif kind == "swap" and len(table[column]) > 2:
+        elif kind == "swap" and len(table.get(column, ())) > 2:
             i = place % (len(table[column]) - 2)
             table[column][i], table[column][i + 1] = table[column][i + 1], table[column][i]
 
@@ -276,7 +285,7 @@ def test_a_plan_as_it_was_made_keeps_what_it_states(made: Callable[[], Plan]) ->
     assert keeps(made()) and Plan.from_json(made().to_json()) == made()
 
 
-@pytest.mark.parametrize("made", [tight, person, certified, papers])
+@pytest.mark.parametrize("made", [tight, person, certified, papers, tabled])
 @CALM
 @given(st.lists(changes(), min_size=1, max_size=2))
 def test_a_changed_file_is_refused_or_keeps_what_it_states(

@@ -28,7 +28,7 @@ MAKERS = makers()
 TIMES = 6 if int(os.environ.get("CONFIDE_KILLS", "20")) > 20 else 1
 """`make chaos` sends six times as many scripts: ten thousand cases and more."""
 HIDDEN = 30
-NARROW = {"points", "stacked, plain"}
+NARROW = {"points", "stacked, plain", "tallied points", "tallied intervals, people"}
 """Those whose x is one number."""
 SLOW = {"refit", "river", "river, pipeline", "scikit-learn"}
 GUIDED = {name for name in MAKERS if "guide" in name}

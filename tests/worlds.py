@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from confide import POP, Gate, Guarantee, Halting, Monitor, Plan
+from confide.banks import TallyBank
 from confide.games.replay import (
     Ask,
     AskMany,
@@ -34,6 +35,7 @@ from confide.learners import (
     GaussianNB,
     Halving,
     HashedFeatures,
+    Intervals,
     LogisticRegression,
     Points,
     Refit,
@@ -201,6 +203,13 @@ def make_pop(learner: Any, **settings: Any) -> Callable[[Random], POP]:
     return lambda rng: POP(learner, labels=labels, rng=rng, **{"after_halt": "raise", **settings})
 
 
+def tallied_pop(learner: Any, points: int | None = None, **settings: Any) -> Callable[[Random], POP]:
+    """The same with votes that are tallied."""
+    settings = {"plan": small_plan(), "features": 1, **settings}
+    copies = settings["plan"].copies
+    return lambda rng: make_pop(learner, **settings, bank=TallyBank(learner, copies, points=points))(rng)
+
+
 def public(x: Any) -> str:
     """A public model."""
     return (
@@ -244,6 +253,8 @@ def makers() -> dict[str, tuple[Callable[[Random], Any], bool]]:
         ),
         "stacked, plain": (make_pop(Halving(np.eye(4, dtype=int)), features=1, plan=POLLED), False),
         "points": (make_pop(Points(), features=1), False),
+        "tallied points": (tallied_pop(Points(), points=4), False),
+        "tallied intervals, people": (tallied_pop(Intervals(4), **{**PEOPLE, "features": 1}), False),
         "refit": (make_pop(Refit(DecisionTreeClassifier(max_depth=2, random_state=0), memory=6), **PEOPLE), False),
         "scikit-learn": (make_pop(Bayes()), False),
         "river": (make_pop(naive_bayes.GaussianNB(), features=None, **{**PEOPLE}), True),

@@ -22,6 +22,7 @@ from confide.learners.base import Bounded
 from confide.learners.classes import ClassLearner, FiniteLearner
 from confide.learners.conjunctions import Conjunctions
 from confide.learners.halving import Halving
+from confide.learners.intervals import Intervals
 from confide.learners.parities import Parities
 from confide.learners.points import Points
 from confide.learners.standard_optimal import StandardOptimal
@@ -37,6 +38,7 @@ LINE = np.tri(16, 15, -1)  # thresholds, as a table
 LEARNERS: list[partial[ClassLearner]] = [  # made when they are asked for: some compile a search for it
     partial(Points),
     partial(Thresholds, 9),
+    partial(Intervals, 9),
     partial(Conjunctions, 4),
     partial(Conjunctions, 4, negations=False),
     partial(Conjunctions, 70),
@@ -119,6 +121,18 @@ def test_bisection_is_forced_to_its_bound(points: int) -> None:
     if points < 9:
         rows = [tuple(int(x >= a) for x in range(points)) for a in range(points + 1)]
         assert worst(Thresholds(points), [[x] for x in range(points)], rows) == mistakes
+
+
+@pytest.mark.parametrize("points", [1, 2, 3, 4, 6])
+def test_intervals_never_pass_their_bound_and_are_forced_to_it(points: int) -> None:
+    rows = [tuple(int(a <= x < b) for x in range(points)) for a in range(points + 1) for b in range(a, points + 1)]
+    assert worst(Intervals(points), [[x] for x in range(points)], rows) == Intervals(points).mistake_bound()
+
+
+@pytest.mark.parametrize("points", [1, 2, 3, 7, 100, 1023, 5000])
+def test_the_bound_of_intervals_is_the_largest_over_its_first_point(points: int) -> None:
+    most = max((p + 1).bit_length() - 1 + (points - p).bit_length() - 1 for p in range(points))
+    assert Intervals(points).mistake_bound() == 1 + most
 
 
 @pytest.mark.parametrize("n", [1, 5, 64, 65])
@@ -278,6 +292,9 @@ def concept(learner: ClassLearner, draw: np.random.Generator) -> Callable[[Any],
     if isinstance(learner, Thresholds):
         start = draw.integers(learner.points + 1)
         return lambda x: int(x[0] >= start)
+    if isinstance(learner, Intervals):
+        first, end = sorted(draw.integers(0, learner.points + 1, 2))
+        return lambda x: int(first <= x[0] < end)
     n = learner._features
     if isinstance(learner, Parities):
         secret = draw.integers(0, 2, n)

@@ -4,5 +4,6 @@ from confide.banks.base import Bank, State
 from confide.banks.choose import bank_for
 from confide.banks.replicas import ReplicaBank
 from confide.banks.stacked import StackedBank
+from confide.banks.tally import TallyBank
 
-__all__ = ["Bank", "ReplicaBank", "StackedBank", "State", "bank_for"]
+__all__ = ["Bank", "ReplicaBank", "StackedBank", "State", "TallyBank", "bank_for"]

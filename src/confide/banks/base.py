@@ -10,9 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.contained import contained
+from confide.learners.base import Floats, holds_all
 from confide.learners.called import NO_LABEL, RAISED
+from confide.learners.features import Columns
+from confide.privacy.counters import Ticks
+from confide.privacy.gate import Rule
 
-__all__ = ["FORM", "NONE", "Bank", "Failures", "Fused", "Rounds", "RowByRow", "State", "encode_rows"]
+__all__ = [
+    "FORM", "NONE", "Bank", "Failures", "Fused", "Rounds", "RowByRow", "State", "Tallied", "encode_rows",
+    "encode_table", "sealed",
+]  # fmt: skip
 
 State = Mapping[str, NDArray[Any] | str | int]
 Ints = NDArray[np.int64]
@@ -89,8 +96,8 @@ class Rounds(NamedTuple):
     Rows from `progress[ROW]` on are asked, and taught where they come with a label, until words or budget run out.
     """
 
-    sure: NDArray[np.uint64]
-    """The gate's table."""
+    rule: Rule
+    """The gate."""
     go: NDArray[np.uint64]
     """The halting table."""
     polls: int
@@ -130,7 +137,7 @@ class Rounds(NamedTuple):
     """What the lean drew; −1 where it does not answer."""
 
 
-TABLES = ("sure", "go", "lean_sure", "lean_first", "weights")
+TABLES = ("go", "lean_sure", "lean_first", "weights")
 """The parts of `Rounds` that are only read, and the same for a whole run."""
 
 
@@ -241,6 +248,44 @@ class Fused(Bank, Protocol):
 
     def run(self, rounds: Rounds) -> None:
         """Take the rounds as the plain loop would, with the same words in the same order."""
+
+
+@runtime_checkable
+class Tallied(Bank, Protocol):
+    """A bank that keeps the votes of all its copies counted, so that to ask all of them costs nothing a copy."""
+
+    def tally(self, x: Any) -> Ints:
+        """`votes` of all copies."""
+
+    def run_counted(self, rounds: Rounds, ticks: Ticks) -> None:
+        """`Fused.run` for the paper's plan, whose halt is decided by a noisy counter: `ticks`."""
+
+
+def sealed(rounds: Rounds) -> Rounds:
+    """With tables that cannot be written to.
+
+    One that can, as a pickled plan's, is of another type to the compiler, which would take seconds to compile a loop
+    for every mixture of the two.
+    """
+    tables: dict[str, Any] = {name: getattr(rounds, name).view() for name in TABLES}
+    for table in tables.values():
+        table.flags.writeable = False
+    return rounds._replace(**tables)
+
+
+def encode_table(encoder: Any, encode: Any, xs: Any, features: int) -> tuple[Floats, dict[int, str]]:
+    """All x as rows of numbers, and what is wrong with those that are malformed."""
+    table = type(xs) is np.ndarray and xs.ndim == 2 and xs.dtype.kind in "fiub"
+    if table and type(encoder) is Columns and xs.shape[1] == features:
+        rows = np.array(xs, dtype=np.float64, order="C")
+        wrong = "x has a NaN, an infinity or a number above float32's range: clean it first"
+        return rows, {int(i): wrong for i in np.flatnonzero(~holds_all(rows))}
+    each, errors = encode_rows(encode, xs)
+    rows = np.zeros((len(each), features))
+    for i, row in enumerate(each):
+        if row is not None:
+            rows[i] = row
+    return rows, errors
 
 
 def encode_rows(encode: Any, xs: Any) -> tuple[list[Any], dict[int, str]]:

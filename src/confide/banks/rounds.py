@@ -2,7 +2,7 @@
 
 The loop does what `confide.pop.loop` does round by round, with the same words in the same order, so that under a seed
 both give the same answers and leave the same copies behind (tests/test_batches.py). That loop is the reference to read;
-here is the same once more for machines, with the same decisions: `lead` and `is_sure` of the gate, `goes_on` of the
+here is the same once more for machines, with the same decisions: `lead` and `passes` of the gate, `goes_on` of the
 halting gate. Every row has its own poll, gate word and halting word.
 
 What is drawn does not depend on what was voted, so the polls of a block of rows are drawn first; while one row's
@@ -23,12 +23,12 @@ from confide.kernels.compile import inlined, jit
 from confide.kernels.machine import prefetch
 from confide.kernels.memory import view
 from confide.privacy.draws import draw_below, draw_marked
-from confide.privacy.gate import is_sure, lead
+from confide.privacy.gate import lead, passes
 from confide.privacy.halting import goes_on
 from confide.privacy.lean import lean_answer
 from confide.privacy.weigh import weigh
 
-__all__ = ["UNTAUGHT", "WARMING", "Copies", "ask", "teach_rows"]
+__all__ = ["UNTAUGHT", "WARMING", "Block", "Copies", "ask", "block_of", "decide", "draw", "teach_rows"]
 
 UNTAUGHT, WARMING = -1, -2
 
@@ -60,7 +60,7 @@ class Copies(NamedTuple):
     """A bit for every copy that does not vote: small enough for the cache."""
 
 
-class _Block(NamedTuple):
+class Block(NamedTuple):
     """What was drawn for the next rows."""
 
     copies: Ints
@@ -138,7 +138,7 @@ def _find(poll: Ints, voter: Slots, idle: Words, slots: Slots) -> int:
 
 
 @inlined
-def _draw(rounds: Rounds, k: int, block: _Block) -> int:
+def draw(rounds: Rounds, k: int, block: Block) -> int:
     """Draw copies, polls and words of the next rows; for how many the words sufficed."""
     first, cursor, words = rounds.progress[ROW], rounds.progress[CURSOR], rounds.words
     most: int = min(block.ends.size, rounds.ys.size - first)
@@ -162,6 +162,20 @@ def _draw(rounds: Rounds, k: int, block: _Block) -> int:
     return most
 
 
+@jit
+def block_of(size: int, polls: int, k: int) -> Block:
+    """Room for so many rows."""
+    return Block(
+        np.empty(size, np.int64),
+        np.empty((size, polls if polls < k else 0), np.int64),
+        np.empty(size, np.uint64),
+        np.empty(size, np.uint64),
+        np.empty(size, np.uint64),
+        np.empty(size, np.int64),
+        np.zeros((k + 63) >> 6 if polls < k else 0, np.uint64),
+    )
+
+
 @inlined
 def _count(
     vote: Vote, copies: Copies, x: Floats, counts: Ints, slots: Slots, ahead: Slots, untaught: int, alike: Ints
@@ -180,32 +194,32 @@ def _count(
 
 
 @inlined
-def _decide(rounds: Rounds, i: int, gate: np.uint64, leans: np.uint64, go: np.uint64) -> None:
-    """Gate, lean, count, cap and halting draw of one live row, from the votes in `rounds.counts`."""
+def decide(rounds: Rounds, i: int, gate: np.uint64, leans: np.uint64) -> bool:
+    """Gate, lean, count and cap of one live row, from the votes in `rounds.counts`; whether it was counted unsure."""
     unit, progress, leaned = rounds.units[i], rounds.progress, -1
     top, margin = lead(rounds.counts)
     if rounds.lean == 1:
         signed = rounds.counts[0] - rounds.counts[1]
         leaned, sure = lean_answer(gate, leans, rounds.lean_sure, rounds.lean_first, rounds.offsets[i, 0], signed)
     else:
-        sure = is_sure(gate, rounds.sure, margin)
+        sure = passes(gate, rounds.rule, margin)
         if rounds.lean == 2:
             leaned = weigh(leans, rounds.weights, rounds.counts, rounds.offsets[i])
     capped = unit >= 0 and rounds.shares[unit] >= rounds.most
-    if not (sure or rounds.malformed[i] or capped):
+    charged = not (rounds.malformed[i] or capped)
+    counted = charged and not sure
+    if counted:
         progress[UNSURE] += 1
         if unit >= 0:
             rounds.shares[unit] += 1
-    charged = not (rounds.malformed[i] or capped)
     rounds.tops[i] = top if sure and charged else -1
     rounds.leaned[i] = leaned if charged and not sure else -1
     rounds.margins[i] = margin
-    if not goes_on(go, rounds.go, progress[UNSURE]):
-        progress[HALTED] = 1
+    return counted
 
 
 @inlined
-def _take(vote: Vote, teach: Teach, copies: Copies, rounds: Rounds, block: _Block, drawn: int, begins: bool) -> None:
+def _take(vote: Vote, teach: Teach, copies: Copies, rounds: Rounds, block: Block, drawn: int, begins: bool) -> None:
     """Take the rows that were drawn, until one halts."""
     progress, k = rounds.progress, copies.voter.size
     polled, alike = rounds.polls < k, np.empty(rounds.counts.size, np.int64)
@@ -233,7 +247,9 @@ def _take(vote: Vote, teach: Teach, copies: Copies, rounds: Rounds, block: _Bloc
                 _count(vote, copies, rounds.xs[i], rounds.counts, copies.voter, nobody, untaught, alike)
             if rounds.malformed[i]:
                 rounds.counts[:] = 0
-            _decide(rounds, i, block.gate[j], block.lean[j], block.go[j])
+            decide(rounds, i, block.gate[j], block.lean[j])
+            if not goes_on(block.go[j], rounds.go, progress[UNSURE]):
+                progress[HALTED] = 1
         rounds.copy_of[i], progress[CURSOR] = copy, block.ends[j]
         progress[ROW] += 1
         if rounds.ys[i] >= 0 and not rounds.malformed[i]:
@@ -250,17 +266,9 @@ def ask(vote: Vote, teach: Teach, copies: Copies, rounds: Rounds) -> None:
     k = copies.voter.size
     begins = copies.start.shape[0] > 0 and _seen(copies.start, 0)[0] >= copies.warmup
     size = min(max(BLOCK // rounds.polls, 2), 64)
-    block = _Block(
-        np.empty(size, np.int64),
-        np.empty((size, rounds.polls if rounds.polls < k else 0), np.int64),
-        np.empty(size, np.uint64),
-        np.empty(size, np.uint64),
-        np.empty(size, np.uint64),
-        np.empty(size, np.int64),
-        np.zeros((k + 63) >> 6, np.uint64),
-    )
+    block = block_of(size, rounds.polls, k)
     while rounds.progress[ROW] < rounds.ys.size and rounds.progress[HALTED] == 0:
-        drawn = _draw(rounds, k, block)
+        drawn = draw(rounds, k, block)
         if drawn == 0:
             return
         _take(vote, teach, copies, rounds, block, drawn, begins)

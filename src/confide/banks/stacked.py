@@ -8,18 +8,17 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from confide._checks import integer
-from confide.banks.base import NONE, TABLES, TAUGHT, Failures, Rounds, RowByRow, State, encode_rows
+from confide.banks.base import NONE, TAUGHT, Failures, Rounds, RowByRow, State, encode_table, sealed
 from confide.banks.rounds import UNTAUGHT, WARMING, Copies, ask, teach_rows
 from confide.banks.trial import stands_still, try_out
 from confide.contained import contained
 from confide.kernels.compile import jit
 from confide.kernels.memory import TEACH, VOTE, Descriptor, describe, kernel
-from confide.learners.base import Arrays, Floats, Ints, Slots, Stacked, holds_all
+from confide.learners.base import Arrays, Floats, Ints, Slots, Stacked
 from confide.learners.called import Called
-from confide.learners.features import Columns, Encoder, encoder_for
+from confide.learners.features import Encoder, encoder_for
 from confide.learners.foreign import as_learner
 from confide.privacy.random import Random
 
@@ -151,17 +150,7 @@ class StackedBank(RowByRow):
 
     def encode_many(self, xs: Any) -> tuple[Floats, dict[int, str]]:
         """All x as rows, and what is wrong with those that are malformed."""
-        table = type(xs) is np.ndarray and xs.ndim == 2 and xs.dtype.kind in "fiub"
-        if table and type(self._encoder) is Columns and xs.shape[1] == self._features:
-            rows = np.array(xs, dtype=np.float64, order="C")
-            wrong = "x has a NaN, an infinity or a number above float32's range: clean it first"
-            return rows, {int(i): wrong for i in np.flatnonzero(~holds_all(rows))}
-        each, errors = encode_rows(self.encode, xs)
-        rows = np.zeros((len(each), self._features))
-        for i, row in enumerate(each):
-            if row is not None:
-                rows[i] = row
-        return rows, errors
+        return encode_table(self._encoder, self.encode, xs, self._features)
 
     def learn_many(self, copies: Ints, xs: Floats, ys: Ints) -> int:
         """Teach rows to their copies, in order, in one compiled loop where there is one. How many were taught."""
@@ -185,10 +174,7 @@ class StackedBank(RowByRow):
 
     def run(self, rounds: Rounds) -> None:
         """A chunk of rounds in one compiled loop (`confide.banks.rounds`)."""
-        # A table that may be written to, as a pickled plan's, is of another type to the compiler, which would take
-        # seconds to compile the loop for every mixture of the two.
-        tables: dict[str, Any] = {name: _sealed(getattr(rounds, name)) for name in TABLES}
-        ask(*self._kernels(), rounds._replace(**tables))
+        ask(*self._kernels(), sealed(rounds))
 
     def _kernels(self) -> tuple[Any, Any, Copies]:
         kernels = self._learner.compiled()
@@ -292,12 +278,6 @@ class StackedBank(RowByRow):
             self._idle[copy >> 6] |= np.uint64(1 << (copy & 63))
         else:
             self._idle[copy >> 6] &= ~np.uint64(1 << (copy & 63))
-
-
-def _sealed(table: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    seen = table.view()
-    seen.flags.writeable = False
-    return seen
 
 
 @jit

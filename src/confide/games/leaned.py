@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from confide.games.tape import LEAST, MOST
 from confide.planning.plan import Plan
 from confide.pop.leaning import Leaning
-from confide.privacy.gate import is_sure, lead
+from confide.privacy.gate import lead, passes
 from confide.privacy.lean import Lean
 from confide.privacy.weigh import Weights
 
@@ -51,7 +51,7 @@ def decided(plan: Plan, counts: NDArray[np.int64], gate: int, word: int, offsets
     if isinstance(lean, Lean):
         label, sure = lean.draw(gate, word, offsets[0], int(counts[0] - counts[1]))
         return sure, -1 if sure else label
-    sure = bool(is_sure(np.uint64(gate), plan.tables.gate.sure, lead(counts)[1]))
+    sure = bool(passes(np.uint64(gate), plan.tables.gate.rule, lead(counts)[1]))
     return sure, -1 if sure or lean is None else lean.draw(word, counts.tolist(), list(offsets))
 
 

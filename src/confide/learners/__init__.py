@@ -7,6 +7,7 @@ from confide.learners.features import Columns, Encoder, Features, HashedFeatures
 from confide.learners.foreign import as_learner
 from confide.learners.forest import ExtraTrees
 from confide.learners.halving import Halving
+from confide.learners.intervals import Intervals
 from confide.learners.knn import KNNClassifier
 from confide.learners.logistic import LogisticRegression
 from confide.learners.naive_bayes import BernoulliNB, GaussianNB
@@ -34,6 +35,7 @@ __all__ = [
     "GaussianNB",
     "Halving",
     "HashedFeatures",
+    "Intervals",
     "KNNClassifier",
     "Learner",
     "LogisticRegression",

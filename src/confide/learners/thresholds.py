@@ -10,7 +10,7 @@ from confide.kernels.compile import jit
 from confide.learners.base import Arrays, Floats, Ints, Layout, Slots
 from confide.learners.classes import ClassLearner
 
-__all__ = ["Thresholds"]
+__all__ = ["Thresholds", "teach_cut"]
 
 
 class Thresholds(ClassLearner):
@@ -54,7 +54,7 @@ class Thresholds(ClassLearner):
         _vote(arrays["cut"], slots, 2 * _place(x, self.points) + 1 - self.points, counts)
 
     def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
-        _teach(arrays["cut"][slot], _place(x, self.points), self.points, y)
+        teach_cut(arrays["cut"][slot], _place(x, self.points), self.points, y)
 
     def constants(self) -> Floats:
         return np.array([self.points], dtype=np.float64)
@@ -67,7 +67,8 @@ def _place(x: Floats, points: int) -> int:
 
 
 @jit
-def _teach(cut: Ints, place: int, points: int, y: int) -> None:
+def teach_cut(cut: Ints, place: int, points: int, y: int) -> None:
+    """Rule out the thresholds that disagree, unless none would be left."""
     low, high = cut[0], points - cut[1]  # the least and the largest that are left
     if y == 1 and place >= low:
         cut[1] = points - min(high, place)
@@ -99,7 +100,7 @@ def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, 
 
 def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
     points = int(constants[0])
-    _teach(_cuts(memory, 1)[slot], _place(x, points), points, y)
+    teach_cut(_cuts(memory, 1)[slot], _place(x, points), points, y)
 
 
 Thresholds.kernels = (_vote_compiled, _teach_compiled)

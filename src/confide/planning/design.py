@@ -248,14 +248,12 @@ def build(budget: Budget, split: Split) -> tuple[Gate, Halting, Certified]:
 
 def reach(gate: Gate, unsure: float) -> float:
     """The margin at which P(unsure) falls to `unsure`, between the table's entries; +inf if it never does."""
-    table = gate.table
-    under = np.flatnonzero(table <= unsure)
-    if not under.size:
+    v = gate.first(unsure=unsure)
+    if v is None:
         return math.inf
-    v = int(under[0])
     if v < 3:
         return float(v)
-    high, low = math.log(table[v - 1]), math.log(table[v])
+    high, low = (math.log(p) for p in gate.unsure_at(np.array([v - 1, v])))
     return v - 2 + 2 * (high - math.log(unsure)) / (high - low)
 
 

@@ -29,6 +29,8 @@ Kind = Literal["tight", "certified", "paper", "agnostic"]
 
 VERSION = 3
 """Written, and the only one that is read."""
+MOST_SCALE = 3e6
+"""A file whose gate's noise is wider is refused: no number of copies that can be run needs it."""
 MOST_ENTRIES = 50_000_000
 """A file whose tables are longer is refused."""
 
@@ -53,7 +55,7 @@ def write(plan: Plan) -> str:
         "notes": plan.notes,
         "guarantee": {"epsilon": plan.guarantee.epsilon, "delta": plan.guarantee.delta},
         "certificate": None if plan.certificate is None else vars(plan.certificate),
-        "gate": None if plan.gate is None else {"sure": _runs(plan.gate.sure)},
+        "gate": None if plan.gate is None else _gate_params(plan.gate),
         "halting": halting,
         "guide": None if plan.guide is None else plan.guide.params(),
         "units": plan.units,
@@ -91,7 +93,7 @@ def _fields(body: dict[str, Any]) -> dict[str, Any]:
         **{name: integer(body[name], name) for name in whole},
         "order": None if body["order"] is None else integer(body["order"], "order"),
         "beta": real(body["beta"], "beta"),
-        "gate": None if body["gate"] is None else Gate.from_integers(_expand(body["gate"]["sure"])),
+        "gate": None if body["gate"] is None else _gate(body["gate"]),
         "halting": None if body["halting"] is None else _halting(body["halting"]),
         "guarantee": Guarantee(
             epsilon, delta, body["unit_unsure"], unit_labels=None if guide is None else guide.unit_labels
@@ -103,6 +105,23 @@ def _fields(body: dict[str, Any]) -> dict[str, Any]:
         "mistakes": body["mistakes"],
         "notes": tuple(str(note) for note in body["notes"]),
     }
+
+
+def _gate_params(gate: Gate) -> dict[str, Any]:
+    """A gate's integers, or the two numbers from which all integers of a Laplace gate follow."""
+    if gate.laplace_numbers is None:
+        return {"sure": _runs(gate.sure)}
+    scale, quarters = gate.laplace_numbers
+    return {"laplace_scale": scale, "laplace_quarters": quarters}
+
+
+def _gate(saved: dict[str, Any]) -> Gate:
+    if "sure" in saved:
+        return Gate.from_integers(_expand(saved["sure"]))
+    scale, quarters = real(saved["laplace_scale"], "laplace_scale"), integer(saved["laplace_quarters"], "a threshold")
+    if not (0 < scale <= MOST_SCALE and 0 <= quarters <= paper.MOST_COPIES):
+        raise ValueError("a gate's noise or threshold is larger than any that can be run")
+    return Gate.laplace(scale=scale, threshold=quarters / 4)
 
 
 def _lean(saved: dict[str, Any]) -> Lean | Weights:

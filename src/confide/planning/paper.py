@@ -18,8 +18,11 @@ from confide.privacy.gate import Gate
 from confide.privacy.renyi import epsilon_from_renyi, sum_up
 from confide.privacy.sparse import CounterBudget, leading_scale, smallest_scale, threshold_cost
 
-MOST_COPIES = 4_000_000
-"""Beyond this a plan is a number in a table, not something that runs."""
+MOST_COPIES = 1 << 30
+"""Beyond this a plan is a number in a table, not something that runs; so many run where votes are tallied."""
+
+MOST_SEARCHED = 4_000_000
+"""Beyond this the fewest copies that do not leak are estimated: each trial would look at every integer of its gate."""
 
 WIDE = 20_000.0
 """Noise of this scale, in votes, makes tables that are too long to be searched over."""
@@ -187,6 +190,11 @@ def _fewest_copies(asked: Asked, found: PaperSize) -> int:
         return True
 
     low, high = found.copies, safe_copies(found, asked.delta)
+    if high > MOST_SEARCHED:
+        raise ValueError(
+            f"copies={found.copies} would leak: about {high:.2g} would not; give so many, ask for a larger epsilon, or "
+            "use Plan.tight"
+        )
     while not keeps(high):  # r, and so γ, may grow with k
         low, high = high, max(high + 1, safe_copies(sizes(high), asked.delta))
     while high - low > max(1, high // 100):
@@ -235,9 +243,8 @@ def bounded(
     The counter's delay is its third part: `check_delay`.
     """
     # A table need not fall everywhere, and beyond its end the last entry stands.
-    table, lead = gate.table, min(-(-3 * copies // 5), gate.sure.size - 1)
     most = reports(copies, mistakes, beta / 3)
-    if unsure < most or not rounds * float(table[lead:].max()) <= beta / 3:
+    if unsure < most or not rounds * gate.most_unsure(-(-3 * copies // 5)) <= beta / 3:
         return None
     most = min(rounds, most)
     return Certificate(float(min(rounds, most + beta * rounds)), most, beta, beta, 1.0, HYPOTHESES)

@@ -72,9 +72,8 @@ def picture(plan: Plan) -> Picture:
 
 
 def _gate(axes: Axes, plan: Plan) -> None:
-    lead = np.arange(plan.polls + 1)
-    table = plan.tables.gate.table
-    axes.plot(lead, table[np.minimum(lead, table.size - 1)], color=RED, lw=2)
+    lead = np.arange(0, plan.polls + 1, max(1, plan.polls // 10_000))
+    axes.plot(lead, plan.tables.gate.unsure_at(lead), color=RED, lw=2)
     axes.set(xlim=(0, plan.polls), ylim=(0, 1.04), xlabel="lead, in votes", ylabel="probability to be unsure")
     axes.set_title(f"How sure {plan.polls:,} of {plan.copies:,} copies must be", fontsize=10.5)
     axes.xaxis.set_major_formatter(thousands)

@@ -33,6 +33,9 @@ five are better by at least five points."""
 MANY_POLLS = 10_000
 """Copies asked in a round beyond which rounds are slow and hardly anything is gained."""
 
+MANY_COPIES = 1_000_000
+"""Copies beyond which a round that asks all of them takes milliseconds."""
+
 
 def describe(plan: Plan) -> str:
     """The whole plan, a row a number, then its warnings and its notes."""
@@ -168,6 +171,13 @@ def warnings(plan: Plan) -> tuple[str, ...]:
         found.append(
             f"polls={plan.polls:,}: every round asks so many copies, and takes as long; 129 to 1,000 are usual"
         )
+    if plan.kind == "paper" and plan.polls > MANY_COPIES:
+        found.append(
+            f"polls={plan.polls:,}: every round asks so many copies; it runs where their votes are tallied, with "
+            "bank=confide.banks.TallyBank(...), else take Plan.certified"
+        )
+    if plan.certificate is not None and plan.certificate.mistakes >= plan.rounds:
+        found.append("the mistake bound is not below the number of rounds: it says nothing; plan more rounds")
     if plan.guide is not None and plan.guide.strength < faint(plan.labels):
         enough = float(f"{plan.rounds * faint(plan.labels) / plan.guide.strength:.2g}")
         found.append(

@@ -69,9 +69,10 @@ class Account:
         self.halted: str | None = None
         self.book: Book | None = None
         """Where it is durable, once the run has been saved."""
-        self._counter: TreeCounter | None = None
+        self.counter: TreeCounter | None = None
+        """The paper's noisy counter; a table needs none."""
         if isinstance(plan.halting, CounterBudget):
-            self._counter = TreeCounter(plan.halting.noise_epsilon, plan.rounds, 1, rng.spawn())
+            self.counter = TreeCounter(plan.halting.noise_epsilon, plan.rounds, 1, rng.spawn())
         self._asked: set[bytes] = set()  # people of rounds that are taken and not yet written down
         self._shown: tuple[int, str | None] | None = None  # where a halt that everybody may see has left it
         self._settled = 0  # rounds that are durable
@@ -125,8 +126,8 @@ class Account:
         if isinstance(halting, Halting):
             fires = not goes_on(np.uint64(word), halting.go, self.unsure)
         else:
-            assert self._counter is not None
-            fires = self._counter.step(int(counted)) >= halting.limit
+            assert self.counter is not None
+            fires = self.counter.step(int(counted)) >= halting.limit
         if fires:
             self.halted = "budget"
 

@@ -15,18 +15,22 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.banks.base import CURSOR, HALTED, ROW, TAUGHT, UNSURE, Fused, Rounds
+from confide.banks.base import CURSOR, HALTED, ROW, TAUGHT, UNSURE, Fused, Rounds, Tallied
 from confide.contained import contained
 from confide.pop.base import COPIES, FALLBACK, GUIDE, LEAN, Followed
 from confide.pop.loop import NOTHING, Loop, Outcome
 from confide.pop.tickets import Waiting
 from confide.privacy.gate import lead
 from confide.privacy.halting import Halting
+from confide.privacy.sparse import CounterBudget
 
 __all__ = ["Chunk", "Records", "ask_many", "follow", "fuses", "learn_many", "refuse", "teach_many"]
 
 WORDS = 1 << 17
 """Random words that are held ready for a chunk: a megabyte."""
+
+NO_TABLE = np.zeros(1, dtype=np.uint64)
+"""Where a counter decides the halt."""
 
 Ints = NDArray[np.int64]
 
@@ -81,8 +85,10 @@ def fuses(loop: Loop) -> bool:
         return False  # where a halt ends the answers, the guide must not run ahead of it
     if loop.plan.copies == 0:
         return True
-    plain = loop.rng.one_stream and isinstance(loop.plan.halting, Halting)
-    return bool(plain and getattr(loop.bank, "fuses", False))
+    counter = loop.account.counter
+    halts = isinstance(loop.plan.halting, Halting) if counter is None else loop.tallies and counter.lends
+    full = loop.tallies or not hasattr(loop.bank, "tally")
+    return bool(loop.rng.one_stream and halts and full and getattr(loop.bank, "fuses", False))
 
 
 def ask_many(loop: Loop, xs: Any, whos: Sequence[bytes | None]) -> list[Outcome]:
@@ -216,8 +222,7 @@ def _guide(loop: Loop, chunk: Chunk, xs: Any, labels: Ints, whos: Sequence[bytes
 
 def _run_fused(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | None]) -> None:
     """The chunk in the bank's own loop; what it spent is the account's, also after an interrupt."""
-    plan, account, bank = loop.plan, loop.account, cast(Fused, loop.bank)
-    assert isinstance(plan.halting, Halting)
+    plan, account = loop.plan, loop.account
     people: dict[bytes, int] = {}
     units = np.full(len(whos), NOTHING)
     if loop.routing.units == "people":
@@ -230,15 +235,17 @@ def _run_fused(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | No
     counts, rows = np.zeros(plan.labels, dtype=np.int64), chunk.rows
     leaning = loop.leaning
     assert leaning is not None
+    go = plan.halting.go if isinstance(plan.halting, Halting) else NO_TABLE
     need = min(WORDS, 64 + rows * (5 if plan.polls == plan.copies else plan.polls + 5))
     try:
         while progress[ROW] < rows and not progress[HALTED]:
             words, progress[CURSOR] = loop.rng.lend(need)
             before = int(progress[ROW])
             try:
-                bank.run(
+                _run(
+                    loop, need,
                     Rounds(
-                        leaning.gate, plan.halting.go, plan.polls, silent, plan.unit_unsure, words,
+                        leaning.rule, go, plan.polls, silent, plan.unit_unsure, words,
                         chunk.xs[:rows], labels[:rows], malformed, units, shares, progress,
                         chunk.copies, chunk.shown, chunk.margins, counts,
                         leaning.kind, leaning.sure, leaning.first, leaning.weights, chunk.offsets, chunk.leaned,
@@ -253,7 +260,8 @@ def _run_fused(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | No
         account.take(chunk.rows)
         account.unsure = int(progress[UNSURE])
         account.shares.update({who: int(shares[i]) for who, i in people.items() if shares[i]})
-        loop.lessons.count(int(progress[TAUGHT]))
+        labelled = int(((labels[: chunk.rows] >= 0) & ~malformed[: chunk.rows]).sum())
+        loop.lessons.count(int(progress[TAUGHT]), labelled - int(progress[TAUGHT]))
         chunk.sure[:] = chunk.shown >= 0
         if chunk.rows and chunk.margins[chunk.rows - 1] >= 0:
             loop.last = counts
@@ -261,24 +269,36 @@ def _run_fused(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | No
             account.halted = "budget"
 
 
+def _run(loop: Loop, need: int, rounds: Rounds) -> None:
+    """Rounds until words or budget run out; where the paper's counter decides the halt, with it."""
+    counter, halting = loop.account.counter, loop.plan.halting
+    if counter is None or not isinstance(halting, CounterBudget):
+        cast(Fused, loop.bank).run(rounds)
+        return
+    cast(Tallied, loop.bank).run_counted(rounds, counter.lend(2 * need, halting.limit))
+
+
 def _run_votes(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | None]) -> None:
     """The chunk in the bank's batches: all words first, then all votes, then the decisions one by one."""
     plan, rng, account, rows = loop.plan, loop.rng, loop.account, chunk.rows
     silent = max(0, min(rows, plan.silent - account.rounds))
     live = rows - silent
-    polls, words = np.empty((live, plan.polls), dtype=np.int64), np.zeros((live, 3), dtype=np.uint64)
+    polls = None if loop.tallies else np.empty((live, plan.polls), dtype=np.int64)
+    words = np.zeros((live, 3), dtype=np.uint64)
     leaning = loop.leaning
     assert leaning is not None
     for i in range(rows):
         if whos[i] is None:
             chunk.copies[i] = loop.routing.copy_for(None)
         if i >= silent:
-            polls[i - silent] = loop.poll()
+            poll = loop.poll()
+            if polls is not None and poll is not None:
+                polls[i - silent] = poll
             words[i - silent] = rng.word(), 0 if plan.lean is None else rng.word(), rng.word()
     good = np.array([i for i in range(silent, rows) if i not in chunk.errors], dtype=np.int64)
     votes = np.zeros((rows, plan.labels), dtype=np.int64)
     asked: Any = chunk.xs[good] if isinstance(chunk.xs, np.ndarray) else [chunk.xs[i] for i in good.tolist()]
-    votes[good] = _votes(loop, asked, polls[good - silent])
+    votes[good] = _votes(loop, asked, None if polls is None else polls[good - silent])
     account.take(silent)
     for i in range(silent, rows):
         account.take()
@@ -296,11 +316,13 @@ def _run_votes(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | No
             return
 
 
-def _votes(loop: Loop, xs: Any, polls: Ints) -> Ints:
+def _votes(loop: Loop, xs: Any, polls: Ints | None) -> Ints:
     """The rows' votes; a bank that fails as a whole, which none should, has abstained."""
-    with contained:
-        return loop.bank.votes_many(xs, polls)
-    return np.array([loop.votes(xs[i], polls[i]) for i in range(len(xs))]).reshape(len(xs), loop.plan.labels)
+    if polls is not None:
+        with contained:
+            return loop.bank.votes_many(xs, polls)
+    each = [loop.votes(xs[i], None if polls is None else polls[i]) for i in range(len(xs))]
+    return np.array(each, dtype=np.int64).reshape(len(xs), loop.plan.labels)
 
 
 # ---------------------------------------------------------------------- labels

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from confide.kernels.compile import jit
 from confide.planning.plan import Plan
-from confide.privacy.gate import is_sure, lead
+from confide.privacy.gate import lead, passes
 from confide.privacy.lean import Lean, lean_answer, offset_of
 from confide.privacy.weigh import Weights, offsets_of, weigh
 
@@ -50,7 +50,7 @@ class Leaning:
     def __init__(self, plan: Plan) -> None:
         self.lean = plan.lean
         self.labels = plan.labels
-        self.gate = plan.tables.gate.sure
+        self.rule = plan.tables.gate.rule
         self.kind = NONE if plan.lean is None else FILL if isinstance(plan.lean, Lean) else WEIGHTS
         self.width = {NONE: 0, FILL: 1, WEIGHTS: plan.labels}[self.kind]
         """Offsets a row."""
@@ -82,5 +82,5 @@ class Leaning:
         if self.kind == FILL:
             label, sure = lean_answer(gate, word, self.sure, self.first, int(offsets[0]), int(counts[0] - counts[1]))
             return Decided(top, margin, bool(sure), int(label))
-        sure = bool(is_sure(gate, self.gate, margin))
+        sure = bool(passes(gate, self.rule, margin))
         return Decided(top, margin, sure, -1 if self.kind == NONE else int(weigh(word, self.weights, counts, offsets)))

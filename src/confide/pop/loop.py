@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.banks.base import FORM, NONE, Bank, Failures
+from confide.banks.base import FORM, NONE, Bank, Failures, Tallied
 from confide.contained import Contained, contained
 from confide.planning.plan import Plan
 from confide.pop.account import Account, Mark
@@ -109,7 +109,11 @@ class Loop:
     def reserve(self, whos: Sequence[bytes | None]) -> None:
         """Take the rounds of a batch before anything of it is learned or released: all, or as many as are left."""
         left = len(whos) if self.goes_on else max(0, self.plan.rounds - self.account.rounds)
-        self.account.reserve(min(len(whos), left), whos)
+        self.account.reserve(min(len(whos), left), self.people(whos))
+
+    def people(self, whos: Sequence[bytes | None]) -> Sequence[bytes | None]:
+        """Those of a batch's units that are people: rounds have no names, and there may be millions of them."""
+        return whos if self.routing.units == "people" else ()
 
     def ask(self, x: Any, who: bytes | None) -> Outcome:
         """Take one round, whatever x is; the caller has made sure that there is one left, or that it goes on."""
@@ -167,11 +171,12 @@ class Loop:
             return SILENCE
         return (top, COPIES) if sure else (leaned, LEAN)
 
-    def votes(self, x: Any, poll: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The poll's votes; a bank that fails as a whole, which none should, has abstained."""
+    def votes(self, x: Any, poll: NDArray[np.int64] | None) -> NDArray[np.int64]:
+        """The poll's votes, or all copies'; a bank that fails as a whole, which none should, has abstained."""
         with contained:
-            return self.bank.votes(x, poll)
-        self.lost = self.lost.plus(Failures(len(poll), len(poll)))
+            return cast(Tallied, self.bank).tally(x) if poll is None else self.bank.votes(x, poll)
+        asked = self.plan.copies if poll is None else len(poll)
+        self.lost = self.lost.plus(Failures(asked, asked))
         return np.zeros(self.plan.labels, dtype=np.int64)
 
     @property
@@ -184,10 +189,17 @@ class Loop:
     def _unread(self) -> Failures:
         return Failures(texts=sum(one.asked for one in self.encoders), unread=sum(one.failed for one in self.encoders))
 
-    def poll(self) -> NDArray[np.int64]:
-        """The copies asked in this round: all of them, or a fresh random subset."""
+    def poll(self) -> NDArray[np.int64] | None:
+        """The copies asked in this round: a fresh random subset, or all; None for all of a bank that tallies."""
         plan = self.plan
-        return np.arange(plan.copies) if plan.polls == plan.copies else self.rng.subset(plan.copies, plan.polls)
+        if plan.polls < plan.copies:
+            return self.rng.subset(plan.copies, plan.polls)
+        return None if self.tallies else np.arange(plan.copies)
+
+    @property
+    def tallies(self) -> bool:
+        """Whether all copies are asked, and the bank keeps their votes counted."""
+        return self.plan.polls == self.plan.copies and hasattr(self.bank, "tally")
 
     def watch(self, who: bytes | None, number: int | None = None) -> bool:
         """The monitor's tick; whether it counts this round."""

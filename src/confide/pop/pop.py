@@ -299,7 +299,7 @@ class POP:
             rows = batches.follow(loop, xs, ys, whos) if more and len(ys) else None
             if rows is not None and rows.rows < len(ys):
                 loop.account.open()  # the rounds may be over, as they are for who asks one by one
-            mark = loop.enter(*whos)
+            mark = loop.enter(*loop.people(whos))
         loop.settle(mark)
         if self.tells:
             self._telling.stands()

@@ -13,9 +13,13 @@ import operator
 import os
 from abc import ABC, abstractmethod
 from fractions import Fraction
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from confide._checks import integer, own_process, probability
+from confide.kernels.compile import jit
 from confide.privacy.chains import (
     balanced_code,
     best_code,
@@ -28,9 +32,41 @@ from confide.privacy.chains import (
     tree_scale,
     union_bound,
 )
-from confide.privacy.random import Random, discrete_laplace
+from confide.privacy.random import Random, discrete_laplace, fits
 
-__all__ = ["Counter", "SmoothCounter", "TreeCounter", "tree_error", "tree_levels", "tree_scale"]
+__all__ = ["Counter", "SmoothCounter", "Ticks", "TreeCounter", "tick", "tree_error", "tree_levels", "tree_scale"]
+
+
+class Ticks(NamedTuple):
+    """A tree counter lent to a compiled loop: its nodes, which are private, and words for their noise."""
+
+    words: NDArray[np.uint64]
+    place: NDArray[np.int64]
+    """The steps taken, and where the words go on."""
+    sums: NDArray[np.int64]
+    answers: NDArray[np.int64]
+    numerator: int
+    denominator: int
+    """The noise's scale."""
+    limit: int
+    """The run halts when an answer is at least this."""
+
+
+@jit
+def tick(ticks: Ticks, value: int, noise: int) -> int:
+    """`TreeCounter.step` with noise that was drawn before; the answer."""
+    time, nodes, merged = ticks.place[0], 0, 0
+    while (time >> merged) & 1:
+        merged += 1
+    for level in range(merged, 63):
+        nodes += (time >> level) & 1
+    total = value
+    for i in range(nodes, nodes + merged):
+        total += ticks.sums[i]
+    answer: int = ticks.answers[nodes] + total + noise
+    ticks.sums[nodes], ticks.answers[nodes + 1] = total, answer
+    ticks.place[0] = time + 1
+    return answer
 
 
 class Counter(Protocol):
@@ -61,6 +97,21 @@ class _ChainCounter(ABC):
         # The steps taken, the label of the last, and for the chain's nodes their exact sums (private) and the
         # noisy sums up to their ends. Replaced as a whole, so that an interrupted step has not happened.
         self._state: tuple[int, int, tuple[int, ...], tuple[int, ...]] = (0, 0, (), (0,))
+        self._lent: Ticks | None = None
+
+    def _settle(self) -> None:
+        """Go on where a compiled loop stopped, if one had this counter: its steps stand in the arrays it was lent.
+
+        To do so twice does no harm, so that an interrupt at any moment loses no step.
+        """
+        if self._lent is None:
+            return
+        time, cursor = (int(number) for number in self._lent.place)
+        nodes = time.bit_count()
+        sums, answers = self._lent.sums[:nodes].tolist(), self._lent.answers[: nodes + 1].tolist()
+        self._state = time, time, tuple(sums), tuple(answers)
+        self._rng.give_back(cursor)
+        self._lent = None
 
     @property
     def epsilon(self) -> Fraction:
@@ -80,6 +131,7 @@ class _ChainCounter(ABC):
     @property
     def time(self) -> int:
         """How many steps have been taken."""
+        self._settle()
         return self._state[0]
 
     @abstractmethod
@@ -102,6 +154,7 @@ class _ChainCounter(ABC):
             raise ValueError("an input must be an integer") from None
         if not 0 <= value <= self._shift:
             raise ValueError("an input must lie between 0 and shift: clip it, or pay for a larger shift")
+        self._settle()
         time, label, sums, answers = self._state
         if time == self._horizon:
             raise ValueError("the counter has taken all the steps of its horizon: plan a longer one")
@@ -175,6 +228,23 @@ class TreeCounter(_ChainCounter):
                 self._scales.append(self._scale_of(levels))
             place -= (1 << (levels - 1)) - 1
         return label, (place & -place).bit_length() - 1, self._scales[-1]
+
+    @property
+    def lends(self) -> bool:
+        """Whether a compiled loop may take its steps: with a known horizon, small noise and one stream of words."""
+        return self._horizon is not None and self._rng.one_stream and fits(self.scale)
+
+    def lend(self, words: int, limit: int) -> Ticks:
+        """The counter for a compiled loop, with at least so many words, until its next use here."""
+        own_process(self._pid, type(self).__name__)
+        self._settle()
+        time, _, sums, answers = self._state
+        nodes, known = np.zeros(65, dtype=np.int64), np.zeros(66, dtype=np.int64)
+        nodes[: len(sums)], known[: len(answers)] = sums, answers
+        lent, cursor = self._rng.lend(words)
+        ratio, place = self.scale, np.array([time, cursor])
+        self._lent = Ticks(lent, place, nodes, known, ratio.numerator, ratio.denominator, limit)
+        return self._lent
 
     def error(self, beta: float, two_sided: bool = True, at: int | None = None) -> float:
         """A bound that the errors of all answers keep together, with probability at least 1 − beta.

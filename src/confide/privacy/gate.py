@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import Context, Decimal
 from fractions import Fraction
-from typing import Protocol
+from functools import lru_cache
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from confide._checks import integer
 from confide.kernels.compile import jit
-from confide.privacy.cost import ONE, cost_from_excess, worst_excess
+from confide.kernels.machine import high_product
+from confide.privacy.cost import ONE, cost_from_excess, pair_excess, worst_excess
 from confide.privacy.tables import descend
 
 FLOOR = 2.0**-36
@@ -33,6 +36,117 @@ SURE_FLOOR = 2.0**-50
 
 VOTE = 2
 """One changed vote moves a margin by at most this much."""
+
+MOST_ENTRIES = 50_000_000
+"""A table of more entries is not made: the gate is then asked for its integers one by one."""
+
+LEAST_UNSURE, LEAST_SURE, MOST_SURE = (np.uint64(n) for n in (2**28, 2**8, 2**64 - 2**28))
+"""Of a Laplace gate: FLOOR as an integer, where P(label) stops falling, and what FLOOR leaves.
+
+P(label) falls to 2⁻⁵⁶: so 5·10⁹ near-ties, the unsure answers of the paper's longest plans, keep within δ = 10⁻⁶.
+"""
+
+
+class Rule(NamedTuple):
+    """A gate as kernels see it: a table, or the numbers from which Laplace noise's integers are computed.
+
+    Noise of scale γ has the tail ½·e^{−g/4γ} at g quarters of a vote. `high` has 2⁶³·e^{−g/4γ} at every 2^bits-th g and
+    `low` has 2⁶⁴·e^{−g/4γ} below that, so that one product gives every tail: about √γ numbers for 120·γ entries.
+    """
+
+    table: NDArray[np.uint64]
+    """One entry where the integers are computed."""
+    centre: int
+    """Four times the threshold, or −1 for a table."""
+    bits: int
+    high: NDArray[np.uint64]
+    low: NDArray[np.uint64]
+
+
+@jit
+def entry(rule: Rule, margin: int) -> np.uint64:
+    """The gate's integer at this margin: the one that its table has, whether or not there is one."""
+    if rule.centre < 0:
+        held: np.uint64 = rule.table[min(margin, rule.table.size - 1)]
+        return held
+    away = 2 * margin - rule.centre
+    gap = min(abs(away), (rule.high.size << rule.bits) - 1)
+    low = rule.low[gap & ((1 << rule.bits) - 1)]
+    tail = np.uint64(high_product(rule.high[gap >> rule.bits], low)) + np.uint64(1)
+    if away > 0:
+        return np.uint64(0) - max(tail, LEAST_UNSURE)
+    return max(tail, LEAST_SURE)
+
+
+@jit
+def passes(word: np.uint64, rule: Rule, margin: int) -> bool:
+    """`is_sure` for either kind of gate."""
+    return bool(np.uint64(word) < entry(rule, margin))
+
+
+@jit
+def _entries(rule: Rule, margins: NDArray[np.int64], out: NDArray[np.uint64]) -> None:
+    for i in range(margins.size):
+        out[i] = entry(rule, margins[i])
+
+
+@jit
+def _least(rule: Rule, first: int, last: int) -> np.uint64:
+    """The smallest integer at margins first … last."""
+    found = entry(rule, last)
+    for v in range(first, last):
+        found = min(found, entry(rule, v))
+    return found
+
+
+@jit
+def _next(rule: Rule, sure: np.uint64, v: int, last: int, step: int) -> int:
+    """The first margin from v on, in steps of ±1, whose integer is at least `sure` (up) or below it (down)."""
+    while 0 <= v <= last and (entry(rule, v) >= sure) == (step < 0):
+        v += step
+    return v
+
+
+@jit
+def _worst(rule: Rule, first: int, last: int, order: int) -> float:
+    """The largest excess of two entries at most one vote apart, at margins from `first` to `last`."""
+    worst = 0.0
+    a, b = entry(rule, first), entry(rule, first + 1)
+    for v in range(first + 2, last + 1):
+        c = entry(rule, v)
+        worst = max(worst, pair_excess(a, b, order), pair_excess(b, a, order))
+        worst = max(worst, pair_excess(a, c, order), pair_excess(c, a, order))
+        a, b = b, c
+    return max(worst, pair_excess(a, b, order), pair_excess(b, a, order))
+
+
+@lru_cache(maxsize=8)
+def _tails(scale: float) -> tuple[int, NDArray[np.uint64], NDArray[np.uint64]]:
+    """`bits`, `high` and `low` of a `Rule`, in decimals: the same integers on every machine."""
+    exact = Context(prec=60)
+    one = exact.exp(exact.divide(Decimal(-1), exact.multiply(Decimal(4), Decimal(scale))))
+    gaps = math.ceil(4 * scale * 39) + 1  # ½·e^{−39} lies below both floors
+    bits = gaps.bit_length() // 2
+
+    def powers(base: Decimal, top: int, number: int) -> NDArray[np.uint64]:
+        values, value = [], Decimal(1)
+        for _ in range(number):
+            values.append(min(int(exact.multiply(value, Decimal(top))), ONE - 1))
+            value = exact.multiply(value, base)
+        made = np.array(values, dtype=np.uint64)
+        made.setflags(write=False)
+        return made
+
+    many = exact.power(one, 1 << bits)
+    return bits, powers(many, ONE // 2, (gaps >> bits) + 1), powers(one, ONE, 1 << bits)
+
+
+@lru_cache(maxsize=64)
+def _laplace_excess(scale: float, centre: int, last: int, order: int) -> float:
+    """The largest excess of a Laplace gate: of every pair of its integers, without a table of them."""
+    bits, high, low = _tails(scale)
+    first = max(0, (centre - (high.size << bits)) // 2 - VOTE)  # below it and above `last` they are all the same
+    return _worst(Rule(low[:1], centre, bits, high, low), first, last, order)
 
 
 @jit
@@ -117,8 +231,20 @@ class Gate:
         self._set(integers(unsure, 1.0 - unsure))
 
     def _set(self, sure: NDArray[np.uint64]) -> None:
-        self._sure = np.array(sure, dtype=np.uint64)
-        self._sure.setflags(write=False)
+        self._made = np.array(sure, dtype=np.uint64)
+        self._laplace: tuple[float, int] | None = None
+        self._last = self._made.size - 1
+
+    @property
+    def rule(self) -> Rule:
+        """The gate as kernels see it."""
+        made = self._made.view()
+        made.setflags(write=False)
+        if self._laplace is None:
+            return Rule(made, -1, 0, made[:1], made[:1])
+        scale, centre = self._laplace
+        bits, high, low = _tails(scale)
+        return Rule(made, centre, bits, high, low)
 
     @classmethod
     def from_integers(cls, sure: Sequence[int] | NDArray[np.uint64]) -> Gate:
@@ -174,44 +300,84 @@ class Gate:
     def laplace(cls, *, scale: float, threshold: float, margins: int | None = None) -> Gate:
         """The paper's table: unsure iff Laplace noise of this scale is at least v/2 − threshold, both in votes.
 
+        Its integers are computed when they are needed, in integers; `sure` makes the table of them.
+
         Parameters
         ----------
         scale
             γ of the paper, in votes above half (v/2).
         threshold
-            Votes above half at which the answer is unsure half of the time; the paper takes k/4.
+            Votes above half at which the answer is unsure half of the time, in whole quarters; the paper takes k/4.
         margins
-            Largest margin of the table; by default it ends where P(unsure) reaches 2⁻³⁶.
+            Largest margin of a table that ends early; by default it ends where P(unsure) reaches 2⁻³⁶.
         """
         if not (scale > 0 and math.isfinite(scale)):
             raise ValueError(f"scale={scale} must be a positive number of votes")
-        if not (threshold >= 0 and math.isfinite(threshold)):
-            raise ValueError(f"threshold={threshold} must be a number of votes ≥ 0")
-        if margins is None:
-            margins = max(2, math.ceil(2 * (threshold - scale * math.log(2 * FLOOR))))
-        margins = integer(margins, "margins", at_least=2)
-        distance = (np.arange(margins + 1) / 2.0 - threshold) / scale
-        floor = np.where(distance > 0, FLOOR, SURE_FLOOR)
-        tail = np.maximum(0.5 * np.exp(-np.abs(distance)), floor)
+        if not (threshold >= 0 and float(4 * threshold).is_integer()):
+            raise ValueError(f"threshold={threshold} must be a number of votes ≥ 0, in whole quarters")
         gate = cls.__new__(cls)
-        gate._set(integers(np.where(distance > 0, tail, 1.0 - tail), np.where(distance > 0, 1.0 - tail, tail)))
+        gate._set(np.zeros(1, dtype=np.uint64))
+        gate._laplace = float(scale), int(4 * threshold)
+        if margins is not None:
+            return cls.from_integers(gate.entries(np.arange(integer(margins, "margins", at_least=2) + 1)))
+        last = max(2, math.ceil(2 * (threshold - scale * math.log(2 * FLOOR))))
+        while gate.entries(np.array([last]))[0] != MOST_SURE:
+            last += 1
+        gate._last = last
         return gate
+
+    @property
+    def laplace_numbers(self) -> tuple[float, int] | None:
+        """Scale and four times the threshold of a Laplace gate: all its integers follow. None for a table."""
+        return self._laplace
+
+    @property
+    def last(self) -> int:
+        """From this margin on all entries are the same."""
+        return self._last
+
+    def entries(self, margins: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """The integers at these margins."""
+        out = np.empty(margins.size, dtype=np.uint64)
+        _entries(self.rule, np.maximum(margins, 0).astype(np.int64), out)
+        return out
+
+    def unsure_at(self, margins: NDArray[np.int64]) -> NDArray[np.float64]:
+        """P(unsure) at these margins."""
+        return _unsure(self.entries(margins))
+
+    def most_unsure(self, margin: int) -> float:
+        """The largest P(unsure) from this margin on."""
+        least = _least(self.rule, min(max(margin, 0), self._last), self._last)
+        return float(_unsure(np.array([least], dtype=np.uint64))[0])
+
+    def first(self, *, unsure: float) -> int | None:
+        """The smallest margin with P(unsure) ≤ `unsure`; None if there is none."""
+        sure = _sure_at_least(unsure)
+        found = self._last + 1 if sure is None else _next(self.rule, sure, 0, self._last, 1)
+        return found if found <= self._last else None
 
     @property
     def sure(self) -> NDArray[np.uint64]:
         """The shipped integers: the label is answered iff a uniform 64-bit word is below `sure[v]`."""
-        return self._sure
+        if self._laplace is None:
+            return self.rule.table
+        if self._last >= MOST_ENTRIES:
+            raise ValueError(f"a table of {self._last:,} entries is too long to be made: ask entries(margins) for some")
+        made = self.entries(np.arange(self._last + 1))
+        made.setflags(write=False)
+        return made
 
     @property
     def table(self) -> NDArray[np.float64]:
         """P(unsure) by margin, rounded to doubles for reading (the integers are what is certified)."""
-        sure = self._sure
-        return np.where(sure == 0, 1.0, (np.uint64(0) - sure).astype(np.float64) * 2.0**-64)
+        return _unsure(self.sure)
 
     @property
     def tie_sure(self) -> float:
         """x: the largest probability of a label at margins 0 to 2, rounded up."""
-        return float(np.nextafter(float(self._sure[:3].max()) * 2.0**-64, 1.0)) if self._sure[:3].max() else 0.0
+        most = self.entries(np.arange(VOTE + 1)).max()
+        return float(np.nextafter(float(most) * 2.0**-64, 1.0)) if most else 0.0
 
     def cost(self, *, order: int, poll_fraction: float | Fraction = 1.0) -> float:
         """An upper bound of the smallest τ for which (*) holds: certified from the integers, never assumed.
@@ -219,23 +385,29 @@ class Gate:
         Proof pages: docs/proofs/gate.md and, for `poll_fraction` < 1, docs/proofs/polls.md. Raises if no τ will do.
         """
         order, fraction = check_order(order), check_fraction(poll_fraction)
-        excess, place = worst_excess(self._sure, order, VOTE, fraction)
-        if not math.isfinite(float(excess)):
+        if self._laplace is not None and fraction == 1:
+            excess = _laplace_excess(*self._laplace, self._last, order)
+            if not math.isfinite(excess):
+                raise ValueError(f"scale={self._laplace[0]:g} is too small for order {order}: no cost bounds its steps")
+            return cost_from_excess(excess, order)
+        worst, place = worst_excess(self.sure, order, VOTE, fraction)
+        if not math.isfinite(float(worst)):
             p, q, _ = (int(v) for v in place)
             raise ValueError(
                 f"margins {p} and {q} are one vote apart, and no cost bounds the step between their entries; "
                 "smooth it there"
             )
-        return cost_from_excess(float(excess), order)
+        return cost_from_excess(float(worst), order)
 
     def margin(self, *, unsure: float) -> int:
         """The smallest margin from which on P(unsure) ≤ `unsure`; raises if the table never falls so low."""
         if not 0 <= unsure <= 1:
             raise ValueError(f"unsure={unsure} must be a probability")
-        above = np.flatnonzero(self.table > unsure)
-        first = int(above[-1]) + 1 if above.size else 0
-        if first >= self._sure.size:
-            raise ValueError(f"the table ends at margin {self._sure.size - 1} with P(unsure) = {self.table[-1]:.3g}")
+        sure = _sure_at_least(unsure)
+        first = self._last + 1 if sure is None else _next(self.rule, sure, self._last, self._last, -1) + 1
+        if first > self._last:
+            end = self.most_unsure(self._last)
+            raise ValueError(f"the table ends at margin {self._last} with P(unsure) = {end:.3g}")
         return first
 
     def decide(self, counts: ArrayLike, rng: Words) -> int | None:
@@ -249,19 +421,35 @@ class Gate:
         if votes.dtype.kind not in "iu" or bool((votes < 0).any()):
             raise ValueError("counts are whole numbers of votes, none negative")
         top, margin = lead((votes - votes.min()).astype(np.int64))
-        return top if is_sure(np.uint64(rng.word()), self._sure, margin) else None
+        return top if passes(np.uint64(rng.word()), self.rule, margin) else None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Gate) and np.array_equal(self._sure, other._sure)
+        """Whether both have the same integers; one that computes them and a table are told apart."""
+        return isinstance(other, Gate) and self._laplace == other._laplace and np.array_equal(self._made, other._made)
 
     def __hash__(self) -> int:
-        return hash(self._sure.tobytes())
+        return hash((self._made.tobytes(), self._laplace))
 
     def __repr__(self) -> str:
-        table = self.table
-        half = int(np.argmax(table <= 0.5)) if bool((table <= 0.5).any()) else None
+        half = self.first(unsure=0.5)
         where = f"even odds at margin {half}" if half is not None else "always rather unsure"
-        return f"Gate({self._sure.size} margins, {where}, {table[-1]:.2g} unsure at the end)"
+        return f"Gate({self._last + 1} margins, {where}, {self.most_unsure(self._last):.2g} unsure at the end)"
+
+
+def _unsure(sure: NDArray[np.uint64]) -> NDArray[np.float64]:
+    return np.where(sure == 0, 1.0, (np.uint64(0) - sure).astype(np.float64) * 2.0**-64)
+
+
+def _sure_at_least(unsure: float) -> np.uint64 | None:
+    """The least integer whose P(unsure), as `table` says it, is at most `unsure`; None where there is none."""
+    low, high = 0, ONE
+    while low < high:
+        middle = (low + high) // 2
+        if _unsure(np.array([middle], dtype=np.uint64))[0] <= unsure:
+            high = middle
+        else:
+            low = middle + 1
+    return np.uint64(low) if low < ONE else None
 
 
 def check_order(order: int) -> int:

@@ -36,6 +36,7 @@ __all__ = [
     "draw_below",
     "draw_laplace",
     "draw_subset",
+    "fits",
 ]
 
 _WORD = 1 << 64
@@ -350,7 +351,7 @@ def discrete_laplace(rng: Random, scale: Fraction | int, size: int | None = None
     """
     scale = positive_rational(scale, "scale")
     t, s = scale.numerator, scale.denominator
-    fast = t < _FAST and s < _FAST
+    fast = fits(scale)
     if size is None:
         one = np.empty(1, dtype=np.int64)
         return int(one[0]) if fast and _laplace_into(rng, t, s, one) else exact_laplace(rng.below, t, s)
@@ -400,6 +401,11 @@ def discrete_gaussian(
     if sigma2 >= _FAST**2:
         raise ValueError("the values would not fit in 64 bits: draw one at a time, or take sigma2 < 2⁶²")
     return np.array([exact_gaussian(rng.below, p, q) for _ in range(size)], dtype=np.int64)
+
+
+def fits(scale: Fraction) -> bool:
+    """Whether the compiled sampler draws noise of this scale."""
+    return scale.numerator < _FAST and scale.denominator < _FAST
 
 
 def _laplace_into(rng: Random, t: int, s: int, out: NDArray[np.int64]) -> bool:

@@ -139,9 +139,8 @@ def margins(plan: Plan, tally: Tally) -> str:
         right = axes.twinx()
         right.grid(False)
         right.spines["right"].set_visible(True)
-        table = plan.tables.gate.table
-        lead = np.arange(plan.polls + 1)
-        right.plot(lead, table[np.minimum(lead, table.size - 1)], color=GATE, lw=2, label="P(unsure) (right)")
+        lead = np.arange(0, plan.polls + 1, max(1, plan.polls // 10_000))
+        right.plot(lead, plan.tables.gate.unsure_at(lead), color=GATE, lw=2, label="P(unsure) (right)")
         right.set_ylim(0, 1.04)
         right.set_ylabel("P(unsure)", color=GATE)
         handles = [h for ax in (axes, right) for h in ax.get_legend_handles_labels()[0]]
