@@ -249,6 +249,35 @@ def test_interrupted_history_is_not_taught_again() -> None:
         assert loop.guiding is not None and loop.guiding.guide.rounds == loop.account.rounds + loop.account.history
 
 
+def test_interrupted_history_is_not_counted_again() -> None:
+    """Sent again, it teaches nothing: nor is a row in the counts of the ranges twice, which hide one row of a unit."""
+    plan = guided_plan(alone=True, history=60, ranges=100)
+
+    def fresh() -> POP:
+        return POP(None, plan, labels=[0, 1], features=COLUMNS, seed=1)
+
+    def counts(pop: POP) -> int:
+        guiding = pop.operator.loop.guiding
+        assert guiding is not None
+        return int(guiding.guide._counted.counts.sum())
+
+    def teach(pop: POP) -> None:
+        pop.teach_many(XS[:30], YS[:30].tolist())
+
+    whole = fresh()
+    with Interrupt() as counting:
+        teach(whole)
+    dice, late = random.Random(1), 0
+    for _ in range(40 if LONG else 4):
+        pop = fresh()
+        with Interrupt(dice.randrange(1, counting.lines)):
+            teach(pop)
+        late += counts(pop) == counts(whole)
+        teach(pop)
+        assert counts(pop) <= counts(whole)
+    assert late, "some interrupts must come after the rows were counted"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_crash_between_two_writes_of_a_batch_teaches_no_row_twice(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -224,8 +224,8 @@ class Guiding:
 
         Returns the leaf that has each row's gradient, −1 for none.
 
-        All others only add to the open leaf. After a load, or a call that was cut off, records of rounds teach nothing:
-        what they taught before may be in sums that were released, and there is no ticket to tell.
+        All others only add to the open leaf. After a load, or a call that was cut off, records of rounds teach nothing,
+        nor are they counted: what they taught may be in sums that were released, and there is no ticket to tell.
         """
         account, rows = self._account, min(len(labels), self.left)
         if rows:
@@ -234,7 +234,7 @@ class Guiding:
         may = np.where(self._again, -1, labels) if whos and whos[0] is None else labels
         self._under_way = True
         leaves = self.guide.leaves_of(len(labels))
-        _, taught = self.follow_rows(xs[:rows], may[:rows], whos[:rows], labels[:rows] < 0, history=True)
+        _, taught = self.follow_rows(xs[:rows], may[:rows], whos[:rows], may[:rows] < 0, history=True)
         leaves[:rows][taught < 0] = -1
         for i in range(rows, len(labels)):
             leaves[i] = -1 if may[i] < 0 else self.teach(self.read(xs[i]), int(may[i]), whos[i])
