@@ -272,3 +272,16 @@ def test_an_option_that_changes_nothing_is_refused(words: str, said: str) -> Non
 def test_the_package_has_no_other_planner() -> None:
     made = {name for name, one in inspect.getmembers(Plan, inspect.ismethod) if one.__self__ is Plan}
     assert made == {"tight", "certified", "paper", "from_json"} and confide.Plan is Plan
+
+
+class _Own:
+    width = 1
+
+    def encode(self, x: Any, /) -> Any:
+        return np.zeros(1)
+
+
+def test_an_encoder_of_ones_own_is_refused_where_no_copy_reads_by_it() -> None:
+    """The guide reads by columns, or hashes: it would never ask the encoder."""
+    with pytest.raises(ValueError, match="an encoder of your own, which copies alone read by"):
+        POP(None, Plan.tight(8.0, 1e-3, 200, guide=1.0), labels=[0, 1], features=_Own())

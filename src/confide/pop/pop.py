@@ -66,7 +66,7 @@ class POP:
         not.
     features
         For arrays their number; for dicts `confide.learners.Features(...)`; leave it out for River models. The copies
-        and the guide both read x by it.
+        and the guide both read x by it; by an encoder of your own the copies alone, and the guide hashes what x holds.
     units
         "rounds": each round is protected. "people": each person is, over any number of rounds; then every call takes
         `unit`, an authenticated id.
