@@ -327,7 +327,7 @@ class Fixed:
         return np.array([float(x["a"]), 1.0])
 
 
-@pytest.mark.parametrize("encoder", [Counts(), Vocabulary2(), Centres(), Present()], ids=lambda given: type(given).__name__)
+@pytest.mark.parametrize("encoder", [Counts(), Vocabulary2(), Centres(), Present()], ids=lambda one: type(one).__name__)
 @pytest.mark.parametrize("learner", [Honest(), LogisticRegression()], ids=["replicas", "stacked"])
 def test_an_encoder_that_learns_is_refused(encoder: Any, learner: Any) -> None:
     with pytest.raises(ValueError, match="makes something else of a row after it met others"):
