@@ -51,14 +51,15 @@ def test_a_pop_whose_planned_rounds_are_over_says_so_once(many: bool) -> None:
     assert pop.standing in said[0] and "learns no more" in repr(pop) and "learns no more" in pop._repr_html_()
 
 
-def test_labels_that_teach_nothing_any_more_are_warned_of_once() -> None:
+def test_labels_that_teach_nothing_any_more_are_warned_of_in_each_call_that_brings_some() -> None:
     pop = confide.POP(None, guided(), labels=[0, 1], features=1)
     assert heard(pop, 120, label=1) == []
     said = heard(pop, 3, label=1)
-    assert len(said) == 2 and said[1].endswith("labels brought now teach nothing")
+    assert len(said) == 4 and all(one.endswith("labels brought now teach nothing") for one in said[1:])
+    with pytest.warns(confide.ConfideWarning, match="labels brought now teach nothing"):
+        pop.teach([0.0], 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        pop.teach([0.0], 1)
         pop.teach_many([[0.0]], [1])
 
 

@@ -269,6 +269,20 @@ def test_a_table_with_none_of_the_declared_names_is_refused_before_any_round(cal
     assert pop.rounds == 0
 
 
+class _Unwilling(dict[str, Any]):
+    """A row that raises where it is asked for a name."""
+
+    def __contains__(self, name: object) -> bool:
+        raise RuntimeError("a secret")
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_first_row_that_cannot_be_looked_at_keeps_no_answer_from_the_others(many: bool) -> None:
+    pop, odd = _declared(), _Unwilling(age=41)
+    said = pop.predict_many([odd, {"age": 50}]) if many else [pop.predict(odd)]
+    assert [one.error for one in said] == [None] * len(said)
+
+
 def test_a_table_that_lacks_most_declared_names_is_said_to() -> None:
     pop = _declared()
     with pytest.warns(confide.ConfideWarning, match="3 of 4 are missing in every row, 'minutes', 'day', 'note'"):

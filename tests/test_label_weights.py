@@ -31,7 +31,7 @@ def rows(count: int) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("wrong", [{"frod": 2}, {"fraud": 0}, {"fraud": 1e999}, [1.0], [1, 2, 3], {"fraud": "5"}])
+@pytest.mark.parametrize("wrong", [{"frod": 2}, {"fraud": 0}, {"fraud": 1e999}, 5, [1.0], [1, 2, 3], {"fraud": "5"}])
 def test_one_rule_refuses_wrong_weights_wherever_they_are_given(wrong: Any) -> None:
     plan = confide.Plan.tight(8.0, 1e-3, 200, guide=1.0)
     makes = [

@@ -68,11 +68,36 @@ def test_labels_that_come_when_all_rounds_were_asked_are_said_to_teach_nothing_a
     else:
         said = heard(lambda: pop.learn(tickets[0], YS[0]))
         assert len(said) == 1 and said[0].startswith("the label of this call came too late to teach anything")
-        assert heard(lambda: pop.learn_many(tickets[1:], YS[1:])) == [], "once"
+        said = heard(lambda: pop.learn_many(tickets[1:], YS[1:]))
+        assert len(said) == 1 and " of 399 labels of this call came too late" in said[0], "who brings theirs next, too"
     guide = pop.plan.guide
     assert guide is not None
     last = ROUNDS - guide.main.ends[-2]
     assert pop.operator.late.labels == ROUNDS - last, "all but those of the open leaf, which had no other chance"
+
+
+@pytest.mark.parametrize("over", [0, 1], ids=["all rounds are asked", "they are over"])
+def test_what_is_said_to_who_brings_a_late_label_does_not_tell_whether_others_did(over: int) -> None:
+    def second(others: bool) -> list[str]:
+        pop = made()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tickets = [pop.predict([0.0]).ticket for _ in range(ROUNDS + over)]
+            if others:
+                pop.learn(tickets[0], 1)
+        return heard(lambda: pop.learn(tickets[1], 0)) + heard(lambda: pop.teach([0.0], 0))
+
+    assert second(True) == second(False) != []
+
+
+def test_a_late_label_is_shown_once_a_place_by_pythons_own_filter() -> None:
+    pop = made()
+    tickets = [pop.predict(x).ticket for x in XS]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for ticket in tickets[:5]:
+            pop.learn(ticket, 1)
+    assert len(caught) == 1
 
 
 @pytest.mark.parametrize("delay", [0, 10, 30])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from confide.data.files import draft, open_file
+from confide.data.layout import Column, Layout
 from confide.data.rows import Row, Stream
 from confide.data.schema import Schema, read_schema
 
@@ -104,6 +105,12 @@ def test_a_declared_number_that_is_never_one_is_refused_and_one_that_sometimes_i
     assert hint.startswith("20 of 100 values looked at in column 'paid' do not read as a number and count as missing")
     (other,) = open_file(written(tmp_path / "b.csv", "paid,label", *lines)).hints
     assert other.startswith("20 of 100 values looked at in column 'paid' look like numbers, each of which is read as a")
+
+
+@pytest.mark.parametrize(("kind", "other"), [("number", "2024-02-29"), ("log", "2024-02-29"), ("date", "45000")])
+def test_a_date_among_numbers_and_a_number_among_dates_is_missing_as_it_is_said_to_be(kind: str, other: str) -> None:
+    layout = Layout((Column("a", kind), Column("b", "category")))
+    assert layout.x([other, "z"]) == {"b": "z"} and layout.plain([other, "z"]) == {"a": None, "b": "z"}
 
 
 def test_letters_of_another_encoding_are_said_where_the_first_line_has_none(tmp_path: Path) -> None:

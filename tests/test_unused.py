@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 import confide
 from confide import POP, Plan
+from confide.banks.choose import bank_for
 from confide.cli.app import app
 from confide.learners import DecisionTree, Features, LogisticRegression
 from confide.planning.agnostic import agnostic_plan
@@ -272,3 +273,28 @@ def test_an_option_that_changes_nothing_is_refused(words: str, said: str) -> Non
 def test_the_package_has_no_other_planner() -> None:
     made = {name for name, one in inspect.getmembers(Plan, inspect.ismethod) if one.__self__ is Plan}
     assert made == {"tight", "certified", "paper", "from_json"} and confide.Plan is Plan
+
+
+class _Own:
+    width = 1
+
+    def encode(self, x: Any, /) -> Any:
+        return np.zeros(1)
+
+
+def test_an_encoder_of_ones_own_is_refused_where_no_copy_reads_by_it() -> None:
+    """The guide reads by columns, or hashes: it would never ask the encoder."""
+    with pytest.raises(ValueError, match="an encoder of your own, which copies alone read by"):
+        POP(None, Plan.tight(8.0, 1e-3, 200, guide=1.0), labels=[0, 1], features=_Own())
+
+
+def test_what_another_argument_stands_in_for_is_refused() -> None:
+    plan = Plan.tight(8.0, 1e-3, 2000, copies=100, unsure=20, silent=0, guide=None, beta=0.01)
+    bank = bank_for(LogisticRegression(), 100, 2, 1, Random(1))
+    pairs: list[tuple[Given, str]] = [
+        ({"seed": 1, "rng": Random()}, "instead of a seed"),
+        ({"bank": bank, "public_start": True}, "leave public_start out"),
+    ]
+    for given, said in pairs:
+        with pytest.raises(ValueError, match=said):
+            POP(LogisticRegression(), plan, labels=[0, 1], features=1, **given)

@@ -132,7 +132,7 @@ def label_weights(given: Any, labels: Sequence[Hashable]) -> list[float] | None:
         if unknown := [name for name in given if name not in labels]:
             raise ValueError(f"label_weights: {unknown[0]!r} is none of the labels {', '.join(map(repr, labels))}")
         given = [given.get(label, 1.0) for label in labels]
-    weights = [real(weight, "each of label_weights") for weight in np.asarray(given).tolist()]
+    weights = [real(weight, "each of label_weights") for weight in np.atleast_1d(given).tolist()]
     if len(weights) != len(labels) or not all(0 < weight < math.inf for weight in weights):
         raise ValueError(f"label_weights must hold {len(labels)} positive numbers, one for each label")
     return weights

@@ -298,6 +298,28 @@ class Vocabulary2:
         return np.array([float(self.names.setdefault(x["a"], len(self.names))), float(len(self.names))])
 
 
+class Centres:
+    """Takes the running mean off, of a name that a row may lack."""
+
+    width = 1
+
+    def __init__(self) -> None:
+        self.met, self.mean = 0, 0.0
+
+    def encode(self, x: Any, /) -> Any:
+        age = float(x.get("age", 0.0))
+        self.met += 1
+        self.mean += (age - self.mean) / self.met
+        return np.array([age - self.mean])
+
+
+class Present(Centres):
+    """The same, of rows that have the name."""
+
+    def encode(self, x: Any, /) -> Any:
+        return super().encode(x) if "age" in x else np.zeros(1)
+
+
 class Fixed:
     width = 2
 
@@ -305,7 +327,7 @@ class Fixed:
         return np.array([float(x["a"]), 1.0])
 
 
-@pytest.mark.parametrize("encoder", [Counts(), Vocabulary2()], ids=lambda given: type(given).__name__)
+@pytest.mark.parametrize("encoder", [Counts(), Vocabulary2(), Centres(), Present()], ids=lambda one: type(one).__name__)
 @pytest.mark.parametrize("learner", [Honest(), LogisticRegression()], ids=["replicas", "stacked"])
 def test_an_encoder_that_learns_is_refused(encoder: Any, learner: Any) -> None:
     with pytest.raises(ValueError, match="makes something else of a row after it met others"):

@@ -85,6 +85,28 @@ def test_a_failed_model_says_so_wherever_somebody_looks_and_is_ready_when_it_is_
     go(main())
 
 
+def test_a_model_whose_opening_exits_is_tried_again() -> None:
+    desk, tries = MemoryDesk(), list[int]()
+
+    def reopen() -> Desk:
+        tries.append(1)
+        if len(tries) < 3:
+            raise SystemExit("a library's own")
+        return desk
+
+    async def main() -> None:
+        owner = Owner(desk, Metrics(Log(io.StringIO())), reopen=reopen)
+        desk.broken = True
+        with pytest.raises(Unavailable):
+            await owner.ask([Question("ann", "1", ONE)])
+        desk.broken = False
+        await until_ready(owner, 5.0)
+        owner.close()
+
+    go(main())
+    assert len(tries) == 3
+
+
 def test_one_line_a_minute_names_the_disk_or_the_connection() -> None:
     now, written = [100.0], io.StringIO()
     metrics = Metrics(Log(written), lambda: now[0])

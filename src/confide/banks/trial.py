@@ -46,6 +46,12 @@ class _Anything(dict[Any, Any]):
     def __missing__(self, key: Any) -> Any:
         return self._value
 
+    def __contains__(self, key: Any) -> bool:
+        return True
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return self._value
+
     def like(self, number: int) -> Any:
         """Another value of the same kind."""
         return f"text {number}" if isinstance(self._value, str) else float(number + 2)

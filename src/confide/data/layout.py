@@ -185,12 +185,16 @@ class Layout:
 
 
 def reading(column: Column, value: Any, comma: bool) -> Value:
-    """What a value of this column says: a date may be written in other forms than ISO's where one was declared."""
+    """What a value of this column says: a date may be written in other forms than ISO's where one was declared.
+
+    A date in a column of numbers, or a number in one of dates, is missing, and not some number of days.
+    """
     said = read(value, comma)
-    if column.kind != "date" or said.kind in ("date", "missing"):
-        return said
-    found = date_in(text_of(value), column.format)
-    return said if found is None else read(found)
+    if column.kind == "date" and said.kind in ("number", "text"):
+        found = date_in(text_of(value), column.format)
+        said = said if found is None else read(found)
+    other = {"number": "date", "log": "date", "date": "number"}.get(column.kind)
+    return read(None) if said.kind == other else said
 
 
 def _handed(name: str, value: Any) -> None:

@@ -66,7 +66,7 @@ class POP:
         not.
     features
         For arrays their number; for dicts `confide.learners.Features(...)`; leave it out for River models. The copies
-        and the guide both read x by it.
+        and the guide both read x by it; by an encoder of your own the copies alone, and the guide hashes what x holds.
     units
         "rounds": each round is protected. "people": each person is, over any number of rounds; then every call takes
         `unit`, an authenticated id.
@@ -121,6 +121,10 @@ class POP:
         rng: Random | None = None,
         bank: Bank | None = None,
     ) -> None:
+        if seed is not None and rng is not None:
+            raise ValueError("rng is instead of a seed: give one of them")
+        if bank is not None and public_start:
+            raise ValueError("a bank of your own starts as it was made: leave public_start out")
         weights = checked_weights(label_weights, tuple(labels))
         settings = Settings(
             learner, plan, tuple(labels), fallback, features, units, after_halt, ticket_life, monitor, public_start,

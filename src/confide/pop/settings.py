@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from confide._checks import integer
-from confide.learners import Columns, Pipeline
+from confide.learners import Columns, Encoder, Features, HashedFeatures, Pipeline
 from confide.planning.plan import Guarantee, Plan
 from confide.pop.monitor import Monitor
 from confide.privacy.sparse import CounterBudget
@@ -17,6 +17,7 @@ from confide.privacy.sparse import CounterBudget
 __all__ = ["Settings"]
 
 
+_READ = (Columns, Features, HashedFeatures)  # encoders that the guide can read by
 _verified: weakref.WeakValueDictionary[int, Plan] = weakref.WeakValueDictionary()
 
 
@@ -70,6 +71,11 @@ class Settings:
             raise ValueError("the learner brings its own features: leave features out")
         if self.public_start and not plan.copies:
             raise ValueError("the plan has no copies, so none has a public start: leave public_start out")
+        if not plan.copies and isinstance(self.features, Encoder) and not isinstance(self.features, _READ):
+            raise ValueError(
+                "features= is an encoder of your own, which copies alone read by, and this plan has none: declare "
+                "confide.learners.Features, or leave it out, and names and values are hashed"
+            )
         if self.label_weights is not None and plan.guide is None:
             raise ValueError("label_weights are the guide's, and this plan has none")
 

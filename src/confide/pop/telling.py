@@ -1,4 +1,8 @@
-"""What a POP warns of, each once: whoever calls it hears what is public, and what became of their own labels."""
+"""What a POP warns of: whoever calls it hears what is public, each once, and what became of their own labels.
+
+That a label came too late is said in every call that brings one: were it said once in all, the second to bring one
+would hear from the silence that there was a first. Python's own filter shows it once a place.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+from confide.contained import contained
 from confide.errors import ConfideWarning
 from confide.pop.lessons import TOO_LATE, Late
 from confide.pop.look import learns, standing
@@ -43,9 +48,11 @@ class Telling:
         self._said: set[str] = set()
         self._after = 0  # records that came when all rounds were over
 
-    def _warn(self, kind: str, words: str, level: int = _LEVEL) -> None:
+    def _warn(self, kind: str | None, words: str, level: int = _LEVEL) -> None:
+        """Once for a kind; what has none is the caller's own."""
         if kind not in self._said:
-            self._said.add(kind)
+            if kind is not None:
+                self._said.add(kind)
             warnings.warn(words, ConfideWarning, stacklevel=level)
 
     def stands(self) -> None:
@@ -53,7 +60,7 @@ class Telling:
         if self._loop.goes_on:  # else Halted says so
             self._stands("")
 
-    def _stands(self, labels: str) -> None:
+    def _stands(self, labels: str, own: bool = False) -> None:
         loop = self._loop
         rounds, reason = loop.account.shown
         if reason is None:
@@ -62,12 +69,14 @@ class Telling:
         if labels and learning:
             return
         where = standing(loop.plan, rounds, reason, loop.goes_on)
-        self._warn(f"{learning}{labels}", f"this POP stands still: {where}{labels}", _LEVEL + 1)
+        self._warn(None if own else f"{learning}{labels}", f"this POP stands still: {where}{labels}", _LEVEL + 1)
 
     def names(self, names: Sequence[Hashable], first: Sequence[Any]) -> None:
         """Of a first question that has none of the declared names: to its asker, whose they are."""
-        named = [x for x in first if isinstance(x, Mapping)]
-        if not names or not named or any(name in named[0] for name in names):
+        lacks = False
+        with contained:  # whatever a row does when it is looked at, the others of its call are answered
+            lacks = any(isinstance(x, Mapping) and not any(name in x for name in names) for x in first)
+        if not names or not lacks:
             return
         some = ", ".join(map(repr, names[:_NAMED])) + (", …" if len(names) > _NAMED else "")
         self._warn("names", f"the first question has none of the declared names {some}: it is answered as an empty one")
@@ -87,13 +96,13 @@ class Telling:
         )
 
     def labels(self, before: Late, brought: int) -> None:
-        """Of labels of this call that came too late: by the age of their rounds, which is public."""
-        self._stands(f"; {LABELS_IN_VAIN}")
+        """Of labels of this call that came too late: by the age of their rounds, which is public, and in every call."""
+        self._stands(f"; {LABELS_IN_VAIN}", own=True)
         late = self._loop.late
         if late.old > before.old:
             count = late.labels - before.labels
             own = "the label" if brought == 1 else f"{count:,} of {brought:,} labels"
-            self._warn("late", f"{own} of this call came too late to teach anything: {TOO_LATE}")
+            self._warn(None, f"{own} of this call came too late to teach anything: {TOO_LATE}")
 
     def records(self, rows: int) -> None:
         """Of records that teach the guide nothing (`Guiding.teach_rows`): that depends on calls alone."""

@@ -125,7 +125,7 @@ class Mender:
         while not self._ending.is_set():
             try:
                 desk = self._reopen()
-            except Exception as error:  # whatever it is, the next try may do better
+            except BaseException as error:  # whatever it is, the next try may do better, and nobody else tries
                 self._told(_why(error))
             else:
                 try:
@@ -141,7 +141,7 @@ class Mender:
             wait = min(2 * wait, LONGEST)
 
 
-def _why(error: Exception) -> str:
+def _why(error: BaseException) -> str:
     """What went wrong, in our words or the system's: others might quote a value."""
     told = str(error) if isinstance(error, StateError) else error.strerror if isinstance(error, OSError) else None
     return told or type(error).__name__
