@@ -230,7 +230,7 @@ def test_an_interrupted_write_ends_the_book(shop: Book, monkeypatch: pytest.Monk
         broken.setattr(shop._store, "db", Failing(shop._store.db, "COMMIT", KeyboardInterrupt()))  # type: ignore[arg-type]
         with pytest.raises(KeyboardInterrupt):
             shop.wait(shop.add(Entry(1, 1)))
-    refused(lambda: shop.add(Entry(2, 2)))
+    refused(lambda: shop.add(Entry(2, 2)), "was interrupted .*: nothing is answered any more; load the state again")
 
 
 def test_all_waiting_threads_are_told_alike(shop: Book, monkeypatch: pytest.MonkeyPatch) -> None:

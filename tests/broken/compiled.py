@@ -40,9 +40,9 @@ class UncappedCompiled(Broken):
 
 class _WrongInequality(Compiled):
     def run(self, rounds: Rounds) -> None:
-        sure = ~rounds.sure
+        sure = ~rounds.rule.table
         sure.setflags(write=False)  # as the table is: other code would be compiled for another kind of array
-        super().run(_changed(rounds, sure=sure))
+        super().run(_changed(rounds, rule=rounds.rule._replace(table=sure)))
 
 
 class WrongInequalityCompiled(Broken):
@@ -53,7 +53,8 @@ class WrongInequalityCompiled(Broken):
 
 class _GateByLabels(Compiled):
     def run(self, rounds: Rounds) -> None:
-        super().run(_changed(rounds, sure=rounds.sure[2 * (self.lessons % 3) :]))
+        table = rounds.rule.table[2 * (self.lessons % 3) :]
+        super().run(_changed(rounds, rule=rounds.rule._replace(table=table)))
 
 
 class GateByLabelsCompiled(Broken):

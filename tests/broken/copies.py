@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Sequence
 from hashlib import blake2b
 from typing import Any
@@ -34,6 +35,10 @@ __all__ = [
     "TeachesTwo",
     "TeachesTwoCompiled",
 ]
+
+TAKEN = "confide.broken"
+"""Where doubles say that they are from that would be refused when they are given."""
+sys.modules.setdefault(TAKEN, sys.modules[__name__])
 
 
 class _Twice(Lessons):
@@ -132,6 +137,7 @@ class ScalesByQuestions(Broken):
 class SharedStream(LogisticRegression):
     """Copies share a random stream: how often the unit's copy drew moves what all others draw after it."""
 
+    __module__ = TAKEN
     generator = np.random.default_rng(1)
 
     def teach(self, arrays: Any, slot: int, seen: int, x: Any, y: int) -> None:
@@ -141,6 +147,7 @@ class SharedStream(LogisticRegression):
 class SharedMemory:
     """Copies keep what they know in their class: whatever one of them is taught, all of them vote."""
 
+    __module__ = TAKEN
     last: int | None = None
 
     def predict(self, x: Any) -> int | None:
@@ -153,7 +160,7 @@ class SharedMemory:
 class RunningMean:
     """A shared scaler, for `features=`: the unit's numbers move the mean, and with it every later question."""
 
-    __module__ = "confide"  # else it is refused when it is given
+    __module__ = TAKEN
     width = 2
 
     def __init__(self) -> None:
@@ -170,7 +177,7 @@ class RunningMean:
 class SharedVocabulary:
     """A shared vocabulary, for `features=`: words get columns as they come, so the unit's words move those of all."""
 
-    __module__ = "confide"  # else it is refused when it is given
+    __module__ = TAKEN
     width = 4
 
     def __init__(self) -> None:

@@ -391,7 +391,6 @@ def _form(said: Value) -> str:
 def _hints(read: _Opened) -> tuple[str, ...]:
     """What the owner should hear: ids, values that their kind cannot read, letters of another encoding."""
     said = [hint for look in read.looks if (hint := look.hint())]
-    said[:0] = _forms(read)
     if ids := read.found.ids:
         named, those = " and ".join(map(repr, ids)), "them" if len(ids) > 1 else "it"
         said.insert(
@@ -411,7 +410,7 @@ def _hints(read: _Opened) -> tuple[str, ...]:
         )
     broken = [look.column.name for look in read.looks if look.broken]
     broken += [read.reader.label] * any("\ufffd" in label for label in read.labels)
-    return (*said, *_broken(read.file.path, broken))
+    return (*_forms(read), *said, *_broken(read.file.path, broken))
 
 
 def _broken(path: Path, names: Sequence[str]) -> tuple[str, ...]:
