@@ -27,6 +27,7 @@ JSON = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dict
 HEADERS = [token("ann"), token("bob"), operator(), {}, {"authorization": f"Bearer {CANARY.encode().hex()}"}]
 RESPONSES = {"ask": forms.Answer, "ask-many": forms.Answers, "label": forms.Taken, "label-many": forms.Takens}
 RESPONSES |= {"history": forms.Imported}  # type: ignore[dict-item]
+ROWS = [{"x": [1.0, 2.0], "label": "yes", "subject": "ann"}]
 OURS = {400, 401, 403, 404, 405, 408, 409, 410, 413, 422, 429}
 
 
@@ -110,6 +111,8 @@ def test_no_request_makes_an_error_of_ours_or_comes_back() -> None:
     doors = Doors()
     any_request(doors)
     doors.send("operator", "POST", "/models/spam/audit/stop", headers=operator())
+    taught = doors.send("operator", "POST", "/models/spam/history", headers=operator(), json={"rows": ROWS})
+    assert taught.status_code == 200, taught.text
     own = doors.send("operator", "GET", "/metrics", headers=operator()).text
     for operation in ("ask", "ask-many", "label-many", "history", "person", "forget"):  # not all is refused at the door
         assert f'operation="{operation}",status="200"' in own, operation
