@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from confide.errors import StateError
+from confide.guide import guide as guide_module
 from confide.guide.columns import Columns
 from confide.guide.guide import Guide, Release
 from confide.guide.hashed import HashedMap
 from confide.guide.leaves import Leaves
-from confide.guide.maps import FeatureMap
-from confide.guide.model import Model, encode_batch, map_from_params
+from confide.guide.maps import Encoded, FeatureMap
+from confide.guide.model import Model, Question, encode_batch, map_from_params
 from confide.guide.partitions import draw_partitions, renewals
 from confide.guide.ranges import declared, weights_of
 from confide.planning.guided import GuidePlan
@@ -414,6 +415,19 @@ def test_labels_that_do_not_exist_are_not_taught(labels: int) -> None:
     guide = Guide(plan, MAP, rng=Random(seed=1))
     guide.run(encode_batch(MAP, rows(4)), np.array([labels, -5, 1 << 40, 97]))
     guide.gradient(guide.encode(rows(1)[0]), labels)
+    assert not guide._leaves.open.any()
+
+
+@pytest.mark.parametrize("place", [-1, 1 << 40])
+def test_a_question_with_a_place_that_the_map_has_not_is_not_read_beside_the_arrays(
+    place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may come from a file, and of an encoder that was another then: a kernel does not check where it reads."""
+    guide = Guide(PLAN, MAP, rng=Random(seed=1))
+    guide.begin_round()
+    stage, encoded, _ = guide.encode({"a": 1.0})
+    monkeypatch.setattr(guide_module, "scores", lambda *_: pytest.fail("it was read"))
+    guide.gradient(Question(stage, Encoded(np.append(encoded.indices[:-1], place), encoded.values)), 1)
     assert not guide._leaves.open.any()
 
 

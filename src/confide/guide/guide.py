@@ -34,7 +34,7 @@ from confide.guide.columns import Columns
 from confide.guide.counting import RangeCounts
 from confide.guide.hashed import HashedMap
 from confide.guide.leaves import Leaves
-from confide.guide.linear import add_lesson, run_rows, scores
+from confide.guide.linear import add_lesson, ordered, run_rows, scores
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Batch, Map, Model, Question, encode_batch
 from confide.guide.ranges import declared
@@ -364,7 +364,8 @@ class Guide:
         """
         self._check()
         leaves, plan = self._leaves, self.plan
-        if question.stage == self.stage and self.rounds <= self._last and 0 <= y < plan.labels:
+        known = ordered(question.encoded.indices, self.features.width)  # it may come from a file
+        if known and question.stage == self.stage and self.rounds <= self._last and 0 <= y < plan.labels:
             said, weight = np.empty(plan.vectors), float(self._weights[y])
             scores(leaves.answering, *question.encoded, said)
             add_lesson(leaves.thetas, said, *question.encoded, y, weight, plan.clip, plan.scale, leaves.open)

@@ -22,6 +22,7 @@ __all__ = [
     "average",
     "first_lesson",
     "follow",
+    "ordered",
     "run_rows",
     "scores",
     "units",
@@ -83,7 +84,7 @@ def _residuals(score: Floats, y: int) -> None:
 
 
 @jit
-def _ordered(indices: Ints, width: int) -> bool:
+def ordered(indices: Ints, width: int) -> bool:
     """Whether each feature is one of the map's, and comes once."""
     last = np.int64(-1)
     for a in range(indices.size):
@@ -114,7 +115,7 @@ def _gradient(
     theta: Floats, indices: Ints, values: Floats, y: int, weight: float, clip: int, room: int, scale: int, leaf: Ints
 ) -> bool:
     """`add_gradient` with Σg² ≤ room: what the losses of the row leave of clip²."""
-    if not _ordered(indices, theta.shape[0]):
+    if not ordered(indices, theta.shape[0]):
         return False
     vectors, squares = theta.shape[1], 0.0
     for a in range(indices.size):
@@ -228,7 +229,7 @@ def add_lesson(
     frequent label the same; the slope of the said probabilities' squared error by their scale; and the label's count.
     The gradient is clipped to what they leave: Σ losses² + Σg² ≤ clip², in the integers that are added.
     """
-    if not _ordered(indices, thetas.theta.shape[0]):
+    if not ordered(indices, thetas.theta.shape[0]):
         return False
     first = leaf.size - thetas.units.size
     losses, room = np.zeros(thetas.units.size, np.int64), np.int64(clip) * np.int64(clip)
