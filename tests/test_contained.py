@@ -323,6 +323,17 @@ OURS = {"guide/guide.py"}
 """Where it is the project's own work that failed, and is raised again."""
 
 
+@pytest.mark.parametrize("turns", [1, 5000])
+def test_exits_that_lead_back_to_themselves_are_contained_however_many(turns: int) -> None:
+    first = last = SystemExit()
+    for _ in range(turns):
+        last.__context__ = SystemExit()
+        last = last.__context__
+    last.__context__ = first
+    with contained:
+        raise first
+
+
 def test_the_library_says_in_one_place_what_is_contained() -> None:
     rooms = ["banks", "pop", "guide", "learners", "text", "runs"]
     paths = [*(path for room in rooms for path in (SOURCE / room).rglob("*.py")), *SOURCE.glob("*.py")]

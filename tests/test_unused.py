@@ -288,13 +288,8 @@ def test_an_encoder_of_ones_own_is_refused_where_no_copy_reads_by_it() -> None:
         POP(None, Plan.tight(8.0, 1e-3, 200, guide=1.0), labels=[0, 1], features=_Own())
 
 
-def test_what_another_argument_stands_in_for_is_refused() -> None:
+def test_a_public_start_is_refused_beside_a_bank_of_ones_own() -> None:
     plan = Plan.tight(8.0, 1e-3, 2000, copies=100, unsure=20, silent=0, guide=None, beta=0.01)
     bank = bank_for(LogisticRegression(), 100, 2, 1, Random(1))
-    pairs: list[tuple[Given, str]] = [
-        ({"seed": 1, "rng": Random()}, "instead of a seed"),
-        ({"bank": bank, "public_start": True}, "leave public_start out"),
-    ]
-    for given, said in pairs:
-        with pytest.raises(ValueError, match=said):
-            POP(LogisticRegression(), plan, labels=[0, 1], features=1, **given)
+    with pytest.raises(ValueError, match="leave public_start out"):
+        POP(LogisticRegression(), plan, labels=[0, 1], features=1, bank=bank, public_start=True)

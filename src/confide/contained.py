@@ -14,7 +14,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, TracebackType
-from typing import Any
+from typing import Any, cast
 
 __all__ = ["Contained", "by_signal", "contained", "tried"]
 
@@ -75,10 +75,12 @@ def by_signal(error: BaseException) -> bool:
 
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:
-    """An exit that somebody's program made of an interrupt is one."""
-    yield error
-    if isinstance(error, SystemExit | KeyboardInterrupt) and error.__context__ is not None:
-        yield from _with_causes(error.__context__)
+    """An exit that somebody's program made of an interrupt is one; a chain may be long, or lead back to itself."""
+    seen, one = set[int](), cast(BaseException | None, error)
+    while one is not None and id(one) not in seen:
+        yield one
+        seen.add(id(one))
+        one = one.__context__ if isinstance(one, SystemExit | KeyboardInterrupt) else None
 
 
 def _raised_by_one(error: BaseException) -> bool:

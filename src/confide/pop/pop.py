@@ -121,8 +121,6 @@ class POP:
         rng: Random | None = None,
         bank: Bank | None = None,
     ) -> None:
-        if seed is not None and rng is not None:
-            raise ValueError("rng is instead of a seed: give one of them")
         if bank is not None and public_start:
             raise ValueError("a bank of your own starts as it was made: leave public_start out")
         weights = checked_weights(label_weights, tuple(labels))
