@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Hashable, Sequence
 from hashlib import blake2b
 from typing import Any
@@ -38,7 +37,6 @@ __all__ = [
 
 TAKEN = "confide.broken"
 """Where doubles say that they are from that would be refused when they are given."""
-sys.modules.setdefault(TAKEN, sys.modules[__name__])
 
 
 class _Twice(Lessons):
@@ -155,6 +153,13 @@ class SharedMemory:
 
     def learn(self, x: Any, y: int) -> None:
         type(self).last = y
+
+    def __reduce__(self) -> Any:
+        return _shared_memory, ()
+
+
+def _shared_memory() -> SharedMemory:
+    return SharedMemory()
 
 
 class RunningMean:
