@@ -33,7 +33,7 @@ class Intervals(ClassLearner):
     >>> learner.learn([50], 1)
     >>> learner.learn([40], 0)
     >>> [learner.predict([x]) for x in (44, 46, 74, 76)], learner.mistake_bound()
-    ([0, 1, 1, 0], 11)
+    ([0, 1, 1, 0], 12)
     """
 
     def __init__(self, points: int) -> None:
