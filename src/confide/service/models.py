@@ -51,9 +51,9 @@ def open_desk(name: str, config: ModelConfig, seed: int | None = None) -> Desk:
         ledger=None if config.ledger is None else config.ledger.get_secret_value(),
     )  # fmt: skip
     desk.timed_by(time.perf_counter).limited(config.quota or usual(desk.plan.rounds))
-    desk.pop.rehearse()
     try:
         _check(name, config, desk)
+        desk.pop.rehearse()
     except ValueError:
         desk.close()
         raise
