@@ -140,7 +140,7 @@ def test_numpys_integers_do_not_wrap_in_a_certificate(kind: Any) -> None:
     plan = Plan.tight(1.0, 1e-6, 50_000, units="people", unit_labels=2)
     assert plan.guide is not None
     with pytest.raises(ValueError, match="do not run"):
-        replace(plan, guide=replace(plan.guide, unit_labels=kind(2), sigma2=1)).verify()
+        plan.but(guide=replace(plan.guide, unit_labels=kind(2), sigma2=1)).verify()
 
 
 @pytest.mark.parametrize("kind", WHOLE)

@@ -26,6 +26,7 @@ from confide.planning.plan import Guarantee, Plan
 from confide.privacy.cost import ONE
 from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
+from tests.forging import changed, flat
 
 pytestmark = pytest.mark.claim("halting.md")
 
@@ -414,10 +415,6 @@ def person() -> Plan:
     return Plan.tight(2.0, 1e-6, 20_000, polls=65, unsure=100, unit_unsure=2, guide=None)
 
 
-def changed(plan: Plan, **changes: Any) -> str:
-    return json.dumps({**json.loads(plan.to_json()), **changes})
-
-
 def test_a_plan_comes_back_from_json(spread: list[Plan], small: Plan, person: Plan, tmp_path: Path) -> None:
     for plan in (*spread[:9], small, person):
         back = Plan.from_json(plan.to_json())
@@ -429,7 +426,7 @@ def test_a_plan_comes_back_from_json(spread: list[Plan], small: Plan, person: Pl
 
 
 def test_tables_are_written_as_the_very_integers(small: Plan) -> None:
-    body = json.loads(small.to_json())
+    body = flat(small)
     written = [int(value) for value, times in body["gate"]["sure"] for _ in range(times)]
     assert written == [int(s) for s in small.gate.sure]
     written = [int(value) for value, times in body["halting"]["go"] for _ in range(times)]

@@ -45,15 +45,10 @@ def verify(
 
 
 def _certified(plan: Plan, got: Guarantee) -> str:
-    parts = [f"{plan.copies:,} copies, {plan.polls:,} polled"] if plan.copies else []
-    if plan.guide is not None:
-        beside = "" if plan.copies else " alone"
-        parts.append(f"a guide{beside} that one unit moves by {float(plan.guide.mu2) ** 0.5:.6g} deviations of its "
-                     f"noise, from σ² = {plan.guide.sigma2}")  # fmt: skip
-    how = f"Rényi order {plan.order}"
-    if plan.guide is not None and plan.order is None:
-        how = f"exactly, δ = {plan.guide.delta(plan.guarantee.epsilon):.6g} at the ε claimed"
+    price, how = plan.price(), f"Rényi order {plan.order}"
+    if price.mu2 is not None:
+        how = f"exactly, δ = {price.delta(plan.guarantee.epsilon):.6g} at the ε claimed"
     return (
         f"certified: the integers keep ε = {got.epsilon:.6g} at δ = {got.delta:.3g} "
-        f"(claimed {plan.guarantee.epsilon:.6g}); {how}; {', '.join(parts)}"
+        f"(claimed {plan.guarantee.epsilon:.6g}); {how}; {', '.join(part.certified(plan) for part in plan.parts)}"
     )
