@@ -58,8 +58,9 @@ def made() -> dict[str, Any]:
     gate = Gate.best(order=12, cost=0.007)
     return {
         "guide": GUIDE,
-        "tight": tables(),
-        "paper": paper(),
+        "promise": tables().promise,
+        "copies": tables().voters,
+        "the paper's": paper().voters,
         "certified": Plan.certified(16.0, 1e-2, 10_000, 1, copies=120),
         "guarantee": Guarantee(1.0, 1e-6, 1, unit_labels=2),
         "certificate": Certificate(10.0, 20, 0.5, 0.25),

@@ -165,7 +165,10 @@ def forgeries(saved: dict[str, Any], draw: random.Random) -> dict[str, Any]:
     for _ in range(draw.choice([1, 1, 2, 3])):
         part = forged["parts"][0]
         where = draw.choice([forged, part, part, part, forged["promise"], forged["guarantee"]])
-        name = draw.choice([each for each in where if each not in ("format", "notes", "parts", "promise", "guarantee")])
+        names = [each for each in where if each not in ("format", "notes", "parts", "promise", "guarantee")]
+        if not names:
+            continue
+        name = draw.choice(names)
         value, turn = where[name], draw.random()
         if isinstance(value, int | float) and turn < 0.6:
             where[name] = type(value)(value * draw.choice([0.5, 0.9, 0.99, 1.01, 2, 10])) + draw.choice([-1, 0, 0, 1])
@@ -182,7 +185,7 @@ def test_a_forged_plan_is_refused_or_states_no_smaller_cost(kind: str) -> None:
     more: dict[str, Any] = {"people": {"units": "people", "unit_labels": 3}, "three": {"labels": 3}}.get(kind, {})
     saved = json.loads(Plan.tight(2.0, 1e-5, 20_000, guide=1.0, **more).to_json())
     draw, accepted = random.Random(kind), 0
-    for _ in range(60):
+    for _ in range(100):
         forged = forgeries(saved, draw)
         try:
             read = Plan.from_json(json.dumps(forged))
@@ -192,7 +195,7 @@ def test_a_forged_plan_is_refused_or_states_no_smaller_cost(kind: str) -> None:
         assert read.copies == 0 and read.order is None and read.guide is not None
         assert read.guarantee.unit_labels == read.guide.unit_labels
         assert recomputed(read.guide.params(), read.guarantee.epsilon) <= read.guarantee.delta * (1 + mp.mpf("1e-12"))
-    assert 2 < accepted < 50
+    assert 2 < accepted < 80
 
 
 def test_copies_beside_a_guide_are_never_accounted_for_exactly() -> None:
@@ -237,7 +240,7 @@ def test_a_map_wider_than_the_plan_certifies_is_refused() -> None:
         Guide(plan, HashedMap(9))
     alone = guided_plan(alone=True)
     assert alone.guide is not None
-    few = replace(alone, guide=replace(alone.guide, node_values=100))
+    few = alone.but(guide=replace(alone.guide, node_values=100))
     with pytest.raises(ValueError, match="certified for 100"):
         POP(None, few, labels=[0, 1], features=2, fallback=0)
     counted = replace(GuidePlan.best(40.0, 1e-6, 400), range_values=400)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from confide._checks import Numbers, integer, probability, real
+from confide._checks import Numbers, integer, real
 from confide.planning import outlook, paper
 from confide.planning.design import Found, Spending, reach, spends
 from confide.planning.leaning import spends_lean, spends_weights
@@ -20,6 +20,7 @@ from confide.planning.tight import labels_each
 from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
 from confide.privacy.lean import Lean
+from confide.privacy.renyi import check_beta
 from confide.privacy.sparse import CounterBudget
 from confide.privacy.weigh import Weights
 
@@ -87,7 +88,6 @@ class Copies(Part, Numbers, kind="copies"):
             integer(getattr(self, name), name, at_least=least)
         if self.polls > self.copies:
             raise ValueError(f"polls={self.polls} asks more than the copies={self.copies} there are: ask all, or fewer")
-        probability(self.beta, "beta")
 
     @property
     def poll_fraction(self) -> Fraction:
@@ -164,6 +164,7 @@ class Copies(Part, Numbers, kind="copies"):
             "halting": _halting(params["halting"]),
             "lean": None if lean is None else _lean(lean),
         }
+        check_beta(params["beta"])
         return cls(**{**params, **tables})
 
     # ------------------------------------------------------------------ words

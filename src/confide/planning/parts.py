@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
 
+from confide._checks import Numbers
 from confide.privacy.exact import Noise, delta_of, epsilon_of
 from confide.privacy.renyi import epsilon_from_renyi, sum_up
 from confide.privacy.sums import divergence
@@ -47,7 +48,7 @@ class Cap(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Price:
+class Price(Numbers):
     """What a part, or several together, costs: bounds that hold on every path of an adaptive adversary.
 
     Parameters
@@ -70,8 +71,8 @@ class Price:
     mu2: Fraction | None = None
     noises: tuple[Noise, ...] = ()
     curve: Callable[[int], float] | None = None
-    bad: Fraction = Fraction(0)
-    part_of_delta: Fraction = Fraction(0)
+    bad: Fraction | int = 0
+    part_of_delta: Fraction | int = 0
     pure: float = 0.0
     order: int | None = None
 
@@ -105,7 +106,7 @@ class Price:
 
     def converted(self, delta: float, order: int) -> float:
         """ε at this δ by way of this order, rounded up; TooRare where bad events alone are likelier."""
-        bad = self.part_of_delta * Fraction(delta) + self.bad
+        bad = Fraction(delta) * self.part_of_delta + self.bad
         return sum_up(epsilon_from_renyi(self.at(order), order, left_of(delta, bad)), self.pure)
 
     def delta(self, epsilon: float, people: int = 1) -> float:
