@@ -27,9 +27,10 @@ def flat(plan: Plan) -> dict[str, Any]:
 
 def filed(body: dict[str, Any]) -> str:
     """The file of what `flat` laid open; whoever claims another ε promises it too."""
-    said, (asked, kept) = dict(body["guarantee"]), body["asked"]
+    said, (asked, kept) = dict(body["guarantee"] or {}), body["asked"]
     promise = {name: body[name] for name in (*_PROMISE, "labels") if name in body}
-    promise |= {"epsilon": asked if said.get("epsilon") == kept else said.pop("epsilon", None), "delta": said["delta"]}
+    promise["epsilon"] = asked if said.get("epsilon") == kept else said.get("epsilon")
+    promise["delta"] = said.get("delta")
     names = ("copies", "polls", "unsure", "silent", "unit_unsure", "labels", "order", "beta", "gate", "halting", "lean")
     parts = [] if body["gate"] is None else [{"part": "copies", **{n: body[n] for n in names if n in body}}]
     parts += [] if body["guide"] is None else [{"part": "linear", **body["guide"]}]

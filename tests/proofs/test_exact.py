@@ -170,7 +170,7 @@ def forgeries(saved: dict[str, Any], draw: random.Random) -> dict[str, Any]:
             continue
         name = draw.choice(names)
         value, turn = where[name], draw.random()
-        if isinstance(value, int | float) and turn < 0.6:
+        if isinstance(value, int | float) and abs(value) < 2**99 and turn < 0.6:
             where[name] = type(value)(value * draw.choice([0.5, 0.9, 0.99, 1.01, 2, 10])) + draw.choice([-1, 0, 0, 1])
         elif turn < 0.9:
             where[name] = draw.choice(VALUES)
