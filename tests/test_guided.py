@@ -439,7 +439,8 @@ def test_a_changed_sum_is_noticed(tmp_path: Path) -> None:
     pop.save(tmp_path / "s")
     pop.close()
     header = check(tmp_path / "s")
-    assert header.theta and header.released > 0
+    released, theta = header.parts["linear"]
+    assert theta and released > 0
     import sqlite3
 
     from confide.ledger import store

@@ -27,14 +27,14 @@ def verify(
 ) -> None:
     """Re-certify a plan, or a saved state, from its integers alone, trusting no number that it states.
 
-    Of a state the guide is computed again too, bit for bit, from the noisy sums in its ledger.
+    Of a state what its parts answer by is computed again too, bit for bit, from what its ledger says was released.
     """
     if path.is_dir():
         found = check(path, ledger, model)
         say(_certified(found.plan, found.guarantee))
-        if found.plan.guide is not None:
-            say(f"guide: {found.released:,} of {found.plan.guide.nodes:,} noisy sums released; θ computed again from "
-                f"the ledger is the one in use, digest {found.theta or 'none yet'}")  # fmt: skip
+        for kind, (released, digest) in found.parts.items():
+            say(f"{kind}: {released:,} releases; computed again from the ledger it is what is in use, "
+                f"digest {digest or 'none yet'}")  # fmt: skip
         return
     try:
         text = path.read_text()

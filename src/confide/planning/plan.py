@@ -198,6 +198,11 @@ class Plan(Numbers):
         """The Rényi order at which all parts are accounted for; None where they are all Gaussian: that is exact."""
         return self.price().best_order(self.promise.delta) if self.voters is None else self.voters.order
 
+    @cached_property
+    def public(self) -> tuple[Part, ...]:
+        """The parts that work on what was released alone: all but the copies."""
+        return tuple(part for part in self.parts if not isinstance(part, Copies))
+
     @property
     def rest(self) -> str:
         """Who answers where copies do not, in words: the first part that is public, else the fallback."""
