@@ -152,7 +152,7 @@ class Guiding(Running, runs=GuidePlan):
 
     def again(self, x: Any, label: int, number: int) -> None:
         """A gradient of the open leaf that was lost with the process that had it: its unit's cap has it already."""
-        question = self.read_as_of(x, number) if number else self.read_now(x)
+        question = self.read_as_of(x, number) if number else self.read(x)
         if question is not None and question.stage == self.guide.stage:
             self.guide.gradient(question, label)
 
@@ -167,7 +167,7 @@ class Guiding(Running, runs=GuidePlan):
         with contained:
             self.encode(x, who)
 
-    def read_now(self, x: Any) -> Question | None:
+    def read(self, x: Any) -> Question | None:
         """x for the guide as it reads it now; it is not counted, whatever is."""
         with contained:  # it was refused already
             return self.guide.encode(x)
@@ -242,7 +242,7 @@ class Guiding(Running, runs=GuidePlan):
         _, taught = self.follow_rows(xs[:rows], may[:rows], whos[:rows], may[:rows] < 0, history=True)
         leaves[:rows][taught < 0] = -1
         for i in range(rows, len(labels)):
-            leaves[i] = -1 if may[i] < 0 else self.teach(self.read_now(xs[i]), int(may[i]), whos[i])
+            leaves[i] = -1 if may[i] < 0 else self.teach(self.read(xs[i]), int(may[i]), whos[i])
         return leaves
 
     @property
@@ -269,7 +269,7 @@ class Guiding(Running, runs=GuidePlan):
         if label < 0 or (self._again and who is None):
             return -1
         self._under_way = True
-        return self.teach(self.read_now(x), label, who)
+        return self.teach(self.read(x), label, who)
 
     def taught(self) -> None:
         """A call that taught records has come to its end: what one that is cut off taught, nobody knows."""
@@ -318,11 +318,11 @@ class Guiding(Running, runs=GuidePlan):
         self.guide.resume(rounds, [release_of(one) for one in released])
         return self.guide.rounds
 
-    def write(self, question: Question) -> tuple[int, dict[str, NDArray[Any]]]:
+    def pack(self, question: Question) -> tuple[int, dict[str, NDArray[Any]]]:
         """Its stage, and the row as that encoded it."""
         return question.stage, {"indices": question.encoded.indices, "values": question.encoded.values}
 
-    def read(self, about: int, arrays: Mapping[str, NDArray[Any]]) -> Question:
+    def unpack(self, about: int, arrays: Mapping[str, NDArray[Any]]) -> Question:
         """The same row."""
         return Question(about, Encoded(arrays["indices"], arrays["values"]))
 

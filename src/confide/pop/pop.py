@@ -422,6 +422,13 @@ class POP:
         return None if guiding is None else PublicGuide(guiding, self._lock)
 
     @property
+    def released(self) -> list[tuple[str, int, NDArray[np.int64]]]:
+        """Everything that public parts released (name, number, noisy row): everybody may see it."""
+        with self._lock:
+            rows = [release for part in self._loop.parts for release in part.releases()]
+        return [(name, number, np.frombuffer(noisy, dtype="<i8").astype(np.int64)) for name, number, noisy, _ in rows]
+
+    @property
     def operator(self) -> Operator:
         """Exact numbers for the operator's eyes only: outside the guarantee."""
         return Operator(self._loop, self._lock)

@@ -201,7 +201,7 @@ class Running:
     # ------------------------------------------------------------------ state
 
     def keep(self, kind: str, number: int, noisy: Ints, exact: Ints) -> None:
-        """Durable when it returns, with the rounds taken and the mark or cap of every lesson in it: it may be used then.
+        """Durable when it returns, with the rounds taken and the mark or cap of every lesson in it.
 
         It must happen at public rounds.
         """
@@ -233,12 +233,12 @@ class Running:
     def recount(self, x: Any, who: Who) -> None:
         """A question that was counted, and is in no release."""
 
-    def write(self, question: Any) -> tuple[Any, dict[str, NDArray[Any]]] | None:
+    def pack(self, question: Any) -> tuple[Any, dict[str, NDArray[Any]]] | None:
         """A question in an open ticket as JSON and arrays; None where there is nothing to keep."""
         return None
 
-    def read(self, about: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
-        """The question that `write` wrote."""
+    def unpack(self, about: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+        """The question that `pack` wrote."""
         return None
 
     @classmethod
@@ -482,7 +482,7 @@ class Parts:
         """The questions of an open ticket as JSON; what is not JSON is put to `arrays`."""
         written: list[Any] = []
         for one, question in zip(self._each, questions, strict=False):
-            made = None if question is None else one.write(question)
+            made = None if question is None else one.pack(question)
             if made is None:
                 written.append(None)
                 continue
@@ -500,14 +500,14 @@ class Parts:
                 key = f"{one.part.kind}/{name}"
                 begin = at.get(key, 0)
                 found[name], at[key] = arrays[f"open/{key}"][begin : begin + size], begin + size
-            questions.append(None if saved is None else one.read(saved[0], found))
+            questions.append(None if saved is None else one.unpack(saved[0], found))
         return tuple(questions)
 
 
 def released_of(spent: Spent, part: Part) -> list[Released]:
     """What a ledger says that a part released, by the part's own kinds."""
     name = f"{part.kind}/"
-    return [(kind.removeprefix(name), *rest) for kind, *rest in spent.released if kind.startswith(name)]
+    return [(one[0].removeprefix(name), *one[1:]) for one in spent.released if one[0].startswith(name)]
 
 
 def check_parts(
