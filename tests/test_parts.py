@@ -192,15 +192,16 @@ def test_a_part_is_verified_written_and_read_and_a_forged_one_is_refused(name: s
     assert plan.verify() == plan.guarantee and Plan.from_json(plan.to_json()) == plan
     body = json.loads(plan.to_json())
     toy = next(part for part in body["parts"] if part["part"].startswith("toy"))
-    for change in ({"sigma2": toy["sigma2"] * 9 // 10}, {"sigma2": 0}, {"rounds": 401}, {"part": "toy-nothing"}, {"more": 1}):
+    less = toy["sigma2"] * 9 // 10
+    for change in ({"sigma2": less}, {"sigma2": 0}, {"rounds": 401}, {"part": "toy-nothing"}, {"more": 1}):
         forged = json.loads(plan.to_json())
         next(part for part in forged["parts"] if part["part"].startswith("toy")).update(change)
         with pytest.raises(ValueError):
             Plan.from_json(json.dumps(forged))
-    for less in (plan.but(guarantee=replace(plan.guarantee, epsilon=plan.guarantee.epsilon * 0.9)),
-                 replace(plan, promise=replace(plan.promise, epsilon=plan.guarantee.epsilon * 0.9))):  # fmt: skip
+    for other in (plan.but(guarantee=replace(plan.guarantee, epsilon=plan.guarantee.epsilon * 0.9)),
+                  replace(plan, promise=replace(plan.promise, epsilon=plan.guarantee.epsilon * 0.9))):  # fmt: skip
         with pytest.raises(ValueError, match="do not run this plan"):
-            less.verify()
+            other.verify()
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -263,6 +264,11 @@ def test_a_part_is_saved_and_resumed_and_its_ledger_is_checked(name: str, tmp_pa
         check(tmp_path / "s")
 
 
+def open_leaf(pop: POP) -> list[int]:
+    guiding = pop.operator.loop.guiding
+    return [] if guiding is None else guiding.guide._leaves.open.tolist()  # type: ignore[no-any-return]
+
+
 @pytest.mark.parametrize("name", PLANS)
 def test_a_part_is_served_by_a_desk_and_comes_back_after_a_crash(name: str, tmp_path: Path) -> None:
     plan, (xs, ys) = plan_of(name), stream(ROUNDS)
@@ -275,9 +281,11 @@ def test_a_part_is_served_by_a_desk_and_comes_back_after_a_crash(name: str, tmp_
     desk.save()
     desk.learn([Taught(whose, ticket, ys[i]) for i, (ticket, whose) in enumerate(tickets)])
     before = [(part, number, row.tolist()) for part, number, row in desk.pop.released]
+    taught = open_leaf(desk.pop)
     desk._book._release()  # the process is gone: nothing is saved
     again = PopDesk.open(tmp_path / "s", lambda: make(plan))
     assert [(part, number, row.tolist()) for part, number, row in again.pop.released] == before
+    assert open_leaf(again.pop) == taught, "what was in no release is taught again, once"
     assert again.ask([Question("ann0", "one", xs[0])])[0].again
     assert again.public()["rounds"] == 120
     again.close()

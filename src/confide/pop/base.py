@@ -14,8 +14,8 @@ from confide.notebook import card
 from confide.planning.plan import Guarantee
 
 __all__ = [
-    "COPIES", "FALLBACK", "GUIDE", "LEAN", "SOURCES", "TICKET_LIFE", "WHO", "Answer", "Durable", "Followed",
-    "Mechanism", "Unit", "Xs", "source_number",
+    "COPIES", "FALLBACK", "GUIDE", "LEAN", "OWN_SOURCES", "SOURCES", "TICKET_LIFE", "WHO", "Answer", "Durable",
+    "Followed", "Mechanism", "Unit", "Xs", "source_number",
 ]  # fmt: skip
 
 Unit = str | bytes
@@ -26,7 +26,10 @@ TICKET_LIFE = 10_000
 """Public rounds after which a ticket expires, unless the user says otherwise."""
 
 
-SOURCES = ["fallback", "guide", "lean", "copies"]
+OWN_SOURCES = ("fallback", "guide", "lean", "copies")
+"""Where an answer may come from in Confide's own plans."""
+
+SOURCES = [*OWN_SOURCES]
 """Where an answer may come from; inside, its number here. A part with another source adds its own."""
 
 FALLBACK, GUIDE, LEAN, COPIES = range(4)
