@@ -92,8 +92,8 @@ class OnlineGame:
             pass
         finally:
             moves.close()
-        guide = getattr(table.mechanism, "guide", None)
-        view.released = [] if guide is None else list(guide.sums)
+        seen = getattr(table.mechanism, "released", ())
+        view.released = [row for name, _, row in seen if not name.endswith("/ranges")]
         return view
 
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Any
 
-from confide.pop.base import SOURCES
+from confide.pop.base import GUIDE, OWN_SOURCES
 from confide.service.rows import NOBODY
 
 __all__ = ["Counts"]
 
-_COLUMNS = (*SOURCES, "refused", "labels", "wrong", "unsure")
+_COLUMNS = (*OWN_SOURCES, "refused", "labels", "wrong", "unsure")
 _BINS = 256
 _NOTE = Struct(f"<16s3q{_BINS * len(_COLUMNS)}q")
 
@@ -38,7 +38,8 @@ class Counts:
     def asked(self, numbers: Sequence[int], sources: Sequence[int], unsure: int) -> None:
         """Rounds were answered from these sources, −1 where they were refused; so many unsure answers were counted."""
         for number, source in zip(numbers, sources, strict=True):
-            self._bin(number)[source if source >= 0 else len(SOURCES)] += 1
+            own = source if source < len(OWN_SOURCES) else GUIDE  # another public part counts with the guide
+            self._bin(number)[own if own >= 0 else len(OWN_SOURCES)] += 1
             self._last = max(self._last, number)
         if numbers:
             last = self._bin(self._last)
@@ -48,8 +49,8 @@ class Counts:
         """The labels of rounds came, and some differed from the answer."""
         for number, one in zip(numbers, wrong, strict=True):
             row = self._bin(number)
-            row[len(SOURCES) + 1] += 1
-            row[len(SOURCES) + 2] += one
+            row[len(OWN_SOURCES) + 1] += 1
+            row[len(OWN_SOURCES) + 2] += one
 
     def _bin(self, number: int) -> list[int]:
         while (found := (number - 1) // self._width) >= _BINS:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from confide.pop.base import SOURCES
+from confide.pop.base import OWN_SOURCES, SOURCES
 from confide.pop.pop import POP
 from confide.service.counts import Counts
 from confide.service.memory import Stored
@@ -50,7 +50,7 @@ def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> di
     account, plan = pop.operator.loop.account, pop.plan
     unsure, book, failures = account.unsure, account.book, pop.operator.failures
     totals = counts.totals()
-    answered = sum(totals[source] for source in SOURCES)
+    answered = sum(totals[source] for source in OWN_SOURCES)
     return {
         "unsure": unsure,
         "planned_unsure": plan.unsure,
@@ -61,7 +61,7 @@ def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> di
         "most_guide_labels": None if plan.guide is None else plan.guide.unit_labels,
         "failures": failures._asdict(),
         "open_tickets": waiting,
-        "shares": {source: totals[source] / answered if answered else 0.0 for source in SOURCES},
+        "shares": {source: totals[source] / answered if answered else 0.0 for source in OWN_SOURCES},
         "labels": totals["labels"],
         "error": totals["wrong"] / totals["labels"] if totals["labels"] else None,
         "series": counts.series(),
