@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from confide.ledger import Ledger
-from confide.service.base import Asked, Question
+from confide.service.base import Question, Reply
 from confide.service.config import read_config
 from confide.service.desk import PopDesk
 from confide.service.models import open_desk as served
@@ -53,11 +53,11 @@ def again(desk: PopDesk, wall: Wall, **more: Any) -> PopDesk:
     return opened(killed(desk), wall, **more)
 
 
-def many(desk: PopDesk, who: str, names: list[str]) -> list[Asked]:
+def many(desk: PopDesk, who: str, names: list[str]) -> list[Reply]:
     return desk.ask([Question(who, name, X) for name in names])
 
 
-def kinds(asked: list[Asked]) -> list[str | None]:
+def kinds(asked: list[Reply]) -> list[str | None]:
     return [kind(one.refusal) for one in asked]
 
 
@@ -156,7 +156,7 @@ def test_the_journal_ends_what_is_over(folder: Path, wall: Wall) -> None:
         wall.minutes += DAY
         ask(desk, "ann", str(i), X)
         desk.save()
-    assert len([kind for kind, *_ in _journal(desk)]) <= 13 and len(desk._memory._requests) <= 10
+    assert len([kind for kind, *_ in _journal(desk)]) <= 13 and len(desk._requests._by_name) <= 10
     assert len(desk.pop.operator.loop.tickets) <= 10 and not desk.pop.operator.loop.tickets._due
     desk.close()
 

@@ -14,7 +14,7 @@ from confide.games.script import size, units_of, version
 from confide.pop.base import Answer
 from confide.pop.state import opened
 from confide.privacy.random import Random
-from confide.service.base import Asked, Question, Taught
+from confide.service.base import Question, Reply, Taught
 from confide.service.desk import PopDesk
 from tests.worlds import Writer
 
@@ -75,7 +75,7 @@ class Desked:
         self.asked += new
         return [self._answer(one, said) for one, said in zip(new, self.desk.ask(new), strict=True)]
 
-    def _answer(self, one: Question, said: Asked) -> Answer:
+    def _answer(self, one: Question, said: Reply) -> Answer:
         if said.answer is None:
             assert said.refusal is not None
             return Answer(None, False, "", said.refusal.message, "fallback", None)
@@ -134,7 +134,7 @@ class FreesIds(Desked):
 class _CountsOpen(PopDesk):
     """The quota is of open tickets: whether somebody may ask again tells whether they brought labels."""
 
-    def ask(self, questions: Sequence[Question]) -> list[Asked]:
+    def ask(self, questions: Sequence[Question]) -> list[Reply]:
         memory = self._memory
 
         def open(whose: bytes, now: int, asked: int) -> bool:

@@ -20,12 +20,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from confide import __version__
 from confide.service.doors import Caller, Door, NotAdmitted, Tokens, subject_of
-from confide.service.elsewhere import Elsewhere
 from confide.service.forms import BadForm, F, Forms, failure
 from confide.service.logs import Log
 from confide.service.metrics import Metrics
 from confide.service.owner import Busy, CallRefused, Expired, Owner, Unavailable, Work
 from confide.service.pace import Ticks
+from confide.service.proxy import Proxy
 
 __all__ = ["Guard", "Limits", "Model", "Problem", "Service", "body", "make_app", "read", "said"]
 
@@ -91,7 +91,7 @@ class Service:
     log: Log
     limits: Limits = field(default_factory=Limits)
     clock: Callable[[], float] = time.perf_counter
-    elsewhere: Mapping[str, Elsewhere] = field(default_factory=dict)
+    elsewhere: Mapping[str, Proxy] = field(default_factory=dict)
     """Models that other processes own."""
 
     def asker(self, request: Request) -> tuple[Model, Caller]:

@@ -9,9 +9,9 @@ from confide.banks.base import FORM
 from confide.pop.base import COPIES, SOURCES, Answer
 from confide.pop.keeping import Keeper
 from confide.pop.pop import POP
-from confide.service.base import Asked, Question, Refusal
-from confide.service.memory import Stored
-from confide.service.rows import Row, canonical, pack
+from confide.service.base import Question, Refusal, Reply
+from confide.service.journal import Row, canonical, pack
+from confide.service.requests import Stored
 from confide.service.signing import Signer
 from confide.service.words import FORGOTTEN, HALTED, OTHER_QUESTION
 
@@ -47,18 +47,18 @@ class Clerk:
         fits = packed is not None and len(packed) <= self._room
         return Row(*self.name(one), digest, 0, 0, -1, -1, -1, -1, -1, packed if fits else None)
 
-    def reply(self, one: Question, row: Row, found: Stored | None, again: bool, said: Said) -> Asked:
+    def reply(self, one: Question, row: Row, found: Stored | None, again: bool, said: Said) -> Reply:
         """What the sender of a request is told, once it is durable."""
         name = row.name
         if found is None:
-            return Asked(None, refusal=Refusal("halted", said.get(name, HALTED)))
+            return Reply(None, refusal=Refusal("halted", said.get(name, HALTED)))
         if not hmac.compare_digest(found.row.digest, row.digest):
-            return Asked(None, refusal=Refusal("conflict", FORGOTTEN if found.row.forgotten else OTHER_QUESTION))
+            return Reply(None, refusal=Refusal("conflict", FORGOTTEN if found.row.forgotten else OTHER_QUESTION))
         number, came, labels = found.key[1], found.row, self._pop.labels
         if came.label < 0:
             message = self.long if row.x is None else said.get(name) or self._pop.readable([one.x]).get(0, FORM)
-            return Asked(None, number, Refusal("malformed", message), again)
+            return Reply(None, number, Refusal("malformed", message), again)
         guide = None if came.guided < 0 else labels[came.guided]
         ticket, source = self._signer.ticket(found.key, came.whose), cast(Source, SOURCES[came.source])
         answer = Answer(labels[came.label], came.source == COPIES, ticket, None, source, guide)
-        return Asked(answer, number, again=again)
+        return Reply(answer, number, again=again)

@@ -223,10 +223,10 @@ class AsyncClient:
         timeout: float = TIMEOUT,
         batch: int = 1024,
     ) -> None:
-        wires = need("confide.service.wire", "service", "a client for an event loop").Wires
+        pool = need("confide.service.http", "service", "a client for an event loop").Pool
         self._asker = Asker(token, model, None if operator is None else operator[1], deadline, batch)
         doors = [(Place.of(url), timeout), (Place.of(operator[0] if operator else url), max(timeout, LONG))]
-        self._doors = [(wires(place.url, CONNECTIONS), place.base, seconds) for place, seconds in doors]
+        self._doors = [(pool(place.url, CONNECTIONS), place.base, seconds) for place, seconds in doors]
 
     async def look(self) -> dict[str, Any]:
         """What everyone may see of the model, as it is now."""
@@ -272,8 +272,8 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close the connections that nobody uses now."""
-        for wires, *_ in self._doors:
-            wires.close()
+        for pool, *_ in self._doors:
+            pool.close()
 
     async def __aenter__(self) -> Self:
         await self.look()
@@ -301,9 +301,9 @@ class AsyncClient:
             return cast(R, end.value)
 
     async def _sent(self, request: Send) -> Told:
-        wires, base, seconds = self._doors[request.operator]
+        pool, base, seconds = self._doors[request.operator]
         async with asyncio.timeout(seconds):
-            told: Told = await wires.send(
+            told: Told = await pool.send(
                 request.method, base + request.path, request.headers.items(), request.body or b""
             )
         return told

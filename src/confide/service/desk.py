@@ -25,13 +25,13 @@ from confide.pop.loop import Outcome
 from confide.pop.pop import POP
 from confide.pop.state import MODEL, Saved, clear, opened
 from confide.pop.tickets import Key
-from confide.service.base import Asked, Later, Life, NotYet, Question, Records, Refusal, Slices, Taught
+from confide.service.base import Later, Life, NotYet, Question, Records, Refusal, Reply, Slices, Taught
 from confide.service.clerk import Clerk, Said
 from confide.service.counts import Counts
-from confide.service.memory import Memory
+from confide.service.journal import ASKED, COUNTED, NOBODY, TAUGHT, Row, Rows, Unreadable, head, together
 from confide.service.quota import Quota
-from confide.service.replay import replay
-from confide.service.rows import ASKED, COUNTED, NOBODY, TAUGHT, Row, Rows, Unreadable, head, together
+from confide.service.recovery import recover
+from confide.service.requests import Requests
 from confide.service.signing import RolledBack, Signer
 from confide.service.teaching import Teacher
 from confide.service.views import person, private, public
@@ -96,7 +96,7 @@ class PopDesk:
         self._name, self.pop, self.folder = name, pop, folder
         self._keeper, self._book, self._rows = pop.keep(), book, Rows(room)
         hashed = partial(self._keeper.hash, b"asked"), partial(self._keeper.hash, b"quota")
-        self._memory = Memory(self._keeper.life, 60 * ticket_hours, *hashed, Quota())
+        self._requests = Requests(self._keeper.life, 60 * ticket_hours, *hashed, Quota())
         self._hours, self._wall = ticket_hours, wall
         self._counts, self._noted = Counts(read_extra(folder, "counts.json")), 0
         self._lock = threading.RLock()
@@ -106,12 +106,12 @@ class PopDesk:
         self._began = self._snapshot = book.sequence
         if saved is not None:
             lives, self._snapshot = saved.spent.lives, saved.header["sequence"]
-            replay(saved, self._keeper, self._memory, self._counts)
+            recover(saved, self._keeper, self._requests, self._counts)
         self._lives, self._signer = lives, Signer(self._keeper, lives)
         self._clerk = Clerk(pop, self._keeper, self._signer, room)
-        parts = pop, self._keeper, book, self._memory, self._rows
+        parts = pop, self._keeper, book, self._requests, self._rows
         self._teacher = Teacher(*parts, self._clerk.long, self._lock, self._check_and_expire)
-        self._seen = private(pop, self._counts, self._memory.open, ())
+        self._seen = private(pop, self._counts, self._requests.open, ())
 
     # ------------------------------------------------------------------ open and close
 
@@ -190,7 +190,7 @@ class PopDesk:
     def limited(self, quota: int | None) -> Self:
         """Let nobody take more rounds than these in a day (public); what they took before counts too."""
         with self._lock:
-            self._memory.quota.most = quota
+            self._requests.quota.most = quota
         return self
 
     def timed_by(self, clock: Callable[[], float]) -> Self:
@@ -256,13 +256,13 @@ class PopDesk:
     def _tear(self, kind: str) -> None:
         keeper = self._keeper
         before = self._snapshot if kind == TAUGHT else -1 if keeper.counting else self._counts.sequence
-        done = self._memory.outlived(kind, keeper.rounds, before, keeper.leaf)
+        done = self._requests.outlived(kind, keeper.rounds, before, keeper.leaf)
         if done is not None:
             self._book.tear(kind, done)
 
     # ------------------------------------------------------------------ ask
 
-    def ask(self, questions: Sequence[Question]) -> list[Asked]:
+    def ask(self, questions: Sequence[Question]) -> list[Reply]:
         """Answer these in order, as one group commit whose size depends on how many are new, and on nothing else.
 
         A request whose id is known, to the same subject, within a ticket's life, takes no round: it gets the stored
@@ -280,17 +280,17 @@ class PopDesk:
             fresh: dict[tuple[bytes, bytes], tuple[Question, Row]] = {}
             again, asked, waits = list[bool](), Counter[bytes](), dict[tuple[bytes, bytes], int]()
             for one, row in zip(questions, requests, strict=True):
-                again.append(row.name in fresh or self._memory.request(row.name) is not None)
+                again.append(row.name in fresh or self._requests.request(row.name) is not None)
                 if again[-1]:
                     continue
-                if wait := self._memory.wait(row.whose, minute, asked[row.whose]):
+                if wait := self._requests.wait(row.whose, minute, asked[row.whose]):
                     waits[row.name] = wait
                 else:
                     fresh[row.name] = one, row._replace(leaf=minute)
                     asked[row.whose] += 1
             said: Said = {}
             entered = self._take(fresh, said) if fresh else None
-            found = [self._memory.request(row.name) for row in requests]
+            found = [self._requests.request(row.name) for row in requests]
             self._expire()
         if entered is not None:
             self._keeper.settle(entered)
@@ -302,17 +302,19 @@ class PopDesk:
             for about in zip(questions, requests, found, again, strict=True)
         ]
 
-    def refused(self, questions: Sequence[Question]) -> Mapping[int, Asked]:
+    def refused(self, questions: Sequence[Question]) -> Mapping[int, Reply]:
         """Those, by their places, that `ask` would refuse as it refused their sender before: their day is used up.
 
         It takes no lock and changes nothing. `ask` decides: whoever it did not refuse yet is not among them.
         """
         minute = int(self._wall() // 60)
-        waits = {who: self._memory.refused(self._keeper.who(who), minute) for who in {one.subject for one in questions}}
+        people = {one.subject for one in questions}
+        waits = {who: self._requests.refused(self._keeper.who(who), minute) for who in people}
         if self.ended or not any(waits.values()):
             return {}
         over = [(i, one) for i, one in enumerate(questions) if waits[one.subject]]
-        return {i: _over(waits[one.subject]) for i, one in over if self._memory.request(self._clerk.name(one)) is None}
+        known = self._requests.request
+        return {i: _over(waits[one.subject]) for i, one in over if known(self._clerk.name(one)) is None}
 
     def _check_and_expire(self) -> None:
         self._check()
@@ -320,7 +322,7 @@ class PopDesk:
 
     def _expire(self) -> None:
         """End what is a ticket's life old: by public rounds and the journal's clock, never by who brought labels."""
-        self._keeper.expire(self._memory.expire(self._keeper.rounds))
+        self._keeper.expire(self._requests.expire(self._keeper.rounds))
 
     def _take(self, fresh: Fresh, said: Said) -> Entered:
         """Take the rounds, and write them down with what came of each; `said` gets what is wrong with a question."""
@@ -342,7 +344,7 @@ class PopDesk:
         xs = [one.x if row.x is not None else Unreadable() for one, row in fresh.values()]
         asked = together(xs, [row.x for _, row in fresh.values()])
         outcomes, entered = self._keeper.ask(asked, [row.whose for _, row in fresh.values()], note)
-        self._memory.asked(rows, entered[0].sequence, self._keeper.rounds)
+        self._requests.asked(rows, entered[0].sequence, self._keeper.rounds)
         for row, outcome in zip(rows, outcomes, strict=True):
             if outcome.error is not None:
                 said[row.name] = str(outcome.error)
@@ -368,7 +370,7 @@ class PopDesk:
             earlier = 0
             for i, (one, label) in enumerate(zip(lessons, labels, strict=True)):
                 key = self._key(one)
-                stored = None if key is None else self._memory.ticket(key)
+                stored = None if key is None else self._requests.ticket(key)
                 before = -1 if stored is None else stored.taught
                 if key is None:
                     said.append(Refusal("ticket", NOT_YOURS))
@@ -415,7 +417,7 @@ class PopDesk:
 
         def note(taken: Sequence[Lesson]) -> Note:
             for lesson in taken:
-                stored = self._memory.ticket(lesson.key)
+                stored = self._requests.ticket(lesson.key)
                 assert stored is not None
                 about = lesson.waiting.copy, lesson.leaf, lesson.label, lesson.waiting.answered, -1, stored.row.x
                 rows.append(Row(stored.row.whose, NOBODY, NOBODY, lesson.key[1], lesson.key[0], *about))
@@ -424,7 +426,7 @@ class PopDesk:
             return TAUGHT, self._rows.width, self._rows.body(rows)
 
         refused, entered = self._keeper.learn(fresh, note)
-        self._memory.taught(rows, entered[0].sequence, self._keeper.rounds)
+        self._requests.taught(rows, entered[0].sequence, self._keeper.rounds)
         return refused, entered
 
     def _durable(self, said: list[Refusal | None], entered: Entered | None, earlier: int) -> list[Refusal | None]:
@@ -468,8 +470,8 @@ class PopDesk:
             self._check()
             whose = self._keeper.who(subject)
             self._note_counts()
-            keys = [one.key for one in self._memory.of(whose)]
-            theirs = self._memory.forget(whose)
+            keys = [one.key for one in self._requests.of(whose)]
+            theirs = self._requests.forget(whose)
             known = bool(theirs) or self._keeper.knows(whose)
             erased = tuple((kind, at, who, tuple(map(head, left))) for kind, at, who, left in theirs)
             entered = self._keeper.forget(whose, keys, erased)
@@ -489,11 +491,11 @@ class PopDesk:
         monitor, guide = self.pop.monitor, self.pop.guide
         estimate = None if monitor is None else monitor.estimate
         released = 0 if guide is None else guide.released
-        return self.pop.rounds, self.pop.halt_reason, estimate, released, self._memory.quota.most
+        return self.pop.rounds, self.pop.halt_reason, estimate, released, self._requests.quota.most
 
     def public(self) -> Mapping[str, Any]:
         """What everyone may see: guarantee, plan, labels, units, state, rounds, monitor, guide."""
-        times = self._keeper.life, self._hours, self._memory.quota.most
+        times = self._keeper.life, self._hours, self._requests.quota.most
         return public(self.name, self.pop, *times, self._rows.room)
 
     def private(self) -> Mapping[str, Any]:
@@ -504,7 +506,7 @@ class PopDesk:
         with self._lock:
             alarms = [] if self._sealed is None else [self._sealed]
             alarms += [UNWRITTEN] * self._book.ended + [UNSAVED] * self._unsaved
-            seen = private(self.pop, self._counts, self._memory.open, alarms)
+            seen = private(self.pop, self._counts, self._requests.open, alarms)
         if self._kept():
             self._seen = seen
         return {**self._seen, "alarms": seen["alarms"]}
@@ -513,7 +515,7 @@ class PopDesk:
         """For the operator's eyes: one person's rounds and shares, durable where anything can be."""
         with self._lock:
             whose = self._keeper.who(subject)
-            seen = person(self.pop, whose, self._keeper.life, self._memory.of(whose))
+            seen = person(self.pop, whose, self._keeper.life, self._requests.of(whose))
         self._kept()
         return seen
 
@@ -525,5 +527,5 @@ class PopDesk:
         return False
 
 
-def _over(minutes: int) -> Asked:
-    return Asked(None, refusal=Refusal("quota", OVER, 60 * minutes))
+def _over(minutes: int) -> Reply:
+    return Reply(None, refusal=Refusal("quota", OVER, 60 * minutes))

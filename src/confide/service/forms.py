@@ -24,11 +24,11 @@ from pydantic import (
 )
 from pydantic_core import from_json
 
-from confide.service.base import Asked, Question, Refusal
+from confide.service.base import Question, Refusal, Reply
 
 __all__ = [
     "ASK", "ASK_MANY", "AUDIT", "DRAIN", "FORMS", "HISTORY", "LABEL", "LABEL_MANY", "PERSON", "Answer", "Answers",
-    "BadForm", "F", "Failure", "Form", "Forms", "Imported", "Taken", "Takens", "answer", "failure",
+    "BadForm", "F", "Failure", "Form", "Forms", "ImportResult", "Taken", "Takens", "answer", "failure",
 ]  # fmt: skip
 
 _OWN, _NUMBERS = secrets.token_hex(12), count(1)  # names that no other request has, in this process or another
@@ -102,7 +102,7 @@ class LabelMany(Form):
     labels: list[LabelOne] = Field(fail_fast=True)
 
 
-class Row(Form):
+class Record(Form):
     """A labelled record that was never asked. Whatever is wrong with one, it takes its row, and the others theirs."""
 
     x: Any = None
@@ -115,7 +115,7 @@ class Row(Form):
 class History(Form):
     """Labelled records to learn from."""
 
-    rows: list[Row] = Field(fail_fast=True)
+    rows: list[Record] = Field(fail_fast=True)
     id: str | None = Field(
         default=None, min_length=1, max_length=100,
         description="The import's own name. A retry with it is acknowledged again, and teaches nothing.",
@@ -223,7 +223,7 @@ class Refused(BaseModel):
     error: Reason
 
 
-class Imported(BaseModel):
+class ImportResult(BaseModel):
     """What became of a history."""
 
     taken: int
@@ -272,7 +272,7 @@ FORMS: dict[str, Forms[Any]] = {
     "DRAIN": DRAIN, "AUDIT": AUDIT,
 }  # fmt: skip
 
-_FORMS = (Ask, AskMany, LabelOne, LabelMany, Row, History, Person, Drain, Audit)
+_FORMS = (Ask, AskMany, LabelOne, LabelMany, Record, History, Person, Drain, Audit)
 _KNOWN = frozenset(name for form in _FORMS for name in form.model_fields)
 
 
@@ -281,7 +281,7 @@ def failure(kind: str, message: str) -> dict[str, Any]:
     return {"error": {"kind": kind, "message": message}}
 
 
-def answer(question: Question, asked: Asked) -> dict[str, Any]:
+def answer(question: Question, asked: Reply) -> dict[str, Any]:
     """An `Answer`."""
     told: dict[str, Any] = {"id": question.id, "round": asked.round, "again": asked.again}
     if asked.answer is not None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from confide.errors import StateError
-from confide.service.base import Asked, Desk, Life, Question, Records, Refusal, Slices, Taught
+from confide.service.base import Desk, Life, Question, Records, Refusal, Reply, Slices, Taught
 
 __all__ = ["Gone", "Mender", "Reopen"]
 
@@ -47,11 +47,11 @@ class Gone:
     def _fail(self) -> NoReturn:
         raise StateError(self._why)
 
-    def ask(self, questions: Sequence[Question]) -> list[Asked]:
+    def ask(self, questions: Sequence[Question]) -> list[Reply]:
         """Nobody is answered."""
         self._fail()
 
-    def refused(self, questions: Sequence[Question]) -> Mapping[int, Asked]:
+    def refused(self, questions: Sequence[Question]) -> Mapping[int, Reply]:
         """Nobody in particular: `ask` refuses all alike."""
         return {}
 

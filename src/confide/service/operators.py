@@ -120,14 +120,14 @@ def _whose(service: Service, subject: str | None) -> str | None:
         return None
 
 
-def _records(service: Service, rows: Sequence[forms.Row]) -> Records:
+def _records(service: Service, rows: Sequence[forms.Record]) -> Records:
     return [(_whose(service, row.subject), row.x, row.label) for row in rows]
 
 
 def _doing(app: FastAPI, service: Service) -> None:
     @app.post(
         "/models/{model}/history", summary="Teach labelled records that were never asked",
-        openapi_extra={"x-form": "HISTORY"}, responses={200: {"model": forms.Imported}},
+        openapi_extra={"x-form": "HISTORY"}, responses={200: {"model": forms.ImportResult}},
     )  # fmt: skip
     async def history(request: Request) -> Response:
         """Free of charge; where people are protected every row says whose it is. Send it again with the same id."""

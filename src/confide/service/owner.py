@@ -21,7 +21,7 @@ from typing import Any, Literal, Protocol, TypeVar, cast
 
 from confide.errors import StateError
 from confide.service import mending
-from confide.service.base import Asked, Desk, Later, NotYet, Question, Records, Refusal, Taught
+from confide.service.base import Desk, Later, NotYet, Question, Records, Refusal, Reply, Taught
 from confide.service.mending import Gone, Mender, Reopen
 
 __all__ = ["Busy", "CallRefused", "Expired", "Observer", "Owner", "Unavailable", "Work"]
@@ -123,11 +123,11 @@ class Owner:
 
     # ------------------------------------------------------------------ for the event loop
 
-    async def ask(self, questions: Sequence[Question]) -> list[Asked]:
+    async def ask(self, questions: Sequence[Question]) -> list[Reply]:
         """What the desk answers, when it is durable; what it would only refuse takes no place that others wait for."""
         refused = self._desk.refused(questions)
         rest = [one for i, one in enumerate(questions) if i not in refused]
-        told = iter(cast(list[Asked], await self._submit("ask", rest, len(rest))) if rest else ())
+        told = iter(cast(list[Reply], await self._submit("ask", rest, len(rest))) if rest else ())
         return [refused[i] if i in refused else next(told) for i in range(len(questions))]
 
     async def learn(self, lessons: Sequence[Taught]) -> list[Refusal | None]:

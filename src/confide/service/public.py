@@ -15,9 +15,9 @@ from starlette.types import ASGIApp
 from confide.service import forms
 from confide.service.app import Guard, Model, Problem, Service, body, make_app, read, said
 from confide.service.base import Refusal, Taught
-from confide.service.elsewhere import PASSED, Work
 from confide.service.metrics import public_text
 from confide.service.pages import add_description
+from confide.service.proxy import PASSED, Work
 from confide.service.words import OVER
 
 __all__ = ["public_app"]

@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 from starlette.responses import Response
 
+from confide.service.http import Pool, Told
 from confide.service.owner import Busy, Expired, Unavailable
-from confide.service.wire import Told, Wires
 
-__all__ = ["PASSED", "Elsewhere"]
+__all__ = ["PASSED", "Proxy"]
 
 Work = Literal["ask", "label", "look"]
 WORKS: tuple[Work, ...] = ("ask", "label", "look")
@@ -39,7 +39,7 @@ _OWN = ((PASSED, "1"), ("content-type", "application/json"))
 _BACK = ("content-type", "retry-after", "www-authenticate")
 
 
-class Elsewhere:
+class Proxy:
     """Passes requests for one model on to its owner.
 
     Questions, labels and looks have rooms and connections of their own, and of labels everybody has a room of their
@@ -63,7 +63,7 @@ class Elsewhere:
         self.name, self.url = name, url
         self._headers, self._room, self._timeout = tuple(headers), room, timeout
         self._away = Counter[tuple[Work, str]]()  # by kind, and whose labels
-        self._wires = {work: Wires(url, CONNECTIONS) for work in WORKS}
+        self._pools = {work: Pool(url, CONNECTIONS) for work in WORKS}
 
     async def passed(
         self, work: Work, operation: str, headers: Mapping[str, str], body: bytes | None, whose: str = ""
@@ -100,8 +100,8 @@ class Elsewhere:
 
     def close(self) -> None:
         """Close the connections."""
-        for wires in self._wires.values():
-            wires.close()
+        for pool in self._pools.values():
+            pool.close()
 
     async def _sent(
         self, work: Work, path: str, headers: Sequence[tuple[str, str]] = (), body: bytes | None = None, whose: str = ""
@@ -113,7 +113,7 @@ class Elsewhere:
         try:
             async with asyncio.timeout(self._timeout):
                 method = "GET" if body is None else "POST"
-                told = await self._wires[work].send(method, path, [*_OWN, *headers], body or b"")
+                told = await self._pools[work].send(method, path, [*_OWN, *headers], body or b"")
         except TimeoutError:
             raise Expired(LATE) from None
         except OSError:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from confide.pop.tickets import Key
+from confide.service.journal import ASKED, IMPORT, NOBODY, TAUGHT, Row
 from confide.service.quota import DAY, Clock, Quota
-from confide.service.rows import ASKED, IMPORT, NOBODY, TAUGHT, Row
 
-__all__ = ["Imported", "Memory", "Stored"]
+__all__ = ["Imported", "Requests", "Stored"]
 
 
 @dataclass(slots=True, repr=False)
@@ -91,7 +91,7 @@ class _Note:
     imported: Imported | None = None
 
 
-class Memory:
+class Requests:
     """Requests by their ids and by their tickets, and which notes of the journal are still needed.
 
     Parameters
@@ -113,7 +113,7 @@ class Memory:
     ) -> None:  # fmt: skip
         self._life, self._minutes, self._named, self._counted, self.quota = life, minutes, named, counted, quota
         self.clock = Clock()
-        self._requests: dict[bytes, Stored] = {}
+        self._by_name: dict[bytes, Stored] = {}
         self._tickets: dict[Key, Stored] = {}
         self._order: deque[Stored] = deque()
         self._imports: dict[bytes, Imported] = {}
@@ -124,7 +124,7 @@ class Memory:
 
     def request(self, name: tuple[bytes, bytes]) -> Stored | None:
         """What is stored of a request, also of one whose person was forgotten: that it took its round."""
-        return self._requests.get(self._named(*name))
+        return self._by_name.get(self._named(*name))
 
     def ticket(self, key: Key) -> Stored | None:
         """What is stored of the round that a ticket belongs to."""
@@ -156,7 +156,7 @@ class Memory:
         return self.quota.refused(self._counted(whose), self.clock.at(minute))
 
     def _store(self, stored: Stored) -> None:
-        self._requests[stored.name] = stored
+        self._by_name[stored.name] = stored
         self._order.append(stored)
         if not stored.row.forgotten:
             self._tickets[stored.key] = stored
@@ -202,8 +202,8 @@ class Memory:
             asked = order.popleft()
             ended.append(asked.key)
             self._close(asked)
-            if self._requests.get(asked.name) is asked:
-                del self._requests[asked.name]
+            if self._by_name.get(asked.name) is asked:
+                del self._by_name[asked.name]
         while self._imported and self._imported[0].rounds <= last and self._imported[0].minute <= then:
             old = self._imported.popleft()
             if self._imports.get(old.name) is old:
