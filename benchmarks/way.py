@@ -46,16 +46,13 @@ Calls = list[tuple[str, str]]
 @contextmanager
 def counted(calls: Calls) -> Iterator[None]:
     """Write down every call of Confide's own functions, in all threads that begin meanwhile and in this one."""
-    known = set[int]()
 
     def look(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
         if event != "call" or not code.co_filename.startswith(HOME) or code.co_name.startswith("<"):
             return
-        if code.co_flags & RESUMED:  # it goes on where it stopped: counted once
-            if id(frame) in known:
-                return
-            known.add(id(frame))
+        if code.co_flags & RESUMED and code.co_code[frame.f_lasti + 1]:  # it goes on where it stopped
+            return
         calls.append((code.co_filename[len(HOME) + 1 :].removesuffix(".py"), code.co_qualname))
 
     threading.setprofile(look)

@@ -243,7 +243,7 @@ def test_refused_questions_take_no_place_that_others_wait_for(folder: Path, wall
         async with asyncio.timeout(60):
             for i in range(50):
                 assert kinds(await owner.ask([Question("eve", f"more {i}", X)] * 3)) == ["quota"] * 3
-        assert owner.waiting["ask"] <= 1 and not owner.full("ask")
+        assert owner.waiting["ask"] <= 1 and not owner.full(("ask", ""))
         mixed = [Question("eve", name, X) for name in ("a", "2", "b")]
         waiting += [asyncio.create_task(owner.ask(one)) for one in ([Question("bob", "1", X)], mixed)]
         await until(lambda: owner.waiting["ask"] >= 3)

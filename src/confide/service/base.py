@@ -12,7 +12,25 @@ from typing import Any, Literal, Protocol
 from confide.planning.plan import Plan
 from confide.pop.base import Answer
 
-__all__ = ["Desk", "Later", "Life", "NotYet", "Question", "Records", "Refusal", "Reply", "Slices", "Taught"]
+__all__ = [
+    "AGAIN", "RETRY", "Desk", "Later", "Life", "NotYet", "Problem", "Question", "Records", "Refusal", "Reply", "Slices",
+    "Taught",
+]  # fmt: skip
+
+RETRY = 1
+"""Seconds after which to come again, where nobody knows better."""
+
+AGAIN = frozenset({429, 503, 504})
+"""Statuses that mean: come again, with the same id or ticket. None of them leaves without `Retry-After`."""
+
+
+class Problem(Exception):
+    """A request that is not served, and why. Its sender is told the message, which quotes nothing of the request."""
+
+    def __init__(self, status: int, kind: str, message: str, retry: int = RETRY) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.retry = status, kind, retry
+
 
 Life = tuple[int, int, int]
 """An owner's epoch, the mark that no other epoch has, and the last entry of the ledger that it made durable."""

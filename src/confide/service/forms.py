@@ -24,7 +24,7 @@ from pydantic import (
 )
 from pydantic_core import from_json
 
-from confide.service.base import Question, Refusal, Reply
+from confide.service.base import Problem, Question, Refusal, Reply
 
 __all__ = [
     "ASK", "ASK_MANY", "AUDIT", "DRAIN", "FORMS", "HISTORY", "LABEL", "LABEL_MANY", "PERSON", "Answer", "Answers",
@@ -36,8 +36,11 @@ F = TypeVar("F", bound=BaseModel)
 Label = StrictStr | StrictBool | StrictInt | StrictFloat
 
 
-class BadForm(Exception):
+class BadForm(Problem):
     """A body that is not of the form that the operation takes: no question, so it takes no round."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(422, "form", message)
 
 
 class Form(BaseModel):
@@ -234,7 +237,7 @@ class Forms(Generic[F]):
     """Reads bodies of one form."""
 
     def __init__(self, form: type[F]) -> None:
-        self.form = form
+        self.form, self.name = form, form.__name__
         self._adapter = TypeAdapter(form)
         self._rows = next((name for name, one in form.model_fields.items() if get_origin(one.annotation) is list), "")
 
@@ -245,7 +248,7 @@ class Forms(Generic[F]):
         for: whoever sends a body pays for as much of it as anybody reads.
         """
         try:
-            given = from_json(body)
+            given = from_json(body or b"{}")
         except ValueError:
             raise BadForm("the body is not JSON") from None
         rows = given.get(self._rows) if isinstance(given, dict) else None
@@ -267,13 +270,9 @@ class Forms(Generic[F]):
 
 ASK, ASK_MANY, LABEL, LABEL_MANY = Forms(Ask), Forms(AskMany), Forms(LabelOne), Forms(LabelMany)
 HISTORY, PERSON, DRAIN, AUDIT = Forms(History), Forms(Person), Forms(Drain), Forms(Audit)
-FORMS: dict[str, Forms[Any]] = {
-    "ASK": ASK, "ASK_MANY": ASK_MANY, "LABEL": LABEL, "LABEL_MANY": LABEL_MANY, "HISTORY": HISTORY, "PERSON": PERSON,
-    "DRAIN": DRAIN, "AUDIT": AUDIT,
-}  # fmt: skip
-
-_FORMS = (Ask, AskMany, LabelOne, LabelMany, Record, History, Person, Drain, Audit)
-_KNOWN = frozenset(name for form in _FORMS for name in form.model_fields)
+_ALL: tuple[Forms[Any], ...] = (ASK, ASK_MANY, LABEL, LABEL_MANY, HISTORY, PERSON, DRAIN, AUDIT)
+FORMS = {one.name: one for one in _ALL}
+_KNOWN = frozenset(name for one in (*_ALL, Forms(Record)) for name in one.form.model_fields)
 
 
 def failure(kind: str, message: str) -> dict[str, Any]:
