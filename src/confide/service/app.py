@@ -82,22 +82,18 @@ class Service:
     """Models that other processes own."""
 
     def caller(self, request: Request, model: str) -> Caller:
-        """Who asks, if they may use this model."""
-        caller = self._admitted(request, self.door)
+        """Whom the guard has let in, if they may use this model."""
+        caller: Caller = request.scope[CALLER]
         caller.check(model)
         return caller
 
     def operator(self, request: Request) -> Caller:
         """Let an operator in, and nobody else; where the path names no model, they see those that are theirs alone."""
-        caller = self._admitted(request, self.operators)
+        known: Caller | None = request.scope[CALLER]  # None where there is no body: the guard asked nobody
+        caller = known or self.operators.admit(request.headers, None)
         if "model" in request.path_params:
             caller.check(request.path_params["model"])
         return caller
-
-    def _admitted(self, request: Request, door: Door) -> Caller:
-        """Whom the guard has let in by this door; where it asked nobody, whom the door lets in now."""
-        known: Caller | None = request.scope[CALLER]
-        return known or door.admit(request.headers, request.client.host if request.client else None)
 
     def named(self, subject: str) -> str:
         """Somebody whom an operator names, as the askers' door knows them."""
@@ -233,9 +229,10 @@ class Operations:
                 model = service.model(request.path_params["model"])
                 return said(await endpoint(model, None if form is None else await read(request, form, check)))
 
+            operate.__doc__ = endpoint.__doc__
             self._app.add_api_route(
                 f"/models/{{model}}{part}", operate, methods=[method], name=endpoint.__name__, summary=summary,
-                description=endpoint.__doc__, openapi_extra=None if form is None else {"x-form": form.name},
+                openapi_extra=None if form is None else {"x-form": form.name},
                 responses=None if told is None else {200: {"model": told}},
             )  # fmt: skip
             return endpoint

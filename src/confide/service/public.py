@@ -75,8 +75,9 @@ def _asking(app: FastAPI, service: Service) -> None:
                 owner = service.model(model).owner
                 return await endpoint(owner, subject, await read(request, form, check))
 
+            operate.__doc__ = endpoint.__doc__
             app.post(
-                f"/models/{{model}}/{name}", name=endpoint.__name__, summary=summary, description=endpoint.__doc__,
+                f"/models/{{model}}/{name}", name=endpoint.__name__, summary=summary,
                 openapi_extra={"x-form": form.name}, responses={200: {"model": told}, **responses},
             )(operate)  # fmt: skip
             return endpoint
@@ -135,9 +136,9 @@ def _looking(app: FastAPI, service: Service) -> None:
                     return await _passed(request, away, "look", part, "")
                 return await endpoint(service.model(name))
 
-            about: dict[str, Any] = {"name": endpoint.__name__, "summary": summary, "description": endpoint.__doc__}
+            operate.__doc__ = endpoint.__doc__
             path = f"/models/{{model}}/{part}" if part else "/models/{model}"
-            app.get(path, openapi_extra={"x-open": True}, **about)(operate)
+            app.get(path, openapi_extra={"x-open": True}, name=endpoint.__name__, summary=summary)(operate)
             return endpoint
 
         return add
