@@ -28,7 +28,7 @@ from confide.service.owner import Busy, Owner, Work, lane
 from confide.service.pace import Ticks
 from confide.service.proxy import Proxy
 
-__all__ = ["KNOWN", "Guard", "Limits", "Model", "Operations", "Service", "body", "make_app", "read", "said"]
+__all__ = ["CALLER", "KNOWN", "Guard", "Limits", "Model", "Operations", "Service", "body", "make_app", "read", "said"]
 
 LARGE = 50_000
 """Bytes of a body that is not read between two other requests."""
@@ -80,12 +80,6 @@ class Service:
     clock: Callable[[], float] = time.perf_counter
     elsewhere: Mapping[str, Proxy] = field(default_factory=dict)
     """Models that other processes own."""
-
-    def caller(self, request: Request, model: str) -> Caller:
-        """Whom the guard has let in, if they may use this model."""
-        caller: Caller = request.scope[CALLER]
-        caller.check(model)
-        return caller
 
     def operator(self, request: Request) -> Caller:
         """Let an operator in, and nobody else; where the path names no model, they see those that are theirs alone."""

@@ -249,8 +249,6 @@ class PopDesk:
 
     def _tear(self, kind: str) -> None:
         keeper = self._keeper
-        if not self._requests.old(kind, keeper.rounds):
-            return
         before = self._snapshot if kind == TAUGHT else -1 if keeper.counting else self._counts.sequence
         done = self._requests.outlived(kind, keeper.rounds, before, keeper.leaf)
         if done is not None:
@@ -266,10 +264,12 @@ class PopDesk:
         is refused whatever is in it.
         """
         with self._lock:
-            self._check_and_expire()
+            self._check()
             if self.waits:
                 raise NotYet(FIRST)
-            self._tear(ASKED)
+            self._expire()
+            if self._requests.old(ASKED, self._keeper.rounds):
+                self._tear(ASKED)
             minute = int(self._wall() // 60)
             requests = [self._clerk.read(one, minute) for one in questions]
             fresh, asked, said = dict[bytes, Request](), Counter[bytes](), Said()
@@ -353,7 +353,8 @@ class PopDesk:
         acknowledgement may have been lost on its way. Another label is refused.
         """
         with self._lock:
-            self._check_and_expire()
+            self._check()
+            self._expire()
             labels = self._keeper.labels(one.label for one in lessons)
             said: list[Refusal | None] = []
             fresh: dict[Key, int] = {}

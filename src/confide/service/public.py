@@ -12,8 +12,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from confide.service import forms
-from confide.service.app import Guard, Model, Service, body, make_app, read, said
+from confide.service.app import CALLER, Guard, Model, Service, body, make_app, read, said
 from confide.service.base import Problem, Refusal, Taught
+from confide.service.doors import Caller
 from confide.service.metrics import public_text
 from confide.service.owner import Owner, Work
 from confide.service.pages import add_description
@@ -69,11 +70,12 @@ def _asking(app: FastAPI, service: Service) -> None:
         def add(endpoint: Asking) -> Asking:
             async def operate(request: Request) -> Response:
                 model = request.path_params["model"]
-                subject = service.caller(request, model).subject
+                caller: Caller = request.scope[CALLER]  # whom the guard has let in
+                caller.check(model)
                 if (away := service.elsewhere.get(model)) is not None:
-                    return await _passed(request, away, work, name, subject)
+                    return await _passed(request, away, work, name, caller.subject)
                 owner = service.model(model).owner
-                return await endpoint(owner, subject, await read(request, form, check))
+                return await endpoint(owner, caller.subject, await read(request, form, check))
 
             operate.__doc__ = endpoint.__doc__
             app.post(

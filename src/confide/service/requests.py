@@ -9,6 +9,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from confide.pop.keeping import Keeper
 from confide.pop.tickets import Key
@@ -123,7 +124,8 @@ class Requests:
     """
 
     def __init__(self, keeper: Keeper, minutes: int) -> None:
-        self._keeper, self._life, self._minutes = keeper, keeper.life, minutes
+        self._life, self._minutes = keeper.life, minutes
+        self._named, self._counted = partial(keeper.hash, b"asked"), partial(keeper.hash, b"quota")
         self.quota, self.clock = Quota(), Clock()
         self._by_name: dict[bytes, Stored] = {}
         self._tickets: dict[Key, Stored] = {}
@@ -136,10 +138,7 @@ class Requests:
 
     def hashes(self, whose: bytes, id: bytes) -> tuple[bytes, bytes]:
         """What stands for a request by its name, and for its sender where rounds are counted (see `Request`)."""
-        return self._keeper.hash(b"asked", whose, id), self._counted(whose)
-
-    def _counted(self, whose: bytes) -> bytes:
-        return self._keeper.hash(b"quota", whose)
+        return self._named(whose, id), self._counted(whose)
 
     def request(self, name: bytes) -> Stored | None:
         """What is stored of a request, also of one whose person was forgotten: that it took its round."""
