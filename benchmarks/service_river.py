@@ -24,7 +24,7 @@ from river import linear_model
 
 from confide.pop.base import Answer
 from confide.service.app import Model, Service
-from confide.service.base import Asked, Question, Refusal, Taught
+from confide.service.base import Question, Refusal, Reply, Taught
 from confide.service.doors import Keys, Tokens
 from confide.service.logs import Log
 from confide.service.metrics import Metrics
@@ -41,15 +41,15 @@ class RiverDesk:
         self.model, self.waiting, self.rounds = linear_model.LogisticRegression(), dict[str, Any](), 0
         self.lock = threading.Lock()
 
-    def ask(self, questions: Sequence[Question]) -> list[Asked]:
+    def ask(self, questions: Sequence[Question]) -> list[Reply]:
         with self.lock:
             return [self._one(one.x) for one in questions]
 
-    def _one(self, row: Any) -> Asked:
+    def _one(self, row: Any) -> Reply:
         self.rounds += 1
         x, ticket = dict(enumerate(row)), str(self.rounds)
         self.waiting[ticket] = x
-        return Asked(Answer(int(bool(self.model.predict_one(x))), True, ticket), self.rounds)
+        return Reply(Answer(int(bool(self.model.predict_one(x))), True, ticket), self.rounds)
 
     def learn(self, lessons: Sequence[Taught]) -> list[Refusal | None]:
         with self.lock:

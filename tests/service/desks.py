@@ -12,7 +12,7 @@ from typing import Any
 from confide import POP, Halted, Plan, StateError, TicketError
 from confide.learners import LogisticRegression
 from confide.service.app import Limits, Model, Service
-from confide.service.base import Asked, Question, Refusal, Taught
+from confide.service.base import Question, Refusal, Reply, Taught
 from confide.service.doors import Keys, Tokens
 from confide.service.logs import Log
 from confide.service.metrics import Metrics
@@ -33,7 +33,7 @@ class MemoryDesk:
 
     def __init__(self, name: str = "spam", pop_: POP | None = None) -> None:
         self.name, self.pop = name, pop() if pop_ is None else pop_
-        self.stored: dict[tuple[str, str], tuple[str, Asked]] = {}
+        self.stored: dict[tuple[str, str], tuple[str, Reply]] = {}
         self.holders: dict[str, str] = {}
         self.groups: list[tuple[str, int]] = []
         self.gate = threading.Event()
@@ -56,31 +56,31 @@ class MemoryDesk:
     def follows(self, life: Any) -> None:
         assert life == self.life
 
-    def ask(self, questions: Sequence[Question]) -> list[Asked]:
+    def ask(self, questions: Sequence[Question]) -> list[Reply]:
         self._enter("ask", len(questions))
         with self.lock:
             return [self._one(question) for question in questions]
 
-    def _one(self, question: Question) -> Asked:
+    def _one(self, question: Question) -> Reply:
         key, digest = (question.subject, question.id), repr(question.x)
         if key in self.stored:
             before, asked = self.stored[key]
             if before != digest:
-                return Asked(None, asked.round, Refusal("conflict", "this id was used with another question"))
-            return Asked(asked.answer, asked.round, asked.refusal, again=True)
+                return Reply(None, asked.round, Refusal("conflict", "this id was used with another question"))
+            return Reply(asked.answer, asked.round, asked.refusal, again=True)
         unit = {"unit": question.subject} if self.pop.units == "people" else {}
-        asked = Asked(None, self.pop.rounds)
+        asked = Reply(None, self.pop.rounds)
         try:
-            asked = Asked(self.pop.predict(question.x, **unit), self.pop.rounds)
+            asked = Reply(self.pop.predict(question.x, **unit), self.pop.rounds)
             self.holders[asked.answer.ticket] = question.subject  # type: ignore[union-attr]
         except Halted as error:
-            asked = Asked(None, self.pop.rounds, Refusal("halted", str(error)))
+            asked = Reply(None, self.pop.rounds, Refusal("halted", str(error)))
         except ValueError as error:
-            asked = Asked(None, self.pop.rounds, Refusal("malformed", str(error)))
+            asked = Reply(None, self.pop.rounds, Refusal("malformed", str(error)))
         self.stored[key] = digest, asked
         return asked
 
-    def refused(self, questions: Sequence[Question]) -> Mapping[int, Asked]:
+    def refused(self, questions: Sequence[Question]) -> Mapping[int, Reply]:
         return {}
 
     def not_theirs(self, lessons: Sequence[Taught]) -> Mapping[int, Refusal]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from confide import POP, Plan
-from confide.service.base import Asked, Question, Refusal, Taught
+from confide.service.base import Question, Refusal, Reply, Taught
 from confide.service.desk import PopDesk
 from tests.saved import make
 
@@ -62,11 +62,11 @@ def _never() -> POP:
     raise AssertionError("there is a state already")
 
 
-def ask(desk: PopDesk, subject: str, name: str, x: Any) -> Asked:
+def ask(desk: PopDesk, subject: str, name: str, x: Any) -> Reply:
     return desk.ask([Question(subject, name, x)])[0]
 
 
-def ticket(asked: Asked) -> str:
+def ticket(asked: Reply) -> str:
     assert asked.answer is not None
     return asked.answer.ticket
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from confide.service import app, forms
-from confide.service.app import Problem
+from confide.service.base import Problem
 from confide.service.operators import operator_app
 from confide.service.public import public_app
 from tests.service.desks import MemoryDesk, operator, service, token

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from confide.service.base import Asked, Question, Taught
+from confide.service.base import Question, Reply, Taught
 from confide.service.desk import PopDesk
 from tests.saved import bank_of, make, share, small_plan
 from tests.service.opened import again, folder, guided, kind
@@ -25,7 +25,7 @@ class Request:
     who: str
     name: str
     x: Any
-    said: Asked
+    said: Reply
     label: str | None = None
     forgotten: bool = False
 

@@ -112,7 +112,7 @@ def test_after_a_lost_connection_nobody_is_answered_and_nothing_shown_is_lost(de
 def test_who_was_forgotten_has_no_rows(desk: PopDesk, url: str, cluster: Cluster) -> None:
     learn(desk, "ann", ticket(ask(desk, "ann", "1", [7.25, 1.5])), "yes")
     ask(desk, "bob", "1", [3.5, 1.5])
-    x = {who: desk._memory.of(desk._keeper.who(who))[0].row.x for who in ("ann", "bob")}
+    x = {who: desk._requests.of(desk._keeper.who(who))[0].row.x for who in ("ann", "bob")}
 
     def found(who: str) -> int:
         secret = x[who]

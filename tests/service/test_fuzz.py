@@ -26,7 +26,7 @@ NAMES = st.text(max_size=6)
 JSON = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4))
 HEADERS = [token("ann"), token("bob"), operator(), {}, {"authorization": f"Bearer {CANARY.encode().hex()}"}]
 RESPONSES = {"ask": forms.Answer, "ask-many": forms.Answers, "label": forms.Taken, "label-many": forms.Takens}
-RESPONSES |= {"history": forms.Imported}  # type: ignore[dict-item]
+RESPONSES |= {"history": forms.ImportResult}  # type: ignore[dict-item]
 ROWS = [{"x": [1.0, 2.0], "label": "yes", "subject": "ann"}]
 OURS = {400, 401, 403, 404, 405, 408, 409, 410, 413, 422, 429}
 

@@ -17,7 +17,7 @@ from confide.service.desk import PopDesk
 from confide.service.logs import Log
 from confide.service.metrics import Metrics
 from confide.service.operators import operator_app
-from confide.service.owner import CallRefused, Owner, Unavailable
+from confide.service.owner import CallRefused, Owner, Unavailable, lane
 from confide.service.public import public_app
 from tests.saved import make
 from tests.service.desks import MemoryDesk, operator, pop, service, token, until
@@ -140,7 +140,7 @@ def test_who_is_in_the_last_slice_and_forgotten_takes_the_digest_along(folder: P
     desk.forget(f"person {3 * SLICE - 1}")
     for one in both(desk):
         assert {said.kind for said in one.teach(records(3 * SLICE), "import 1") if said} == {"conflict"}
-        known = one._memory.imported(one._keeper.hash(b"import", b"import 1"))
+        known = one._requests.imported(one._keeper.hash(b"import", b"import 1"))
         assert known is not None and [digest is None for *_, digest in known.pieces.values()] == [False, False, True]
 
 
@@ -251,10 +251,10 @@ def test_a_ticket_that_is_not_its_senders_is_refused_before_it_waits(folder: Pat
             garbage = [Taught("mallory", one, "yes") for one in (ticket, "x", "", "0-1-2-é", ticket + "0")]
             told = await asyncio.wait_for(owner.learn(garbage), 60)
             assert [one.kind for one in told if one is not None] == ["ticket"] * 5
-            assert not owner.waiting["label"] and not owner.full("label", whose="mallory")
+            assert not owner.waiting["label"] and not owner.full(lane("label", "mallory"))
             mine = asyncio.create_task(owner.learn([Taught("ann", "x", "no"), Taught("ann", ticket, "yes")]))
             await until(lambda: owner.waiting["label"] == 1)
-            assert owner.full("label", whose="ann")
+            assert owner.full(lane("label", "ann"))
         refused, taken = await mine
         assert refused is not None and refused.kind == "ticket" and taken is None
 

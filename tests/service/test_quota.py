@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from confide.ledger import Ledger
-from confide.service.base import Asked, Question
+from confide.service.base import Question, Reply
 from confide.service.config import read_config
 from confide.service.desk import PopDesk
 from confide.service.models import open_desk as served
@@ -53,11 +53,11 @@ def again(desk: PopDesk, wall: Wall, **more: Any) -> PopDesk:
     return opened(killed(desk), wall, **more)
 
 
-def many(desk: PopDesk, who: str, names: list[str]) -> list[Asked]:
+def many(desk: PopDesk, who: str, names: list[str]) -> list[Reply]:
     return desk.ask([Question(who, name, X) for name in names])
 
 
-def kinds(asked: list[Asked]) -> list[str | None]:
+def kinds(asked: list[Reply]) -> list[str | None]:
     return [kind(one.refusal) for one in asked]
 
 
@@ -156,7 +156,7 @@ def test_the_journal_ends_what_is_over(folder: Path, wall: Wall) -> None:
         wall.minutes += DAY
         ask(desk, "ann", str(i), X)
         desk.save()
-    assert len([kind for kind, *_ in _journal(desk)]) <= 13 and len(desk._memory._requests) <= 10
+    assert len([kind for kind, *_ in _journal(desk)]) <= 13 and len(desk._requests._by_name) <= 10
     assert len(desk.pop.operator.loop.tickets) <= 10 and not desk.pop.operator.loop.tickets._due
     desk.close()
 
@@ -243,7 +243,7 @@ def test_refused_questions_take_no_place_that_others_wait_for(folder: Path, wall
         async with asyncio.timeout(60):
             for i in range(50):
                 assert kinds(await owner.ask([Question("eve", f"more {i}", X)] * 3)) == ["quota"] * 3
-        assert owner.waiting["ask"] <= 1 and not owner.full("ask")
+        assert owner.waiting["ask"] <= 1 and not owner.full(("ask", ""))
         mixed = [Question("eve", name, X) for name in ("a", "2", "b")]
         waiting += [asyncio.create_task(owner.ask(one)) for one in ([Question("bob", "1", X)], mixed)]
         await until(lambda: owner.waiting["ask"] >= 3)

@@ -14,7 +14,7 @@ from confide.games.script import size, units_of, version
 from confide.pop.base import Answer
 from confide.pop.state import opened
 from confide.privacy.random import Random
-from confide.service.base import Asked, Question, Taught
+from confide.service.base import Question, Reply, Taught
 from confide.service.desk import PopDesk
 from tests.worlds import Writer
 
@@ -75,7 +75,7 @@ class Desked:
         self.asked += new
         return [self._answer(one, said) for one, said in zip(new, self.desk.ask(new), strict=True)]
 
-    def _answer(self, one: Question, said: Asked) -> Answer:
+    def _answer(self, one: Question, said: Reply) -> Answer:
         if said.answer is None:
             assert said.refusal is not None
             return Answer(None, False, "", said.refusal.message, "fallback", None)
@@ -120,9 +120,9 @@ class _FreesIds(PopDesk):
 
     def forget(self, subject: str) -> None:
         super().forget(subject)
-        requests = self._memory._requests
-        for name in [name for name, one in requests.items() if one.row.forgotten]:
-            del requests[name]
+        by_name = self._requests._by_name
+        for name in [name for name, one in by_name.items() if one.row.forgotten]:
+            del by_name[name]
 
 
 class FreesIds(Desked):
@@ -134,14 +134,14 @@ class FreesIds(Desked):
 class _CountsOpen(PopDesk):
     """The quota is of open tickets: whether somebody may ask again tells whether they brought labels."""
 
-    def ask(self, questions: Sequence[Question]) -> list[Asked]:
-        memory = self._memory
+    def ask(self, questions: Sequence[Question]) -> list[Reply]:
+        requests = self._requests
 
         def open(whose: bytes, now: int, asked: int) -> bool:
-            held = [one for one in memory._tickets.values() if memory._counted(one.row.whose) == whose and one.open]
-            return len(held) + asked < (memory.quota.most or 10**9)
+            held = [one for one in requests._tickets.values() if requests._counted(one.row.whose) == whose and one.open]
+            return len(held) + asked < (requests.quota.most or 10**9)
 
-        memory.quota.open = open  # type: ignore[method-assign]
+        requests.quota.open = open  # type: ignore[method-assign]
         return super().ask(questions)
 
 
@@ -156,7 +156,7 @@ class _GivesBack(PopDesk):
 
     def forget(self, subject: str) -> None:
         super().forget(subject)
-        self._memory.quota._people.pop(self._memory._counted(self._keeper.who(subject)), None)
+        self._requests.quota._people.pop(self._requests._counted(self._keeper.who(subject)), None)
 
 
 class GivesBack(Desked):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from fastapi import FastAPI, Request
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -19,18 +19,16 @@ from starlette.routing import Route, request_response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from confide import __version__
-from confide.service.doors import Caller, Door, NotAdmitted, Tokens, subject_of
-from confide.service.elsewhere import Elsewhere
-from confide.service.forms import BadForm, F, Forms, failure
+from confide.service.base import AGAIN, RETRY, Problem
+from confide.service.doors import Caller, Door, Tokens, subject_of
+from confide.service.forms import F, Forms, failure
 from confide.service.logs import Log
 from confide.service.metrics import Metrics
-from confide.service.owner import Busy, CallRefused, Expired, Owner, Unavailable, Work
+from confide.service.owner import Busy, Owner, Work, lane
 from confide.service.pace import Ticks
+from confide.service.proxy import Proxy
 
-__all__ = ["Guard", "Limits", "Model", "Problem", "Service", "body", "make_app", "read", "said"]
-
-RETRY = 1
-"""Seconds after which to come again, where nobody knows better."""
+__all__ = ["CALLER", "KNOWN", "Guard", "Limits", "Model", "Operations", "Service", "body", "make_app", "read", "said"]
 
 LARGE = 50_000
 """Bytes of a body that is not read between two other requests."""
@@ -38,22 +36,11 @@ LARGE = 50_000
 KNOWN = "confide.known"
 """In a request's `state`: what to call when the door has let its sender in, for the connection to be kept rather."""
 
-AGAIN = frozenset({429, 503, 504})
-"""Statuses that mean: come again, with the same id or ticket. None of them leaves without `Retry-After`."""
-
-
-BUSY = "too many requests wait: come again in a moment, with the same id"
+BODY, CALLER = "confide.body", "confide.caller"
+"""In a request's scope, where the guard puts them: the body, and who sends it; None where the guard asks nobody."""
 
 QUEUED: Mapping[str, Work] = {"ask": "ask", "ask-many": "ask", "label": "label", "label-many": "label"}
 """Operations that wait in a model's queue, and in which."""
-
-
-class Problem(Exception):
-    """A request that is not served, and why."""
-
-    def __init__(self, status: int, kind: str, message: str, retry: int = RETRY) -> None:
-        super().__init__(message)
-        self.status, self.kind, self.retry = status, kind, retry
 
 
 @dataclass(frozen=True)
@@ -91,23 +78,13 @@ class Service:
     log: Log
     limits: Limits = field(default_factory=Limits)
     clock: Callable[[], float] = time.perf_counter
-    elsewhere: Mapping[str, Elsewhere] = field(default_factory=dict)
+    elsewhere: Mapping[str, Proxy] = field(default_factory=dict)
     """Models that other processes own."""
-
-    def asker(self, request: Request) -> tuple[Model, Caller]:
-        """Who asks, and which model."""
-        caller = self.caller(request)
-        return self.model(request), caller
-
-    def caller(self, request: Request) -> Caller:
-        """Who asks, if they may use the model that the path names."""
-        caller = self.door.admit(request.headers, request.client.host if request.client else None)
-        caller.check(request.path_params["model"])
-        return caller
 
     def operator(self, request: Request) -> Caller:
         """Let an operator in, and nobody else; where the path names no model, they see those that are theirs alone."""
-        caller = self.operators.admit(request.headers, None)
+        known: Caller | None = request.scope[CALLER]  # None where there is no body: the guard asked nobody
+        caller = known or self.operators.admit(request.headers, None)
         if "model" in request.path_params:
             caller.check(request.path_params["model"])
         return caller
@@ -119,10 +96,10 @@ class Service:
         except ValueError as error:
             raise Problem(422, "form", str(error)) from None
 
-    def model(self, request: Request) -> Model:
-        """The model that the path names."""
-        model = self.models.get(request.path_params["model"])
-        if model is None and (away := self.elsewhere.get(request.path_params["model"])) is not None:
+    def model(self, name: str) -> Model:
+        """The model of this name."""
+        model = self.models.get(name)
+        if model is None and (away := self.elsewhere.get(name)) is not None:
             raise Problem(421, "owner", f"go to the operator's port of the process that owns this model: {away.url}")
         if model is None:
             raise Problem(404, "model", "there is no such model: GET /models lists them")
@@ -133,10 +110,6 @@ class Service:
         """The ticks by which everything leaves that is of no paced model; None where no model is paced."""
         known = (one.ticks for one in self.models.values() if one.ticks is not None)
         return max(known, key=lambda one: one.every, default=None)
-
-    def knows(self, name: str) -> bool:
-        """Whether there is a model of this name, here or elsewhere."""
-        return name in self.models or name in self.elsewhere
 
     def check_batch(self, rows: int, most: int | None = None) -> None:
         """Refuse a batch that is too long, or empty."""
@@ -160,29 +133,25 @@ def said(content: Mapping[str, Any], status: int = 200, retry: int = RETRY) -> R
     return Response(to_json(content), status, headers, "application/json")
 
 
-def _stopped(problem: Problem) -> Response:
-    """To a request whose body was not read to its end."""
+def _told(problem: Problem) -> Response:
+    """What the sender of a request that is not served is told."""
     response = said(failure(problem.kind, str(problem)), problem.status, problem.retry)
+    if problem.kind == "token":
+        response.headers["www-authenticate"] = "Bearer"
     if problem.status == 408:  # nobody waits for the rest
         response.headers["connection"] = "close"
     return response
 
 
-def _outside(error: NotAdmitted) -> Response:
-    response = said(failure("token", str(error)), error.status)
-    response.headers["www-authenticate"] = "Bearer"
-    return response
-
-
 def body(request: Request) -> bytes:
     """The request's body, which the guard has read."""
-    content: bytes = request.scope["confide.body"]
+    content: bytes = request.scope[BODY]
     return content
 
 
 async def read(request: Request, form: Forms[F], check: Callable[[int], None] | None = None) -> F:
     """The request's body in its form (`Forms.read`); a large one is read while others are served."""
-    content = body(request)
+    content: bytes = request.scope[BODY]
     return form.read(content, check) if len(content) <= LARGE else await asyncio.to_thread(form.read, content, check)
 
 
@@ -201,45 +170,27 @@ def _handlers(app: FastAPI, log: Log) -> None:
 
     async def problem(request: Request, error: Exception) -> Response:
         assert isinstance(error, Problem)
-        return said(failure(error.kind, str(error)), error.status, error.retry)
-
-    async def form(request: Request, error: Exception) -> Response:
-        return said(failure("form", str(error)), 422)
-
-    async def refused(request: Request, error: Exception) -> Response:
-        return said(failure("refused", str(error)), 422)
-
-    async def outside(request: Request, error: Exception) -> Response:
-        assert isinstance(error, NotAdmitted)
-        return _outside(error)
-
-    async def busy(request: Request, error: Exception) -> Response:
-        return said(failure("busy", BUSY), 429)
-
-    async def away(request: Request, error: Exception) -> Response:
-        return said(failure("unavailable", str(error)), 503)
-
-    async def expired(request: Request, error: Exception) -> Response:
-        return said(failure("timeout", str(error)), 504)
+        return _told(error)
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         words = {404: "there is nothing here: see /docs", 405: "this is not how it is asked: see /docs"}
-        response = said(failure("path", words.get(error.status_code, "see /docs")), error.status_code)
+        response = _told(Problem(error.status_code, "path", words.get(error.status_code, "see /docs")))
         if error.status_code == 405:
             response.headers["allow"] = ", ".join(sorted(_methods(app, request.scope["path"])))
         return response
 
     async def unknown(request: Request, error: Exception) -> Response:
-        log.error("error", error)
-        return said(failure("internal", "something went wrong here: the operator has been told"), 500)
+        return _told(_internal(error, log))
 
-    for kind, handler in (
-        (Problem, problem), (BadForm, form), (NotAdmitted, outside), (Busy, busy), (Unavailable, away),
-        (Expired, expired), (CallRefused, refused),
-        (HTTPException, http), (Exception, unknown),
-    ):  # fmt: skip
+    for kind, handler in ((Problem, problem), (HTTPException, http), (Exception, unknown)):
         app.add_exception_handler(kind, handler)
+
+
+def _internal(error: Exception, log: Log) -> Problem:
+    """What everybody else is told of an error of ours: its words might quote a value."""
+    log.error("error", error)
+    return Problem(500, "internal", "something went wrong here: the operator has been told")
 
 
 def _methods(app: FastAPI, path: str) -> set[str]:
@@ -247,6 +198,40 @@ def _methods(app: FastAPI, path: str) -> set[str]:
     routes = (route for route in app.routes if isinstance(route, Route) and route.path_regex.match(path))
     found = {method for route in routes for method in route.methods or ()}
     return found | ({"HEAD"} if "GET" in found else set())
+
+
+Operated = Callable[["Model", Any], Awaitable[Mapping[str, Any]]]
+"""Does something with a model for its operator, with the form that was sent or None; gives what is told of it."""
+
+
+class Operations:
+    """Adds an operator's operations on one model to an app: lets an operator in, finds the model, reads the body."""
+
+    def __init__(self, app: FastAPI, service: Service) -> None:
+        self._app, self._service = app, service
+
+    def __call__(
+        self, method: str, part: str, summary: str, form: Forms[Any] | None = None,
+        told: type[BaseModel] | None = None, check: Callable[[int], None] | None = None,
+    ) -> Callable[[Operated], Operated]:  # fmt: skip
+        """To be put before what does the operation."""
+        service = self._service
+
+        def add(endpoint: Operated) -> Operated:
+            async def operate(request: Request) -> Response:
+                service.operator(request)
+                model = service.model(request.path_params["model"])
+                return said(await endpoint(model, None if form is None else await read(request, form, check)))
+
+            operate.__doc__ = endpoint.__doc__
+            self._app.add_api_route(
+                f"/models/{{model}}{part}", operate, methods=[method], name=endpoint.__name__, summary=summary,
+                openapi_extra=None if form is None else {"x-form": form.name},
+                responses=None if told is None else {200: {"model": told}},
+            )  # fmt: skip
+            return endpoint
+
+        return add
 
 
 class Direct(APIRoute):
@@ -268,108 +253,93 @@ class Guard:
         self, app: ASGIApp, service: Service, door: Door, operations: frozenset[str], *, paced: bool, most: int
     ) -> None:
         self._app, self._service, self._door, self._operations = app, service, door, operations
-        self._paced, self._most = paced, most
+        self._most, self._known = most, {*service.models, *service.elsewhere}
+        # What is of no paced model leaves by the slowest of all ticks: every request takes time from the same process,
+        # so that an unpaced one would tell what a paced model does.
+        self._slowest = service.slowest if paced else None
+        self._ticks = {name: model.ticks for name, model in service.models.items() if paced and model.ticks is not None}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        service = self._service
+        service, sent, refused = self._service, list[Message](), cast(Problem | None, None)
         name, operation = self._names(scope["path"])
-        sent, ticks = list[Message](), self._ticks(name)
-        turn, began = None, service.clock()
         if scope["method"] == "HEAD":  # as GET; the server leaves the content out
             scope = {**scope, "method": "GET"}
+
+        async def keep(message: Message) -> None:
+            """Take a part of the response instead of sending it, and say that nobody may store it."""
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), (b"cache-control", b"no-store")]
+            sent.append(message)
+
         try:
-            scope["confide.body"] = await self._body(scope, receive, partial(self._check, name, operation))
-            began = service.clock()
-            turn = None if ticks is None else ticks.turn(began)  # before any work
-            await self._app(scope, receive, _Keep(sent))
-        except Problem as problem:
-            began = service.clock()
-            await _stopped(problem)(scope, receive, _Keep(sent))
-        except NotAdmitted as error:
-            began = service.clock()
-            await _outside(error)(scope, receive, _Keep(sent))
+            scope[CALLER] = self._admitted(scope, name, operation)
+            scope[BODY] = b"" if scope[CALLER] is None else await self._body(scope, receive)
         except Exception as error:
-            if not sent:  # otherwise it was handled already, and passes by here once more
-                service.log.error("error", error)
-                await said(failure("internal", "something went wrong here"), 500)(scope, receive, _Keep(sent))
+            refused = error if isinstance(error, Problem) else _internal(error, service.log)
+        began, ticks = service.clock(), self._ticks.get(name, self._slowest)
+        turn = None if ticks is None else ticks.turn(began)  # before any work
+        if refused is None:
+            try:
+                await self._app(scope, receive, keep)
+            except Exception as error:
+                if not sent:  # otherwise it was handled already, and passes by here once more
+                    refused = _internal(error, service.log)
+        if refused is not None:
+            await _told(refused)(scope, receive, keep)
         service.metrics.responded(name, operation, sent[0]["status"], service.clock() - began)
-        if ticks is not None:
-            await (turn or ticks.turn(began)).leave()
+        if turn is not None:
+            await turn.leave()
         for message in sent:
             await send(message)
-
-    def _ticks(self, name: str) -> Ticks | None:
-        """What a response leaves by: its model's ticks; for anything else the slowest of all.
-
-        Every request takes time from the same process, so that an unpaced one would tell what a paced model does.
-        """
-        model = self._service.models.get(name)
-        own = None if model is None else model.ticks
-        return (own or self._service.slowest) if self._paced else None
 
     def _names(self, path: str) -> tuple[str, str]:
         """Model and operation, for counting: names that we know, never what somebody made up."""
         parts = path.split("/")
-        model = parts[2] if len(parts) > 2 and parts[1] == "models" and self._service.knows(parts[2]) else ""
+        model = parts[2] if len(parts) > 2 and parts[1] == "models" and parts[2] in self._known else ""
         operation = parts[-1] if parts[-1] in self._operations else "model" if model else "other"
         return model, operation
 
-    def _check(self, name: str, operation: str, caller: Caller) -> None:
-        """Refuse who may not use the model, and then what would only wait, before anything of it is read."""
+    def _admitted(self, scope: Scope, name: str, operation: str) -> Caller | None:
+        """Who sends a body, before anything of it is read; who may not use the model, or would only wait, is refused.
+
+        None for a request without a body: what it asks for may be open to everyone.
+        """
+        if scope["method"] not in ("POST", "PUT", "PATCH"):
+            return None
+        client = scope.get("client")
+        caller = self._door.admit(Headers(scope=scope), client[0] if client else None)
+        if (known := scope.get("state", {}).get(KNOWN)) is not None:
+            known()
         if name:
             caller.check(name)
         model, work = self._service.models.get(name), QUEUED.get(operation)
-        if model is not None and work is not None and model.owner.full(work, whose=caller.subject):
-            raise Problem(429, "busy", BUSY)
+        if model is not None and work is not None and model.owner.full(lane(work, caller.subject)):
+            raise Busy
+        return caller
 
-    async def _body(self, scope: Scope, receive: Receive, check: Callable[[Caller], None]) -> bytes:
-        if scope["method"] not in ("POST", "PUT", "PATCH"):
-            return b""
-        client = scope.get("client")
-        caller = self._door.admit(Headers(scope=scope), client[0] if client else None)
-        scope.get("state", {}).get(KNOWN, _nothing)()
-        check(caller)
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
         length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if not length.isdigit() or len(length) > 12 or int(length) > self._most:
             raise self._too_large()
+        parts, size, more = list[bytes](), 0, True
         try:
             async with asyncio.timeout(self._service.limits.timeout):
-                return await self._read(receive)
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Problem(400, "form", "the request ended early")
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if size > self._most:
+                        raise self._too_large()
+                    more = message.get("more_body", False)
         except TimeoutError:
             raise Problem(408, "timeout", "the request came too slowly") from None
-
-    async def _read(self, receive: Receive) -> bytes:
-        parts, size, more = list[bytes](), 0, True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise Problem(400, "form", "the request ended early")
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > self._most:
-                raise self._too_large()
-            more = message.get("more_body", False)
         return b"".join(parts)
 
     def _too_large(self) -> Problem:
         return Problem(413, "size", f"a request has at most {self._most:,} bytes")
-
-
-def _nothing() -> None:
-    """Of a connection that need not know."""
-
-
-class _Keep:
-    """Takes a response instead of sending it, and says that nobody may store it."""
-
-    def __init__(self, sent: list[Message]) -> None:
-        self._sent = sent
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message["headers"] = [*message.get("headers", ()), (b"cache-control", b"no-store")]
-        self._sent.append(message)

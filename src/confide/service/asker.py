@@ -37,28 +37,30 @@ class Asker:
 
     # ------------------------------------------------------------------ asking and teaching
 
-    def predict(self, x: Any, unit: Unit | None, id: str | None) -> Steps[Answer]:
-        """One round."""
+    def predict(self, x: Any, unit: Unit | None = None, *, id: str | None = None) -> Steps[Answer]:
+        """See `Client.predict`."""
         told = yield from self._post("ask", {"id": _name(id), "x": plain(x)}, self._token_of(unit))
         return self._answer(told, unit)
 
     def learn(self, ticket: str, y: Hashable) -> Steps[None]:
-        """One label."""
+        """See `Client.learn`."""
         token = self._token_of(self._holders.get(ticket) if isinstance(ticket, str) else None, checked=False)
         yield from self._post("label", {"ticket": text_of(ticket), "label": label_of(y)}, token)
 
     def hold(self, ticket: str, unit: Unit) -> None:
-        """Remember whose ticket it is, as long as it is good."""
+        """See `Client.hold`; it is remembered as long as the ticket is good."""
         self._holders[ticket] = person_of(unit)
         if len(self._holders) > self.fixed.get("ticket_life", len(self._holders)):  # as many rounds ago: it has expired
             del self._holders[next(iter(self._holders))]
 
     def forget(self, unit: Unit) -> Steps[None]:
-        """Forget a person."""
+        """See `Client.forget`."""
         yield from self._operate("forget", {"subject": person_of(unit)})
 
-    def predict_many(self, xs: Xs, units: Sequence[Unit] | None, ids: Sequence[str] | None) -> Steps[list[Answer]]:
-        """Many rounds."""
+    def predict_many(
+        self, xs: Xs, units: Sequence[Unit] | None = None, *, ids: Sequence[str] | None = None
+    ) -> Steps[list[Answer]]:
+        """See `Client.predict_many`."""
         rows, units, answers = rows_of(xs, True), values_of(units), list[Answer]()
         names = [_name(None) for _ in rows] if ids is None else list(ids)
         if len(names) != len(rows):
@@ -72,7 +74,7 @@ class Asker:
         return answers
 
     def learn_many(self, tickets: Sequence[str], ys: Sequence[Hashable]) -> Steps[None]:
-        """Many labels."""
+        """See `Client.learn_many`."""
         tickets, ys = values_of(tickets), values_of(ys)
         if len(tickets) != len(ys):
             raise ValueError(f"there are {len(tickets)} tickets for {len(ys)} labels: give one label for each")
@@ -85,14 +87,14 @@ class Asker:
             refused += [None if one["taken"] else cast(ValueError, error_of(422, one)) for one in told["results"]]
         refuse({i: error for i, error in enumerate(refused) if error is not None})
 
-    def teach(self, x: Any, y: Hashable, unit: Unit | None) -> Steps[None]:
-        """One record of history."""
+    def teach(self, x: Any, y: Hashable, unit: Unit | None = None) -> Steps[None]:
+        """See `Client.teach`."""
         refused = yield from self._teach([x], [y], None if unit is None else [unit])
         if refused:
             raise refused[0]
 
-    def teach_many(self, xs: Xs, ys: Sequence[Hashable], units: Sequence[Unit] | None) -> Steps[None]:
-        """Many records of history."""
+    def teach_many(self, xs: Xs, ys: Sequence[Hashable], units: Sequence[Unit] | None = None) -> Steps[None]:
+        """See `Client.teach_many`."""
         rows, ys, units = rows_of(xs, True), values_of(ys), values_of(units)
         if len(rows) != len(ys):
             raise ValueError(f"there are {len(rows)} records for {len(ys)} labels: give one label for each")
@@ -121,10 +123,7 @@ class Asker:
 
     def _parts(self, rows: int, units: Sequence[Unit] | None) -> list[tuple[slice, Unit | None]]:
         """Stretches of rows that one request may hold: one person's, in order."""
-        if units is None or not callable(self._token):
-            owners: Sequence[Unit | None] = [None] * rows if units is None else units
-        else:
-            owners = units
+        owners: Sequence[Unit | None] = [None] * rows if units is None else units
         if isinstance(owners, str | bytes) or len(owners) != rows:
             raise ValueError(f"units must be a sequence of ids, one for each of {rows} rows")
         parts, at = list[tuple[slice, Unit | None]](), 0

@@ -12,7 +12,25 @@ from typing import Any, Literal, Protocol
 from confide.planning.plan import Plan
 from confide.pop.base import Answer
 
-__all__ = ["Asked", "Desk", "Later", "Life", "NotYet", "Question", "Records", "Refusal", "Slices", "Taught"]
+__all__ = [
+    "AGAIN", "RETRY", "Desk", "Later", "Life", "NotYet", "Problem", "Question", "Records", "Refusal", "Reply", "Slices",
+    "Taught",
+]  # fmt: skip
+
+RETRY = 1
+"""Seconds after which to come again, where nobody knows better."""
+
+AGAIN = frozenset({429, 503, 504})
+"""Statuses that mean: come again, with the same id or ticket. None of them leaves without `Retry-After`."""
+
+
+class Problem(Exception):
+    """A request that is not served, and why. Its sender is told the message, which quotes nothing of the request."""
+
+    def __init__(self, status: int, kind: str, message: str, retry: int = RETRY) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.retry = status, kind, retry
+
 
 Life = tuple[int, int, int]
 """An owner's epoch, the mark that no other epoch has, and the last entry of the ledger that it made durable."""
@@ -51,7 +69,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Asked:
+class Reply:
     """What became of a question: an answer with its round's number, which is public, or a refusal."""
 
     answer: Answer | None
@@ -107,10 +125,10 @@ class Desk(Protocol):
     def follows(self, life: Life) -> None:
         """Refuse to go on after another desk's life if the ledger does not know all of it: it was rolled back."""
 
-    def ask(self, questions: Sequence[Question]) -> list[Asked]:
+    def ask(self, questions: Sequence[Question]) -> list[Reply]:
         """Answer these in order, as one group commit whose size does not depend on what came of them."""
 
-    def refused(self, questions: Sequence[Question]) -> Mapping[int, Asked]:
+    def refused(self, questions: Sequence[Question]) -> Mapping[int, Reply]:
         """Those, by their places, that `ask` would refuse for what their sender took before; reading it takes no lock.
 
         So they need not wait in a queue to be refused. It may miss some, and never names one that is not refused.

@@ -8,15 +8,16 @@ import json
 import time
 import weakref
 from collections import deque
-from collections.abc import Hashable, Sequence
-from typing import Any, Literal, Self, TypeVar, cast
+from collections.abc import Callable, Coroutine, Hashable, Sequence
+from functools import wraps
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, cast
 
 from confide.extras import need
 from confide.planning.guarantee import Guarantee
 from confide.planning.plan import Plan
 from confide.pop.base import Answer, Unit, Xs
 from confide.service.asker import Asker, Token
-from confide.service.talk import Place, Send, Steps, Told
+from confide.service.talk import Place, Send, Steps, Told, go_on
 
 __all__ = ["AsyncClient", "Client"]
 
@@ -30,9 +31,36 @@ CONNECTIONS = 128
 """Of a client that does not block, to each port."""
 
 R = TypeVar("R")
+P = ParamSpec("P")
 
 
-class Client:
+class _Base:
+    """What both clients are made of: who asks, and where to."""
+
+    def __init__(
+        self,
+        url: str,
+        token: Token,
+        model: str,
+        *,
+        operator: tuple[str, str] | None = None,
+        deadline: float = DEADLINE,
+        timeout: float = TIMEOUT,
+        batch: int = 1024,
+    ) -> None:
+        self._asker = Asker(token, model, None if operator is None else operator[1], deadline, batch)
+        self._ports = (Place.of(url), timeout), (Place.of(operator[0] if operator else url), max(timeout, LONG))
+        self._connect()
+
+    def _connect(self) -> None:
+        """Make what the bytes travel by, to each port."""
+
+    def hold(self, ticket: str, unit: Unit) -> None:
+        """Bring this ticket's label with this person's token: for a ticket that another client got."""
+        self._asker.hold(ticket, unit)
+
+
+class Client(_Base):
     """Asks and teaches a model of a Confide service.
 
     Each question has an id of its own. When a connection is lost, or the service is busy or stops for a moment, the
@@ -57,21 +85,9 @@ class Client:
         Rows that are sent together, at most.
     """
 
-    def __init__(
-        self,
-        url: str,
-        token: Token,
-        model: str,
-        *,
-        operator: tuple[str, str] | None = None,
-        deadline: float = DEADLINE,
-        timeout: float = TIMEOUT,
-        batch: int = 1024,
-    ) -> None:
-        self._asker = Asker(token, model, None if operator is None else operator[1], deadline, batch)
-        self._door = _Pool(Place.of(url), timeout)
-        self._operator = self._door if operator is None else _Pool(Place.of(operator[0]), max(timeout, LONG))
-        for pool in (self._door, self._operator):
+    def _connect(self) -> None:
+        self._pools = [_Pool(place, seconds) for place, seconds in self._ports]
+        for pool in self._pools:
             weakref.finalize(self, pool.close)
         self._plan: Plan | None = None
         self.look()
@@ -137,7 +153,7 @@ class Client:
         With an `id` of your own the same question may be asked again later, also by another process: it gets the
         stored answer, and takes no round.
         """
-        return self._done(self._asker.predict(x, unit, id))
+        return self._done(self._asker.predict(x, unit, id=id))
 
     def learn(self, ticket: str, y: Hashable) -> None:
         """Teach the label of an answered round. A ticket is good once."""
@@ -147,10 +163,6 @@ class Client:
         """Teach a labelled record that was never asked: needs the operator's port."""
         self._done(self._asker.teach(x, y, unit))
 
-    def hold(self, ticket: str, unit: Unit) -> None:
-        """Bring this ticket's label with this person's token: for a ticket that another client got."""
-        self._asker.hold(ticket, unit)
-
     def forget(self, unit: Unit) -> None:
         """Forget a person: needs the operator's port."""
         self._done(self._asker.forget(unit))
@@ -159,7 +171,7 @@ class Client:
         self, xs: Xs, units: Sequence[Unit] | None = None, *, ids: Sequence[str] | None = None
     ) -> list[Answer]:
         """Answer many rounds; errors in the answers. People's rows are sent apart: a token speaks for one."""
-        return self._done(self._asker.predict_many(xs, units, ids))
+        return self._done(self._asker.predict_many(xs, units, ids=ids))
 
     def learn_many(self, tickets: Sequence[str], ys: Sequence[Hashable]) -> None:
         """Teach many labels; all good ones are learned, then ValueError tells of the bad ones."""
@@ -171,8 +183,8 @@ class Client:
 
     def close(self) -> None:
         """Close the connections."""
-        self._door.close()
-        self._operator.close()
+        for pool in self._pools:
+            pool.close()
 
     def __enter__(self) -> Self:
         return self
@@ -182,27 +194,38 @@ class Client:
 
     def _done(self, steps: Steps[R]) -> R:
         """Have a conversation, and wait for its end."""
+        came: Told | OSError | None = None
         try:
-            step = next(steps)
             while True:
-                if not isinstance(step, Send):
-                    time.sleep(step)
-                    step = steps.send(None)
-                    continue
+                step, came = go_on(steps, came), None
                 try:
-                    told = (self._operator if step.operator else self._door).send(step)
+                    if isinstance(step, Send):
+                        came = self._pools[step.operator].send(step)
+                    else:
+                        time.sleep(step)
                 except OSError as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(told)
+                    came = error
         except StopIteration as end:
             return cast(R, end.value)
 
 
-class AsyncClient:
+def _awaited(
+    operation: Callable[Concatenate[Asker, P], Steps[R]],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, R]]:
+    """The operation for an event loop."""
+
+    @wraps(operation)
+    async def awaited(self: AsyncClient, /, *given: P.args, **named: P.kwargs) -> R:
+        return await self._done(operation(self._asker, *given, **named))
+
+    return awaited
+
+
+class AsyncClient(_Base):
     """`Client` for an event loop: the same operations, to be awaited, and the same rules. Needs the extra `service`.
 
-    Any number of its requests may be on their way at once.
+    Any number of its requests may be on their way at once. They are `predict`, `learn`, `teach`, their `_many`,
+    `forget`, `look` and `plan`, with the parameters that `Client` has.
 
     Examples
     --------
@@ -212,21 +235,14 @@ class AsyncClient:
     ...         await client.learn(answer.ticket, "spam")
     """
 
-    def __init__(
-        self,
-        url: str,
-        token: Token,
-        model: str,
-        *,
-        operator: tuple[str, str] | None = None,
-        deadline: float = DEADLINE,
-        timeout: float = TIMEOUT,
-        batch: int = 1024,
-    ) -> None:
-        wires = need("confide.service.wire", "service", "a client for an event loop").Wires
-        self._asker = Asker(token, model, None if operator is None else operator[1], deadline, batch)
-        doors = [(Place.of(url), timeout), (Place.of(operator[0] if operator else url), max(timeout, LONG))]
-        self._doors = [(wires(place.url, CONNECTIONS), place.base, seconds) for place, seconds in doors]
+    predict, predict_many = _awaited(Asker.predict), _awaited(Asker.predict_many)
+    learn, learn_many = _awaited(Asker.learn), _awaited(Asker.learn_many)
+    teach, teach_many = _awaited(Asker.teach), _awaited(Asker.teach_many)
+    forget = _awaited(Asker.forget)
+
+    def _connect(self) -> None:
+        pool = need("confide.service.http", "service", "a client for an event loop").Pool
+        self._pools = [pool(place.url, CONNECTIONS) for place, _ in self._ports]
 
     async def look(self) -> dict[str, Any]:
         """What everyone may see of the model, as it is now."""
@@ -236,44 +252,10 @@ class AsyncClient:
         """Every number of the run, certified anew from its tables."""
         return Plan.from_json(json.dumps(await self._done(self._asker.look("/plan"))))
 
-    async def predict(self, x: Any, unit: Unit | None = None, *, id: str | None = None) -> Answer:
-        """See `Client.predict`."""
-        return await self._done(self._asker.predict(x, unit, id))
-
-    async def learn(self, ticket: str, y: Hashable) -> None:
-        """See `Client.learn`."""
-        await self._done(self._asker.learn(ticket, y))
-
-    async def teach(self, x: Any, y: Hashable, unit: Unit | None = None) -> None:
-        """See `Client.teach`."""
-        await self._done(self._asker.teach(x, y, unit))
-
-    def hold(self, ticket: str, unit: Unit) -> None:
-        """See `Client.hold`."""
-        self._asker.hold(ticket, unit)
-
-    async def forget(self, unit: Unit) -> None:
-        """See `Client.forget`."""
-        await self._done(self._asker.forget(unit))
-
-    async def predict_many(
-        self, xs: Xs, units: Sequence[Unit] | None = None, *, ids: Sequence[str] | None = None
-    ) -> list[Answer]:
-        """See `Client.predict_many`."""
-        return await self._done(self._asker.predict_many(xs, units, ids))
-
-    async def learn_many(self, tickets: Sequence[str], ys: Sequence[Hashable]) -> None:
-        """See `Client.learn_many`."""
-        await self._done(self._asker.learn_many(tickets, ys))
-
-    async def teach_many(self, xs: Xs, ys: Sequence[Hashable], units: Sequence[Unit] | None = None) -> None:
-        """See `Client.teach_many`."""
-        await self._done(self._asker.teach_many(xs, ys, units))
-
     async def close(self) -> None:
         """Close the connections that nobody uses now."""
-        for wires, *_ in self._doors:
-            wires.close()
+        for pool in self._pools:
+            pool.close()
 
     async def __aenter__(self) -> Self:
         await self.look()
@@ -284,28 +266,25 @@ class AsyncClient:
 
     async def _done(self, steps: Steps[R]) -> R:
         """Have a conversation."""
+        came: Told | OSError | None = None
         try:
-            step = next(steps)
             while True:
-                if not isinstance(step, Send):
-                    await asyncio.sleep(step)
-                    step = steps.send(None)
-                    continue
+                step, came = go_on(steps, came), None
                 try:
-                    told = await self._sent(step)
+                    if isinstance(step, Send):
+                        came = await self._sent(step)
+                    else:
+                        await asyncio.sleep(step)
                 except OSError as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(told)
+                    came = error
         except StopIteration as end:
             return cast(R, end.value)
 
     async def _sent(self, request: Send) -> Told:
-        wires, base, seconds = self._doors[request.operator]
+        place, seconds = self._ports[request.operator]
+        path, body = place.base + request.path, request.body or b""
         async with asyncio.timeout(seconds):
-            told: Told = await wires.send(
-                request.method, base + request.path, request.headers.items(), request.body or b""
-            )
+            told: Told = await self._pools[request.operator].send(request.method, path, request.headers.items(), body)
         return told
 
 

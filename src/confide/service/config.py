@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import tomllib
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -26,6 +27,9 @@ __all__ = [
     "EXAMPLE", "Config", "DoorsConfig", "ElsewhereConfig", "JwtConfig", "LimitsConfig", "ModelConfig", "Port",
     "ProxyConfig", "read_config",
 ]  # fmt: skip
+
+EXAMPLE = (files("confide.service") / "example.toml").read_text(encoding="utf-8")
+"""A file to begin with."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -278,72 +282,3 @@ def read_config(path: Path) -> Config:
         where = ".".join(str(part) for part in first["loc"]).replace("elsewhere", "models", 1)
         said = first["msg"].removeprefix("Value error, ")
         raise ValueError(f"{path}: {where or 'the file'}: {said[:1].lower()}{said[1:]}") from None
-
-
-EXAMPLE = """\
-# A deployment of Confide: `confide serve this-file.toml`. Paths are relative to this file.
-# An environment variable wins over an entry: CONFIDE_PUBLIC__PORT=80, for example.
-
-[public]                    # for askers: put a proxy with TLS in front of it
-host = "127.0.0.1"
-port = 8000
-
-[operator]                  # for you alone: history, forgetting, private numbers, metrics
-host = "127.0.0.1"
-port = 8001
-
-[doors]
-kind = "tokens"             # `confide token this-file.toml --subject ann` makes them; or "jwt", "proxy"
-asker_keys = "keys/askers"  # made when missing; one key a line, the last one signs
-operator_keys = "keys/operators"
-
-# [doors.jwt]               # people with a JSON web token of your identity service
-# key = "issuer.pem"
-# algorithms = ["EdDSA"]
-# audience = "confide"
-# issuer = "https://login.example.org"
-
-# [doors.proxy]             # people whom a proxy in front names in a header
-# header = "x-forwarded-user"
-# trusted = ["10.0.0.0/8"]
-
-[limits]                    # public numbers
-body = 1000000              # bytes of a request
-batch = 1024                # rows of a batch
-timeout = 10.0              # seconds that anybody waits; the round goes on
-room = 4096                 # rows that may wait for a model: of questions, and of each person's labels
-requests = 512              # requests that may, and looks: what is beyond is refused at once, with 429
-group = 256                 # rows that share a commit
-# connections = 2000        # at the public port
-# per_address = 500         # of them from one address, but for …
-# proxies = ["127.0.0.1", "::1"]   # … those through which many people come
-
-[models.spam]
-folder = "state/spam"       # private: copies, keys, ledger
-# ledger = "postgresql://db.example.org/confide?sslmode=verify-full"   # the ledger there instead: see docs/state.md
-labels = ["ham", "spam"]
-# label_weights = { spam = 5 }   # make more of a rare label: more of it is found, and more is taken for it
-units = "people"            # whose privacy is protected: "rounds" or "people"
-# unit_labels = 1           # the guide learns so many labels of a person, ever; others are taken and teach it nothing
-epsilon = 1.0               # the promise, all in all
-delta = 1e-6
-rounds = 100000             # questions there will be
-# plan = "plan.json"        # or a plan that `confide plan --json` made
-# learner = "trees"         # what the copies are, where the plan has any
-# monitor = 0.1             # a part of epsilon for an accuracy that may be shown
-# history = 5000            # labelled records that will be imported first
-ticket_life = 10000         # rounds for which a label is taken …
-# ticket_hours = 24         # … and hours: until both are over
-# quota = 5000              # rounds a person may take in a day; if not given, a twentieth of all rounds, at least 100
-# room = 16384              # bytes for a stored question, the same for all: 512 where no column is a text
-# save_every = 100000       # rounds between snapshots
-# release_every = 0.05      # seconds: responses leave at ticks, see docs/service.md
-
-[models.spam.columns]       # what x holds: number, log, category or text
-links = { kind = "number", low = 0, high = 50 }
-sender = "category"
-words = "text"
-
-# [models.news]             # a model that another process owns: this one passes its requests on, and holds nothing
-# owner = "http://10.0.0.5:8000"
-"""

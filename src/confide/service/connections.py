@@ -22,7 +22,8 @@ import httptools
 from pydantic_core import to_json
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from confide.service.app import AGAIN, KNOWN, RETRY
+from confide.service.app import KNOWN
+from confide.service.base import AGAIN, RETRY
 from confide.service.forms import failure
 from confide.service.pace import Ticks, Turn
 

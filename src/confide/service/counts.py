@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Any
 
 from confide.pop.base import GUIDE, OWN_SOURCES
-from confide.service.rows import NOBODY
+from confide.service.journal import NOBODY
 
 __all__ = ["Counts"]
 

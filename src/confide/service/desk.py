@@ -12,7 +12,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
@@ -25,14 +24,12 @@ from confide.pop.loop import Outcome
 from confide.pop.pop import POP
 from confide.pop.state import MODEL, Saved, clear, opened
 from confide.pop.tickets import Key
-from confide.service.base import Asked, Later, Life, NotYet, Question, Records, Refusal, Slices, Taught
-from confide.service.clerk import Clerk, Said
+from confide.service.base import Later, Life, NotYet, Question, Records, Refusal, Reply, Slices, Taught
+from confide.service.clerk import Clerk, RolledBack, Said, Signer
 from confide.service.counts import Counts
-from confide.service.memory import Memory
-from confide.service.quota import Quota
-from confide.service.replay import replay
-from confide.service.rows import ASKED, COUNTED, NOBODY, TAUGHT, Row, Rows, Unreadable, head, together
-from confide.service.signing import RolledBack, Signer
+from confide.service.journal import ASKED, COUNTED, NOBODY, TAUGHT, Row, Rows, Unreadable, head, together
+from confide.service.recovery import recover
+from confide.service.requests import Request, Requests
 from confide.service.teaching import Teacher
 from confide.service.views import person, private, public
 from confide.service.words import (
@@ -49,9 +46,6 @@ from confide.service.words import (
 )
 
 __all__ = ["PopDesk"]
-
-Fresh = Mapping[tuple[bytes, bytes], tuple[Question, Row]]
-"""New requests, by whose they are and what they are called."""
 
 _COUNTED = 1024
 """Public rounds after which the operator's counts are noted; a ticket's life, if that is less."""
@@ -93,12 +87,12 @@ class PopDesk:
         book = pop.operator.loop.account.book
         if book is None:
             raise StateError("a desk needs a POP that was saved: use PopDesk.open")
-        self._name, self.pop, self.folder = name, pop, folder
+        self._name, self.pop, self.folder, self._operator = name, pop, folder, pop.operator
         self._keeper, self._book, self._rows = pop.keep(), book, Rows(room)
-        hashed = partial(self._keeper.hash, b"asked"), partial(self._keeper.hash, b"quota")
-        self._memory = Memory(self._keeper.life, 60 * ticket_hours, *hashed, Quota())
+        self._requests = Requests(self._keeper, 60 * ticket_hours)
         self._hours, self._wall = ticket_hours, wall
         self._counts, self._noted = Counts(read_extra(folder, "counts.json")), 0
+        self._note_every = min(_COUNTED, self._keeper.life)
         self._lock = threading.RLock()
         self._sealed: str | None = None
         self._every, self._saved, self._unsaved = save_every, pop.rounds, False
@@ -106,12 +100,12 @@ class PopDesk:
         self._began = self._snapshot = book.sequence
         if saved is not None:
             lives, self._snapshot = saved.spent.lives, saved.header["sequence"]
-            replay(saved, self._keeper, self._memory, self._counts)
+            recover(saved, self._keeper, self._requests, self._counts)
         self._lives, self._signer = lives, Signer(self._keeper, lives)
-        self._clerk = Clerk(pop, self._keeper, self._signer, room)
-        parts = pop, self._keeper, book, self._memory, self._rows
+        self._clerk = Clerk(pop, self._keeper, self._requests, self._signer, room)
+        parts = pop, self._keeper, book, self._requests, self._rows
         self._teacher = Teacher(*parts, self._clerk.long, self._lock, self._check_and_expire)
-        self._seen = private(pop, self._counts, self._memory.open, ())
+        self._seen = private(pop, self._counts, self._requests.open, ())
 
     # ------------------------------------------------------------------ open and close
 
@@ -190,7 +184,7 @@ class PopDesk:
     def limited(self, quota: int | None) -> Self:
         """Let nobody take more rounds than these in a day (public); what they took before counts too."""
         with self._lock:
-            self._memory.quota.most = quota
+            self._requests.quota.limit(quota)
         return self
 
     def timed_by(self, clock: Callable[[], float]) -> Self:
@@ -256,13 +250,13 @@ class PopDesk:
     def _tear(self, kind: str) -> None:
         keeper = self._keeper
         before = self._snapshot if kind == TAUGHT else -1 if keeper.counting else self._counts.sequence
-        done = self._memory.outlived(kind, keeper.rounds, before, keeper.leaf)
+        done = self._requests.outlived(kind, keeper.rounds, before, keeper.leaf)
         if done is not None:
             self._book.tear(kind, done)
 
     # ------------------------------------------------------------------ ask
 
-    def ask(self, questions: Sequence[Question]) -> list[Asked]:
+    def ask(self, questions: Sequence[Question]) -> list[Reply]:
         """Answer these in order, as one group commit whose size depends on how many are new, and on nothing else.
 
         A request whose id is known, to the same subject, within a ticket's life, takes no round: it gets the stored
@@ -274,23 +268,20 @@ class PopDesk:
             if self.waits:
                 raise NotYet(FIRST)
             self._expire()
-            self._tear(ASKED)
+            if self._requests.old(ASKED, self._keeper.rounds):
+                self._tear(ASKED)
             minute = int(self._wall() // 60)
-            requests = [self._clerk.row(one) for one in questions]
-            fresh: dict[tuple[bytes, bytes], tuple[Question, Row]] = {}
-            again, asked, waits = list[bool](), Counter[bytes](), dict[tuple[bytes, bytes], int]()
-            for one, row in zip(questions, requests, strict=True):
-                again.append(row.name in fresh or self._memory.request(row.name) is not None)
-                if again[-1]:
-                    continue
-                if wait := self._memory.wait(row.whose, minute, asked[row.whose]):
-                    waits[row.name] = wait
-                else:
-                    fresh[row.name] = one, row._replace(leaf=minute)
-                    asked[row.whose] += 1
-            said: Said = {}
-            entered = self._take(fresh, said) if fresh else None
-            found = [self._memory.request(row.name) for row in requests]
+            requests = [self._clerk.read(one, minute) for one in questions]
+            fresh, asked, said = dict[bytes, Request](), Counter[bytes](), Said()
+            for one in requests:
+                one.again = one.name in fresh or self._requests.request(one.name) is not None
+                if not one.again:
+                    one.wait = self._requests.wait(one.counted, minute, asked[one.counted])
+                    if not one.wait:
+                        fresh[one.name] = one
+                        asked[one.counted] += 1
+            entered = self._take(list(fresh.values()), said) if fresh else None
+            found = [self._requests.request(one.name) for one in requests]
             self._expire()
         if entered is not None:
             self._keeper.settle(entered)
@@ -298,21 +289,21 @@ class PopDesk:
             self._book.wait(max((one.sequence for one in found if one is not None), default=0))
         self._save_when_due()
         return [
-            _over(waits[about[1].name]) if about[1].name in waits else self._clerk.reply(*about, said)
-            for about in zip(questions, requests, found, again, strict=True)
+            _over(one.wait) if one.wait else self._clerk.reply(one, stored, said)
+            for one, stored in zip(requests, found, strict=True)
         ]
 
-    def refused(self, questions: Sequence[Question]) -> Mapping[int, Asked]:
-        """Those, by their places, that `ask` would refuse as it refused their sender before: their day is used up.
+    def refused(self, questions: Sequence[Question]) -> Mapping[int, Reply]:
+        """Those of one sender, by their places, that `ask` would refuse as it did before: their day is used up.
 
         It takes no lock and changes nothing. `ask` decides: whoever it did not refuse yet is not among them.
         """
-        minute = int(self._wall() // 60)
-        waits = {who: self._memory.refused(self._keeper.who(who), minute) for who in {one.subject for one in questions}}
-        if self.ended or not any(waits.values()):
+        requests, whose = self._requests, self._keeper.who(questions[0].subject)
+        wait = requests.refused(whose, int(self._wall() // 60))
+        if not wait or self.ended:
             return {}
-        over = [(i, one) for i, one in enumerate(questions) if waits[one.subject]]
-        return {i: _over(waits[one.subject]) for i, one in over if self._memory.request(self._clerk.name(one)) is None}
+        names = (requests.hashes(whose, self._clerk.id(one))[0] for one in questions)
+        return {i: _over(wait) for i, name in enumerate(names) if requests.request(name) is None}
 
     def _check_and_expire(self) -> None:
         self._check()
@@ -320,17 +311,19 @@ class PopDesk:
 
     def _expire(self) -> None:
         """End what is a ticket's life old: by public rounds and the journal's clock, never by who brought labels."""
-        self._keeper.expire(self._memory.expire(self._keeper.rounds))
+        if ended := self._requests.expire(self._keeper.rounds):
+            self._keeper.expire(ended)
 
-    def _take(self, fresh: Fresh, said: Said) -> Entered:
+    def _take(self, fresh: Sequence[Request], said: Said) -> Entered:
         """Take the rounds, and write them down with what came of each; `said` gets what is wrong with a question."""
         rows = list[Row]()
-        if self._keeper.rounds - self._noted >= min(_COUNTED, self._keeper.life):
+        if self._keeper.rounds - self._noted >= self._note_every:
             self._note_counts()
 
         def note(outcomes: Sequence[Outcome]) -> Note:
             epoch = self._keeper.epoch
-            for (_, row), outcome in zip(fresh.values(), outcomes, strict=True):
+            for one, outcome in zip(fresh, outcomes, strict=True):
+                row = one.row
                 waiting = outcome.waiting if row.x is not None else None
                 if waiting is not None:
                     came = waiting.copy, row.leaf, outcome.label, outcome.guided, outcome.source, row.x
@@ -339,15 +332,16 @@ class PopDesk:
                 rows.append(Row(row.whose, row.id, row.digest, outcome.number, epoch, *came))
             return ASKED, self._rows.width, self._rows.body(rows)
 
-        xs = [one.x if row.x is not None else Unreadable() for one, row in fresh.values()]
-        asked = together(xs, [row.x for _, row in fresh.values()])
-        outcomes, entered = self._keeper.ask(asked, [row.whose for _, row in fresh.values()], note)
-        self._memory.asked(rows, entered[0].sequence, self._keeper.rounds)
-        for row, outcome in zip(rows, outcomes, strict=True):
+        xs = [one.question.x if one.row.x is not None else Unreadable() for one in fresh]
+        asked = together(xs, [one.row.x for one in fresh])
+        outcomes, entered = self._keeper.ask(asked, [one.row.whose for one in fresh], note)
+        hashes = [(one.name, one.counted) for one in fresh]
+        self._requests.asked(rows, entered[0].sequence, self._keeper.rounds, hashes)
+        for one, outcome in zip(fresh, outcomes, strict=True):
             if outcome.error is not None:
-                said[row.name] = str(outcome.error)
+                said[one.name] = str(outcome.error)
         taken = [row for row in rows if row.number > 0]
-        self._counts.asked([row.number for row in taken], [row.source for row in taken], self.pop.operator.unsure)
+        self._counts.asked([row.number for row in taken], [row.source for row in taken], self._operator.unsure)
         return entered
 
     # ------------------------------------------------------------------ labels
@@ -368,7 +362,7 @@ class PopDesk:
             earlier = 0
             for i, (one, label) in enumerate(zip(lessons, labels, strict=True)):
                 key = self._key(one)
-                stored = None if key is None else self._memory.ticket(key)
+                stored = None if key is None else self._requests.ticket(key)
                 before = -1 if stored is None else stored.taught
                 if key is None:
                     said.append(Refusal("ticket", NOT_YOURS))
@@ -415,7 +409,7 @@ class PopDesk:
 
         def note(taken: Sequence[Lesson]) -> Note:
             for lesson in taken:
-                stored = self._memory.ticket(lesson.key)
+                stored = self._requests.ticket(lesson.key)
                 assert stored is not None
                 about = lesson.waiting.copy, lesson.leaf, lesson.label, lesson.waiting.answered, -1, stored.row.x
                 rows.append(Row(stored.row.whose, NOBODY, NOBODY, lesson.key[1], lesson.key[0], *about))
@@ -424,7 +418,7 @@ class PopDesk:
             return TAUGHT, self._rows.width, self._rows.body(rows)
 
         refused, entered = self._keeper.learn(fresh, note)
-        self._memory.taught(rows, entered[0].sequence, self._keeper.rounds)
+        self._requests.taught(rows, entered[0].sequence, self._keeper.rounds)
         return refused, entered
 
     def _durable(self, said: list[Refusal | None], entered: Entered | None, earlier: int) -> list[Refusal | None]:
@@ -468,8 +462,8 @@ class PopDesk:
             self._check()
             whose = self._keeper.who(subject)
             self._note_counts()
-            keys = [one.key for one in self._memory.of(whose)]
-            theirs = self._memory.forget(whose)
+            keys = [one.key for one in self._requests.of(whose)]
+            theirs = self._requests.forget(whose)
             known = bool(theirs) or self._keeper.knows(whose)
             erased = tuple((kind, at, who, tuple(map(head, left))) for kind, at, who, left in theirs)
             entered = self._keeper.forget(whose, keys, erased)
@@ -489,11 +483,11 @@ class PopDesk:
         monitor, guide = self.pop.monitor, self.pop.guide
         estimate = None if monitor is None else monitor.estimate
         released = 0 if guide is None else guide.released
-        return self.pop.rounds, self.pop.halt_reason, estimate, released, self._memory.quota.most
+        return self.pop.rounds, self.pop.halt_reason, estimate, released, self._requests.quota.most
 
     def public(self) -> Mapping[str, Any]:
         """What everyone may see: guarantee, plan, labels, units, state, rounds, monitor, guide."""
-        times = self._keeper.life, self._hours, self._memory.quota.most
+        times = self._keeper.life, self._hours, self._requests.quota.most
         return public(self.name, self.pop, *times, self._rows.room)
 
     def private(self) -> Mapping[str, Any]:
@@ -504,7 +498,7 @@ class PopDesk:
         with self._lock:
             alarms = [] if self._sealed is None else [self._sealed]
             alarms += [UNWRITTEN] * self._book.ended + [UNSAVED] * self._unsaved
-            seen = private(self.pop, self._counts, self._memory.open, alarms)
+            seen = private(self.pop, self._counts, self._requests.open, alarms)
         if self._kept():
             self._seen = seen
         return {**self._seen, "alarms": seen["alarms"]}
@@ -513,7 +507,7 @@ class PopDesk:
         """For the operator's eyes: one person's rounds and shares, durable where anything can be."""
         with self._lock:
             whose = self._keeper.who(subject)
-            seen = person(self.pop, whose, self._keeper.life, self._memory.of(whose))
+            seen = person(self.pop, whose, self._keeper.life, self._requests.of(whose))
         self._kept()
         return seen
 
@@ -525,5 +519,5 @@ class PopDesk:
         return False
 
 
-def _over(minutes: int) -> Asked:
-    return Asked(None, refusal=Refusal("quota", OVER, 60 * minutes))
+def _over(minutes: int) -> Reply:
+    return Reply(None, refusal=Refusal("quota", OVER, 60 * minutes))

@@ -3,6 +3,10 @@
 An asker's token carries the id of the unit that is protected. Everything rests on it: whoever could ask under another's
 id would be shown that person's answers. So tokens are signed, expire, say for which models they are, and the two kinds
 have keys of their own. What is wrong with a token is told in words that quote nothing of it.
+
+Our own tokens are signed here, by the standard library's HMAC, and are no JSON web tokens: such a token names the
+algorithm by which it is to be checked, and ours have one. Those of an identity service are PyJWT's to read
+(`confide.service.verifiers`).
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
+
+from confide.service.base import Problem
 
 __all__ = [
     "Caller", "Door", "Keys", "Kind", "NotAdmitted", "Tokens", "bearer", "check_private", "seconds", "subject_of",
@@ -42,12 +48,11 @@ _KEY_BYTES = 32
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
 
-class NotAdmitted(Exception):
+class NotAdmitted(Problem):
     """Somebody who is not let in: 401 where nobody is known, 403 where it is the wrong person."""
 
     def __init__(self, status: Literal[401, 403], message: str) -> None:
-        super().__init__(message)
-        self.status = status
+        super().__init__(status, "token", message)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -65,7 +70,7 @@ class Caller:
 
     def check(self, model: str) -> None:
         """Refuse a model that this caller may not use."""
-        if not self.may(model):
+        if self.models is not None and model not in self.models:
             raise NotAdmitted(403, "this token is for another model: ask the operator for one for this model")
 
 

@@ -24,11 +24,11 @@ from pydantic import (
 )
 from pydantic_core import from_json
 
-from confide.service.base import Asked, Question, Refusal
+from confide.service.base import Problem, Question, Refusal, Reply
 
 __all__ = [
     "ASK", "ASK_MANY", "AUDIT", "DRAIN", "FORMS", "HISTORY", "LABEL", "LABEL_MANY", "PERSON", "Answer", "Answers",
-    "BadForm", "F", "Failure", "Form", "Forms", "Imported", "Taken", "Takens", "answer", "failure",
+    "BadForm", "F", "Failure", "Form", "Forms", "ImportResult", "Taken", "Takens", "answer", "failure",
 ]  # fmt: skip
 
 _OWN, _NUMBERS = secrets.token_hex(12), count(1)  # names that no other request has, in this process or another
@@ -36,8 +36,11 @@ F = TypeVar("F", bound=BaseModel)
 Label = StrictStr | StrictBool | StrictInt | StrictFloat
 
 
-class BadForm(Exception):
+class BadForm(Problem):
     """A body that is not of the form that the operation takes: no question, so it takes no round."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(422, "form", message)
 
 
 class Form(BaseModel):
@@ -57,15 +60,14 @@ class Form(BaseModel):
 class Ask(Form):
     """One question."""
 
-    x: Any = Field(description="An object of features by name, or an array of numbers, as the model takes it.")
+    x: Any = Field(
+        description="An object of features by name, or an array of numbers, as the model takes it.",
+        examples=[{"words": "free money now", "links": 3}],
+    )
     id: str | None = Field(
-        default=None, min_length=1, max_length=100,
+        default=None, min_length=1, max_length=100, examples=["q-0001"],
         description="The request's own name. A retry with it gets the stored answer, and takes no round.",
     )  # fmt: skip
-
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"x": {"words": "free money now", "links": 3}, "id": "q-0001"}]}
-    )
 
     def question(self, subject: str) -> Question:
         """As the desk takes it; without an id it gets one that nobody else has."""
@@ -77,23 +79,15 @@ class AskMany(Form):
 
     questions: list[Ask] = Field(fail_fast=True, description="At most as many as the service's limits say.")
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [{"questions": [{"x": {"links": 3}, "id": "q-0002"}, {"x": {"links": 0}, "id": "q-0003"}]}]
-        },
-    )
-
 
 class LabelOne(Form):
     """The right label of an answered question."""
 
-    ticket: str = Field(max_length=1000, description="As it came with the answer: good once, for its holder alone.")
-    label: Label = Field(description="One of the model's labels.")
-
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"ticket": "the ticket of the answer", "label": "spam"}]}
-    )
+    ticket: str = Field(
+        max_length=1000, examples=["the ticket of the answer"],
+        description="As it came with the answer: good once, for its holder alone.",
+    )  # fmt: skip
+    label: Label = Field(description="One of the model's labels.", examples=["spam"])
 
 
 class LabelMany(Form):
@@ -102,62 +96,52 @@ class LabelMany(Form):
     labels: list[LabelOne] = Field(fail_fast=True)
 
 
-class Row(Form):
+class Record(Form):
     """A labelled record that was never asked. Whatever is wrong with one, it takes its row, and the others theirs."""
 
-    x: Any = None
-    label: Any = Field(default=None, description="One of the model's labels.")
+    x: Any = Field(default=None, examples=[{"words": "lunch on Monday?", "links": 0}])
+    label: Any = Field(default=None, description="One of the model's labels.", examples=["ham"])
     subject: str | None = Field(
-        default=None, min_length=1, max_length=256, description="Whose it is, where people are protected."
-    )
+        default=None, min_length=1, max_length=256, examples=["ann"],
+        description="Whose it is, where people are protected.",
+    )  # fmt: skip
 
 
 class History(Form):
     """Labelled records to learn from."""
 
-    rows: list[Row] = Field(fail_fast=True)
+    rows: list[Record] = Field(fail_fast=True)
     id: str | None = Field(
-        default=None, min_length=1, max_length=100,
+        default=None, min_length=1, max_length=100, examples=["i-0001"],
         description="The import's own name. A retry with it is acknowledged again, and teaches nothing.",
     )  # fmt: skip
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [{"rows": [{"x": {"links": 0}, "label": "ham", "subject": "ann"}], "id": "i-0001"}]
-        },
-    )
 
 
 class Person(Form):
     """Somebody, as their token names them."""
 
-    subject: str = Field(min_length=1, max_length=256)
-
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"subject": "ann"}]})
+    subject: str = Field(min_length=1, max_length=256, examples=["ann"])
 
 
 class Drain(Form):
     """Whether questions are refused from now on."""
 
-    on: bool = True
-
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"on": True}]})
+    on: bool = Field(default=True, examples=[True])
 
 
 class Audit(Form):
     """How large an audit of a fresh POP is."""
 
-    games: int = Field(ge=20, le=100_000, description="Games at each bit: more find more, and take longer.")
-
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"games": 1000}]})
+    games: int = Field(
+        ge=20, le=100_000, description="Games at each bit: more find more, and take longer.", examples=[1000]
+    )
 
 
 class Reason(BaseModel):
     """Why a request was not served."""
 
-    kind: str
-    message: str
+    kind: str = Field(examples=["ticket"])
+    message: str = Field(examples=["this ticket was used"])
 
 
 class Failure(BaseModel):
@@ -165,34 +149,23 @@ class Failure(BaseModel):
 
     error: Reason
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"error": {"kind": "ticket", "message": "this ticket was used"}}]}
-    )
-
 
 class Answer(BaseModel):
     """An answer, for its asker's eyes only; in a batch, `error` where the question was refused."""
 
-    id: str
-    round: int = Field(description="The round's number: public.")
-    label: Label | None = None
-    sure: bool = Field(default=False, description="Whether the copies answered.")
-    source: Literal["copies", "lean", "guide", "fallback"] | None = None
-    guide: Label | None = Field(default=None, description="The guide's own label, which everyone may know.")
-    ticket: str | None = Field(default=None, description="Bring it back once, with the right label.")
-    again: bool = Field(default=False, description="Whether this is a retry's stored answer.")
+    id: str = Field(examples=["q-0001"])
+    round: int = Field(description="The round's number: public.", examples=[17])
+    label: Label | None = Field(default=None, examples=["spam"])
+    sure: bool = Field(default=False, description="Whether the copies answered.", examples=[True])
+    source: Literal["copies", "lean", "guide", "fallback"] | None = Field(default=None, examples=["copies"])
+    guide: Label | None = Field(
+        default=None, description="The guide's own label, which everyone may know.", examples=["spam"]
+    )
+    ticket: str | None = Field(
+        default=None, description="Bring it back once, with the right label.", examples=["0-17-…"]
+    )
+    again: bool = Field(default=False, description="Whether this is a retry's stored answer.", examples=[False])
     error: Reason | None = None
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "id": "q-0001", "round": 17, "label": "spam", "sure": True, "source": "copies", "guide": "spam",
-                    "ticket": "0-17-…", "again": False,
-                }
-            ]
-        }
-    )  # fmt: skip
 
 
 class Answers(BaseModel):
@@ -204,10 +177,8 @@ class Answers(BaseModel):
 class Taken(BaseModel):
     """Whether a label was taken: it is durable then."""
 
-    taken: bool
+    taken: bool = Field(examples=[True])
     error: Reason | None = None
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"taken": True}]})
 
 
 class Takens(BaseModel):
@@ -223,18 +194,18 @@ class Refused(BaseModel):
     error: Reason
 
 
-class Imported(BaseModel):
+class ImportResult(BaseModel):
     """What became of a history."""
 
-    taken: int
-    refused: list[Refused]
+    taken: int = Field(examples=[1])
+    refused: list[Refused] = Field(examples=[[]])
 
 
 class Forms(Generic[F]):
     """Reads bodies of one form."""
 
     def __init__(self, form: type[F]) -> None:
-        self.form = form
+        self.form, self.name = form, form.__name__
         self._adapter = TypeAdapter(form)
         self._rows = next((name for name, one in form.model_fields.items() if get_origin(one.annotation) is list), "")
 
@@ -245,7 +216,7 @@ class Forms(Generic[F]):
         for: whoever sends a body pays for as much of it as anybody reads.
         """
         try:
-            given = from_json(body)
+            given = from_json(body or b"{}")
         except ValueError:
             raise BadForm("the body is not JSON") from None
         rows = given.get(self._rows) if isinstance(given, dict) else None
@@ -267,13 +238,9 @@ class Forms(Generic[F]):
 
 ASK, ASK_MANY, LABEL, LABEL_MANY = Forms(Ask), Forms(AskMany), Forms(LabelOne), Forms(LabelMany)
 HISTORY, PERSON, DRAIN, AUDIT = Forms(History), Forms(Person), Forms(Drain), Forms(Audit)
-FORMS: dict[str, Forms[Any]] = {
-    "ASK": ASK, "ASK_MANY": ASK_MANY, "LABEL": LABEL, "LABEL_MANY": LABEL_MANY, "HISTORY": HISTORY, "PERSON": PERSON,
-    "DRAIN": DRAIN, "AUDIT": AUDIT,
-}  # fmt: skip
-
-_FORMS = (Ask, AskMany, LabelOne, LabelMany, Row, History, Person, Drain, Audit)
-_KNOWN = frozenset(name for form in _FORMS for name in form.model_fields)
+_ALL: tuple[Forms[Any], ...] = (ASK, ASK_MANY, LABEL, LABEL_MANY, HISTORY, PERSON, DRAIN, AUDIT)
+FORMS = {one.name: one for one in _ALL}
+_KNOWN = frozenset(name for one in (*_ALL, Forms(Record)) for name in one.form.model_fields)
 
 
 def failure(kind: str, message: str) -> dict[str, Any]:
@@ -281,7 +248,7 @@ def failure(kind: str, message: str) -> dict[str, Any]:
     return {"error": {"kind": kind, "message": message}}
 
 
-def answer(question: Question, asked: Asked) -> dict[str, Any]:
+def answer(question: Question, asked: Reply) -> dict[str, Any]:
     """An `Answer`."""
     told: dict[str, Any] = {"id": question.id, "round": asked.round, "again": asked.again}
     if asked.answer is not None:

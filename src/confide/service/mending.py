@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from confide.errors import StateError
-from confide.service.base import Asked, Desk, Life, Question, Records, Refusal, Slices, Taught
+from confide.service.base import Desk, Question, Refusal, Reply, Taught
 
 __all__ = ["Gone", "Mender", "Reopen"]
 
@@ -44,14 +44,7 @@ class Gone:
         """What the operator could see."""
         return self._private
 
-    def _fail(self) -> NoReturn:
-        raise StateError(self._why)
-
-    def ask(self, questions: Sequence[Question]) -> list[Asked]:
-        """Nobody is answered."""
-        self._fail()
-
-    def refused(self, questions: Sequence[Question]) -> Mapping[int, Asked]:
+    def refused(self, questions: Sequence[Question]) -> Mapping[int, Reply]:
         """Nobody in particular: `ask` refuses all alike."""
         return {}
 
@@ -59,35 +52,17 @@ class Gone:
         """None in particular: `learn` refuses all alike."""
         return {}
 
-    def learn(self, lessons: Sequence[Taught]) -> list[Refusal | None]:
-        """No label is taken."""
-        self._fail()
-
-    def teaching(self, rows: Records, id: str | None = None) -> Slices:
-        """No record is taken."""
-        self._fail()
-
-    def forget(self, subject: str) -> bool:
-        """Nothing can be forgotten for good."""
-        self._fail()
-
-    def person(self, subject: str) -> Mapping[str, Any]:
-        """Nothing is known of anybody."""
-        self._fail()
-
-    def save(self) -> None:
-        """There is nothing to save: the ledger has what was spent."""
-        self._fail()
-
-    def follows(self, life: Life) -> None:
-        """It follows nothing."""
-        self._fail()
-
     def beat(self) -> None:
         """It is being opened again."""
 
     def close(self) -> None:
         """The desk itself was closed."""
+
+    def _fail(self, *_: object) -> NoReturn:
+        """Nobody is answered, nothing is taken, forgotten or saved: the ledger has what was spent."""
+        raise StateError(self._why)
+
+    ask = learn = teaching = forget = person = save = follows = _fail
 
 
 class Mender:

@@ -12,13 +12,13 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from confide.service import forms
-from confide.service.app import Guard, Model, Problem, Service, body, make_app, read, said
-from confide.service.base import Desk, Records
+from confide.service.app import Guard, Model, Operations, Service, make_app, said
+from confide.service.base import Desk, Problem, Records
 from confide.service.dashboard import add_dashboard
 from confide.service.pages import add_description
 from confide.service.public import health
 
-__all__ = ["operator_api", "operator_app"]
+__all__ = ["operator_app"]
 
 OPERATIONS = frozenset(
     {
@@ -37,41 +37,37 @@ ABOUT = """For the operator's eyes: exact, private numbers that are outside ever
 
 def operator_app(service: Service) -> ASGIApp:
     """The app for the operator's port."""
-    app, most = operator_api(service), service.limits.history_body
-    return Guard(app, service, service.operators, OPERATIONS, paced=False, most=most)
-
-
-def operator_api(service: Service) -> FastAPI:
-    """The same without what is around it, for more pages to be added."""
     app = make_app("Confide, the operator's door", ABOUT, service.log)
-    _looking(app, service)
-    _doing(app, service)
+    operation = Operations(app, service)
+    _looking(app, service, operation)
+    _doing(service, operation)
     health(app, service)
-    add_dashboard(app, service)
+    add_dashboard(app, operation)
     add_description(app, bearer="An operator's token.")
-    return app
+    return Guard(app, service, service.operators, OPERATIONS, paced=False, most=service.limits.history_body)
 
 
 def _both(desk: Desk) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     return desk.public(), desk.private()
 
 
-async def _seen(service: Service, name: str, model: Model) -> dict[str, Any]:
+async def _seen(service: Service, model: Model) -> dict[str, Any]:
     """Everything there is to see of a model."""
-    public, private = await model.owner.call(_both)
     owner = model.owner
+    public, private = await owner.call(_both)
     return {
-        "name": name,
+        "name": owner.name,
         "public": public,
         "private": private,
         "service": {
             "waiting": owner.waiting, "draining": owner.draining, "failure": owner.failure,
-            "late": service.metrics.lates(name), "release_every": None if model.ticks is None else model.ticks.every,
+            "late": service.metrics.lates(owner.name),
+            "release_every": None if model.ticks is None else model.ticks.every,
         },
     }  # fmt: skip
 
 
-def _looking(app: FastAPI, service: Service) -> None:
+def _looking(app: FastAPI, service: Service, operation: Operations) -> None:
     @app.get("/models", summary="All models, with their private numbers")
     async def models(request: Request) -> Response:
         """Each with `public`, what may be shown, `private`, what may not, and `service`, how the queue does.
@@ -79,23 +75,20 @@ def _looking(app: FastAPI, service: Service) -> None:
         `elsewhere` says where the owners of the other models are.
         """
         may = service.operator(request).may
-        seen = [await _seen(service, name, model) for name, model in service.models.items() if may(name)]
+        seen = [await _seen(service, model) for name, model in service.models.items() if may(name)]
         away = {name: one.url for name, one in service.elsewhere.items() if may(name)}
         return said({"models": seen, "elsewhere": away})
 
-    @app.get("/models/{model}", summary="One model, with its private numbers")
-    async def model(request: Request) -> Response:
+    @operation("GET", "", "One model, with its private numbers")
+    async def model(found: Model, _: None) -> Mapping[str, Any]:
         """The same for one model."""
-        service.operator(request)
-        return said(await _seen(service, request.path_params["model"], service.model(request)))
+        return await _seen(service, found)
 
-    @app.post("/models/{model}/person", summary="One person's rounds", openapi_extra={"x-form": "PERSON"})
-    async def person(request: Request) -> Response:
+    @operation("POST", "/person", "One person's rounds", forms.PERSON)
+    async def person(found: Model, form: forms.Person) -> Mapping[str, Any]:
         """A person's rounds and shares. By POST, so that no name stands in an address."""
-        service.operator(request)
-        found = service.model(request)
-        subject = service.named((await read(request, forms.PERSON)).subject)
-        return said({"person": await found.owner.call(lambda desk: desk.person(subject))})
+        subject = service.named(form.subject)
+        return {"person": await found.owner.call(lambda desk: desk.person(subject))}
 
     @app.get("/metrics", summary="For Prometheus: requests, labels, status codes, latencies, the ledger")
     async def metrics(request: Request) -> Response:
@@ -120,51 +113,44 @@ def _whose(service: Service, subject: str | None) -> str | None:
         return None
 
 
-def _records(service: Service, rows: Sequence[forms.Row]) -> Records:
+def _records(service: Service, rows: Sequence[forms.Record]) -> Records:
     return [(_whose(service, row.subject), row.x, row.label) for row in rows]
 
 
-def _doing(app: FastAPI, service: Service) -> None:
-    @app.post(
-        "/models/{model}/history", summary="Teach labelled records that were never asked",
-        openapi_extra={"x-form": "HISTORY"}, responses={200: {"model": forms.Imported}},
-    )  # fmt: skip
-    async def history(request: Request) -> Response:
+def _doing(service: Service, operation: Operations) -> None:
+    check = partial(service.check_batch, most=service.limits.history)
+
+    @operation(
+        "POST", "/history", "Teach labelled records that were never asked", forms.HISTORY, forms.ImportResult, check
+    )
+    async def history(found: Model, form: forms.History) -> Mapping[str, Any]:
         """Free of charge; where people are protected every row says whose it is. Send it again with the same id."""
-        service.operator(request)
-        model = service.model(request)
-        form = await read(request, forms.HISTORY, partial(service.check_batch, most=service.limits.history))
         rows = await asyncio.to_thread(_records, service, form.rows)
-        told = await model.owner.teach(rows, form.id)
+        told = await found.owner.teach(rows, form.id)
         if told[0] is not None and told[0].kind == "conflict":
             raise Problem(409, "conflict", told[0].message)
         refused = [{"row": i, **forms.failure(one.kind, one.message)} for i, one in enumerate(told) if one is not None]
-        return said({"taken": len(rows) - len(refused), "refused": refused})
+        return {"taken": len(rows) - len(refused), "refused": refused}
 
-    @app.post("/models/{model}/forget", summary="Forget a person", openapi_extra={"x-form": "PERSON"})
-    async def forget(request: Request) -> Response:
+    @operation("POST", "/forget", "Forget a person", forms.PERSON)
+    async def forget(found: Model, form: forms.Person) -> Mapping[str, Any]:
         """Resets the copy that knows them; deletes their stored questions and answers.
 
         False, with a sentence, where nothing is known of them: names are as the askers' door has them.
         """
-        service.operator(request)
-        model = service.model(request)
-        subject = service.named((await read(request, forms.PERSON)).subject)
-        if await model.owner.call(lambda desk: desk.forget(subject)):
-            return said({"forgotten": True})
-        return said({"forgotten": False, "message": UNKNOWN})
+        subject = service.named(form.subject)
+        if await found.owner.call(lambda desk: desk.forget(subject)):
+            return {"forgotten": True}
+        return {"forgotten": False, "message": UNKNOWN}
 
-    @app.post("/models/{model}/drain", summary="Take no further questions", openapi_extra={"x-form": "DRAIN"})
-    async def drain(request: Request) -> Response:
+    @operation("POST", "/drain", "Take no further questions", forms.DRAIN)
+    async def drain(found: Model, form: forms.Drain) -> Mapping[str, Any]:
         """Those that wait are answered, and labels are still taken; `{"on": false}` ends it."""
-        service.operator(request)
-        owner = service.model(request).owner
-        owner.drain(forms.DRAIN.read(body(request) or b"{}").on)
-        return said({"draining": owner.draining})
+        found.owner.drain(form.on)
+        return {"draining": found.owner.draining}
 
-    @app.post("/models/{model}/save", summary="Write a snapshot")
-    async def save(request: Request) -> Response:
+    @operation("POST", "/save", "Write a snapshot")
+    async def save(found: Model, _: None) -> Mapping[str, Any]:
         """What is loaded next starts from here."""
-        service.operator(request)
-        await service.model(request).owner.call(lambda desk: desk.save())
-        return said({"saved": True})
+        await found.owner.call(lambda desk: desk.save())
+        return {"saved": True}

@@ -21,10 +21,10 @@ from typing import Any, Literal, Protocol, TypeVar, cast
 
 from confide.errors import StateError
 from confide.service import mending
-from confide.service.base import Asked, Desk, Later, NotYet, Question, Records, Refusal, Taught
+from confide.service.base import Desk, Later, NotYet, Problem, Question, Records, Refusal, Reply, Taught
 from confide.service.mending import Gone, Mender, Reopen
 
-__all__ = ["Busy", "CallRefused", "Expired", "Observer", "Owner", "Unavailable", "Work"]
+__all__ = ["Busy", "CallRefused", "Expired", "Lane", "Observer", "Owner", "Unavailable", "Work", "lane"]
 
 Work = Literal["ask", "label", "look", "call"]
 KINDS: tuple[Work, ...] = ("ask", "label", "look", "call")
@@ -34,20 +34,44 @@ LONG = 600.0
 R = TypeVar("R")
 
 
-class Busy(Exception):
+class Busy(Problem):
     """Too many requests wait: come again later."""
 
+    def __init__(self) -> None:
+        super().__init__(429, "busy", "too many requests wait: come again in a moment, with the same id")
 
-class Unavailable(Exception):
+
+class Unavailable(Problem):
     """The model serves nobody of this kind now; the message says why, and is the same for all."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(503, "unavailable", message)
 
-class Expired(Exception):
+
+class Expired(Problem):
     """The waiting is over; the work goes on, and a retry by its id finds the stored answer."""
 
+    def __init__(self) -> None:
+        super().__init__(504, "timeout", "this takes longer than anybody waits: come again with the same id or ticket")
 
-class CallRefused(Exception):
+
+class CallRefused(Problem):
     """The operator asked for something that this model does not do; the message says what to do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(422, "refused", message)
+
+
+Lane = tuple[Work, str]
+"""What is counted together where requests wait: the kind of work, and whose it is."""
+
+
+def lane(kind: Work, whose: str) -> Lane:
+    """Where a sender's requests wait: with all others of their kind; labels with the sender's own alone.
+
+    So no refusal of a label tells how many labels others bring, which is private.
+    """
+    return kind, whose if kind == "label" else ""
 
 
 class Observer(Protocol):
@@ -67,7 +91,7 @@ class Observer(Protocol):
 class _Job:
     what: Any
     rows: int
-    lane: tuple[Work, str]
+    lane: Lane
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
 
@@ -107,7 +131,7 @@ class Owner:
         self._shown: tuple[Desk | None, Hashable, Mapping[str, Any]] = None, None, {}
         self._plan: str | None = None
         self._queues: dict[Work, deque[_Job]] = {kind: deque() for kind in KINDS}
-        self._rows, self._jobs = Counter[tuple[Work, str]](), Counter[tuple[Work, str]]()  # by kind, and whose labels
+        self._rows, self._jobs = Counter[Lane](), Counter[Lane]()
         self._draining = self._closing = False
         self._lock, self._ending = threading.Lock(), threading.Event()
         self._changed = {kind: threading.Condition(self._lock) for kind in KINDS}
@@ -123,23 +147,23 @@ class Owner:
 
     # ------------------------------------------------------------------ for the event loop
 
-    async def ask(self, questions: Sequence[Question]) -> list[Asked]:
+    async def ask(self, questions: Sequence[Question]) -> list[Reply]:
         """What the desk answers, when it is durable; what it would only refuse takes no place that others wait for."""
         refused = self._desk.refused(questions)
         rest = [one for i, one in enumerate(questions) if i not in refused]
-        told = iter(cast(list[Asked], await self._submit("ask", rest, len(rest))) if rest else ())
+        told = iter(cast(list[Reply], await self._submit(("ask", ""), rest, len(rest))) if rest else ())
         return [refused[i] if i in refused else next(told) for i in range(len(questions))]
 
     async def learn(self, lessons: Sequence[Taught]) -> list[Refusal | None]:
         """What the desk says to one sender's labels, when they are durable; who brings none of theirs does not wait."""
         refused = self._desk.not_theirs(lessons)
         rest = [one for i, one in enumerate(lessons) if i not in refused]
-        said = iter(await self._submit("label", rest, len(rest), whose=rest[0].subject) if rest else ())
+        said = iter(await self._submit(lane("label", rest[0].subject), rest, len(rest)) if rest else ())
         return [refused[i] if i in refused else next(said) for i in range(len(lessons))]
 
     async def call(self, work: Callable[[Desk], R], *, timeout: float = LONG) -> R:
         """Something else done with the desk, by its owner: the operator's."""
-        return cast(R, await self._submit("call", work, 1, timeout))
+        return cast(R, await self._submit(("call", ""), work, 1, timeout))
 
     async def teach(self, rows: Records, id: str | None) -> list[Refusal | None]:
         """History, slice by slice, with others' work between them: see `Desk.teaching`."""
@@ -159,12 +183,12 @@ class Owner:
     async def look(self) -> Mapping[str, Any]:
         """What everyone may see of the model; computed anew when it shows something else, and at no other time."""
         shown = self._known(self._desk)
-        return await self._submit("look", self._look, 1) if shown is None else shown
+        return await self._submit(("look", ""), self._look, 1) if shown is None else shown
 
     async def plan(self) -> str:
         """Every number and table of the plan, as a plan file has them."""
         if self._plan is None:
-            self._plan = cast(str, await self._submit("look", lambda desk: desk.plan.to_json(), 1))
+            self._plan = cast(str, await self._submit(("look", ""), lambda desk: desk.plan.to_json(), 1))
         return self._plan
 
     @property
@@ -183,9 +207,8 @@ class Owner:
         with self._lock:
             return {kind: sum(rows for lane, rows in self._rows.items() if lane[0] == kind) for kind in KINDS}
 
-    def full(self, kind: Work, rows: int = 1, *, whose: str = "") -> bool:
-        """Whether a request of so many rows is refused now: by how many there are of its kind; of labels, of theirs."""
-        lane = _lane(kind, whose)
+    def full(self, lane: Lane, rows: int = 1) -> bool:
+        """Whether a request of so many rows is refused now: by how many there are in its lane."""
         return self._rows[lane] + rows > max(self._room, rows) or self._jobs[lane] >= self._requests
 
     @property
@@ -215,21 +238,19 @@ class Owner:
         if not closed:
             self._desk.close()
 
-    async def _submit(
-        self, kind: Work, what: Any, rows: int, timeout: float | None = None, whose: str = ""
-    ) -> Any:  # fmt: skip
-        loop = asyncio.get_running_loop()
-        job = _Job(what, rows, _lane(kind, whose), loop, loop.create_future())
+    async def _submit(self, lane: Lane, what: Any, rows: int, timeout: float | None = None) -> Any:
+        loop, kind = asyncio.get_running_loop(), lane[0]
+        job = _Job(what, rows, lane, loop, loop.create_future())
         with self._lock:
             if self._closing:
                 raise Unavailable("the service is stopping: ask again in a moment, with the same id")
             if kind == "ask" and self._draining:
                 raise Unavailable("this model takes no questions now: ask again later, with the same id")
-            if self.full(kind, rows, whose=whose):
+            if self.full(lane, rows):
                 raise Busy
             self._queues[kind].append(job)
-            self._rows[job.lane] += rows
-            self._jobs[job.lane] += 1
+            self._rows[lane] += rows
+            self._jobs[lane] += 1
             self._changed[kind].notify()
         timer = loop.call_later(self._timeout if timeout is None else timeout, _expire, job.future)
         try:
@@ -344,14 +365,9 @@ class Owner:
         return shown
 
 
-def _lane(kind: Work, whose: str) -> tuple[Work, str]:
-    """What is counted together."""
-    return kind, whose if kind == "label" else ""
-
-
 def _expire(future: asyncio.Future[Any]) -> None:
     if not future.done():
-        future.set_exception(Expired("this takes longer than anybody waits: come again with the same id or ticket"))
+        future.set_exception(Expired())
 
 
 def _deliver(parts: list[tuple[_Job, Any]]) -> None:

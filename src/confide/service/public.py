@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial, wraps
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -13,16 +12,21 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from confide.service import forms
-from confide.service.app import Guard, Model, Problem, Service, body, make_app, read, said
-from confide.service.base import Refusal, Taught
-from confide.service.elsewhere import PASSED, Work
+from confide.service.app import CALLER, Guard, Model, Service, body, make_app, read, said
+from confide.service.base import Problem, Refusal, Taught
+from confide.service.doors import Caller
 from confide.service.metrics import public_text
+from confide.service.owner import Owner, Work
 from confide.service.pages import add_description
+from confide.service.proxy import PASSED, Proxy
 from confide.service.words import OVER
 
 __all__ = ["public_app"]
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+Asking = Callable[[Owner, str, Any], Awaitable[Response]]
+"""Does something with a model for somebody: its owner, who asks, and the body that they sent."""
+
+Looking = Callable[[Model], Awaitable[Response]]
 
 STATUS = {"malformed": 422, "label": 422, "conflict": 409, "ticket": 404, "halted": 410, "later": 503, "quota": 429}
 """How the refusal of one request looks from outside."""
@@ -45,89 +49,74 @@ def public_app(service: Service) -> ASGIApp:
     return Guard(app, service, service.door, OPERATIONS, paced=True, most=service.limits.body)
 
 
-def _passing(service: Service, work: Work, operation: str) -> Callable[[Endpoint], Endpoint]:
-    """An operation on a model: done here, or, for a model that another process owns, passed on to it."""
-
-    def either(endpoint: Endpoint) -> Endpoint:
-        @wraps(endpoint)
-        async def operate(request: Request) -> Response:
-            away = service.elsewhere.get(request.path_params["model"])
-            if away is None:
-                return await endpoint(request)
-            # The owner asks again who it is; whom it would refuse does not reach it.
-            whose = "" if work == "look" else service.caller(request).subject
-            if PASSED in request.headers:
-                raise Problem(508, "owner", "the owner that was named does not own this model: name the one that does")
-            return await away.passed(work, operation, request.headers, None if work == "look" else body(request), whose)
-
-        return operate
-
-    return either
+async def _passed(request: Request, away: Proxy, work: Work, operation: str, whose: str) -> Response:
+    """What the process that owns a model says. It asks again who it is; whom it would refuse does not reach it."""
+    if PASSED in request.headers:
+        raise Problem(508, "owner", "the owner that was named does not own this model: name the one that does")
+    return await away.passed(work, operation, request.headers, None if work == "look" else body(request), whose)
 
 
 def _asking(app: FastAPI, service: Service) -> None:
     """What needs an asker's token."""
-    passing = partial(_passing, service)
     most = f"{service.limits.batch:,}"
 
-    def told(form: type[BaseModel], *statuses: int) -> dict[int | str, dict[str, Any]]:
-        failures: dict[int | str, dict[str, Any]] = {one: {"model": forms.Failure} for one in (401, 403, *statuses)}
-        return {200: {"model": form}, **failures}
+    def operation(
+        work: Work, name: str, form: forms.Forms[Any], summary: str, told: type[BaseModel], *statuses: int
+    ) -> Callable[[Asking], Asking]:
+        """An operation on a model: done here, or, for a model that another process owns, passed on to it."""
+        check = service.check_batch if name.endswith("-many") else None
+        responses: dict[int | str, dict[str, Any]] = {one: {"model": forms.Failure} for one in (401, 403, *statuses)}
 
-    @app.post(
-        "/models/{model}/ask", summary="Ask one question", openapi_extra={"x-form": "ASK"},
-        responses=told(forms.Answer, 409, 422),
-    )  # fmt: skip
-    @passing("ask", "ask")
-    async def ask(request: Request) -> Response:
+        def add(endpoint: Asking) -> Asking:
+            async def operate(request: Request) -> Response:
+                model = request.path_params["model"]
+                caller: Caller = request.scope[CALLER]  # whom the guard has let in
+                caller.check(model)
+                if (away := service.elsewhere.get(model)) is not None:
+                    return await _passed(request, away, work, name, caller.subject)
+                owner = service.model(model).owner
+                return await endpoint(owner, caller.subject, await read(request, form, check))
+
+            operate.__doc__ = endpoint.__doc__
+            app.post(
+                f"/models/{{model}}/{name}", name=endpoint.__name__, summary=summary,
+                openapi_extra={"x-form": form.name}, responses={200: {"model": told}, **responses},
+            )(operate)  # fmt: skip
+            return endpoint
+
+        return add
+
+    @operation("ask", "ask", forms.ASK, "Ask one question", forms.Answer, 409, 422)
+    async def ask(owner: Owner, subject: str, form: forms.Ask) -> Response:
         """Takes one round, whether x can be read or not, and returns the label and a ticket."""
-        model, caller = service.asker(request)
-        question = (await read(request, forms.ASK)).question(caller.subject)
-        (asked,) = await model.owner.ask([question])
-        if asked.refusal is None:
-            return said(forms.answer(question, asked))
-        return said(forms.answer(question, asked), STATUS[asked.refusal.kind], asked.refusal.after)
+        question = form.question(subject)
+        (reply,) = await owner.ask([question])
+        if reply.refusal is None:
+            return said(forms.answer(question, reply))
+        return said(forms.answer(question, reply), STATUS[reply.refusal.kind], reply.refusal.after)
 
-    @app.post(
-        "/models/{model}/ask-many", summary=f"Ask up to {most} questions", openapi_extra={"x-form": "ASK_MANY"},
-        responses=told(forms.Answers, 413, 422),
-    )  # fmt: skip
-    @passing("ask", "ask-many")
-    async def ask_many(request: Request) -> Response:
+    @operation("ask", "ask-many", forms.ASK_MANY, f"Ask up to {most} questions", forms.Answers, 413, 422)
+    async def ask_many(owner: Owner, subject: str, form: forms.AskMany) -> Response:
         """The rounds are taken in order; a question that is refused has an `error` where its answer would be."""
-        model, caller = service.asker(request)
-        given = (await read(request, forms.ASK_MANY, service.check_batch)).questions
-        questions = [one.question(caller.subject) for one in given]
-        asked = await model.owner.ask(questions)
-        over = [one.refusal.after for one in asked if one.refusal is not None and one.refusal.kind == "quota"]
-        told = {"answers": [forms.answer(*pair) for pair in zip(questions, asked, strict=True)]}
-        if len(over) == len(asked):  # none took a round, nor ever did
+        questions = [one.question(subject) for one in form.questions]
+        replies = await owner.ask(questions)
+        over = [one.refusal.after for one in replies if one.refusal is not None and one.refusal.kind == "quota"]
+        told = {"answers": [forms.answer(*pair) for pair in zip(questions, replies, strict=True)]}
+        if len(over) == len(replies):  # none took a round, nor ever did
             return said({**told, **forms.failure("quota", OVER)}, 429, over[0])
         return said(told)
 
-    @app.post(
-        "/models/{model}/label", summary="Bring the label of an answered question", openapi_extra={"x-form": "LABEL"},
-        responses=told(forms.Taken, 404, 422),
-    )  # fmt: skip
-    @passing("label", "label")
-    async def label(request: Request) -> Response:
+    @operation("label", "label", forms.LABEL, "Bring the label of an answered question", forms.Taken, 404, 422)
+    async def label(owner: Owner, subject: str, form: forms.LabelOne) -> Response:
         """Durable when it returns. A ticket is good once, in time, and for the asker who got it."""
-        model, caller = service.asker(request)
-        given = await read(request, forms.LABEL)
-        (refusal,) = await model.owner.learn([Taught(caller.subject, given.ticket, given.label)])
+        (refusal,) = await owner.learn([Taught(subject, form.ticket, form.label)])
         return said(_taken(refusal), 200 if refusal is None else STATUS[refusal.kind])
 
-    @app.post(
-        "/models/{model}/label-many", summary=f"Bring up to {most} labels", openapi_extra={"x-form": "LABEL_MANY"},
-        responses=told(forms.Takens, 413, 422),
-    )  # fmt: skip
-    @passing("label", "label-many")
-    async def label_many(request: Request) -> Response:
+    @operation("label", "label-many", forms.LABEL_MANY, f"Bring up to {most} labels", forms.Takens, 413, 422)
+    async def label_many(owner: Owner, subject: str, form: forms.LabelMany) -> Response:
         """All good ones are taken, whatever the others are."""
-        model, caller = service.asker(request)
-        given = (await read(request, forms.LABEL_MANY, service.check_batch)).labels
-        lessons = [Taught(caller.subject, one.ticket, one.label) for one in given]
-        return said({"results": [_taken(one) for one in await model.owner.learn(lessons)]})
+        lessons = [Taught(subject, one.ticket, one.label) for one in form.labels]
+        return said({"results": [_taken(one) for one in await owner.learn(lessons)]})
 
 
 def _taken(refusal: Refusal | None) -> dict[str, Any]:
@@ -139,14 +128,26 @@ def _taken(refusal: Refusal | None) -> dict[str, Any]:
 def _looking(app: FastAPI, service: Service) -> None:
     """What everyone may see, without a token."""
 
-    passing = partial(_passing, service)
+    def operation(part: str, summary: str) -> Callable[[Looking], Looking]:
+        """A look at one model: here, or, for a model that another process owns, there."""
 
-    async def shown(model: Model) -> Mapping[str, Any]:
-        return await model.owner.look()
+        def add(endpoint: Looking) -> Looking:
+            async def operate(request: Request) -> Response:
+                name = request.path_params["model"]
+                if (away := service.elsewhere.get(name)) is not None:
+                    return await _passed(request, away, "look", part, "")
+                return await endpoint(service.model(name))
+
+            operate.__doc__ = endpoint.__doc__
+            path = f"/models/{{model}}/{part}" if part else "/models/{model}"
+            app.get(path, openapi_extra={"x-open": True}, name=endpoint.__name__, summary=summary)(operate)
+            return endpoint
+
+        return add
 
     async def all_shown() -> dict[str, Mapping[str, Any] | None]:
         there = await asyncio.gather(*(one.look() for one in service.elsewhere.values()))
-        here = {name: await shown(model) for name, model in service.models.items()}
+        here = {name: await model.owner.look() for name, model in service.models.items()}
         return {**here, **dict(zip(service.elsewhere, there, strict=True))}
 
     @app.get("/models", summary="All models", openapi_extra={"x-open": True})
@@ -157,19 +158,15 @@ def _looking(app: FastAPI, service: Service) -> None:
             told[name] = {"state": "away"} if look is None else {part: look[part] for part in parts}
         return said({"models": told})
 
-    @app.get("/models/{model}", summary="One model", openapi_extra={"x-open": True})
-    @passing("look", "")
-    async def model(request: Request) -> Response:
+    @operation("", "One model")
+    async def model(found: Model) -> Response:
         """What it promises in one sentence, its plan, where it stands, and the private monitor's number."""
-        found = service.model(request)
         every = None if found.ticks is None else found.ticks.every
-        return said({**await shown(found), "draining": found.owner.draining, "release_every": every})
+        return said({**await found.owner.look(), "draining": found.owner.draining, "release_every": every})
 
-    @app.get("/models/{model}/plan", summary="One model's plan", openapi_extra={"x-open": True})
-    @passing("look", "plan")
-    async def plan(request: Request) -> Response:
+    @operation("plan", "One model's plan")
+    async def plan(found: Model) -> Response:
         """All its numbers and tables, as a plan file: enough for anybody to certify the promise anew."""
-        found = service.model(request)
         return Response(await found.owner.plan(), media_type="application/json")
 
     @app.get("/metrics", summary="For Prometheus", openapi_extra={"x-open": True})

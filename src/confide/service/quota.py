@@ -37,12 +37,9 @@ class Clock:
     """
 
     def __init__(self) -> None:
-        self._both: tuple[int, int | None] = 0, None  # what it shows, and what the machine's clock showed then
-
-    @property
-    def now(self) -> int:
+        self.now = 0
         """What it shows."""
-        return self._both[0]
+        self._both: tuple[int, int | None] = 0, None  # the same, and what the machine's clock showed then
 
     def at(self, minute: int) -> int:
         """What it would show if the machine's clock showed this minute; reading it takes no lock."""
@@ -51,7 +48,8 @@ class Clock:
 
     def tick(self, minute: int) -> None:
         """A round was taken when the machine's clock showed this minute."""
-        self._both = self.at(minute), minute
+        self.now = self.at(minute)
+        self._both = self.now, minute
 
 
 class Quota:
@@ -64,19 +62,15 @@ class Quota:
     """
 
     def __init__(self, most: int | None = None) -> None:
-        self._most = most
+        self.most = most
+        """Rounds a person and a day; `limit` changes it."""
         self._people: dict[bytes, _Taken] = {}
         self._over: dict[bytes, int] = {}  # who was refused, and until when they will be: they take no round meanwhile
         self._swept = 0
 
-    @property
-    def most(self) -> int | None:
-        """Rounds a person and a day. It may be changed: what was taken is counted whatever it is."""
-        return self._most
-
-    @most.setter
-    def most(self, most: int | None) -> None:
-        self._most, self._over = most, {}
+    def limit(self, most: int | None) -> None:
+        """Let everybody take so many rounds a day from now on: what was taken is counted whatever it is."""
+        self.most, self._over = most, {}
 
     def open(self, whose: bytes, now: int, asked: int) -> bool:
         """Whether somebody may take one more round, after so many in this call."""

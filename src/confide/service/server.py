@@ -21,7 +21,6 @@ from confide.service.base import Desk
 from confide.service.config import Config, DoorsConfig, ModelConfig, Port
 from confide.service.connections import PATIENCE, Connection, Places
 from confide.service.doors import Door, Keys, Tokens
-from confide.service.elsewhere import Elsewhere
 from confide.service.files import Room, raised, room_for
 from confide.service.logs import Log
 from confide.service.metrics import Metrics
@@ -29,6 +28,7 @@ from confide.service.models import taken
 from confide.service.operators import operator_app
 from confide.service.owner import Owner
 from confide.service.pace import Ticks
+from confide.service.proxy import Proxy
 from confide.service.public import public_app
 from confide.service.verifiers import JwtDoor, ProxyDoor
 
@@ -96,7 +96,7 @@ def build(config: Config, open_desk: OpenDesk, log: Log) -> Service:
         raise
     passed = getattr(door, "passed", ("authorization",))
     elsewhere = {
-        name: Elsewhere(name, one.owner, passed, room=limits.requests, timeout=limits.timeout)
+        name: Proxy(name, one.owner, passed, room=limits.requests, timeout=limits.timeout)
         for name, one in config.elsewhere.items()
     }
     numbers = Limits(limits.body, limits.batch, limits.history, limits.history_body, limits.timeout)

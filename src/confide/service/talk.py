@@ -28,6 +28,7 @@ __all__ = [
     "Steps",
     "Told",
     "error_of",
+    "go_on",
     "label_of",
     "person_of",
     "plain",
@@ -94,6 +95,11 @@ class Send:
 
 Steps = Generator[Send | float, Told | None, R]
 """A conversation that ends in an R."""
+
+
+def go_on(steps: Steps[R], came: Told | OSError | None) -> Send | float:
+    """The next step of a conversation, given what came of the last one; `StopIteration` has its end."""
+    return steps.throw(came) if isinstance(came, OSError) else steps.send(came)
 
 
 def settled(request: Send, deadline: float, clock: Callable[[], float] = time.monotonic) -> Steps[dict[str, Any]]:

@@ -11,8 +11,8 @@ from confide.pop.keeping import Entered, Keeper, Note
 from confide.pop.pop import POP
 from confide.service.base import Records, Refusal, Slices
 from confide.service.history import Import
-from confide.service.memory import Memory
-from confide.service.rows import TAUGHT, Row, Rows
+from confide.service.journal import TAUGHT, Row, Rows
+from confide.service.requests import Requests
 from confide.service.words import ONE_IMPORT, OTHER_RECORDS
 
 __all__ = ["Teacher"]
@@ -32,10 +32,10 @@ class Teacher:
     """
 
     def __init__(
-        self, pop: POP, keeper: Keeper, book: Book, memory: Memory, rows: Rows, long: str,
+        self, pop: POP, keeper: Keeper, book: Book, requests: Requests, rows: Rows, long: str,
         lock: AbstractContextManager[object], check: Callable[[], None],
     ) -> None:  # fmt: skip
-        self._pop, self._keeper, self._book, self._memory, self._rows = pop, keeper, book, memory, rows
+        self._pop, self._keeper, self._book, self._requests, self._rows = pop, keeper, book, requests, rows
         self._long, self._lock, self._check = long, lock, check
         self.busy = False
         """Whether an import is being taught (public)."""
@@ -50,7 +50,7 @@ class Teacher:
             self._check()
             if self.busy:
                 raise ValueError(ONE_IMPORT)
-            before = self._memory.imported(given.name)
+            before = self._requests.imported(given.name)
             self.busy = True
         try:
             if before is not None and not given.same(before):
@@ -92,5 +92,5 @@ class Teacher:
             return TAUGHT, self._rows.width, self._rows.body(noted)
 
         records, entered = self._keeper.teach(given.xs(piece), given.ys(piece), given.whos[piece], note)
-        self._memory.taught(noted, entered[0].sequence, self._keeper.rounds)
+        self._requests.taught(noted, entered[0].sequence, self._keeper.rounds)
         return records, entered

@@ -10,7 +10,7 @@ from typing import Any
 from confide.pop.base import OWN_SOURCES, SOURCES
 from confide.pop.pop import POP
 from confide.service.counts import Counts
-from confide.service.memory import Stored
+from confide.service.requests import Stored
 
 __all__ = ["person", "private", "public"]
 

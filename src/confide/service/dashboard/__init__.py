@@ -6,15 +6,17 @@ show comes through the operator's door, with the token that is typed into the pa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.resources import files
+from typing import Any
 
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
 from confide.planning.plan import Plan
 from confide.service import forms
-from confide.service.app import Problem, Service, body, said
-from confide.service.base import Desk
+from confide.service.app import Model, Operations
+from confide.service.base import Desk, Problem
 from confide.service.dashboard.audits import AuditRunning, Audits
 
 __all__ = ["add_dashboard"]
@@ -33,37 +35,31 @@ HEADERS = {
 """Nothing from elsewhere, nothing inline, nowhere else to send anything, and no frame around it."""
 
 
-def add_dashboard(app: FastAPI, service: Service) -> None:
+def add_dashboard(app: FastAPI, operation: Operations) -> None:
     """Add the page, and what it needs beside the operator's other operations."""
     audits = Audits()
     _pages(app)
 
-    @app.get("/models/{model}/audit", summary="How the audit of a fresh POP stands")
-    async def audit(request: Request) -> Response:
+    @operation("GET", "/audit", "How the audit of a fresh POP stands")
+    async def audit(found: Model, _: None) -> Mapping[str, Any]:
         """Null if there was none since the service began. Nothing in it comes from people: it may be shown."""
-        service.operator(request)
-        service.model(request)
-        return said({"audit": audits.look(request.path_params["model"])})
+        return {"audit": audits.look(found.owner.name)}
 
-    @app.post("/models/{model}/audit", summary="Audit a fresh POP", openapi_extra={"x-form": "AUDIT"})
-    async def begin(request: Request) -> Response:
+    @operation("POST", "/audit", "Audit a fresh POP", forms.AUDIT)
+    async def begin(found: Model, form: forms.Audit) -> Mapping[str, Any]:
         """Attack POPs that have this model's plan, and learn from rows that are made up; never the model itself."""
-        service.operator(request)
-        name, games = request.path_params["model"], forms.AUDIT.read(body(request)).games
-        plan, units = await service.model(request).owner.call(_recipe)
+        plan, units = await found.owner.call(_recipe)
         try:
-            audits.start(name, plan, units, games)
+            audits.start(found.owner.name, plan, units, form.games)
         except AuditRunning:
             raise Problem(409, "audit", "an audit is running: wait for its end, or stop it") from None
-        return said({"audit": audits.look(name)})
+        return {"audit": audits.look(found.owner.name)}
 
-    @app.post("/models/{model}/audit/stop", summary="Stop the audit")
-    async def stop(request: Request) -> Response:
+    @operation("POST", "/audit/stop", "Stop the audit")
+    async def stop(found: Model, _: None) -> Mapping[str, Any]:
         """What it has found so far is not kept."""
-        service.operator(request)
-        service.model(request)
-        audits.stop(request.path_params["model"])
-        return said({"audit": audits.look(request.path_params["model"])})
+        audits.stop(found.owner.name)
+        return {"audit": audits.look(found.owner.name)}
 
 
 def _recipe(desk: Desk) -> tuple[Plan, str]:

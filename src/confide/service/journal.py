@@ -57,11 +57,6 @@ class Row(NamedTuple):
     """Packed; None where it could not be."""
 
     @property
-    def name(self) -> tuple[bytes, bytes]:
-        """Whose request it is, and what it is called."""
-        return self.whose, self.id
-
-    @property
     def forgotten(self) -> bool:
         """Whether it is what a question leaves behind whose person was forgotten."""
         return self.digest == NOBODY

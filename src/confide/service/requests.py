@@ -7,14 +7,34 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
+from confide.pop.keeping import Keeper
 from confide.pop.tickets import Key
+from confide.service.base import Question
+from confide.service.journal import ASKED, IMPORT, NOBODY, TAUGHT, Row
 from confide.service.quota import DAY, Clock, Quota
-from confide.service.rows import ASKED, IMPORT, NOBODY, TAUGHT, Row
 
-__all__ = ["Imported", "Memory", "Stored"]
+__all__ = ["Imported", "Request", "Requests", "Stored"]
+
+
+@dataclass(slots=True, repr=False)
+class Request:
+    """A question as a desk takes it, with the keyed hashes that stand for it: each is computed once."""
+
+    question: Question
+    row: Row
+    """What is known of it before it is answered."""
+    name: bytes
+    """Stands for whose it is and its id together: by it a request is known once its person was forgotten."""
+    counted: bytes
+    """Stands for whose it is where the rounds of a day are counted."""
+    again: bool = False
+    """Whether it was asked before."""
+    wait: int = 0
+    """Minutes until its sender may take a round; 0 if they may now."""
 
 
 @dataclass(slots=True, repr=False)
@@ -22,7 +42,7 @@ class Stored:
     """A request that took a round, with what came of it."""
 
     name: bytes
-    """Stands for whose it is and its id together."""
+    """As in `Request`."""
     row: Row
     """As the journal has it."""
     key: Key
@@ -91,29 +111,23 @@ class _Note:
     imported: Imported | None = None
 
 
-class Memory:
+class Requests:
     """Requests by their ids and by their tickets, and which notes of the journal are still needed.
 
     Parameters
     ----------
-    life, minutes
-        For how many public rounds, and for how many minutes, a ticket is good at least: it ends when both are over, so
-        that nobody ends others' by taking many rounds.
-    named
-        A keyed hash of whose a request is and of its id: by it a request is known once its person was forgotten.
-    counted
-        A keyed hash of whose a request is, by which their rounds are counted for the quota.
-    quota
-        Rounds a person and a day.
+    keeper
+        Has the key of the hashes, and for how many public rounds a ticket is good.
+    minutes
+        For how many minutes a ticket is good at least: it ends when both are over, so that nobody ends others' by
+        taking many rounds.
     """
 
-    def __init__(
-        self, life: int, minutes: int, named: Callable[[bytes, bytes], bytes], counted: Callable[[bytes], bytes],
-        quota: Quota,
-    ) -> None:  # fmt: skip
-        self._life, self._minutes, self._named, self._counted, self.quota = life, minutes, named, counted, quota
-        self.clock = Clock()
-        self._requests: dict[bytes, Stored] = {}
+    def __init__(self, keeper: Keeper, minutes: int) -> None:
+        self._life, self._minutes = keeper.life, minutes
+        self._named, self._counted = partial(keeper.hash, b"asked"), partial(keeper.hash, b"quota")
+        self.quota, self.clock = Quota(), Clock()
+        self._by_name: dict[bytes, Stored] = {}
         self._tickets: dict[Key, Stored] = {}
         self._order: deque[Stored] = deque()
         self._imports: dict[bytes, Imported] = {}
@@ -122,9 +136,13 @@ class Memory:
         self.open = 0
         """Answered questions that wait for a label: private."""
 
-    def request(self, name: tuple[bytes, bytes]) -> Stored | None:
+    def hashes(self, whose: bytes, id: bytes) -> tuple[bytes, bytes]:
+        """What stands for a request by its name, and for its sender where rounds are counted (see `Request`)."""
+        return self._named(whose, id), self._counted(whose)
+
+    def request(self, name: bytes) -> Stored | None:
         """What is stored of a request, also of one whose person was forgotten: that it took its round."""
-        return self._requests.get(self._named(*name))
+        return self._by_name.get(name)
 
     def ticket(self, key: Key) -> Stored | None:
         """What is stored of the round that a ticket belongs to."""
@@ -134,33 +152,33 @@ class Memory:
         """What is stored of an import."""
         return self._imports.get(name)
 
-    def asked(self, rows: Iterable[Row], sequence: int, rounds: int) -> None:
-        """A note of questions was written."""
-        kept = list(rows)
-        taken = [row for row in kept if row.number > 0]
+    def asked(
+        self, rows: list[Row], sequence: int, rounds: int, hashes: Sequence[tuple[bytes, bytes]] | None = None
+    ) -> None:
+        """A note of questions was written; `hashes` of each where they are known, as they are not after a load."""
+        if hashes is None:
+            hashes = [(row.whose, row.id) if row.forgotten else self.hashes(row.whose, row.id) for row in rows]
+        taken = [(row, *known) for row, known in zip(rows, hashes, strict=True) if row.number > 0]
         if taken:
-            self.clock.tick(max(row.leaf for row in taken))
+            self.clock.tick(max(row.leaf for row, *_ in taken))
         now = self.clock.now
-        for row in taken:
-            name, who = (row.whose, row.id) if row.forgotten else (self._named(*row.name), self._counted(row.whose))
-            self._store(Stored(name, row, (row.epoch, row.number), now, sequence))
-            self.quota.took(who, now)
-        self._notes[ASKED].append(_Note(sequence, rounds, now, -1, [row.whose for row in kept], kept))
+        for row, name, counted in taken:
+            stored = Stored(name, row, (row.epoch, row.number), now, sequence)
+            self._by_name[name] = stored
+            self._order.append(stored)
+            if not row.forgotten:
+                self._tickets[stored.key] = stored
+                self.open += row.label >= 0
+            self.quota.took(counted, now)
+        self._notes[ASKED].append(_Note(sequence, rounds, now, -1, [row.whose for row in rows], rows))
 
-    def wait(self, whose: bytes, minute: int, asked: int) -> int:
+    def wait(self, counted: bytes, minute: int, asked: int) -> int:
         """Minutes until somebody may take one more round, after so many in this call, when it is this minute; or 0."""
-        return self.quota.refuse(self._counted(whose), self.clock.at(minute), asked)
+        return self.quota.refuse(counted, self.clock.at(minute), asked)
 
     def refused(self, whose: bytes, minute: int) -> int:
         """Minutes for which somebody whom `wait` held up is still held up; or 0. Reading it takes no lock."""
         return self.quota.refused(self._counted(whose), self.clock.at(minute))
-
-    def _store(self, stored: Stored) -> None:
-        self._requests[stored.name] = stored
-        self._order.append(stored)
-        if not stored.row.forgotten:
-            self._tickets[stored.key] = stored
-            self.open += stored.open
 
     def taught(self, rows: Iterable[Row], sequence: int, rounds: int) -> None:
         """A note of lessons was written."""
@@ -202,8 +220,8 @@ class Memory:
             asked = order.popleft()
             ended.append(asked.key)
             self._close(asked)
-            if self._requests.get(asked.name) is asked:
-                del self._requests[asked.name]
+            if self._by_name.get(asked.name) is asked:
+                del self._by_name[asked.name]
         while self._imported and self._imported[0].rounds <= last and self._imported[0].minute <= then:
             old = self._imported.popleft()
             if self._imports.get(old.name) is old:
@@ -214,6 +232,11 @@ class Memory:
         """Its ticket is good for nothing any more."""
         if self._tickets.pop(stored.key, None) is not None:
             self.open -= stored.open
+
+    def old(self, kind: str, rounds: int) -> bool:
+        """Whether there is a note of this kind from a ticket's life ago, or earlier."""
+        notes = self._notes[kind]
+        return bool(notes) and notes[0].rounds <= rounds - self._life
 
     def outlived(self, kind: str, rounds: int, before: int, leaves: int) -> int | None:
         """Up to which entry notes are no longer needed; None if all are.
@@ -248,8 +271,8 @@ class Memory:
             for note in notes:
                 if whose not in note.whose:
                     continue
-                who = self._counted(whose)
-                note.rows = [row.left(self._named(*row.name), who) if row.whose == whose else row for row in note.rows]
+                theirs = [row.left(*self.hashes(whose, row.id)) if row.whose == whose else row for row in note.rows]
+                note.rows = theirs
                 left = [row for row, who in zip(note.rows, note.whose, strict=False) if who == whose]
                 note.whose = [NOBODY if who == whose else who for who in note.whose]
                 erased.append((kind, note.sequence, whose, left))

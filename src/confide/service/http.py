@@ -17,7 +17,7 @@ import httptools
 
 from confide.service.talk import Told
 
-__all__ = ["Told", "Wires"]
+__all__ = ["Pool", "Told"]
 
 LARGEST = 1 << 26
 """Bytes of a response that are read."""
@@ -28,7 +28,7 @@ IDLE = 10.0
 _PLAIN = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
-class _Wire(asyncio.Protocol):
+class _Connection(asyncio.Protocol):
     """A connection, with one request on it at a time."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class _Wire(asyncio.Protocol):
             self._waiting.set_result(told)
 
 
-class Wires:
+class Pool:
     """Connections to one place, so many at most; who comes when all are in use waits in line.
 
     Parameters
@@ -121,7 +121,7 @@ class Wires:
         self._host, self._netloc = parts.hostname or "", parts.netloc
         self._ssl = ssl.create_default_context() if parts.scheme == "https" else None
         self._port = parts.port or (443 if self._ssl else 80)
-        self._idle, self._room = list[_Wire](), asyncio.Semaphore(most)
+        self._idle, self._room = list[_Connection](), asyncio.Semaphore(most)
 
     async def send(self, method: str, path: str, headers: Iterable[tuple[str, str]], body: bytes) -> Told:
         """The response to a request that is sent once; `OSError` where none came."""
@@ -129,23 +129,23 @@ class Wires:
         lines += [f"{name}: {value}" for name, value in headers if _PLAIN.fullmatch(value)]
         request = "\r\n".join((*lines, "", "")).encode("latin-1") + body
         async with self._room:
-            wire = await self._wire()
-            told = await wire.send(request)
-            if wire.open:
-                wire.since = asyncio.get_running_loop().time()
-                self._idle.append(wire)
+            connection = await self._connection()
+            told = await connection.send(request)
+            if connection.open:
+                connection.since = asyncio.get_running_loop().time()
+                self._idle.append(connection)
             else:
-                wire.abort()
+                connection.abort()
             return told
 
-    async def _wire(self) -> _Wire:
+    async def _connection(self) -> _Connection:
         loop = asyncio.get_running_loop()
         while self._idle:
-            wire = self._idle.pop()
-            if wire.open and loop.time() - wire.since < IDLE:
-                return wire
-            wire.abort()
-        return (await loop.create_connection(_Wire, self._host, self._port, ssl=self._ssl))[1]
+            connection = self._idle.pop()
+            if connection.open and loop.time() - connection.since < IDLE:
+                return connection
+            connection.abort()
+        return (await loop.create_connection(_Connection, self._host, self._port, ssl=self._ssl))[1]
 
     def close(self) -> None:
         """End the connections that nobody uses now."""

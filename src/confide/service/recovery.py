@@ -7,13 +7,13 @@ from typing import Any
 from confide.pop.keeping import Keeper, Past
 from confide.pop.state import Saved
 from confide.service.counts import Counts
-from confide.service.memory import Memory
-from confide.service.rows import ASKED, COUNTED, Row, Rows, unpack
+from confide.service.journal import ASKED, COUNTED, Row, Rows, unpack
+from confide.service.requests import Requests
 
-__all__ = ["replay"]
+__all__ = ["recover"]
 
 
-def replay(saved: Saved, keeper: Keeper, memory: Memory, counts: Counts) -> None:
+def recover(saved: Saved, keeper: Keeper, requests: Requests, counts: Counts) -> None:
     """Teach what was learned since the snapshot, let open questions wait again, and remember stored answers.
 
     The order is that of the journal. See docs/proofs/people.md for what may be taught again, and to whom.
@@ -28,7 +28,7 @@ def replay(saved: Saved, keeper: Keeper, memory: Memory, counts: Counts) -> None
             continue
         rows = list(Rows.of(width).read(body))
         if kind == ASKED:
-            memory.asked(rows, sequence, max((row.number for row in rows), default=0))
+            requests.asked(rows, sequence, max((row.number for row in rows), default=0))
             if sequence > counts.sequence:
                 stored = [row for row in rows if row.number > 0 and not row.forgotten]
                 counts.asked([row.number for row in stored], [row.source for row in stored], saved.spent.unsure)
@@ -37,20 +37,20 @@ def replay(saved: Saved, keeper: Keeper, memory: Memory, counts: Counts) -> None
             continue
         if sequence > counts.sequence:
             came = [row for row in rows if row.number > 0 and row.epoch > 0]
-            counts.labelled([row.number for row in came], [row.label != _answered(row, memory) for row in came])
-        memory.taught(rows, sequence, saved.spent.rounds)
+            counts.labelled([row.number for row in came], [row.label != _answered(row, requests) for row in came])
+        requests.taught(rows, sequence, saved.spent.rounds)
         told = [(row, unpack(row.x)) for row in rows if row.x is not None]
         lessons += [Past(sequence, row.copy, x, row.label, row.leaf, row.number) for row, x in told]
     keeper.recount(counted)
     keeper.replay(lessons, saved.header["sequence"], [(sequence, copy) for sequence, copy, _ in saved.spent.forgot])
     if saved.noted:
         keeper.noted()
-    memory.expire(saved.spent.rounds)
-    waiting = [(one.key, one.row) for one in memory.waiting()]
+    requests.expire(saved.spent.rounds)
+    waiting = [(one.key, one.row) for one in requests.waiting()]
     keeper.reopen([(key, row.whose, row.copy, row.label, unpack(row.x)) for key, row in waiting if row.x is not None])
 
 
-def _answered(lesson: Row, memory: Memory) -> int:
+def _answered(lesson: Row, requests: Requests) -> int:
     """What was answered to the question of a label; rows of an earlier Confide leave that to the question's row."""
-    asked = memory.ticket((lesson.epoch, lesson.number)) if lesson.guided < 0 else None
+    asked = requests.ticket((lesson.epoch, lesson.number)) if lesson.guided < 0 else None
     return lesson.guided if asked is None else asked.row.label

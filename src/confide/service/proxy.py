@@ -11,16 +11,15 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from starlette.responses import Response
 
-from confide.service.owner import Busy, Expired, Unavailable
-from confide.service.wire import Told, Wires
+from confide.service.http import Pool, Told
+from confide.service.owner import Busy, Expired, Lane, Unavailable, Work, lane
 
-__all__ = ["PASSED", "Elsewhere"]
+__all__ = ["PASSED", "Proxy"]
 
-Work = Literal["ask", "label", "look"]
 WORKS: tuple[Work, ...] = ("ask", "label", "look")
 
 PASSED = "x-confide-passed"
@@ -33,13 +32,12 @@ CONNECTIONS = 128
 """To an owner, for each kind of work."""
 
 AWAY = "the process that owns this model cannot be reached: come again in a moment, with the same id or ticket"
-LATE = "this takes longer than anybody waits: come again with the same id or ticket"
 
 _OWN = ((PASSED, "1"), ("content-type", "application/json"))
 _BACK = ("content-type", "retry-after", "www-authenticate")
 
 
-class Elsewhere:
+class Proxy:
     """Passes requests for one model on to its owner.
 
     Questions, labels and looks have rooms and connections of their own, and of labels everybody has a room of their
@@ -62,8 +60,8 @@ class Elsewhere:
     def __init__(self, name: str, url: str, headers: Sequence[str], *, room: int = 4096, timeout: float = 10.0) -> None:
         self.name, self.url = name, url
         self._headers, self._room, self._timeout = tuple(headers), room, timeout
-        self._away = Counter[tuple[Work, str]]()  # by kind, and whose labels
-        self._wires = {work: Wires(url, CONNECTIONS) for work in WORKS}
+        self._away = Counter[Lane]()
+        self._pools = {work: Pool(url, CONNECTIONS) for work in WORKS}
 
     async def passed(
         self, work: Work, operation: str, headers: Mapping[str, str], body: bytes | None, whose: str = ""
@@ -100,28 +98,28 @@ class Elsewhere:
 
     def close(self) -> None:
         """Close the connections."""
-        for wires in self._wires.values():
-            wires.close()
+        for pool in self._pools.values():
+            pool.close()
 
     async def _sent(
         self, work: Work, path: str, headers: Sequence[tuple[str, str]] = (), body: bytes | None = None, whose: str = ""
     ) -> Told:
-        lane = work, whose if work == "label" else ""
-        if self._away[lane] >= self._room:
+        mine = lane(work, whose)
+        if self._away[mine] >= self._room:
             raise Busy
-        self._away[lane] += 1
+        self._away[mine] += 1
         try:
             async with asyncio.timeout(self._timeout):
                 method = "GET" if body is None else "POST"
-                told = await self._wires[work].send(method, path, [*_OWN, *headers], body or b"")
+                told = await self._pools[work].send(method, path, [*_OWN, *headers], body or b"")
         except TimeoutError:
-            raise Expired(LATE) from None
+            raise Expired from None
         except OSError:
             raise Unavailable(AWAY) from None
         finally:
-            self._away[lane] -= 1
-            if not self._away[lane]:
-                del self._away[lane]
+            self._away[mine] -= 1
+            if not self._away[mine]:
+                del self._away[mine]
         if told.headers.get("content-type", "").partition(";")[0] != "application/json":
             raise Unavailable(AWAY)  # whatever answered is no Confide service
         return told

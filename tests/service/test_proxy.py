@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 
+from confide.service import proxy
 from confide.service.app import Limits, Service
 from confide.service.doors import Door, Keys, Tokens
-from confide.service.elsewhere import Elsewhere
 from confide.service.logs import Log
 from confide.service.metrics import Metrics
 from confide.service.operators import operator_app
@@ -46,7 +46,7 @@ class Proxy:
     def __init__(self, owners: dict[str, str], door: Door | None = None, **options: Any) -> None:
         door = door or Tokens("asker", ASKERS)
         passed = getattr(door, "passed", ("authorization",))
-        self.elsewhere = {name: Elsewhere(name, url, passed, **options) for name, url in owners.items()}
+        self.elsewhere = {name: proxy.Proxy(name, url, passed, **options) for name, url in owners.items()}
         self.log = io.StringIO()
         log = Log(self.log)
         self.service = Service(
@@ -403,7 +403,7 @@ def test_connections_are_used_again_but_not_for_ever(monkeypatch: pytest.MonkeyP
             assert [len(each) for each in came] == [3]
             await one.label("a ticket")
             assert [len(each) for each in came] == [3, 1], "labels have their own"
-            monkeypatch.setattr("confide.service.wire.IDLE", 0.0)
+            monkeypatch.setattr("confide.service.http.IDLE", 0.0)
             await one.ask("3")
             assert [len(each) for each in came] == [3, 1, 1]
 
