@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.contained import contained
-from confide.learners.base import Floats, holds_all
+from confide.learners.base import Floats, held
 from confide.learners.called import NO_LABEL, RAISED
 from confide.learners.features import Columns
 from confide.privacy.counters import Ticks
 from confide.privacy.gate import Rule
+from confide.reading import FORM
 
 __all__ = [
     "FORM", "NONE", "Bank", "Failures", "Fused", "Rounds", "RowByRow", "State", "Tallied", "encode_rows",
@@ -23,9 +24,6 @@ __all__ = [
 
 State = Mapping[str, NDArray[Any] | str | int]
 Ints = NDArray[np.int64]
-
-FORM = "x is not of a form that this POP takes"
-"""What is said of an x that raises something of its own: what that was stays untold."""
 
 
 @runtime_checkable
@@ -275,11 +273,9 @@ def sealed(rounds: Rounds) -> Rounds:
 
 def encode_table(encoder: Any, encode: Any, xs: Any, features: int) -> tuple[Floats, dict[int, str]]:
     """All x as rows of numbers, and what is wrong with those that are malformed."""
-    table = type(xs) is np.ndarray and xs.ndim == 2 and xs.dtype.kind in "fiub"
+    table = type(xs) is np.ndarray and xs.ndim == 2 and xs.dtype.kind in "fiub" and xs.dtype.itemsize <= 8
     if table and type(encoder) is Columns and xs.shape[1] == features:
-        rows = np.array(xs, dtype=np.float64, order="C")
-        wrong = "x has a NaN, an infinity or a number above float32's range: clean it first"
-        return rows, {int(i): wrong for i in np.flatnonzero(~holds_all(rows))}
+        return held(np.array(xs, dtype=np.float64, order="C")), {}
     each, errors = encode_rows(encode, xs)
     rows = np.zeros((len(each), features))
     for i, row in enumerate(each):
