@@ -15,10 +15,10 @@ from confide.learners.called import NO_LABEL, RAISED
 from confide.learners.features import Columns
 from confide.privacy.counters import Ticks
 from confide.privacy.gate import Rule
-from confide.reading import FORM
+from confide.reading import FORM, Malformed
 
 __all__ = [
-    "FORM", "NONE", "Bank", "Failures", "Fused", "Rounds", "RowByRow", "State", "Tallied", "encode_rows",
+    "FORM", "NONE", "Bank", "Batched", "Failures", "Fused", "Rounds", "RowByRow", "State", "Tallied", "encode_rows",
     "encode_table", "sealed",
 ]  # fmt: skip
 
@@ -192,6 +192,42 @@ class Failures(NamedTuple):
 
 NONE = Failures()
 """Nothing failed."""
+
+
+class Batched(ABC):
+    """The single calls of a bank whose unit is a batch: each is a batch of one.
+
+    A bank of one's own needs the three batch methods, `reset`, `state` and `load_state`.
+    """
+
+    @abstractmethod
+    def encode_many(self, xs: Any) -> tuple[Any, dict[int, str]]:
+        """See `Bank`."""
+
+    @abstractmethod
+    def votes_many(self, xs: Any, polls: Ints) -> Ints:
+        """See `Bank`."""
+
+    @abstractmethod
+    def learn_many(self, copies: Ints, xs: Any, ys: Ints) -> int:
+        """See `Bank`."""
+
+    def encode(self, x: Any) -> Any:
+        """A batch of one; what is wrong with x is raised."""
+        rows, errors = self.encode_many([x])
+        if errors:
+            raise Malformed(errors[0])
+        return rows[0]
+
+    def votes(self, x: Any, poll: Ints) -> Ints:
+        """A batch of one."""
+        counts: Ints = self.votes_many([x], np.asarray(poll)[None, :])[0]
+        return counts
+
+    def learn(self, copy: int, x: Any, y: int) -> None:
+        """A batch of one; a lesson that is left out raises."""
+        if not self.learn_many(np.array([copy]), [x], np.array([y])):
+            raise ValueError("the copy's learner failed, and the lesson is lost")
 
 
 class RowByRow(ABC):
