@@ -98,7 +98,7 @@ class LastUnsure:
     def play(self, coins: Any) -> Moves:
         for _ in range(1 + self.at):  # the first round is silent
             yield Round(([1.0], None))
-        yield Round(([math.nan], None), ([1.0], None), challenge=True)
+        yield Round((["x"], None), ([1.0], None), challenge=True)
 
     def score(self, view: View) -> float:
         return float(view.halted and view.answers[-1] is BOTTOM)

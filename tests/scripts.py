@@ -65,7 +65,7 @@ class Writer:
         self.waiting: list[tuple[int, Step | Hidden]] = []
         self.asks = 0
 
-    def x(self, first: float) -> Any:
+    def x(self, first: float | str) -> Any:
         values = [first, self.random.uniform(-1, 1)]
         return {"a": values[0], "b": values[1]} if self.dicts else values
 
@@ -79,7 +79,7 @@ class Writer:
         for _ in range(rounds):
             first, noise = self.random.uniform(-1, 1), self.random.random()
             y = self.y(first, noise)
-            self.steps.append(Ask(self.x(first if noise < 0.95 else float("nan")), self.someone()))
+            self.steps.append(Ask(self.x(first if noise < 0.95 else "x"), self.someone()))
             self.asks += 1
             if noise < 0.8:
                 self.waiting.append((self.random.randrange(12), Label(self.asks, y)))
@@ -96,7 +96,7 @@ class Writer:
     def hidden(self, malformed: bool = False) -> None:
         """The unit asks something doubtful in one world and something clear in the other, and labels differ."""
         who = "the unit" if self.people else None
-        other = float("nan") if malformed else self.random.choice([-1.0, 1.0])
+        other = "x" if malformed else self.random.choice([-1.0, 1.0])
         self.steps.append(Hidden(Ask(self.x(0.0), who), Ask(self.x(other), who)))
         self.asks += 1
         mine, yours = Label(self.asks, "yes"), Label(self.asks, "no")
@@ -118,7 +118,7 @@ class Writer:
         firsts, xs, people = self.rows(n)
         row = 1 if holds_unit else n
         people[row : row + 1] = ["the unit"] if holds_unit else []
-        here, there = self.x(0.0), self.x(float("nan") if malformed else 1.0)
+        here, there = self.x(0.0), self.x("x" if malformed else 1.0)
 
         def one(mine: Any, label: str) -> Step:
             asked = [*xs[:row], mine, *xs[row + 1 :]]
@@ -236,7 +236,7 @@ def history_script(seed: int) -> Script:
 def watched_script() -> Script:
     """In one world the unit's first question is malformed; its second must not take that one's place."""
     writer = Writer(1)
-    for first in (0.5, float("nan")), (0.5, 0.5):
+    for first in (0.5, "x"), (0.5, 0.5):
         writer.steps.append(Hidden(Ask([first[0], 0.0], "the unit"), Ask([first[1], 0.0], "the unit")))
         writer.steps.append(Hidden(Label(len(writer.steps) // 2 + 1, "no"), Label(len(writer.steps) // 2 + 1, "no")))
         writer.asks += 1

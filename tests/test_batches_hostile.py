@@ -264,7 +264,7 @@ class Walk:
                 evaluate(self.second, xs, ys, units)
             return
         for i in range(len(xs)):
-            if pop.halt_reason is None and pop.rounds == pop.plan.rounds:
+            if pop.halt_reason is None and pop.rounds == pop.plan.rounds and not pop.operator.loop.goes_on:
                 with contextlib.suppress(Halted):
                     pop.predict(xs[i], None if units is None else units[i])
             if pop.halt_reason is not None and not pop.operator.loop.goes_on:
@@ -532,5 +532,5 @@ def test_evaluate_ends_at_the_same_row_compiled_or_not(learner: Any) -> None:
     ended = evaluate(ending, np.ones((9, 1)), ["a"] * 9)
     assert ended.rounds == 9 and ended.margins.tolist()[5:] == [-1] * 4 and ending.halt_reason == "rounds"
     assert ended.source.tolist()[5:] == [0] * 4, "the fallback goes on"
-    done = evaluate(halting, np.array([[np.nan], [1.0], [1.0]]), ["a"] * 3)
+    done = evaluate(halting, [["x"], [1.0], [1.0]], ["a"] * 3)
     assert done.halted_at == 1 and done.margins.tolist() == [0, -1, -1] and halting.halt_reason == "budget"

@@ -15,7 +15,6 @@ from confide.learners import Columns, Features, Halving, LogisticRegression
 pytestmark = pytest.mark.claim("people.md")
 
 PLAN = Plan.tight(60.0, 1e-2, 400, copies=30, polls=30, unsure=60, silent=0, guide=None)
-HUGE = 10**401  # a float cannot hold it: OverflowError, which is no ValueError
 
 
 def make(learner: Any = None, **options: Any) -> POP:
@@ -30,7 +29,7 @@ class Erratic:
         raise RuntimeError("private")
 
 
-@pytest.mark.parametrize("bad", [[HUGE, 0], [Erratic(), 0], None, "text"], ids=["huge", "erratic", "none", "text"])
+@pytest.mark.parametrize("bad", [[1j, 0], [Erratic(), 0], None, "text"], ids=["complex", "erratic", "none", "text"])
 @pytest.mark.parametrize("learner", ["compiled", "plain"])
 def test_a_row_that_raises_anything_keeps_no_other_from_being_taught(learner: str, bad: Any) -> None:
     width = {"features": 2} if learner == "compiled" else {"features": 1}
@@ -53,8 +52,8 @@ class WrongShape(Columns):
         return np.ones(3) if row[0] > 5 else row
 
 
-@pytest.mark.parametrize("x", [[9.0, 0.0], [float("nan"), 0.0]], ids=["wrong shape", "malformed"])
-def test_an_encoder_that_returns_a_wrong_shape_skips_no_halting_draw(x: list[float]) -> None:
+@pytest.mark.parametrize("x", [[9.0, 0.0], ["x", 0.0]], ids=["wrong shape", "malformed"])
+def test_an_encoder_that_returns_a_wrong_shape_skips_no_halting_draw(x: list[Any]) -> None:
     pop = make(features=WrongShape(2))
     pop.operator.loop.account.unsure = 10**6  # where the table says halt
     with pytest.raises(ValueError):
@@ -92,7 +91,7 @@ def test_draws_do_not_hang_on_the_fallback() -> None:
 
 
 def test_an_interrupt_inside_a_question_finishes_its_round() -> None:
-    class Interrupting:
+    class Interrupting(float):
         def __float__(self) -> float:
             signal.raise_signal(signal.SIGINT)
             return 0.0

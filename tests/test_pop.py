@@ -444,10 +444,9 @@ def test_tickets_tell_the_round_and_nothing_else() -> None:
     [
         [1.0],
         [1.0, 2.0, 3.0],
-        [1.0, float("nan")],
-        [float("inf"), 0.0],
-        [1e39, 0.0],
-        [10**400, 0],
+        [1.0, 1j],
+        [[0.0], 0.0],
+        [b"1", 0],
         ["a", 1],
         None,
         {"a": 1},
@@ -487,8 +486,8 @@ def test_missing_and_emerging_features() -> None:
     for pop in (declared, emerging):
         for x in ({"a": 1.0}, {}, {"a": None, "b": "red"}, {"a": 2.0, "new": 3.0}):
             pop.learn(pop.predict(x).ticket, "yes")
-        with pytest.raises(ValueError, match=r"feature.* must be a finite number"):
-            pop.predict({"a": float("nan")})
+        with pytest.raises(ValueError, match=r"feature.* must be a number"):
+            pop.predict({"a": 1j})
         assert pop.rounds == 5
 
 
@@ -631,7 +630,7 @@ def test_only_the_first_rounds_of_a_person_count() -> None:
         pop.learn(pop.predict(clear(1), unit="ann").ticket, "no")
         if i == 0:
             with pytest.raises(ValueError):
-                pop.predict([float("nan")], unit="bob")
+                pop.predict(["x"], unit="bob")
         else:
             pop.learn(pop.predict(clear(1), unit="bob").ticket, "no")
     pop.predict(clear(), unit="carl")
@@ -719,7 +718,7 @@ def test_every_round_draws_the_same_coins(units: Any) -> None:
     """Sure, unsure, capped, malformed or failing: one word for the gate and one for the halt; all copies are polled."""
     pop = make(small_plan(unit_unsure=3), learner=Failing(), units=units, features=1, rng=(coins := Tape(1)))
     drawn = set()
-    for number, x in enumerate([clear(), DOUBT, [8.0], [1.0, 2.0], DOUBT, DOUBT, DOUBT, clear(1), [float("nan")]]):
+    for number, x in enumerate([clear(), DOUBT, [8.0], [1.0, 2.0], DOUBT, DOUBT, DOUBT, clear(1), ["x"]]):
         coins.at(number)
         try:
             pop.predict(x, unit="ann" if units == "people" else None)

@@ -166,7 +166,7 @@ def test_a_batch_with_a_malformed_row() -> None:
     writer = Writer(1, False)
     writer.visible(20)
     writer.hidden()
-    writer.steps.append(AskMany([[0.5, 0.5], [float("nan"), 0.0], [0.1, 0.2]], ["a", "b", "c"]))
+    writer.steps.append(AskMany([[0.5, 0.5], ["x", 0.0], [0.1, 0.2]], ["a", "b", "c"]))
     writer.steps.append(Label(writer.asks + 3, "yes"))
     replay(make_pop(LogisticRegression()), writer.steps)
 

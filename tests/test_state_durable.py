@@ -17,7 +17,7 @@ from tests.saved import CLEAR, DOUBT, ECHO, Spy, account, bank_of, echo, full, m
 
 pytestmark = pytest.mark.claim("people.md")
 
-MALFORMED = [float("nan"), 0.0]
+MALFORMED = ["x", 0.0]
 
 
 @pytest.fixture

@@ -353,13 +353,13 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         raise ValueError("X has a row that is no array of numbers that float64 can hold")
 
     def _rows(self, X: Any, rows: int | None = None) -> Any:
-        """X as an array if scikit-learn takes it; else row by row, as a list, whatever is in the rows."""
+        """X as an array if scikit-learn takes it; else row by row, as a list, None for each that it would refuse."""
         with contained:
             return validate_data(self, X, dtype=np.float64, reset=False)
         count, shape = 1 if rows is None else rows, getattr(X, "shape", None)
         with contained:
             count = int(shape[0]) if isinstance(shape, tuple) and shape else len(X)
-            return list(rows_of(X, named=False)[:count])
+            return [x if _is_finite(x) else None for x in rows_of(X, named=False)[:count]]
         return [None] * count  # it has no rows that could be looked at: each is malformed
 
     def _look_in_front(self) -> None:
@@ -390,6 +390,13 @@ _planned = lru_cache(maxsize=64)(Plan.tight)  # cross-validation asks for the sa
 def _check_known(y: NDArray[Any], classes: NDArray[Any]) -> None:
     if not np.isin(y, classes).all():
         raise ValueError("y has labels that are not among the classes: labels are public and fixed, declare them all")
+
+
+def _is_finite(x: Any) -> bool:
+    """Whether scikit-learn takes this row: finite numbers alone."""
+    with contained:
+        return bool(np.isfinite(np.asarray(x, dtype=np.float64)).all())
+    return False
 
 
 def _learns(step: Any) -> bool:

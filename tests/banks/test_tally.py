@@ -159,7 +159,8 @@ def stream(name: str, rounds: int, seed: int) -> tuple[np.ndarray[Any, Any], np.
     dice = np.random.default_rng(seed)
     xs = dice.integers(0, 7, (rounds, 1)).astype(float)
     right = (xs[:, 0] == 3) if name != "thresholds" else (xs[:, 0] >= 3)
-    xs[dice.random(rounds) < 0.02] = np.nan
+    xs = xs.astype(object)
+    xs[dice.random(rounds) < 0.02] = "x"
     return xs, np.where(dice.random(rounds) < 0.9, right, -1)
 
 

@@ -153,9 +153,9 @@ def test_a_halt_is_seen_and_ends_the_game(labels: bool) -> None:
 
 
 def test_malformed_questions_show_their_error_to_their_asker_only() -> None:
-    hidden = Round(((np.nan, 0.0), 1), ((0.5, 0.0), 1), challenge=True)
+    hidden = Round((("x", 0.0), 1), ((0.5, 0.0), 1), challenge=True)
     for bit in (0, 1):
-        view = OnlineGame(make_pop, Script(Round(((np.nan, 0.0), None)), hidden), 300).play(bit)
+        view = OnlineGame(make_pop, Script(Round((("x", 0.0), None)), hidden), 300).play(bit)
         assert view.answers[0].error is not None and view.answers[1] is BOTTOM
 
 

@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from confide.guide.columns import Columns, Malformed, category_of, digest, parts_of, words_of
+from confide.guide.columns import Columns, Malformed, code_of, digest, parts_of, words_of
 from confide.guide.hashed import HashedMap
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Batch, Map, encode_batch
 from confide.guide.ranges import declared
 from confide.guide.rows import read_many
+from confide.reading import category_of
 
 pytestmark = pytest.mark.claim("guide.md")
 
@@ -125,7 +126,7 @@ def test_equal_categories_of_other_types_have_equal_digests() -> None:
     """The reason why one of them may stand for all in a batch."""
     for same in ([1, 1.0, True], [0, 0.0, -0.0, False], [2**53, float(2**53)], [10**400], [0.5], ["x"], [b"x"]):
         assert len({category_of("k", value) for value in same}) == 1
-    assert category_of("k", "x") != category_of("k", b"x") != category_of("l", b"x")
+    assert code_of("k", "x") != code_of("k", category_of("k", b"x")) != code_of("l", category_of("l", b"x"))
 
 
 def test_a_table_holds_what_is_read_one_by_one() -> None:

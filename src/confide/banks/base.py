@@ -10,22 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.contained import contained
-from confide.learners.base import Floats, holds_all
+from confide.learners.base import Floats, held
 from confide.learners.called import NO_LABEL, RAISED
 from confide.learners.features import Columns
 from confide.privacy.counters import Ticks
 from confide.privacy.gate import Rule
+from confide.reading import FORM, Malformed
 
 __all__ = [
-    "FORM", "NONE", "Bank", "Failures", "Fused", "Rounds", "RowByRow", "State", "Tallied", "encode_rows",
+    "FORM", "NONE", "Bank", "Batched", "Failures", "Fused", "Rounds", "RowByRow", "State", "Tallied", "encode_rows",
     "encode_table", "sealed",
 ]  # fmt: skip
 
 State = Mapping[str, NDArray[Any] | str | int]
 Ints = NDArray[np.int64]
-
-FORM = "x is not of a form that this POP takes"
-"""What is said of an x that raises something of its own: what that was stays untold."""
 
 
 @runtime_checkable
@@ -196,6 +194,42 @@ NONE = Failures()
 """Nothing failed."""
 
 
+class Batched(ABC):
+    """The single calls of a bank whose unit is a batch: each is a batch of one.
+
+    A bank of one's own needs the three batch methods, `reset`, `state` and `load_state`.
+    """
+
+    @abstractmethod
+    def encode_many(self, xs: Any) -> tuple[Any, dict[int, str]]:
+        """See `Bank`."""
+
+    @abstractmethod
+    def votes_many(self, xs: Any, polls: Ints) -> Ints:
+        """See `Bank`."""
+
+    @abstractmethod
+    def learn_many(self, copies: Ints, xs: Any, ys: Ints) -> int:
+        """See `Bank`."""
+
+    def encode(self, x: Any) -> Any:
+        """A batch of one; what is wrong with x is raised."""
+        rows, errors = self.encode_many([x])
+        if errors:
+            raise Malformed(errors[0])
+        return rows[0]
+
+    def votes(self, x: Any, poll: Ints) -> Ints:
+        """A batch of one."""
+        counts: Ints = self.votes_many([x], np.asarray(poll)[None, :])[0]
+        return counts
+
+    def learn(self, copy: int, x: Any, y: int) -> None:
+        """A batch of one; a lesson that is left out raises."""
+        if not self.learn_many(np.array([copy]), [x], np.array([y])):
+            raise ValueError("the copy's learner failed, and the lesson is lost")
+
+
 class RowByRow(ABC):
     """The batch part of a bank that has none of its own: row after row."""
 
@@ -275,11 +309,9 @@ def sealed(rounds: Rounds) -> Rounds:
 
 def encode_table(encoder: Any, encode: Any, xs: Any, features: int) -> tuple[Floats, dict[int, str]]:
     """All x as rows of numbers, and what is wrong with those that are malformed."""
-    table = type(xs) is np.ndarray and xs.ndim == 2 and xs.dtype.kind in "fiub"
+    table = type(xs) is np.ndarray and xs.ndim == 2 and xs.dtype.kind in "fiub" and xs.dtype.itemsize <= 8
     if table and type(encoder) is Columns and xs.shape[1] == features:
-        rows = np.array(xs, dtype=np.float64, order="C")
-        wrong = "x has a NaN, an infinity or a number above float32's range: clean it first"
-        return rows, {int(i): wrong for i in np.flatnonzero(~holds_all(rows))}
+        return held(np.array(xs, dtype=np.float64, order="C")), {}
     each, errors = encode_rows(encode, xs)
     rows = np.zeros((len(each), features))
     for i, row in enumerate(each):

@@ -7,20 +7,20 @@ a long one its words. Pairs of a row's values have places too: what two columns 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
-from confide.contained import Contained, contained
-from confide.guide.columns import FORM, Malformed, by_position, digest, parts_of, words_of
+from confide.contained import contained
+from confide.guide.columns import digest, parts_of, words_of
 from confide.guide.maps import Encoded
 from confide.guide.ranges import octave
 from confide.kernels.compile import jit
+from confide.reading import Plain, read_anything
 
 __all__ = ["HashedMap"]
 
@@ -87,15 +87,11 @@ class HashedMap:
         return every, np.array(sizes, dtype=np.int64), np.array(sizes, dtype=np.int64) == 0
 
     def _encode(self, x: Any, known: _Digests) -> Encoded:
-        with Contained(Malformed):  # x may be any object at all, and raise anything when it is looked at
-            return self._features(x if isinstance(x, Mapping) else by_position(x), known)
-        raise Malformed(FORM)
-
-    def _features(self, x: Mapping[Any, Any], known: _Digests) -> Encoded:
+        said = read_anything(x)
+        named = said.items() if isinstance(said, dict) else enumerate(said)
         singles: list[int] = []
         short: list[tuple[int, int]] = []  # digests of names and of what they say in one token
-        plain = ((str.__str__(str(name)), value) for name, value in x.items())  # a subclass may compare as it likes
-        for name, value in sorted(plain, key=lambda item: item[0])[:_MOST]:
+        for name, value in sorted(((str(name), value) for name, value in named), key=lambda item: item[0])[:_MOST]:
             found = _tokens(name, value)
             singles += [known[token] for token in found]
             if len(found) == 1:
@@ -148,24 +144,13 @@ class _Digests(dict[str, int]):
         return found
 
 
-def _tokens(name: str, value: Any) -> list[str]:
+def _tokens(name: str, value: Plain) -> list[str]:
     """What a value says: nothing if it is missing, one token, or a long text's words."""
     if value is None:
         return []
     if isinstance(value, str):
-        value = str.__str__(value)  # a subclass may answer otherwise every time
         if value.count(" ") >= _LONG:
             return [f"{name} {part}" for word in words_of(value) for part in parts_of(word)]
         return [f"{name}={value}"]
-    if isinstance(value, bytes):
-        return [f"{name}={value.hex()}"]
-    if not isinstance(value, float | Real | np.bool_):
-        raise Malformed("a feature must be a number, a text, bytes, or None where it is missing")
-    try:
-        number = float(value)
-    except OverflowError:
-        return [f"{name}#huge"]
-    if math.isnan(number):
-        return []
-    place = int(octave(number, 4))
-    return [f"{name}#{place if number >= 0 else -place}"]
+    place = int(octave(float(value), 4))
+    return [f"{name}#{place if value >= 0 else -place}"]

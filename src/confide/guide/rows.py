@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.contained import contained
-from confide.guide.columns import Columns, category_of, number_of, text_of
+from confide.guide.columns import Columns, code_of
+from confide.reading import category_of, number_of, text_of
 
 __all__ = ["Table", "read_many"]
 
@@ -84,7 +85,7 @@ def _read_dicts(columns: Columns, rows: Sequence[dict[Any, Any]]) -> Table:
     for j, name in enumerate(columns.categorical):
         table.codes[:, j] = _codes(name, _values(rows, name, table.refused), table.refused)
     for j, name in enumerate(columns.text):
-        table.texts[:, j] = _each(partial(text_of, name), _values(rows, name, table.refused), "", table.refused)
+        table.texts[:, j] = _each(partial(_text, name), _values(rows, name, table.refused), "", table.refused)
     return table
 
 
@@ -104,9 +105,17 @@ def _numbers(name: str, values: Sequence[Any], refused: NDArray[np.bool_]) -> An
 def _codes(name: str, values: Sequence[Any], refused: NDArray[np.bool_]) -> list[int]:
     if set(map(type, values)) <= _CATEGORIES:
         with contained:
-            known = {value: category_of(name, value) for value in set(values)}
+            known = {value: _code(name, value) for value in set(values)}
             return [known[value] for value in values]
-    return _each(partial(category_of, name), values, 0, refused)
+    return _each(partial(_code, name), values, 0, refused)
+
+
+def _code(name: str, value: Any) -> int:
+    return code_of(name, category_of(name, value))
+
+
+def _text(name: str, value: Any) -> str:
+    return text_of(name, value) or ""
 
 
 def _each(read: Callable[[Any], Any], values: Sequence[Any], otherwise: Any, refused: NDArray[np.bool_]) -> list[Any]:

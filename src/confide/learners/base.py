@@ -20,6 +20,7 @@ from confide.kernels.memory import TEACH, VOTE, Kernels, describe, kernel
 from confide.learners.follow import follow
 
 __all__ = [
+    "LARGEST",
     "Arrays",
     "Base",
     "Bounded",
@@ -31,6 +32,7 @@ __all__ = [
     "Slots",
     "Stacked",
     "fresh",
+    "held",
     "positive",
     "vector",
 ]
@@ -42,7 +44,9 @@ Ints = NDArray[np.int64]
 Slots = NDArray[np.int32]
 Layout = Mapping[str, tuple[tuple[int, ...], DTypeLike]]
 
-_LARGEST = float(np.finfo(np.float32).max)  # what is stored is float32, so nothing larger comes in
+LARGEST = float(np.finfo(np.float32).max)
+"""What is stored is float32, so nothing larger comes in."""
+
 _CACHE_LINE = 64
 _ONLY = np.zeros(1, dtype=np.int32)
 
@@ -259,7 +263,7 @@ def _holds(row: Floats) -> bool:
     """Whether float32 can hold all numbers; a NaN never."""
     held = True
     for value in row:
-        held = held and abs(value) <= _LARGEST
+        held = held and abs(value) <= LARGEST
     return held
 
 
@@ -270,6 +274,18 @@ def holds_all(rows: Floats) -> NDArray[np.bool_]:
     for i in range(rows.shape[0]):
         held[i] = _holds(rows[i])
     return held
+
+
+def held(rows: Floats) -> Floats:
+    """The numbers themselves, changed to what copies can store: 0 where one is missing, else the nearest of float32."""
+    _hold(rows.ravel())
+    return rows
+
+
+@jit
+def _hold(numbers: Floats) -> None:
+    for i in range(numbers.size):
+        numbers[i] = min(max(numbers[i], -LARGEST), LARGEST) if numbers[i] == numbers[i] else 0.0
 
 
 def positive(name: str, value: Any, zero: bool = False) -> float:

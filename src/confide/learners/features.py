@@ -12,23 +12,21 @@ import re
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
-from confide.contained import contained
-from confide.learners.base import Base, vector
+from confide.learners.base import LARGEST, Base, held
+from confide.reading import Plain, Reader, read_anything
 from confide.text import Embedding, TextEncoder
-from confide.values import number_in, plain_number
+from confide.values import plain_number
 
 __all__ = ["AsGiven", "Columns", "Encoder", "Features", "HashedFeatures", "Pipeline", "encoder_for"]
 
 _WORD = re.compile(r"\w+")
-_NUMBER = "a feature must be a finite number that float32 can hold"
-_FORM = "x is not of a form that these features take: give plain numbers and texts"
 
 
 @runtime_checkable
@@ -39,49 +37,35 @@ class Encoder(Protocol):
         """A new object that shares nothing with `x`, or a ValueError that says what is wrong with it."""
 
 
-class _Malformed(ValueError):
-    """What is wrong with x, in words of ours: they quote nothing of it."""
-
-
 class _Encoding(Base, ABC):
     @abstractmethod
-    def _encode(self, x: Any) -> Any:
-        """What `encode` gives; whatever it raises is turned into a ValueError that quotes nothing of x."""
-
     def encode(self, x: Any, /) -> Any:
         """See `Encoder`."""
-        said = _FORM
-        with contained:  # x may be any object at all, and raise anything when it is looked at
-            try:
-                return self._encode(x)
-            except _Malformed as error:
-                said = str(error)
-        raise ValueError(said)
 
     def __or__(self, learner: Any) -> Pipeline:
         return Pipeline(self, learner)
 
 
 class Columns(_Encoding):
-    """x is an array of `width` numbers.
+    """x is an array of `width` numbers; a missing one is 0.
 
     Examples
     --------
-    >>> Columns(3).encode([1, 2, 3])
-    array([1., 2., 3.])
-    >>> Columns(3).encode([1, 2, float("nan")])
+    >>> Columns(3).encode([1, 2, None])
+    array([1., 2., 0.])
+    >>> Columns(3).encode([1, 2])
     Traceback (most recent call last):
     ...
-    ValueError: x has a NaN, an infinity or a number above float32's range: clean it first
+    confide.reading.Malformed: x has another number of features than the 3 that were declared
     """
 
     def __init__(self, width: int) -> None:
         self.width = integer(width, "the number of features", 1)
+        self._reader = Reader.of_array(self.width)
 
-    def _encode(self, x: Any) -> NDArray[np.float64]:
-        if isinstance(x, Mapping):
-            raise _Malformed("x is a dict where an array is expected: declare its names with Features")
-        return _vector(x, self.width)
+    def encode(self, x: Any, /) -> NDArray[np.float64]:
+        """See `Encoder`."""
+        return _fixed(held(self._reader.values(x).numbers))
 
 
 class Features(_Encoding):
@@ -107,10 +91,10 @@ class Features(_Encoding):
     >>> features = Features(numeric=["age"], categorical={"city": 4}, text={"note": 8})
     >>> features.encode({"age": 41, "city": "Rome", "note": "so far so good"})
     array([41.,  0.,  1.,  0.,  0.,  0.,  0.,  1.,  2.,  0.,  0.,  1.,  0.])
-    >>> features.encode({"age": float("nan")})
+    >>> features.encode({"age": "forty"})
     Traceback (most recent call last):
     ...
-    ValueError: feature 'age' must be a finite number that float32 can hold
+    confide.reading.Malformed: feature 'age' must be a number, or None where it is missing
     """
 
     def __init__(
@@ -132,17 +116,14 @@ class Features(_Encoding):
         column = len(numeric) + len(log)
         self.embeddings = {name: Embedding(kind) for name, kind in (text or {}).items() if _is_encoder(kind)}
         """The encoders of those texts that have one, as they are asked."""
-        self._hashed: list[tuple[str, int, int, bool]] = []
+        self._hashed: list[tuple[str, int, int]] = []
         widths = {name: each.width for name, each in self.embeddings.items()}
-        texts: dict[str, Any] = {**(text or {}), **widths}
-        for group, words in ((categorical or {}, False), (texts, True)):
-            for name, width in group.items():
-                self._hashed.append((name, column, integer(width, f"the width of {name!r}", 1), words))
-                column += width
-        names = [*numeric, *log, *(name for name, *_ in self._hashed)]
-        if not names or len(set(names)) < len(names):
-            raise ValueError("declare at least one feature, and each name once")
+        hashed: list[tuple[str, Any]] = [*(categorical or {}).items(), *{**(text or {}), **widths}.items()]
+        for name, width in hashed:
+            self._hashed.append((name, column, integer(width, f"the width of {name!r}", 1)))
+            column += width
         self.width = column
+        self._reader = Reader((*numeric, *log), tuple(categorical or ()), tuple(text or ()))
 
     @property
     def ranges(self) -> dict[str, tuple[float, float]]:
@@ -158,35 +139,26 @@ class Features(_Encoding):
     @property
     def names(self) -> tuple[str, ...]:
         """The name of each column: a number's own, and for hashed ones the name and a count."""
-        hashed = [f"{name} {column}" for name, _, width, _ in self._hashed for column in range(width)]
+        hashed = [f"{name} {column}" for name, _, width in self._hashed for column in range(width)]
         return (*self.numeric, *self.log, *hashed)
 
-    def _encode(self, x: Any) -> NDArray[np.float64]:
-        _dict(x)
+    def encode(self, x: Any, /) -> NDArray[np.float64]:
+        """See `Encoder`."""
+        numbers, categories, texts = self._reader.values(x)
         row = np.zeros(self.width)
-        column = 0
-        for name in self.numeric:
-            row[column] = _number(x.get(name), name)
-            column += 1
-        for name in self.log:
-            value = _number(x.get(name), name)
-            row[column] = math.copysign(math.log1p(abs(value)), value)
-            column += 1
-        for name, first, width, words in self._hashed:
-            value = x.get(name)
-            if value is None:
-                continue
-            if not words:
-                row[first + _column(_category(value, name), width)] = 1.0
-            elif not isinstance(value, str):
-                raise _Malformed(f"feature {name!r} must be a text")
-            elif name in self.embeddings:
-                row[first : first + width] = self.embeddings[name].vector(_text(value))
-            else:
-                for word in _WORD.findall(_text(value).lower()):
+        row[: numbers.size] = held(numbers)
+        for column in range(len(self.numeric), numbers.size):
+            row[column] = math.copysign(math.log1p(abs(row[column])), row[column])
+        for (_, first, width), category in zip(self._hashed, categories, strict=False):
+            if category is not None:
+                row[first + _column(category, width)] = 1.0
+        for (name, first, width), text in zip(self._hashed[len(categories) :], texts, strict=True):
+            if text is not None and name in self.embeddings:
+                row[first : first + width] = self.embeddings[name].vector(text)
+            elif text is not None:
+                for word in _WORD.findall(text.lower()):
                     row[first + _column(word, width)] += 1.0
-        row.flags.writeable = False
-        return row
+        return _fixed(row)
 
 
 class HashedFeatures(_Encoding):
@@ -208,23 +180,25 @@ class HashedFeatures(_Encoding):
     def __init__(self, width: int) -> None:
         self.width = integer(width, "width", 1)
 
-    def _encode(self, x: Any) -> NDArray[np.float64]:
-        _dict(x)
+    def encode(self, x: Any, /) -> NDArray[np.float64]:
+        """See `Encoder`."""
+        said = read_anything(x)
         row = np.zeros(self.width)
-        for name, value in x.items():
+        for name, value in said.items() if isinstance(said, dict) else enumerate(said):
             if isinstance(value, str):
-                row[_column(f"{name}={_text(value)}", self.width)] += 1.0
-            else:
-                row[_column(str(name), self.width)] += _number(value)
-        return _vector(row)  # sums may be too large where their parts were not
+                row[_column(f"{name}={value}", self.width)] += 1.0
+            elif value is not None:
+                row[_column(str(name), self.width)] += _within(value)
+        return _fixed(held(row))  # sums may be too large where their parts were not
 
 
 class AsGiven(_Encoding):
     """x goes to the learner as it is, copied and checked: for River's models and for learners of your own.
 
-    A dict of numbers, texts and None, named by texts or whole numbers, stays a dict; anything else must be an array of
-    numbers. Names and values come out as plain Python objects, whole numbers as integers however they were given:
-    nothing that behaves in its own way reaches a copy, and no other row changes what this one is.
+    A dict of numbers, texts and None, named by texts or whole numbers, stays a dict. An array of numbers is an array,
+    with NaN where one is missing; one that holds anything else is a tuple. Names and values come out as plain Python
+    objects, whole numbers as integers however they were given: nothing that behaves in its own way reaches a copy, and
+    no other row changes what this one is.
 
     Examples
     --------
@@ -232,8 +206,15 @@ class AsGiven(_Encoding):
     {'age': 41, 'city': 'Rome'}
     """
 
-    def _encode(self, x: Any) -> Any:
-        return {_name(name): _plain(value) for name, value in x.items()} if isinstance(x, Mapping) else _vector(x)
+    def encode(self, x: Any, /) -> Any:
+        """See `Encoder`."""
+        said = read_anything(x)
+        if isinstance(said, dict):
+            return {name: _own(value) for name, value in said.items()}
+        numbers = [math.nan if value is None else _within(value) for value in said if not isinstance(value, str)]
+        if len(numbers) < len(said):
+            return tuple(map(_own, said))
+        return _fixed(np.array(numbers, dtype=np.float64))
 
 
 class Pipeline(Base):
@@ -301,55 +282,15 @@ def _column(key: str, width: int) -> int:
     return zlib.crc32(key.encode("utf-8", "surrogatepass")) % width
 
 
-def _dict(x: Any) -> None:
-    if not isinstance(x, Mapping):
-        raise _Malformed("x must be a dict of features, as declared")
+def _fixed(row: NDArray[np.float64]) -> NDArray[np.float64]:
+    row.flags.writeable = False
+    return row
 
 
-def _vector(x: Any, width: int | None = None) -> NDArray[np.float64]:
-    try:
-        return vector(x, width)
-    except ValueError as error:  # its words quote nothing
-        raise _Malformed(str(error)) from None
+def _within(number: float) -> float:
+    """The nearest number that float32 can hold."""
+    return min(max(float(number), -LARGEST), LARGEST)
 
 
-def _number(value: Any, declared: str | None = None) -> float:
-    """`value` as a float. Only a declared name, which is public, may be quoted."""
-    number = math.nan
-    with contained:  # no number's text, too large an integer, or an object that only claims to be a number
-        if isinstance(value, str) and declared is not None:
-            value = number_in(value)
-        if value is None:
-            return 0.0
-        number = float(value) if isinstance(value, Real | np.bool_) else math.nan
-    if abs(number) <= 3.4e38:  # false for NaN too
-        return number
-    raise _Malformed(_NUMBER if declared is None else _NUMBER.replace("a feature", f"feature {declared!r}"))
-
-
-def _text(value: str) -> str:
-    return str.__str__(value)  # a subclass may answer otherwise every time
-
-
-def _name(name: Any) -> str | int:
-    if isinstance(name, str):
-        return _text(name)
-    if isinstance(name, int | np.integer):
-        return int(name)
-    raise _Malformed("a feature's name must be a text or a whole number")
-
-
-def _plain(value: Any) -> str | float | None:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return _text(value)
-    number = _number(value)
-    return bool(number) if isinstance(value, bool | np.bool_) else plain_number(number)
-
-
-def _category(value: Any, declared: str) -> str:
-    if isinstance(value, str):
-        return _text(value)
-    number = _number(value, declared)
-    return str(int(number)) if number.is_integer() else repr(number)
+def _own(value: Plain) -> Plain:
+    return value if value is None or isinstance(value, str | bool) else plain_number(_within(value))

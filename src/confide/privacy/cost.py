@@ -21,19 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.kernels.compile import jit
+from confide.privacy.intervals import WIDEN, complement, difference, gain, share, wide
 
 ONE = 2**64
 """Probabilities are integers out of this many: `sure / ONE`."""
-
-# Each helper below performs at most three correctly rounded operations without cancellation, so its relative error is
-# below 4·2⁻⁵³; we widen by more than twice that.
-_WIDEN = 10 * 2.0**-53
 
 Interval = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def _wide(low: NDArray[np.float64], high: NDArray[np.float64]) -> Interval:
-    return low - np.abs(low) * _WIDEN, high + np.abs(high) * _WIDEN
+    return low - np.abs(low) * WIDEN, high + np.abs(high) * WIDEN
 
 
 def _add(a: Interval, b: Interval) -> Interval:
@@ -65,11 +62,11 @@ def _power_minus_one(y: Interval, exponent: int) -> Interval:
         value = end
         for bit in bin(exponent)[3:]:
             value = value * (2.0 + value)
-            value = value + sign * np.abs(value) * _WIDEN
+            value = value + sign * np.abs(value) * WIDEN
             value = np.maximum(value, -1.0)
             if bit == "1":
                 value = end + value * (1.0 + end)
-                value = value + sign * np.abs(value) * _WIDEN
+                value = value + sign * np.abs(value) * WIDEN
                 value = np.maximum(value, -1.0)
         ends.append(value)
     return ends[0], ends[1]
@@ -160,7 +157,7 @@ def power_moments(
         left = _add(p_u, (-sure_gain[1], -sure_gain[0]))
         room, room_high = np.where(equal, p_u[0], left[0]), np.where(equal, p_u[1], left[1])
         gain = _add(unsure_gain, sure_gain)[1]
-        excess = np.where(gain <= 0, 0.0, gain / room * (1 + _WIDEN))
+        excess = np.where(gain <= 0, 0.0, gain / room * (1 + WIDEN))
         excess = np.where(equal, 0.0, np.where(room > 0, excess, np.inf))
     # Where an end is not a number (0·inf), nothing is known: the outermost value stands for it.
     return Moments(
@@ -182,44 +179,6 @@ def moment_excess(
     return power_moments(p_sure, q_sure, order, mixed_sure, poll_fraction).excess
 
 
-Ends = tuple[float, float]
-
-
-@jit
-def _wide_ends(low: float, high: float) -> Ends:
-    return low - abs(low) * _WIDEN, high + abs(high) * _WIDEN
-
-
-@jit
-def _times(a: Ends, b: Ends) -> Ends:
-    low = a[0] * b[0] if a[0] >= 0 else a[0] * b[1]
-    high = a[1] * b[1] if a[1] >= 0 else a[1] * b[0]
-    return _wide_ends(low, high)
-
-
-@jit
-def _over(a: Ends, b: Ends) -> Ends:
-    low = a[0] / b[1] if a[0] >= 0 else a[0] / b[0]
-    high = a[1] / b[0] if a[1] >= 0 else a[1] / b[1]
-    return _wide_ends(low, high)
-
-
-@jit
-def _end_of_power(end: float, sign: float, exponent: int) -> float:
-    value, bit = end, 1
-    while bit * 2 <= exponent:
-        bit *= 2
-    bit //= 2
-    while bit:
-        value = value * (2.0 + value)
-        value = max(value + sign * abs(value) * _WIDEN, -1.0)
-        if exponent & bit:
-            value = end + value * (1.0 + end)
-            value = max(value + sign * abs(value) * _WIDEN, -1.0)
-        bit //= 2
-    return value
-
-
 @jit
 def pair_excess(p_sure: np.uint64, q_sure: np.uint64, order: int) -> float:
     """`moment_excess` of one pair with full polls, compiled: the same operations, and the same bits.
@@ -228,22 +187,14 @@ def pair_excess(p_sure: np.uint64, q_sure: np.uint64, order: int) -> float:
     """
     if p_sure == q_sure:
         return 0.0
-    value = np.float64(p_sure - q_sure) if p_sure >= q_sure else -np.float64(q_sure - p_sure)
-    shift = _wide_ends(value * 2.0**-64, value * 2.0**-64)
-    p, q = np.float64(p_sure) * 2.0**-64, np.float64(q_sure) * 2.0**-64
-    zero = np.uint64(0)
-    p_not = 1.0 if p_sure == zero else np.float64(zero - p_sure) * 2.0**-64
-    q_not = 1.0 if q_sure == zero else np.float64(zero - q_sure) * 2.0**-64
-    p_s, q_s, p_u, q_u = _wide_ends(p, p), _wide_ends(q, q), _wide_ends(p_not, p_not), _wide_ends(q_not, q_not)
-    ratio_s, ratio_u = _over(shift, q_s), _over((-shift[1], -shift[0]), q_u)
-    up_s = _end_of_power(max(ratio_s[0], -1.0), -1.0, order - 1), _end_of_power(ratio_s[1], 1.0, order - 1)
-    up_u = _end_of_power(max(ratio_u[0], -1.0), -1.0, order - 1), _end_of_power(ratio_u[1], 1.0, order - 1)
-    sure_gain, unsure_gain = _times(up_s, p_s), _times(up_u, p_u)
-    room = _wide_ends(p_u[0] - sure_gain[1], 0.0)[0]
-    gain = _wide_ends(0.0, unsure_gain[1] + sure_gain[1])[1]
-    if not room > 0.0 or np.isnan(gain):
+    shift, unsure = difference(p_sure, q_sure), complement(p_sure)
+    sure_gain = gain(shift, share(p_sure), share(q_sure), order)
+    unsure_gain = gain((-shift[1], -shift[0]), unsure, complement(q_sure), order)
+    room = wide(unsure[0] - sure_gain[1], 0.0)[0]
+    both = wide(0.0, unsure_gain[1] + sure_gain[1])[1]
+    if not room > 0.0 or np.isnan(both):
         return np.inf
-    return 0.0 if gain <= 0.0 else gain / room * (1 + _WIDEN)
+    return 0.0 if both <= 0.0 else both / room * (1 + WIDEN)
 
 
 def triples(sure: NDArray[np.uint64], step: int, polled: bool) -> list[tuple[int, int, int]]:

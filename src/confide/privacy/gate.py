@@ -425,7 +425,9 @@ class Gate:
 
     def __eq__(self, other: object) -> bool:
         """Whether both have the same integers; one that computes them and a table are told apart."""
-        return isinstance(other, Gate) and self._laplace == other._laplace and np.array_equal(self._made, other._made)
+        if not isinstance(other, Gate) or self._laplace != other.laplace_numbers:
+            return False
+        return np.array_equal(self._made, other.rule.table)
 
     def __hash__(self) -> int:
         return hash((self._made.tobytes(), self._laplace))

@@ -185,7 +185,7 @@ class Halting:
         return not goes_on(np.uint64(rng.word()), self._go, count)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Halting) and self.shift == other.shift and np.array_equal(self._go, other._go)
+        return isinstance(other, Halting) and self.shift == other.shift and np.array_equal(self._go, other.go)
 
     def __hash__(self) -> int:
         return hash((self._go.tobytes(), self.shift))

@@ -4,8 +4,8 @@ A table gives two 64-bit integers for each public row and each integer state (a 
 *sure*, and that of the first label where unsure. Neighbouring worlds see states at most two apart in the same row. The
 kernels bound inequality (**) of docs/proofs/lean.md for every such pair, and with polls for every triple.
 
-The arithmetic is that of `confide.privacy.cost` for scalars instead of arrays: a lean has dozens of rows, and a
-compiled loop reads a table in a second that arrays would take half a minute for.
+The arithmetic is that of `confide.privacy.intervals`: a lean has dozens of rows, and a compiled loop reads a table in a
+second that the arrays of `confide.privacy.cost` would take half a minute for.
 """
 
 from __future__ import annotations
@@ -18,94 +18,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.kernels.compile import jit
+from confide.privacy.intervals import WIDEN, Interval, add, complement, difference, gain, mul, share, wide
 
 __all__ = ["LEAST_FRACTION", "Points", "Survey", "survey"]
 
 LEAST_FRACTION = Fraction(1, 2**100)
 """With a smaller share of the copies, asked or not, a product of probabilities might leave the range of doubles."""
 
-_WIDEN = 10 * 2.0**-53  # more than the three roundings of one operation: docs/proofs/gate.md, "One widening"
-_UNIT = 2.0**-64
 _BUCKETS = 4 * 128 + 1
 _SPAN = 3  # states of a window: one vote moves a margin by at most 2
 
-Interval = tuple[float, float]
 Words = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 
 
 @jit
-def _wide(low: float, high: float) -> Interval:
-    return low - abs(low) * _WIDEN, high + abs(high) * _WIDEN
-
-
-@jit
-def _add(a: Interval, b: Interval) -> Interval:
-    return _wide(a[0] + b[0], a[1] + b[1])
-
-
-@jit
-def _mul(a: Interval, b: Interval) -> Interval:
-    """Product of any interval `a` with a non-negative interval `b`."""
-    return _wide(a[0] * (b[0] if a[0] >= 0.0 else b[1]), a[1] * (b[1] if a[1] >= 0.0 else b[0]))
-
-
-@jit
-def _div(a: Interval, b: Interval) -> Interval:
-    """Quotient of any interval `a` by a positive interval `b`."""
-    return _wide(a[0] / (b[1] if a[0] >= 0.0 else b[0]), a[1] / (b[0] if a[1] >= 0.0 else b[1]))
-
-
-@jit
-def _power_end(y: float, exponent: int, sign: float) -> float:
-    """One end of (1+y)^exponent − 1, y ≥ −1: doubling and stepping, each widened outward and cut at −1."""
-    value, bit = y, 1
-    while bit * 2 <= exponent:
-        bit *= 2
-    bit //= 2
-    while bit > 0:
-        value *= 2.0 + value
-        value = max(value + sign * abs(value) * _WIDEN, -1.0)
-        if exponent & bit:
-            value = y + value * (1.0 + y)
-            value = max(value + sign * abs(value) * _WIDEN, -1.0)
-        bit //= 2
-    return value
-
-
-@jit
-def _gain(shift: Interval, p: Interval, q: Interval, order: int) -> Interval:
-    """Encloses P^α·Q^{1−α} − P where P − Q lies in `shift`; no change is no gain, also of what never happens."""
-    if shift[0] == 0.0 and shift[1] == 0.0:
-        return 0.0, 0.0
-    ratio = _div(shift, q)
-    power = _power_end(max(ratio[0], -1.0), order - 1, -1.0), _power_end(ratio[1], order - 1, 1.0)
-    return _mul(power, p)
-
-
-@jit
-def _share(word: np.uint64) -> Interval:
-    value = np.float64(word) * _UNIT
-    return _wide(value, value)
-
-
-@jit
-def _rest(word: np.uint64) -> Interval:
-    """Encloses 1 − word/2⁶⁴: 2⁶⁴ − word is exact in 64 bits unless word = 0."""
-    value = 1.0 if word == np.uint64(0) else np.float64(np.uint64(0) - word) * _UNIT
-    return _wide(value, value)
-
-
-@jit
-def _difference(a: np.uint64, b: np.uint64) -> Interval:
-    """Encloses (a − b)/2⁶⁴: the subtraction is exact, and 0 stays 0."""
-    value = np.float64(a - b) * _UNIT if a >= b else -(np.float64(b - a) * _UNIT)
-    return _wide(value, value)
-
-
-@jit
 def _mixed(own: Interval, other: Interval, part: Interval, rest: Interval) -> Interval:
-    return _add(_mul(own, part), _mul(other, rest))
+    return add(mul(own, part), mul(other, rest))
 
 
 @jit
@@ -122,28 +51,28 @@ def three_outcomes(
     Each of p, q, m is (sure, first) of one state; the laws are rest·m + part·p and rest·m + part·q. A_u is the sum
     over both labels. excess is +inf where 1 − A_s may not be positive.
     """
-    t_p, t_q, f_p, g_p = _rest(p[0]), _rest(q[0]), _share(p[1]), _rest(p[1])
-    s_shift, f_shift = _difference(p[0], q[0]), _difference(p[1], q[1])
+    t_p, t_q, f_p, g_p = complement(p[0]), complement(q[0]), share(p[1]), complement(p[1])
+    s_shift, f_shift = difference(p[0], q[0]), difference(p[1], q[1])
     t_shift, g_shift = (-s_shift[1], -s_shift[0]), (-f_shift[1], -f_shift[0])
-    s_p, s_q = _share(p[0]), _share(q[0])
-    a_p, a_q, a_shift = _mul(t_p, f_p), _mul(t_q, _share(q[1])), _add(_mul(t_shift, f_p), _mul(f_shift, t_q))
-    b_p, b_q, b_shift = _mul(t_p, g_p), _mul(t_q, _rest(q[1])), _add(_mul(t_shift, g_p), _mul(g_shift, t_q))
+    s_p, s_q = share(p[0]), share(q[0])
+    a_p, a_q, a_shift = mul(t_p, f_p), mul(t_q, share(q[1])), add(mul(t_shift, f_p), mul(f_shift, t_q))
+    b_p, b_q, b_shift = mul(t_p, g_p), mul(t_q, complement(q[1])), add(mul(t_shift, g_p), mul(g_shift, t_q))
     if rest[1] > 0.0:
-        s_m, t_m = _share(m[0]), _rest(m[0])
-        a_m, b_m = _mul(t_m, _share(m[1])), _mul(t_m, _rest(m[1]))
+        s_m, t_m = share(m[0]), complement(m[0])
+        a_m, b_m = mul(t_m, share(m[1])), mul(t_m, complement(m[1]))
         s_p, s_q, t_p = _mixed(s_p, s_m, part, rest), _mixed(s_q, s_m, part, rest), _mixed(t_p, t_m, part, rest)
         a_p, a_q = _mixed(a_p, a_m, part, rest), _mixed(a_q, a_m, part, rest)
         b_p, b_q = _mixed(b_p, b_m, part, rest), _mixed(b_q, b_m, part, rest)
-        s_shift, a_shift, b_shift = _mul(s_shift, part), _mul(a_shift, part), _mul(b_shift, part)
-    s_gain = _gain(s_shift, s_p, s_q, order)
-    gain = _add(_add(_gain(a_shift, a_p, a_q, order), _gain(b_shift, b_p, b_q, order)), s_gain)[1]
-    room = _add(t_p, (-s_gain[1], -s_gain[0]))
+        s_shift, a_shift, b_shift = mul(s_shift, part), mul(a_shift, part), mul(b_shift, part)
+    s_gain = gain(s_shift, s_p, s_q, order)
+    both = add(add(gain(a_shift, a_p, a_q, order), gain(b_shift, b_p, b_q, order)), s_gain)[1]
+    room = add(t_p, (-s_gain[1], -s_gain[0]))
     # Where an end is not a number nothing is known: the outermost value stands for it.
     low = room[0] if room[0] > -math.inf else -math.inf
     high = room[1] if room[1] < math.inf else math.inf
-    if not (low > 0.0 and gain < math.inf):
+    if not (low > 0.0 and both < math.inf):
         return math.inf, low, high
-    return (gain / low * (1.0 + _WIDEN) if gain > 0.0 else 0.0), low, high
+    return (both / low * (1.0 + WIDEN) if both > 0.0 else 0.0), low, high
 
 
 class Points(NamedTuple):
@@ -207,7 +136,7 @@ def survey(sure: Words, first: Words, *, order: int, poll_fraction: Fraction) ->
             f"poll_fraction={float(poll_fraction):g} is too near to 0 or 1 to certify: ask more of the copies, or all"
         )
     share, other = float(poll_fraction), float(1 - poll_fraction)
-    part, rest = _wide(share, share), _wide(other, other)
+    part, rest = wide(share, share), wide(other, other)
     if poll_fraction == 1:
         part, rest = (1.0, 1.0), (0.0, 0.0)
     rho, low, high = np.zeros(_BUCKETS), np.full(_BUCKETS, np.inf), np.zeros(_BUCKETS)

@@ -237,7 +237,9 @@ class Random:
         """An independent generator with its own key: secure from a secure one, seeded from a seeded one."""
         if self._secure:
             return Random()
-        return _restored(hashlib.sha256(b"confide spawn " + self.words(4).tobytes()).digest(), 0)
+        other = Random.__new__(Random)
+        other.__setstate__((hashlib.sha256(b"confide spawn " + self.words(4).tobytes()).digest(), 0))
+        return other
 
     def __repr__(self) -> str:
         return "Random(secure)" if self._secure else "Random(insecure: seeded)"
@@ -248,14 +250,15 @@ class Random:
                 "a secure generator is neither copied nor pickled, since two in one state draw one noise: "
                 "call spawn() for another one"
             )
-        return _restored, (self._key, self.position)
+        return Random.__new__, (Random,), (self._key, self.position)
 
+    def __setstate__(self, state: tuple[bytes, int]) -> None:
+        self._secure = False
+        self._start(*state)
 
-def _restored(key: bytes, position: int) -> Random:
-    generator = Random.__new__(Random)
-    generator._secure = False
-    generator._start(key, position)
-    return generator
+    def rekey(self) -> None:
+        """A fresh secret key: what two processes have from one moment on is not the same."""
+        self._start(os.urandom(32))
 
 
 _secure_generators: weakref.WeakSet[Random] = weakref.WeakSet()
@@ -263,7 +266,7 @@ _secure_generators: weakref.WeakSet[Random] = weakref.WeakSet()
 
 def _rekey_after_fork() -> None:
     for generator in _secure_generators:
-        generator._start(os.urandom(32))
+        generator.rekey()
 
 
 if hasattr(os, "register_at_fork"):  # a system without fork has nothing to re-key

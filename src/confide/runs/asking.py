@@ -68,11 +68,9 @@ def ask_only(pop: POP, rows: Sequence[Item]) -> Shown:
 
 
 def questions(pop: POP, rows: Sequence[Item]) -> Any:
-    """The rows' x; where they are arrays in one, with NaN, which no learner takes, for a row that cannot be read."""
-    if pop.named:
-        return [row.x for row in rows]
-    nothing = np.full(next((row.x.size for row in rows if row.x is not None), 1), np.nan)
-    return np.array([nothing if row.x is None else row.x for row in rows])
+    """The rows' x, as one array where that can be: None stands for a row that cannot be read, which nobody takes."""
+    given = [row.x for row in rows]
+    return given if pop.named or any(x is None for x in given) else np.array(given)
 
 
 def _units(pop: POP, rows: Sequence[Item]) -> list[Any] | None:
