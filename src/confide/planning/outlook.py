@@ -90,7 +90,7 @@ def strength_at_twice(guide: GuidePlan) -> float | None:
     ranges = guide.range_rounds > 0
     try:
         other = GuidePlan.at(
-            float(guide.mu2), 2 * guide.rounds, guide.labels, guide.unit_labels, guide.history, ranges
+            float(guide.mu2), 2 * (guide.length - guide.history), guide.labels, guide.unit_labels, guide.history, ranges
         )
     except ValueError:
         return None
