@@ -10,14 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.guide.candidates import Choice
+from confide.guide.linear import MODELS
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Map
 from confide.guide.partitions import Renewal
+from confide.planning.stages import Stage
 
 __all__ = ["Carried"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+_SIZES = 6  # integers before all else
 
 
 class Carried(NamedTuple):
@@ -35,23 +39,25 @@ class Carried(NamedTuple):
     """The variance of the noise in them, for each partition."""
     step: float
 
-    def pack(self, features: Map) -> Ints:
-        """These numbers, and which partitions the map has drawn anew, as integers: floats by their bits."""
+    def pack(self, features: Map, first: int) -> Ints:
+        """These numbers, the number of the epoch's first node, and which partitions the map has drawn anew, as integers: floats by their bits."""
         choice, renewed = self.choice, features.renewed if isinstance(features, FeatureMap) else ()
         flat = [np.array([len(one.columns), one.number, one.deal, *one.columns], dtype=np.int64) for one in renewed]
-        sizes = np.array([self.since_round.size, choice.counts.size, choice.chosen, len(renewed)], dtype=np.int64)
+        sizes = [first, choice.weights.size, self.since_round.size, choice.counts.size, choice.chosen, len(renewed)]
         told = np.array([choice.rounds, choice.scale, choice.surer, choice.before, choice.older, self.step])
         floats = [self.theta.ravel(), self.models.ravel(), self.answering.ravel(), self.sums, self.noise]
         bits = np.concatenate([*floats, choice.counts, told]).view(np.int64)
-        return np.concatenate([sizes, self.since_round, *flat, bits])
+        return np.concatenate([np.array(sizes, dtype=np.int64), self.since_round, *flat, bits])
 
     @classmethod
-    def unpack(cls, row: Ints, features: Map, vectors: int, models: int, leaves: int) -> tuple[Carried, Map] | None:
-        """What `pack` wrote, and the map; None where that cannot be."""
-        row = np.ascontiguousarray(row, dtype=np.int64)
-        if row.size < 4 or row[:4].min() < 0 or row[:4].max() > row.size:
+    def unpack(cls, row: Ints, features: Map, vectors: int, stage: Stage) -> tuple[Carried, Map] | None:
+        """What `pack` wrote when this epoch began, and the map; None where that cannot be."""
+        row, models = np.ascontiguousarray(row, dtype=np.int64), MODELS
+        if row.size < _SIZES or row[:2].tolist() != [stage.before, stage.leaves]:
             return None
-        (partitions, counts, chosen, changes), at = row[:4].tolist(), 4
+        (partitions, counts, chosen, changes), at = row[2:_SIZES].tolist(), _SIZES
+        if not all(0 <= size <= row.size for size in (partitions, counts, chosen, changes)):
+            return None
         since_round, at = row[at : at + partitions].copy(), at + partitions
         renewed = []
         for _ in range(changes):
@@ -70,7 +76,7 @@ class Carried(NamedTuple):
         ends = np.cumsum([0, *(rest if size is None else size for size in sizes)])
         parts = [floats[a:b].copy() for a, b in pairwise(ends.tolist())]
         rounds, scale, surer, before, older, step = parts[6].tolist()
-        choice = Choice(parts[5], np.zeros(leaves), rounds, chosen, scale, surer, before, older)
+        choice = Choice(parts[5], np.zeros(stage.leaves), rounds, chosen, scale, surer, before, older)
         theta, answering = parts[0].reshape(width, vectors), parts[2].reshape(width, vectors)
         many = parts[1].reshape(width, models * vectors)
         known = replace(features, renewed=tuple(renewed)) if isinstance(features, FeatureMap) else features

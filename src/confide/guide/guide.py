@@ -36,7 +36,7 @@ from confide.guide.columns import Columns
 from confide.guide.counting import RangeCounts
 from confide.guide.hashed import HashedMap
 from confide.guide.leaves import Leaves
-from confide.guide.linear import MODELS, add_lesson, ordered, run_rows, scores
+from confide.guide.linear import add_lesson, ordered, run_rows, scores
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Batch, Map, Model, Question, encode_batch
 from confide.guide.ranges import declared
@@ -523,12 +523,11 @@ class Guide:
         """Begin in an epoch with what was left to it; False where that cannot be."""
         if not (self.plan.endless and epoch > 0):
             return False
-        found = Carried.unpack(row, self.features, self.plan.vectors, MODELS, self.plan.leaves)
-        if found is None:
-            return False
-        carried, features = found
-        self._leaves = Leaves(self.plan, self.plan.epoch(epoch), features, self._rng, carried)
-        return True
+        stage = self.plan.epoch(epoch)
+        found = Carried.unpack(row, self.features, self.plan.vectors, stage)
+        if found is not None:
+            self._leaves = Leaves(self.plan, stage, found[1], self._rng, found[0])
+        return found is not None
 
     def _loaded(self, nodes: Sequence[Release]) -> bool:
         """What the stage had released, epoch by epoch; False where that cannot be."""

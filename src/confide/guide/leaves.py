@@ -84,7 +84,7 @@ class Leaves:
         # θ is −step·sums: sums of a longer step weigh more in one that is shorter
         self._carried = carried.sums * (carried.step / self.stage.step)
         self._carried_noise = carried.noise * (carried.step / self.stage.step) ** 2
-        return carried.pack(self.features)
+        return carried.pack(self.features, self.stage.before)
 
     @property
     def total(self) -> int:

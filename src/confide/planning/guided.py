@@ -33,8 +33,8 @@ _PLENTY = 4.0  # of what must be shown: rows beyond it are better answered than 
 _COLUMNS = 10  # numeric columns that this is worked out for
 _FEW, _LEAF = 512, 512  # leaves of a short stream, and rounds of a leaf from which on there are more
 _GROWTH = 30  # a leaf is a thirtieth of the past, so that θ is never older than that; more leaves, more noise
-_EPOCH, _LONGEST, _SLOWER = 1024, 2048, 512  # without an end: leaves of an epoch, the longest, and their growth
-_LOOK = 0.08  # … and the part of the budget for ranges, which are looked at as long as shows enough
+_EPOCH, _LONGEST, _SLOWER = 1024, 2048, 256  # without an end: leaves of an epoch, the longest, and their growth
+_LOOK, _SHOWN = 0.1, 1.5  # … and the part of the budget for ranges; what must be shown, as above
 _SHAKE = 0.8  # the noise of a score, in units of the logit
 _HEAVY, _HEAVIEST = 2.0, 0.95  # momentum, which pays where the noise allows steps so much longer than steady ones
 _LONGER = 20.0  # the memory with momentum: long steps follow the chance in labels too, and a longer mean sheds it
@@ -395,7 +395,7 @@ def _range_rounds(mu2: float, rounds: int | None) -> tuple[int, float]:
     Where even the most shows too little, none: ranges that are mostly noise are worse than a map that needs none.
     """
     if rounds is None:
-        needed = 4 * math.sqrt(2 * _COLUMNS / (mu2 * _LOOK)) / _SEEN
+        needed = _SHOWN * 4 * math.sqrt(2 * _COLUMNS / (mu2 * _LOOK)) / _SEEN
         looked = min(math.ceil(needed), epoch_start(1, MOST_LEAVES, _LONGEST, _SLOWER))
         return (looked, _LOOK) if 2 * looked >= needed else (0, 0.0)
     shown = 0.0
