@@ -56,7 +56,8 @@ def same(one: Guide, other: Guide) -> bool:
     public = [(a.theta, b.theta), (a.models, b.models), (a.answering, b.answering), (a._decoded, b._decoded)]
     public += [(a._carried, b._carried), (a.choice.counts, b.choice.counts), (a._since_round, b._since_round)]
     alike = all(x.tobytes() == y.tobytes() for x, y in public)
-    return alike and one.model.params() == other.model.params() and (one.closed, one.epoch) == (other.closed, other.epoch)
+    alike &= (one.closed, one.epoch) == (other.closed, other.epoch)
+    return alike and one.model.params() == other.model.params()
 
 
 def test_leaves_of_all_epochs_are_named_by_the_number_of_rounds_alone() -> None:
@@ -248,16 +249,14 @@ def test_a_beginning_that_is_no_beginning_of_this_guide_is_refused(change: str) 
     elif change == "nan":
         row[-1:] = np.array([np.nan]).view(np.int64)
     wrong = begun._replace(row=row, number=begun.number + (change == "number"))
-    with pytest.raises(StateError, match="missing in the ledger|do not belong"):
+    with pytest.raises(StateError, match=r"missing in the ledger|do not belong"):
         made(ALONE).resume(900, [wrong, *nodes])
-    with pytest.raises(StateError, match="missing in the ledger|do not belong"):
+    with pytest.raises(StateError, match=r"missing in the ledger|do not belong"):
         made(replace(ALONE, rounds=None, leaves=LEAVES + 1)).resume(900, [begun, *nodes])
 
 
 def test_rows_without_names_and_many_labels_live_over_epochs_too() -> None:
-    plan = replace(
-        GuidePlan.best(40.0, 1e-6, labels=4, private_ranges=False), leaves=LEAVES, leaf=LEAF, growth=GROWTH
-    )
+    plan = replace(GuidePlan.best(40.0, 1e-6, labels=4, private_ranges=False), leaves=LEAVES, leaf=LEAF, growth=GROWTH)
     guide = Guide(plan, HashedMap(64), rng=Random(seed=1))
     rows = [{"a": float(i % 4), "b": float(i % 3)} for i in range(1500)]
     guide.follow(rows, np.arange(1500) % 4)
@@ -278,10 +277,10 @@ def test_a_plan_without_an_end_is_written_down_and_read_again() -> None:
 
 
 def test_after_all_labels_change_it_follows() -> None:
-    """What was learned in earlier epochs is unlearned: the error is back soon after the labels were exchanged."""
+    """What was learned is unlearned, also what an earlier epoch had learned."""
     rng = np.random.default_rng(2)
     x = rng.uniform(size=(60_000, 4))
     y = (x[:, 0] + x[:, 1] > 1).astype(np.int64)
     y[40_000:] = 1 - y[40_000:]
     wrong = Guide(GuidePlan.best(8.0, 1e-6), Columns.of_array(4), rng=Random(seed=1)).follow(x, y).answers != y
-    assert wrong[42_000:].mean() < 1.5 * wrong[30_000:40_000].mean() + 0.01
+    assert wrong[40_000:40_500].mean() > 0.9 and wrong[50_000:].mean() < 0.05

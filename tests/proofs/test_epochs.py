@@ -86,7 +86,7 @@ def test_noise_used_again_in_the_next_epoch_is_found_out() -> None:
 
 
 def test_over_epochs_the_matrix_is_block_diagonal_and_its_longest_column_is_the_price() -> None:
-    """Every integer move over three epochs of unlike noise: Σ‖Δ‖²/s² is at most (2cκC)²·max Λ_e/σ_e², and reaches it."""
+    """Every integer move over three epochs of unlike noise: Σ‖Δ‖²/s² is at most (2cκC)²·max Λ_e/σ_e², and near it."""
     variances, roots = (36, 25, 49), [SquareRoot(2, scale, 2) for scale in (2, 3, 1)]
     worst = max(Fraction(root.load, s2) for root, s2 in zip(roots, variances, strict=True))
     top = Fraction(0)

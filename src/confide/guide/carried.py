@@ -40,7 +40,7 @@ class Carried(NamedTuple):
     step: float
 
     def pack(self, features: Map, first: int) -> Ints:
-        """These numbers, the number of the epoch's first node, and which partitions the map has drawn anew, as integers: floats by their bits."""
+        """These numbers, that of the epoch's first node, and the map's renewals, as integers: floats by their bits."""
         choice, renewed = self.choice, features.renewed if isinstance(features, FeatureMap) else ()
         flat = [np.array([len(one.columns), one.number, one.deal, *one.columns], dtype=np.int64) for one in renewed]
         sizes = [first, choice.weights.size, self.since_round.size, choice.counts.size, choice.chosen, len(renewed)]

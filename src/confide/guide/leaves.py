@@ -29,6 +29,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _YOUNG = 0.4  # of the rounds: a partition that began later has not had its chance yet
+_OFTEN, _YOUNGER = 8, 0.1  # without an end: how often while rounds double partitions may be drawn anew, and which not
 
 
 class Leaves:
@@ -148,14 +149,15 @@ class Leaves:
     def renewing(self) -> list[int]:
         """After which numbers of leaves partitions, if the map has any, may be drawn anew: public.
 
-        After 32, 48, 64, 96, 128, … of the stage's rounds: the length need not be known.
+        After 32, 48, 64, 96, 128, … of the stage's rounds: the length need not be known. Without an end more often, so
+        that they follow a change.
         """
         first, last = self.stage.start, self.stage.ends[-1]
         powers = range(SHORTEST.bit_length(), last.bit_length()) if self._born.size else ()
-        times = [rounds for power in powers for rounds in (1 << power, 3 << (power - 1))]
-        if self.plan.endless:
-            times = [rounds for rounds in times if first < rounds <= last]
-        return [self.stage.reaching(rounds) for rounds in times]
+        if not self.plan.endless:
+            return [self.stage.reaching(rounds) for power in powers for rounds in (1 << power, 3 << (power - 1))]
+        times = [(_OFTEN + part << power) // _OFTEN for power in powers for part in range(_OFTEN)]
+        return [self.stage.reaching(rounds) for rounds in times if first < rounds <= last]
 
     def _after(self, row: Ints) -> dict[str, Any]:
         """What is otherwise after this row is released; `rows` is a place that nothing reads before."""
@@ -189,8 +191,9 @@ class Leaves:
         values = size * vectors
         standing = (values * mean_squares(self._parted(since)) / self._left(closed)[1] - values) / math.sqrt(2 * values)
         now, deal = self.stage.ends[closed - 1], self.stage.before + closed
-        young = (now - self._since_round < _YOUNG * now) & (self._since_round > 0)
-        changed = renewals(columns, standing, young, deal, features.seed, begun=bool(self._since_round.any()))
+        young = (now - self._since_round < (_YOUNGER if self.plan.endless else _YOUNG) * now) & (self._since_round > 0)
+        begun = bool(self._since_round.any())
+        changed = renewals(columns, standing, young, deal, features.seed, begun)
         base, born, since_round = self._base.copy(), self._born.copy(), self._since_round.copy()
         carried, noise = self._carried.copy(), self._carried_noise.copy()
         for i, _, _ in changed:
