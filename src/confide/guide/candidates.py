@@ -9,7 +9,7 @@ and scales it. All of this is a function of released rows and public constants.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,7 +24,6 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _FAST, _SLOW = 1000.0, 5.0  # of the past: hardly a mean, for drift; and a fifth, where noise is all
-_WINDOW = 2.0  # losses are counted over about half of the past
 _SURER, _LEAST, _MOST = 0.1, -2.0, 3.0  # the noise of a scale's logarithm; and how far that goes
 _TOWARDS = 4.0  # as `STEADY`, for the scale: its curvature is below ½
 _RARE = 0.01  # no label is taken to be rarer
@@ -53,6 +52,10 @@ class Choice:
         0 for the usual window, 1 and 2 for the fast and the slow one, 3 for the frequent label.
     scale
         What the chosen scores are multiplied by.
+    surer, before
+        The logarithm of that scale, and what of it is from earlier epochs.
+    older
+        The variance of the noise that earlier epochs left in the counts, before they are divided by their units.
     """
 
     counts: Floats
@@ -60,6 +63,9 @@ class Choice:
     rounds: float = 0.0
     chosen: int = 0
     scale: float = 1.0
+    surer: float = 0.0
+    before: float = 0.0
+    older: float = 0.0
 
     @classmethod
     def first(cls, stage: Stage, vectors: int) -> Choice:
@@ -86,17 +92,22 @@ class Choice:
 
         `units` are those of the losses.
         """
-        keep = max(0.0, 1.0 - _WINDOW / stage.weight(leaf))
-        decoder, length = stage.root.decoder, stage.ends[leaf] - (stage.ends[leaf - 1] if leaf else 0)
+        keep = max(0.0, 1.0 - stage.forgets(leaf))
+        decoder, length, older = stage.root.decoder, stage.length(leaf), keep * keep * self.older
         unit = np.maximum(units, 1).astype(np.float64)  # a clip below 10 leaves no room for losses
         weights = keep * self.weights + decoder[leaf] - (decoder[leaf - 1] if leaf else 0.0)
         counts = keep * self.counts + (decoded - before) / unit
-        deviation = math.sqrt(stage.sigma2 * math.fsum((weights**2).tolist()))
+        deviation = math.sqrt(stage.sigma2 * math.fsum((weights**2).tolist()) + older)
         told = [0.0, *(counts + deviation / unit)[:MODELS].tolist()]
         towards = min(_TOWARDS / stage.longest, _SURER * float(unit[MODELS]) / stage.deviation)
-        surer = -towards * float(decoded[MODELS] / unit[MODELS])
-        scale = _exponential(min(max(surer, _LEAST), _MOST))
-        return Choice(counts, weights, keep * self.rounds + length, told.index(min(told)), scale)
+        surer = min(max(self.before - towards * float(decoded[MODELS] / unit[MODELS]), _LEAST), _MOST)
+        chosen, scale = told.index(min(told)), _exponential(surer)
+        return Choice(counts, weights, keep * self.rounds + length, chosen, scale, surer, self.before, older)
+
+    def over(self, stage: Stage) -> Choice:
+        """The same when the next epoch begins: its nodes have noise of their own."""
+        older = self.older + stage.sigma2 * math.fsum((self.weights**2).tolist())
+        return replace(self, weights=np.zeros_like(self.weights), before=self.surer, older=older)
 
 
 def _exponential(value: float) -> float:

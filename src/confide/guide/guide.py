@@ -21,6 +21,7 @@ Everything here but the open leaf, the counts and the closed leaves' exact sums 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from numpy.typing import NDArray
 from confide._checks import label_weights as checked_weights
 from confide._checks import own_process
 from confide.errors import StateError
+from confide.guide.carried import Carried
 from confide.guide.columns import Columns
 from confide.guide.counting import RangeCounts
 from confide.guide.hashed import HashedMap
@@ -51,6 +53,8 @@ Mask = NDArray[np.bool_]
 
 MANY = 1 << 20
 _WORTH = 9  # of so many rounds one, at most, may go into counts of columns whose ranges are all declared
+_KINDS = ("warm", "ranges", "epoch", "node")
+_NONE = np.zeros(0, dtype=np.int64)
 _PIECE = 1 << 13  # rows that are encoded at once: what they are encoded to takes memory
 
 
@@ -58,8 +62,12 @@ class Release(NamedTuple):
     """What leaves when a leaf ends: the noisy row is public, the exact sums are for the ledger alone."""
 
     kind: str
-    """"warm" for a sum of the warm-up, "ranges", or "node" for any other sum."""
+    """"warm" for a sum of the warm-up, "ranges", or "node" for any other sum.
+
+    "epoch" for what an epoch began with: no release, but what a ledger that begins in the midst needs of earlier ones.
+    """
     number: int
+    """Of this kind, from 0 on. Nodes of all epochs are counted together: of epoch e the first is e · plan.leaves."""
     row: Ints
     exact: Ints
 
@@ -153,7 +161,7 @@ class Guide:
         self._leaves = Leaves(plan, stage, known, self._rng)  # of the stage that learns
         if self._first:
             self._warm = self._leaves
-        self._last = plan.rounds + plan.history
+        self._last = sys.maxsize if plan.endless else plan.length
 
     @property
     def finding(self) -> bool:
@@ -166,6 +174,11 @@ class Guide:
         return self._leaves.stage.number
 
     @property
+    def epoch(self) -> int:
+        """The epoch that learns, from 0 on (public); a guide with a last round has one only."""
+        return self._leaves.stage.epoch
+
+    @property
     def features(self) -> Map:
         """The map of the stage that learns, as it is now."""
         return self._leaves.features
@@ -173,13 +186,13 @@ class Guide:
     @property
     def _answers(self) -> Leaves:
         """Whose θ answers: a function of what was released."""
-        over = self._leaves is not self._warm and self._leaves.closed >= self._handover
+        over = self._leaves is not self._warm and self._leaves.total >= self._handover
         return self._leaves if self._warm is None or over else self._warm
 
     @property
     def closed(self) -> int:
-        """Leaves closed so far, in both stages."""
-        return self._leaves.closed + (0 if self._warm is None or self.finding else self._warm.closed)
+        """Leaves closed so far, in both stages and all epochs."""
+        return self._leaves.total + (0 if self._warm is None or self.finding else self._warm.closed)
 
     @property
     def ready(self) -> int:
@@ -208,7 +221,7 @@ class Guide:
 
     def _leaf_at(self, before: Ints) -> Ints:
         """Which leaf a round teaches that comes after so many."""
-        found = np.searchsorted(self.plan.main.ends, before - self._first, side="right")
+        found = self.plan.closed_after(before - self._first)
         if self._warm is not None:
             warm = self._warm.stage
             early = np.searchsorted(warm.ends, before, side="right")
@@ -246,10 +259,16 @@ class Guide:
     def close_next(self) -> bool:
         """Release what is due next, if anything is."""
         self._check()
+        self._turn()  # where an interrupt came between
         due = self._due()
         if due is not None:
             self._release(due)
         return due is not None
+
+    def _turn(self) -> None:
+        """After the last leaf of an epoch the next begins: by one assignment, too."""
+        if self.plan.endless and self._leaves.full and not self.finding:
+            self._leaves = self._leaves.next(self.plan.epoch(self.epoch + 1))
 
     def _check(self) -> None:
         own_process(self._pid, "guide")  # noise is drawn ahead: two processes would release two sums with one noise
@@ -274,6 +293,7 @@ class Guide:
         ends, handover = self._leaves.stage.ends, [] if self.finding or not self._handover else [self._handover]
         later = [self._began + ends[leaves - 1] for leaves in self._leaves.renewing() + handover]
         later += [self._first] if self.finding else []
+        later += [self._began + ends[-1]] if self.plan.endless else []  # the next epoch has its own times
         return min([at for at in later if self.rounds < at < self._last], default=self.rounds + MANY) - self.rounds
 
     def _release(self, kind: str) -> None:
@@ -289,10 +309,11 @@ class Guide:
             self._found(release.row)
         else:
             self._leaves.close(release.row)
+            self._turn()
 
     def _made(self, kind: str) -> Release:
         """What is due, the same again after an interrupt: a ledger may have it, and what was taught since is lost."""
-        number, made = 0 if kind == "ranges" else self._leaves.closed, self._under_way
+        number, made = 0 if kind == "ranges" else self._leaves.total, self._under_way
         if made is None or made[:2] != (kind, number):
             exact = self._counted.counts.ravel().copy() if kind == "ranges" else None
             node = self._leaves.node() if exact is None else (exact + self._range_noise, exact)
@@ -459,36 +480,64 @@ class Guide:
     # ------------------------------------------------------------------ state
 
     def releases(self) -> list[Release]:
-        """Everything released so far, in order, with the exact sums: what a ledger that begins now must hold."""
-        counts = [] if self.ranges is None else [Release("ranges", 0, self.ranges.copy(), np.zeros(0, dtype=np.int64))]
+        """Everything released so far, in order, with the exact sums: what a ledger that begins now must hold.
+
+        Of earlier epochs only what the open one began with is left, a function of what they had released, as a release
+        of kind "epoch": so memory does not grow.
+        """
+        counts = [] if self.ranges is None else [Release("ranges", 0, self.ranges.copy(), _NONE)]
         warm = [] if self._warm is None else _sums(self._warm)
-        return warm + counts + ([] if self.finding else _sums(self._leaves))
+        begun = [Release("epoch", self.epoch, self._leaves.began, _NONE)] if self.epoch else []
+        return warm + counts + begun + ([] if self.finding else _sums(self._leaves))
 
     def resume(self, rounds: int, releases: Sequence[Release]) -> None:
         """A fresh guide becomes the one that made these releases, `rounds` rounds after its beginning.
 
         A release is of rounds that were taken, whatever `rounds` says. The open leaf starts empty and keeps its number;
-        θ is computed again from the released rows, bit for bit.
+        θ is computed again from the released rows, bit for bit: from all of them, or from the beginning of an epoch.
         """
         if self.rounds or self.closed or self.ranges is not None:
             raise StateError("resume with a fresh guide: this one has begun already")
-        warm, ranges, nodes = ([r for r in releases if r.kind == kind] for kind in ("warm", "ranges", "node"))
-        if [r.number for r in warm + ranges + nodes] != [*range(len(warm)), *range(len(ranges)), *range(len(nodes))]:
+        warm, ranges, begun, nodes = ([r for r in releases if r.kind == kind] for kind in _KINDS)
+        epoch = begun[-1].number if begun else 0
+        nodes = [r for r in nodes if r.number >= epoch * self.plan.leaves]  # those before are in what it began with
+        numbers = [*range(len(warm)), *range(len(ranges)), *(epoch * self.plan.leaves + i for i in range(len(nodes)))]
+        if [r.number for r in warm + ranges + nodes] != numbers:
             raise StateError("a release is missing in the ledger: this state must not be used")
-        fits = {r.kind for r in releases} <= ({"warm", "ranges", "node"} if self.finding else {"node"})
+        fits = {r.kind for r in releases} <= {*(_KINDS[:2] if self.finding else ()), *_KINDS[2:]}
         if fits and self.finding:
             fits = _load(self._leaves, warm)
             if fits and ranges:
-                whole = self._leaves.closed == self._leaves.stage.leaves
-                fits = whole and ranges[0].row.size == self._counted.counts.size
+                fits = self._leaves.full and ranges[0].row.size == self._counted.counts.size
                 if fits:
                     self._found(ranges[0].row)
             fits = fits and (not self.finding or not nodes)
-        fits = fits and (self.finding or _load(self._leaves, nodes))
+        if fits and begun:
+            fits = not self.finding and self._begun(epoch, begun[-1].row)
+        fits = fits and (self.finding or self._loaded(nodes))
         if not fits:
             raise StateError("the releases do not belong to this guide: load it with its own plan, features and ledger")
-        leaves = self._leaves
-        self.rounds = max(rounds, self._began + (leaves.stage.ends[leaves.closed - 1] if leaves.closed else 0))
+        self.rounds = max(rounds, self._began + self._leaves.past)
+
+    def _begun(self, epoch: int, row: Ints) -> bool:
+        """Begin in an epoch with what was left to it; False where that cannot be."""
+        if not (self.plan.endless and epoch > 0):
+            return False
+        stage = self.plan.epoch(epoch)
+        found = Carried.unpack(row, self.features, self.plan.vectors, stage)
+        if found is not None:
+            self._leaves = Leaves(self.plan, stage, found[1], self._rng, found[0])
+        return found is not None
+
+    def _loaded(self, nodes: Sequence[Release]) -> bool:
+        """What the stage had released, epoch by epoch; False where that cannot be."""
+        if not self.plan.endless:
+            return _load(self._leaves, nodes)
+        for first in range(0, len(nodes), self.plan.leaves):
+            if not _load(self._leaves, nodes[first : first + self.plan.leaves]):
+                return False
+            self._turn()
+        return True
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -496,19 +545,21 @@ class Guide:
 
     def __repr__(self) -> str:
         seeded = "" if self._rng.secure else ", insecure: seeded"
-        return f"Guide(rounds={self.rounds}, closed={self.closed} of {self.plan.nodes}{seeded})"
+        most = f" in epoch {self.epoch}" if self.plan.endless else f" of {self.plan.nodes}"
+        return f"Guide(rounds={self.rounds}, closed={self.closed}{most}{seeded})"
 
 
 def _counts(plan: GuidePlan, columns: Columns, ranges: Mapping[str, tuple[float, float]]) -> bool:
     """Whether it is counted where numbers lie: not if all ranges are declared, and that would take too many rounds."""
     rounds, wanting = plan.range_rounds, set(columns.numeric) - set(ranges)
-    return bool(rounds and columns.numeric and (wanting or _WORTH * rounds <= plan.rounds + plan.history))
+    return bool(rounds and columns.numeric and (wanting or plan.endless or _WORTH * rounds <= plan.length))
 
 
 def _sums(leaves: Leaves) -> list[Release]:
     """What one stage has released."""
     rows = zip(leaves.rows[: leaves.closed], leaves.sums, strict=False)
-    return [Release(leaves.stage.kind, i, row.copy(), exact.copy()) for i, (row, exact) in enumerate(rows)]
+    first = leaves.stage.before
+    return [Release(leaves.stage.kind, first + i, row.copy(), exact.copy()) for i, (row, exact) in enumerate(rows)]
 
 
 def _load(leaves: Leaves, releases: Sequence[Release]) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.guide.candidates import Choice, keeps
+from confide.guide.carried import Carried
 from confide.guide.linear import MODELS, Thetas, average, follow, units
 from confide.guide.maps import FeatureMap
 from confide.guide.middle import mean_row
@@ -28,6 +29,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _YOUNG = 0.4  # of the rounds: a partition that began later has not had its chance yet
+_OFTEN, _YOUNGER = 8, 0.1  # without an end: how often while rounds double partitions may be drawn anew, and which not
 
 
 class Leaves:
@@ -35,9 +37,14 @@ class Leaves:
 
     `open` and `sums`, the exact sums of the open leaf and of the closed ones, are private; all else is a function of
     released rows and public constants. The noise of the next row is drawn ahead: its time betrays it.
+
+    In a guide without an end these are the leaves of one epoch. Leaves and rows are numbered within it; what is
+    called `total` and what partitions remember of their beginning counts all epochs.
     """
 
-    def __init__(self, plan: GuidePlan, stage: Stage, features: Map, rng: Random) -> None:
+    def __init__(
+        self, plan: GuidePlan, stage: Stage, features: Map, rng: Random, carried: Carried | None = None
+    ) -> None:
         self._units = units(plan.clip, plan.vectors)
         size = features.width * plan.vectors + self._units.size
         if size > plan.node_values:
@@ -59,6 +66,9 @@ class Leaves:
         self._decoded, self._base = np.zeros(size), np.zeros(size)
         number = len(features.parts[1]) if isinstance(features, FeatureMap) else 0
         self._born = np.zeros(number, dtype=np.int64)  # after how many leaves a renewed partition began; 0 for others
+        self._since_round = np.zeros(number, dtype=np.int64)  # … and after how many rounds, in whichever epoch
+        self._carried, self._carried_noise = np.zeros(size), np.zeros(number)  # earlier epochs' part of the sums
+        self.began = np.zeros(0, dtype=np.int64) if carried is None else self._begin(carried)
         self._older: dict[tuple[Renewal, ...], FeatureMap] = {}  # maps of earlier rounds
         self._noise, self._rng = GaussianNoise(stage.sigma2), rng
         self._ahead = self._noise.draw(rng, size)
@@ -67,6 +77,42 @@ class Leaves:
         for name, value in state.items():  # what came from a read-only file must be writable again
             own = np.require(value, requirements=["C", "W"]) if isinstance(value, np.ndarray) else value
             setattr(self, name, own)
+
+    def _begin(self, carried: Carried) -> Ints:
+        """Go on where the epoch before ended; `carried` are θ and sums as they then were: it is returned in one row."""
+        self.theta, self.models, self.answering = carried.theta, carried.models, carried.answering
+        self.choice, self._since_round = carried.choice, carried.since_round
+        # θ is −step·sums: sums of a longer step weigh more in one that is shorter
+        self._carried = carried.sums * (carried.step / self.stage.step)
+        self._carried_noise = carried.noise * (carried.step / self.stage.step) ** 2
+        return carried.pack(self.features, self.stage.before)
+
+    @property
+    def total(self) -> int:
+        """Leaves closed so far in all epochs of the stage."""
+        return self.stage.before + self.closed
+
+    @property
+    def past(self) -> int:
+        """Rounds of the stage, in all epochs, whose leaves are closed."""
+        return self.stage.ends[self.closed - 1] if self.closed else self.stage.start
+
+    @property
+    def full(self) -> bool:
+        """Whether the last leaf is closed."""
+        return self.closed == self.stage.leaves
+
+    def carried(self) -> Carried:
+        """What the next epoch begins with, once this one's last leaf is closed: a function of released rows."""
+        whole, noise = self._since(self._decoded, self.closed), self._left(self.closed)[1] - self._carried_noise
+        choice = self.choice.over(self.stage)
+        return Carried(
+            self.theta, self.models, self.answering, choice, self._since_round, whole, noise, self.stage.step
+        )
+
+    def next(self, stage: Stage) -> Leaves:
+        """The leaves of the next epoch: θ and the map go on, sums and noise begin anew."""
+        return Leaves(self.plan, stage, self.features, self._rng, self.carried())
 
     def node(self) -> tuple[Ints, Ints]:
         """The open leaf's node, noise included, and its exact sum: to be made durable, then given to `close`."""
@@ -87,7 +133,7 @@ class Leaves:
 
     def map_after(self, rounds: int) -> Map:
         """The map as it was after so many rounds of this stage, before later partitions were drawn."""
-        features, closed = self.features, int(np.searchsorted(self.stage.ends, rounds, side="right"))
+        features, closed = self.features, int(self.plan.closed_after(np.array([rounds]))[0])
         if not isinstance(features, FeatureMap) or all(one.deal <= closed for one in features.renewed):
             return features
         known = tuple(one for one in features.renewed if one.deal <= closed)
@@ -103,10 +149,15 @@ class Leaves:
     def renewing(self) -> list[int]:
         """After which numbers of leaves partitions, if the map has any, may be drawn anew: public.
 
-        After 32, 48, 64, 96, 128, … of the stage's rounds: the length need not be known.
+        After 32, 48, 64, 96, 128, … of the stage's rounds: the length need not be known. Without an end more often, so
+        that they follow a change.
         """
-        powers = range(SHORTEST.bit_length(), self.stage.ends[-1].bit_length()) if self._born.size else ()
-        return [self.stage.reaching(rounds) for power in powers for rounds in (1 << power, 3 << (power - 1))]
+        first, last = self.stage.start, self.stage.ends[-1]
+        powers = range(SHORTEST.bit_length(), last.bit_length()) if self._born.size else ()
+        if not self.plan.endless:
+            return [self.stage.reaching(rounds) for power in powers for rounds in (1 << power, 3 << (power - 1))]
+        times = [(_OFTEN + part << power) // _OFTEN for power in powers for part in range(_OFTEN)]
+        return [self.stage.reaching(rounds) for rounds in times if first < rounds <= last]
 
     def _after(self, row: Ints) -> dict[str, Any]:
         """What is otherwise after this row is released; `rows` is a place that nothing reads before."""
@@ -139,21 +190,25 @@ class Leaves:
         size, vectors, closed = 1 << DEPTH, self.plan.vectors, later["closed"]
         values = size * vectors
         standing = (values * mean_squares(self._parted(since)) / self._left(closed)[1] - values) / math.sqrt(2 * values)
-        ends = np.array([0, *self.stage.ends])
-        young = (ends[closed] - ends[self._born] < _YOUNG * ends[closed]) & (self._born > 0)
-        changed = renewals(columns, standing, young, closed, features.seed, begun=bool(self._born.any()))
-        base, born = self._base.copy(), self._born.copy()
+        now, deal = self.stage.ends[closed - 1], self.stage.before + closed
+        young = (now - self._since_round < (_YOUNGER if self.plan.endless else _YOUNG) * now) & (self._since_round > 0)
+        begun = bool(self._since_round.any())
+        changed = renewals(columns, standing, young, deal, features.seed, begun)
+        base, born, since_round = self._base.copy(), self._born.copy(), self._since_round.copy()
+        carried, noise = self._carried.copy(), self._carried_noise.copy()
         for i, _, _ in changed:
             part = slice(first + i * size, first + (i + 1) * size)
             flat = slice(part.start * vectors, part.stop * vectors)
             base[flat] = later["_decoded"][flat]
             later["theta"][part], later["models"][part] = 0.0, 0.0
-            born[i] = closed
+            carried[flat], noise[i] = 0.0, 0.0
+            born[i], since_round[i] = closed, now
         if not changed:
             return {}
         renewed = replace(features, renewed=features.renewed + changed)
         mean, along, stage = _steady(self.planned, renewed)
         later = {"_mean": mean, "_along": along, "stage": stage}
+        later |= {"_carried": carried, "_carried_noise": noise, "_since_round": since_round}
         return later | {"_base": base, "_born": born, "features": renewed}
 
     def _parted(self, values: Floats) -> Floats:
@@ -163,11 +218,14 @@ class Leaves:
         return values[first : first + self._born.size * each].reshape(-1, each)
 
     def _since(self, decoded: Floats, now: int) -> Floats:
-        """The prefix sums after `now` leaves, those of renewed partitions without what came before them."""
-        if not self._born.any():
-            return decoded
-        out = decoded.copy()
-        self._parted(out)[:] -= self._left(now)[0][:, None] * self._parted(self._base)
+        """The prefix sums after `now` leaves, those of renewed partitions without what came before them.
+
+        With what earlier epochs had gathered.
+        """
+        out = decoded + self._carried if self.stage.epoch else decoded
+        if self._born.any():
+            out = out.copy()
+            self._parted(out)[:] -= self._left(now)[0][:, None] * self._parted(self._base)
         return out
 
     def _left(self, now: int) -> tuple[Floats, Floats]:
@@ -180,7 +238,7 @@ class Leaves:
         """
         decoder, sigma2 = self.stage.root.decoder, self.stage.sigma2
         total = mean_squares(self._parted(self._base))
-        part, error = np.zeros(self._born.size), np.full(self._born.size, sigma2 * overlap(decoder, now, now))
+        part, error = np.zeros(self._born.size), self._carried_noise + sigma2 * overlap(decoder, now, now)
         for born in np.unique(self._born[self._born > 0]).tolist():
             which = self._born == born
             variance, covariance = sigma2 * overlap(decoder, born, born), sigma2 * overlap(decoder, born, now)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from confide._checks import Numbers, integer
 from confide.planning.linear import LinearPart
-from confide.planning.stages import MEMORY, SHORTEST, STEADY, Stage, ends_of
+from confide.planning.stages import MEMORY, SHORTEST, STEADY, Stage, ends_of, epoch_ends, epoch_of, epoch_start
 from confide.privacy.exact import Noise, most_mu2, slack_of
 from confide.privacy.gaussian import LARGEST
 from confide.privacy.renyi import check_delta, check_epsilon
@@ -32,6 +33,9 @@ _PLENTY = 4.0  # of what must be shown: rows beyond it are better answered than 
 _COLUMNS = 10  # numeric columns that this is worked out for
 _FEW, _LEAF = 512, 512  # leaves of a short stream, and rounds of a leaf from which on there are more
 _GROWTH = 30  # a leaf is a thirtieth of the past, so that θ is never older than that; more leaves, more noise
+_EPOCH, _LONGEST, _SLOWER = 1024, 2048, 256  # without an end: leaves of an epoch, the longest, and their growth
+_RECENT = 4000  # … and rounds whose losses say which candidate answers: after a change others do
+_LOOK, _SHOWN = 0.1, 1.5  # … and the part of the budget for ranges; what must be shown, as above
 _SHAKE = 0.8  # the noise of a score, in units of the logit
 _HEAVY, _HEAVIEST = 2.0, 0.95  # momentum, which pays where the noise allows steps so much longer than steady ones
 _LONGER = 20.0  # the memory with momentum: long steps follow the chance in labels too, and a longer mean sheds it
@@ -48,12 +52,13 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
     Parameters
     ----------
     rounds, history
-        Rounds that will be asked, and labelled rows taught before them.
+        Rounds that will be asked, None for a guide without an end, and labelled rows taught before them.
     labels
         How many labels.
     leaves, leaf, growth
         How many leaves, and the rounds (or rows of history) in the longest. A leaf is as long as the rounds before it
-        divided by `growth`, at least 16 and at most `leaf`; with a growth of 0 all are alike.
+        divided by `growth`, at least 16 and at most `leaf`; with a growth of 0 all are alike. Without an end the leaves
+        are those of an epoch: after its last leaf another begins, with noise and sums of its own, and θ goes on.
     clip
         κC: the norm of one gradient, an integer in units of 1/scale; ½ for two labels, 1 for more.
     scale
@@ -73,7 +78,8 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
         The leaves that are learned in these rounds, on a map of declared ranges: their number, the noise, the integer
         matrix and η. They grow as the others do; without private ranges there are none.
     step
-        η: θ = −(η/C)·(decoded prefix sum).
+        η: θ = −(η/C)·(decoded prefix sum). Without an end step, memory and momentum are those of short leaves, and an
+        epoch of longer ones has its own, by rule.
     memory
         The answering θ is a running mean that forgets all but about the last 1/memory of the past; 0 for no mean.
     momentum
@@ -86,9 +92,12 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
     (635, 372, True)
     >>> round(plan.epsilon(1e-6), 6), round(plan.epsilon(1e-6, people=10), 2)
     (1.0, 13.51)
+    >>> endless = GuidePlan.best(epsilon=1.0, delta=1e-6)
+    >>> endless.rounds is None, [endless.epoch(number).start for number in range(4)], endless.delta(1.0) <= 1e-6
+    (True, [0, 79416, 1629257, 3726409], True)
     """
 
-    rounds: int
+    rounds: int | None
     history: int
     labels: int
     leaves: int
@@ -117,12 +126,14 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, least in {
-            "rounds": 1, "history": 0, "labels": 2, "leaves": 1, "leaf": 1, "growth": 0, "clip": 1, "scale": 1,
+            "history": 0, "labels": 2, "leaves": 1, "leaf": 1, "growth": 0, "clip": 1, "scale": 1,
             "unit_labels": 1, "sigma2": 1, "factor_scale": 1, "column_scale": 1, "node_values": 1, "range_rounds": 0,
             "range_norm": 0, "range_sigma2": 1, "range_values": 0, "warm_leaves": 0, "warm_sigma2": 1,
             "warm_factor_scale": 1, "warm_column_scale": 1,
         }.items():  # fmt: skip
             integer(getattr(self, name), name, at_least=least)
+        if self.rounds is not None:
+            integer(self.rounds, "rounds", at_least=1)
         if self.clip >= _SQUARED:
             raise ValueError("clip must be below 2³¹, so that its square can be checked: take a smaller scale")
         if max(self.sigma2, self.range_sigma2, self.warm_sigma2) > LARGEST:
@@ -136,16 +147,33 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
 
     def _check_leaves(self) -> None:
         """Refuse other numbers of leaves than the lengths make, and nodes that do not fit in 64 bits."""
-        for leaves, rounds in ((self.leaves, self.rounds + self.history), (self.warm_leaves, self.range_rounds)):
-            if leaves > MOST_LEAVES or leaves != len(ends_of(rounds, self.leaf, self.growth)):
+        for leaves, rounds in ((self.leaves, self._length), (self.warm_leaves, self.range_rounds)):
+            covered = rounds is None or leaves == len(ends_of(rounds, self.leaf, self.growth))
+            if leaves > MOST_LEAVES or not covered:
                 raise ValueError(f"the leaves must cover all rounds and be at most {MOST_LEAVES}: take longer ones")
         roots = [self.root] + ([self.warm_root] if self.range_rounds else [])
         if not all(root.room(self.leaf * self.clip) for root in roots):
             raise ValueError("a node would not fit in 64 bits: take shorter leaves or a smaller scale")
 
     @property
+    def endless(self) -> bool:
+        """Whether there is no last round."""
+        return self.rounds is None
+
+    @property
+    def _length(self) -> int | None:
+        return None if self.rounds is None else self.rounds + self.history
+
+    @property
+    def length(self) -> int:
+        """Rounds and rows of history in all; a plan without an end has none."""
+        if self._length is None:
+            raise ValueError("this plan has no last round: ask for what holds after some number of rounds")
+        return self._length
+
+    @property
     def root(self) -> SquareRoot:
-        """The integer matrix of the released nodes."""
+        """The integer matrix of the released nodes; without an end, of an epoch's."""
         return SquareRoot(self.leaves, self.factor_scale, self.column_scale)
 
     @property
@@ -155,9 +183,32 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
 
     @property
     def main(self) -> Stage:
-        """The stage that learns once the map is known: it has leaves for all rounds, should nothing be counted."""
-        ends = ends_of(self.rounds + self.history, self.leaf, self.growth)
-        return Stage("node", 1, ends, self.sigma2, self.root, self.step, self.memory, self.momentum)
+        """The stage that learns once the map is known: it has leaves for all rounds, should nothing be counted.
+
+        Without an end it is the first epoch's.
+        """
+        return self.epoch(0)
+
+    def epoch(self, number: int) -> Stage:
+        """The leaves of an epoch of that stage; a plan with a last round has one epoch only."""
+        integer(number, "number", at_least=0, at_most=None if self.endless else 0)
+        if self._length is not None:
+            ends = ends_of(self._length, self.leaf, self.growth)
+            return Stage("node", 1, ends, self.sigma2, self.root, self.step, self.memory, self.momentum)
+        growing = self.leaves, self.leaf, self.growth
+        start, ends = epoch_start(number, *growing), epoch_ends(number, *growing)
+        pace = _pace(self.step, ends[-1] - (ends[-2] if self.leaves > 1 else start), self.memory)
+        return Stage("node", 1, ends, self.sigma2, self.root, *pace, start, number, _RECENT)
+
+    def closed_after(self, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many leaves of that stage, of all epochs, have ended after so many of its rounds."""
+        if not self.endless or not rounds.size:
+            return np.searchsorted(self.main.ends, rounds, side="right")
+        growing, out = (self.leaves, self.leaf, self.growth), np.zeros(rounds.size, dtype=np.int64)
+        for number in range(epoch_of(int(rounds.min()), *growing), epoch_of(int(rounds.max()), *growing) + 1):
+            ends, here = epoch_ends(number, *growing), rounds >= epoch_start(number, *growing)
+            out[here] = number * self.leaves + np.searchsorted(ends, rounds[here], side="right")
+        return out
 
     @property
     def warm(self) -> Stage:
@@ -172,7 +223,7 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
 
     @property
     def nodes(self) -> int:
-        """How many noisy sums a guide releases, at most."""
+        """How many noisy sums a guide releases, at most; without an end, in its warm-up and first epoch."""
         return self.leaves + self.warm_leaves
 
     @property
@@ -189,8 +240,8 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
     def mu2(self) -> Fraction:
         """μ²: by how much one unit moves everything the guide releases, in squared deviations of its noise, at most.
 
-        A unit moves its leaves by at most 2c·κC in total norm, those of both stages together, and the counts of ranges
-        by at most √2·range_norm.
+        A unit moves its leaves by at most 2c·κC in total norm, those of both stages and of all epochs together, and the
+        counts of ranges by at most √2·range_norm.
         """
         worst = Fraction(self.load, self.sigma2)
         if not self.range_rounds:
@@ -200,8 +251,12 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
 
     @property
     def noises(self) -> tuple[Noise, ...]:
-        """How much noise of which variance is released, at most."""
-        nodes = Noise(self.leaves * self.node_values, self.sigma2)
+        """How much noise of which variance is in what one unit moves, at most.
+
+        Without an end c gradients in each of two worlds are in at most 2c epochs.
+        """
+        epochs = 2 * self.unit_labels if self.endless else 1
+        nodes = Noise(epochs * self.leaves * self.node_values, self.sigma2)
         if not self.range_rounds:
             return (nodes,)
         warm = Noise(self.warm_leaves * self.node_values, self.warm_sigma2)
@@ -221,21 +276,27 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
 
     @property
     def strength(self) -> float:
-        """Labels for each deviation of the noise in the sum of their gradients, if every round brings one."""
-        return (self.rounds + self.history) / self.deviation()
+        """Labels for each deviation of the noise in the sum of their gradients, if every round brings one.
+
+        At the end; of a guide without one at the end of its first epoch.
+        """
+        return self.main.ends[-1] / self.deviation()
 
     @classmethod
     def best(
         cls,
         epsilon: float,
         delta: float,
-        rounds: int,
+        rounds: int | None = None,
         labels: int = 2,
         unit_labels: int = 1,
         history: int = 0,
         private_ranges: bool = True,
     ) -> GuidePlan:
-        """The plan of a guide alone that keeps (ε, δ) with the least noise; the rest by public rule."""
+        """The plan of a guide alone that keeps (ε, δ) with the least noise; the rest by public rule.
+
+        Without `rounds` it has no end, and learns as well as if it knew one.
+        """
         epsilon, delta = check_epsilon(epsilon), check_delta(delta)
         how = rounds, labels, unit_labels, history, private_ranges
         mu2 = most_mu2(epsilon, delta)
@@ -251,39 +312,51 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
     def at(
         cls,
         mu2: float,
-        rounds: int,
+        rounds: int | None = None,
         labels: int = 2,
         unit_labels: int = 1,
         history: int = 0,
         private_ranges: bool = True,
     ) -> GuidePlan:
-        """The plan with the least noise for this μ²."""
-        rounds, history = integer(rounds, "rounds", 1), integer(history, "history", 0)
+        """The plan with the least noise for this μ²; without `rounds` one that has no end."""
+        history = integer(history, "history", 0)
+        whole = None if rounds is None else integer(rounds, "rounds", 1) + history
         if not mu2 > 0:
             raise ValueError("the guide's share of the budget must be above 0: give it more, or leave it out")
         scale, clip = SCALE, SCALE // 2 if labels == 2 else SCALE
-        ranges, part = _range_rounds(mu2, rounds + history) if private_ranges else (0, 0.0)
-        whole, taught = rounds + history, rounds + history - ranges
-        leaf = -(-taught // max(1, min(MOST_LEAVES, max(_FEW, taught // _LEAF), taught // SHORTEST)))
-        while len(ends_of(whole, leaf, _GROWTH)) > MOST_LEAVES:
-            leaf += -(-leaf // 16)
-        leaves, warm_leaves = (len(ends_of(all_, leaf, _GROWTH)) for all_ in (whole, ranges))
+        ranges, part = _range_rounds(mu2, whole) if private_ranges else (0, 0.0)
+        leaves, leaf, growth = (_EPOCH, _LONGEST, _SLOWER) if whole is None else _lengths(whole, ranges)
+        warm_leaves = len(ends_of(ranges, leaf, growth))
         variance = (2 * integer(unit_labels, "unit_labels", 1) * clip) ** 2 / (mu2 * (1 - part))
         root, sigma2, step = _matrix(leaves, leaf * clip, variance)
         warm, warm_sigma2, warm_step = _matrix(max(1, warm_leaves), leaf * clip, variance)
         range_sigma2 = math.ceil(2 * scale**2 / (mu2 * part) * (1 + 1e-14)) if ranges else 1
-        stable = STEADY / leaf
-        momentum = min(_HEAVIEST, (step - stable) / (step + stable)) if step > _HEAVY * stable else 0.0
+        step, memory, momentum = _pace(step, SHORTEST if whole is None else leaf, MEMORY)
         return cls(
-            rounds=rounds, history=history, labels=labels, leaves=leaves, leaf=leaf, growth=_GROWTH, clip=clip,
+            rounds=rounds, history=history, labels=labels, leaves=leaves, leaf=leaf, growth=growth, clip=clip,
             scale=scale, unit_labels=unit_labels, sigma2=sigma2, factor_scale=root.scale, column_scale=root.columns,
             node_values=MOST_VALUES, range_rounds=ranges, range_norm=scale if ranges else 0,
             range_sigma2=range_sigma2, range_values=MOST_VALUES if ranges else 0,
             warm_leaves=warm_leaves, warm_sigma2=warm_sigma2 if ranges else 1, warm_factor_scale=warm.scale,
-            warm_column_scale=warm.columns, warm_step=min(warm_step, STEADY / max(SHORTEST, ranges // _GROWTH)),
-            step=min(step, stable * (1 + momentum) / (1 - momentum)),
-            memory=_LONGER if momentum else MEMORY, momentum=momentum,
+            warm_column_scale=warm.columns, warm_step=min(warm_step, STEADY / max(SHORTEST, ranges // growth)),
+            step=step, memory=memory, momentum=momentum,
         )  # fmt: skip
+
+
+def _lengths(rounds: int, ranges: int) -> tuple[int, int, int]:
+    """How many leaves so many rounds have, how long the longest is, and how leaves grow."""
+    taught = rounds - ranges
+    leaf = -(-taught // max(1, min(MOST_LEAVES, max(_FEW, taught // _LEAF), taught // SHORTEST)))
+    while len(ends_of(rounds, leaf, _GROWTH)) > MOST_LEAVES:
+        leaf += -(-leaf // 16)
+    return len(ends_of(rounds, leaf, _GROWTH)), leaf, _GROWTH
+
+
+def _pace(step: float, leaf: int, memory: float) -> tuple[float, float, float]:
+    """Step, memory and momentum for leaves of at most so many rounds: `step` as the noise allows it, or shorter."""
+    stable = STEADY / leaf
+    momentum = min(_HEAVIEST, (step - stable) / (step + stable)) if step > _HEAVY * stable else 0.0
+    return min(step, stable * (1 + momentum) / (1 - momentum)), _LONGER if momentum else memory, momentum
 
 
 def _matrix(leaves: int, largest: int, variance: float) -> tuple[SquareRoot, int, float]:
@@ -301,11 +374,15 @@ def _matrix(leaves: int, largest: int, variance: float) -> tuple[SquareRoot, int
     raise ValueError("a node would not fit in 64 bits: plan for fewer rounds")
 
 
-def _range_rounds(mu2: float, rounds: int) -> tuple[int, float]:
+def _range_rounds(mu2: float, rounds: int | None) -> tuple[int, float]:
     """How many rounds are looked at for ranges, and for which part of the budget: the least that shows enough.
 
     Where even the most shows too little, none: ranges that are mostly noise are worse than a map that needs none.
     """
+    if rounds is None:
+        needed = _SHOWN * 4 * math.sqrt(2 * _COLUMNS / (mu2 * _LOOK)) / _SEEN
+        looked = min(math.ceil(needed), epoch_start(1, MOST_LEAVES, _LONGEST, _SLOWER))
+        return (looked, _LOOK) if 2 * looked >= needed else (0, 0.0)
     shown = 0.0
     for divisor, part in _RANGES:
         looked = rounds // divisor

@@ -90,9 +90,8 @@ def strength_at_twice(guide: GuidePlan) -> float | None:
     """Labels for each deviation of the noise with twice the rounds; None where so many fit in no guide."""
     ranges = guide.range_rounds > 0
     try:
-        other = guide.at(
-            float(guide.mu2), 2 * guide.rounds, guide.labels, guide.unit_labels, guide.history, ranges
-        )
+        rounds = 2 * (guide.length - guide.history)
+        other = guide.at(float(guide.mu2), rounds, guide.labels, guide.unit_labels, guide.history, ranges)
     except ValueError:
         return None
     return other.strength

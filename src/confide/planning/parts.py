@@ -111,16 +111,20 @@ class Price(Numbers):
 
     def delta(self, epsilon: float, people: int = 1) -> float:
         """δ of a Gaussian price at this ε, rounded up; for so many units together who tell each other everything."""
-        return delta_of(epsilon, self._moved(people), self.noises)
+        return delta_of(epsilon, self._moved(people), self._noises(people))
 
     def epsilon(self, delta: float, people: int = 1) -> float:
         """ε at this δ, rounded up; for several units together only where it is Gaussian."""
         if self.mu2 is not None:
-            return epsilon_of(delta, self._moved(people), self.noises)
+            return epsilon_of(delta, self._moved(people), self._noises(people))
         order = self.best_order(delta)
         if people != 1 or order is None:
             raise ValueError("only Gaussian parts are converted exactly for several units: use group privacy")
         return self.converted(delta, order)
+
+    def _noises(self, people: int) -> tuple[Noise, ...]:
+        """The noise in what so many units move: at most so many times that of one."""
+        return tuple(Noise(people * one.values, one.variance) for one in self.noises)
 
     def _moved(self, people: int) -> Fraction:
         if self.mu2 is None:

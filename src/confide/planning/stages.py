@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from confide._checks import Numbers
 from confide.privacy.sums import MOST_LEAVES, SquareRoot
 
-__all__ = ["MEMORY", "SHORTEST", "STEADY", "Stage", "ends_of"]
+__all__ = ["MEMORY", "SHORTEST", "STEADY", "Stage", "ends_of", "epoch_ends", "epoch_of", "epoch_start"]
 
 SHORTEST = 16
 """Rounds of the first leaves."""
@@ -20,6 +20,8 @@ STEADY = 64.0
 
 MEMORY = 60.0
 """The answering θ forgets all but about the last sixtieth of the past: it sheds noise, and follows drift."""
+
+_HALF, _OFTEN = 2.0, 10.0  # losses are counted over about half of the past, or a twentieth
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,12 @@ class Stage(Numbers):
         The integer matrix of its nodes.
     step, memory, momentum
         As in `GuidePlan`.
+    start
+        Rounds of the stage before the first of these leaves: those of earlier epochs. `ends` count them too.
+    epoch
+        The epoch's number, from 0 on: each has noise and sums of its own.
+    recent
+        Rounds over which losses are counted, if that is between a twentieth and half of the past; 0 for half of it.
     """
 
     kind: str
@@ -50,6 +58,9 @@ class Stage(Numbers):
     step: float
     memory: float
     momentum: float
+    start: int = 0
+    epoch: int = 0
+    recent: int = 0
 
     @property
     def leaves(self) -> int:
@@ -59,7 +70,7 @@ class Stage(Numbers):
     @cached_property
     def longest(self) -> int:
         """Rounds of the longest leaf."""
-        return max(b - a for a, b in zip((0, *self.ends), self.ends, strict=False))
+        return max(b - a for a, b in zip((self.start, *self.ends), self.ends, strict=False))
 
     @cached_property
     def deviation(self) -> float:
@@ -82,12 +93,26 @@ class Stage(Numbers):
         """What of the sums is left out along the mean row, so that steps of this stage come halfway at most there."""
         return 0.0 if self.momentum else max(0.0, 1 - 4 / max(mean2 * self.step * self.longest, 2.0**-20))
 
+    def length(self, leaf: int) -> int:
+        """The rounds of a leaf."""
+        return self.ends[leaf] - (self.ends[leaf - 1] if leaf else self.start)
+
     def weight(self, leaf: int) -> float:
         """The rounds up to the end of a leaf, counted in leaves of its length."""
-        return self.ends[leaf] / (self.ends[leaf] - (self.ends[leaf - 1] if leaf else 0))
+        return self.ends[leaf] / self.length(leaf)
+
+    def forgets(self, leaf: int) -> float:
+        """What part of the losses before a leaf is forgotten with it."""
+        half = _HALF / self.weight(leaf)
+        return min(max(half, self.length(leaf) / self.recent), _OFTEN * half) if self.recent else half
+
+    @property
+    def before(self) -> int:
+        """Leaves of earlier epochs: all epochs of a stage have equally many."""
+        return self.epoch * self.leaves
 
     def reaching(self, rounds: float) -> int:
-        """After how many leaves so many of the stage's rounds, or more, are over; at least one leaf."""
+        """After how many of these leaves so many of the stage's rounds, or more, are over; at least one leaf."""
         return min(bisect_left(self.ends, rounds) + 1, self.leaves)
 
 
@@ -107,6 +132,44 @@ def ends_of(rounds: int, longest: int, growth: int) -> tuple[int, ...]:
     """
     ends = [0]
     while ends[-1] < rounds and len(ends) <= MOST_LEAVES + 1:
-        length = min(longest, max(SHORTEST, ends[-1] // growth)) if growth else longest
-        ends.append(min(rounds, ends[-1] + length))
+        ends.append(min(rounds, _next_end(ends[-1], longest, growth)))
     return tuple(ends[1:])
+
+
+def _next_end(past: int, longest: int, growth: int) -> int:
+    """After how many rounds the leaf ends that begins after `past` of them."""
+    return past + (min(longest, max(SHORTEST, past // growth)) if growth else longest)
+
+
+@lru_cache(maxsize=64)
+def epoch_ends(epoch: int, leaves: int, longest: int, growth: int) -> tuple[int, ...]:
+    """After how many rounds of its stage each leaf of an epoch ends: epochs of equally many leaves, without an end.
+
+    A leaf is as long as all rounds before it, those of earlier epochs too, divided by `growth`, within the same limits.
+
+    Examples
+    --------
+    >>> epoch_ends(0, 3, 40, 2), epoch_ends(1, 3, 40, 2), epoch_ends(2, 3, 40, 2)
+    ((16, 32, 48), (72, 108, 148), (188, 228, 268))
+    """
+    ends = [epoch_start(epoch, leaves, longest, growth)]
+    for _ in range(leaves):
+        ends.append(_next_end(ends[-1], longest, growth))
+    return tuple(ends[1:])
+
+
+@lru_cache(maxsize=256)
+def epoch_start(epoch: int, leaves: int, longest: int, growth: int) -> int:
+    """The rounds of a stage before an epoch."""
+    past, left = 0, epoch * leaves
+    while left and (_next_end(past, longest, growth) - past < longest):
+        past, left = _next_end(past, longest, growth), left - 1
+    return past + left * longest  # once leaves are as long as they may be, they stay so
+
+
+def epoch_of(past: int, leaves: int, longest: int, growth: int) -> int:
+    """The epoch to which the round belongs that comes after so many of its stage."""
+    epoch = max(0, past) // (leaves * longest)  # no epoch is longer
+    while epoch_start(epoch + 1, leaves, longest, growth) <= past:
+        epoch += 1
+    return epoch

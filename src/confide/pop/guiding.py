@@ -148,7 +148,7 @@ class Guiding(Running, runs=GuidePlan):
     def leaf(self) -> int:
         """The number of the open leaf; −1 where none takes gradients any more (public)."""
         guide, plan = self.guide, self.plan
-        return -1 if guide.rounds > plan.rounds + plan.history else guide.closed
+        return -1 if not plan.endless and guide.rounds > plan.length else guide.closed
 
     def again(self, x: Any, label: int, number: int) -> None:
         """A gradient of the open leaf that was lost with the process that had it: its unit's cap has it already."""

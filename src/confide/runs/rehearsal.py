@@ -191,7 +191,7 @@ def scaled(guide: GuidePlan, lessons: int, asked: int = 0) -> GuidePlan:
     >>> short.rounds, round(short.strength / plan.strength, 3), round(short.step / plan.step)
     (20000, 1.0, 50)
     """
-    whole, rows = guide.rounds + guide.history, lessons + asked
+    whole, rows = guide.length, lessons + asked
     if rows == whole:
         return guide
     history = round(rows * guide.history / whole)
@@ -206,7 +206,7 @@ def scaled(guide: GuidePlan, lessons: int, asked: int = 0) -> GuidePlan:
 
 def guided(guide: GuidePlan, sample: Sample) -> Guided:
     """What a guide of this plan, brought to the sample's length, says of each row before it learns it."""
-    whole = guide.rounds + guide.history
+    whole = guide.length
     lessons = min(whole, MOST_LESSONS, round(whole * guide.step / LONGEST_STEP))
     if lessons <= sample.rows:
         return _once(guide, sample)

@@ -1,0 +1,83 @@
+"""What one epoch of a guide leaves to the next: all of it follows from released rows, so all of it is public."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.guide.candidates import Choice
+from confide.guide.linear import MODELS
+from confide.guide.maps import FeatureMap
+from confide.guide.model import Map
+from confide.guide.partitions import Renewal
+from confide.planning.stages import Stage
+
+__all__ = ["Carried"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_SIZES = 6  # integers before all else
+
+
+class Carried(NamedTuple):
+    """Where an epoch begins. `Leaves.carried` makes it, `pack` writes it down as the integers of one row."""
+
+    theta: Floats
+    models: Floats
+    answering: Floats
+    choice: Choice
+    since_round: Ints
+    """After how many rounds each partition was drawn anew; 0 for never."""
+    sums: Floats
+    """The decoded sums of all earlier epochs, in the units of `step`."""
+    noise: Floats
+    """The variance of the noise in them, for each partition."""
+    step: float
+
+    def pack(self, features: Map, first: int) -> Ints:
+        """These numbers, that of the epoch's first node, and the map's renewals, as integers: floats by their bits."""
+        choice, renewed = self.choice, features.renewed if isinstance(features, FeatureMap) else ()
+        flat = [np.array([len(one.columns), one.number, one.deal, *one.columns], dtype=np.int64) for one in renewed]
+        sizes = [first, choice.weights.size, self.since_round.size, choice.counts.size, choice.chosen, len(renewed)]
+        told = np.array([choice.rounds, choice.scale, choice.surer, choice.before, choice.older, self.step])
+        floats = [self.theta.ravel(), self.models.ravel(), self.answering.ravel(), self.sums, self.noise]
+        bits = np.concatenate([*floats, choice.counts, told]).view(np.int64)
+        return np.concatenate([np.array(sizes, dtype=np.int64), self.since_round, *flat, bits])
+
+    @classmethod
+    def unpack(cls, row: Ints, features: Map, vectors: int, stage: Stage) -> tuple[Carried, Map] | None:
+        """What `pack` wrote when this epoch began, and the map; None where that cannot be."""
+        row, models = np.ascontiguousarray(row, dtype=np.int64), MODELS
+        if row.size < _SIZES or row[:2].tolist() != [stage.before, stage.leaves]:
+            return None
+        (partitions, counts, chosen, changes), at = row[2:_SIZES].tolist(), _SIZES
+        if not all(0 <= size <= row.size for size in (partitions, counts, chosen, changes)):
+            return None
+        since_round, at = row[at : at + partitions].copy(), at + partitions
+        renewed = []
+        for _ in range(changes):
+            size = int(row[at]) if at < row.size else -1
+            if not 0 < size <= row.size - at - 3:
+                return None
+            columns = row[at + 3 : at + 3 + size].tolist()
+            renewed.append(Renewal(int(row[at + 1]), tuple(columns), int(row[at + 2])))
+            at += 3 + size
+        width, floats = features.width, row[at:].view(np.float64)
+        sizes = (width * vectors, width * models * vectors, width * vectors, None, partitions, counts, 6)
+        rest = floats.size - sum(size for size in sizes if size is not None)
+        fits = np.isfinite(floats).all() and chosen <= models and counts == rest - width * vectors > 0
+        if not fits or (renewed and not isinstance(features, FeatureMap)):
+            return None
+        ends = np.cumsum([0, *(rest if size is None else size for size in sizes)])
+        parts = [floats[a:b].copy() for a, b in pairwise(ends.tolist())]
+        rounds, scale, surer, before, older, step = parts[6].tolist()
+        choice = Choice(parts[5], np.zeros(stage.leaves), rounds, chosen, scale, surer, before, older)
+        theta, answering = parts[0].reshape(width, vectors), parts[2].reshape(width, vectors)
+        many = parts[1].reshape(width, models * vectors)
+        known = replace(features, renewed=tuple(renewed)) if isinstance(features, FeatureMap) else features
+        return cls(theta, many, answering, choice, since_round, parts[3], parts[4], step), known
