@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from confide import POP, Gate, Guarantee, Halting, Plan
+from confide import POP, Gate, Halting, Plan
 from confide.games import BOTTOM, Batch, OnlineGame, Region, Report, Round, View, audit_game
 from confide.games.others import AdaptiveQuery, OnData, Query, Start
 from confide.learners import LogisticRegression, Points
+from confide.planning.copies import Copies
 from confide.planning.design import certify
+from confide.planning.promise import Promise
 from confide.privacy.random import Random
 from confide.privacy.renyi import delta_from_renyi
 from confide.privacy.sparse import AboveThreshold, threshold_cost
@@ -189,16 +191,14 @@ class Rising(Contrast):
 
 
 def make_plan(
-    gate: Gate, halting: Halting, *, order: int, delta: float, copies: int, polls: int, **numbers: int
-) -> Plan:
+    gate: Gate, halting: Halting, *, order: int, delta: float, copies: int, polls: int, rounds: int, unsure: int,
+    silent: int,
+) -> Plan:  # fmt: skip
     """A plan with these tables, and what they certify."""
     got = certify(gate, halting, order=order, delta=delta, poll_fraction=Fraction(polls, copies))
-    early = float(halting.table[: numbers["unsure"] + 1].max())
-    beta = max(0.01, numbers["rounds"] * early)  # they halt early, and say so
-    return Plan(
-        kind="tight", copies=copies, polls=polls, unit_unsure=halting.shift, labels=2, beta=beta, order=order,
-        gate=gate, halting=halting, guarantee=Guarantee(got.epsilon, got.delta, halting.shift), **numbers,
-    )  # fmt: skip
+    beta = max(0.01, rounds * float(halting.table[: unsure + 1].max()))  # they halt early, and say so
+    part = Copies(copies, polls, unsure, silent, halting.shift, 2, order, beta, gate, halting)
+    return Plan(Promise(got.epsilon, got.delta, rounds), (part,), "tight")
 
 
 @functools.cache

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from confide import POP, Gate, Guarantee, Halting, Plan
+from confide import POP, Gate, Halting, Plan
 from confide.learners import LogisticRegression
 from confide.ledger import Book, Entry
+from confide.planning.copies import Copies
 from confide.planning.design import certify
+from confide.planning.promise import Promise
 from confide.pop.account import Account
 
 DOUBT = [0.0, 0.0]
@@ -45,21 +47,8 @@ def small_plan(unsure: int = 100, unit_unsure: int = 2, rounds: int = 5000, copi
     gate = Gate.best(order=2, cost=3.0, margins=copies, tie_sure=1e-6)
     halting = Halting.best(order=2, cost=1.0, unsure=unsure, start=2.0**-40, survive=1e-3, shift=unit_unsure)
     got = certify(gate, halting, order=2, delta=0.02, poll_fraction=Fraction(1))
-    return Plan(
-        kind="tight",
-        rounds=rounds,
-        copies=copies,
-        polls=copies,
-        unsure=unsure,
-        silent=0,
-        unit_unsure=unit_unsure,
-        labels=2,
-        beta=0.01,
-        order=2,
-        gate=gate,
-        halting=halting,
-        guarantee=Guarantee(got.epsilon, got.delta, unit_unsure),
-    )
+    part = Copies(copies, copies, unsure, 0, unit_unsure, 2, 2, 0.01, gate, halting)
+    return Plan(Promise(got.epsilon, got.delta, rounds), (part,), "tight")
 
 
 def make(learner: Any = None, **settings: Any) -> POP:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from itertools import combinations, combinations_with_replacement
 
@@ -133,7 +132,7 @@ def test_the_coins_certificate_with_a_lean_is_refused() -> None:
     )  # fmt: skip
     assert coin.expected_mistakes < plan.certificate.expected_mistakes
     with pytest.raises(ValueError, match="says less than the tables certify"):
-        replace(plan, certificate=coin).verify()
+        plan.but(certificate=coin).verify()
 
 
 def test_of_many_labels_any_unsure_answer_may_be_wrong() -> None:
@@ -162,4 +161,4 @@ def test_what_there_is_not_is_refused() -> None:
             agnostic_plan(8.0, 1e-6, 20_000, factor=2.0, extra=1.0, **wrong)  # type: ignore[arg-type]
     paper = Plan.paper(8.0, 1e-2, 100, copies=20_000, unsure=10)
     with pytest.raises(ValueError, match="tosses a coin"):
-        replace(paper, lean=plans("fill").lean).verify()
+        paper.but(lean=plans("fill").lean).verify()

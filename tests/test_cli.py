@@ -19,6 +19,7 @@ from confide.cli import terminal
 from confide.cli.app import app
 from confide.cli.main import main as entry
 from confide.planning.plan import Plan
+from tests.forging import filed, flat
 
 EASY = ["-e", "8", "-d", "1e-4", "-T", "30000"]
 """A promise that is planned quickly."""
@@ -131,9 +132,9 @@ def test_of_a_guide_alone_delta_is_computed_again(tmp_path: Path, main: Main) ->
     path.write_text(plan.to_json())
     _, out, _ = main("verify", str(path))
     assert f"exactly, δ = {plan.guide.delta(plan.guarantee.epsilon):.6g} at the ε claimed" in " ".join(out.split())
-    body = json.loads(plan.to_json())
+    body = flat(plan)
     body["guide"]["sigma2"] -= body["guide"]["sigma2"] // 10**6
-    path.write_text(json.dumps(body))
+    path.write_text(filed(body))
     assert "do not run this plan" in one_sentence(*main("verify", str(path)))
 
 

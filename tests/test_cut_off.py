@@ -49,7 +49,7 @@ KINDS = {
 def plan_for(kind: str) -> confide.Plan:
     plan = KINDS[kind]
     assert plan.guide is not None
-    return replace(plan, guide=replace(plan.guide, step=1e-300, warm_step=1e-300))
+    return plan.but(guide=replace(plan.guide, step=1e-300, warm_step=1e-300))
 
 
 def make(kind: str, **more: Any) -> POP:
@@ -226,7 +226,7 @@ def test_interrupted_history_is_not_taught_again() -> None:
     """Which of its rows were taught nobody knows: the call has taken them, and the guide takes no record any more."""
     plan = guided_plan(alone=True, history=60)
     assert plan.guide is not None
-    plan = replace(plan, guide=replace(plan.guide, step=1e-300, warm_step=1e-300))
+    plan = plan.but(guide=replace(plan.guide, step=1e-300, warm_step=1e-300))
 
     def fresh() -> POP:
         return POP(None, plan, labels=[0, 1], features=COLUMNS, seed=1)

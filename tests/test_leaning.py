@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from functools import cache
 from typing import Any
@@ -20,6 +19,7 @@ from confide.pop.base import COPIES, GUIDE, LEAN
 from confide.pop.leaning import Leaning
 from confide.privacy.lean import Lean
 from confide.privacy.random import Random
+from tests.forging import filed, flat
 
 pytestmark = pytest.mark.claim("lean.md")
 
@@ -65,21 +65,21 @@ def test_a_plan_that_leans_is_certified_from_its_integers(kind: str) -> None:
     assert made.lean is not None and made.verify().epsilon <= 60
     text = made.to_json()
     assert Plan.from_json(text) == made and len(text) < 5_000_000
-    changed = json.loads(text)
+    changed = flat(made)
     if isinstance(made.lean, Lean):
         changed["lean"]["first"][0][len(changed["lean"]["first"][0]) // 2] //= 8
     else:
         weights = changed["lean"]["weights"]
         changed["lean"]["weights"] = [weights[0], *(w // 64 + 1 for w in weights[1:])]
     with pytest.raises(ValueError):
-        Plan.from_json(json.dumps(changed))
+        Plan.from_json(filed(changed))
 
 
 def test_a_gate_that_is_not_its_leans_envelope_is_refused() -> None:
-    changed = json.loads(plan("guided").to_json())
-    changed["gate"] = json.loads(plan("alone").to_json())["gate"]
+    changed = flat(plan("guided"))
+    changed["gate"] = flat(plan("alone"))["gate"]
     with pytest.raises(ValueError, match="envelope"):
-        Plan.from_json(json.dumps(changed))
+        Plan.from_json(filed(changed))
 
 
 def test_a_lean_that_there_is_not_is_refused() -> None:

@@ -58,8 +58,9 @@ def made() -> dict[str, Any]:
     gate = Gate.best(order=12, cost=0.007)
     return {
         "guide": GUIDE,
-        "tight": tables(),
-        "paper": paper(),
+        "promise": tables().promise,
+        "copies": tables().voters,
+        "the paper's": paper().voters,
         "certified": Plan.certified(16.0, 1e-2, 10_000, 1, copies=120),
         "guarantee": Guarantee(1.0, 1e-6, 1, unit_labels=2),
         "certificate": Certificate(10.0, 20, 0.5, 0.25),
@@ -140,7 +141,7 @@ def test_numpys_integers_do_not_wrap_in_a_certificate(kind: Any) -> None:
     plan = Plan.tight(1.0, 1e-6, 50_000, units="people", unit_labels=2)
     assert plan.guide is not None
     with pytest.raises(ValueError, match="do not run"):
-        replace(plan, guide=replace(plan.guide, unit_labels=kind(2), sigma2=1)).verify()
+        plan.but(guide=replace(plan.guide, unit_labels=kind(2), sigma2=1)).verify()
 
 
 @pytest.mark.parametrize("kind", WHOLE)

@@ -11,7 +11,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from confide.planning.plan import Guarantee, Plan
 from confide.privacy.cost import ONE
 from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
+from tests.forging import changed, flat
 
 pytestmark = pytest.mark.claim("halting.md")
 
@@ -184,7 +184,7 @@ def test_a_stranger_finds_the_same_epsilon_in_the_tables(spread: list[Plan], whi
 
 def test_the_stranger_would_notice(small: Plan) -> None:
     """The comparison can fail: with more polls the stranger finds more than is promised."""
-    assert stranger(replace(small, polls=2 * small.polls)) > small.guarantee.epsilon * 1.1
+    assert stranger(small.but(polls=2 * small.polls)) > small.guarantee.epsilon * 1.1
 
 
 # --- tight plans: what is given is kept
@@ -414,10 +414,6 @@ def person() -> Plan:
     return Plan.tight(2.0, 1e-6, 20_000, polls=65, unsure=100, unit_unsure=2, guide=None)
 
 
-def changed(plan: Plan, **changes: Any) -> str:
-    return json.dumps({**json.loads(plan.to_json()), **changes})
-
-
 def test_a_plan_comes_back_from_json(spread: list[Plan], small: Plan, person: Plan, tmp_path: Path) -> None:
     for plan in (*spread[:9], small, person):
         back = Plan.from_json(plan.to_json())
@@ -429,7 +425,7 @@ def test_a_plan_comes_back_from_json(spread: list[Plan], small: Plan, person: Pl
 
 
 def test_tables_are_written_as_the_very_integers(small: Plan) -> None:
-    body = json.loads(small.to_json())
+    body = flat(small)
     written = [int(value) for value, times in body["gate"]["sure"] for _ in range(times)]
     assert written == [int(s) for s in small.gate.sure]
     written = [int(value) for value, times in body["halting"]["go"] for _ in range(times)]
@@ -533,7 +529,7 @@ def test_another_order_is_accepted_only_for_what_it_certifies(small: Plan) -> No
 def broken() -> Iterator[tuple[str, Any]]:
     yield "format", "confide-state"
     yield "version", 2
-    yield "version", 4
+    yield "version", 5
     yield "kind", "loose"
     yield "rounds", 0
     yield "rounds", 1.5
@@ -729,17 +725,18 @@ def test_the_guarantee_in_a_sentence(usual: Plan) -> None:
     assert "2.72" in sentence and "1e-06" in sentence and "adaptively" in sentence
     assert "insecure" not in str(usual.guarantee)
     assert "insecure" in str(Guarantee(1.0, 1e-6, 1, secure=False))
-    assert "at most 3 unsure answers" in Guarantee(1.0, 1e-6, 3).sentence
+    three = Plan.tight(8.0, 1e-4, 30_000, unit_unsure=3, copies=400, guide=None)
+    assert "at most 3 unsure answers" in three.guarantee.sentence
 
 
 def test_verify_reads_the_tables_and_not_the_claim(small: Plan) -> None:
     steep = Gate.best(order=small.order, cost=0.1, poll_fraction=small.poll_fraction, margins=small.polls)
     with pytest.raises(ValueError, match="do not run this plan"):
-        replace(small, gate=steep).verify()
+        small.but(gate=steep).verify()
     with pytest.raises(ValueError, match="unit_unsure"):
-        replace(small, unit_unsure=2).verify()
+        small.but(unit_unsure=2).verify()
     with pytest.raises(ValueError, match="bad events"):
-        replace(small, guarantee=Guarantee(2.0, 1e-30)).verify()
+        small.but(guarantee=Guarantee(2.0, 1e-30)).verify()
 
 
 # --- time

@@ -8,7 +8,6 @@ import pickle
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -20,7 +19,9 @@ from scipy.stats import binomtest
 from confide import POP, Answer, Gate, Guarantee, Halted, Halting, Monitor, Plan, TicketError
 from confide.games.tape import Tape
 from confide.learners import Features, LogisticRegression
+from confide.planning.copies import Copies
 from confide.planning.design import certify
+from confide.planning.promise import Promise
 from confide.pop.monitor import MonitorState
 from confide.privacy.random import Random
 
@@ -68,21 +69,8 @@ def small_plan(
     gate = Gate.best(order=2, cost=3.0, poll_fraction=share, margins=asked, tie_sure=1e-6)
     halting = Halting.best(order=2, cost=1.0, unsure=unsure, start=2.0**-40, survive=1e-3, shift=unit_unsure)
     got = certify(gate, halting, order=2, delta=0.02, poll_fraction=share)
-    return Plan(
-        kind="tight",
-        rounds=rounds,
-        copies=copies,
-        polls=asked,
-        unsure=unsure,
-        silent=silent,
-        unit_unsure=unit_unsure,
-        labels=labels,
-        beta=0.01,
-        order=2,
-        gate=gate,
-        halting=halting,
-        guarantee=Guarantee(got.epsilon, got.delta, unit_unsure),
-    )
+    part = Copies(copies, asked, unsure, silent, unit_unsure, labels, 2, 0.01, gate, halting)
+    return Plan(Promise(got.epsilon, got.delta, rounds, labels), (part,), "tight")
 
 
 def make(plan: Plan | None = None, learner: Any = None, **settings: Any) -> POP:
@@ -265,7 +253,7 @@ def test_bad_settings(settings: dict[str, Any]) -> None:
 
 def test_a_plan_that_claims_too_much() -> None:
     with pytest.raises(ValueError, match="do not run"):
-        make(replace(small_plan(), guarantee=Guarantee(0.5, 0.02)))
+        make(small_plan().but(guarantee=Guarantee(0.5, 0.02)))
 
 
 # ---------------------------------------------------------------------- fallbacks

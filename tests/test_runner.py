@@ -389,7 +389,7 @@ def test_a_bad_record_of_the_history_takes_its_row_and_moves_no_other(tmp_path: 
         for name, lines in (("old", [*rows[:300], record, *rows[301:900]]), ("new", rows[900:])):
             (tmp_path / f"{name}.csv").write_text("\n".join(["n,m,y", *lines]) + "\n")
         old, new = (open_file(tmp_path / f"{name}.csv", schema=schema) for name in ("old", "new"))
-        outcome = runner.run(new, None, replace(plan, guide=guide), Settings(seed=2, twin=False), history=old)
+        outcome = runner.run(new, None, plan.but(guide=guide), Settings(seed=2, twin=False), history=old)
         guiding = outcome.pop.operator.loop.guiding
         assert guiding is not None
         sums.append([int(release.exact[-1]) for release in guiding.guide.releases()])

@@ -30,7 +30,7 @@ from confide.privacy.random import Random
 
 Given = dict[str, Any]
 
-ECHOED = ("beta", "mistakes")
+ECHOED = ("beta", "mistakes", "unit_labels")
 """Numbers that a plan also writes down as they were given: that alone is no effect."""
 
 OTHER: Given = {
@@ -79,7 +79,11 @@ def attempt(make: Callable[[], Any]) -> Any:
 
 def effect(plan: Plan) -> Given:
     """All that a plan does: its file, without what it only repeats."""
-    return {name: value for name, value in json.loads(plan.to_json()).items() if name not in ECHOED}
+    body = json.loads(plan.to_json())
+    for each in (body, body["promise"], *body["parts"]):
+        for name in ECHOED if each.get("part") != "linear" else ():
+            each.pop(name, None)
+    return dict(body)
 
 
 def optional(function: Callable[..., Any]) -> list[str]:

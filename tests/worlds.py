@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -40,9 +39,11 @@ from confide.learners import (
     Points,
     Refit,
 )  # fmt: skip
+from confide.planning.copies import Copies
 from confide.planning.design import certify
 from confide.planning.guided import GuidePlan
 from confide.planning.leaning import certify_lean, certify_weights
+from confide.planning.promise import Promise
 from confide.privacy.lean import Lean
 from confide.privacy.random import Random
 from confide.privacy.weigh import Weights
@@ -74,11 +75,8 @@ def small_plan(
         gate = Gate.best(**design, cost=3.0)
         got = certify(gate, halting, **how)
     beta = max(0.01, rounds * float(halting.table[: unsure + 1].max()))
-    return Plan(
-        kind="tight", rounds=rounds, copies=copies, polls=polls, unsure=unsure, silent=silent, unit_unsure=unit_unsure,
-        labels=labels, beta=beta, order=2, gate=gate, halting=halting, lean=leans,
-        guarantee=Guarantee(got.epsilon, got.delta, unit_unsure),
-    )  # fmt: skip
+    part = Copies(copies, polls, unsure, silent, unit_unsure, labels, 2, beta, gate, halting, leans)
+    return Plan(Promise(got.epsilon, got.delta, rounds, labels), (part,), "tight", Guarantee(got.epsilon, got.delta))
 
 
 @functools.cache
@@ -97,15 +95,11 @@ def guided_plan(
         warm_step=0.5, step=0.5, memory=60.0, momentum=0.0,
     )  # fmt: skip
     if alone:
-        return Plan(
-            kind="tight", rounds=rounds, copies=0, polls=0, unsure=0, silent=0, unit_unsure=unit_unsure, labels=2,
-            beta=0.01, order=None, gate=None, halting=None, guide=guide,
-            guarantee=Guarantee(guide.epsilon(0.01), 0.01, unit_unsure, unit_labels=unit_labels),
-        )  # fmt: skip
+        return Plan(Promise(guide.epsilon(0.01), 0.01, rounds, unit_labels=unit_labels), (guide,), "tight")
     bare = small_plan(
-        unit_unsure, copies, polls, start=start, rounds=rounds, labels=labels, lean=lean, beside=guide.certify(2)
+        unit_unsure, copies, polls, start=start, rounds=rounds, labels=labels, lean=lean, beside=guide.price().at(2)
     )
-    return replace(bare, guide=guide, guarantee=replace(bare.guarantee, unit_labels=unit_labels))
+    return bare.but(guide=guide, unit_labels=unit_labels)
 
 
 # ---------------------------------------------------------------------- anything at all

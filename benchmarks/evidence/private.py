@@ -115,7 +115,7 @@ def _best_step(name: str, rows: int | None, epsilon: float) -> tuple[float, Eval
 
 def _scaled(plan: Plan, scale: float) -> Plan:
     assert plan.guide is not None
-    return replace(plan, guide=replace(plan.guide, step=scale * plan.guide.step))
+    return plan.but(guide=replace(plan.guide, step=scale * plan.guide.step))
 
 
 def paper(cell: Cell) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class WithGuide(Broken):
         plan = settings.plan.guide
         assert plan is not None
         inputs, weights = settings.inputs, settings.label_weights
-        loop.guiding = self.guiding_type(plan, inputs, weights, loop.rng.spawn(), loop.account)
+        loop.parts.swap(self.guiding_type(plan, inputs, weights, loop.rng.spawn(), loop.account))
 
 
 class OpenLoop(Loop):

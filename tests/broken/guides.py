@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,11 @@ from confide.guide.guide import Asked, Guide, Release
 from confide.guide.leaves import Leaves
 from confide.guide.linear import add_gradient
 from confide.guide.model import Batch, Question
-from confide.ledger.ledger import Spent
 from confide.planning.guided import GuidePlan
 from confide.pop.account import Account
 from confide.pop.guiding import Guiding, bytes_of
 from confide.pop.loop import Loop
+from confide.pop.running import Released
 from confide.pop.settings import Settings
 from confide.privacy.gaussian import GaussianNoise
 from tests.broken.base import WithGuide
@@ -241,11 +240,10 @@ class HalfNoise(WithGuide):
 
 
 class _Redraws(Guiding):
-    def resume(self, spent: Spent) -> None:
-        kinds = [one[0] for one in spent.released]
+    def resume(self, rounds: int, released: Sequence[Released]) -> int:
+        kinds = [one[0] for one in released]
         stage = "node" if "ranges" in kinds or "node" in kinds else "warm"
-        kept = tuple(one for one in spent.released if one[:2] != (stage, kinds.count(stage) - 1))
-        super().resume(replace(spent, released=kept))
+        return super().resume(rounds, [one for one in released if one[:2] != (stage, kinds.count(stage) - 1)])
 
 
 class RedrawsANode(WithGuide):
@@ -256,7 +254,8 @@ class RedrawsANode(WithGuide):
 
 class _Hurried(Guiding):
     def _store(self, release: Release) -> None:
-        self._account.enter(released=(bytes_of(release),))
+        kind, *rest = bytes_of(release)
+        self._account.enter(released=((f"linear/{kind}", *rest),))
 
 
 class UsedBeforeDurable(WithGuide):

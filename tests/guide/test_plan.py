@@ -37,7 +37,7 @@ def test_the_price_is_the_formula_in_rationals() -> None:
         if plan.range_rounds:
             exact += Fraction(2 * plan.range_norm**2, plan.range_sigma2)
         assert plan.mu2 == exact
-        assert exact * 11 <= Fraction(plan.certify(22)) <= exact * 11 * (1 + Fraction(1, 10**15))
+        assert exact * 11 <= Fraction(plan.price().at(22)) <= exact * 11 * (1 + Fraction(1, 10**15))
 
 
 def test_every_integer_counts() -> None:
@@ -76,7 +76,7 @@ def test_exactly_accounted_for_the_noise_is_smaller(epsilon: float, less: float)
 
 def test_a_share_at_an_order_is_kept() -> None:
     plan = GuidePlan.at(2 * 0.3 / 16, 1000)
-    assert 0.2999 < plan.certify(16) <= 0.3 * (1 + 1e-12)
+    assert 0.2999 < plan.price().at(16) <= 0.3 * (1 + 1e-12)
 
 
 def test_leaves_cover_all_rounds_by_public_numbers() -> None:
@@ -90,7 +90,7 @@ def test_leaves_cover_all_rounds_by_public_numbers() -> None:
 def test_a_plan_is_made_again_from_json() -> None:
     params = json.loads(json.dumps(PLAN.params()))
     assert GuidePlan.from_params(params) == PLAN
-    with pytest.raises(ValueError, match="guide"):
+    with pytest.raises(ValueError, match="linear"):
         GuidePlan.from_params({**params, "extra": 1})
 
 

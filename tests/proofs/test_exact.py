@@ -22,6 +22,7 @@ from confide.guide.guide import Guide
 from confide.guide.hashed import HashedMap
 from confide.planning.guided import GuidePlan
 from confide.privacy.exact import Noise, delta_of, epsilon_of, hockey_stick, mills, most_mu2
+from tests.forging import filed, flat
 from tests.worlds import guided_plan
 
 pytestmark = pytest.mark.claim("exact.md")
@@ -149,10 +150,10 @@ def test_a_plan_with_a_millionth_less_noise_is_refused(epsilon: float) -> None:
     plan = Plan.tight(epsilon, 1e-6, 100_000, guide=1.0)
     assert Plan.from_json(plan.to_json()) == plan
     for name, parts in (("sigma2", 10**6), ("range_sigma2", 10**4)):
-        saved = json.loads(plan.to_json())
+        saved = flat(plan)
         saved["guide"][name] -= saved["guide"][name] // parts
         with pytest.raises(ValueError, match="do not run this plan"):
-            Plan.from_json(json.dumps(saved))
+            Plan.from_json(filed(saved))
 
 
 VALUES = [0, 1, 2, -1, 3.5, 1e40, True, None, "7", [], 2**40, 2**84, 10**400]
@@ -162,10 +163,14 @@ def forgeries(saved: dict[str, Any], draw: random.Random) -> dict[str, Any]:
     """The file with a few of its numbers, its own or its guide's, made smaller, larger, or nonsense."""
     forged = json.loads(json.dumps(saved))
     for _ in range(draw.choice([1, 1, 2, 3])):
-        where = draw.choice([forged, forged["guide"], forged["guide"], forged["guide"], forged["guarantee"]])
-        name = draw.choice([each for each in where if each not in ("format", "notes", "guide", "guarantee")])
+        part = forged["parts"][0]
+        where = draw.choice([forged, part, part, part, forged["promise"], forged["guarantee"]])
+        names = [each for each in where if each not in ("format", "notes", "parts", "promise", "guarantee")]
+        if not names:
+            continue
+        name = draw.choice(names)
         value, turn = where[name], draw.random()
-        if isinstance(value, int | float) and turn < 0.6:
+        if isinstance(value, int | float) and abs(value) < 2**99 and turn < 0.6:
             where[name] = type(value)(value * draw.choice([0.5, 0.9, 0.99, 1.01, 2, 10])) + draw.choice([-1, 0, 0, 1])
         elif turn < 0.9:
             where[name] = draw.choice(VALUES)
@@ -180,7 +185,7 @@ def test_a_forged_plan_is_refused_or_states_no_smaller_cost(kind: str) -> None:
     more: dict[str, Any] = {"people": {"units": "people", "unit_labels": 3}, "three": {"labels": 3}}.get(kind, {})
     saved = json.loads(Plan.tight(2.0, 1e-5, 20_000, guide=1.0, **more).to_json())
     draw, accepted = random.Random(kind), 0
-    for _ in range(60):
+    for _ in range(100):
         forged = forgeries(saved, draw)
         try:
             read = Plan.from_json(json.dumps(forged))
@@ -190,15 +195,15 @@ def test_a_forged_plan_is_refused_or_states_no_smaller_cost(kind: str) -> None:
         assert read.copies == 0 and read.order is None and read.guide is not None
         assert read.guarantee.unit_labels == read.guide.unit_labels
         assert recomputed(read.guide.params(), read.guarantee.epsilon) <= read.guarantee.delta * (1 + mp.mpf("1e-12"))
-    assert 2 < accepted < 50
+    assert 2 < accepted < 80
 
 
 def test_copies_beside_a_guide_are_never_accounted_for_exactly() -> None:
-    """Nor does a guide alone hold another account than its own: whoever says so in a file is refused."""
-    for plan, order in ((guided_plan(), None), (guided_plan(alone=True), 2)):
+    """Nor does a guide alone hold another account than its own: a file has no place to say so."""
+    for plan, order, said in ((guided_plan(), None, "an integer"), (guided_plan(alone=True), 2, "no order")):
         plan.verify()
-        with pytest.raises(ValueError, match="a guide alone exactly"):
-            replace(plan, order=order).verify()
+        with pytest.raises(ValueError, match=said):
+            plan.but(order=order)
     with pytest.raises(ValueError, match="no Rényi order"):
         _ = guided_plan(alone=True).renyi_order
 
@@ -235,7 +240,7 @@ def test_a_map_wider_than_the_plan_certifies_is_refused() -> None:
         Guide(plan, HashedMap(9))
     alone = guided_plan(alone=True)
     assert alone.guide is not None
-    few = replace(alone, guide=replace(alone.guide, node_values=100))
+    few = alone.but(guide=replace(alone.guide, node_values=100))
     with pytest.raises(ValueError, match="certified for 100"):
         POP(None, few, labels=[0, 1], features=2, fallback=0)
     counted = replace(GuidePlan.best(40.0, 1e-6, 400), range_values=400)

@@ -115,7 +115,7 @@ def test_the_attack_on_a_guide_tells_little_noise_from_enough() -> None:
     plan = Plan.tight(2.0, 1e-6, 600, units="people", unit_labels=2)
     assert plan.guide is not None and not plan.copies
     less = replace(plan.guide, sigma2=plan.guide.sigma2 // 2500)
-    other = replace(plan, guide=less, guarantee=replace(plan.guarantee, epsilon=less.epsilon(1e-6)))
+    other = plan.but(guide=less, guarantee=replace(plan.guarantee, epsilon=less.epsilon(1e-6)))
     attack = OneUnit(plan)
     report = audit(FreshPOP(plan), attack, games=40, certificate=plan)
     assert not report.alarm  # by mistake with probability 1e-6

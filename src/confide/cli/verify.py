@@ -27,14 +27,14 @@ def verify(
 ) -> None:
     """Re-certify a plan, or a saved state, from its integers alone, trusting no number that it states.
 
-    Of a state the guide is computed again too, bit for bit, from the noisy sums in its ledger.
+    Of a state what its parts answer by is computed again too, bit for bit, from what its ledger says was released.
     """
     if path.is_dir():
         found = check(path, ledger, model)
         say(_certified(found.plan, found.guarantee))
-        if found.plan.guide is not None:
-            say(f"guide: {found.released:,} of {found.plan.guide.nodes:,} noisy sums released; θ computed again from "
-                f"the ledger is the one in use, digest {found.theta or 'none yet'}")  # fmt: skip
+        for kind, (released, digest) in found.parts.items():
+            say(f"{kind}: {released:,} releases; computed again from the ledger it is what is in use, "
+                f"digest {digest or 'none yet'}")  # fmt: skip
         return
     try:
         text = path.read_text()
@@ -45,15 +45,10 @@ def verify(
 
 
 def _certified(plan: Plan, got: Guarantee) -> str:
-    parts = [f"{plan.copies:,} copies, {plan.polls:,} polled"] if plan.copies else []
-    if plan.guide is not None:
-        beside = "" if plan.copies else " alone"
-        parts.append(f"a guide{beside} that one unit moves by {float(plan.guide.mu2) ** 0.5:.6g} deviations of its "
-                     f"noise, from σ² = {plan.guide.sigma2}")  # fmt: skip
-    how = f"Rényi order {plan.order}"
-    if plan.guide is not None and plan.order is None:
-        how = f"exactly, δ = {plan.guide.delta(plan.guarantee.epsilon):.6g} at the ε claimed"
+    price, how = plan.price(), f"Rényi order {plan.order}"
+    if price.mu2 is not None:
+        how = f"exactly, δ = {price.delta(plan.guarantee.epsilon):.6g} at the ε claimed"
     return (
         f"certified: the integers keep ε = {got.epsilon:.6g} at δ = {got.delta:.3g} "
-        f"(claimed {plan.guarantee.epsilon:.6g}); {how}; {', '.join(parts)}"
+        f"(claimed {plan.guarantee.epsilon:.6g}); {how}; {', '.join(part.certified(plan) for part in plan.parts)}"
     )

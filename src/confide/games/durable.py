@@ -32,7 +32,7 @@ class Ear:
     def add(self, entry: Entry) -> int:
         self.entries.append(entry)
         sequence = self.book.add(entry)
-        self._releases += [sequence for kind, *_ in entry.released if kind != "ranges"]
+        self._releases += [sequence for kind, *_ in entry.released if kind != "linear/ranges"]
         return sequence
 
     def wait(self, sequence: int, *, private: bool = False) -> None:
@@ -142,8 +142,8 @@ def spending(loop: Loop | None) -> dict[str, int]:
         "the unsure answers": account.unsure,
         "the rows of history": account.history,
     }
-    if loop.guiding is not None:
-        totals["the sums released"] = loop.guiding.guide.closed
+    if loop.parts:
+        totals["the sums released"] = loop.parts.closed
     return {**totals, "the halt": int(account.halted is not None), **shares, **counted, **learned}
 
 

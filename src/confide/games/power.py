@@ -7,7 +7,7 @@ probabilities. Proof page: docs/proofs/audit.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Literal, Self
 
@@ -94,7 +94,7 @@ def _changed(plan: Plan, ones: int, share: float) -> Plan:
     margin = min(round(abs(2 * ones - plan.copies) * plan.polls / plan.copies), unsure.size - 1)
     pair = slice(margin - 1 + margin % 2, margin + 1 + margin % 2)  # entries come in pairs: 2j+1 and 2j+2
     unsure[pair] *= 1 - share
-    return replace(plan, gate=Gate(unsure))
+    return plan.but(gate=Gate(unsure))
 
 
 def faulty_laws(adversary: WorstMargin, fault: Fault) -> list[Law]:

@@ -5,16 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from confide.planning.design import Certified, certify
-from confide.planning.leaning import certify_lean, certify_weights
 from confide.planning.plan import Guarantee, Plan
-from confide.privacy.gate import Gate
-from confide.privacy.halting import Halting
-from confide.privacy.lean import Lean
-from confide.privacy.renyi import check_delta, check_epsilon, compose, delta_from_renyi, group, sum_up
-from confide.privacy.weigh import Weights
+from confide.privacy.renyi import check_delta, check_epsilon, compose, delta_from_renyi, group
 
 __all__ = ["Region"]
 
@@ -80,33 +73,19 @@ class Region:
 
 def _pairs(plan: Plan) -> Iterable[tuple[float, float]]:
     yield plan.guarantee.epsilon, plan.guarantee.delta
-    gate, halting, guide = plan.gate, plan.halting, plan.guide
-    best = dict.fromkeys(EPSILONS, 1.0)
-    if gate is None and guide is not None:
-        yield from ((epsilon, delta) for epsilon in EPSILONS if (delta := guide.delta(epsilon)) < 1)
-    if gate is None or not isinstance(halting, Halting):
+    price = plan.price()
+    if price.mu2 is not None:
+        yield from ((epsilon, delta) for epsilon in EPSILONS if (delta := price.delta(epsilon)) < 1)
         return
+    if price.pure or price.part_of_delta:
+        return  # the paper's counter
+    best = dict.fromkeys(EPSILONS, 1.0)
     for order in sorted({*ORDERS, plan.renyi_order}):
         try:
-            beside = 0.0 if guide is None else guide.certify(order)
-            share = plan.poll_fraction
-            how: dict[str, Any] = {"order": order, "delta": 0.5, "poll_fraction": share, "beside": beside}
-            got = _certified(plan.lean, gate, halting, plan.labels, how)
+            renyi = price.at(order)
         except ValueError:  # this order certifies nothing
             continue
-        if not math.isfinite(got.renyi):
-            continue
-        for epsilon in EPSILONS:
-            delta = delta_from_renyi(sum_up(got.renyi, beside), order, epsilon) + got.tie_delta + got.survive_delta
+        for epsilon in EPSILONS if math.isfinite(renyi) else ():
+            delta = delta_from_renyi(renyi, order, epsilon) + float(price.bad)
             best[epsilon] = min(best[epsilon], delta * (1 + 1e-12))
     yield from ((epsilon, delta) for epsilon, delta in best.items() if delta < 1)
-
-
-def _certified(
-    lean: Lean | Weights | None, gate: Gate, halting: Halting, labels: int, how: dict[str, Any]
-) -> Certified:
-    if lean is None:
-        return certify(gate, halting, **how)
-    if isinstance(lean, Lean):
-        return certify_lean(lean, halting, **how)
-    return certify_weights(lean, gate, halting, labels=labels, **how)

@@ -22,7 +22,8 @@ from confide.games.split import SplitVote
 from confide.games.worst_lean import WorstLean, lean_yardstick
 from confide.learners import LogisticRegression
 from confide.planning.guided import GuidePlan
-from confide.planning.plan import Guarantee, Plan
+from confide.planning.plan import Plan
+from confide.planning.promise import Promise
 from confide.pop.pop import POP
 
 __all__ = [
@@ -142,11 +143,7 @@ def guide_plan(epsilon: float, labels: int = 1, rounds: int = 33, leaf: int = 8)
     usual = GuidePlan.best(epsilon, DELTA, rounds, unit_labels=labels, private_ranges=False)
     short = replace(usual, leaf=leaf, leaves=-(-rounds // leaf), growth=0)
     guide = replace(short, sigma2=-(-usual.sigma2 * short.load // usual.load))
-    return Plan(
-        kind="tight", rounds=rounds, copies=0, polls=0, unsure=0, silent=0, unit_unsure=1, labels=2, beta=BETA,
-        order=None, gate=None, halting=None, guide=guide,
-        guarantee=Guarantee(guide.epsilon(DELTA), DELTA, unit_labels=labels),
-    )  # fmt: skip
+    return Plan(Promise(guide.epsilon(DELTA), DELTA, rounds, unit_labels=labels), (guide,), "tight")
 
 
 def _opposite(epsilon: float, labels: int) -> Prepared:

@@ -12,10 +12,12 @@ from typing import Literal
 from confide._checks import Numbers
 from confide.planning.arguments import MISTAKE_BETA, check, check_rare, check_tables
 from confide.planning.certified import Search, check_lean
-from confide.planning.design import Found, Unreachable
+from confide.planning.copies import copies_of, early_halt
+from confide.planning.design import Found
 from confide.planning.mistakes import Rates, quantile, tail
-from confide.planning.plan import Plan, numbers_of
-from confide.planning.verify import early_halt
+from confide.planning.parts import Unreachable
+from confide.planning.plan import Guarantee, Plan
+from confide.planning.promise import Promise
 
 COUNTER_RISK = 0.05
 """The monitor's error bound fails in a phase with at most this probability (`Estimate.error`)."""
@@ -154,5 +156,6 @@ def agnostic_plan(
     search.reserve = reserve
     found, rate = search.found(copies)
     early = rounds * early_halt(found.halting, found.unsure)
-    plan = Plan(**numbers_of(found), kind="agnostic", rounds=rounds, labels=labels, beta=early)
+    promise, parts = Promise(epsilon, delta, rounds, labels), (copies_of(found, labels, early),)
+    plan = Plan(promise, parts, "agnostic", Guarantee(found.got.epsilon, delta), notes=found.notes)
     return plan, AgnosticBound(rounds, found.copies, found.unsure, factor, extra, early, rate)

@@ -22,8 +22,6 @@ from confide.planning.design import (
     Certified,
     Found,
     Split,
-    TooRare,
-    Unreachable,
     build,
     draft,
     gate_for,
@@ -32,6 +30,7 @@ from confide.planning.design import (
 )
 from confide.planning.leaning import SHARE, Led, build_lean
 from confide.planning.mistakes import Rates, certificate, quantile, rates
+from confide.planning.parts import TooRare, Unreachable
 from confide.privacy.gate import LEAST_TIE_SURE, Gate
 from confide.privacy.halting import Halting
 from confide.privacy.lean import Lean

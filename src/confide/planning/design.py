@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
 from confide._checks import Numbers
 from confide.planning.mistakes import Certificate
+from confide.planning.parts import Unreachable, left_of
 from confide.privacy.gate import FLOOR, LEAST_TIE_SURE, Gate
 from confide.privacy.halting import Halting, backward, joint_renyi
 from confide.privacy.lean import Lean
@@ -30,14 +32,6 @@ MOST_LEVELS, MOST_COUNTS = 200_000, 5_000_000
 
 LEAST_START = 2.0**-40
 """The rarest halt that a table begins with: below it 64-bit integers are too coarse for its first steps."""
-
-
-class Unreachable(ValueError):
-    """No tables keep this promise; the caller says so in the words of its own arguments."""
-
-
-class TooRare(Unreachable):
-    """The bad events of 64-bit tables alone are likelier than δ."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +55,46 @@ class Certified(Numbers):
     """δ_h: the halting gate did not fire in time."""
 
 
+class Spending(NamedTuple):
+    """What tables cost at an order, before the conversion."""
+
+    renyi: float
+    gate_cost: float
+    halting_cost: float
+    ties: float
+    """(n_stop − G)·x."""
+    survive: float
+
+    @property
+    def bad(self) -> Fraction:
+        """The probability of what may go wrong."""
+        return Fraction(self.ties) + Fraction(self.survive)
+
+
+def spending(tau: float, joint: float, tie_sure: float, halting: Halting, order: int) -> Spending:
+    """With a gate of cost τ that shows a label in a tie so often; `joint`: the divergence of gate and halt together."""
+    halt = halting.cost(order=order)
+    summed = math.nextafter((halting.visible * tau + halt) * (1 + 1e-15), math.inf)
+    ties = math.nextafter(halting.visible * tie_sure * (1 + 1e-15), math.inf)
+    return Spending(min(joint, summed), tau, halt, ties, halting.survive)
+
+
+def spends(gate: Gate, halting: Halting, *, order: int, poll_fraction: Fraction) -> Spending:
+    """What these very tables cost."""
+    tau, joint = gate.cost(order=order, poll_fraction=poll_fraction), math.inf
+    if halting.shift <= MOST_JOINT:
+        joint = joint_renyi(gate, halting, order=order, poll_fraction=poll_fraction)
+    return spending(tau, joint, gate.tie_sure, halting, order)
+
+
+def converted(spent: Spending, order: int, delta: float, beside: float = 0.0) -> Certified:
+    """From Rényi divergence to (ε, δ), with other parts of so much divergence `beside`."""
+    rest = left_of(delta, spent.bad)
+    epsilon = epsilon_from_renyi(sum_up(spent.renyi, beside), order, rest)
+    cost = spent.renyi, spent.gate_cost, spent.halting_cost
+    return Certified(epsilon, delta, order, *cost, rest, spent.ties, spent.survive)
+
+
 def certify(
     gate: Gate, halting: Halting, *, order: int, delta: float, poll_fraction: Fraction, beside: float = 0.0
 ) -> Certified:
@@ -68,22 +102,7 @@ def certify(
 
     Proof pages: docs/proofs/halting.md, docs/proofs/guide.md.
     """
-    tau = gate.cost(order=order, poll_fraction=poll_fraction)
-    halt = halting.cost(order=order)
-    summed = math.nextafter((halting.visible * tau + halt) * (1 + 1e-15), math.inf)
-    renyi = summed
-    if halting.shift <= MOST_JOINT:
-        renyi = min(joint_renyi(gate, halting, order=order, poll_fraction=poll_fraction), summed)
-    ties = math.nextafter(halting.visible * gate.tie_sure * (1 + 1e-15), math.inf)
-    survive = halting.survive
-    # Exact subtraction, then one rounding down: the three may nearly cancel.
-    rest = math.nextafter(float(Fraction(delta) - Fraction(ties) - Fraction(survive)), -math.inf)
-    if not rest > 0:
-        raise TooRare(
-            f"the tables' bad events alone have probability {ties + survive:.3g}, which is not below delta={delta:g}"
-        )
-    epsilon = epsilon_from_renyi(sum_up(renyi, beside), order, rest)
-    return Certified(epsilon, delta, order, renyi, tau, halt, rest, ties, survive)
+    return converted(spends(gate, halting, order=order, poll_fraction=poll_fraction), order, delta, beside)
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ class Guarantee(Numbers):
     """Labels of one unit that a guide learns from; None where there is no guide."""
     units: Literal["rounds", "people"] | None = field(default=None, compare=False)
     """Who a unit is, where that was said: for the sentence alone."""
-    copies: bool = field(default=True, compare=False)
-    """Whether there are copies, and so unsure answers: for the sentence alone."""
+    caps: tuple[str, ...] = field(default=(), compare=False)
+    """What one unit may do, at most, part by part: for the sentence alone."""
 
     def plus(self, epsilon: float) -> Guarantee:
         """The guarantee with another ε-private release beside it, rounded up: never below the exact sum.
@@ -63,12 +63,7 @@ class Guarantee(Numbers):
     def _whose(self) -> str:
         if self.units == "rounds":
             return "a single round (a question and its label)"
-        caps = []
-        if self.copies:
-            caps.append(f"receives at most {self.unit_unsure} unsure answer{'s' if self.unit_unsure > 1 else ''}")
-        if self.unit_labels is not None:
-            caps.append(f"teaches the guide at most {self.unit_labels} label{'s' if self.unit_labels > 1 else ''}")
-        who = ", and ".join(caps) or "takes part"
+        who = ", and ".join(self.caps) or "takes part"
         if self.units == "people":
             return f"one person, who {who},"
         return f"one unit (a single round, or a person who {who})"

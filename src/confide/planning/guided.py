@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from confide._checks import Numbers, integer
+from confide.planning.linear import LinearPart
 from confide.planning.stages import MEMORY, SHORTEST, STEADY, Stage, ends_of
-from confide.privacy.exact import Noise, delta_of, epsilon_of, most_mu2, slack_of
+from confide.privacy.exact import Noise, most_mu2, slack_of
 from confide.privacy.gaussian import LARGEST
 from confide.privacy.renyi import check_delta, check_epsilon
-from confide.privacy.sums import MOST_LEAVES, SquareRoot, divergence
+from confide.privacy.sums import MOST_LEAVES, SquareRoot
 
 __all__ = ["GuidePlan", "TooNoisy"]
 
@@ -42,7 +42,7 @@ class TooNoisy(ValueError):
 
 
 @dataclass(frozen=True)
-class GuidePlan(Numbers):
+class GuidePlan(LinearPart, Numbers, kind="linear"):
     """Every number of a guide. Its price needs nothing else: the promise does not depend on the feature map.
 
     Parameters
@@ -207,17 +207,13 @@ class GuidePlan(Numbers):
         warm = Noise(self.warm_leaves * self.node_values, self.warm_sigma2)
         return nodes, warm, Noise(self.range_values, self.range_sigma2)
 
-    def certify(self, order: int) -> float:
-        """The Rényi divergence of this order of everything the guide releases, rounded up: its price beside copies."""
-        return divergence(order, self.mu2)
-
     def delta(self, epsilon: float, people: int = 1) -> float:
         """δ at this ε for a guide alone, rounded up; for so many units together who tell each other everything."""
-        return delta_of(epsilon, self.mu2 * integer(people, "people", 1) ** 2, self.noises)
+        return self.price().delta(epsilon, integer(people, "people", 1))
 
     def epsilon(self, delta: float, people: int = 1) -> float:
         """ε at this δ for a guide alone, rounded up."""
-        return epsilon_of(delta, self.mu2 * integer(people, "people", 1) ** 2, self.noises)
+        return self.price().epsilon(delta, integer(people, "people", 1))
 
     def deviation(self) -> float:
         """The rms deviation of a prefix sum's noise, in units of a gradient's norm 1."""
@@ -227,17 +223,6 @@ class GuidePlan(Numbers):
     def strength(self) -> float:
         """Labels for each deviation of the noise in the sum of their gradients, if every round brings one."""
         return (self.rounds + self.history) / self.deviation()
-
-    def params(self) -> dict[str, Any]:
-        """What makes the same plan again: JSON's kinds of values only."""
-        return asdict(self)
-
-    @classmethod
-    def from_params(cls, params: dict[str, Any]) -> GuidePlan:
-        """The plan that `params` describes; unknown or missing names are refused."""
-        if set(params) != {each.name for each in fields(cls)}:
-            raise ValueError("these are not the numbers of a guide: read the plan again from its file")
-        return cls(**params)
 
     @classmethod
     def best(

@@ -14,20 +14,21 @@ from confide.planning.design import (
     MOST_JOINT,
     Budget,
     Certified,
+    Spending,
     Split,
-    TooRare,
-    Unreachable,
     beside,
     build,
+    converted,
     gate_for,
+    spending,
 )
+from confide.planning.parts import Unreachable
 from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
 from confide.privacy.lean import Lean, joint_lean
-from confide.privacy.renyi import epsilon_from_renyi, sum_up
 from confide.privacy.weigh import MOST_LABELS, Weights, joint_weights
 
-__all__ = ["Led", "build_lean", "certify_lean", "certify_weights"]
+__all__ = ["Led", "build_lean", "certify_lean", "certify_weights", "spends_lean", "spends_weights"]
 
 
 SHARE = 0.3
@@ -92,23 +93,31 @@ def _many(budget: Budget, split: Split, halting: Halting, tau: float, labels: in
     return Led(gate, halting, got, weights)
 
 
+def spends_lean(lean: Lean, halting: Halting, *, order: int, poll_fraction: Fraction) -> Spending:
+    """What these very tables cost, two labels; `gate_cost` is that of gate and lean together."""
+    tau, joint = lean.cost(order=order, poll_fraction=poll_fraction), math.inf
+    if halting.shift <= MOST_JOINT:
+        joint = joint_lean(lean, halting, order=order, poll_fraction=poll_fraction)
+    return spending(tau, joint, lean.tie_sure, halting, order)
+
+
+def spends_weights(
+    lean: Weights, gate: Gate, halting: Halting, *, order: int, poll_fraction: Fraction, labels: int = MOST_LABELS
+) -> Spending:
+    """The same for many labels: a gate, and beside it a lean by weights."""
+    tau = gate.cost(order=order, poll_fraction=poll_fraction)
+    extra = lean.cost(gate, order=order, poll_fraction=poll_fraction, labels=labels)
+    joint = math.inf
+    if halting.shift <= MOST_JOINT:
+        joint = joint_weights(lean, gate, halting, order=order, poll_fraction=poll_fraction, labels=labels)
+    return spending(math.nextafter(tau + extra, math.inf), joint, gate.tie_sure, halting, order)
+
+
 def certify_lean(
     lean: Lean, halting: Halting, *, order: int, delta: float, poll_fraction: Fraction, beside: float = 0.0
 ) -> Certified:
-    """The (ε, δ) of these very tables at this total δ, two labels; `gate_cost` is that of gate and lean together.
-
-    Parameters
-    ----------
-    lean, halting
-        The finished tables.
-    order, delta, poll_fraction, beside
-        As for `confide.planning.design.certify`.
-    """
-    tau = lean.cost(order=order, poll_fraction=poll_fraction)
-    joint = math.inf
-    if halting.shift <= MOST_JOINT:
-        joint = joint_lean(lean, halting, order=order, poll_fraction=poll_fraction)
-    return _certified(tau, joint, lean.tie_sure, halting, order, delta, beside)
+    """The (ε, δ) of these very tables at this total δ, as `confide.planning.design.certify` has it."""
+    return converted(spends_lean(lean, halting, order=order, poll_fraction=poll_fraction), order, delta, beside)
 
 
 def certify_weights(
@@ -122,28 +131,6 @@ def certify_weights(
     labels: int = MOST_LABELS,
     beside: float = 0.0,
 ) -> Certified:
-    """The same for many labels: a gate, and beside it a lean by weights."""
-    tau = gate.cost(order=order, poll_fraction=poll_fraction)
-    extra = lean.cost(gate, order=order, poll_fraction=poll_fraction, labels=labels)
-    joint = math.inf
-    if halting.shift <= MOST_JOINT:
-        joint = joint_weights(lean, gate, halting, order=order, poll_fraction=poll_fraction, labels=labels)
-    return _certified(math.nextafter(tau + extra, math.inf), joint, gate.tie_sure, halting, order, delta, beside)
-
-
-def _certified(
-    tau: float, joint: float, tie_sure: float, halting: Halting, order: int, delta: float, beside: float
-) -> Certified:
-    halt = halting.cost(order=order)
-    summed = math.nextafter((halting.visible * tau + halt) * (1 + 1e-15), math.inf)
-    renyi = min(joint, summed)
-    ties = math.nextafter(halting.visible * tie_sure * (1 + 1e-15), math.inf)
-    # Exact subtraction, then one rounding down: the three may nearly cancel.
-    rest = math.nextafter(float(Fraction(delta) - Fraction(ties) - Fraction(halting.survive)), -math.inf)
-    if not rest > 0:
-        raise TooRare(
-            f"the tables' bad events alone have probability {ties + halting.survive:.3g}, which is not below "
-            f"delta={delta:g}"
-        )
-    epsilon = epsilon_from_renyi(sum_up(renyi, beside), order, rest)
-    return Certified(epsilon, delta, order, renyi, tau, halt, rest, ties, halting.survive)
+    """The same for many labels."""
+    spent = spends_weights(lean, gate, halting, order=order, poll_fraction=poll_fraction, labels=labels)
+    return converted(spent, order, delta, beside)

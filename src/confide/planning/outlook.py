@@ -6,12 +6,12 @@ import math
 from typing import TYPE_CHECKING
 
 from confide.planning.design import reach
-from confide.planning.guided import GuidePlan
 from confide.privacy.exact import most_mu2
 from confide.privacy.gate import Gate
 from confide.privacy.renyi import renyi_from_epsilon
 
 if TYPE_CHECKING:
+    from confide.planning.guided import GuidePlan
     from confide.planning.plan import Plan
 
 __all__ = [
@@ -29,15 +29,16 @@ def taught(plan: Plan) -> int:
 
 def who_answers(plan: Plan) -> list[str]:
     """Which share of the rounds each source will answer, as far as the plan decides it."""
-    first = plan.rounds if plan.guide is None else waiting(plan.guide)
-    rest = "the fallback" if plan.guide is None else "the guide"
+    first, rest = min(plan.rounds, plan.waits), plan.rest
     if not plan.copies:
-        waits = f"The fallback answers the first {first:,} rounds; the guide all others."
-        return [waits if first else "The guide answers all rounds."]
+        if first == plan.rounds:
+            return ["The fallback answers all rounds."]
+        waits = f"The fallback answers the first {first:,} rounds; {rest} all others."
+        return [waits if first else f"{rest[0].upper()}{rest[1:]} answers all rounds."]
     said = []
     if plan.silent:
         early = min(plan.silent, first) / plan.rounds
-        before = [("the fallback", early), ("the guide", plan.silent / plan.rounds - early)]
+        before = [("the fallback", early), (rest, plan.silent / plan.rounds - early)]
         silent = " and ".join(f"{name} answers {share:.1%}" for name, share in before if share)
         live = f"{plan.live / plan.rounds:.1%} are put to them"
         said.append(f"Of all rounds {silent} while the copies are silent; {live}.")
@@ -89,7 +90,7 @@ def strength_at_twice(guide: GuidePlan) -> float | None:
     """Labels for each deviation of the noise with twice the rounds; None where so many fit in no guide."""
     ranges = guide.range_rounds > 0
     try:
-        other = GuidePlan.at(
+        other = guide.at(
             float(guide.mu2), 2 * guide.rounds, guide.labels, guide.unit_labels, guide.history, ranges
         )
     except ValueError:

@@ -13,9 +13,9 @@ from functools import lru_cache
 from confide._checks import Numbers
 from confide.planning.arguments import MISTAKE_BETA
 from confide.planning.mistakes import Certificate
+from confide.planning.parts import Price, TooRare
 from confide.privacy.counters import tree_error, tree_scale
 from confide.privacy.gate import Gate
-from confide.privacy.renyi import epsilon_from_renyi, sum_up
 from confide.privacy.sparse import CounterBudget, leading_scale, smallest_scale, threshold_cost
 
 MOST_COPIES = 1 << 30
@@ -205,18 +205,33 @@ def _fewest_copies(asked: Asked, found: PaperSize) -> int:
 
 def recertify(gate: Gate, counter: CounterBudget, *, order: int, delta: float, rounds: int) -> PaperCertified:
     """(ε, δ) from the shipped table and the counter's numbers alone: ε_gate + ε_c and δ' + N·x + δ_λ."""
+    check_counter(counter, delta=delta, rounds=rounds)
+    try:
+        return PaperCertified(price(gate, counter, order).converted(delta, order), delta, order)
+    except TooRare:
+        raise ValueError("near-ties alone have a probability above delta: the plan needs more copies") from None
+
+
+def check_counter(counter: CounterBudget, *, delta: float, rounds: int) -> None:
+    """Refuse a counter whose numbers do not belong together, or to these rounds, or to a quarter of δ."""
     if counter.scale != tree_scale(counter.noise_epsilon, rounds):
         raise ValueError("the counter's noise is not that of its epsilon and these rounds: do not run this plan")
     if not (counter.unsure >= 1 and 0 <= counter.late < math.inf):
         raise ValueError("the counter's halt must come after an unsure answer or more: do not run this plan")
     if not _at_least(counter.over, tree_error(rounds, counter.scale, delta / 4)):
         raise ValueError("the counter's error bound is smaller than its noise allows: do not run this plan")
+
+
+def price(gate: Gate, counter: CounterBudget, order: int) -> Price:
+    """What the gate costs for all reports that the counter lets through but for a quarter of δ, and the counter's ε."""
     ties = math.nextafter(counter.visible * gate.tie_sure * (1 + 1e-15), math.inf)
-    rest = math.nextafter(float(Fraction(delta) * 3 / 4 - Fraction(ties)), -math.inf)
-    if not rest > 0:
-        raise ValueError("near-ties alone have a probability above delta: the plan needs more copies")
-    renyi = math.nextafter(counter.visible * gate.cost(order=order) * (1 + 1e-15), math.inf)
-    return PaperCertified(sum_up(epsilon_from_renyi(renyi, order, rest), counter.epsilon), delta, order)
+
+    def curve(order: int) -> float:
+        return math.nextafter(counter.visible * gate.cost(order=order) * (1 + 1e-15), math.inf)
+
+    return Price(
+        curve=curve, bad=Fraction(ties), part_of_delta=Fraction(1, 4), pure=counter.epsilon, order=order
+    )
 
 
 def _at_least(stated: float, found: float) -> bool:

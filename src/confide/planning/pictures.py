@@ -13,8 +13,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from confide.planning.frontier import Point
 from confide.planning.guided import GuidePlan
+from confide.planning.linear import faint
 from confide.planning.plan import Plan
-from confide.planning.text import faint
 from confide.privacy.halting import Halting
 
 __all__ = ["BLUE", "GREEN", "RED", "Picture", "draw", "panels", "picture", "thousands"]

@@ -1,4 +1,4 @@
-"""Plans: from (ε, δ, rounds, …) to every number of a run, and from the numbers back to a proof.
+"""Plans: a promise and priced parts. From (ε, δ, rounds, …) to every number of a run, and back to a proof.
 
 Claims and proofs: docs/proofs/halting.md (tight and certified plans), docs/proofs/certificate.md (mistakes),
 docs/proofs/paper-plan.md (the paper's own constants).
@@ -6,10 +6,11 @@ docs/proofs/paper-plan.md (the paper's own constants).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from confide._checks import Numbers
 from confide.extras import need
@@ -17,11 +18,13 @@ from confide.planning import certified as certified_plans
 from confide.planning import files, shares, text, tight, verify
 from confide.planning import paper as paper_plans
 from confide.planning.arguments import BETA, MISTAKE_BETA, Unused, check, mistake_bound
-from confide.planning.design import Found
+from confide.planning.copies import Copies, copies_of
 from confide.planning.files import Kind
 from confide.planning.guarantee import Guarantee
 from confide.planning.guided import GuidePlan
 from confide.planning.mistakes import Certificate
+from confide.planning.parts import Part, Price, price_of
+from confide.planning.promise import Promise, Units
 from confide.planning.tight import DISSENT
 from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
@@ -32,7 +35,9 @@ from confide.privacy.weigh import Weights
 if TYPE_CHECKING:
     from confide.planning.pictures import Picture
 
-__all__ = ["BETA", "MISTAKE_BETA", "Guarantee", "Kind", "Plan", "Tables", "numbers_of"]
+__all__ = ["BETA", "MISTAKE_BETA", "Guarantee", "Kind", "Plan", "Tables"]
+
+P = TypeVar("P", bound=Part)
 
 
 class Tables(NamedTuple):
@@ -44,7 +49,7 @@ class Tables(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan(Numbers):
-    """Every number of a run, and the guarantee that they certify.
+    """Every number of a run, and the guarantee that they certify: a promise, and the parts that keep it.
 
     Make one with `Plan.tight` (a stream and a budget), `Plan.certified` (a mistake bound as well) or `Plan.paper` (the
     paper's own constants). `print(plan)` says what is promised, to whom, and what it costs.
@@ -57,36 +62,156 @@ class Plan(Numbers):
     (True, 0)
     >>> print(plan.guarantee)
     (1, 1e-06)-challenge-DP
+    >>> [part.kind for part in plan.parts]
+    ['linear']
     """
 
-    kind: Kind
-    rounds: int
-    copies: int
-    polls: int
-    unsure: int
-    silent: int
-    unit_unsure: int
-    labels: int
-    beta: float
-    order: int | None
-    """The Rényi order of a plan with copies; None where a guide answers alone, which is accounted for exactly."""
-    gate: Gate | None
-    """None, as is the halting table, where there are no copies: then the guide answers alone, and nothing halts."""
-    halting: Halting | CounterBudget | None
-    guarantee: Guarantee
+    promise: Promise
+    parts: tuple[Part, ...]
+    kind: Kind = "parts"
+    guarantee: Guarantee = None  # type: ignore[assignment]
+    """What the parts keep of the promise; where it is not given, it is computed."""
     certificate: Certificate | None = None
     mistakes: int | None = None
     notes: tuple[str, ...] = field(default=(), compare=False)
-    guide: GuidePlan | None = None
-    units: Literal["rounds", "people"] | None = None
-    """For whom it was made, where that was said."""
-    lean: Lean | Weights | None = None
-    """What is answered when unsure; None for the guide's answer or the fallback's."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        said = replace(self.guarantee, units=self.units, copies=self.copies > 0)
+        object.__setattr__(self, "parts", tuple(self.parts))
+        said = self.guarantee
+        if said is None:
+            said = Guarantee(min(self.promise.epsilon, self.price().epsilon(self.promise.delta)), self.promise.delta)
+        caps = tuple(part.cap.long for part in self.parts if part.cap is not None)
+        learned = None if self.guide is None else self.guide.unit_labels
+        said = replace(said, units=self.units, unit_unsure=self.unit_unsure, unit_labels=learned, caps=caps)
         object.__setattr__(self, "guarantee", said)
+
+    def part(self, kind: type[P]) -> P | None:
+        """The part of this kind; None where the plan has none."""
+        return next((part for part in self.parts if isinstance(part, kind)), None)
+
+    def but(self, **numbers: Any) -> Plan:
+        """The same with other numbers, whichever part has them; whether they still belong together, `verify` says.
+
+        Another guarantee is another promise too. `guide=None` leaves the guide out.
+
+        Examples
+        --------
+        >>> plan = Plan.tight(1.0, 1e-6, 300_000)
+        >>> plan.but(units="people").units
+        'people'
+        """
+        own = {name: numbers.pop(name) for name in [*numbers] if name in {each.name for each in fields(self)}}
+        promise, parts = own.pop("promise", self.promise), own.pop("parts", self.parts)
+        if "guide" in numbers:
+            guide = numbers.pop("guide")
+            parts = (*(part for part in parts if not isinstance(part, GuidePlan)), *([] if guide is None else [guide]))
+        if (said := own.get("guarantee")) is not None:
+            promise = replace(promise, epsilon=said.epsilon, delta=said.delta)
+        stated = {name: numbers[name] for name in numbers if hasattr(promise, name)}
+        voted = {name: numbers[name] for name in numbers if name == "labels" or name not in stated}
+        promise = replace(promise, **stated)
+        if set(voted) - {"labels"} and not any(isinstance(part, Copies) for part in parts):
+            raise ValueError(f"this plan has no copies, and so no {', no '.join(voted)}: leave them out")
+        if voted:
+            parts = tuple(replace(part, **voted) if isinstance(part, Copies) else part for part in parts)
+        return replace(self, promise=promise, parts=parts, **own)
+
+    def price(self) -> Price:
+        """What all parts cost together, from their integers."""
+        return price_of(self.parts)
+
+    # ------------------------------------------------------------------ the numbers by their names
+
+    @property
+    def rounds(self) -> int:
+        """T: all rounds, the silent ones included."""
+        return self.promise.rounds
+
+    @property
+    def labels(self) -> int:
+        """How many labels there are."""
+        return self.promise.labels
+
+    @property
+    def units(self) -> Units | None:
+        """For whom it was made, where that was said."""
+        return self.promise.units
+
+    @cached_property
+    def voters(self) -> Copies | None:
+        """The copies, as a part; None where there are none."""
+        return self.part(Copies)
+
+    @cached_property
+    def guide(self) -> GuidePlan | None:
+        """The guide, as a part; None where there is none."""
+        return self.part(GuidePlan)
+
+    @property
+    def copies(self) -> int:
+        """k; 0 where nothing votes, and so nothing halts."""
+        return 0 if self.voters is None else self.voters.copies
+
+    @property
+    def polls(self) -> int:
+        """m: the copies asked in a round."""
+        return 0 if self.voters is None else self.voters.polls
+
+    @property
+    def unsure(self) -> int:
+        """r: the unsure answers the run is planned to have."""
+        return 0 if self.voters is None else self.voters.unsure
+
+    @property
+    def silent(self) -> int:
+        """Rounds at the start in which copies learn and do not answer."""
+        return 0 if self.voters is None else self.voters.silent
+
+    @property
+    def unit_unsure(self) -> int:
+        """G: unsure answers that one unit may receive."""
+        return 1 if self.voters is None else self.voters.unit_unsure
+
+    @property
+    def beta(self) -> float:
+        """The probability of halting although fewer than `unsure` answers were unsure."""
+        return BETA if self.voters is None else self.voters.beta
+
+    @property
+    def gate(self) -> Gate | None:
+        """None, as are the halting table and the lean, where there are no copies."""
+        return None if self.voters is None else self.voters.gate
+
+    @property
+    def halting(self) -> Halting | CounterBudget | None:
+        """What ends the copies."""
+        return None if self.voters is None else self.voters.halting
+
+    @property
+    def lean(self) -> Lean | Weights | None:
+        """What is answered when unsure; None for the guide's answer or the fallback's."""
+        return None if self.voters is None else self.voters.lean
+
+    @cached_property
+    def order(self) -> int | None:
+        """The Rényi order at which all parts are accounted for; None where they are all Gaussian: that is exact."""
+        return self.price().best_order(self.promise.delta) if self.voters is None else self.voters.order
+
+    @cached_property
+    def public(self) -> tuple[Part, ...]:
+        """The parts that work on what was released alone: all but the copies."""
+        return tuple(part for part in self.parts if not isinstance(part, Copies))
+
+    @property
+    def rest(self) -> str:
+        """Who answers where copies do not, in words: the first part that is public, else the fallback."""
+        return next((part.answers for part in self.parts if part.answers), "the fallback")
+
+    @property
+    def waits(self) -> int:
+        """Rounds before that part answers; all of them where there is none."""
+        return next((part.waits for part in self.parts if part.answers), self.rounds)
 
     @property
     def live(self) -> int:
@@ -107,7 +232,7 @@ class Plan(Numbers):
 
     @property
     def renyi_order(self) -> int:
-        """The order at which a plan with copies is accounted for; ValueError for a plan without."""
+        """The order at which the plan is accounted for; ValueError where that is exact."""
         if self.order is None:
             raise ValueError("this plan has no copies, and so no Rényi order: its guide is accounted for exactly")
         return self.order
@@ -192,19 +317,13 @@ class Plan(Numbers):
             lean=None if lean == "auto" else lean,
         )  # fmt: skip
         shared = shares.best(asked, shares.Wish(guide, learned, history, lean == "auto"))
-        common: dict[str, Any] = {"kind": "tight", "rounds": rounds, "labels": labels, "beta": beta, "units": units}
+        promise = Promise(epsilon, delta, rounds, labels, units, unit_labels=learned)
+        guided = () if shared.guide is None else (shared.guide,)
         if shared.found is None:
-            assert shared.guide is not None
-            kept = min(float(epsilon), shared.guide.epsilon(delta))
-            promise = Guarantee(kept, delta, most, unit_labels=learned)
-            nothing: dict[str, Any] = dict.fromkeys(("copies", "polls", "unsure", "silent"), 0)
-            return cls(**common, **nothing, unit_unsure=most, order=None, gate=None, halting=None,
-                       guarantee=promise, notes=shared.notes, guide=shared.guide)  # fmt: skip
-        plan = cls(**{**numbers_of(shared.found), "notes": shared.notes}, **common, guide=shared.guide)
-        if shared.guide is None:
-            return plan
-        plan = replace(plan, guarantee=replace(plan.guarantee, epsilon=epsilon, unit_labels=learned))
-        return replace(plan, guarantee=plan.verify())
+            return cls(promise, guided, "tight", notes=shared.notes)
+        got = None if guided else Guarantee(shared.found.got.epsilon, delta)
+        parts = (copies_of(shared.found, labels, beta), *guided)
+        return cls(promise, parts, "tight", got, notes=shared.notes)  # type: ignore[arg-type]
 
     @classmethod
     def certified(
@@ -245,8 +364,10 @@ class Plan(Numbers):
         mistakes = mistake_bound(mistakes)
         error = 1 - 1 / labels if fallback_error is None else float(fallback_error)
         asked = certified_plans.Asked(epsilon, delta, rounds, mistakes, beta, copies, polls, error, labels, lean)
-        numbers = numbers_of(certified_plans.best(asked))
-        return cls(**numbers, kind="certified", rounds=rounds, labels=labels, beta=beta, mistakes=mistakes)
+        found = certified_plans.best(asked)
+        promise, parts = Promise(epsilon, delta, rounds, labels), (copies_of(found, labels, beta),)
+        kept = Guarantee(found.got.epsilon, delta)
+        return cls(promise, parts, "certified", kept, found.certificate, mistakes, found.notes)
 
     @classmethod
     def paper(
@@ -292,23 +413,15 @@ class Plan(Numbers):
             f"noise of scale γ = {size.scale:,.1f} votes, counter noise {float(size.counter.scale):,.1f} per node, "
             f"halts at a noisy count of {size.counter.limit:,}"
         )
+        numbers = size.copies, size.copies, size.unsure, 0, 1, labels, got.order, beta
         return cls(
-            kind="paper",
-            rounds=rounds,
-            copies=size.copies,
-            polls=size.copies,
-            unsure=size.unsure,
-            silent=0,
-            unit_unsure=1,
-            labels=labels,
-            beta=beta,
-            order=got.order,
-            gate=gate,
-            halting=size.counter,
-            guarantee=Guarantee(got.epsilon, got.delta),
-            certificate=certificate,
-            mistakes=mistakes,
-            notes=(note,),
+            Promise(epsilon, delta, rounds, labels),
+            (Copies(*numbers, gate, size.counter),),
+            "paper",
+            Guarantee(got.epsilon, got.delta),
+            certificate,
+            mistakes,
+            (note,),
         )
 
     def explain(self) -> str:
@@ -344,11 +457,3 @@ class Plan(Numbers):
 
     def _repr_html_(self) -> str:
         return text.html(self)
-
-
-def numbers_of(found: Found) -> dict[str, Any]:
-    """What a search found, by the names that a plan has for it."""
-    got, shift = found.got, found.halting.shift
-    names = ("copies", "polls", "unsure", "silent", "gate", "halting", "certificate", "lean", "notes")
-    numbers = {name: getattr(found, name) for name in names}
-    return {**numbers, "order": got.order, "unit_unsure": shift, "guarantee": Guarantee(got.epsilon, got.delta, shift)}

@@ -12,8 +12,9 @@ from typing import Any, Literal
 from confide._checks import Numbers, integer
 from confide.planning import tight
 from confide.planning.arguments import BETA, MOST_EPSILON, Unused, check_tables
-from confide.planning.design import Found, Unreachable
+from confide.planning.design import Found
 from confide.planning.guided import GuidePlan, TooNoisy
+from confide.planning.parts import Unreachable
 from confide.privacy.renyi import renyi_from_epsilon
 
 SHARES = (0.5, 0.35, 0.25, 0.15, 0.1, 0.05, 0.02)

@@ -14,20 +14,9 @@ from typing import Any, NamedTuple
 
 from confide._checks import Numbers
 from confide.planning.arguments import BETA, check, check_rare, check_tables
-from confide.planning.design import (
-    Budget,
-    Certified,
-    Found,
-    Split,
-    TooRare,
-    Unreachable,
-    build,
-    draft,
-    reach,
-    search,
-    sketch,
-)
+from confide.planning.design import Budget, Certified, Found, Split, build, draft, reach, search, sketch
 from confide.planning.leaning import build_lean
+from confide.planning.parts import TooRare, Unreachable
 from confide.privacy.gate import LEAST_TIE_SURE, Gate
 from confide.privacy.halting import Halting
 from confide.privacy.lean import Lean

@@ -1,4 +1,4 @@
-"""From a plan's tables back to what it may promise: every statement of a plan is recomputed, none is believed.
+"""From a plan's integers back to what it may promise: every statement of a plan is recomputed, none is believed.
 
 Claims and proofs: docs/proofs/halting.md, exact.md, certificate.md and paper-plan.md.
 """
@@ -8,66 +8,66 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from confide.planning import paper
-from confide.planning.design import certify
+from confide.planning.copies import SLACK, Copies, early_halt
 from confide.planning.guarantee import Guarantee
-from confide.planning.guided import GuidePlan
-from confide.planning.leaning import certify_lean, certify_weights
 from confide.planning.mistakes import Certificate, certificate, rates
-from confide.privacy.gate import Gate
+from confide.planning.parts import Price, price_of
 from confide.privacy.halting import Halting
-from confide.privacy.lean import Lean
 from confide.privacy.sparse import CounterBudget
 
 if TYPE_CHECKING:
     from confide.planning.plan import Plan
 
-SLACK = 1e-9
-"""Relative: two searches for the least of a bound, or its last digits, may differ by this much."""
-
 
 def verify(plan: Plan) -> Guarantee:
-    """The guarantee that the tables keep; ValueError if it, or anything else that the plan states, is not kept."""
-    if (plan.kind == "paper") != isinstance(plan.halting, CounterBudget):
-        raise ValueError("the paper's plan, and no other, halts by a noisy counter: do not run this plan")
-    if plan.guide is not None:
-        _check_guide(plan, plan.guide)
-    if plan.lean is not None and plan.kind == "paper":
-        raise ValueError("the paper's plan tosses a coin when unsure: do not run this plan")
-    if (plan.order is None) != (plan.copies == 0):
-        raise ValueError("copies are accounted for at a Rényi order, a guide alone exactly: do not run this plan")
-    epsilon = _epsilon(plan)
-    if epsilon > plan.guarantee.epsilon:
+    """The guarantee that the integers keep; ValueError if it, or anything else that the plan states, is not kept."""
+    _check_kind(plan)
+    for part in plan.parts:
+        part.check(plan.promise)
+        if part.protects != plan.promise.protect:
+            raise ValueError(
+                f"the promise is about {plan.promise.protect}, and the part {part.kind!r} protects {part.protects}: do "
+                "not run this plan"
+            )
+    epsilon = _epsilon(price_of(plan.parts), plan.guarantee)
+    if plan.guarantee.epsilon > plan.promise.epsilon or plan.guarantee.delta != plan.promise.delta:
         raise ValueError(
-            f"the tables cost ε = {epsilon:.6g} at δ = {plan.guarantee.delta:.3g}, more than the claimed "
-            f"{plan.guarantee.epsilon:.6g}: do not run this plan"
+            f"the plan keeps ε = {plan.guarantee.epsilon:.6g} at δ = {plan.guarantee.delta:.3g} where "
+            f"ε = {plan.promise.epsilon:.6g} at δ = {plan.promise.delta:.3g} is promised: do not run this plan"
         )
     if plan.certificate is not None:
         _check_certificate(plan, plan.certificate)
     return replace(plan.guarantee, epsilon=epsilon)
 
 
-def _epsilon(plan: Plan) -> float:
-    """What the integers cost at the plan's δ."""
-    if plan.copies == 0:
-        if plan.guide is None or plan.gate is not None or plan.halting is not None or plan.kind != "tight":
-            raise ValueError("a plan without copies is a guide alone, without tables: do not run this plan")
-        if plan.polls or plan.unsure or plan.silent or plan.lean is not None or plan.certificate is not None:
+def _check_kind(plan: Plan) -> None:
+    """Refuse parts that a plan of this kind never has."""
+    if (plan.kind == "paper") != isinstance(plan.halting, CounterBudget):
+        raise ValueError("the paper's plan, and no other, halts by a noisy counter: do not run this plan")
+    if sum(isinstance(part, Copies) for part in plan.parts) > 1:
+        raise ValueError("a plan has copies once: do not run this plan")
+    if plan.kind in ("certified", "paper", "agnostic") and not (plan.copies and len(plan.parts) == 1):
+        raise ValueError("such a plan is copies alone; only Plan.tight has a guide: do not run this plan")
+    if plan.certificate is not None and not plan.copies:
+        raise ValueError("a plan without copies has no mistake certificate: do not run this plan")
+
+
+def _epsilon(price: Price, said: Guarantee) -> float:
+    """The ε that the integers keep at the δ that is said, if it is at most the ε that is said.
+
+    Where all parts are Gaussian, δ at that ε is computed anew, outward, and the smallest ε that it leaves.
+    """
+    if price.mu2 is None:
+        epsilon = price.epsilon(said.delta)
+        if epsilon > said.epsilon:
             raise ValueError(
-                "a plan without copies has no polls, unsure answers, silent rounds, lean or mistake certificate: "
+                f"the tables cost ε = {epsilon:.6g} at δ = {said.delta:.3g}, more than the claimed {said.epsilon:.6g}: "
                 "do not run this plan"
             )
-        return _alone(plan.guide, plan.guarantee)
-    gate, halting = plan.tables
-    return _tables(plan, gate, halting) if isinstance(halting, Halting) else _paper(plan, gate, halting)
-
-
-def _alone(guide: GuidePlan, said: Guarantee) -> float:
-    """What a guide alone costs: δ at the claimed ε is computed anew, outward, and the smallest ε that it leaves."""
+        return epsilon
     try:
-        delta = guide.delta(said.epsilon)
+        delta = price.delta(said.epsilon)
     except ValueError as error:
         raise ValueError(f"{error}; do not run this plan") from None
     if delta > said.delta:
@@ -75,52 +75,7 @@ def _alone(guide: GuidePlan, said: Guarantee) -> float:
             f"the noise keeps δ = {delta:.6g} at ε = {said.epsilon:.6g}, more than the claimed {said.delta:.6g}: do "
             "not run this plan"
         )
-    return min(said.epsilon, guide.epsilon(said.delta))
-
-
-def _check_guide(plan: Plan, guide: GuidePlan) -> None:
-    """Refuse a guide that was made for another plan."""
-    if plan.kind != "tight":
-        raise ValueError("only Plan.tight has a guide: do not run this plan")
-    if (guide.rounds, guide.labels) != (plan.rounds, plan.labels):
-        raise ValueError("the guide was made for other rounds or labels: do not run this plan")
-    if guide.unit_labels != plan.guarantee.unit_labels or (plan.units == "rounds" and guide.unit_labels != 1):
-        raise ValueError("the guide learns another number of a unit's labels than the promise says")
-
-
-def _tables(plan: Plan, gate: Gate, halting: Halting) -> float:
-    if halting.shift != plan.unit_unsure:
-        raise ValueError("the halting table hides another shift than unit_unsure says")
-    if plan.live * early_halt(halting, plan.unsure) > plan.beta * (1 + SLACK):
-        raise ValueError("the halting table halts early more often than beta says: do not believe this plan")
-    delta = plan.guarantee.delta
-    order, share = plan.renyi_order, plan.poll_fraction
-    beside = 0.0 if plan.guide is None else plan.guide.certify(order)
-    if plan.lean is None:
-        return certify(gate, halting, order=order, delta=delta, poll_fraction=share, beside=beside).epsilon
-    if isinstance(plan.lean, Lean):
-        if plan.labels != 2 or not np.array_equal(plan.lean.envelope().sure, gate.sure):
-            raise ValueError("the lean is for two labels, and the gate its envelope: do not run this plan")
-        return certify_lean(plan.lean, halting, order=order, delta=delta, poll_fraction=share, beside=beside).epsilon
-    labels = plan.labels
-    return certify_weights(
-        plan.lean, gate, halting, order=order, delta=delta, poll_fraction=share, labels=labels, beside=beside
-    ).epsilon
-
-
-def _paper(plan: Plan, gate: Gate, counter: CounterBudget) -> float:
-    if plan.unit_unsure != 1:
-        raise ValueError("the paper's plan protects rounds: its unit_unsure is 1")
-    if plan.polls != plan.copies or plan.silent or counter.unsure != plan.unsure:
-        raise ValueError("the paper's plan asks every copy, is never silent and counts to its unsure answers")
-    got = paper.recertify(gate, counter, order=plan.renyi_order, delta=plan.guarantee.delta, rounds=plan.rounds)
-    paper.check_delay(counter, rounds=plan.rounds, beta=plan.beta)
-    return got.epsilon
-
-
-def early_halt(halting: Halting, unsure: int) -> float:
-    """The largest probability of halting in a round while at most `unsure` answers were unsure."""
-    return float(halting.table[: unsure + 1].max())
+    return min(said.epsilon, price.epsilon(said.delta))
 
 
 def _check_certificate(plan: Plan, said: Certificate) -> None:

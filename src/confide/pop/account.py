@@ -60,12 +60,13 @@ class Account:
         self.watched: dict[bytes, int] = {}
         """Rounds of each person that the monitor counts."""
         self.labels: dict[bytes, int] = {}
-        """Labels of each person that the guide learned: private."""
+        """Labels of each person that public parts learned: private."""
         self.history = 0
         """Rows of history taken (public)."""
         self.used: set[tuple[int, int]] = set()
         """Tickets that were used and are not yet written down: each before its label teaches anything."""
         self._named: set[bytes] = set()  # people whose labels are not yet written down
+        self._most = plan.promise.unit_labels if plan.public else None
         self.halted: str | None = None
         self.book: Book | None = None
         """Where it is durable, once the run has been saved."""
@@ -140,19 +141,19 @@ class Account:
         return True
 
     def learns(self, who: bytes | None) -> bool:
-        """Whether the guide may learn one more label of this unit; if so, it is counted. A round has but one."""
-        if who is None or self.plan.guide is None:
+        """Whether one more label of this unit may be learned; if so, it is counted. A round has but one."""
+        if who is None or self._most is None:
             return True
         self._named.add(who)  # also past the cap: the form of what is written must not tell
         used = self.labels.get(who, 0)
-        if used >= self.plan.guide.unit_labels:
+        if used >= self._most:
             return False
         self.labels[who] = used + 1
         return True
 
     def name(self, whos: Iterable[bytes | None]) -> None:
-        """The next entry says how many labels the guide learned of each of these, whether or not it learned any."""
-        if self.plan.guide is not None:
+        """The next entry says how many labels were learned of each of these, whether or not there were any."""
+        if self._most is not None:
             self._named.update(who for who in whos if who is not None)
 
     # ------------------------------------------------------------------ durable, then seen
@@ -175,7 +176,7 @@ class Account:
         sequence = 0
         if self.book is not None:
             people = sorted({who for who in whos if who is not None}.union(() if released else self._asked))
-            named = people if self.plan.guide is not None else []
+            named = people if self._most is not None else []
             entry = Entry(
                 rounds=self.stated,
                 unsure=self.unsure,
@@ -225,7 +226,7 @@ class Account:
 
     @property
     def spent(self) -> Spent:
-        """What was spent so far, for a ledger that begins now; what a guide released is not in it."""
+        """What was spent so far, for a ledger that begins now; what parts released is not in it."""
         return Spent(
             self.stated, self.unsure, self.halted, self.shares, self.watched, labels=self.labels, history=self.history
         )

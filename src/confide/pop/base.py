@@ -15,7 +15,7 @@ from confide.planning.plan import Guarantee
 
 __all__ = [
     "COPIES", "FALLBACK", "GUIDE", "LEAN", "SOURCES", "TICKET_LIFE", "WHO", "Answer", "Durable", "Followed",
-    "Mechanism", "Unit", "Xs",
+    "Mechanism", "Unit", "Xs", "source_number",
 ]  # fmt: skip
 
 Unit = str | bytes
@@ -26,8 +26,8 @@ TICKET_LIFE = 10_000
 """Public rounds after which a ticket expires, unless the user says otherwise."""
 
 
-SOURCES = ("fallback", "guide", "lean", "copies")
-"""Where an answer may come from; inside, its number here."""
+SOURCES = ["fallback", "guide", "lean", "copies"]
+"""Where an answer may come from; inside, its number here. A part with another source adds its own."""
 
 FALLBACK, GUIDE, LEAN, COPIES = range(4)
 
@@ -38,6 +38,14 @@ WHO = {
     "fallback": "the fallback, which knows nothing private",
 }
 """Who answers, in words."""
+
+
+def source_number(name: str) -> int:
+    """The number of a source, which is added where it is new."""
+    if name not in SOURCES:
+        SOURCES.append(name)
+        WHO.setdefault(name, name)
+    return SOURCES.index(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +59,8 @@ class Answer:
     """Bring it back once with the right label: `pop.learn(ticket, y)`."""
     error: str | None = None
     """In a batch: what was wrong with this row, which was then not answered and has no ticket."""
-    source: Literal["copies", "lean", "guide", "fallback"] = "fallback"
+    source: str = "fallback"
+    """Who answered: "copies", "lean", "guide" or "fallback", or what another part is called."""
     guide: Any = None
     """The guide's own label for x, whoever answered; None where it has none. It is public: everyone may compute it."""
 

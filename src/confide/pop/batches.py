@@ -2,8 +2,8 @@
 
 A batch is a sequence of rounds like any other: every row has its own poll, gate word, count and halting word, in order.
 What is drawn does not depend on what was voted, so the words are those that the plain loop would draw, and under a seed
-both agree to the last bit (tests/test_batches.py). All rounds of a batch are taken first, before the guide, which goes
-before the copies, learns or releases anything of them. Proof pages: docs/proofs/people.md, docs/proofs/guide.md.
+both agree to the last bit (tests/test_batches.py). All rounds of a batch are taken first, before the public parts,
+which go before the copies, learn or release anything of them. Proof pages: docs/proofs/people.md, docs/proofs/parts.md.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from confide.banks.base import CURSOR, HALTED, ROW, TAUGHT, UNSURE, Fused, Rounds, Tallied
 from confide.contained import contained
-from confide.pop.base import COPIES, FALLBACK, GUIDE, LEAN, Followed
-from confide.pop.loop import NOTHING, Loop, Outcome
+from confide.pop.base import COPIES, FALLBACK, LEAN, Followed
+from confide.pop.loop import NOTHING, Loop, Outcome, merged_rows
 from confide.pop.tickets import Waiting
 from confide.privacy.gate import lead
 from confide.privacy.halting import Halting
@@ -51,22 +51,22 @@ class Chunk:
     margins: Ints
     source: NDArray[np.int8]
     guided: Ints
-    """The guide's own answers."""
+    """The public parts' own answers."""
+    own: NDArray[np.int8]
+    """The numbers of the sources of these."""
     leaned: Ints
     """What the lean drew; −1 where it does not answer."""
     offsets: Ints
     """The lean's public offsets."""
-    encoded: list[Any] = field(default_factory=list)
-    """The rows as the guide takes them, where tickets will hold them."""
+    encoded: list[tuple[Any, ...]] = field(default_factory=list)
+    """The rows as the parts take them, where tickets will hold them."""
 
     @classmethod
     def of(cls, rows: int, xs: Any, errors: dict[int, str], n: int) -> Chunk:
         """A chunk of n rows of which nothing is known."""
         copies, shown, margins, guided, leaned = (np.full(n, NOTHING) for _ in range(5))
-        none = np.zeros((n, 0), dtype=np.int64)
-        return cls(
-            rows, xs, errors, copies, shown, np.zeros(n, bool), margins, np.zeros(n, np.int8), guided, leaned, none
-        )
+        none, source, own = np.zeros((n, 0), dtype=np.int64), np.zeros(n, np.int8), np.full(n, NOTHING, np.int8)
+        return cls(rows, xs, errors, copies, shown, np.zeros(n, bool), margins, source, guided, own, leaned, none)
 
     def followed(self) -> Followed:
         """For the operator: answers by row, −1 where there was an error."""
@@ -81,8 +81,8 @@ def fuses(loop: Loop) -> bool:
     """Whether this loop's rounds run fused: in the bank's own compiled loop."""
     if type(loop) is not Loop:
         return False
-    if loop.guiding is not None and not loop.goes_on:
-        return False  # where a halt ends the answers, the guide must not run ahead of it
+    if loop.parts and not loop.goes_on:
+        return False  # where a halt ends the answers, nothing public may run ahead of it
     if loop.plan.copies == 0:
         return True
     counter = loop.account.counter
@@ -94,7 +94,7 @@ def fuses(loop: Loop) -> bool:
 def ask_many(loop: Loop, xs: Any, whos: Sequence[bytes | None]) -> list[Outcome]:
     """Take as many of the rounds as plan and budget allow, the copies as they are."""
     loop.reserve(whos)
-    if type(loop) is not Loop or (loop.guiding is not None and not loop.goes_on):  # asked one by one
+    if type(loop) is not Loop or (loop.parts and not loop.goes_on):  # asked one by one
         outcomes: list[Outcome] = []
         while len(outcomes) < len(xs) and (loop.account.open() or loop.goes_on):
             outcomes.append(loop.ask(xs[len(outcomes)], whos[len(outcomes)]))
@@ -113,8 +113,8 @@ def ask_many(loop: Loop, xs: Any, whos: Sequence[bytes | None]) -> list[Outcome]
             x = x.copy()
             x.flags.writeable = False
         shown = int(chunk.shown[i])
-        guided = chunk.encoded[i] if chunk.encoded else None
-        waiting = Waiting(int(chunk.copies[i]), x, shown, watched, whos[i], guided)
+        questions = chunk.encoded[i] if chunk.encoded else ()
+        waiting = Waiting(int(chunk.copies[i]), x, shown, watched, whos[i], questions)
         ticket, source = loop.tickets.issue(number, waiting), int(chunk.source[i])
         said = int(chunk.guided[i])
         outcomes.append(Outcome(shown, bool(chunk.sure[i]), ticket, None, source, said, number, waiting))
@@ -126,7 +126,7 @@ def follow(loop: Loop, xs: Any, labels: Ints, whos: Sequence[bytes | None]) -> C
     """Ask each row, then teach its label (−1: none) before the next row, as many as plan and budget allow."""
     loop.reserve(whos)
     if fuses(loop):
-        first = loop.account.rounds
+        first, labels = loop.account.rounds, loop.parts.receive_rows(labels, whos)
         chunk = _chunk(loop, xs, labels, whos)
         for i in range(chunk.rows if loop.monitor is not None else 0):
             watched = loop.watch(whos[i], first + i + 1)
@@ -159,29 +159,26 @@ def follow(loop: Loop, xs: Any, labels: Ints, whos: Sequence[bytes | None]) -> C
 
 
 def _chunk(loop: Loop, xs: Any, labels: Ints, whos: Sequence[bytes | None], keep: bool = False) -> Chunk:
-    """The rounds of a chunk: the guide's part in them, then the copies', fused or in the bank's batches.
+    """The rounds of a chunk: the public parts' share in them, then the copies', fused or in the bank's batches.
 
-    The guide's part does not depend on the copies'; theirs has its scores for the lean. Each is in the order of rounds.
+    What is public does not depend on the copies; they have its scores for the lean. Each is in the order of rounds.
     """
     loop.lessons.apply()
     encoded, errors = loop.bank.encode_many(xs)
     chunk = Chunk.of(len(xs), encoded, errors, len(xs))
-    _guide(loop, chunk, xs, labels, whos, keep)
+    _propose(loop, chunk, xs, labels, whos, keep)
     _vote(loop, chunk, labels, whos)
-    chunk.errors = {i: said for i, said in chunk.errors.items() if i < chunk.rows}
-    given, failed = loop.fallback.answers(xs[: chunk.rows])  # of every row, needed or not
-    needed = ~chunk.sure[: chunk.rows]
-    needed[list(chunk.errors)] = False
-    chunk.source[: chunk.rows][chunk.sure[: chunk.rows]] = COPIES
-    leans = needed & (chunk.leaned[: chunk.rows] >= 0)
-    chunk.shown[: chunk.rows][leans], chunk.source[: chunk.rows][leans] = chunk.leaned[: chunk.rows][leans], LEAN
-    needed &= ~leans
-    led = needed & (chunk.guided[: chunk.rows] >= 0)
-    chunk.shown[: chunk.rows][led], chunk.source[: chunk.rows][led] = chunk.guided[: chunk.rows][led], GUIDE
-    needed &= ~led
-    chunk.shown[: chunk.rows][needed], chunk.source[: chunk.rows][needed] = given[needed], FALLBACK
+    n = chunk.rows
+    chunk.errors = {i: said for i, said in chunk.errors.items() if i < n}
+    given, failed = loop.fallback.answers(xs[:n])  # of every row, needed or not
+    sure = np.where(chunk.sure[:n], chunk.shown[:n], NOTHING)
+    ways = [(sure, COPIES), (chunk.leaned[:n], LEAN), (chunk.guided[:n], chunk.own[:n])]
+    shown, source = merged_rows(ways, given)
+    good = np.ones(n, dtype=np.bool_)
+    good[list(chunk.errors)] = False
+    chunk.shown[:n][good], chunk.source[:n][good] = shown[good], source[good]
     for i, error in failed.items():
-        if needed[i]:  # for its asker alone: the others must not see that this row was unsure
+        if good[i] and source[i] == FALLBACK:  # for its asker alone: the others must not see that this row was unsure
             chunk.errors[i] = str(error)
     return chunk
 
@@ -206,18 +203,16 @@ def _vote(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | None]) 
         chunk.rows = n
 
 
-def _guide(loop: Loop, chunk: Chunk, xs: Any, labels: Ints, whos: Sequence[bytes | None], keep: bool) -> None:
-    """The guide's part, and the lean's offsets. What the guide cannot read is refused for the copies too."""
-    scores = None
-    if loop.guiding is not None:
-        for i, said in loop.guiding.unreadable(xs).items():
-            chunk.errors.setdefault(i, said)
-        bad = np.zeros(chunk.rows, dtype=np.bool_)
-        bad[list(chunk.errors)] = True
-        asked = loop.guiding.follow(xs, labels, whos, bad, keep)
-        chunk.guided[:], chunk.encoded, scores = asked.answers, asked.rows, asked.scores
+def _propose(loop: Loop, chunk: Chunk, xs: Any, labels: Ints, whos: Sequence[bytes | None], keep: bool) -> None:
+    """The public parts' rounds, and the lean's offsets. What they cannot read is refused for the copies too."""
+    for i, said in loop.parts.unreadable(xs).items():
+        chunk.errors.setdefault(i, said)
+    bad = np.zeros(chunk.rows, dtype=np.bool_)
+    bad[list(chunk.errors)] = True
+    proposed = loop.parts.follow(xs, labels, whos, bad, keep)
+    chunk.guided[:], chunk.own[:], chunk.encoded = proposed.answers, proposed.sources, proposed.rows
     if loop.leaning is not None:
-        chunk.offsets = loop.leaning.offsets(scores, chunk.rows)
+        chunk.offsets = loop.leaning.offsets(proposed.scores, chunk.rows)
 
 
 def _run_fused(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | None]) -> None:
@@ -346,7 +341,7 @@ class Records(NamedTuple):
     labels: Ints
     """−1 where it was refused."""
     leaves: Ints
-    """The guide's leaf that has its gradient; −1 for none."""
+    """The open releases that have it (`confide.pop.running.Parts.stamp`); −1 for none."""
     refused: dict[int, ValueError]
 
 
@@ -354,8 +349,7 @@ def teach_many(loop: Loop, xs: Any, ys: Sequence[Hashable], whos: Sequence[bytes
     """Teach many records. Every row has its copy drawn."""
     copies = loop.routing.copies_for(whos) if loop.plan.copies else np.full(len(whos), NOTHING)
     rows, errors = loop.bank.encode_many(xs)
-    if loop.guiding is not None:
-        errors = {**loop.guiding.unreadable(xs), **errors}
+    errors = {**loop.parts.unreadable(xs), **errors}
     refused: dict[int, ValueError] = {i: ValueError(said) for i, said in errors.items()}
     labels = np.full(len(copies), NOTHING)
     for i, y in enumerate(ys):
@@ -365,11 +359,11 @@ def teach_many(loop: Loop, xs: Any, ys: Sequence[Hashable], whos: Sequence[bytes
             refused.setdefault(i, error)
     good = np.array([i for i in range(len(copies)) if i not in refused], dtype=np.int64)
     taught: Any = rows[good] if isinstance(rows, np.ndarray) else [rows[i] for i in good.tolist()]
+    labels[list(refused)] = NOTHING
+    labels = loop.parts.receive_rows(labels, whos)
     if loop.plan.copies:
         loop.lessons.many(copies[good], taught, labels[good])
-    labels[list(refused)] = NOTHING
-    leaves = np.full(len(labels), NOTHING) if loop.guiding is None else loop.guiding.teach_rows(xs, labels, whos)
-    return Records(copies, labels, leaves, dict(sorted(refused.items())))
+    return Records(copies, labels, loop.parts.teach_rows(xs, labels, whos), dict(sorted(refused.items())))
 
 
 def refuse(refused: Mapping[int, ValueError]) -> None:

@@ -6,8 +6,8 @@ halt. Claims and proofs: docs/proofs/guide.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -16,20 +16,22 @@ from numpy.typing import NDArray
 
 from confide.banks.base import FORM
 from confide.contained import contained
-from confide.guide.guide import Asked, Guide, Release
+from confide.guide.guide import Asked as Many
+from confide.guide.guide import Guide, Release
 from confide.guide.inputs import columns_for
+from confide.guide.maps import Encoded
 from confide.guide.model import Model, Question
-from confide.ledger.ledger import Spent
 from confide.planning.guided import GuidePlan
 from confide.pop.account import Account
+from confide.pop.running import Asked, Released, Running
 from confide.privacy.random import Random
 
-__all__ = ["Guiding", "PublicGuide", "bytes_of", "fingerprint", "releases_of"]
+__all__ = ["Guiding", "PublicGuide", "bytes_of"]
 
 Ints = NDArray[np.int64]
 
 
-class Guiding:
+class Guiding(Running, runs=GuidePlan):
     """A guide, led through the rounds of a POP.
 
     Parameters
@@ -47,6 +49,7 @@ class Guiding:
     """
 
     guide_type = Guide
+    source = "guide"
 
     def __init__(
         self,
@@ -56,9 +59,9 @@ class Guiding:
         rng: Random,
         account: Account,
     ) -> None:
+        super().__init__(plan, features, label_weights, rng, account)
         self.plan, self._inputs, self._weights = plan, columns_for(features), label_weights
         self.guide = self.fresh(rng, self._store, self.guide_type)
-        self._account = account
         self._counted: set[bytes] = set()  # people whose row is in the counts of the ranges
         self._again = self._under_way = False
         self._model: tuple[int, Model] | None = None
@@ -79,24 +82,16 @@ class Guiding:
         guide.follow([{}, {}], np.array([0, 1]))
 
     def _store(self, release: Release) -> None:
-        """Durable before it is used, with the rounds taken and the mark or cap of every gradient in it.
-
-        It happens at public rounds.
-        """
-        book = self._account.book
-        if book is not None:
-            sequence = book.released(release.kind, release.number)  # an interrupt may have come before the wait
-            if sequence is None:
-                sequence = self._account.enter(released=(bytes_of(release),)).sequence
-            book.wait(sequence)
+        """Durable before it is used."""
+        self.keep(*release)
 
     # ------------------------------------------------------------------ one round
 
-    def go_to_account(self) -> None:
-        """The account says which rounds are taken; those that the guide was not led through are over for it."""
+    def go_to(self, rounds: int) -> None:
+        """So many rounds and rows of history are over, also those that the guide was not led through."""
         self._again |= self._under_way  # records that a call taught and did not come to the end of
         self._under_way = False
-        self.guide.go_to(self._account.rounds + self._account.history)
+        self.guide.go_to(rounds)
 
     def begin(self) -> None:
         """A public round begins: what is due is released first."""
@@ -109,6 +104,10 @@ class Guiding:
             self.guide.count(x)
         return question
 
+    def check(self, x: Any) -> None:
+        """ValueError for an x that the guide cannot read."""
+        self.guide.encode(x)
+
     def _counts(self, who: bytes | None) -> bool:
         """Whether this row is counted: a person's first; of rounds all, unless history was taught.
 
@@ -120,12 +119,16 @@ class Guiding:
         self._counted.add(who)
         return first
 
-    def answer(self, question: Question | None) -> tuple[int, NDArray[np.float64] | None]:
+    def propose(self, question: Question | None) -> tuple[int, NDArray[np.float64] | None]:
         """The guide's own label and its scores, one a vector of θ; −1 and None where it has none yet."""
         score = None if question is None else self.guide.score(question)
         if score is None:
             return -1, None
         return int(score.argmax()), score[1:] if score.size == 2 else score
+
+    def lesson(self, question: Question) -> Question:
+        """What a label that comes later needs of it."""
+        return question.lesson
 
     def teach(self, question: Question | None, label: int, who: bytes | None) -> int:
         """A label came: one gradient, if the unit's cap allows. The leaf that has it, −1 for none: nobody is told.
@@ -149,7 +152,7 @@ class Guiding:
 
     def again(self, x: Any, label: int, number: int) -> None:
         """A gradient of the open leaf that was lost with the process that had it: its unit's cap has it already."""
-        question = self.read_as_of(x, number) if number else self.read(x)
+        question = self.read_as_of(x, number) if number else self.read_now(x)
         if question is not None and question.stage == self.guide.stage:
             self.guide.gradient(question, label)
 
@@ -159,7 +162,12 @@ class Guiding:
             return self.guide.encode_as_of(x, number + self._account.history)
         return None
 
-    def read(self, x: Any) -> Question | None:
+    def recount(self, x: Any, who: bytes | None) -> None:
+        """A row that was counted for ranges that were not released."""
+        with contained:
+            self.encode(x, who)
+
+    def read_now(self, x: Any) -> Question | None:
         """x for the guide as it reads it now; it is not counted, whatever is."""
         with contained:  # it was refused already
             return self.guide.encode(x)
@@ -174,13 +182,10 @@ class Guiding:
         whos: Sequence[bytes | None],
         bad: NDArray[np.bool_],
         keep: bool = False,
-        history: bool = False,
     ) -> Asked:
-        """Rounds, or rows of history, each asked and then taught its label (−1: none), as the methods above do.
-
-        Rows that are `bad` take their round and are neither asked nor taught; no other row may be unreadable.
-        """
-        return self.follow_rows(xs, labels, whos, bad, keep, history)[0]
+        """Rounds, each asked and then taught its label (−1: none), as the methods above do."""
+        asked = self.follow_rows(xs, labels, whos, bad, keep)[0]
+        return Asked(asked.answers, asked.scores, asked.rows)
 
     def follow_rows(
         self,
@@ -190,8 +195,8 @@ class Guiding:
         bad: NDArray[np.bool_],
         keep: bool = False,
         history: bool = False,
-    ) -> tuple[Asked, Ints]:
-        """`follow`, and which labels were taught; −1 for the others."""
+    ) -> tuple[Many, Ints]:
+        """`follow`, or rows of history, and which labels were taught; −1 for the others."""
         guide, n = self.guide, len(labels)
         taught, counted = np.where(bad, -1, labels), ~bad
         self._account.name(whos)
@@ -237,13 +242,18 @@ class Guiding:
         _, taught = self.follow_rows(xs[:rows], may[:rows], whos[:rows], may[:rows] < 0, history=True)
         leaves[:rows][taught < 0] = -1
         for i in range(rows, len(labels)):
-            leaves[i] = -1 if may[i] < 0 else self.teach(self.read(xs[i]), int(may[i]), whos[i])
+            leaves[i] = -1 if may[i] < 0 else self.teach(self.read_now(xs[i]), int(may[i]), whos[i])
         return leaves
 
     @property
     def left(self) -> int:
         """Records that still take a row's number each (public)."""
         return max(0, self.plan.history - self._account.history) if self._account.rounds == 0 else 0
+
+    @property
+    def together(self) -> int:
+        """Up to the end of the open leaf, while records take rows' numbers."""
+        return self.guide.room if self.left else sys.maxsize
 
     @property
     def knows(self) -> bool:
@@ -259,13 +269,28 @@ class Guiding:
         if label < 0 or (self._again and who is None):
             return -1
         self._under_way = True
-        return self.teach(self.read(x), label, who)
+        return self.teach(self.read_now(x), label, who)
 
     def taught(self) -> None:
         """A call that taught records has come to its end: what one that is cut off taught, nobody knows."""
         self._under_way = False
 
     # ------------------------------------------------------------------ what everyone may see
+
+    @property
+    def closed(self) -> int:
+        """Leaves that were released."""
+        return self.guide.closed
+
+    @property
+    def most(self) -> int:
+        """Leaves there are."""
+        return self.plan.nodes
+
+    @property
+    def counting(self) -> bool:
+        """Whether rows are still counted for ranges."""
+        return self.guide.finding
 
     @property
     def model(self) -> Model | None:
@@ -283,43 +308,49 @@ class Guiding:
 
     # ------------------------------------------------------------------ state
 
-    def spent(self, spent: Spent) -> Spent:
-        """With everything that was released, for a ledger that begins now."""
-        return replace(spent, released=tuple(bytes_of(release) for release in self.guide.releases()))
+    def releases(self) -> tuple[Released, ...]:
+        """All noisy sums, and the counts."""
+        return tuple((f"{self.plan.kind}/{one[0]}", *one[1:]) for one in map(bytes_of, self.guide.releases()))
 
-    def resume(self, spent: Spent) -> None:
-        """Go on from what a ledger says: θ as it was, the open leaf empty.
-
-        A release is of rounds that were taken, also where a ledger of version 0.2 does not say so.
-        """
+    def resume(self, rounds: int, released: Sequence[Released]) -> int:
+        """θ as it was, the open leaf empty; the guide stands no earlier than what it released."""
         self._again = True
-        self.guide.resume(spent.rounds + spent.history, releases_of(spent))
-        self._account.taken = self._account.rounds = self.guide.rounds - spent.history
+        self.guide.resume(rounds, [release_of(one) for one in released])
+        return self.guide.rounds
 
+    def write(self, question: Question) -> tuple[int, dict[str, NDArray[Any]]]:
+        """Its stage, and the row as that encoded it."""
+        return question.stage, {"indices": question.encoded.indices, "values": question.encoded.values}
 
-def fingerprint(plan: GuidePlan, features: Any, spent: Spent, nodes: int) -> str:
-    """The digest of θ after so many noisy sums, computed from what a ledger says was released and nothing else."""
-    columns, ranges = columns_for(features)
-    guide = Guide(plan, columns, ranges=ranges)
-    found = {kind: [one for one in releases_of(spent) if one.kind == kind] for kind in ("warm", "ranges", "node")}
-    warm, later = found["warm"][:nodes], max(0, nodes - len(found["warm"]))
-    guide.resume(0, warm + (found["ranges"] if len(warm) == len(found["warm"]) else []) + found["node"][:later])
-    return "" if guide.closed == 0 else _digest(guide.model)
+    def read(self, about: int, arrays: Mapping[str, NDArray[Any]]) -> Question:
+        """The same row."""
+        return Question(about, Encoded(arrays["indices"], arrays["values"]))
+
+    @classmethod
+    def again_from(
+        cls, part: GuidePlan, features: Any, released: Sequence[Released], closed: int | None
+    ) -> tuple[int, str]:
+        """θ after so many noisy sums, computed from what a ledger says was released and nothing else."""
+        columns, ranges = columns_for(features)
+        guide, releases = Guide(part, columns, ranges=ranges), [release_of(one) for one in released]
+        found = {kind: [one for one in releases if one.kind == kind] for kind in ("warm", "ranges", "node")}
+        nodes = len(found["warm"]) + len(found["node"]) if closed is None else closed
+        warm, later = found["warm"][:nodes], max(0, nodes - len(found["warm"]))
+        guide.resume(0, warm + (found["ranges"] if len(warm) == len(found["warm"]) else []) + found["node"][:later])
+        return nodes, "" if guide.closed == 0 else _digest(guide.model)
 
 
 def _digest(model: Model | None) -> str:
     return "" if model is None else blake2b(model.theta.tobytes(), digest_size=16).hexdigest()
 
 
-def releases_of(spent: Spent) -> list[Release]:
+def release_of(saved: Released) -> Release:
     """What a ledger says that was released."""
-    return [
-        Release(kind, number, np.frombuffer(noisy, dtype="<i8").astype(np.int64), np.frombuffer(exact, dtype="<i8"))
-        for kind, number, noisy, exact in spent.released
-    ]
+    kind, number, noisy, exact = saved
+    return Release(kind, number, np.frombuffer(noisy, dtype="<i8").astype(np.int64), np.frombuffer(exact, dtype="<i8"))
 
 
-def bytes_of(release: Release) -> tuple[str, int, bytes, bytes]:
+def bytes_of(release: Release) -> Released:
     """What a ledger holds of a release."""
     kind, number, row, exact = release
     return kind, number, row.astype("<i8").tobytes(), exact.astype("<i8").tobytes()

@@ -7,7 +7,6 @@ Proof page: docs/proofs/people.md, "The journal".
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from hashlib import blake2b
@@ -101,15 +100,13 @@ class Keeper:
 
     @property
     def leaf(self) -> int:
-        """How many of the guide's leaves have been released, in which no lesson may be again (public)."""
-        guiding = self._loop.guiding
-        return 0 if guiding is None else guiding.guide.closed
+        """The stamp before which no lesson may be needed again (public)."""
+        return self._loop.parts.closed
 
     @property
     def counting(self) -> bool:
-        """Whether questions are still counted for the guide's ranges (public)."""
-        guiding = self._loop.guiding
-        return guiding is not None and guiding.guide.finding
+        """Whether questions themselves still add to something that will be released (public)."""
+        return self._loop.parts.counting
 
     @property
     def together(self) -> int:
@@ -117,8 +114,7 @@ class Keeper:
 
         That follows from public numbers alone.
         """
-        guiding = self._loop.guiding
-        return sys.maxsize if guiding is None or not guiding.left else guiding.guide.room
+        return self._loop.parts.together
 
     # ------------------------------------------------------------------ calls
 
@@ -169,7 +165,7 @@ class Keeper:
         loop = self._loop
         with self._lock:
             self._check()
-            if self._settings.units == "rounds" and loop.guiding is not None and not loop.guiding.knows:
+            if self._settings.units == "rounds" and not loop.parts.knows:
                 raise ValueError(_UNKNOWN)
             rows = rows_of(xs, self._settings.named)
             try:
@@ -246,23 +242,22 @@ class Keeper:
             for i, (key, whose, copy, answered, x) in enumerate(questions):
                 who = whose if people else None
                 if i not in errors:
-                    guided = None if loop.guiding is None else loop.guiding.read_as_of(x, key[1])
-                    loop.tickets.restore(key, Waiting(copy, _own(rows[i]), answered, False, who, guided))
+                    questions = loop.parts.read_as_of(x, key[1])
+                    loop.tickets.restore(key, Waiting(copy, _own(rows[i]), answered, False, who, questions))
 
     def recount(self, asked: Iterable[tuple[bytes, Any]]) -> None:
-        """Questions (whose, x) that were counted for the guide's ranges, which were not released: again, in order."""
+        """Questions (whose, x) that were counted for what was not released: again, in order."""
         people = self._settings.units == "people"
         with self._lock:
             for whose, x in asked:
-                if self.counting:
-                    self._loop.encode_guided(x, whose if people else None)
+                self._loop.parts.recount(x, whose if people else None)
 
     def replay(self, lessons: Sequence[Past], since: int, resets: Iterable[tuple[int, int]]) -> None:
         """Lessons from the journal, in order.
 
         Those after the snapshot (`since`) teach their copy again, unless it was reset after them (`resets`: sequence
-        and copy; the load has reset these copies). Those whose leaf was not released are the guide's again, whatever
-        the snapshot: it holds no open leaf. What may be in a released sum never teaches the guide again.
+        and copy; the load has reset these copies). What a part has not released it is taught again, whatever the
+        snapshot: it holds nothing open. What may be in a release never teaches again.
         """
         loop, last = self._loop, dict[int, int]()
         for sequence, copy in resets:
@@ -275,15 +270,12 @@ class Keeper:
                 copies, labels = np.array([(mine[i].copy, mine[i].label) for i in good], dtype=np.int64).T.copy()
                 taught: Any = rows[good] if isinstance(rows, np.ndarray) else [rows[i] for i in good]
                 loop.lessons.many(copies, taught, labels)
-            if loop.guiding is not None:
-                for one in lessons:
-                    if one.leaf >= loop.guiding.guide.closed:
-                        loop.guiding.again(one.x, one.label, one.number)
+            for one in lessons:
+                loop.parts.again(one.x, one.label, one.number, one.leaf)
 
     def noted(self) -> None:
-        """The journal, which was replayed, has all records that ever taught the guide."""
-        if self._loop.guiding is not None:
-            self._loop.guiding.noted()
+        """The journal, which was replayed, has all records that ever taught the public parts."""
+        self._loop.parts.noted()
 
     def _units(self, whos: Sequence[bytes]) -> list[bytes | None]:
         return [None] * len(whos) if self._settings.units == "rounds" else list(whos)

@@ -35,7 +35,7 @@ class Lesson(NamedTuple):
     waiting: Waiting
     label: int
     leaf: int
-    """The guide's open leaf that has its gradient; −1 for none."""
+    """The open releases of public parts that have it (`confide.pop.running.Parts.stamp`); −1 for none."""
 
 
 class Late(NamedTuple):

@@ -9,8 +9,8 @@ __all__ = ["card_of", "learns", "standing"]
 
 
 def learns(plan: Plan, rounds: int, halt_reason: str | None) -> bool:
-    """Whether labels still teach anything: not past the planned rounds, and without a guide not after a halt."""
-    return rounds <= plan.rounds and (halt_reason is None or (halt_reason == "budget" and plan.guide is not None))
+    """Whether labels still teach anything: not past the planned rounds, and without public parts not after a halt."""
+    return rounds <= plan.rounds and (halt_reason is None or (halt_reason == "budget" and bool(plan.public)))
 
 
 def standing(plan: Plan, rounds: int, halt_reason: str | None, goes_on: bool) -> str:
@@ -27,10 +27,10 @@ def standing(plan: Plan, rounds: int, halt_reason: str | None, goes_on: bool) ->
     ended = "the planned rounds are over" if halt_reason == "rounds" else "the copies have halted, their budget used up"
     if not goes_on:
         return f"{ended}: nothing is answered any more"
-    if plan.guide is None:
+    if not plan.public:
         return f"{ended}: the fallback answers, and nothing is learned any more"
     frozen = "" if learns(plan, rounds, halt_reason) else " as it is, and learns no more"
-    return f"{ended}: the guide answers on{frozen}"
+    return f"{ended}: {plan.rest} answers on{frozen}"
 
 
 def card_of(plan: Plan, guarantee: Guarantee, units: str, rounds: int, stands: str) -> str:
@@ -41,6 +41,6 @@ def card_of(plan: Plan, guarantee: Guarantee, units: str, rounds: int, stands: s
         ("to each", "person" if units == "people" else "round"),
         ("rounds", f"{rounds:,}; planned for {plan.rounds:,}"),
         ("state", stands),
-        ("copies", f"{plan.copies:,}" if plan.copies else "none: the guide answers alone"),
+        ("copies", f"{plan.copies:,}" if plan.copies else f"none: {plan.rest} answers alone"),
     ]
     return card("POP", rows, alarms=alarms)

@@ -1,9 +1,9 @@
 """The loop: many copies of a learner, a gated vote, each label taught to one copy. To be read beside the proofs.
 
-    x → routing (whose copy) → guide.score(x) → bank.votes(x, poll) → counts → gate → the top label, or, unsure, what
-      the lean draws from votes and score, or the guide's, or the fallback's → account (count, share, halting draw)
+    x → routing (whose copy) → parts.answer(x) → bank.votes(x, poll) → counts → gate → the top label, or, unsure, what
+      the lean draws from votes and score, or a public part's, or the fallback's → account (count, share, halting draw)
       → ticket
-    later: (ticket, y) → the unit's one copy learns, and the guide's open leaf gets one gradient
+    later: (ticket, y) → the unit's one copy learns, and so do the public parts
 
 What is drawn in a round is a function of the plan and of public rounds alone: the copy, the poll, the gate's word, the
 lean's, the halting word, the fallback's coin, used or not. After a halt the copies take no part any more. Claims and
@@ -13,32 +13,34 @@ Whole chunks of rounds, compiled: `confide.banks.rounds`; both agree to the last
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.banks.base import FORM, NONE, Bank, Failures, Tallied
-from confide.contained import Contained, contained
+from confide.banks.base import NONE, Bank, Failures, Tallied
+from confide.contained import contained
 from confide.planning.plan import Plan
 from confide.pop.account import Account, Mark
-from confide.pop.base import COPIES, FALLBACK, GUIDE, LEAN
+from confide.pop.base import COPIES, FALLBACK, LEAN
 from confide.pop.fallback import Fallback
 from confide.pop.guiding import Guiding
 from confide.pop.leaning import Leaning
 from confide.pop.lessons import NEVER_LATE, Late, Lesson, Lessons
 from confide.pop.monitor import Estimate, MonitorState
 from confide.pop.routing import Routing
+from confide.pop.running import Parts, tried
 from confide.pop.tickets import Key, Tickets, Waiting
 from confide.privacy.random import Random
 from confide.text import Embedding
 
-__all__ = ["NOTHING", "SILENCE", "Loop", "Outcome", "Scores"]
+__all__ = ["NOTHING", "SILENCE", "Loop", "Outcome", "Scores", "merged", "merged_rows"]
 
+Ints = NDArray[np.int64]
 Scores = NDArray[np.float64] | None
-"""The guide's scores of a row; None where it has none."""
+"""The public scores of a row; None where there are none."""
 
 NOTHING = -1
 """No label, no copy."""
@@ -59,7 +61,7 @@ class Outcome:
     """What its asker is told instead of an answer."""
     source: int = FALLBACK
     guided: int = NOTHING
-    """The guide's own answer."""
+    """The public parts' own answer."""
     number: int = 0
     """The round that it took."""
     waiting: Waiting | None = None
@@ -83,7 +85,8 @@ class Loop:
     monitor: MonitorState | None = None
     last: NDArray[np.int64] | None = None
     """Vote counts of the last live round: private."""
-    guiding: Guiding | None = None
+    parts: Parts = field(default_factory=Parts)
+    """What works on what was released alone."""
     goes_on: bool = True
     """Whether questions are answered after a halt."""
     leaning: Leaning | None = None
@@ -101,10 +104,9 @@ class Loop:
     # ------------------------------------------------------------------ a question
 
     def begin(self) -> None:
-        """A call begins, under the lock: whatever cut the last one off, its rounds are over, for the guide too."""
+        """A call begins, under the lock: whatever cut the last one off, its rounds are over, for all parts."""
         self.account.begin(ends=not self.goes_on)
-        if self.guiding is not None:
-            self.guiding.go_to_account()
+        self.parts.go_to(self.account.rounds + self.account.history)
 
     def reserve(self, whos: Sequence[bytes | None]) -> None:
         """Take the rounds of a batch before anything of it is learned or released: all, or as many as are left."""
@@ -122,23 +124,29 @@ class Loop:
         watched = self.watch(who)  # by the public schedule, so it is settled before x is looked at
         self.tickets.expire(number)
         self.lessons.apply()
-        if self.guiding is not None:
-            self.guiding.begin()
+        self.parts.begin()
         copy = self.routing.copy_for(who) if self.voting else NOTHING
         encoded, malformed = self.encode(x)
-        guided, malformed = (None, malformed) if malformed is not None else self.encode_guided(x, who)
+        questions: tuple[Any, ...] = ()
+        if malformed is None:
+            questions, malformed = self.parts.encode(x, who)
         live = self.voting and number > self.plan.silent
-        said, scores = (NOTHING, None) if self.guiding is None else self.guiding.answer(guided)
+        said, own, scores = self.parts.answer(questions)
         label, source = self.live(encoded, malformed is not None, who, scores) if live else SILENCE
         other = self.fallback.answer(x)  # also where it is not needed
-        shown, source = (label, source) if label >= 0 else (said, GUIDE) if said >= 0 else (other, FALLBACK)
+        shown, source = merged((label, source), (said, own), other)
         error = malformed if malformed is not None else shown if isinstance(shown, ValueError) else None
         if error is not None or not isinstance(shown, int):
             self.tickets.issue(number, None)
             return Outcome(NOTHING, error=error, number=number)
-        waiting = Waiting(copy, encoded, shown, watched, who, None if guided is None else guided.lesson)
+        waiting = Waiting(copy, encoded, shown, watched, who, self.parts.lessons(questions))
         ticket = self.tickets.issue(number, waiting)
         return Outcome(shown, source == COPIES, ticket, None, source, said, number, waiting)
+
+    @property
+    def guiding(self) -> Guiding | None:
+        """The guide among the parts."""
+        return self.parts.get(Guiding)
 
     @property
     def voting(self) -> bool:
@@ -147,11 +155,7 @@ class Loop:
 
     def encode(self, x: Any) -> tuple[Any, BaseException | None]:
         """x for the copies, or what is wrong with it: whatever x does, its round goes on as any other."""
-        return _tried(self.bank.encode, x)
-
-    def encode_guided(self, x: Any, who: bytes | None) -> tuple[Any, BaseException | None]:
-        """x for the guide, or what is wrong with it."""
-        return (None, None) if self.guiding is None else _tried(self.guiding.encode, x, who)
+        return tried(self.bank.encode, x)
 
     def live(self, x: Any, malformed: bool, who: bytes | None, scores: Scores) -> tuple[int, int]:
         """Poll, gate, lean, count, halting draw; the copies' answer or the lean's and which it is, or −1."""
@@ -231,40 +235,37 @@ class Loop:
     def take(self, key: Key, waiting: Waiting, label: int) -> Lesson:
         """The label of a question whose ticket was taken back: marked as used first, whatever cuts off the rest."""
         self.account.used.add(key)
+        label = self.parts.receive(label, waiting.who)
         if self.monitor is not None and waiting.counted and label != waiting.answered:
             self.monitor.wrong(self.account.rounds - key[1])
         if waiting.copy >= 0:
             self.lessons.add(waiting.copy, waiting.x, label)
         if self.missed(key[1]):
             self.late = self.late.plus(self.account.rounds, key[1])
-        leaf = NOTHING if self.guiding is None else self.guiding.teach(waiting.guided, label, waiting.who)
-        return Lesson(key, waiting, label, leaf)
+        return Lesson(key, waiting, label, self.parts.teach(waiting.questions, label, waiting.who))
 
     def missed(self, number: int) -> bool:
         """Whether a label of this round comes too late to teach anything (public)."""
         over = self.account.halted is not None or self.account.rounds >= self.plan.rounds
         if self.plan.copies and (not over or number == self.account.rounds):
             return False
-        return self.guiding is None or self.guiding.missed(number)
+        return self.parts.missed(number)
 
     def teach(self, x: Any, y: Hashable, who: bytes | None) -> None:
         """A labelled record that was never asked, for its unit's one copy. Its copy is drawn whatever x is."""
         copy = self.routing.copy_for(who) if self.plan.copies else NOTHING
         encoded, malformed = self.encode(x)
-        if self.guiding is not None and malformed is None:
-            _, malformed = _tried(self.guiding.guide.encode, x)
-        label = self.label(y)
+        malformed = self.parts.check(x) if malformed is None else malformed
+        label = self.parts.receive(self.label(y), who)
         if malformed is not None:
             raise malformed
         if copy >= 0:
             self.lessons.add(copy, encoded, label)
-        if self.guiding is not None:
-            self.guiding.teach_one(x, label, who)
+        self.parts.teach_one(x, label, who)
 
     def taught(self) -> None:
         """A call that taught records has come to its end."""
-        if self.guiding is not None:
-            self.guiding.taught()
+        self.parts.taught()
 
     def label(self, y: Hashable) -> int:
         """The number of a label."""
@@ -284,10 +285,20 @@ class Loop:
         return copy
 
 
-def _tried(encode: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
-    try:
-        with Contained(ValueError):
-            return encode(*args), None
-        return None, ValueError(FORM)
-    except BaseException as error:  # what is wrong with x; or what a signal raised: the round is finished first
-        return None, error
+def merged(copies: tuple[int, int], public: tuple[int, int], fallback: Any) -> tuple[Any, int]:
+    """Who answers: the copies, or their lean, whichever `copies` has; else the first public part; else the fallback.
+
+    Each is a label and the number of its source, −1 for none. For rows of a chunk `merged_rows` has the same rule.
+    """
+    if copies[0] >= 0:
+        return copies
+    return public if public[0] >= 0 else (fallback, FALLBACK)
+
+
+def merged_rows(ways: Sequence[tuple[Ints, Any]], fallback: Ints) -> tuple[Ints, NDArray[np.int8]]:
+    """For each row the first of the ways (labels and sources by row, −1 for none), else the fallback's."""
+    shown, source = fallback.copy(), np.full(len(fallback), FALLBACK, dtype=np.int8)
+    for labels, sources in reversed(ways):
+        some = labels >= 0
+        shown[some], source[some] = labels[some], np.broadcast_to(sources, labels.shape)[some]
+    return shown, source

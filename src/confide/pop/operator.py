@@ -54,7 +54,7 @@ class Operator:
     def guide_labels(self) -> int | None:
         """Labels of people that the guide learned from; None where units are rounds, or there is no guide."""
         account = self.loop.account
-        if self.loop.guiding is None or self.loop.routing.units != "people":
+        if not self.loop.parts or self.loop.routing.units != "people":
             return None
         with self._lock:
             return sum(account.labels.values())

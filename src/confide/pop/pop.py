@@ -11,7 +11,7 @@ import threading
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from confide.pop import batches, state
 from confide.pop.account import Account
 from confide.pop.base import SOURCES, TICKET_LIFE, Answer, Followed, Unit, Xs
 from confide.pop.fallback import Fallback
-from confide.pop.guiding import Guiding, PublicGuide
+from confide.pop.guiding import PublicGuide
 from confide.pop.keeping import Keeper
 from confide.pop.leaning import Leaning
 from confide.pop.lessons import Lessons
@@ -35,6 +35,7 @@ from confide.pop.loop import Loop, Outcome
 from confide.pop.monitor import Monitor, MonitorState
 from confide.pop.operator import Operator
 from confide.pop.routing import Routing
+from confide.pop.running import Parts
 from confide.pop.settings import Settings
 from confide.pop.state import Saved
 from confide.pop.telling import Telling
@@ -153,12 +154,10 @@ class POP:
         account, tickets = Account(plan, rng), Tickets(routing.ticket_key, settings.ticket_life)
         fallback = Fallback(settings.fallback, index, rng.spawn())
         monitor = None if settings.monitor is None else settings.monitor.start(plan.rounds, rng.spawn())
-        guiding = None
-        if plan.guide is not None:
-            guiding = Guiding(plan.guide, settings.inputs, settings.label_weights, rng.spawn(), account)
+        parts = Parts.of(plan, settings.inputs, settings.label_weights, rng, account)
         return self.loop_type(
             plan, index, rng, bank, account, tickets, routing, fallback, Lessons(bank), monitor,
-            guiding=guiding, goes_on=settings.after_halt == "fallback", leaning=Leaning(plan) if plan.copies else None,
+            parts=parts, goes_on=settings.after_halt == "fallback", leaning=Leaning(plan) if plan.copies else None,
             encoders=tuple(getattr(settings.inputs, "embeddings", {}).values()),
         )  # fmt: skip
 
@@ -195,8 +194,8 @@ class POP:
         with self._lock:
             self._begin()
             loop.teach(x, y, loop.routing.who(unit))
-            if loop.guiding is not None:
-                loop.enter()  # whose labels the guide learned: on the disk before the sum that holds them leaves
+            if loop.parts:
+                loop.enter()  # whose labels were learned: on the disk before the sum that holds them leaves
             if self.tells:
                 self._telling.records(1)
             loop.taught()
@@ -279,7 +278,7 @@ class POP:
         with self._lock:
             self._begin()
             refused = batches.teach_many(self._loop, rows, ys, self._whos(units, len(rows))).refused
-            if self._loop.guiding is not None:
+            if self._loop.parts:
                 self._loop.enter()
             if self.tells:
                 self._telling.records(len(rows))
@@ -311,8 +310,7 @@ class POP:
         """What is wrong with rows that cannot be read. Takes no round, and changes nothing."""
         with self._lock:
             loop = self._loop
-            errors = loop.bank.encode_many(xs)[1]
-            return errors if loop.guiding is None else {**loop.guiding.unreadable(xs), **errors}
+            return {**loop.parts.unreadable(xs), **loop.bank.encode_many(xs)[1]}
 
     # ------------------------------------------------------------------ parts
 
@@ -334,8 +332,7 @@ class POP:
         if outcome.error is not None:
             return Answer(None, False, "", str(outcome.error))
         guide = None if outcome.guided < 0 else self.labels[outcome.guided]
-        source = cast(Literal["copies", "lean", "guide", "fallback"], SOURCES[outcome.source])
-        return Answer(self.labels[outcome.label], outcome.sure, outcome.ticket, None, source, guide)
+        return Answer(self.labels[outcome.label], outcome.sure, outcome.ticket, None, SOURCES[outcome.source], guide)
 
     def _halted(self) -> Outcome:
         over = self._loop.account.halted == "rounds"
@@ -431,8 +428,7 @@ class POP:
 
     def rehearse(self) -> None:
         """Compile what rounds need before anybody asks: a service does so before it is ready. Nothing changes."""
-        if self._loop.guiding is not None:
-            self._loop.guiding.rehearse()
+        self._loop.parts.rehearse()
 
     def keep(self) -> Keeper:
         """The same calls for an owner who keeps a journal, which then has the open tickets: the service's desk."""
@@ -509,7 +505,7 @@ class POP:
         self.close()
 
     def __repr__(self) -> str:
-        bank = repr(self._loop.bank) if self.plan.copies else "the guide alone"
+        bank = repr(self._loop.bank) if self.plan.copies else f"{self.plan.rest} alone"
         return f"POP({bank}, {self.guarantee}, {self.standing})"
 
     def _repr_html_(self) -> str:

@@ -25,17 +25,15 @@ import numpy as np
 
 from confide.banks.base import Failures
 from confide.errors import StateError
-from confide.guide.maps import Encoded
-from confide.guide.model import Question
 from confide.learners.spec import from_spec, to_spec
 from confide.ledger import snapshot
 from confide.ledger.book import Book
 from confide.ledger.ledger import Ledger, Spent
 from confide.planning.plan import Guarantee, Plan
-from confide.pop.guiding import fingerprint
 from confide.pop.loop import Loop
 from confide.pop.monitor import Monitor
 from confide.pop.routing import Routing
+from confide.pop.running import check_parts
 from confide.pop.settings import Settings
 from confide.pop.tickets import Tickets, Waiting
 from confide.privacy.sparse import CounterBudget
@@ -88,7 +86,7 @@ def _first(loop: Loop, folder: Path, ledger: Ledger, model: str) -> Book:
     snapshot.make_folder(folder)
     snapshot.write_key(folder, loop.routing.secret)
     account, spent = loop.account, loop.account.spent
-    ledger.create(model, spent if loop.guiding is None else loop.guiding.spent(spent))
+    ledger.create(model, loop.parts.spent(spent))
     account.book = ledger.claim(model)
     account.book.home = folder.resolve()
     return account.book
@@ -124,19 +122,19 @@ def _loop_header(loop: Loop, arrays: dict[str, Any]) -> dict[str, Any]:
         "key": blake2b(loop.routing.secret).hexdigest(),
         "taught": loop.lessons.taught,
         "failures": list(loop.failures),
-        "open": _open_tickets(loop.tickets, arrays),
-        "noted": loop.tickets.kept and (loop.guiding is None or loop.guiding.knows),
-        "guide": None if loop.guiding is None else [loop.guiding.guide.closed, loop.guiding.fingerprint()],
+        "open": _open_tickets(loop, arrays),
+        "noted": loop.tickets.kept and loop.parts.knows,
+        "parts": loop.parts.fingerprints(),
     }
 
 
-def _open_tickets(tickets: Tickets, arrays: dict[str, Any]) -> list[list[Any]]:
+def _open_tickets(loop: Loop, arrays: dict[str, Any]) -> list[list[Any]]:
     """Open tickets whose x can be stored without pickle; others expire with this process."""
-    rows, kept, indices, values = [], [], [], []
-    if tickets.kept:
+    rows, kept, questions = list[list[Any]](), list[Any](), dict[str, list[Any]]()
+    if loop.tickets.kept:
         return []
-    for (epoch, number), waiting in tickets:
-        entry = [epoch, number, waiting.copy, waiting.answered, None, waiting.who and waiting.who.hex(), 0, 0]
+    for (epoch, number), waiting in loop.tickets:
+        entry = [epoch, number, waiting.copy, waiting.answered, None, waiting.who and waiting.who.hex()]
         if isinstance(waiting.x, np.ndarray):
             kept.append(waiting.x)
             entry[4] = waiting.x.size
@@ -147,16 +145,10 @@ def _open_tickets(tickets: Tickets, arrays: dict[str, Any]) -> list[list[Any]]:
                 continue
             if entry[4] != waiting.x:
                 continue
-        if waiting.guided is not None:
-            stage, encoded, _ = waiting.guided
-            indices.append(encoded.indices)
-            values.append(encoded.values)
-            entry[6:] = encoded.indices.size, stage
-        rows.append(entry)
+        rows.append([*entry, loop.parts.write(waiting.questions, questions)])
     if kept:
         arrays["open"] = np.concatenate(kept)
-    if indices:
-        arrays["guided"], arrays["values"] = np.concatenate(indices), np.concatenate(values)
+    arrays |= {f"open/{name}": np.concatenate(each) for name, each in questions.items()}
     return rows
 
 
@@ -182,7 +174,7 @@ class Saved:
 
     @property
     def noted(self) -> bool:
-        """Whether the journal has every record that is in anything the guide released."""
+        """Whether the journal has every record that is in anything that was released."""
         return bool(self.header.get("noted")) or not self.spent.released
 
     def journal(self) -> list[tuple[str, int, int, bytes]]:
@@ -233,21 +225,17 @@ class Saved:
         loop.lost = loop.lost.plus(Failures(*self.header.get("failures", ())))
         loop.account.restore(self.spent)
         loop.account.book = self.book
-        if loop.guiding is not None:
-            loop.guiding.resume(self.spent)
+        loop.parts.resume(self.spent, loop.account)
 
     def _reopen(self, loop: Loop, gone: set[bytes]) -> None:
         """The tickets that were open at the snapshot, less those of people forgotten since."""
-        waiting, at, first = self.arrays.get("open", np.empty(0)), 0, 0
-        indices, values = self.arrays.get("guided", np.empty(0)), self.arrays.get("values", np.empty(0))
-        for epoch, number, copy, answered, x, who, size, stage in ([*entry, 0, 0][:8] for entry in self.header["open"]):
+        waiting, at, read = self.arrays.get("open", np.empty(0)), 0, dict[str, int]()
+        for epoch, number, copy, answered, x, who, written in self.header["open"]:
             if isinstance(x, int):
                 x, at = waiting[at : at + x], at + x
-            part, first = slice(first, first + size), first + size
-            guided = Question(stage, Encoded(indices[part], values[part])) if size else None
-            whose = who and bytes.fromhex(who)
+            questions, whose = loop.parts.read(written, self.arrays, read), who and bytes.fromhex(who)
             if whose not in gone:
-                loop.tickets.restore((epoch, number), Waiting(copy, x, answered, False, whose, guided))
+                loop.tickets.restore((epoch, number), Waiting(copy, x, answered, False, whose, questions))
 
 
 def clear(folder: Path, ledger: str | None = None, model: str = MODEL) -> None:
@@ -307,17 +295,16 @@ class Checked:
 
     plan: Plan
     guarantee: Guarantee
-    """Computed from the plan's tables and the guide's integers."""
-    released: int
-    """Noisy sums that the guide has released."""
-    theta: str
-    """A digest of θ, computed again from the ledger's rows; empty where there is none."""
+    """Computed from the parts' integers."""
+    parts: Mapping[str, tuple[int, str]]
+    """By part: how often it was released, and a digest of what it answers by, computed again from the ledger's rows;
+    empty where there is nothing yet."""
 
 
 def check(folder: Path, ledger: str | None = None, model: str = MODEL) -> Checked:
-    """Certify a state's plan from its integers, and compute the guide's θ again from the ledger, bit for bit.
+    """Certify a state's plan from its integers, and compute what its parts answer by again from the ledger.
 
-    StateError if that is not the θ that was in use when the snapshot was written.
+    StateError if that is not what was in use when the snapshot was written.
     """
     if not snapshot.exists(folder):
         raise StateError(f"there is no saved state in {folder}")
@@ -326,15 +313,11 @@ def check(folder: Path, ledger: str | None = None, model: str = MODEL) -> Checke
     guarantee = plan.verify()
     if header["monitor"] is not None:
         guarantee = guarantee.plus(Monitor(**header["monitor"]).epsilon)
-    if plan.guide is None:
-        return Checked(plan, guarantee, 0, "")
-    features = from_spec(header["inputs"])
-    closed, theta = header["guide"]
-    then = fingerprint(plan.guide, features, spent, closed)
-    if then != theta:
-        raise StateError(f"θ computed again from the ledger in {folder} is not the one in use: do not use this state")
-    nodes = sum(kind != "ranges" for kind, *_ in spent.released)
-    return Checked(plan, guarantee, nodes, fingerprint(plan.guide, features, spent, nodes))
+    try:
+        parts = check_parts(plan, from_spec(header["inputs"]), spent, header["parts"])
+    except StateError as error:
+        raise StateError(f"{folder}: {error}") from None
+    return Checked(plan, guarantee, parts)
 
 
 def look(folder: Path, ledger: str | None = None, model: str = MODEL) -> dict[str, Any]:

@@ -84,10 +84,7 @@ class Telling:
     def at_once(self, before: int, asked: int) -> None:
         """Of a first batch with most of the planned rounds, none of whose labels can have taught anything in them."""
         loop, plan = self._loop, self._loop.plan
-        guide = plan.guide
-        if before or loop.account.history or guide is None or plan.copies or HALF * asked < plan.rounds:
-            return
-        if loop.guiding is None or loop.guiding.guide.closed < 2:
+        if before or loop.account.history or plan.copies or HALF * asked < plan.rounds or loop.parts.closed < 2:
             return
         self._warn(
             "at once",
@@ -107,8 +104,8 @@ class Telling:
     def records(self, rows: int) -> None:
         """Of records that teach the guide nothing (`Guiding.teach_rows`): that depends on calls alone."""
         loop = self._loop
-        guiding, rounds = loop.guiding, loop.account.rounds
-        if guiding is not None and not guiding.knows and loop.routing.units == "rounds":
+        rounds = loop.account.rounds
+        if not loop.parts.knows and loop.routing.units == "rounds":
             self._warn("records", RECORDS_IN_VAIN)
         self._stands(f"; {LABELS_IN_VAIN}")
         self._after += rows if rounds >= loop.plan.rounds else 0

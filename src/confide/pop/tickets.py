@@ -33,8 +33,8 @@ class Waiting:
     counted: bool
     """Whether the monitor counts this round."""
     who: bytes | None = None
-    guided: Any = None
-    """The row as the guide takes it."""
+    questions: tuple[Any, ...] = ()
+    """The row as each public part takes it."""
 
 
 class Tickets:

@@ -12,8 +12,8 @@ from confide.data.rows import Stream
 from confide.data.schema import alike, listed
 from confide.learners import Features
 from confide.planning import outlook
+from confide.planning.linear import faint
 from confide.planning.plan import Plan
-from confide.planning.text import faint
 from confide.runs.settings import Settings
 
 __all__ = ["hints"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-from typing import Literal, cast
 
 from confide.banks.base import FORM
 from confide.pop.base import COPIES, SOURCES, Answer
@@ -17,7 +16,6 @@ from confide.service.words import FORGOTTEN, HALTED, OTHER_QUESTION
 
 __all__ = ["Clerk", "Said"]
 
-Source = Literal["copies", "lean", "guide", "fallback"]
 Said = dict[tuple[bytes, bytes], str]
 """What is wrong with a question, by whose it is and what it is called."""
 
@@ -59,6 +57,6 @@ class Clerk:
             message = self.long if row.x is None else said.get(name) or self._pop.readable([one.x]).get(0, FORM)
             return Asked(None, number, Refusal("malformed", message), again)
         guide = None if came.guided < 0 else labels[came.guided]
-        ticket, source = self._signer.ticket(found.key, came.whose), cast(Source, SOURCES[came.source])
+        ticket, source = self._signer.ticket(found.key, came.whose), SOURCES[came.source]
         answer = Answer(labels[came.label], came.source == COPIES, ticket, None, source, guide)
         return Asked(answer, number, again=again)

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -184,7 +184,7 @@ def main() -> None:
     given = json.load(sys.stdin)
     plan, games = Plan.from_json(json.dumps(given["plan"])), int(given["games"])
     if plan.units is None:  # a plan of an older file fits both
-        plan = replace(plan, units=given["units"])
+        plan = plan.but(units=given["units"])
     last = 0.0
 
     def told(played: int) -> None:

@@ -1,0 +1,77 @@
+"""What is promised: to whom, about what of theirs, for how many rounds."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+from confide._checks import Numbers, integer
+from confide.planning.arguments import promised_delta, whole_number
+from confide.privacy.renyi import check_epsilon
+
+__all__ = ["Promise", "Protect", "Units"]
+
+Units = Literal["rounds", "people"]
+Protect = Literal["rows", "labels"]
+
+
+@dataclass(frozen=True)
+class Promise(Numbers):
+    """What each unit is promised.
+
+    Parameters
+    ----------
+    epsilon, delta
+        Whatever a unit told the system changes the probability of what all others see by a factor of at most e^ε,
+        except with probability δ.
+    rounds
+        For how many rounds.
+    labels
+        How many labels there are; they are public.
+    units
+        Who is protected: each round ("rounds") or each person ("people"); None leaves it to whoever runs the plan.
+    protect
+        What of theirs is protected: all that they send ("rows"), or the labels alone ("labels").
+    unit_labels
+        Labels of one unit that are learned from, at most; a round has one.
+
+    Examples
+    --------
+    >>> Promise(epsilon=1.0, delta=1e-6, rounds=10_000).protect
+    'rows'
+    >>> Promise(epsilon=1.0, delta=0.5, rounds=10_000)
+    Traceback (most recent call last):
+    ...
+    ValueError: delta=0.5 promises nothing: all may be told with that probability; 1e-6 is usual
+    """
+
+    epsilon: float
+    delta: float
+    rounds: int
+    labels: int = 2
+    units: Units | None = None
+    protect: Protect = "rows"
+    unit_labels: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_epsilon(self.epsilon)
+        promised_delta(self.delta)
+        whole_number("rounds", self.rounds)
+        integer(self.labels, "labels", at_least=2)
+        integer(self.unit_labels, "unit_labels", at_least=1)
+        if self.units not in (None, "rounds", "people"):
+            raise ValueError(f"units={self.units!r} must be 'rounds' or 'people'")
+        if self.protect not in ("rows", "labels"):
+            raise ValueError(f"protect={self.protect!r} must be 'rows' or 'labels'")
+
+    def params(self) -> dict[str, Any]:
+        """What makes the same promise again: JSON's kinds of values only."""
+        return asdict(self)
+
+    @classmethod
+    def from_params(cls, params: dict[str, Any]) -> Promise:
+        """The promise that `params` describes; unknown or missing names are refused."""
+        if set(params) != {each.name for each in fields(cls)}:
+            raise ValueError("these are not the numbers of a promise: read the plan again from its file")
+        return cls(**params)

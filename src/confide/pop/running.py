@@ -1,0 +1,532 @@
+"""Parts in a run: what one part does in a round, with a label, after a crash; and several of them as one.
+
+A part runs by what was released and by public rounds: what it proposes everybody may compute. Whatever it releases is
+durable first, under the part's own name. The loop, batches, journal and states talk to `Parts`, and never ask which
+parts there are. What a part owes: docs/proofs/parts.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.banks.base import FORM
+from confide.contained import Contained
+from confide.errors import StateError
+from confide.ledger.ledger import Spent
+from confide.planning.parts import Part
+from confide.planning.plan import Plan
+from confide.pop.account import Account
+from confide.pop.base import source_number
+from confide.privacy.random import Random
+
+__all__ = ["Asked", "Parts", "Proposed", "Released", "Running", "check_parts", "released_of", "run_of", "tried"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Who = bytes | None
+Released = tuple[str, int, bytes, bytes]
+"""(kind, number, noisy row, exact sums) of a release."""
+
+_MOST_STAMP = 2**31 - 1
+
+_runs: dict[type[Part], type[Running]] = {}
+
+R = TypeVar("R", bound="Running")
+
+
+class Asked(NamedTuple):
+    """What a part says to many rows."""
+
+    answers: Ints
+    """Its own label for each row; −1 where it has none."""
+    scores: Floats | None
+    """Log-odds by row, as `propose` has them; zeros where there is no answer; None where it never has any."""
+    rows: Sequence[Any]
+    """The questions as tickets hold them, if they were asked for."""
+
+
+class Proposed(NamedTuple):
+    """What public parts say to many rows, as one."""
+
+    answers: Ints
+    sources: NDArray[np.int8]
+    scores: Floats | None
+    rows: list[tuple[Any, ...]]
+
+
+class Running:
+    """One part in a run. What a subclass leaves out does nothing: it never proposes, learns or releases.
+
+    `class Counting(Running, runs=Count)` makes every plan with the part `Count` run with it.
+
+    Parameters
+    ----------
+    part
+        Its numbers.
+    features, label_weights
+        What the POP was given.
+    rng
+        The generator of its noise: its own.
+    account
+        Where caps are kept, and what is released is written down.
+    """
+
+    source: ClassVar[str] = ""
+    """What `Answer.source` says where it answers; empty where it never proposes."""
+
+    def __init_subclass__(cls, runs: type[Part] | None = None, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if runs is not None:
+            _runs[runs] = cls
+
+    def __init__(self, part: Any, features: Any, label_weights: Any, rng: Random, account: Account) -> None:
+        self.part: Any = part
+        self.rng, self._account = rng, account
+        self.number = source_number(self.source) if self.source else -1
+
+    # ------------------------------------------------------------------ one round
+
+    def go_to(self, rounds: int) -> None:
+        """So many rounds and rows of history are over, also those that it was not led through."""
+
+    def begin(self) -> None:
+        """A public round begins: what is due is released first."""
+
+    def encode(self, x: Any, who: Who) -> Any:
+        """x as a question; ValueError for one that it cannot read."""
+        return None
+
+    def check(self, x: Any) -> None:
+        """ValueError for an x that it cannot read; nothing is counted."""
+
+    def unreadable(self, xs: Any) -> dict[int, str]:
+        """What is wrong with rows that it cannot read, now or later."""
+        return {}
+
+    def propose(self, question: Any) -> tuple[int, Floats | None]:
+        """Its own label and its scores, one a vector of log-odds; −1 and None where it has none."""
+        return -1, None
+
+    def lesson(self, question: Any) -> Any:
+        """What a label that comes later needs of a question."""
+        return question
+
+    def teach(self, question: Any, label: int, who: Who) -> int:
+        """A label came. The number of its open release, which has it now; −1 for none: nobody is told."""
+        return -1
+
+    def missed(self, number: int) -> bool:
+        """Whether a label of this round comes too late to teach it (public)."""
+        return True
+
+    # ------------------------------------------------------------------ many rounds
+
+    def follow(self, xs: Any, labels: Ints, whos: Sequence[Who], bad: Bools, keep: bool = False) -> Asked:
+        """Rounds, each asked and then taught its label (−1: none), as the methods above do.
+
+        Rows that are `bad` take their round and are neither asked nor taught; no other row may be unreadable.
+        """
+        answers, rows, scores = np.full(len(labels), -1), list[Any](), list[Floats | None]()
+        for i in range(len(labels)):
+            self.begin()
+            question = None if bad[i] else self.encode(xs[i], whos[i])
+            answers[i], score = (-1, None) if bad[i] else self.propose(question)
+            scores.append(score)
+            if labels[i] >= 0 and not bad[i]:
+                self.teach(self.lesson(question), int(labels[i]), whos[i])
+            if keep:
+                rows.append(None if bad[i] else self.lesson(question))
+        width = max((score.size for score in scores if score is not None), default=0)
+        said = [np.zeros(width) if score is None else score for score in scores]
+        return Asked(answers, np.array(said).reshape(len(labels), width) if width else None, rows)
+
+    # ------------------------------------------------------------------ history
+
+    def teach_one(self, x: Any, label: int, who: Who) -> int:
+        """One labelled record that was never asked; the open release that has it, −1 for none."""
+        return -1
+
+    def teach_rows(self, xs: Any, labels: Ints, whos: Sequence[Who]) -> Ints:
+        """Labelled records (−1: refused); the open release that has each, −1 for none."""
+        return np.array([self.teach_one(xs[i], int(labels[i]), whos[i]) for i in range(len(labels))], dtype=np.int64)
+
+    def taught(self) -> None:
+        """A call that taught records has come to its end."""
+
+    @property
+    def together(self) -> int:
+        """How many records may be taught at once: none of them is in a release before the entry that notes it."""
+        return sys.maxsize
+
+    @property
+    def knows(self) -> bool:
+        """Whether it is known which records taught it; if not, those of rounds teach nothing (public)."""
+        return True
+
+    def noted(self) -> None:
+        """A journal says which records taught it, and has given those of the open release again."""
+
+    # ------------------------------------------------------------------ what everyone may see
+
+    @property
+    def closed(self) -> int:
+        """How many of its releases lessons can be in no more (public)."""
+        return 0
+
+    @property
+    def most(self) -> int:
+        """How many of them there are, at most."""
+        return 0
+
+    @property
+    def counting(self) -> bool:
+        """Whether questions themselves still add to something that will be released (public)."""
+        return False
+
+    def fingerprint(self) -> str:
+        """A digest of what it answers by: `confide verify` computes it again from the ledger."""
+        return digest_of(self.releases())
+
+    def rehearse(self) -> None:
+        """Compile what rounds need; nothing changes."""
+
+    # ------------------------------------------------------------------ state
+
+    def keep(self, kind: str, number: int, noisy: Ints, exact: Ints) -> None:
+        """Durable when it returns, with the rounds taken and the mark or cap of every lesson in it: it may be used then.
+
+        It must happen at public rounds.
+        """
+        book = self._account.book
+        if book is None:
+            return
+        name = f"{self.part.kind}/{kind}"
+        sequence = book.released(name, number)  # an interrupt may have come before the wait
+        if sequence is None:
+            row = name, number, noisy.astype("<i8").tobytes(), exact.astype("<i8").tobytes()
+            sequence = self._account.enter(released=(row,)).sequence
+        book.wait(sequence)
+
+    def releases(self) -> tuple[Released, ...]:
+        """Everything that it released, for a ledger that begins now."""
+        return ()
+
+    def resume(self, rounds: int, released: Sequence[Released]) -> int:
+        """Go on after so many rounds and rows of history from what was released; where it then stands."""
+        return rounds
+
+    def read_as_of(self, x: Any, number: int) -> Any:
+        """x as it read it in this round, for a label that comes later; None where it cannot."""
+        return None
+
+    def again(self, x: Any, label: int, number: int) -> None:
+        """A lesson of the open release that was lost with the process that had it: its unit's cap has it already."""
+
+    def recount(self, x: Any, who: Who) -> None:
+        """A question that was counted, and is in no release."""
+
+    def write(self, question: Any) -> tuple[Any, dict[str, NDArray[Any]]] | None:
+        """A question in an open ticket as JSON and arrays; None where there is nothing to keep."""
+        return None
+
+    def read(self, about: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+        """The question that `write` wrote."""
+        return None
+
+    @classmethod
+    def again_from(cls, part: Any, features: Any, released: Sequence[Released], closed: int | None) -> tuple[int, str]:
+        """From what a ledger has: how often it was released (`closed`, else all), and the fingerprint then."""
+        return len(released), digest_of(released)
+
+
+def digest_of(released: Iterable[Released]) -> str:
+    """A digest of releases; empty where there are none."""
+    made, some = blake2b(digest_size=16), False
+    for kind, number, noisy, _ in released:
+        made.update(f"{kind.rpartition('/')[2]}:{number}:".encode() + noisy)
+        some = True
+    return made.hexdigest() if some else ""
+
+
+def run_of(part: Part) -> type[Running]:
+    """What runs a part; ValueError where nothing does."""
+    found = next((_runs[kind] for kind in type(part).__mro__ if kind in _runs), None)
+    if found is None:
+        raise ValueError(f"nothing runs the part {part.kind!r}: import what defines it")
+    return found
+
+
+def tried(encode: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
+    """What it gives, or what is wrong with x: whatever x does, its round goes on as any other."""
+    try:
+        with Contained(ValueError):
+            return encode(*args), None
+        return None, ValueError(FORM)
+    except BaseException as error:  # what is wrong with x; or what a signal raised: the round is finished first
+        return None, error
+
+
+class Parts:
+    """All public parts of a run, as one."""
+
+    def __init__(self, running: Sequence[Running] = ()) -> None:
+        self._each = tuple(running)
+        most = [one.most + 2 for one in self._each]
+        self._radix = [int(np.prod(most[:i], dtype=object)) for i in range(len(most))]
+        if len(most) > 1 and self._radix[-1] * most[-1] > _MOST_STAMP:
+            raise ValueError("these parts release more often together than a journal can count: plan for fewer leaves")
+
+    @classmethod
+    def of(cls, plan: Plan, features: Any, label_weights: Any, rng: Random, account: Account) -> Parts:
+        """The public parts of a plan, each with a generator of its own."""
+        return cls([run_of(part)(part, features, label_weights, rng.spawn(), account) for part in plan.public])
+
+    def __iter__(self) -> Iterator[Running]:
+        return iter(self._each)
+
+    def __bool__(self) -> bool:
+        return bool(self._each)
+
+    def get(self, kind: type[R]) -> R | None:
+        """The running part of this kind; None where there is none."""
+        return next((one for one in self._each if isinstance(one, kind)), None)
+
+    def swap(self, other: Running) -> None:
+        """Run a part otherwise: for doubles in tests."""
+        self._each = tuple(other if one.part == other.part else one for one in self._each)
+
+    # ------------------------------------------------------------------ one round
+
+    def go_to(self, rounds: int) -> None:
+        """So many rounds and rows of history are over."""
+        for one in self._each:
+            one.go_to(rounds)
+
+    def begin(self) -> None:
+        """A public round begins."""
+        for one in self._each:
+            one.begin()
+
+    def encode(self, x: Any, who: Who) -> tuple[tuple[Any, ...], BaseException | None]:
+        """A question for each part, or what is wrong with x."""
+        questions = []
+        for one in self._each:
+            question, error = tried(one.encode, x, who)
+            if error is not None:
+                return (), error
+            questions.append(question)
+        return tuple(questions), None
+
+    def answer(self, questions: tuple[Any, ...]) -> tuple[int, int, Floats | None]:
+        """The label of the first part that proposes one, its source's number, and the first scores."""
+        label, source, scores = -1, -1, None
+        for one, question in zip(self._each, questions, strict=False):
+            said, found = one.propose(question)
+            if scores is None:
+                scores = found
+            if label < 0 <= said:
+                label, source = said, one.number
+        return label, source, scores
+
+    def lessons(self, questions: tuple[Any, ...]) -> tuple[Any, ...]:
+        """What tickets hold."""
+        return tuple(one.lesson(question) for one, question in zip(self._each, questions, strict=True))
+
+    def receive(self, label: int, who: Who) -> int:
+        """A label comes in: as it is, where rows are protected. It is the one place before anything sees it."""
+        return label
+
+    def receive_rows(self, labels: Ints, whos: Sequence[Who]) -> Ints:
+        """`receive` of each; −1 stays."""
+        return labels
+
+    def teach(self, questions: tuple[Any, ...], label: int, who: Who) -> int:
+        """A label came; the stamp of the open releases that have it (`stamp`)."""
+        return self.stamp(
+            [one.teach(question, label, who) for one, question in zip(self._each, questions, strict=False)]
+        )
+
+    def stamp(self, leaves: Sequence[int]) -> int:
+        """One number for the open releases that have a lesson, a part each; −1 for none."""
+        if len(leaves) == 1 or not leaves:
+            return leaves[0] if leaves else -1
+        return sum((leaf + 1) * radix for leaf, radix in zip(leaves, self._radix, strict=True)) - 1
+
+    def leaves(self, stamp: int) -> list[int]:
+        """The open releases that a stamp says."""
+        if len(self._each) <= 1:
+            return [stamp] * len(self._each)
+        return [(stamp + 1) // radix % (one.most + 2) - 1 for one, radix in zip(self._each, self._radix, strict=True)]
+
+    def missed(self, number: int) -> bool:
+        """Whether a label of this round comes too late to teach any of them (public)."""
+        return all(one.missed(number) for one in self._each)
+
+    # ------------------------------------------------------------------ many rounds
+
+    def unreadable(self, xs: Any) -> dict[int, str]:
+        """What is wrong with rows that one of them cannot read."""
+        errors: dict[int, str] = {}
+        for one in self._each:
+            errors = {**one.unreadable(xs), **errors}
+        return errors
+
+    def follow(self, xs: Any, labels: Ints, whos: Sequence[Who], bad: Bools, keep: bool = False) -> Proposed:
+        """Rounds, each asked and then taught its label (−1: none), part by part."""
+        answers, sources = np.full(len(labels), -1), np.full(len(labels), -1, dtype=np.int8)
+        scores, rows = None, list[Sequence[Any]]()
+        for one in self._each:
+            asked = one.follow(xs, labels, whos, bad, keep)
+            first = (answers < 0) & (asked.answers >= 0)
+            answers[first], sources[first] = asked.answers[first], one.number
+            scores = asked.scores if scores is None else scores
+            rows.append(asked.rows)
+        return Proposed(answers, sources, scores, list(zip(*rows, strict=True)) if keep and rows else [])
+
+    # ------------------------------------------------------------------ history
+
+    def check(self, x: Any) -> BaseException | None:
+        """What is wrong with a record."""
+        return next((error for one in self._each if (error := tried(one.check, x)[1]) is not None), None)
+
+    def teach_one(self, x: Any, label: int, who: Who) -> None:
+        """One labelled record that was never asked."""
+        for one in self._each:
+            one.teach_one(x, label, who)
+
+    def teach_rows(self, xs: Any, labels: Ints, whos: Sequence[Who]) -> Ints:
+        """Labelled records; the stamp of each."""
+        each = [one.teach_rows(xs, labels, whos) for one in self._each]
+        if len(each) <= 1:
+            return each[0] if each else np.full(len(labels), -1)
+        return np.array([self.stamp([int(one[i]) for one in each]) for i in range(len(labels))], dtype=np.int64)
+
+    def taught(self) -> None:
+        """A call that taught records has come to its end."""
+        for one in self._each:
+            one.taught()
+
+    @property
+    def together(self) -> int:
+        """How many records may be taught at once."""
+        return min((one.together for one in self._each), default=sys.maxsize)
+
+    @property
+    def knows(self) -> bool:
+        """Whether it is known which records taught them."""
+        return all(one.knows for one in self._each)
+
+    def noted(self) -> None:
+        """A journal has all records that ever taught them."""
+        for one in self._each:
+            one.noted()
+
+    # ------------------------------------------------------------------ state
+
+    @property
+    def closed(self) -> int:
+        """From which stamp on lessons may be needed again (public); of several parts, all of them."""
+        return self._each[0].closed if len(self._each) == 1 else 0
+
+    @property
+    def counting(self) -> bool:
+        """Whether questions themselves still add to something that will be released (public)."""
+        return any(one.counting for one in self._each)
+
+    def again(self, x: Any, label: int, number: int, stamp: int) -> None:
+        """A lesson from a journal: for the parts that have not released it."""
+        for one, leaf in zip(self._each, self.leaves(stamp), strict=True):
+            if leaf >= one.closed:
+                one.again(x, label, number)
+
+    def recount(self, x: Any, who: Who) -> None:
+        """A question from a journal that was counted, and is in no release."""
+        for one in self._each:
+            if one.counting:
+                one.recount(x, who)
+
+    def read_as_of(self, x: Any, number: int) -> tuple[Any, ...]:
+        """x as they read it in this round."""
+        return tuple(one.read_as_of(x, number) for one in self._each)
+
+    def rehearse(self) -> None:
+        """Compile what rounds need."""
+        for one in self._each:
+            one.rehearse()
+
+    def spent(self, spent: Spent) -> Spent:
+        """With everything that was released, for a ledger that begins now."""
+        return replace(spent, released=tuple(release for one in self._each for release in one.releases()))
+
+    def resume(self, spent: Spent, account: Account) -> None:
+        """Go on from what a ledger says. A release is of rounds that were taken, whether or not the ledger says so."""
+        at = spent.rounds + spent.history
+        for one in self._each:
+            at = max(at, one.resume(at, released_of(spent, one.part)))
+        account.taken = account.rounds = at - spent.history
+        self.go_to(at)
+
+    def fingerprints(self) -> dict[str, list[Any]]:
+        """How often each was released, and what it answers by: what `check` computes again."""
+        return {one.part.kind: [one.closed, one.fingerprint()] for one in self._each}
+
+    def write(self, questions: tuple[Any, ...], arrays: dict[str, list[NDArray[Any]]]) -> list[Any]:
+        """The questions of an open ticket as JSON; what is not JSON is put to `arrays`."""
+        written: list[Any] = []
+        for one, question in zip(self._each, questions, strict=False):
+            made = None if question is None else one.write(question)
+            if made is None:
+                written.append(None)
+                continue
+            for name, values in made[1].items():
+                arrays.setdefault(f"{one.part.kind}/{name}", []).append(values)
+            written.append([made[0], {name: values.size for name, values in made[1].items()}])
+        return written
+
+    def read(self, written: Sequence[Any], arrays: Mapping[str, NDArray[Any]], at: dict[str, int]) -> tuple[Any, ...]:
+        """The questions that `write` wrote; `at` says how far the arrays were read."""
+        questions = []
+        for one, saved in zip(self._each, written, strict=True):
+            found = {}
+            for name, size in {} if saved is None else saved[1].items():
+                key = f"{one.part.kind}/{name}"
+                begin = at.get(key, 0)
+                found[name], at[key] = arrays[f"open/{key}"][begin : begin + size], begin + size
+            questions.append(None if saved is None else one.read(saved[0], found))
+        return tuple(questions)
+
+
+def released_of(spent: Spent, part: Part) -> list[Released]:
+    """What a ledger says that a part released, by the part's own kinds."""
+    name = f"{part.kind}/"
+    return [(kind.removeprefix(name), *rest) for kind, *rest in spent.released if kind.startswith(name)]
+
+
+def check_parts(
+    plan: Plan, features: Any, spent: Spent, known: Mapping[str, Sequence[Any]]
+) -> dict[str, tuple[int, str]]:
+    """How often each part was released, and its fingerprint, all from a ledger; `known` is what a snapshot says.
+
+    StateError where the two differ, or where a ledger has releases of a part that the plan does not have.
+    """
+    found: dict[str, tuple[int, str]] = {}
+    if any(kind.partition("/")[0] not in {part.kind for part in plan.public} for kind, *_ in spent.released):
+        raise StateError("the ledger has releases of a part that the plan does not have: do not use this state")
+    for part in plan.public:
+        released, run = released_of(spent, part), run_of(part)
+        closed, theta = known[part.kind]
+        if run.again_from(part, features, released, closed)[1] != theta:
+            raise StateError(
+                f"what the part {part.kind!r} answers by, computed again from the ledger, is not what was in use: do "
+                "not use this state"
+            )
+        found[part.kind] = run.again_from(part, features, released, None)
+    return found
