@@ -15,7 +15,6 @@ from typing import Any, Literal, Self, TypedDict, Unpack
 import numpy as np
 
 from confide.planning.plan import Guarantee, Plan
-from confide.planning.shares import pays_from
 from confide.pop.base import TICKET_LIFE, Answer, Unit, Xs
 from confide.pop.monitor import Monitor
 from confide.pop.operator import Operator
@@ -23,6 +22,9 @@ from confide.pop.pop import POP
 from confide.privacy.random import Random
 
 __all__ = ["Options", "Private"]
+
+ROUNDS = 1_000_000
+"""Rounds planned for unless the user says otherwise."""
 
 
 class Options(TypedDict, total=False):
@@ -47,7 +49,7 @@ class Options(TypedDict, total=False):
 
 
 class Private:
-    """A classifier that learns from confidential feedback while it answers, and keeps its users private from each other.
+    """A classifier that learns from confidential feedback while it answers, private between its users.
 
     Whatever one person tells it, nobody else finds out from their own answers, not even all others together: that is
     (ε, δ)-challenge-DP, with the numbers of `guarantee`. `explain()` says in plain words who answers and how well.
@@ -100,7 +102,7 @@ class Private:
             raise TypeError(f"Private has no option {unknown[0]!r}: it takes {', '.join(Options.__annotations__)}")
         if protect != "rows":
             raise ValueError(f'protect={protect!r} must be "rows": what was asked and what was right')
-        plan = _plan(learner, tuple(labels), epsilon, delta, people, options)
+        plan = _plan(learner, len(tuple(labels)), epsilon, delta, people, options)
         seed = options.get("seed")
         self._pop = POP(
             learner,
@@ -218,3 +220,36 @@ class Private:
 
     def _repr_html_(self) -> str:
         return self._pop._repr_html_()
+
+
+def _plan(
+    learner: Any, labels: int, epsilon: float, delta: float, people: bool, options: Options
+) -> Plan:  # fmt: skip
+    """The plan that keeps the promise: of our own model without a learner; with one of copies, or a refusal."""
+    rounds = options.get("rounds")
+    if not people and "labels_per_person" in options:
+        raise ValueError("labels_per_person is for people, and rounds are protected: say people=True, or leave it out")
+    plan = Plan.tight(
+        epsilon,
+        delta,
+        ROUNDS if rounds is None else rounds,
+        labels=labels,
+        guide=1.0 if learner is None else "auto",
+        units="people" if people else "rounds",
+        unit_labels=options.get("labels_per_person", 1) if people else None,
+        history=options.get("history", 0),
+    )
+    if learner is not None and not plan.copies:
+        raise ValueError(_no_copies(learner, plan, epsilon))
+    return plan
+
+
+def _no_copies(learner: Any, plan: Plan, epsilon: float) -> str:
+    """Why a learner would never be asked, and the ways on."""
+    name = learner.__name__ if isinstance(learner, type) else type(learner).__name__
+    return (
+        f"{name} would never answer: {plan.notes[0].partition(': ')[2]}. Three ways on: leave the learner out, and "
+        f"Confide's own private model answers; or say protect=\"labels\", and {name} itself is taught randomized "
+        "labels, which protects labels and not rows; or give a plan of your own to confide.POP, "
+        f"Plan.tight(epsilon={epsilon:g}, …, copies=…, unsure=…)"
+    )
