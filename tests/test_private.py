@@ -35,7 +35,7 @@ def test_without_a_learner_our_own_model_answers_and_says_how_likely() -> None:
 
 def test_a_learner_that_would_never_answer_is_refused_with_the_three_ways_on() -> None:
     with pytest.raises(ValueError, match="GaussianNB would never answer") as refused:
-        confide.Private(naive_bayes.GaussianNB(), labels=[0, 1], epsilon=1.0, rounds=20_000)
+        confide.Private(naive_bayes.GaussianNB(), labels=[0, 1], epsilon=1.0, rounds=20_000)  # type: ignore[no-untyped-call]
     for way in ("leave the learner out", 'protect="labels"', "confide.POP"):
         assert way in str(refused.value)
 
