@@ -1,4 +1,4 @@
-"""Confide makes any online learner private between its users."""
+"""A classifier that learns from confidential feedback while it answers, private between its users."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from confide.learners.theory.littlestone import littlestone_dimension
     from confide.planning.mistakes import Certificate
     from confide.planning.plan import Guarantee, Plan
+    from confide.planning.promise import Promise
     from confide.pop.base import Answer
     from confide.pop.evaluate import Evaluation, evaluate
     from confide.pop.monitor import Monitor
     from confide.pop.pop import POP
     from confide.privacy.gate import Gate
     from confide.privacy.halting import Halting
+    from confide.private import Private
     from confide.runs.advising import Advice, advise
     from confide.service.client import AsyncClient, Client
 
@@ -36,6 +38,8 @@ _HOMES = {
     "Halting": "confide.privacy.halting",
     "Monitor": "confide.pop.monitor",
     "Plan": "confide.planning.plan",
+    "Private": "confide.private",
+    "Promise": "confide.planning.promise",
     "StateError": "confide.errors",
     "TicketError": "confide.errors",
     "advise": "confide.runs.advising",
@@ -58,6 +62,8 @@ __all__ = [
     "Halting",
     "Monitor",
     "Plan",
+    "Private",
+    "Promise",
     "StateError",
     "TicketError",
     "__version__",

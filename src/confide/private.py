@@ -1,0 +1,255 @@
+"""Private: a classifier that learns from confidential feedback while it answers. The front that most people need.
+
+It makes a promise, finds the plan that keeps it, and runs it. Without a learner of your own a private model of ours
+answers (docs/proofs/guide.md). With one it is either copied, which needs very long streams (docs/proofs/halting.md), or
+taught randomized labels, which protects labels and not rows (docs/proofs/labels.md); whatever would not answer is
+refused with the ways on, and nothing is chosen for you that protects less than you said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self, TypedDict, Unpack
+
+import numpy as np
+
+from confide.planning.plan import Guarantee, Plan
+from confide.pop.base import TICKET_LIFE, Answer, Unit, Xs
+from confide.pop.monitor import Monitor
+from confide.pop.operator import Operator
+from confide.pop.pop import POP
+from confide.privacy.random import Random
+
+__all__ = ["Options", "Private"]
+
+ROUNDS = 1_000_000
+"""Rounds planned for unless the user says otherwise."""
+
+
+class Options(TypedDict, total=False):
+    """What `Private` takes by name beside its promise; each has a good default."""
+
+    rounds: int | None
+    """Questions that it is planned for, where that is known."""
+    labels_per_person: int
+    """Labels of one person that teach it, in all their life; more of them cost more noise for all."""
+    history: int
+    """Labelled rows that are taught before the first question, by `teach_many`."""
+    label_weights: Mapping[Any, float] | Sequence[float] | None
+    """How much it makes of each label: for rare ones."""
+    fallback: Any
+    """What answers before anything was learned: "coin", a label, a callable of x, or a model of public data."""
+    ticket_life: int
+    """Public rounds after which a ticket expires."""
+    monitor: Monitor | None
+    """A private count of mistakes that may be shown to anybody."""
+    seed: int | Random | None
+    """For tests and benchmarks only: whatever is made with one promises nothing."""
+
+
+class Private:
+    """A classifier that learns from confidential feedback while it answers, private between its users.
+
+    Whatever one person tells it, nobody else finds out from their own answers, not even all others together: that is
+    (ε, δ)-challenge-DP, with the numbers of `guarantee`. `explain()` says in plain words who answers and how well.
+
+    Parameters
+    ----------
+    learner
+        None: a private model of ours, which learns from noisy sums and needs no tuning. Or a model of your own, River's
+        or scikit-learn's: then many copies of it vote, and it is refused where they would not answer.
+    labels
+        All labels, public.
+    epsilon, delta
+        The promise to each round, or to each person.
+    features
+        What x holds: for arrays the number of columns; for dicts `confide.learners.Features(...)`, or nothing, and
+        names and values are hashed.
+    people
+        Whether people are protected, each over any number of rounds, rather than rounds: then every question comes
+        with `person=`, an authenticated id.
+    protect
+        "rows": what was asked and what was right. There is no other default: `"labels"` is another promise.
+    options
+        See `Options`.
+
+    Examples
+    --------
+    >>> import confide
+    >>> model = confide.Private(labels=["no", "yes"], epsilon=4.0, features=1, rounds=2000)
+    >>> for i in range(2000):
+    ...     answer = model.predict([i % 7 - 3.0])
+    ...     model.learn(answer.ticket, "yes" if i % 7 > 3 else "no")
+    >>> answer.source, model.predict([3.0]).label, model.guarantee.epsilon <= 4
+    ('guide', 'yes', True)
+    """
+
+    def __init__(
+        self,
+        learner: Any = None,
+        *,
+        labels: Sequence[Hashable],
+        epsilon: float,
+        delta: float = 1e-6,
+        features: Any = None,
+        people: bool = False,
+        protect: Literal["rows"] = "rows",
+        **options: Unpack[Options],
+    ) -> None:
+        unknown = sorted(set(options) - set(Options.__annotations__))
+        if unknown:
+            raise TypeError(f"Private has no option {unknown[0]!r}: it takes {', '.join(Options.__annotations__)}")
+        if protect != "rows":
+            raise ValueError(f'protect={protect!r} must be "rows": what was asked and what was right')
+        plan = _plan(learner, len(tuple(labels)), epsilon, delta, people, options)
+        seed = options.get("seed")
+        self._pop = POP(
+            learner,
+            plan,
+            labels=labels,
+            features=features,
+            units="people" if people else "rounds",
+            fallback=options.get("fallback", "coin"),
+            ticket_life=options.get("ticket_life", TICKET_LIFE),
+            monitor=options.get("monitor"),
+            label_weights=options.get("label_weights"),
+            seed=None if isinstance(seed, Random) else seed,
+            rng=seed if isinstance(seed, Random) else None,
+        )
+
+    # ------------------------------------------------------------------ ask and teach
+
+    def predict(self, x: Any, person: Unit | None = None) -> Answer:
+        """Answer one question: the label, who answered, and a ticket to bring the right label back with."""
+        return self._pop.predict(x, person)
+
+    def learn(self, ticket: str, y: Hashable) -> None:
+        """The right label of an answered question: at any time, or never. A ticket is good once."""
+        self._pop.learn(ticket, y)
+
+    def teach(self, x: Any, y: Hashable, person: Unit | None = None) -> None:
+        """A labelled row that nobody asked about."""
+        self._pop.teach(x, y, person)
+
+    def predict_many(self, xs: Xs, people: Sequence[Unit] | None = None) -> list[Answer]:
+        """Answer many questions in order, as `predict` does, much faster; what is wrong with a row is in its answer."""
+        return self._pop.predict_many(xs, people)
+
+    def learn_many(self, tickets: Sequence[str], ys: Sequence[Hashable]) -> None:
+        """Many right labels. All good ones are taken; if some were bad, ValueError says so afterwards."""
+        self._pop.learn_many(tickets, ys)
+
+    def teach_many(self, xs: Xs, ys: Sequence[Hashable], people: Sequence[Unit] | None = None) -> None:
+        """Many labelled rows: history, before the first question."""
+        self._pop.teach_many(xs, ys, people)
+
+    def probabilities(self, x: Any) -> dict[Hashable, float]:
+        """How likely each label is, by the model that everyone may see. It is free, and takes no round."""
+        guide = self._pop.guide
+        if guide is None:
+            raise ValueError("there are no probabilities where copies alone vote: their votes are nobody's to see")
+        return dict(zip(self.labels, np.asarray(guide.probabilities(x)).tolist(), strict=True))
+
+    # ------------------------------------------------------------------ what may be seen
+
+    @property
+    def labels(self) -> tuple[Hashable, ...]:
+        """All labels, public."""
+        return self._pop.labels
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised; `guarantee.sentence` says it in words."""
+        return self._pop.guarantee
+
+    @property
+    def plan(self) -> Plan:
+        """Every number of the run, public."""
+        return self._pop.plan
+
+    @property
+    def rounds(self) -> int:
+        """Questions answered so far (public)."""
+        return self._pop.rounds
+
+    @property
+    def standing(self) -> str:
+        """Where it stands, in words (public)."""
+        return self._pop.standing
+
+    @property
+    def mechanism(self) -> POP:
+        """What runs underneath: for `confide.evaluate`, games and the auditor."""
+        return self._pop
+
+    @property
+    def operator(self) -> Operator:
+        """Exact numbers for the operator's eyes only: outside the guarantee."""
+        return self._pop.operator
+
+    def explain(self) -> str:
+        """What is promised, who answers, what to expect and why, in plain words."""
+        return f"{self.guarantee.sentence}\n{self.plan.explain()}"
+
+    # ------------------------------------------------------------------ state on disk
+
+    def save(self, folder: str | Path) -> None:
+        """Write the state to this folder, and from now on keep a ledger there of everything that is spent."""
+        self._pop.save(folder)
+
+    @classmethod
+    def load(cls, folder: str | Path, **again: Any) -> Self:
+        """Go on from a folder that `save` wrote; what cannot be stored is given again, as for `POP.load`."""
+        loaded = cls.__new__(cls)
+        loaded._pop = POP.load(folder, **again)
+        return loaded
+
+    def close(self) -> None:
+        """Give the folder back; another process may load it then."""
+        self._pop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Private({self.guarantee}, {self.standing})"
+
+    def _repr_html_(self) -> str:
+        return self._pop._repr_html_()
+
+
+def _plan(
+    learner: Any, labels: int, epsilon: float, delta: float, people: bool, options: Options
+) -> Plan:  # fmt: skip
+    """The plan that keeps the promise: of our own model without a learner; with one of copies, or a refusal."""
+    rounds = options.get("rounds")
+    if not people and "labels_per_person" in options:
+        raise ValueError("labels_per_person is for people, and rounds are protected: say people=True, or leave it out")
+    plan = Plan.tight(
+        epsilon,
+        delta,
+        ROUNDS if rounds is None else rounds,
+        labels=labels,
+        guide=1.0 if learner is None else "auto",
+        units="people" if people else "rounds",
+        unit_labels=options.get("labels_per_person", 1) if people else None,
+        history=options.get("history", 0),
+    )
+    if learner is not None and not plan.copies:
+        raise ValueError(_no_copies(learner, plan, epsilon))
+    return plan
+
+
+def _no_copies(learner: Any, plan: Plan, epsilon: float) -> str:
+    """Why a learner would never be asked, and the ways on."""
+    name = learner.__name__ if isinstance(learner, type) else type(learner).__name__
+    return (
+        f"{name} would never answer: {plan.notes[0].partition(': ')[2]}. Three ways on: leave the learner out, and "
+        f"Confide's own private model answers; or say protect=\"labels\", and {name} itself is taught randomized "
+        "labels, which protects labels and not rows; or give a plan of your own to confide.POP, "
+        f"Plan.tight(epsilon={epsilon:g}, …, copies=…, unsure=…)"
+    )

@@ -1,0 +1,102 @@
+"""The front: what most people need in a few lines, and a refusal where they would get something else."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from river import naive_bayes
+
+import confide
+from confide.errors import ConfideWarning
+from confide.learners import Features
+from confide.private import Options
+
+
+def taught(model: confide.Private, rounds: int = 1500) -> confide.Private:
+    for i in range(rounds):
+        answer = model.predict({"a": i % 7 - 3.0})
+        model.learn(answer.ticket, "yes" if i % 7 > 3 else "no")
+    return model
+
+
+def make(**more: Any) -> confide.Private:
+    columns = Features(numeric={"a": (-3, 3)})
+    return confide.Private(labels=["no", "yes"], epsilon=4.0, features=columns, rounds=2000, **more)
+
+
+def test_without_a_learner_our_own_model_answers_and_says_how_likely() -> None:
+    model = taught(make(seed=1))
+    answer = model.predict({"a": 3.0})
+    assert (answer.label, answer.source) == ("yes", "guide")
+    said = model.probabilities({"a": 3.0})
+    assert set(said) == {"no", "yes"} and said["yes"] > 0.5 and sum(said.values()) == pytest.approx(1)
+    assert not model.guarantee.secure and "seeded" in repr(model)
+
+
+def test_a_learner_that_would_never_answer_is_refused_with_the_three_ways_on() -> None:
+    with pytest.raises(ValueError, match="GaussianNB would never answer") as refused:
+        confide.Private(naive_bayes.GaussianNB(), labels=[0, 1], epsilon=1.0, rounds=20_000)  # type: ignore[no-untyped-call]
+    for way in ("leave the learner out", 'protect="labels"', "confide.POP"):
+        assert way in str(refused.value)
+
+
+def test_what_it_does_not_know_is_refused_by_name() -> None:
+    with pytest.raises(TypeError, match="no option 'people_labels'"):
+        make(people_labels=2)
+    with pytest.raises(ValueError, match="protect='nothing'"):
+        make(protect="nothing")
+    with pytest.raises(ValueError, match="labels_per_person"):
+        make(labels_per_person=2)
+
+
+def test_every_option_is_heeded() -> None:
+    """Each changes the model, or is refused: none is accepted and ignored."""
+    weights = {"yes": 2}
+    rounds = make(people=True, labels_per_person=3, history=100, ticket_life=7, fallback="yes", label_weights=weights)
+    assert rounds.plan.guide is not None and rounds.plan.guide.unit_labels == 3 and rounds.plan.guide.history == 100
+    assert rounds.plan.rounds == 2000 and rounds.mechanism.units == "people"
+    assert rounds.mechanism.label_weights == (1.0, 2.0)
+    assert rounds.predict({"a": 0.0}, person="ann").label == "yes"
+    watched = make(monitor=confide.Monitor(0.1))
+    assert watched.guarantee.epsilon > make().guarantee.epsilon
+    assert set(Options.__annotations__) == {
+        "rounds", "labels_per_person", "history", "label_weights", "fallback", "ticket_life", "monitor", "seed"
+    }  # fmt: skip
+
+
+def test_people_come_with_their_names() -> None:
+    model = make(people=True)
+    with pytest.raises(ValueError):
+        model.predict({"a": 1.0})
+    assert model.predict({"a": 1.0}, person="ann").ticket
+
+
+def test_it_goes_on_where_it_was_saved(tmp_path: Path) -> None:
+    with make() as model:
+        taught(model, 200)
+        model.save(tmp_path / "state")
+        before = model.probabilities({"a": 3.0})
+    with confide.Private.load(tmp_path / "state") as again:
+        assert again.rounds == 200 and again.probabilities({"a": 3.0}) == before
+        assert again.predict({"a": 3.0}).source == "guide"
+
+
+def test_batches_and_history() -> None:
+    model = make(history=300, seed=1)
+    model.teach_many([{"a": i % 7 - 3.0} for i in range(300)], ["yes" if i % 7 > 3 else "no" for i in range(300)])
+    answers = model.predict_many([{"a": 3.0}, {"a": -3.0}, {"a": "x"}])
+    assert [bool(answer.error) for answer in answers] == [False, False, True]
+    model.learn_many([answer.ticket for answer in answers[:2]], ["yes", "no"])
+    assert model.rounds == 3
+
+
+def test_it_explains_itself_in_words() -> None:
+    said = make().explain()
+    assert "Whatever a single round" in said and "linear model" in said
+
+
+def test_when_its_rounds_are_over_it_says_so() -> None:
+    model = make(seed=1)
+    with pytest.warns(ConfideWarning, match="planned rounds are over"):
+        for i in range(2002):
+            model.predict({"a": i % 7 - 3.0})
