@@ -19,6 +19,9 @@ MISTAKE_BETA = 0.05
 MOST_DELTA = 0.1
 """Beyond it the promise fails too often to be one."""
 
+HORIZON = 10**12
+"""Rounds that nobody comes to: of a plan without an end."""
+
 MOST_EPSILON = 500.0
 """Beyond it e^ε is no promise, and the tables' arithmetic ends."""
 

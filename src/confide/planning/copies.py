@@ -120,28 +120,31 @@ class Copies(Part, Numbers, kind="copies"):
         """Refuse tables that do not keep what the numbers say of them."""
         if self.labels != promise.labels:
             raise ValueError("the copies vote for another number of labels than the promise says: do not run this plan")
-        if not self.silent < promise.rounds:
-            raise ValueError(f"silent={self.silent} must be from 0 to rounds − 1 = {promise.rounds - 1}")
+        rounds = promise.rounds
+        if rounds is None:
+            raise ValueError("copies are planned for a number of rounds, and this promise has no end: give it one")
+        if not self.silent < rounds:
+            raise ValueError(f"silent={self.silent} must be from 0 to rounds − 1 = {rounds - 1}")
         if isinstance(self.halting, CounterBudget):
-            self._check_paper(self.halting, promise)
+            self._check_paper(self.halting, promise, rounds)
             return
         if self.halting.shift != self.unit_unsure:
             raise ValueError("the halting table hides another shift than unit_unsure says")
-        if (promise.rounds - self.silent) * early_halt(self.halting, self.unsure) > self.beta * (1 + SLACK):
+        if (rounds - self.silent) * early_halt(self.halting, self.unsure) > self.beta * (1 + SLACK):
             raise ValueError("the halting table halts early more often than beta says: do not believe this plan")
         two = self.labels == 2
         if isinstance(self.lean, Lean) and not (two and np.array_equal(self.lean.envelope().sure, self.gate.sure)):
             raise ValueError("the lean is for two labels, and the gate its envelope: do not run this plan")
 
-    def _check_paper(self, counter: CounterBudget, promise: Promise) -> None:
+    def _check_paper(self, counter: CounterBudget, promise: Promise, rounds: int) -> None:
         if self.lean is not None:
             raise ValueError("the paper's plan tosses a coin when unsure: do not run this plan")
         if self.unit_unsure != 1:
             raise ValueError("the paper's plan protects rounds: its unit_unsure is 1")
         if self.polls != self.copies or self.silent or counter.unsure != self.unsure:
             raise ValueError("the paper's plan asks every copy, is never silent and counts to its unsure answers")
-        paper.check_counter(counter, delta=promise.delta, rounds=promise.rounds)
-        paper.check_delay(counter, rounds=promise.rounds, beta=self.beta)
+        paper.check_counter(counter, delta=promise.delta, rounds=rounds)
+        paper.check_delay(counter, rounds=rounds, beta=self.beta)
 
     # ------------------------------------------------------------------ files
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FAINT", "LinearPart", "faint"]
 
+_SHOWN = (1_000, 10_000)  # rounds of a plan without an end, before that of its first epoch
+
 FAINT = 300.0
 """Labels for each deviation of the noise in their sum: with fewer, a guide of two labels may gain little. Measured, on
 six streams without declared ranges: with 136 three have an error within a point of the more frequent label's, with 407
@@ -61,7 +63,8 @@ class LinearPart(Part):
         guide = self._own
         first, ranges = guide.main.ends[0], f", and finds where numbers lie in {guide.range_rounds:,} rounds"
         often = f"one every {guide.leaf:,} rounds" + (f", and every {first:,} at first" if first < guide.leaf else "")
-        said = f"{guide.leaves:,} noisy sums, {often}{ranges if guide.range_rounds else ''}"
+        many = f"{guide.leaves:,} noisy sums{' an epoch' if guide.endless else ''}"
+        said = f"{many}, {often}{ranges if guide.range_rounds else ''}"
         alone = [] if plan.copies else [("copies", "none: the guide answers alone, and nothing halts")]
         return [*alone, ("guide", said)]
 
@@ -71,9 +74,22 @@ class LinearPart(Part):
         return [
             "The guide is a linear model that learns from noisy sums of what people teach. It is private itself, so "
             f"everyone may see it. {outlook.begins(guide)}; before that the fallback does.",
-            f"At the end its sums hold {guide.strength:,.0f} labels for each deviation of their noise"
-            f"{self._if_taught(plan)}.",
-            *outlook.more_for_guide(plan),
+            *(self._without_end(plan) if guide.endless else self._at_the_end(plan)),
+        ]
+
+    def _at_the_end(self, plan: Plan) -> list[str]:
+        strength = f"{self._own.strength:,.0f} labels for each deviation of their noise{self._if_taught(plan)}"
+        return [f"At the end its sums hold {strength}.", *outlook.more_for_guide(plan)]
+
+    def _without_end(self, plan: Plan) -> list[str]:
+        guide = self._own
+        shown = [f"{rounds / guide.deviation():,.0f} after {rounds:,}" for rounds in (*_SHOWN, guide.epoch(1).start)]
+        return [
+            "It has no last round. Rounds are cut into epochs by their numbers: the first ends after "
+            f"{guide.epoch(1).start:,} rounds. In each of them sums and noise begin anew, what was learned is kept, and "
+            "the promise is one for all of them: what a unit may teach is counted for life.",
+            f"Labels for each deviation of the noise in its sums{self._if_taught(plan)}: {', '.join(shown)} rounds; 300 "
+            "are enough for two labels, 30 for ten.",
         ]
 
     def _if_taught(self, plan: Plan) -> str:
@@ -88,7 +104,7 @@ class LinearPart(Part):
     def warnings(self, plan: Plan) -> list[str]:
         """Of too few rounds for the noise."""
         strength = self._own.strength
-        if strength >= faint(plan.labels):
+        if plan.endless or strength >= faint(plan.labels):
             return []
         enough = float(f"{plan.rounds * faint(plan.labels) / strength:.2g}")
         return [

@@ -24,14 +24,14 @@ _ORDERS = range(2, 513)
 
 def taught(plan: Plan) -> int:
     """Labels that may come in all: one a round, and the history before them."""
-    return plan.rounds + (0 if plan.guide is None else plan.guide.history)
+    return plan.horizon + (0 if plan.guide is None else plan.guide.history)
 
 
 def who_answers(plan: Plan) -> list[str]:
     """Which share of the rounds each source will answer, as far as the plan decides it."""
-    first, rest = min(plan.rounds, plan.waits), plan.rest
+    first, rest = min(plan.horizon, plan.waits), plan.rest
     if not plan.copies:
-        if first == plan.rounds:
+        if first == plan.horizon:
             return ["The fallback answers all rounds."]
         waits = f"The fallback answers the first {first:,} rounds; {rest} all others."
         return [waits if first else f"{rest[0].upper()}{rest[1:]} answers all rounds."]

@@ -17,7 +17,7 @@ from confide.extras import need
 from confide.planning import certified as certified_plans
 from confide.planning import files, shares, text, tight, verify
 from confide.planning import paper as paper_plans
-from confide.planning.arguments import BETA, MISTAKE_BETA, Unused, check, mistake_bound
+from confide.planning.arguments import BETA, HORIZON, MISTAKE_BETA, Unused, check, mistake_bound
 from confide.planning.copies import Copies, copies_of
 from confide.planning.files import Kind
 from confide.planning.guarantee import Guarantee
@@ -124,9 +124,26 @@ class Plan(Numbers):
     # ------------------------------------------------------------------ the numbers by their names
 
     @property
+    def endless(self) -> bool:
+        """Whether it has no last round."""
+        return self.promise.rounds is None
+
+    @property
     def rounds(self) -> int:
-        """T: all rounds, the silent ones included."""
+        """T: all rounds, the silent ones included; ValueError for a plan without an end."""
+        if self.promise.rounds is None:
+            raise ValueError("this plan has no last round: ask plan.endless first, or plan for a number of rounds")
         return self.promise.rounds
+
+    @property
+    def horizon(self) -> int:
+        """The same; of a plan without an end a number of rounds that nobody comes to."""
+        return HORIZON if self.promise.rounds is None else self.promise.rounds
+
+    @property
+    def length(self) -> str:
+        """How many rounds, in words."""
+        return "no last round" if self.promise.rounds is None else f"{self.promise.rounds:,} rounds"
 
     @property
     def labels(self) -> int:
@@ -211,7 +228,7 @@ class Plan(Numbers):
     @property
     def waits(self) -> int:
         """Rounds before that part answers; all of them where there is none."""
-        return next((part.waits for part in self.parts if part.answers), self.rounds)
+        return next((part.waits for part in self.parts if part.answers), self.horizon)
 
     @property
     def live(self) -> int:
@@ -247,7 +264,7 @@ class Plan(Numbers):
         cls,
         epsilon: float,
         delta: float,
-        rounds: int,
+        rounds: int | None = None,
         *,
         copies: int | None = None,
         unsure: int | None = None,
@@ -272,7 +289,8 @@ class Plan(Numbers):
         epsilon, delta
             The promise to each unit.
         rounds
-            T: all predict() calls, the silent ones included; past it nothing is learned any more.
+            T: all predict() calls, the silent ones included; past it nothing is learned any more. Without it the plan has
+            no end, and no copies: they need one.
         copies
             k; by default the fewest that leave room for `dissent`.
         unsure
@@ -310,13 +328,15 @@ class Plan(Numbers):
             raise ValueError("a round is asked once and labelled once: leave unit_unsure and unit_labels out")
         if lean not in ("auto", "fill", "additive", None) or (lean == "fill" and labels != 2):
             raise ValueError(f'lean={lean!r} must be "auto", None, "additive", or for two labels "fill"')
-        check(epsilon, delta, rounds, beta=beta, labels=labels, silent=silent, unit_unsure=most, copies=copies,
+        last = HORIZON if rounds is None else rounds
+        check(epsilon, delta, last, beta=beta, labels=labels, silent=silent, unit_unsure=most, copies=copies,
               unsure=unsure, polls=polls)  # fmt: skip
         asked = tight.Asked(
-            epsilon, delta, rounds, copies, unsure, polls, silent, most, labels, beta, dissent,
+            epsilon, delta, last, copies, unsure, polls, silent, most, labels, beta, dissent,
             lean=None if lean == "auto" else lean,
         )  # fmt: skip
-        shared = shares.best(asked, shares.Wish(guide, learned, history, lean == "auto"))
+        wish = shares.Wish(guide, learned, history, lean == "auto")
+        shared = shares.endless(asked, wish) if rounds is None else shares.best(asked, wish)
         promise = Promise(epsilon, delta, rounds, labels, units, unit_labels=learned)
         guided = () if shared.guide is None else (shared.guide,)
         if shared.found is None:

@@ -25,7 +25,7 @@ class Promise(Numbers):
         Whatever a unit told the system changes the probability of what all others see by a factor of at most e^ε,
         except with probability δ.
     rounds
-        For how many rounds.
+        For how many rounds; None for as many as there will be: then it has no end.
     labels
         How many labels there are; they are public.
     units
@@ -47,7 +47,7 @@ class Promise(Numbers):
 
     epsilon: float
     delta: float
-    rounds: int
+    rounds: int | None = None
     labels: int = 2
     units: Units | None = None
     protect: Protect = "rows"
@@ -57,7 +57,8 @@ class Promise(Numbers):
         super().__post_init__()
         check_epsilon(self.epsilon)
         promised_delta(self.delta)
-        whole_number("rounds", self.rounds)
+        if self.rounds is not None:
+            whole_number("rounds", self.rounds)
         integer(self.labels, "labels", at_least=2)
         integer(self.unit_labels, "unit_labels", at_least=1)
         if self.units not in (None, "rounds", "people"):

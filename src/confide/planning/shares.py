@@ -68,6 +68,22 @@ def best(asked: tight.Asked, wish: Wish) -> Shared:
     return shared
 
 
+def endless(asked: tight.Asked, wish: Wish) -> Shared:
+    """The same without a last round: a guide alone, as copies need one."""
+    _check(asked, wish)
+    if wish.guide not in ("auto", 1) or any(value is not None for value in (asked.copies, asked.unsure, asked.polls)):
+        raise ValueError("copies are planned for a number of rounds: give rounds, or leave copies and guide out")
+    _refuse_unused(asked, wish, copies=False, guide=True)
+    try:
+        guide = GuidePlan.best(asked.epsilon, asked.delta, None, asked.labels, wish.unit_labels, wish.history)
+    except TooNoisy:
+        raise ValueError(
+            f"epsilon={asked.epsilon:g} at delta={asked.delta:g} asks for more noise than can be drawn: take more of "
+            "either, or fewer unit_labels"
+        ) from None
+    return Shared(None, guide, ("no last round: copies would need one, so the guide answers alone",))
+
+
 def _shared(asked: tight.Asked, wish: Wish, given: bool) -> Shared:
     if wish.guide is None:
         return _without(asked)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 WEAK = 10.0
 """Beyond this ε a promise is hardly one."""
 
+MANY = 1_000_000
+"""Rounds of a plan without an end that are spoken of."""
+
 LOOSE = 1e-3
 """Beyond this δ too many are promised nothing."""
 
@@ -41,7 +44,7 @@ def _rows(plan: Plan) -> list[tuple[str, str]]:
     rows = [
         ("promise", str(plan.guarantee)),
         ("to whom", _whom(plan)),
-        ("rounds", f"{plan.rounds:,}, the first {plan.silent:,} silent" if plan.silent else f"{plan.rounds:,}"),
+        ("rounds", f"{plan.rounds:,}, the first {plan.silent:,} silent" if plan.silent else _rounds(plan)),
         *(row for part in plan.parts for row in part.rows(plan)),
         ("labels", f"{plan.labels}"),
         ("accounted for", "exactly" if plan.order is None else f"at Rényi order {plan.order}"),
@@ -50,6 +53,10 @@ def _rows(plan: Plan) -> list[tuple[str, str]]:
     if _whom(plan) == "each round":
         rows.append(("ten rounds of one person", _ten(plan)))
     return rows
+
+
+def _rounds(plan: Plan) -> str:
+    return "as many as there will be" if plan.endless else f"{plan.rounds:,}"
 
 
 def _ten(plan: Plan) -> str:
@@ -71,7 +78,7 @@ def _whom(plan: Plan) -> str:
 
 def explain(plan: Plan) -> str:
     """What to expect, in plain words, then what was chosen and why: one sentence a line."""
-    lines = [f"{plan.guarantee} over {plan.rounds:,} rounds.", *expect(plan)]
+    lines = [f"{plan.guarantee} over {_rounds(plan)}{'' if plan.endless else ' rounds'}.", *expect(plan)]
     return "\n".join([*lines, *(f"! {line}" for line in plan.warnings), *(f"· {note}" for note in plan.notes)])
 
 
@@ -84,13 +91,14 @@ def expect(plan: Plan) -> list[str]:
 def warnings(plan: Plan) -> tuple[str, ...]:
     """What to think twice about, each in a sentence with what to do; read from the plan's numbers alone."""
     found = [line for part in plan.parts for line in part.warnings(plan)]
-    if plan.certificate is not None and plan.certificate.mistakes >= plan.rounds:
+    if plan.certificate is not None and plan.certificate.mistakes >= plan.horizon:
         found.append("the mistake bound is not below the number of rounds: it says nothing; plan more rounds")
     if plan.guarantee.delta > LOOSE:
-        safe = 10.0 ** -math.ceil(math.log10(10 * plan.rounds))
+        rounds = MANY if plan.endless else plan.rounds
+        safe = 10.0 ** -math.ceil(math.log10(10 * rounds))
         found.append(
-            f"delta={plan.guarantee.delta:.2g}: nothing is promised with that probability, so that of {plan.rounds:,} "
-            f"rounds about {plan.guarantee.delta * plan.rounds:,.0f} may be told; take {safe:.0e} or less"
+            f"delta={plan.guarantee.delta:.2g}: nothing is promised with that probability, so that of {rounds:,} "
+            f"rounds about {plan.guarantee.delta * rounds:,.0f} may be told; take {safe:.0e} or less"
         )
     if plan.guarantee.epsilon > WEAK:
         found.append(f"epsilon={plan.guarantee.epsilon:.4g} is hardly a promise; 1 is strong, 8 already weak")

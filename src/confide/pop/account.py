@@ -83,7 +83,7 @@ class Account:
 
     def open(self) -> bool:
         """Whether there is a round left; the run halts with its rounds."""
-        if self.halted is None and self.rounds >= self.plan.rounds:
+        if self.halted is None and self.rounds >= self.plan.horizon:
             self.halted = "rounds"
         return self.halted is None
 

@@ -188,7 +188,7 @@ def _vote(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | None]) 
     account, plan, n = loop.account, loop.plan, chunk.rows
     chunk.rows = 0
     if account.open():
-        chunk.rows = min(n, plan.rounds - account.rounds)
+        chunk.rows = min(n, plan.horizon - account.rounds)
         if plan.copies == 0:
             account.take(chunk.rows)
         else:

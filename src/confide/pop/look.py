@@ -10,7 +10,7 @@ __all__ = ["card_of", "learns", "standing"]
 
 def learns(plan: Plan, rounds: int, halt_reason: str | None) -> bool:
     """Whether labels still teach anything: not past the planned rounds, and without public parts not after a halt."""
-    return rounds <= plan.rounds and (halt_reason is None or (halt_reason == "budget" and bool(plan.public)))
+    return rounds <= plan.horizon and (halt_reason is None or (halt_reason == "budget" and bool(plan.public)))
 
 
 def standing(plan: Plan, rounds: int, halt_reason: str | None, goes_on: bool) -> str:
@@ -39,7 +39,7 @@ def card_of(plan: Plan, guarantee: Guarantee, units: str, rounds: int, stands: s
     rows = [
         ("promise", str(guarantee)),
         ("to each", "person" if units == "people" else "round"),
-        ("rounds", f"{rounds:,}; planned for {plan.rounds:,}"),
+        ("rounds", f"{rounds:,}; planned for {plan.length}"),
         ("state", stands),
         ("copies", f"{plan.copies:,}" if plan.copies else f"none: {plan.rest} answers alone"),
     ]

@@ -110,7 +110,7 @@ class Loop:
 
     def reserve(self, whos: Sequence[bytes | None]) -> None:
         """Take the rounds of a batch before anything of it is learned or released: all, or as many as are left."""
-        left = len(whos) if self.goes_on else max(0, self.plan.rounds - self.account.rounds)
+        left = len(whos) if self.goes_on else max(0, self.plan.horizon - self.account.rounds)
         self.account.reserve(min(len(whos), left), self.people(whos))
 
     def people(self, whos: Sequence[bytes | None]) -> Sequence[bytes | None]:
@@ -207,7 +207,7 @@ class Loop:
 
     def watch(self, who: bytes | None, number: int | None = None) -> bool:
         """The monitor's tick; whether it counts this round."""
-        if self.monitor is None or (self.account.rounds if number is None else number) > self.plan.rounds:
+        if self.monitor is None or (self.account.rounds if number is None else number) > self.plan.horizon:
             return False
         self.monitor.asked()
         return who is None or self.account.watch(who, self.monitor.rounds_per_unit)
@@ -246,7 +246,7 @@ class Loop:
 
     def missed(self, number: int) -> bool:
         """Whether a label of this round comes too late to teach anything (public)."""
-        over = self.account.halted is not None or self.account.rounds >= self.plan.rounds
+        over = self.account.halted is not None or self.account.rounds >= self.plan.horizon
         if self.plan.copies and (not over or number == self.account.rounds):
             return False
         return self.parts.missed(number)

@@ -153,7 +153,7 @@ class POP:
         routing = Routing(settings.units, plan.copies, rng)
         account, tickets = Account(plan, rng), Tickets(routing.ticket_key, settings.ticket_life)
         fallback = Fallback(settings.fallback, index, rng.spawn())
-        monitor = None if settings.monitor is None else settings.monitor.start(plan.rounds, rng.spawn())
+        monitor = None if settings.monitor is None else settings.monitor.start(plan.horizon, rng.spawn())
         parts = Parts.of(plan, settings.inputs, settings.label_weights, rng, account)
         return self.loop_type(
             plan, index, rng, bank, account, tickets, routing, fallback, Lessons(bank), monitor,

@@ -84,7 +84,7 @@ class Telling:
     def at_once(self, before: int, asked: int) -> None:
         """Of a first batch with most of the planned rounds, none of whose labels can have taught anything in them."""
         loop, plan = self._loop, self._loop.plan
-        if before or loop.account.history or plan.copies or HALF * asked < plan.rounds or loop.parts.closed < 2:
+        if before or loop.account.history or plan.copies or plan.endless or HALF * asked < plan.rounds or loop.parts.closed < 2:
             return
         self._warn(
             "at once",
@@ -108,7 +108,7 @@ class Telling:
         if not loop.parts.knows and loop.routing.units == "rounds":
             self._warn("records", RECORDS_IN_VAIN)
         self._stands(f"; {LABELS_IN_VAIN}")
-        self._after += rows if rounds >= loop.plan.rounds else 0
+        self._after += rows if rounds >= loop.plan.horizon else 0
         if FEW * self._after >= max(rounds, FEW * FEW):
             over = f"{self._after:,} labels came after the last of {loop.plan.rounds:,} planned rounds"
             self._warn("after", f"{over}, and teach nothing: {TOO_LATE}")
