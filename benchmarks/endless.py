@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parent))
 from evidence.streams import FILES, asked, load
+from guide_streams import Rows
 
 from confide.data.agrawal import agrawal_label, agrawal_rows
 from confide.guide.columns import Columns
@@ -76,7 +77,7 @@ def drift(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def elec(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     stream = load("elec", None)
-    yield beside("elec", stream.columns, asked(stream)[0], stream.labels, 4.0, args.seeds)
+    yield beside("elec", stream.columns, Rows(stream)[:], stream.labels, 4.0, args.seeds)  # its columns have names
 
 
 def flip(args: argparse.Namespace) -> Iterator[dict[str, Any]]:

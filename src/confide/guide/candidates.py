@@ -24,6 +24,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _FAST, _SLOW = 1000.0, 5.0  # of the past: hardly a mean, for drift; and a fifth, where noise is all
+_WINDOW = 2.0  # losses are counted over about half of the past
 _SURER, _LEAST, _MOST = 0.1, -2.0, 3.0  # the noise of a scale's logarithm; and how far that goes
 _TOWARDS = 4.0  # as `STEADY`, for the scale: its curvature is below ½
 _RARE = 0.01  # no label is taken to be rarer
@@ -92,7 +93,7 @@ class Choice:
 
         `units` are those of the losses.
         """
-        keep = max(0.0, 1.0 - stage.forgets(leaf))
+        keep = max(0.0, 1.0 - _WINDOW / stage.weight(leaf))
         decoder, length, older = stage.root.decoder, stage.length(leaf), keep * keep * self.older
         unit = np.maximum(units, 1).astype(np.float64)  # a clip below 10 leaves no room for losses
         weights = keep * self.weights + decoder[leaf] - (decoder[leaf - 1] if leaf else 0.0)

@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _YOUNG = 0.4  # of the rounds: a partition that began later has not had its chance yet
-_OFTEN, _YOUNGER = 8, 0.1  # without an end: how often while rounds double partitions may be drawn anew, and which not
+_OFTEN = 8  # without an end: how often, while rounds double, partitions may be drawn anew
 
 
 class Leaves:
@@ -191,7 +191,7 @@ class Leaves:
         values = size * vectors
         standing = (values * mean_squares(self._parted(since)) / self._left(closed)[1] - values) / math.sqrt(2 * values)
         now, deal = self.stage.ends[closed - 1], self.stage.before + closed
-        young = (now - self._since_round < (_YOUNGER if self.plan.endless else _YOUNG) * now) & (self._since_round > 0)
+        young = (now - self._since_round < _YOUNG * now) & (self._since_round > 0)
         begun = bool(self._since_round.any())
         changed = renewals(columns, standing, young, deal, features.seed, begun)
         base, born, since_round = self._base.copy(), self._born.copy(), self._since_round.copy()

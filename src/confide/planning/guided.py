@@ -34,7 +34,6 @@ _COLUMNS = 10  # numeric columns that this is worked out for
 _FEW, _LEAF = 512, 512  # leaves of a short stream, and rounds of a leaf from which on there are more
 _GROWTH = 30  # a leaf is a thirtieth of the past, so that θ is never older than that; more leaves, more noise
 _EPOCH, _LONGEST, _SLOWER = 1024, 2048, 256  # without an end: leaves of an epoch, the longest, and their growth
-_RECENT = 4000  # … and rounds whose losses say which candidate answers: after a change others do
 _LOOK, _SHOWN = 0.1, 1.5  # … and the part of the budget for ranges; what must be shown, as above
 _SHAKE = 0.8  # the noise of a score, in units of the logit
 _HEAVY, _HEAVIEST = 2.0, 0.95  # momentum, which pays where the noise allows steps so much longer than steady ones
@@ -198,7 +197,7 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
         growing = self.leaves, self.leaf, self.growth
         start, ends = epoch_start(number, *growing), epoch_ends(number, *growing)
         pace = _pace(self.step, ends[-1] - (ends[-2] if self.leaves > 1 else start), self.memory)
-        return Stage("node", 1, ends, self.sigma2, self.root, *pace, start, number, _RECENT)
+        return Stage("node", 1, ends, self.sigma2, self.root, *pace, start, number)
 
     def closed_after(self, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
         """How many leaves of that stage, of all epochs, have ended after so many of its rounds."""

@@ -21,8 +21,6 @@ STEADY = 64.0
 MEMORY = 60.0
 """The answering θ forgets all but about the last sixtieth of the past: it sheds noise, and follows drift."""
 
-_HALF, _OFTEN = 2.0, 10.0  # losses are counted over about half of the past, or a twentieth
-
 
 @dataclass(frozen=True)
 class Stage(Numbers):
@@ -46,8 +44,6 @@ class Stage(Numbers):
         Rounds of the stage before the first of these leaves: those of earlier epochs. `ends` count them too.
     epoch
         The epoch's number, from 0 on: each has noise and sums of its own.
-    recent
-        Rounds over which losses are counted, if that is between a twentieth and half of the past; 0 for half of it.
     """
 
     kind: str
@@ -60,7 +56,6 @@ class Stage(Numbers):
     momentum: float
     start: int = 0
     epoch: int = 0
-    recent: int = 0
 
     @property
     def leaves(self) -> int:
@@ -100,11 +95,6 @@ class Stage(Numbers):
     def weight(self, leaf: int) -> float:
         """The rounds up to the end of a leaf, counted in leaves of its length."""
         return self.ends[leaf] / self.length(leaf)
-
-    def forgets(self, leaf: int) -> float:
-        """What part of the losses before a leaf is forgotten with it."""
-        half = _HALF / self.weight(leaf)
-        return min(max(half, self.length(leaf) / self.recent), _OFTEN * half) if self.recent else half
 
     @property
     def before(self) -> int:
