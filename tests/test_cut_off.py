@@ -268,7 +268,7 @@ def test_interrupted_history_is_not_counted_again() -> None:
     with Interrupt() as counting:
         teach(whole)
     dice, late = random.Random(1), 0
-    for _ in range(40 if LONG else 4):
+    for _ in range(40 if LONG else 10):
         pop = fresh()
         with Interrupt(dice.randrange(1, counting.lines)):
             teach(pop)

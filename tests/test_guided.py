@@ -360,7 +360,7 @@ def test_a_loaded_guide_is_the_same_to_the_last_bit(kind: str, tmp_path: Path) -
     labels = dict(pop.operator.loop.account.labels)
     pop.close()
     found = check(tmp_path / "s")
-    assert found.released == closed and found.guarantee == pop.plan.guarantee
+    assert found.parts["linear"][0] == closed and found.guarantee == pop.plan.guarantee
     with POP.load(tmp_path / "s") as again:
         assert again.guide.export() == before and guide_of(again).rounds == 250  # type: ignore[union-attr]
         for one, other in zip(releases, guide_of(again).releases(), strict=True):
@@ -449,7 +449,7 @@ def test_a_changed_sum_is_noticed(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "s" / "ledger.db") as db:
         db.create_function("checksum", -1, store.checksum)
         kind, number, noisy = db.execute(
-            "SELECT kind, number, noisy FROM released WHERE kind = 'node'"
+            "SELECT kind, number, noisy FROM released WHERE kind = 'linear/node'"
         ).fetchone()
         other = (np.frombuffer(noisy, dtype="<i8") + 1).tobytes()
         db.execute(
@@ -458,7 +458,7 @@ def test_a_changed_sum_is_noticed(tmp_path: Path) -> None:
             (other, other, kind, number),
         )
     db.close()
-    with pytest.raises(StateError, match="not the one in use"):
+    with pytest.raises(StateError, match="not what was in use"):
         check(tmp_path / "s")
 
 
@@ -474,7 +474,7 @@ def test_columns_of_all_kinds_reach_the_guide(tmp_path: Path) -> None:
     assert pop.guide.probabilities({"city": "Rome"})[1] > pop.guide.probabilities({"city": "Oslo"})[1]
     pop.save(tmp_path / "s")
     pop.close()
-    assert check(tmp_path / "s").theta
+    assert check(tmp_path / "s").parts["linear"][1]
 
 
 def test_undeclared_names_and_trees_work_beside_a_guide() -> None:

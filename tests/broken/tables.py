@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from confide.planning import paper
+from confide.planning.copies import Copies
 from confide.planning.plan import Guarantee, Plan
+from confide.planning.promise import Promise
 from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
 from confide.privacy.sparse import AboveThreshold, threshold_table
@@ -35,7 +37,8 @@ class Unchecked(Plan):
 
 def unchecked(plan: Plan, **changes: Any) -> Plan:
     """The same plan, changed, with the guarantee that it no longer keeps."""
-    return Unchecked(**{**{name: getattr(plan, name) for name in plan.__dataclass_fields__}, **changes})
+    other = plan.but(**changes)
+    return Unchecked(**{name: getattr(other, name) for name in other.__dataclass_fields__})
 
 
 class _AnyTable(Halting):
@@ -77,7 +80,5 @@ def one_copy(epsilon: float, delta: float, rounds: int) -> Plan:
     """k = 1 with the paper's majority: noise decides whether to answer, but the answer is the only copy's own vote."""
     size = paper.size(paper.Asked(epsilon, delta, rounds, 1, 0.05, 1, 1, None))
     gate = Gate.laplace(scale=size.scale, threshold=size.copies / 4)
-    return Unchecked(
-        kind="paper", rounds=rounds, copies=1, polls=1, unsure=1, silent=0, unit_unsure=1, labels=2, beta=0.05,
-        order=size.order, gate=gate, halting=size.counter, guarantee=Guarantee(epsilon, delta),
-    )  # fmt: skip
+    part = Copies(1, 1, 1, 0, 1, 2, size.order, 0.05, gate, size.counter)
+    return Unchecked(Promise(epsilon, delta, rounds), (part,), "paper", Guarantee(epsilon, delta))

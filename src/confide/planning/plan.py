@@ -128,14 +128,14 @@ class Plan(Numbers):
         """Whether it has no last round."""
         return self.promise.rounds is None
 
-    @property
+    @cached_property
     def rounds(self) -> int:
         """T: all rounds, the silent ones included; ValueError for a plan without an end."""
         if self.promise.rounds is None:
             raise ValueError("this plan has no last round: ask plan.endless first, or plan for a number of rounds")
         return self.promise.rounds
 
-    @property
+    @cached_property
     def horizon(self) -> int:
         """The same; of a plan without an end a number of rounds that nobody comes to."""
         return HORIZON if self.promise.rounds is None else self.promise.rounds
@@ -145,7 +145,7 @@ class Plan(Numbers):
         """How many rounds, in words."""
         return "no last round" if self.promise.rounds is None else f"{self.promise.rounds:,} rounds"
 
-    @property
+    @cached_property
     def labels(self) -> int:
         """How many labels there are."""
         return self.promise.labels
@@ -165,12 +165,12 @@ class Plan(Numbers):
         """The guide, as a part; None where there is none."""
         return self.part(GuidePlan)
 
-    @property
+    @cached_property
     def copies(self) -> int:
         """k; 0 where nothing votes, and so nothing halts."""
         return 0 if self.voters is None else self.voters.copies
 
-    @property
+    @cached_property
     def polls(self) -> int:
         """m: the copies asked in a round."""
         return 0 if self.voters is None else self.voters.polls
@@ -180,12 +180,12 @@ class Plan(Numbers):
         """r: the unsure answers the run is planned to have."""
         return 0 if self.voters is None else self.voters.unsure
 
-    @property
+    @cached_property
     def silent(self) -> int:
         """Rounds at the start in which copies learn and do not answer."""
         return 0 if self.voters is None else self.voters.silent
 
-    @property
+    @cached_property
     def unit_unsure(self) -> int:
         """G: unsure answers that one unit may receive."""
         return 1 if self.voters is None else self.voters.unit_unsure
@@ -195,17 +195,17 @@ class Plan(Numbers):
         """The probability of halting although fewer than `unsure` answers were unsure."""
         return BETA if self.voters is None else self.voters.beta
 
-    @property
+    @cached_property
     def gate(self) -> Gate | None:
         """None, as are the halting table and the lean, where there are no copies."""
         return None if self.voters is None else self.voters.gate
 
-    @property
+    @cached_property
     def halting(self) -> Halting | CounterBudget | None:
         """What ends the copies."""
         return None if self.voters is None else self.voters.halting
 
-    @property
+    @cached_property
     def lean(self) -> Lean | Weights | None:
         """What is answered when unsure; None for the guide's answer or the fallback's."""
         return None if self.voters is None else self.voters.lean
