@@ -23,15 +23,12 @@ from confide.privacy.random import Random
 
 __all__ = ["Options", "Private"]
 
-ROUNDS = 1_000_000
-"""Rounds planned for unless the user says otherwise."""
-
 
 class Options(TypedDict, total=False):
     """What `Private` takes by name beside its promise; each has a good default."""
 
     rounds: int | None
-    """Questions that it is planned for, where that is known."""
+    """Questions that it is planned for, where that is known; without it there is no last one. Copies need it."""
     labels_per_person: int
     """Labels of one person that teach it, in all their life; more of them cost more noise for all."""
     history: int
@@ -232,7 +229,7 @@ def _plan(
     plan = Plan.tight(
         epsilon,
         delta,
-        ROUNDS if rounds is None else rounds,
+        rounds,
         labels=labels,
         guide=1.0 if learner is None else "auto",
         units="people" if people else "rounds",

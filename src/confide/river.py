@@ -33,7 +33,7 @@ from confide.privacy.random import Random
 __all__ = ["PrivateClassifier"]
 
 ROUNDS = 1_000_000
-"""Rounds planned for unless the user says otherwise."""
+"""Rounds that copies are planned for unless the user says otherwise."""
 
 _CHANGED_BY_TRANSFORMING = ("GaussianRandomProjector", "PoissonInclusion", "RBFSampler", "SparseRandomProjector")
 
@@ -71,8 +71,8 @@ class PrivateClassifier(base.Classifier):
     epsilon, delta
         The promise, if no plan is given: by default 1.0 and 10⁻⁶.
     rounds
-        The calls of `predict_one` to plan for, if no plan is given: by default one million. Say it: a guide begins to
-        answer after about a thousandth of them, and later if it has to find ranges first.
+        The calls of `predict_one` to plan for, if no plan is given. Without a model there need be no last one; with one
+        it is one million by default, and copies of it answer on very long streams only.
     guide
         As in `Plan.tight`, if no plan is given.
     fallback
@@ -171,7 +171,7 @@ class PrivateClassifier(base.Classifier):
     def _make_plan(self) -> Plan:
         epsilon = 1.0 if self.epsilon is None else self.epsilon
         delta = 1e-6 if self.delta is None else self.delta
-        rounds = ROUNDS if self.rounds is None else self.rounds
+        rounds = ROUNDS if self.rounds is None and self.model is not None else self.rounds
         guide: Guide = 1.0 if self.model is None and self.guide == "auto" else self.guide
         return Plan.tight(epsilon, delta, rounds, labels=len(self.labels), guide=guide, units=self.units)
 
@@ -274,7 +274,7 @@ def _say_unused(plan: Plan) -> None:
 def _say_missing(plan: Plan, features: Any, guessed: bool) -> None:
     """Warn of what would make a guide better, where it was left out: how many rounds, and which names."""
     missing = []
-    if guessed:
+    if guessed and not plan.endless:
         missing.append(f"rounds=, so that {plan.rounds:,} are planned for, and it learns at their pace")
     if features is None:
         missing.append("features=, so names and values are hashed; Features(numeric={'age': (0, 120)}) does better")

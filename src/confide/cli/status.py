@@ -19,7 +19,7 @@ __all__ = ["status"]
 
 def _where(seen: dict[str, Any]) -> str:
     plan, rounds, halted = seen["plan"], seen["rounds"], seen["halted"]
-    if halted is None and rounds >= plan.rounds:
+    if halted is None and rounds >= plan.horizon:
         halted = "rounds"  # which the next question would find
     return standing(plan, rounds, halted, seen["after_halt"] == "fallback")
 
@@ -43,7 +43,7 @@ def status(
     say(f"  units     {seen['units']}")
     say(f"  state     {_where(seen)}")
     silent = f", the first {plan.silent:,} silent" if plan.silent else ""
-    say(f"  rounds    {seen['rounds']:,} of {plan.rounds:,}{silent}")
+    say(f"  rounds    {seen['rounds']:,}; planned for {plan.length}{silent}")
     say(OPERATOR, "bold red")
     if plan.copies:
         say(f"  unsure    {seen['unsure']:,} of {plan.unsure:,} planned")

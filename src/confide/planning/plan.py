@@ -289,8 +289,8 @@ class Plan(Numbers):
         epsilon, delta
             The promise to each unit.
         rounds
-            T: all predict() calls, the silent ones included; past it nothing is learned any more. Without it the plan has
-            no end, and no copies: they need one.
+            T: all predict() calls, the silent ones included; past it nothing is learned any more. Without it the plan
+            has no end, and no copies: they need one.
         copies
             k; by default the fewest that leave room for `dissent`.
         unsure

@@ -24,6 +24,9 @@ RECORDS_IN_VAIN = (
     "they may be in its sums already; teach all history in one go, before the state is saved"
 )
 
+MANY = 4000
+"""The same of a plan without an end, as if it had so many rounds."""
+
 HALF = 2
 """The planned rounds divided by what makes a first batch too long to learn from."""
 
@@ -84,11 +87,13 @@ class Telling:
     def at_once(self, before: int, asked: int) -> None:
         """Of a first batch with most of the planned rounds, none of whose labels can have taught anything in them."""
         loop, plan = self._loop, self._loop.plan
-        if before or loop.account.history or plan.copies or plan.endless or HALF * asked < plan.rounds or loop.parts.closed < 2:
+        few = HALF * asked < (MANY if plan.endless else plan.rounds)
+        if few or before or loop.account.history or plan.copies or loop.parts.closed < 2:
             return
+        planned = "" if plan.endless else f" of {plan.rounds:,} planned"
         self._warn(
             "at once",
-            f"{asked:,} of {plan.rounds:,} planned rounds were asked in one call, and nothing was learned in them: "
+            f"{asked:,}{planned} rounds were asked in one call, and nothing was learned in them: "
             f"no label can come before its row is answered; {TOO_LATE}",
         )
 

@@ -195,10 +195,10 @@ class Settings:
             raise ValueError(f"{option} contradicts {self.plan}: leave it out")
         return plan
 
-    def tight(self, labels: int, length: int | None, history: int = 0) -> Plan:
+    def tight(self, labels: int, length: int | None, history: int = 0, endless: bool = False) -> Plan:
         """What `Plan.tight` makes of these settings, for so many labels, rows and records: one promise, one plan."""
         rounds = length if self.rounds is None else self.rounds
-        if rounds is None:
+        if rounds is None and not endless:
             raise ValueError("say how many rounds there will be with --rounds")
         epsilon = EPSILON if self.epsilon is None else self.epsilon
         if self.monitor is not None:

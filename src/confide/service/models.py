@@ -50,7 +50,7 @@ def open_desk(name: str, config: ModelConfig, seed: int | None = None) -> Desk:
         ticket_hours=config.ticket_hours,
         ledger=None if config.ledger is None else config.ledger.get_secret_value(),
     )  # fmt: skip
-    desk.timed_by(time.perf_counter).limited(config.quota or usual(desk.plan.rounds))
+    desk.timed_by(time.perf_counter).limited(config.quota or usual(None if desk.plan.endless else desk.plan.rounds))
     try:
         _check(name, config, desk)
         desk.pop.rehearse()
@@ -185,7 +185,7 @@ def planned(config: ModelConfig) -> Plan:
         raise ValueError("history is for a guide, and guide is false: leave it out, copies are taught without it")
     asked = len(_labels(config)), None, config.history
     try:
-        return filed or settings.tight(*asked)
+        return filed or settings.tight(*asked, endless=True)
     except Unused as unused:
         if unused.name != "unit_unsure" or not _monitored(config):
             raise

@@ -15,18 +15,20 @@ __all__ = ["DAY", "Clock", "Quota", "usual"]
 DAY = 24 * 60
 """Minutes of a quota, and the most that the clock goes ahead at once."""
 
-_LEAST, _PART = 100, 20
+_LEAST, _PART, _ENDLESS = 100, 20, 5000
 
 
-def usual(rounds: int) -> int:
+def usual(rounds: int | None) -> int:
     """The quota where none was chosen: a twentieth of the planned rounds, so that nobody ends them within 20 days.
+
+    Where there is no last round nobody can end them; the quota then keeps one asker from crowding out the others.
 
     Examples
     --------
-    >>> usual(100_000), usual(500)
-    (5000, 100)
+    >>> usual(100_000), usual(500), usual(None)
+    (5000, 100, 5000)
     """
-    return max(_LEAST, rounds // _PART)
+    return _ENDLESS if rounds is None else max(_LEAST, rounds // _PART)
 
 
 class Clock:

@@ -35,7 +35,7 @@ def public(name: str, pop: POP, life: int, hours: int, quota: int | None, room: 
         "halt_reason": pop.halt_reason,
         "standing": pop.standing,
         "rounds": pop.rounds,
-        "planned_rounds": pop.plan.rounds,
+        "planned_rounds": None if pop.plan.endless else pop.plan.rounds,
         "ticket_life": life,
         "ticket_hours": hours,
         "quota": quota,

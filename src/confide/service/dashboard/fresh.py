@@ -75,7 +75,7 @@ class OneUnit:
     def rounds(self) -> int:
         """Rounds of a game."""
         ends = self.guide.main.ends
-        return min(self.plan.rounds, ends[min(LEAVES, len(ends)) - 1] + 1)
+        return min(self.plan.horizon, ends[min(LEAVES, len(ends)) - 1] + 1)
 
     def play(self, coins: np.random.Generator) -> Generator[Any, Any, None]:
         people = self.plan.units == "people"
