@@ -85,8 +85,8 @@ class LinearPart(Part):
         guide = self._own
         shown = [f"{rounds / guide.deviation():,.0f} after {rounds:,}" for rounds in (*_SHOWN, guide.epoch(1).start)]
         return [
-            "It has no last round. Rounds are cut into epochs by their numbers: the first ends after "
-            f"{guide.epoch(1).start:,} rounds. In each of them sums and noise begin anew, and what was learned is kept. "
+            "It has no last round. Rounds are cut into epochs by their numbers. The first ends after "
+            f"{guide.epoch(1).start:,} rounds. In each of them sums and noise begin anew; what was learned is kept. "
             "The promise is one for all of them: what a unit may teach is counted for life.",
             f"Labels for each deviation of the noise in its sums{self._if_taught(plan)}: {', '.join(shown)} rounds; "
             "300 are enough for two labels, 30 for ten.",
