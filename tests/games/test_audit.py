@@ -202,7 +202,8 @@ def test_a_mechanism_that_does_not_follow_its_tables_is_a_misfit() -> None:
     assert found.fit > 1 - 1e-6 and found.certificate < 1e-3
     table = PLAN.gate.table.copy()
     table[39:41] *= 0.85
-    wrong = Unverified(**{**vars(PLAN), "gate": confide.Gate(table)})
+    forged = PLAN.but(gate=confide.Gate(table))
+    wrong = Unverified(**{name: getattr(forged, name) for name in forged.__dataclass_fields__})
     report = audit(SplitPOP(wrong), WorstMargin(PLAN, ones=100), 300, certificate=PLAN)
     assert report.misfit is not None and not report.alarm
     assert "MISFIT" in str(report) and report.as_dict()["misfit"] == str(report.misfit)

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,7 @@ def test_so_is_another_closure_or_another_line_of_code(tmp_path: Path) -> None:
 
 
 def test_so_are_other_rounds_challenges_tables_and_numbers_of_games(tmp_path: Path) -> None:
-    steeper = replace(PLAN, gate=confide.Gate(np.concatenate([PLAN.gate.table[:40], 0.99 * PLAN.gate.table[40:]])))
+    steeper = PLAN.but(gate=confide.Gate(np.concatenate([PLAN.gate.table[:40], 0.99 * PLAN.gate.table[40:]])))
     adversary, other = WorstMargin(PLAN, ones=100), WorstMargin(PLAN, ones=101)
     audits = (
         (PLAN, adversary, 20, 1, 20),

@@ -468,6 +468,7 @@ class Parts:
 
     def resume(self, spent: Spent, account: Account) -> None:
         """Go on from what a ledger says. A release is of rounds that were taken, whether or not the ledger says so."""
+        _check_known(spent, [one.part for one in self._each])
         at = spent.rounds + spent.history
         for one in self._each:
             at = max(at, one.resume(at, released_of(spent, one.part)))
@@ -510,6 +511,13 @@ def released_of(spent: Spent, part: Part) -> list[Released]:
     return [(one[0].removeprefix(name), *one[1:]) for one in spent.released if one[0].startswith(name)]
 
 
+def _check_known(spent: Spent, parts: Sequence[Part]) -> None:
+    """Refuse releases that no part would take up: what is in them would be released again."""
+    known = {part.kind for part in parts}
+    if any(kind.partition("/")[0] not in known for kind, *_ in spent.released):
+        raise StateError("the ledger has releases of a part that the plan does not have: do not use this state")
+
+
 def check_parts(
     plan: Plan, features: Any, spent: Spent, known: Mapping[str, Sequence[Any]]
 ) -> dict[str, tuple[int, str]]:
@@ -518,8 +526,7 @@ def check_parts(
     StateError where the two differ, or where a ledger has releases of a part that the plan does not have.
     """
     found: dict[str, tuple[int, str]] = {}
-    if any(kind.partition("/")[0] not in {part.kind for part in plan.public} for kind, *_ in spent.released):
-        raise StateError("the ledger has releases of a part that the plan does not have: do not use this state")
+    _check_known(spent, plan.public)
     for part in plan.public:
         released, run = released_of(spent, part), run_of(part)
         closed, theta = known[part.kind]
