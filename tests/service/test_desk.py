@@ -63,8 +63,8 @@ def test_the_order_of_names_does_not_make_another_question(folder: Path) -> None
         assert kind(ask(desk, "ann", "1", {"a": 1.0, "b": 2.5}).refusal) == "conflict"
 
 
-BAD: list[Any] = [[1.0], [1.0, "two"], None, "words", {"a": 1.0}, [1.0] * 99, "long " * 99, [1e400, 0.0], object()]
-BAD += [{1: 2}, [10**400, 1]]
+BAD: list[Any] = [[1.0], [1.0, "two"], None, "words", {"a": 1.0}, [1.0] * 99, "long " * 99, [[], 0.0], object()]
+BAD += [{1: 2}, [b"1", 1]]
 
 
 @pytest.mark.parametrize("x", BAD, ids=lambda x: repr(x)[:20])

@@ -18,7 +18,7 @@ from confide.service.base import Question, Reply, Taught
 from confide.service.desk import PopDesk
 from tests.worlds import Writer
 
-ODD: list[Any] = [[1.0], [1.0, "two"], None, "words", {"a": 1.0}, [0.5] * 99, "long " * 200, [1e400, 0.0], [2.0, -3.0]]
+ODD: list[Any] = [[1.0], [1.0, "two"], None, "words", {"a": 1.0}, [0.5] * 99, "long " * 200, [[], 0.0], [2.0, -3.0]]
 """What somebody may send who is not our client: all of it has a JSON form."""
 
 
