@@ -360,7 +360,7 @@ def test_long_streams_have_momentum_and_short_ones_none() -> None:
     assert long.step > 5 * 64 / long.leaf  # what would swing without it
     assert short.memory > 2 * long.memory  # long steps follow the chance in labels, and a longer mean sheds it
     assert GuidePlan.from_params(long.params()) == long
-    with pytest.raises(ValueError, match="not the numbers of a guide"):  # a matrix that is not said is not certified
+    with pytest.raises(ValueError, match="not the numbers of the part"):  # a matrix that is not said is not certified
         GuidePlan.from_params({name: value for name, value in long.params().items() if name != "column_scale"})
     with pytest.raises(ValueError, match="momentum"):
         replace(long, momentum=1.0)
