@@ -264,6 +264,7 @@ def test_interrupted_history_is_not_counted_again() -> None:
     def teach(pop: POP) -> None:
         pop.teach_many(XS[:30], YS[:30].tolist())
 
+    teach(fresh())  # what is computed once runs lines that no later call runs
     whole = fresh()
     with Interrupt() as counting:
         teach(whole)
