@@ -30,6 +30,8 @@ __all__ = ["Guiding", "PublicGuide", "bytes_of"]
 
 Ints = NDArray[np.int64]
 
+_ENDLESS = 1 << 30  # more releases than anybody will see
+
 
 class Guiding(Running, runs=GuidePlan):
     """A guide, led through the rounds of a POP.
@@ -285,7 +287,7 @@ class Guiding(Running, runs=GuidePlan):
     @property
     def most(self) -> int:
         """Leaves there are."""
-        return self.plan.nodes
+        return _ENDLESS if self.plan.endless else self.plan.nodes
 
     @property
     def counting(self) -> bool:
@@ -364,7 +366,7 @@ class PublicGuide:
 
     @property
     def released(self) -> int:
-        """Noisy sums released so far, of `plan.guide.nodes` at most."""
+        """Noisy sums released so far; where there is a last round, of `plan.guide.nodes` at most."""
         return self._guiding.guide.closed
 
     @property
@@ -388,4 +390,5 @@ class PublicGuide:
         return model.params()
 
     def __repr__(self) -> str:
-        return f"PublicGuide({self.released:,} of {self._guiding.plan.nodes:,} sums released)"
+        plan = self._guiding.plan
+        return f"PublicGuide({self.released:,}{'' if plan.endless else f' of {plan.nodes:,}'} sums released)"
