@@ -335,10 +335,12 @@ class Guiding(Running, runs=GuidePlan):
         """θ after so many noisy sums, computed from what a ledger says was released and nothing else."""
         columns, ranges = columns_for(features)
         guide, releases = Guide(part, columns, ranges=ranges), [release_of(one) for one in released]
-        found = {kind: [one for one in releases if one.kind == kind] for kind in ("warm", "ranges", "node")}
-        nodes = len(found["warm"]) + len(found["node"]) if closed is None else closed
-        warm, later = found["warm"][:nodes], max(0, nodes - len(found["warm"]))
-        guide.resume(0, warm + (found["ranges"] if len(warm) == len(found["warm"]) else []) + found["node"][:later])
+        found = {kind: [one for one in releases if one.kind == kind] for kind in ("warm", "ranges", "epoch", "node")}
+        before = len(found["warm"]) + sum(one.number * part.leaves for one in found["epoch"])
+        nodes = before + len(found["node"]) if closed is None else closed
+        warm, later = found["warm"][:nodes], max(0, nodes - before)
+        begun = found["ranges"] + found["epoch"] if len(warm) == len(found["warm"]) else []
+        guide.resume(0, warm + begun + found["node"][:later])
         return nodes, "" if guide.closed == 0 else _digest(guide.model)
 
 
@@ -373,7 +375,7 @@ class PublicGuide:
     def sums(self) -> list[Ints]:
         """The noisy sums themselves, as they were released: θ is computed from them and from public constants."""
         with self._lock:
-            return [row for kind, _, row, _ in self._guiding.guide.releases() if kind != "ranges"]
+            return [row for kind, _, row, _ in self._guiding.guide.releases() if kind in ("warm", "node")]
 
     def probabilities(self, x: Any) -> NDArray[np.float64]:
         """One a label, all alike before the first release."""
