@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import json
 import math
 import textwrap
@@ -36,7 +37,7 @@ def cells(response: Response) -> list[list[int]]:
     """How many of all words say each output, by label: counted from the thresholds, not from the formula."""
     ends = [0, *(int(end) for end in response.ends), WORDS]
     table = [[0] * response.labels for _ in range(response.labels)]
-    for low, high in zip(ends, ends[1:], strict=False):
+    for low, high in itertools.pairwise(ends):
         for label in range(response.labels):
             said = {response.draw(label, word) for word in (low, high - 1)}
             assert len(said) == 1

@@ -158,7 +158,7 @@ class Response(Numbers):
         words = np.ascontiguousarray(words)
         if words.dtype != np.uint64 or labels.ndim != 1 or words.shape != labels.shape:
             raise ValueError("give one word of 64 bits for each label")
-        if labels.size and not (-1 <= labels.min() and labels.max() < self.labels):
+        if labels.size and not (labels.min() >= -1 and labels.max() < self.labels):
             raise ValueError(f"a label must be a number from 0 to {self.labels - 1}, or −1 where none comes")
         out = np.empty_like(labels)
         respond_many(labels, words, self.ends, out)
