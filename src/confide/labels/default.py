@@ -55,7 +55,7 @@ class Default:
     >>> rows = model.read_many(np.arange(4000.0)[:, None] % 7)
     >>> outs = response.draw_many((np.arange(4000) % 7 > 3).astype(int), np.arange(4000, dtype=np.uint64) << 51)
     >>> asked = model.follow(rows, outs)
-    >>> model.probabilities(model.read([6.0])).argmax(), model.probabilities(model.read([1.0])).argmax()
+    >>> model.answer(model.read([6.0]))[0], model.answer(model.read([1.0]))[0]
     (1, 0)
     """
 
@@ -94,15 +94,20 @@ class Default:
 
     # ------------------------------------------------------------------ answers and lessons
 
-    def probabilities(self, row: Any) -> Floats:
-        """The probability of every label for a row that was read."""
-        return self._run(self._one(row), np.full(1, -1))[0]
+    def answer(self, row: Any) -> tuple[int, Floats]:
+        """The likeliest label for a row that was read, and the probability of every label."""
+        found = self._run(self._one(row), np.full(1, -1))[0]
+        return int(found.argmax()), found
 
     def teach(self, row: Any, out: int) -> None:
         """Learn what came out of the response for the label of this row."""
-        self.follow(self._one(row), np.array([out]))
+        self.follow_probabilities(self._one(row), np.array([out]))
 
-    def follow(self, rows: Any, outs: Ints) -> Floats:
+    def follow(self, rows: Any, outs: Ints) -> Ints:
+        """The label of each row, which is taught before the next is asked; −1 for a refused one."""
+        return np.where(rows.refused, -1, self.follow_probabilities(rows, outs).argmax(axis=1))
+
+    def follow_probabilities(self, rows: Any, outs: Ints) -> Floats:
         """The probabilities for each row, which is taught before the next is asked; −1 for one without a label.
 
         A refused row has NaN and is not taught.
