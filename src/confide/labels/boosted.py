@@ -191,7 +191,7 @@ def _grow(
 
 @jit
 def _right(bin_: int, column: int, cut: int, categories: int) -> int:
-    return np.int64(bin_ != cut if column >= categories else bin_ > cut)
+    return 1 if (bin_ != cut if column >= categories else bin_ > cut) else 0
 
 
 @jit

@@ -20,7 +20,7 @@ from confide.guide.maps import Encoded, FeatureMap
 from confide.guide.ranges import declared, from_sample
 from confide.guide.rows import Table, read_many
 from confide.labels.boosted import Binning, Trees, fit_trees, tree_scores
-from confide.labels.softmax import RATES, Softmax, follow_rows
+from confide.labels.softmax import Softmax, follow_rows
 from confide.privacy.response import Response
 
 __all__ = ["Default"]
@@ -118,7 +118,7 @@ class Default:
             until = min(outs.size, at + _CHUNK)
             until = at + int(np.searchsorted(np.cumsum(outs[at:until] >= 0), self._left(), side="left")) + 1
             part = slice(at, min(until, outs.size, at + _CHUNK))
-            some = rows.part(part) if isinstance(rows, _Hashed) else Table(*(column[part] for column in rows))
+            some = rows.part(part) if isinstance(rows, _Hashed) else _part(rows, part)
             found[part] = self._run(some, outs[part])
             self._learned(some, outs[part])
             at = part.stop
@@ -168,7 +168,7 @@ class Default:
         before, self.taught = self.taught, self.taught + int(came.sum())
         if isinstance(rows, _Hashed) or not (self._renewed or self._wooded):
             return
-        self._kept.add(Table(*(column[came] for column in rows)), outs[came])
+        self._kept.add(_part(rows, came), outs[came])
         if any(before < n <= self.taught for n in self._renewed):
             self._renew()
         if self._wooded and before < _next_fit(before) <= self.taught:
@@ -182,7 +182,7 @@ class Default:
         trust, trees = self._model.trust, self._trees
         self._model, self._trees = Softmax.zeros(self._map.width, self.response.labels, int(self._wooded)), None
         for at in range(0, outs.size, _CHUNK):
-            self._run(Table(*(column[at : at + _CHUNK] for column in rows)), outs[at : at + _CHUNK])
+            self._run(_part(rows, slice(at, at + _CHUNK)), outs[at : at + _CHUNK])
         self._model.trust[:], self._trees = trust, trees
 
     def _fit(self) -> None:
@@ -238,6 +238,10 @@ def _next_fit(taught: int) -> int:
     while due <= taught:
         due *= 2
     return due
+
+
+def _part(rows: Table, which: Any) -> Table:
+    return Table(rows.numbers[which], rows.codes[which], rows.texts[which], rows.refused[which])
 
 
 class _Hashed:

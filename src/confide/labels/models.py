@@ -225,9 +225,8 @@ class _River:
         while isinstance(steps := getattr(last, "steps", None), Mapping) and steps:  # a pipeline
             last = list(steps.values())[-1]
         linear = type(last).__module__.startswith("river.linear_model") and hasattr(last, "predict_proba_one")
-        self.weighs = linear and type(last).__name__ in ("LogisticRegression", "SoftmaxRegression")
-        self._takes = self.weighs and _accepts(last.learn_one, "w")
-        self.weighs = self._takes
+        sloped = linear and type(last).__name__ in ("LogisticRegression", "SoftmaxRegression")
+        self.weighs = sloped and _accepts(last.learn_one, "w")
 
     def number(self, x: Any) -> int:
         return self._called.number(self._learner.model.predict_one(self._learner.named(x)))
@@ -238,7 +237,8 @@ class _River:
             return None
         said = model.predict_proba_one(self._learner.named(x))
         found = np.array([float(said.get(value, 0.0)) for value in self._called.values])
-        return found / found.sum() if found.sum() > 0 else np.full(found.size, 1.0 / found.size)
+        total = float(found.sum())
+        return found / total if total > 0 else np.full(found.size, 1.0 / found.size)
 
     def tell(self, x: Any, out: int, weight: float) -> None:
         row, y = self._learner.named(x), self._called.values[out]

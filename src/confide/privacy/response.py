@@ -184,7 +184,8 @@ class Response(Numbers):
         total = seen.sum()
         if not total > 0:
             raise ValueError("frequencies need at least one output: none was counted")
-        return (seen / total - self.lie) / self.advantage
+        found: Floats = (seen / total - self.lie) / self.advantage
+        return found
 
     def undone(self, outputs: ArrayLike) -> Floats:
         """Probabilities of labels, from those of outputs, in the last axis: the nearest point of the simplex.
@@ -209,7 +210,8 @@ class Response(Numbers):
         total = weighed.sum()
         if not total > 0:
             raise ValueError("a prior is at least 0 for every label, and above 0 for one")
-        return weighed / total
+        found: Floats = weighed / total
+        return found
 
     def _row(self, values: ArrayLike) -> Floats:
         row = np.asarray(values, dtype=np.float64)
