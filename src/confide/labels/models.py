@@ -23,7 +23,7 @@ from confide.errors import StateError
 from confide.extras import need
 from confide.labels.base import Taught
 from confide.labels.default import Default
-from confide.learners.base import fresh
+from confide.learners.base import Stacked, fresh
 from confide.learners.called import Labels, called_by, values_of
 from confide.learners.foreign import FromRiver, FromSklearn, as_learner
 from confide.learners.refit import Refit, classifies
@@ -196,7 +196,10 @@ class OneByOne(_Own):
         self._failed(lesson=True)
 
     def follow(self, rows: Rows, outs: Ints) -> Ints:
-        """One after the other."""
+        """One after the other; in compiled code where a learner of ours is taught every row."""
+        if isinstance(self.learner, Stacked) and outs.size and (outs >= 0).all() and not rows.refused.any():
+            with contained:  # it raises before it learns anything, where a row is none that it takes
+                return self.learner.follow(np.array(rows.values), outs)
         found, voice = np.full(outs.size, -1), self._voice
         for i, (x, refused, out) in enumerate(zip(rows.values, rows.refused.tolist(), outs.tolist(), strict=True)):
             if refused:
@@ -262,7 +265,8 @@ class _Sklearn:
         learner = self._learner
         if not learner._taught or not hasattr(learner.model, "predict_proba"):
             return None
-        return _shares(learner.model, np.array([x]), learner._heard)[0]
+        found: Floats = _shares(learner.model, np.array([x]), learner._heard)[0]
+        return found
 
     def tell(self, x: Any, out: int, weight: float) -> None:
         learner = self._learner
