@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
 Codes = NDArray[np.uint64]
 
-BINS = 64
+BINS = 256
 _DEPTH, _TREES = 6, 512
 _ROUNDS = 128, 24  # at most, and at least: there are about `_TREES` trees in all
 _PACE, _RIDGE = 12.8, 1.0  # the sum of all steps: fewer rounds take longer ones
