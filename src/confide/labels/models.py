@@ -185,10 +185,12 @@ class OneByOne(_Own):
         """Teach what came out, with its weight where the model is one for it; whatever it raises is counted."""
         self._teach(self._voice, row, out)
 
-    def _teach(self, voice: _Voice, row: Any, out: int) -> None:
+    def _teach(self, voice: _Voice, row: Any, out: int, known: Floats | None = None) -> None:
+        """`known` is what the model says of the row now, where that was asked already."""
         with contained:
             weight = 1.0
-            if voice.weighs and (said := voice.shares(row)) is not None:
+            said = voice.shares(row) if known is None and voice.weighs else known
+            if said is not None:
                 gain = self.response.advantage * float(said[out])
                 weight = gain / (self.response.lie + gain)
             voice.tell(row, out, weight)
@@ -204,14 +206,15 @@ class OneByOne(_Own):
         for i, (x, refused, out) in enumerate(zip(rows.values, rows.refused.tolist(), outs.tolist(), strict=True)):
             if refused:
                 continue
-            done = False
+            said, done = None, False
             with contained:
-                found[i] = voice.number(x)
+                said = voice.shares(x) if voice.weighs else None
+                found[i] = voice.number(x) if said is None else said.argmax()
                 done = True
             if not done:
                 self._failed(lesson=False)
             if out >= 0:
-                self._teach(voice, x, out)
+                self._teach(voice, x, out, said)
         return found
 
 
