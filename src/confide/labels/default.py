@@ -1,0 +1,292 @@
+"""Our own model for labels alone: softmax over the guide's map and boosted trees, mixed by the outputs' likelihood.
+
+Rows are not protected under this promise, so where columns lie is found in the rows themselves, without noise, and the
+last rows are kept with what came out for them. When the map changes they are learned again; when they have doubled the
+trees are fitted anew. Both moments depend on how many labels came, never on what they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.guide.columns import Columns, Row
+from confide.guide.hashed import HashedMap
+from confide.guide.inputs import columns_for
+from confide.guide.maps import Encoded, FeatureMap
+from confide.guide.ranges import declared, from_sample
+from confide.guide.rows import Table, read_many
+from confide.labels.boosted import Binning, Trees, fit_trees, tree_scores
+from confide.labels.softmax import Softmax, follow_rows
+from confide.privacy.response import Response
+
+__all__ = ["Default"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_MAPS = (64, 512, 4096, 16384)
+"""After so many labels the map is made anew from the rows so far, which are then learned again."""
+_FIRST, _MEMORY = 512, 1 << 16
+"""Rows before trees are fitted for the first time, and those that are kept."""
+_MOST = 16
+"""Labels up to which there are trees: each round of boosting has one for each label."""
+_CHUNK = 4096
+
+
+class Default:
+    """The model that is taken where none is given.
+
+    Parameters
+    ----------
+    features
+        As POP takes them: a number of columns, names, `Features`, or None for dicts of any names. Declared ranges
+        count until the rows show where they lie.
+    response
+        The law of the labels that it is taught.
+
+    Examples
+    --------
+    >>> response = Response.best(2.0, labels=2)
+    >>> model = Default(1, response)
+    >>> rows = model.read_many(np.arange(4000.0)[:, None] % 7)
+    >>> outs = response.draw_many((np.arange(4000) % 7 > 3).astype(int), np.arange(4000, dtype=np.uint64) << 51)
+    >>> asked = model.follow(rows, outs)
+    >>> model.answer(model.read([6.0]))[0], model.answer(model.read([1.0]))[0]
+    (1, 0)
+    """
+
+    def __init__(self, features: Any, response: Response) -> None:
+        self.response = response
+        self.taught = 0
+        self._source, ranges = columns_for(features)
+        self._map: FeatureMap | HashedMap
+        if isinstance(self._source, HashedMap):
+            self._map, grows = self._source, False
+        else:
+            self._map = FeatureMap(self._source, declared(ranges, self._source.numeric))
+            grows = bool(self._source.numeric)
+        self._renewed: tuple[int, ...] = _MAPS if grows else ()
+        self._wooded = self._grows_trees()
+        self._model = Softmax.zeros(self._map.width, response.labels, int(self._wooded))
+        self._kept = _Kept()
+        self._trees: tuple[Binning, Trees] | None = None
+
+    def _grows_trees(self) -> bool:
+        columns = self._source
+        has = isinstance(columns, Columns) and bool(columns.numeric or columns.categorical)
+        return has and self.response.labels <= _MOST
+
+    # ------------------------------------------------------------------ rows
+
+    def read(self, x: Any) -> Any:
+        """The row that x is, or a ValueError that says what is wrong with it."""
+        return self._source.encode(x) if isinstance(self._source, HashedMap) else self._source.read(x)
+
+    def read_many(self, xs: Any) -> Any:
+        """Many rows at once; `refused` says which could not be read."""
+        if isinstance(self._source, HashedMap):
+            return _Hashed(*self._source.encode_many(xs))
+        return read_many(self._source, xs)
+
+    # ------------------------------------------------------------------ answers and lessons
+
+    def answer(self, row: Any) -> tuple[int, Floats]:
+        """The likeliest label for a row that was read, and the probability of every label."""
+        found = self._run(self._one(row), np.full(1, -1))[0]
+        return int(found.argmax()), found
+
+    def teach(self, row: Any, out: int) -> None:
+        """Learn what came out of the response for the label of this row."""
+        self.follow_probabilities(self._one(row), np.array([out]))
+
+    def follow(self, rows: Any, outs: Ints) -> Ints:
+        """The label of each row, which is taught before the next is asked; −1 for a refused one."""
+        return np.where(rows.refused, -1, self.follow_probabilities(rows, outs).argmax(axis=1))
+
+    def follow_probabilities(self, rows: Any, outs: Ints) -> Floats:
+        """The probabilities for each row, which is taught before the next is asked; −1 for one without a label.
+
+        A refused row has NaN and is not taught.
+        """
+        outs = np.where(rows.refused, -1, outs)
+        found, at = np.empty((outs.size, self.response.labels)), 0
+        while at < outs.size:
+            until = min(outs.size, at + _CHUNK)
+            until = at + int(np.searchsorted(np.cumsum(outs[at:until] >= 0), self._left(), side="left")) + 1
+            part = slice(at, min(until, outs.size, at + _CHUNK))
+            some = rows.part(part) if isinstance(rows, _Hashed) else _part(rows, part)
+            found[part] = self._run(some, outs[part])
+            self._learned(some, outs[part])
+            at = part.stop
+        found[rows.refused] = np.nan
+        return found
+
+    def _one(self, row: Any) -> Any:
+        if isinstance(row, Row):
+            texts = np.empty((1, len(row.texts)), dtype=np.object_)
+            texts[0] = row.texts
+            return Table(row.numbers[None], row.codes[None], texts, np.zeros(1, dtype=np.bool_))
+        return _Hashed(row, np.array([row.indices.size]), np.zeros(1, dtype=np.bool_))
+
+    def _left(self) -> int:
+        """Labels until something is made anew."""
+        due = [n for n in self._renewed if n > self.taught]
+        if self._wooded:
+            due.append(_next_fit(self.taught))
+        return min(due, default=1 << 62) - self.taught
+
+    def _run(self, rows: Any, outs: Ints) -> Floats:
+        encoded, sizes = rows.encoded() if isinstance(rows, _Hashed) else self._encode(rows)
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        out = np.empty((outs.size, self.response.labels))
+        law = self.response.truth, self.response.lie
+        follow_rows(self._model, starts, encoded.indices, encoded.values, self._others(rows), outs, *law, out)
+        return out
+
+    def _encode(self, rows: Table) -> tuple[Encoded, Ints]:
+        assert isinstance(self._map, FeatureMap)
+        return self._map.encode_table(rows)
+
+    def _others(self, rows: Any) -> Floats:
+        """The trees' probabilities; NaN before there are any."""
+        out = np.full((len(rows.refused), int(self._wooded), self.response.labels), np.nan)
+        if self._trees is not None:
+            binning, trees = self._trees
+            scores = np.tile(trees.first, (len(out), 1))
+            tree_scores(binning.bins(rows.numbers, rows.codes), trees, 0, trees.label.size, scores)
+            scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+            out[:, 0] = scores / scores.sum(axis=1, keepdims=True)
+        return out
+
+    def _learned(self, rows: Any, outs: Ints) -> None:
+        """Keep what was taught, and make anew what is due."""
+        came = outs >= 0
+        before, self.taught = self.taught, self.taught + int(came.sum())
+        if isinstance(rows, _Hashed) or not (self._renewed or self._wooded):
+            return
+        self._kept.add(_part(rows, came), outs[came])
+        if any(before < n <= self.taught for n in self._renewed):
+            self._renew()
+        if self._wooded and before < _next_fit(before) <= self.taught:
+            self._fit()
+
+    def _renew(self) -> None:
+        """A new map from the rows so far, and the same lessons again."""
+        rows, outs = self._kept.all()
+        assert isinstance(self._source, Columns)
+        self._map = FeatureMap(self._source, from_sample(rows.numbers))
+        trust, trees = self._model.trust, self._trees
+        self._model, self._trees = Softmax.zeros(self._map.width, self.response.labels, int(self._wooded)), None
+        for at in range(0, outs.size, _CHUNK):
+            self._run(_part(rows, slice(at, at + _CHUNK)), outs[at : at + _CHUNK])
+        self._model.trust[:], self._trees = trust, trees
+
+    def _fit(self) -> None:
+        rows, outs = self._kept.all()
+        binning = Binning.of(rows.numbers, rows.codes)
+        bins = binning.bins(rows.numbers, rows.codes)
+        self._trees = binning, fit_trees(bins, outs, self.response, rows.numbers.shape[1])
+
+    # ------------------------------------------------------------------ files: arrays and numbers, no pickle
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Everything it knows; all of it is made of rows and outputs, so it may be shown."""
+        rows, outs = self._kept.all() if self._kept.size else (None, np.zeros(0, dtype=np.int64))
+        found: dict[str, NDArray[Any]] = {
+            "taught": np.array([self.taught, self._kept.next]),
+            **{f"model/{name}": value for name, value in self._model._asdict().items()},
+            "kept/outs": outs,
+        }
+        if isinstance(self._map, FeatureMap):
+            found["grids"] = np.array([[np.nan] * 65 if g is None else g for g in self._map.grids]).reshape(-1, 65)
+        if rows is not None:
+            found |= {"kept/numbers": rows.numbers, "kept/codes": rows.codes, "kept/texts": rows.texts.astype(np.str_)}
+        return found
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from a state; the trees are fitted again to the rows that they were fitted to, or later ones."""
+        self.taught, first = (int(n) for n in state["taught"])
+        if isinstance(self._source, Columns):
+            grids = [None if np.isnan(g[0]) else tuple(g.tolist()) for g in state["grids"]]
+            self._map = FeatureMap(self._source, tuple(grids))
+        model = Softmax(*(np.array(state[f"model/{name}"], dtype=np.float64) for name in Softmax._fields))
+        if tuple(map(np.shape, model)) != tuple(map(np.shape, self._blank())):
+            raise ValueError("this state is of a model with other features or labels: load it with the same ones")
+        self._model = model
+        if "kept/numbers" in state:
+            texts = state["kept/texts"].astype(np.object_)
+            refused = np.zeros(len(texts), dtype=np.bool_)
+            rows = Table(state["kept/numbers"], state["kept/codes"], texts, refused)
+            self._kept.add(rows, state["kept/outs"].astype(np.int64))
+            self._kept.next = first
+        if self._wooded and self.taught >= _FIRST:
+            self._fit()
+
+    def _blank(self) -> Softmax:
+        return Softmax.zeros(self._map.width, self.response.labels, int(self._wooded))
+
+
+def _next_fit(taught: int) -> int:
+    """The number of labels at which trees are fitted next: doubled each time, until all that is kept is new."""
+    if taught >= _MEMORY:
+        return (taught // _MEMORY + 1) * _MEMORY
+    due = _FIRST
+    while due <= taught:
+        due *= 2
+    return due
+
+
+def _part(rows: Table, which: Any) -> Table:
+    return Table(rows.numbers[which], rows.codes[which], rows.texts[which], rows.refused[which])
+
+
+class _Hashed:
+    """Rows of any names, encoded."""
+
+    def __init__(self, encoded: Encoded, sizes: Ints, refused: NDArray[np.bool_]) -> None:
+        self._encoded, self._sizes, self.refused = encoded, sizes, refused
+
+    def encoded(self) -> tuple[Encoded, Ints]:
+        return self._encoded, self._sizes
+
+    def part(self, which: slice) -> _Hashed:
+        ends = np.concatenate([[0], np.cumsum(self._sizes)])
+        a, b = ends[which.start], ends[which.stop]
+        some = Encoded(self._encoded.indices[a:b], self._encoded.values[a:b])
+        return _Hashed(some, self._sizes[which], self.refused[which])
+
+
+class _Kept:
+    """The last rows and outputs: once there is no more room the oldest are replaced."""
+
+    def __init__(self) -> None:
+        self.size = self.next = 0
+        self._columns: Sequence[NDArray[Any]] = ()
+
+    def add(self, rows: Table, outs: Ints) -> None:
+        given = [rows.numbers, rows.codes, rows.texts, rows.refused, outs]
+        for at in range(0, outs.size, _CHUNK):
+            self._add([column[at : at + _CHUNK] for column in given])
+
+    def _add(self, given: Sequence[NDArray[Any]]) -> None:
+        many = len(given[-1])
+        room = len(self._columns[-1]) if self._columns else 0
+        if self.size + many > room and room < _MEMORY:
+            room = min(_MEMORY, max(2 * room, 1024, self.size + many))
+            fresh = [np.empty((room, *column.shape[1:]), dtype=column.dtype) for column in given]
+            for new, old in zip(fresh, self._columns, strict=False):
+                new[: self.size] = old[: self.size]
+            self._columns = fresh
+        places = (self.next + np.arange(many)) % _MEMORY
+        for column, values in zip(self._columns, given, strict=True):
+            column[places] = values
+        self.next = (self.next + many) % _MEMORY
+        self.size = min(self.size + many, _MEMORY)
+
+    def all(self) -> tuple[Table, Ints]:
+        numbers, codes, texts, refused, outs = (column[: self.size] for column in self._columns)
+        return Table(numbers, codes, texts, refused), outs

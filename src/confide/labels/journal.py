@@ -1,0 +1,148 @@
+"""What came out, written down before it is taught: one line for each label, with its row and never with the label.
+
+A line is on the disk before anybody is taught. A write that fails is cut off again, so that an output which was not
+taught now is not taught later either; where even that fails the journal takes nothing more. A line that was torn by the
+end of a process ends the journal, and only the last can be torn.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from confide.errors import StateError
+from confide.guide.columns import Row
+from confide.guide.maps import Encoded
+
+__all__ = ["Entry", "Journal"]
+
+
+class Entry(NamedTuple):
+    """What came out for one question: which one, the output, the person if any, and the row as it was read."""
+
+    key: tuple[int, int]
+    out: int
+    who: bytes | None
+    row: Any
+
+
+class Journal:
+    """An append-only file of entries.
+
+    Parameters
+    ----------
+    path
+        The file; made if there is none.
+    """
+
+    def __init__(self, path: Path) -> None:
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
+        try:
+            self._file: int | None = os.open(path, flags, 0o600)
+        except OSError as error:
+            raise StateError(f"{path} cannot be opened: {error.strerror}") from None
+        self.path = path
+        self._end = 0
+        self._end = sum(len(line) for line, _ in self._lines())
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Write entries, in one piece; afterwards they are on the disk, or none of them ever was."""
+        if self._file is None:
+            raise StateError("the journal is closed, or could not be written before: load the model again")
+        body = b"".join(map(_line, entries))
+        try:
+            self._write(body)
+        except BaseException as error:
+            self._cut()
+            if not isinstance(error, OSError):
+                raise
+            raise StateError(f"{self.path} could not be written: {error.strerror or 'the disk may be full'}") from None
+        self._end += len(body)
+
+    def _write(self, body: bytes) -> None:
+        assert self._file is not None
+        os.lseek(self._file, self._end, os.SEEK_SET)
+        left = memoryview(body)
+        while left:
+            left = left[os.write(self._file, left) :]
+        os.fsync(self._file)
+
+    def _cut(self) -> None:
+        """Take back what a failed write may have left; where that fails, nothing is written any more."""
+        assert self._file is not None
+        try:
+            os.ftruncate(self._file, self._end)
+            os.fsync(self._file)
+        except OSError:
+            self.close()
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries, in order; of two for one question the first counts."""
+        seen: set[tuple[int, int]] = set()
+        for _, entry in self._lines():
+            if entry.key not in seen:
+                seen.add(entry.key)
+                yield entry
+
+    def _lines(self) -> Iterator[tuple[bytes, Entry]]:
+        lines = self.path.read_bytes().split(b"\n")
+        for i, line in enumerate(lines[:-1]):
+            entry = _entry(line)
+            if entry is None:
+                if i + 2 < len(lines):
+                    raise StateError(f"{self.path} is damaged in line {i + 1}: take the folder from a backup")
+                return
+            yield line + b"\n", entry
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            os.close(self._file)
+        self._file = None
+
+
+def _line(entry: Entry) -> bytes:
+    who = None if entry.who is None else entry.who.hex()
+    try:
+        text = json.dumps([*entry.key, entry.out, who, _written(entry.row)], separators=(",", ":")).encode()
+    except (TypeError, ValueError):
+        raise ValueError("this row cannot be written down: give plain numbers and texts") from None
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def _entry(line: bytes) -> Entry | None:
+    check, _, text = line.partition(b" ")
+    if check != b"%08x" % zlib.crc32(text):
+        return None
+    epoch, number, out, who, row = json.loads(text)
+    return Entry((epoch, number), out, None if who is None else bytes.fromhex(who), _read(row))
+
+
+def _written(row: Any) -> Any:
+    if isinstance(row, Row):
+        return ["row", row.numbers.tolist(), row.codes.tolist(), list(row.texts)]
+    if isinstance(row, Encoded):
+        return ["encoded", row.indices.tolist(), row.values.tolist()]
+    if isinstance(row, dict):
+        return ["dict", {name: value.item() if isinstance(value, np.generic) else value for name, value in row.items()}]
+    return ["array", str(row.dtype), row.tolist()]
+
+
+def _read(written: Any) -> Any:
+    kind, *parts = written
+    if kind == "row":
+        numbers, codes, texts = parts
+        return Row(np.array(numbers, dtype=np.float64), np.array(codes, dtype=np.uint64), tuple(texts))
+    if kind == "encoded":
+        return Encoded(np.array(parts[0], dtype=np.int64), np.array(parts[1]))
+    if kind == "dict":
+        return parts[0]
+    row = np.empty(len(parts[1]), dtype=np.dtype(parts[0]))
+    row[:] = parts[1]
+    return row

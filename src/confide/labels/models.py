@@ -1,0 +1,406 @@
+"""Any model of one's own, taught randomized labels: River's, scikit-learn's, refitted ones, or an own class.
+
+What the noise does is undone where the model lets us. One that counts is given outputs as they are: the label that
+leads among outputs leads among true labels too, and the probabilities that it tells, which are those of outputs,
+become those of labels by the known law. One that is taught by slopes of a logarithmic loss, and takes weights, is given
+each output with the probability that it is no replacement, so that its loss is the corrected one
+(docs/proofs/labels.md). A model that counts would confirm itself by such weights: they depend on its own answer.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.banks.base import Failures
+from confide.contained import contained
+from confide.errors import StateError
+from confide.extras import need
+from confide.labels.base import Taught
+from confide.labels.default import Default
+from confide.learners.base import Stacked, fresh
+from confide.learners.called import Labels, called_by, values_of
+from confide.learners.foreign import FromRiver, FromSklearn, as_learner
+from confide.learners.refit import Refit, classifies
+from confide.learners.rowwise import Heard
+from confide.privacy.response import Response
+
+__all__ = ["Doubled", "OneByOne", "Rows", "model_for"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_FIRST, _MEMORY = 64, 1 << 17
+"""Labels before a model is fitted for the first time, and rows that are kept for it."""
+
+
+def model_for(learner: Any, labels: Labels, response: Response, features: Any = None) -> Taught:
+    """The model meant, which has learned nothing: None for our own.
+
+    Examples
+    --------
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> model_for(DecisionTreeClassifier(), ["no", "yes"], Response.best(1.0, 2))
+    Doubled(DecisionTreeClassifier)
+    """
+    if learner is None:
+        return Default(features, response)
+    if isinstance(learner, Refit):
+        learner = learner.estimator
+    online = any(hasattr(learner, name) for name in ("learn_one", "partial_fit", "learn"))
+    if hasattr(learner, "fit") and hasattr(learner, "predict") and not online:
+        return Doubled(learner, labels, response, features)
+    return OneByOne(as_learner(learner, labels), labels, response, features)
+
+
+class Rows(NamedTuple):
+    """Rows as they were asked."""
+
+    values: list[Any]
+    refused: NDArray[np.bool_]
+
+
+def _read(x: Any, width: int | None) -> Any:
+    """A row of its own, so that its asker cannot change it later: a dict, or an array."""
+    found: Any = None
+    with contained:  # x may be any object at all
+        if isinstance(x, Mapping):
+            found = dict(x) if all(isinstance(name, str) for name in x) else None
+        elif isinstance(x, np.ndarray) and x.ndim == 1:
+            found = x.copy()
+        elif isinstance(x, Sequence) and not isinstance(x, str | bytes):
+            found = _array(list(x))
+    if found is None or len(found) == 0:
+        raise ValueError("x must be a dict of features with names, or a one-dimensional array")
+    if width is not None and (isinstance(found, dict) or len(found) != width):
+        raise ValueError(f"x must be an array of {width} features, as declared")
+    return found
+
+
+def _array(values: list[Any]) -> NDArray[Any]:
+    if all(isinstance(value, int | float | np.number) for value in values):
+        return np.array(values, dtype=np.float64)
+    out = np.empty(len(values), dtype=np.object_)
+    out[:] = values
+    return out
+
+
+class _Own:
+    """What all models of others have: rows as they come, failures that are counted, pickles on request."""
+
+    def __init__(self, response: Response, features: Any) -> None:
+        self.response = response
+        self.failures = Failures()
+        whole = isinstance(features, int) and not isinstance(features, bool)
+        self._width: int | None = features if whole else None
+
+    def read(self, x: Any) -> Any:
+        """The row that x is, or a ValueError."""
+        return _read(x, self._width)
+
+    def read_many(self, xs: Any) -> Rows:
+        """The same of many."""
+        found = Rows([None] * len(xs), np.zeros(len(xs), dtype=np.bool_))
+        for i, x in enumerate(xs):
+            try:
+                found.values[i] = _read(x, self._width)
+            except ValueError:
+                found.refused[i] = True
+        return found
+
+    def _failed(self, lesson: bool) -> None:
+        self.failures = self.failures.plus(Failures(lessons=1) if lesson else Failures(votes=1, raised=1))
+
+    def state(self) -> Mapping[str, NDArray[Any]]:
+        """A pickle: models of others have no other form."""
+        held = {name: value for name, value in vars(self).items() if name not in ("response", "_voice")}
+        try:
+            return {"pickle": np.frombuffer(pickle.dumps(held), dtype=np.uint8)}
+        except Exception:
+            raise StateError("this model cannot be pickled: avoid lambdas in it") from None
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from a pickle that nobody else could write."""
+        vars(self).update(pickle.loads(state["pickle"].astype(np.uint8).tobytes()))
+
+
+class _Voice(Protocol):
+    """How one kind of model is asked and taught, by numbers of labels."""
+
+    weighs: bool
+    """Whether it is taught by slopes, and takes weights."""
+
+    def number(self, x: Any) -> int: ...
+
+    def shares(self, x: Any) -> Floats | None: ...
+
+    def tell(self, x: Any, out: int, weight: float) -> None: ...
+
+
+class OneByOne(_Own):
+    """A model that learns row by row, as a learner: River's, scikit-learn's with `partial_fit`, or an own class.
+
+    Parameters
+    ----------
+    learner
+        As `as_learner` makes it; it is taught.
+    labels
+        All labels, or their number.
+    response
+        The law of what it is taught.
+    features
+        A number, where all rows are arrays of this length.
+    """
+
+    def __init__(self, learner: Any, labels: Labels, response: Response, features: Any = None) -> None:
+        super().__init__(response, features)
+        self.learner, self.labels = learner, labels
+
+    def __repr__(self) -> str:
+        return f"OneByOne({type(getattr(self.learner, 'model', self.learner)).__name__})"
+
+    @property
+    def _voice(self) -> _Voice:
+        kinds: dict[type, Callable[..., _Voice]] = {FromRiver: _River, FromSklearn: _Sklearn}
+        return kinds.get(type(self.learner), _Plain)(self.learner, self.labels)
+
+    def answer(self, row: Any) -> tuple[int, Floats | None]:
+        """The model's label, −1 where it abstains or fails; and probabilities, where it tells any."""
+        voice = self._voice
+        with contained:
+            said = voice.shares(row)
+            if said is None:
+                return voice.number(row), None
+            found = said if voice.weighs else self.response.undone(said)
+            return int(said.argmax()), found
+        self._failed(lesson=False)
+        return -1, None
+
+    def teach(self, row: Any, out: int) -> None:
+        """Teach what came out, with its weight where the model is one for it; whatever it raises is counted."""
+        self._teach(self._voice, row, out)
+
+    def _teach(self, voice: _Voice, row: Any, out: int, known: Floats | None = None) -> None:
+        """`known` is what the model says of the row now, where that was asked already."""
+        with contained:
+            weight = 1.0
+            said = voice.shares(row) if known is None and voice.weighs else known
+            if said is not None:
+                gain = self.response.advantage * float(said[out])
+                weight = gain / (self.response.lie + gain)
+            voice.tell(row, out, weight)
+            return
+        self._failed(lesson=True)
+
+    def follow(self, rows: Rows, outs: Ints) -> Ints:
+        """One after the other; in compiled code where a learner of ours is taught every row."""
+        if isinstance(self.learner, Stacked) and outs.size and (outs >= 0).all() and not rows.refused.any():
+            with contained:  # it raises before it learns anything, where a row is none that it takes
+                return self.learner.follow(np.array(rows.values), outs)
+        found, voice = np.full(outs.size, -1), self._voice
+        for i, (x, refused, out) in enumerate(zip(rows.values, rows.refused.tolist(), outs.tolist(), strict=True)):
+            if refused:
+                continue
+            said, done = None, False
+            with contained:
+                said = voice.shares(x) if voice.weighs else None
+                found[i] = voice.number(x) if said is None else said.argmax()
+                done = True
+            if not done:
+                self._failed(lesson=False)
+            if out >= 0:
+                self._teach(voice, x, out, said)
+        return found
+
+
+def _accepts(method: Any, name: str) -> bool:
+    with contained:
+        return name in inspect.signature(method).parameters
+    return False
+
+
+class _River:
+    def __init__(self, learner: FromRiver, labels: Labels) -> None:
+        self._learner, self._called = learner, learner._hears
+        last = learner.model
+        while isinstance(steps := getattr(last, "steps", None), Mapping) and steps:  # a pipeline
+            last = list(steps.values())[-1]
+        linear = type(last).__module__.startswith("river.linear_model") and hasattr(last, "predict_proba_one")
+        sloped = linear and type(last).__name__ in ("LogisticRegression", "SoftmaxRegression")
+        self.weighs = sloped and _accepts(last.learn_one, "w")
+
+    def number(self, x: Any) -> int:
+        return self._called.number(self._learner.model.predict_one(self._learner.named(x)))
+
+    def shares(self, x: Any) -> Floats | None:
+        model = self._learner.model
+        if not hasattr(model, "predict_proba_one"):
+            return None
+        said = model.predict_proba_one(self._learner.named(x))
+        found = np.array([float(said.get(value, 0.0)) for value in self._called.values])
+        total = float(found.sum())
+        return found / total if total > 0 else np.full(found.size, 1.0 / found.size)
+
+    def tell(self, x: Any, out: int, weight: float) -> None:
+        row, y = self._learner.named(x), self._called.values[out]
+        if self.weighs:
+            self._learner.model.learn_one(row, y, w=weight)
+        else:
+            self._learner.model.learn_one(row, y)
+
+
+class _Sklearn:
+    def __init__(self, learner: FromSklearn, labels: Labels) -> None:
+        self._learner, self._labels = learner, learner._called
+        model = learner.model
+        linear = type(model).__name__ == "SGDClassifier" and getattr(model, "loss", None) == "log_loss"
+        self.weighs = linear and _accepts(model.partial_fit, "sample_weight")
+
+    def number(self, x: Any) -> int:
+        return self._labels.number(self._learner.predict(x))
+
+    def shares(self, x: Any) -> Floats | None:
+        learner = self._learner
+        if not learner._taught or not hasattr(learner.model, "predict_proba"):
+            return None
+        found: Floats = _shares(learner.model, np.array([x]), learner._heard)[0]
+        return found
+
+    def tell(self, x: Any, out: int, weight: float) -> None:
+        learner = self._learner
+        first = {} if learner._taught else {"classes": learner._heard.array}
+        weighed = {"sample_weight": np.array([weight])} if self.weighs else {}
+        learner.model.partial_fit(np.array([x]), learner._heard.array[[out]], **first, **weighed)
+        learner._taught = True
+
+
+class _Plain:
+    weighs = False
+
+    def __init__(self, learner: Any, labels: Labels) -> None:
+        self._learner, self._called = learner, called_by(learner, labels)
+
+    def number(self, x: Any) -> int:
+        return self._called.number(self._learner.predict(x))
+
+    def shares(self, x: Any) -> Floats | None:
+        return None
+
+    def tell(self, x: Any, out: int, weight: float) -> None:
+        self._learner.learn(x, self._called.values[out])
+
+
+def _shares(model: Any, xs: Any, heard: Heard) -> Floats:
+    """A fitted model's probabilities, by number of label."""
+    said = np.asarray(model.predict_proba(xs), dtype=np.float64)
+    found = np.zeros((len(said), heard.array.size))
+    found[:, heard.numbers(np.asarray(model.classes_))] = said
+    return found
+
+
+class Doubled(_Own):
+    """A scikit-learn estimator, or a whole pipeline, that is fitted anew to all rows when they have doubled.
+
+    It is fitted after 64 labels, 128, 256, and so on; the last 131,072 rows are kept, and then it is fitted as often as
+    all of them are new. The moments depend on how many labels came alone. Dicts become a table of pandas, as a pipeline
+    with `ColumnTransformer` takes it, or stay dicts for one that begins with `DictVectorizer`; sequences an array.
+
+    Parameters
+    ----------
+    estimator
+        Anything with scikit-learn's `fit(X, y)` and `predict(X)`; it is cloned for every fit.
+    labels, response, features
+        As for `OneByOne`.
+    """
+
+    def __init__(self, estimator: Any, labels: Labels, response: Response, features: Any = None) -> None:
+        super().__init__(response, features)
+        classifies(estimator)
+        self.estimator, self.labels = estimator, labels
+        self.taught = 0
+        self._rows: list[Any] = []
+        self._outs: list[int] = []
+        self._model: Any = None
+        self._heard = Heard(values_of(labels))
+
+    def __repr__(self) -> str:
+        return f"Doubled({type(self.estimator).__name__})"
+
+    def answer(self, row: Any) -> tuple[int, Floats | None]:
+        """The label by the last fit, −1 before the first; and probabilities, where it tells any."""
+        if self._model is None:
+            return -1, None
+        with contained:
+            xs = self._table([row])
+            if not hasattr(self._model, "predict_proba"):
+                return int(self._heard.numbers(np.asarray(self._model.predict(xs)))[0]), None
+            said = _shares(self._model, xs, self._heard)[0]
+            return int(said.argmax()), self.response.undone(said)
+        self._failed(lesson=False)
+        return -1, None
+
+    def teach(self, row: Any, out: int) -> None:
+        """Keep what came out, and fit anew if that is due."""
+        if len(self._rows) < _MEMORY:
+            self._rows.append(row)
+            self._outs.append(out)
+        else:
+            self._rows[self.taught % _MEMORY], self._outs[self.taught % _MEMORY] = row, out
+        self.taught += 1
+        if self.taught == self._due(self.taught - 1):
+            self._fit()
+
+    def follow(self, rows: Rows, outs: Ints) -> Ints:
+        """All rows between two fits are asked together."""
+        found, at = np.full(outs.size, -1), 0
+        came = np.cumsum(~rows.refused & (outs >= 0))
+        while at < outs.size:
+            before = int(came[at - 1]) if at else 0
+            left = self._due(self.taught) - self.taught
+            until = min(outs.size, int(np.searchsorted(came, before + left)) + 1)
+            asked = [i for i in range(at, until) if not rows.refused[i]]
+            found[asked] = self._numbers([rows.values[i] for i in asked])
+            for i in asked:
+                if outs[i] >= 0:
+                    self.teach(rows.values[i], int(outs[i]))
+            at = until
+        return found
+
+    def _numbers(self, rows: list[Any]) -> Ints:
+        if self._model is None or not rows:
+            return np.full(len(rows), -1)
+        with contained:
+            return self._heard.numbers(np.asarray(self._model.predict(self._table(rows))))
+        return np.array([self.answer(row)[0] for row in rows])  # whichever fails, fails alone
+
+    def _due(self, taught: int) -> int:
+        if taught >= _MEMORY:
+            return (taught // _MEMORY + 1) * _MEMORY
+        due = _FIRST
+        while due <= taught:
+            due *= 2
+        return due
+
+    def _fit(self) -> None:
+        """Fit to all that is kept; where it fails the last fit stays, and the failure is counted."""
+        with contained:
+            model = fresh(self.estimator)
+            model.fit(self._table(self._rows), self._heard.array[np.array(self._outs)])
+            self._model = model
+            return
+        self._failed(lesson=True)
+
+    def _table(self, rows: list[Any]) -> Any:
+        if not isinstance(rows[0], dict):
+            return np.array(rows)
+        first = self.estimator
+        while isinstance(steps := getattr(first, "steps", None), list) and steps:
+            first = steps[0][1]
+        if type(first).__name__ in ("DictVectorizer", "FeatureHasher"):
+            return rows
+        return need("pandas", "test", "rows as a table for scikit-learn").DataFrame(rows)

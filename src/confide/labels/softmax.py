@@ -1,0 +1,127 @@
+"""Softmax learned online from randomized labels, at several paces at once, and mixed by the likelihood of outputs.
+
+A model p(y | x) of true labels is fitted to outputs by −ln Σ_y p(y | x)·Q(out | y), Q being the known law of the
+response (docs/proofs/labels.md, “Undoing the channel”). Steps are AdaGrad's. The right pace depends on the stream and
+on ε, so several are run; they and whoever else predicts are weighed by how likely they made the outputs so far, which
+are public. So no constant is tuned, and nothing is drawn.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.kernels.compile import jit
+
+__all__ = ["RATES", "Softmax", "follow_rows"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+RATES = (0.02, 0.1, 0.5)
+_SHARE = 2e-4
+"""Of their weight that all give to each other after a row, so that who was bad may be good later."""
+_LEAST = 1e-12
+
+
+class Softmax(NamedTuple):
+    """Weights and sums of squared slopes, by feature and then by pace and label; and the weights of who predicts."""
+
+    theta: Floats
+    squares: Floats
+    trust: Floats
+    """How much each is believed: one for each pace, then one for each of the others."""
+
+    @classmethod
+    def zeros(cls, width: int, labels: int, others: int = 0) -> Softmax:
+        """One that has learned nothing."""
+        shape = width, len(RATES) * labels
+        return cls(np.zeros(shape), np.zeros(shape), np.full(len(RATES) + others, 1.0 / (len(RATES) + others)))
+
+
+@jit
+def follow_rows(
+    model: Softmax,
+    starts: Ints,
+    indices: Ints,
+    values: Floats,
+    others: Floats,
+    outs: Ints,
+    keep: float,
+    other: float,
+    out: Floats,
+) -> None:
+    """For each row: the probability of every label, then learn what came out of the response; below 0 is nothing.
+
+    `others` has the probabilities of the other predictors, by row, predictor and label; one whose numbers are not
+    finite takes no part.
+    """
+    labels, paces = out.shape[1], len(RATES)
+    width = paces * labels
+    score, p = np.empty(width), np.empty((paces + others.shape[1], labels))
+    for i in range(outs.size):
+        a, b = starts[i], starts[i + 1]
+        score[:] = 0.0
+        for at in range(a, b):
+            f, v = indices[at], values[at]
+            for c in range(width):
+                score[c] += v * model.theta[f, c]
+        for k in range(paces):
+            _normalized(score[k * labels : (k + 1) * labels], p[k])
+        for k in range(others.shape[1]):
+            p[paces + k] = others[i, k]
+        total = 0.0
+        out[i] = 0.0
+        for k in range(p.shape[0]):
+            if p[k, 0] == p[k, 0]:
+                total += model.trust[k]
+                for y in range(labels):
+                    out[i, y] += model.trust[k] * p[k, y]
+        for y in range(labels):
+            out[i, y] /= total
+        said = outs[i]
+        if said < 0:
+            continue
+        _weigh(model.trust, p, said, keep, other)
+        for k in range(paces):
+            weight = (keep - other) * p[k, said] / (other + (keep - other) * p[k, said])
+            for y in range(labels):
+                score[k * labels + y] = weight * (p[k, y] - (1.0 if y == said else 0.0))
+        for at in range(a, b):
+            f, v = indices[at], values[at]
+            if v == 0.0:
+                continue
+            for k in range(paces):
+                for c in range(k * labels, (k + 1) * labels):
+                    g = score[c] * v
+                    model.squares[f, c] += g * g
+                    model.theta[f, c] -= RATES[k] * g / np.sqrt(model.squares[f, c] + _LEAST)
+
+
+@jit
+def _normalized(score: Floats, p: Floats) -> None:
+    top, total = score.max(), 0.0
+    for y in range(score.size):
+        p[y] = np.exp(score[y] - top)
+        total += p[y]
+    for y in range(score.size):
+        p[y] /= total
+
+
+@jit
+def _weigh(trust: Floats, p: Floats, said: int, keep: float, other: float) -> None:
+    """Bayes' rule for who predicts, and a little for everybody; who takes no part is as good as all on average."""
+    before, mean = 0.0, 0.0
+    for k in range(trust.size):
+        if p[k, said] == p[k, said]:
+            before += trust[k]
+            mean += trust[k] * (other + (keep - other) * p[k, said])
+    mean /= before
+    total = 0.0
+    for k in range(trust.size):
+        trust[k] *= (other + (keep - other) * p[k, said]) / mean if p[k, said] == p[k, said] else 1.0
+        total += trust[k]
+    for k in range(trust.size):
+        trust[k] = (1.0 - _SHARE) * trust[k] / total + _SHARE / trust.size

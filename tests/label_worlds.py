@@ -1,0 +1,127 @@
+"""Two worlds for labels alone: they differ in one label, and no bit that anybody sees, stores or counts may differ.
+
+The words that are drawn are forced to those whose output is the same for every label (docs/proofs/labels.md: the first
+L·o words). Then both worlds are one and the same function of rows, times and outputs, so whatever differs saw the true
+label. What is compared after each step: the answer and its probabilities, the error, what the model knows, when it was
+fitted, the files of its folder, and how many words were used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from confide.pop.randomized import Randomized
+from confide.privacy.response import Response
+
+Make = Callable[[], Randomized]
+
+
+class Step(NamedTuple):
+    """Ask a row, teach a record, or bring the label of question `of`: in each world its own, None for none at all."""
+
+    what: str
+    of: int = 0
+    labels: tuple[Any, Any] = (None, None)
+    disk_full: bool = False
+
+
+class Forced:
+    """Words below L·o: what comes out is the same for every label."""
+
+    secure = False
+
+    def __init__(self, response: Response) -> None:
+        self._response, self.used = response, 0
+
+    def word(self) -> int:
+        self.used += 1
+        return (self.used * 7 % self._response.labels) * self._response.other + self.used
+
+    def words(self, n: int) -> Any:
+        return np.array([self.word() for _ in range(n)], dtype=np.uint64)
+
+
+class World:
+    """One of the two."""
+
+    def __init__(self, make: Make, folder: Path | None) -> None:
+        self.mechanism, self.folder = make(), folder
+        self.mechanism._routing.secret = bytes(64)
+        self.mechanism._tickets._key = bytes(32)
+        if folder is not None:
+            self.mechanism.save(folder, trusted=True)
+        self.words = Forced(self.mechanism.response)
+        self.mechanism._rng = self.words  # type: ignore[assignment]
+        self.tickets: list[str] = []
+        self.brought: set[int] = set()
+        self.fits = 0
+        self._last: Any = None
+
+    def _moments(self) -> int:
+        """How often a fitted model was replaced so far."""
+        fitted = getattr(self.mechanism.model, "_model", None)
+        self.fits += fitted is not self._last
+        self._last = fitted
+        return self.fits
+
+    def do(self, step: Step, which: int) -> dict[str, Any]:
+        said: Any = None
+        error = ""
+        try:
+            if step.what == "ask":
+                answer = self.mechanism.predict([float(len(self.tickets)), 1.0])
+                self.tickets.append(answer.ticket)
+                said = (answer.label, answer.probabilities, answer.source, answer.ticket)
+            elif step.labels[which] is not None:
+                self.mechanism.learn(self.tickets[step.of], step.labels[which])
+        except ValueError as raised:
+            error = f"{type(raised).__name__}: {raised}".replace(f"{self.folder}", "folder")
+        return {
+            "an answer": said,
+            "a message": error,
+            "when it was fitted": self._moments(),
+            "what the model knows": {k: v.tobytes() for k, v in sorted(self.mechanism.model.state().items())},
+            "a file": self._files(),
+            "public numbers": (self.mechanism.rounds, self.mechanism.frequencies),
+        }
+
+    def _files(self) -> dict[str, bytes]:
+        if self.folder is None:
+            return {}
+        return {path.name: path.read_bytes() for path in sorted(self.folder.glob("*.journal"))}
+
+
+def violated(make: Make, script: Sequence[Step], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What differs first, and after which step; or that a label was drawn for twice; "" where nothing is wrong."""
+    durable = any(step.disk_full for step in script) or make().deadline is None
+    worlds = [World(make, tmp_path / f"{i}" if durable else None) for i in range(2)]
+    write, full = os.write, [False]
+
+    def writing(file: int, body: Any) -> int:
+        if full[0]:
+            raise OSError(28, "No space left on device")
+        return write(file, body)
+
+    monkeypatch.setattr("confide.labels.journal.os.write", writing)
+    try:
+        for number, step in enumerate(script):
+            full[0] = step.disk_full
+            lines = [world.do(step, which) for which, world in enumerate(worlds)]
+            for what in lines[0]:
+                if lines[0][what] != lines[1][what]:
+                    return f"step {number}: {what} differs between the worlds"
+        asked = sum(step.what == "ask" for step in script)
+        for world in worlds:
+            if world.words.used > asked:
+                return "a label was drawn for twice"
+    finally:
+        full[0] = False
+        for world in worlds:
+            world.mechanism.close()
+    return ""

@@ -1,0 +1,130 @@
+"""Labels alone: two worlds see the same to the last bit, every double is caught with its cause, the auditor finds ε."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
+
+from confide.games import audit
+from confide.games.laws import Curve
+from confide.games.moves import Round
+from confide.pop.randomized import Randomized
+from tests.broken import labels as broken
+from tests.label_worlds import Step, violated
+from tests.test_randomized import LABELS, Last
+
+pytestmark = pytest.mark.claim("labels.md")
+
+ASK = Step("ask")
+HIDDEN = ("yes", "no")
+
+
+def brought(n: int = 70, challenged: int = 3) -> list[Step]:
+    """Each label comes at once, the challenged one a little later, and a used ticket comes again."""
+    script: list[Step] = []
+    for i in range(n):
+        label = LABELS[i % 2]
+        script += [ASK, Step("label", i, HIDDEN if i == challenged else (label, label))]
+    return [*script, Step("label", challenged, HIDDEN), ASK]
+
+
+RETRIED = [ASK, *[Step("label", 0, HIDDEN, disk_full=True)] * 3, Step("label", 0, HIDDEN), ASK]
+LATE = [ASK, Step("label", 0, ("yes", None)), ASK, ASK]
+DUE = [*LATE, ASK, ASK]
+"""In one world the label comes, in the other it does not."""
+
+
+def make(kind: type[Randomized], learner: Any = None, **options: Any) -> Any:
+    return lambda: kind(learner, **{"labels": LABELS, "epsilon": 1.0, "features": 2, "seed": 1, **options})
+
+
+SCRIPTS = {"brought": brought(), "brought again": RETRIED}
+
+
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
+@pytest.mark.parametrize("learner", [None, GaussianNB(), DecisionTreeClassifier(), Last()], ids=str)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_two_worlds_are_the_same(
+    learner: Any, script: list[Step], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert violated(make(Randomized, learner), script, tmp_path, monkeypatch) == ""
+
+
+def test_with_a_deadline_they_are_the_same_where_a_label_comes_in_one_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"deadline": 3, "missing": "no"}
+    assert violated(make(Randomized, Last(), **options), DUE, tmp_path, monkeypatch) == ""
+
+
+def test_without_a_deadline_one_sided_labels_protect_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page says so: the same script without a deadline differs at once."""
+    assert "differs" in violated(make(Randomized, Last()), LATE, tmp_path, monkeypatch)
+
+
+DUED: dict[str, Any] = {"deadline": 3, "missing": "no"}
+DOUBLES: list[tuple[Any, list[Step], str]] = [
+    (make(broken.AnewAtRetry, Last()), RETRIED, "drawn for twice"),
+    (make(broken.WeightSawTruth, Last()), brought(), "what the model knows|an answer|a file"),
+    (make(broken.OnlyWhenItCame, Last(), **DUED), DUE, "what the model knows|an answer"),
+    (make(broken.TaughtBeforeDeadline, Last(), **DUED), LATE, "what the model knows"),
+    (make(broken.TruthInJournal, Last()), brought(), "a file"),
+    (make(broken.RefitByLabel, DecisionTreeClassifier()), brought(), "when it was fitted|what the model knows"),
+    (make(broken.ErrorQuotes, Last()), brought(), "a message"),
+]
+
+
+@pytest.mark.parametrize(("made", "script", "cause"), DOUBLES, ids=[d[0]().__class__.__name__ for d in DOUBLES])
+def test_every_double_is_caught_with_its_cause(
+    made: Any, script: list[Step], cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = violated(made, script, tmp_path, monkeypatch)
+    assert any(part in said for part in cause.split("|")), said
+
+
+def test_every_double_is_here_and_says_what_is_broken() -> None:
+    assert {d[0]().__class__.__name__ for d in DOUBLES} == set(broken.__all__)
+    assert all(getattr(broken, name).__doc__ for name in broken.__all__)
+
+
+class Asker:
+    """Challenges with one label in each world, then asks what the model was taught."""
+
+    rounds = 2
+
+    def __init__(self, response: Any) -> None:
+        self._curve = Curve(response.law(0), response.law(1))
+
+    def play(self, coins: np.random.Generator) -> Generator[Any, Any, None]:
+        yield Round(([0.0, 0.0], "no"), ([0.0, 0.0], "yes"), challenge=True)
+        yield Round(([0.0, 0.0], None), ([0.0, 0.0], None))
+
+    def score(self, view: Any) -> float:
+        seen = next(answer for answer in reversed(view.answers) if hasattr(answer, "label"))
+        return float(self._curve.scores[LABELS.index(seen.label)])
+
+    def law(self) -> Curve:
+        return self._curve
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_the_auditor_reaches_the_exact_advantage(epsilon: float) -> None:
+    """At least 0.95 of (e^ε − 1)/(e^ε + 1) less its statistical error, and no alarm (at level 10⁻⁶)."""
+    promised = Randomized(Last(), labels=LABELS, epsilon=epsilon, features=2)
+    games = 2500
+    report = audit(
+        lambda: Randomized(Last(), labels=LABELS, epsilon=epsilon, features=2),
+        Asker(promised.response),
+        games=games,
+        certificate=(promised.guarantee.epsilon, 1e-9),
+    )
+    exact = math.expm1(epsilon) / (math.exp(epsilon) + 1)
+    assert not report.alarm, str(report)
+    assert report.advantage > 0.95 * exact - 3 * math.sqrt(0.5 / games)
