@@ -14,6 +14,7 @@ names that were declared.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ Plain = str | float | bool | None
 """A value of which nothing was declared, as Python's own."""
 
 _MISSING = float("nan")
+_PLAIN = frozenset({float, int, bool, type(None)})
 _NAMES = 1 << 63  # a whole number that is a name is smaller
 
 
@@ -89,12 +91,14 @@ class Reader:
     @classmethod
     def of_array(cls, width: int) -> Self:
         """All numbers, by position."""
-        return cls(numeric=tuple(map(str, range(width))))
+        return cls(numeric=_places(width))
 
     def values(self, x: Any, /) -> Values:
         """What `x` says, or a `Malformed` that says what is wrong with it."""
         with Contained(Malformed):  # x may be any object at all, and raise anything when it is looked at
             if not isinstance(x, Mapping):
+                if self._straight and (numbers := _numbers(x)) is not None and numbers.size == self.positions:
+                    return Values(numbers, (), ())
                 x = self._by_position(x)
             else:
                 self.check(x)
@@ -104,6 +108,11 @@ class Reader:
                 tuple([text_of(name, x.get(name)) for name in self.text]),
             )
         raise Malformed(FORM)
+
+    @property
+    def _straight(self) -> bool:
+        """Whether x is an array of numbers, in the order of their positions."""
+        return self.numeric == _places(self.positions or 0)
 
     def check(self, x: Mapping[Any, Any], /) -> None:
         """Refuse names of which none is a column where columns are positions: nothing would be left of such an x."""
@@ -141,6 +150,8 @@ def number_of(name: str, value: Any) -> float:
     """The number that `value` is in the declared column `name`; NaN where it is missing."""
     if type(value) is float:
         return value
+    if type(value) is int:
+        return _float(value)
     if value is None:
         return _MISSING
     with contained:
@@ -154,8 +165,8 @@ def number_of(name: str, value: Any) -> float:
 
 def category_of(name: str, value: Any) -> str | None:
     """The category that `value` is in the declared column `name`; None where it is missing."""
-    if value is None:
-        return None
+    if value is None or type(value) is str:
+        return value
     with contained:
         found = _text_or_number(value)
         if isinstance(found, float):
@@ -167,8 +178,8 @@ def category_of(name: str, value: Any) -> str | None:
 
 def text_of(name: str, value: Any) -> str | None:
     """The text that `value` is in the declared column `name`; None where it is missing."""
-    if value is None:
-        return None
+    if value is None or type(value) is str:
+        return value
     with contained:
         if isinstance(value, str):
             return str.__str__(value)  # a subclass may answer otherwise every time
@@ -212,6 +223,23 @@ def _float(value: Any) -> float:
         return float(value)
     except OverflowError:  # an integer of hundreds of digits
         return float("-inf") if value < 0 else float("inf")
+
+
+@functools.cache
+def _places(width: int) -> tuple[str, ...]:
+    return tuple(map(str, range(width)))
+
+
+def _numbers(x: Any) -> NDArray[np.float64] | None:
+    """An array of plain numbers at once, by the rules of `number_of`; None where values are to be read one by one."""
+    if type(x) is np.ndarray:
+        plain = x.ndim == 1 and x.dtype.kind in "fiub" and x.dtype.itemsize <= 8
+    else:
+        plain = type(x) in (list, tuple) and _PLAIN.issuperset(map(type, x))
+    if plain:
+        with contained:  # an integer may have hundreds of digits
+            return np.array(x, dtype=np.float64)  # None is NaN here too
+    return None
 
 
 def _row_of(x: Any) -> Sequence[Any]:
