@@ -151,7 +151,7 @@ class Randomized:
         promised = together(self.response.cost(), self._cap)
         cap = self._cap if self.units == "people" else None
         secure = self._rng.secure
-        return LabelGuarantee(promised, 0.0, 1, secure, cap, self.units, False, deadline=self.deadline)
+        return LabelGuarantee(promised, 0.0, 1, secure, cap, self.units, deadline=self.deadline)
 
     @property
     def failures(self) -> Failures:
@@ -182,7 +182,7 @@ class Randomized:
                 self._tickets.issue(number, None)
                 raise ValueError(failed)
             answer, shares = self.model.answer(row)
-            waiting = Waiting(-1, None, answer, False, who, row)
+            waiting = Waiting(-1, None, answer, False, who, (row,))
             ticket = self._tickets.issue(number, waiting)
             if self.deadline is not None:
                 self._due.append((self._tickets.epoch, number))
@@ -213,7 +213,7 @@ class Randomized:
             if not self._free(waiting.who):
                 return
             self._drawn[key] = self._draw(cast(int, self._missing))
-        self._take(key, waiting.guided, self._drawn[key], waiting.who)
+        self._take(key, waiting.questions[0], self._drawn[key], waiting.who)
         del self._drawn[key]
 
     # ------------------------------------------------------------------ labels
@@ -234,7 +234,7 @@ class Randomized:
                 raise ValueError(f"of each person {self._cap:,} labels are taken, for life: this one was not taken")
             self._drawn[key] = self._draw(number)
         try:
-            self._take(key, waiting.guided, self._drawn[key], waiting.who)
+            self._take(key, waiting.questions[0], self._drawn[key], waiting.who)
         except BaseException:
             self._tickets.restore(key, waiting)  # the same output is written when it is brought again
             raise
