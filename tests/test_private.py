@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from river import naive_bayes
+from river import naive_bayes, tree
 
 import confide
 from confide.errors import ConfideWarning
@@ -47,6 +47,10 @@ def test_what_it_does_not_know_is_refused_by_name() -> None:
         make(protect="nothing")
     with pytest.raises(ValueError, match="labels_per_person"):
         make(labels_per_person=2)
+    with pytest.raises(ValueError, match="deadline has no meaning"):
+        make(deadline=(10, "no"))
+    with pytest.raises(ValueError, match="rounds has no meaning"):
+        make(protect="labels")
 
 
 def test_every_option_is_heeded() -> None:
@@ -60,7 +64,8 @@ def test_every_option_is_heeded() -> None:
     watched = make(monitor=confide.Monitor(0.1))
     assert watched.guarantee.epsilon > make().guarantee.epsilon
     assert set(Options.__annotations__) == {
-        "rounds", "labels_per_person", "history", "label_weights", "fallback", "ticket_life", "monitor", "seed"
+        "rounds", "labels_per_person", "history", "label_weights", "fallback", "ticket_life", "monitor", "deadline",
+        "seed",
     }  # fmt: skip
 
 
@@ -100,3 +105,49 @@ def test_when_its_rounds_are_over_it_says_so() -> None:
     with pytest.warns(ConfideWarning, match="planned rounds are over"):
         for i in range(2002):
             model.predict({"a": i % 7 - 3.0})
+
+
+# ------------------------------------------------------------------ labels alone
+
+
+def labels_alone(learner: Any = None, **more: Any) -> confide.Private:
+    return confide.Private(learner, labels=["no", "yes"], epsilon=2.0, protect="labels", **more)
+
+
+def test_a_model_of_ones_own_is_taught_randomized_labels() -> None:
+    model = taught(labels_alone(tree.HoeffdingTreeClassifier(), seed=1), 3000)  # type: ignore[no-untyped-call]
+    assert model.predict({"a": 3.0}).label == "yes" and model.predict({"a": -3.0}).label == "no"
+    assert model.protect == "labels" and model.guarantee.delta == 0 and "rows" in str(model.guarantee)
+    assert "are not" in model.explain() and "HoeffdingTree" in model.explain()
+
+
+def test_without_one_our_own_learns_from_them() -> None:
+    model = taught(labels_alone(seed=1), 2000)
+    assert model.predict({"a": 3.0}).label == "yes" and model.probabilities({"a": 3.0})["yes"] > 0.7
+
+
+def test_what_is_for_rows_is_refused_there() -> None:
+    for more in ({"history": 5}, {"fallback": "no"}, {"monitor": confide.Monitor(0.1)}, {"label_weights": [1, 2]}):
+        with pytest.raises(ValueError, match="has no meaning"):
+            labels_alone(**more)
+    with pytest.raises(ValueError, match="leave delta out"):
+        labels_alone(delta=1e-6)
+    with pytest.raises(ValueError, match="no plan"):
+        _ = labels_alone().plan
+
+
+def test_a_state_of_one_promise_is_never_loaded_as_the_other(tmp_path: Path) -> None:
+    with labels_alone(features=Features(numeric=["a"])) as model:
+        taught(model, 100)
+        model.save(tmp_path / "labels")
+    with make() as rows:
+        rows.save(tmp_path / "rows")
+    with pytest.raises(confide.StateError):
+        confide.POP.load(tmp_path / "labels")
+    columns = Features(numeric=["a"])
+    with confide.Private.load(tmp_path / "labels", labels=["no", "yes"], epsilon=2.0, features=columns) as again:
+        assert again.protect == "labels" and again.rounds == 100
+    with pytest.raises(confide.StateError, match="another promise"):
+        confide.Private.load(tmp_path / "labels", labels=["no", "yes"], epsilon=1.0, features=columns)
+    with confide.Private.load(tmp_path / "rows") as again:
+        assert again.protect == "rows"

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypedDict, Unpack
+from typing import Any, Self, TypedDict, Unpack
 
-import numpy as np
-
+from confide.notebook import card
 from confide.planning.plan import Guarantee, Plan
+from confide.planning.promise import Protect
 from confide.pop.base import TICKET_LIFE, Answer, Unit, Xs
 from confide.pop.monitor import Monitor
 from confide.pop.operator import Operator
 from confide.pop.pop import POP
+from confide.pop.randomized import Randomized, labels_alone
 from confide.privacy.random import Random
 
 __all__ = ["Options", "Private"]
@@ -41,8 +42,14 @@ class Options(TypedDict, total=False):
     """Public rounds after which a ticket expires."""
     monitor: Monitor | None
     """A private count of mistakes that may be shown to anybody."""
+    deadline: tuple[int, Hashable]
+    """Where labels alone are protected: rounds after which a label that has not come is taken to be this one."""
     seed: int | Random | None
     """For tests and benchmarks only: whatever is made with one promises nothing."""
+
+
+_ROWS = ("rounds", "history", "label_weights", "fallback", "monitor")  # what is for the promise to rows
+_LABELS = ("deadline",)  # … and to labels alone
 
 
 class Private:
@@ -55,11 +62,12 @@ class Private:
     ----------
     learner
         None: a private model of ours, which learns from noisy sums and needs no tuning. Or a model of your own, River's
-        or scikit-learn's: then many copies of it vote, and it is refused where they would not answer.
+        or scikit-learn's: then many copies of it vote, and it is refused where they would not answer; or, where labels
+        alone are protected, it is taught randomized labels.
     labels
         All labels, public.
     epsilon, delta
-        The promise to each round, or to each person.
+        The promise to each round, or to each person; δ is 10⁻⁶ by default, and 0 where labels alone are protected.
     features
         What x holds: for arrays the number of columns; for dicts `confide.learners.Features(...)`, or nothing, and
         names and values are hashed.
@@ -67,19 +75,22 @@ class Private:
         Whether people are protected, each over any number of rounds, rather than rounds: then every question comes
         with `person=`, an authenticated id.
     protect
-        "rows": what was asked and what was right. There is no other default: `"labels"` is another promise.
+        "rows": what was asked and what was right. `"labels"` is another promise: only what was right is protected;
+        rows, and whether and when a label came, are not. docs/labels.md says when that is enough.
     options
         See `Options`.
 
     Examples
     --------
     >>> import confide
-    >>> model = confide.Private(labels=["no", "yes"], epsilon=4.0, features=1, rounds=2000)
+    >>> model = confide.Private(labels=["no", "yes"], epsilon=4.0, features=1)
     >>> for i in range(2000):
     ...     answer = model.predict([i % 7 - 3.0])
     ...     model.learn(answer.ticket, "yes" if i % 7 > 3 else "no")
     >>> answer.source, model.predict([3.0]).label, model.guarantee.epsilon <= 4
     ('guide', 'yes', True)
+    >>> print(confide.Private(labels=["no", "yes"], epsilon=1.0, protect="labels").guarantee)
+    1-DP for labels alone: labels are protected; rows, and whether and when a label came, are not
     """
 
     def __init__(
@@ -88,20 +99,21 @@ class Private:
         *,
         labels: Sequence[Hashable],
         epsilon: float,
-        delta: float = 1e-6,
+        delta: float | None = None,
         features: Any = None,
         people: bool = False,
-        protect: Literal["rows"] = "rows",
+        protect: Protect = "rows",
         **options: Unpack[Options],
     ) -> None:
-        unknown = sorted(set(options) - set(Options.__annotations__))
-        if unknown:
-            raise TypeError(f"Private has no option {unknown[0]!r}: it takes {', '.join(Options.__annotations__)}")
-        if protect != "rows":
-            raise ValueError(f'protect={protect!r} must be "rows": what was asked and what was right')
-        plan = _plan(learner, len(tuple(labels)), epsilon, delta, people, options)
+        _check(protect, people, options)
+        if protect == "labels":
+            if delta:
+                raise ValueError("labels alone are protected with δ = 0: leave delta out")
+            self._mechanism: POP | Randomized = _randomized(learner, labels, epsilon, features, people, options)
+            return
+        plan = _plan(learner, len(tuple(labels)), epsilon, 1e-6 if delta is None else delta, people, options)
         seed = options.get("seed")
-        self._pop = POP(
+        self._mechanism = POP(
             learner,
             plan,
             labels=labels,
@@ -119,92 +131,110 @@ class Private:
 
     def predict(self, x: Any, person: Unit | None = None) -> Answer:
         """Answer one question: the label, who answered, and a ticket to bring the right label back with."""
-        return self._pop.predict(x, person)
+        return self._mechanism.predict(x, person)
 
     def learn(self, ticket: str, y: Hashable) -> None:
         """The right label of an answered question: at any time, or never. A ticket is good once."""
-        self._pop.learn(ticket, y)
+        self._mechanism.learn(ticket, y)
 
     def teach(self, x: Any, y: Hashable, person: Unit | None = None) -> None:
         """A labelled row that nobody asked about."""
-        self._pop.teach(x, y, person)
+        self._mechanism.teach(x, y, person)
 
     def predict_many(self, xs: Xs, people: Sequence[Unit] | None = None) -> list[Answer]:
         """Answer many questions in order, as `predict` does, much faster; what is wrong with a row is in its answer."""
-        return self._pop.predict_many(xs, people)
+        return self._mechanism.predict_many(xs, people)
 
     def learn_many(self, tickets: Sequence[str], ys: Sequence[Hashable]) -> None:
         """Many right labels. All good ones are taken; if some were bad, ValueError says so afterwards."""
-        self._pop.learn_many(tickets, ys)
+        self._mechanism.learn_many(tickets, ys)
 
     def teach_many(self, xs: Xs, ys: Sequence[Hashable], people: Sequence[Unit] | None = None) -> None:
         """Many labelled rows: history, before the first question."""
-        self._pop.teach_many(xs, ys, people)
+        self._mechanism.teach_many(xs, ys, people)
 
     def probabilities(self, x: Any) -> dict[Hashable, float]:
         """How likely each label is, by the model that everyone may see. It is free, and takes no round."""
-        guide = self._pop.guide
+        if isinstance(self._mechanism, Randomized):
+            return self._mechanism.probabilities(x)
+        guide = self._mechanism.guide
         if guide is None:
             raise ValueError("there are no probabilities where copies alone vote: their votes are nobody's to see")
-        return dict(zip(self.labels, np.asarray(guide.probabilities(x)).tolist(), strict=True))
+        return dict(zip(self.labels, guide.probabilities(x).tolist(), strict=True))
 
     # ------------------------------------------------------------------ what may be seen
 
     @property
     def labels(self) -> tuple[Hashable, ...]:
         """All labels, public."""
-        return self._pop.labels
+        return self._mechanism.labels
 
     @property
     def guarantee(self) -> Guarantee:
         """What is promised; `guarantee.sentence` says it in words."""
-        return self._pop.guarantee
+        return self._mechanism.guarantee
+
+    @property
+    def protect(self) -> Protect:
+        """What is protected: rows, or labels alone."""
+        return "labels" if isinstance(self._mechanism, Randomized) else "rows"
 
     @property
     def plan(self) -> Plan:
-        """Every number of the run, public."""
-        return self._pop.plan
+        """Every number of the run, public; randomized labels need no plan, and ValueError says so."""
+        return self._rows("plan").plan
 
     @property
     def rounds(self) -> int:
         """Questions answered so far (public)."""
-        return self._pop.rounds
+        return self._mechanism.rounds
 
     @property
     def standing(self) -> str:
         """Where it stands, in words (public)."""
-        return self._pop.standing
+        return self._mechanism.standing
 
     @property
-    def mechanism(self) -> POP:
+    def mechanism(self) -> POP | Randomized:
         """What runs underneath: for `confide.evaluate`, games and the auditor."""
-        return self._pop
+        return self._mechanism
 
     @property
     def operator(self) -> Operator:
         """Exact numbers for the operator's eyes only: outside the guarantee."""
-        return self._pop.operator
+        return self._rows("operator").operator
+
+    def _rows(self, what: str) -> POP:
+        if isinstance(self._mechanism, Randomized):
+            raise ValueError(f"where labels alone are protected there is no {what}: see model.mechanism")
+        return self._mechanism
 
     def explain(self) -> str:
         """What is promised, who answers, what to expect and why, in plain words."""
+        if isinstance(self._mechanism, Randomized):
+            who = f"{self._mechanism.model!r} answers, taught labels that were randomized as they came"
+            return f"{self.guarantee.sentence}\n{who}. There is no last round, and nothing halts."
         return f"{self.guarantee.sentence}\n{self.plan.explain()}"
 
     # ------------------------------------------------------------------ state on disk
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: str | Path, **how: Any) -> None:
         """Write the state to this folder, and from now on keep a ledger there of everything that is spent."""
-        self._pop.save(folder)
+        self._mechanism.save(folder, **how)
 
     @classmethod
     def load(cls, folder: str | Path, **again: Any) -> Self:
         """Go on from a folder that `save` wrote; what cannot be stored is given again, as for `POP.load`."""
         loaded = cls.__new__(cls)
-        loaded._pop = POP.load(folder, **again)
+        if labels_alone(Path(folder)):
+            loaded._mechanism = Randomized.load(folder, again.pop("learner", None), **again)
+        else:
+            loaded._mechanism = POP.load(folder, **again)
         return loaded
 
     def close(self) -> None:
         """Give the folder back; another process may load it then."""
-        self._pop.close()
+        self._mechanism.close()
 
     def __enter__(self) -> Self:
         return self
@@ -216,7 +246,42 @@ class Private:
         return f"Private({self.guarantee}, {self.standing})"
 
     def _repr_html_(self) -> str:
-        return self._pop._repr_html_()
+        rows = [("promise", str(self.guarantee)), ("rounds", f"{self.rounds:,}"), ("state", self.standing)]
+        return card("Private", rows)
+
+
+def _check(protect: str, people: bool, options: Mapping[str, Any]) -> None:
+    """Refuse what nobody would heed."""
+    for name in options:
+        if name not in Options.__annotations__:
+            raise TypeError(f"Private has no option {name!r}: it takes {', '.join(Options.__annotations__)}")
+    if protect not in ("rows", "labels"):
+        raise ValueError(f'protect={protect!r} must be "rows", what was asked and what was right, or "labels" alone')
+    for name in _ROWS if protect == "labels" else _LABELS:
+        if name in options:
+            raise ValueError(f'{name} has no meaning with protect="{protect}": leave it out')
+    if not people and "labels_per_person" in options:
+        raise ValueError("labels_per_person is for people, and rounds are protected: say people=True, or leave it out")
+
+
+def _randomized(
+    learner: Any, labels: Sequence[Hashable], epsilon: float, features: Any, people: bool, options: Options
+) -> Randomized:  # fmt: skip
+    seed, (deadline, missing) = options.get("seed"), options.get("deadline", (None, None))
+    if isinstance(seed, Random):
+        raise ValueError("where labels alone are protected a seed is a number")
+    return Randomized(
+        learner,
+        labels=labels,
+        epsilon=epsilon,
+        features=features,
+        units="people" if people else "rounds",
+        unit_labels=options.get("labels_per_person", 1),
+        deadline=deadline,
+        missing=missing,
+        ticket_life=options.get("ticket_life", TICKET_LIFE),
+        seed=seed,
+    )
 
 
 def _plan(
@@ -224,8 +289,6 @@ def _plan(
 ) -> Plan:  # fmt: skip
     """The plan that keeps the promise: of our own model without a learner; with one of copies, or a refusal."""
     rounds = options.get("rounds")
-    if not people and "labels_per_person" in options:
-        raise ValueError("labels_per_person is for people, and rounds are protected: say people=True, or leave it out")
     plan = Plan.tight(
         epsilon,
         delta,

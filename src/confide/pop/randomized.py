@@ -39,7 +39,7 @@ from confide.pop.tickets import Tickets, Waiting
 from confide.privacy.random import Random
 from confide.privacy.response import Response, each, together
 
-__all__ = ["Randomized", "Told"]
+__all__ = ["Randomized", "Told", "labels_alone"]
 
 Ints = NDArray[np.int64]
 Key = tuple[int, int]
@@ -164,6 +164,19 @@ class Randomized:
         if not self._counts.any():
             return dict.fromkeys(self.labels, 1.0 / len(self.labels))
         return dict(zip(self.labels, self.response.frequencies(self._counts).tolist(), strict=True))
+
+    def probabilities(self, x: Any) -> dict[Hashable, float]:
+        """How likely each label is, the channel undone; ValueError where the model does not say. It takes no round."""
+        with self._own():
+            shares = self.model.answer(self.model.read(x))[1]
+        if shares is None:
+            raise ValueError("this model gives labels only: take one that tells probabilities, or none")
+        return dict(zip(self.labels, shares.tolist(), strict=True))
+
+    @property
+    def standing(self) -> str:
+        """Where it stands, in words (public)."""
+        return "live"
 
     # ------------------------------------------------------------------ asking
 
@@ -423,7 +436,7 @@ class Randomized:
         with self._own():
             folder = Path(path)
             if self._journal is None:
-                if _ours(folder):
+                if labels_alone(folder):
                     raise StateError(f"{folder} holds another model's state: save to a folder of its own, or load it")
                 snapshot.make_folder(folder)
                 self._folder_lock = Lock(folder / "lock")
@@ -477,7 +490,7 @@ class Randomized:
         What was written down since the last save is taught from there, and never drawn again. Open tickets expire.
         """
         folder = Path(path)
-        if not _ours(folder):
+        if not labels_alone(folder):
             raise StateError(f"{folder} holds no state of labels alone: save one there first")
         made = cls(*args, **options)
         lock = Lock(folder / "lock")
@@ -540,7 +553,8 @@ class Randomized:
         raise TypeError("a model is not copied or pickled, since two of it would draw twice: use save() and load()")
 
 
-def _ours(folder: Path) -> bool:
+def labels_alone(folder: Path) -> bool:
+    """Whether a folder holds a state of this promise."""
     return (folder / _STATE).is_file()
 
 
