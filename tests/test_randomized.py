@@ -172,8 +172,9 @@ def test_labels_that_wait_together_do_not_pass_a_cap(tmp_path: Path, monkeypatch
     for ticket in tickets:
         due.learn(ticket, "yes")
     for i in range(4):
-        due.predict([i, 0], unit=f"other {i}")
-    assert len(due.model.learner.heard) == 1  # type: ignore[attr-defined]
+        due.predict([9, 9], unit=f"other {i}")
+    heard = [x for x, _ in due.model.learner.heard]  # type: ignore[attr-defined]
+    assert heard == [(0.0, 0.0), (9.0, 9.0)]
     disk, model = Full(monkeypatch), make(Listening(), units="people")
     model.save(tmp_path / "state", trusted=True)
     tickets, disk.full = [model.predict([i, 0], unit="ann").ticket for i in range(2)], True
