@@ -165,6 +165,30 @@ def test_a_label_past_a_persons_cap_is_refused_for_life(tmp_path: Path) -> None:
     again.close()
 
 
+def test_labels_that_wait_together_do_not_pass_a_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two open questions of one person: with a deadline, and with a disk that was full for both."""
+    due = make(Listening(), units="people", deadline=3, missing="no")
+    tickets = [due.predict([i, 0], unit="ann").ticket for i in range(2)]
+    for ticket in tickets:
+        due.learn(ticket, "yes")
+    for i in range(4):
+        due.predict([9, 9], unit=f"other {i}")
+    heard = [x for x, _ in due.model.learner.heard]  # type: ignore[attr-defined]
+    assert heard == [(0.0, 0.0), (9.0, 9.0)]
+    disk, model = Full(monkeypatch), make(Listening(), units="people")
+    model.save(tmp_path / "state", trusted=True)
+    tickets, disk.full = [model.predict([i, 0], unit="ann").ticket for i in range(2)], True
+    for ticket in tickets:
+        with pytest.raises(StateError):
+            model.learn(ticket, "yes")
+    disk.full = False
+    model.learn(tickets[0], "yes")
+    with pytest.raises(ValueError, match="for life"):
+        model.learn(tickets[1], "yes")
+    assert len(model.model.learner.heard) == 1  # type: ignore[attr-defined]
+    model.close()
+
+
 class Full:
     """A disk that is full now and then: `os.write` fails."""
 

@@ -222,9 +222,10 @@ class Randomized:
 
     def _settle(self, key: Key, waiting: Waiting) -> None:
         """The deadline of a question: what came out for its label, or for the declared one, is taught now."""
+        if not self._free(waiting.who):
+            self._drawn.pop(key, None)  # nobody has seen it
+            return
         if key not in self._drawn:
-            if not self._free(waiting.who):
-                return
             self._drawn[key] = self._draw(cast(int, self._missing))
         self._take(key, waiting.questions[0], self._drawn[key], waiting.who)
         del self._drawn[key]
@@ -242,9 +243,10 @@ class Randomized:
                 self._drawn[key] = self._draw(number)  # it waits for its deadline, as a missing one does
 
     def _learn(self, key: Key, waiting: Waiting, number: int) -> None:
+        if not self._free(waiting.who):
+            self._drawn.pop(key, None)  # nobody has seen it
+            raise ValueError(f"of each person {self._cap:,} labels are taken, for life: this one was not taken")
         if key not in self._drawn:
-            if not self._free(waiting.who):
-                raise ValueError(f"of each person {self._cap:,} labels are taken, for life: this one was not taken")
             self._drawn[key] = self._draw(number)
         try:
             self._take(key, waiting.questions[0], self._drawn[key], waiting.who)
