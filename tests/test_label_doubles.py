@@ -116,7 +116,10 @@ class Asker:
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_the_auditor_reaches_the_exact_advantage(epsilon: float) -> None:
-    """At least 0.95 of (e^ε − 1)/(e^ε + 1) less its statistical error, and no alarm (at level 10⁻⁶)."""
+    """Of (e^ε − 1)/(e^ε + 1) all but the statistical error, and no alarm (at level 10⁻⁶).
+
+    The report's is a lower bound, some 2.6 deviations below what was seen; 5 more are missed once in 10⁶ runs.
+    """
     promised = Randomized(Last(), labels=LABELS, epsilon=epsilon, features=2)
     games = 2500
     report = audit(
@@ -127,4 +130,4 @@ def test_the_auditor_reaches_the_exact_advantage(epsilon: float) -> None:
     )
     exact = math.expm1(epsilon) / (math.exp(epsilon) + 1)
     assert not report.alarm, str(report)
-    assert report.advantage > 0.95 * exact - 3 * math.sqrt(0.5 / games)
+    assert report.advantage > exact - 8 * math.sqrt(0.5 / games)
