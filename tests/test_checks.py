@@ -212,7 +212,7 @@ class Hoarding(StackedBank):
 
 class TakesAnything(StackedBank):
     def encode(self, x: Any) -> Any:
-        return super().encode(np.nan_to_num(np.array(x, dtype=np.float64)))
+        return super().encode(x if isinstance(x, list | np.ndarray) else np.zeros(4))
 
 
 class CountsFromTheEnd(StackedBank):

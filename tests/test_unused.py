@@ -36,7 +36,7 @@ ECHOED = ("beta", "mistakes", "unit_labels")
 OTHER: Given = {
     "copies": 1500, "unsure": 90, "polls": 64, "silent": 700, "unit_unsure": 2, "labels": 3, "beta": 0.002,
     "dissent": 0.2, "guide": 0.4, "lean": "additive", "units": "people", "unit_labels": 2, "history": 500,
-    "mistakes": 2, "fallback_error": 1.0, "counter_share": 0.3, "reserve": 2.0,
+    "mistakes": 2, "fallback_error": 1.0, "counter_share": 0.3, "reserve": 2.0, "rounds": 9000,
 }  # fmt: skip
 
 TIGHT: dict[str, Given] = {
@@ -67,7 +67,7 @@ AGNOSTIC: dict[str, Given] = {"chosen": {}, "copies": {"copies": 900}, "a lean":
 
 @cache
 def tight(given: str) -> Any:
-    return attempt(lambda: Plan.tight(8.0, 1e-4, 20_000, **json.loads(given)))
+    return attempt(lambda: Plan.tight(8.0, 1e-4, **{"rounds": 20_000, **json.loads(given)}))
 
 
 def attempt(make: Callable[[], Any]) -> Any:

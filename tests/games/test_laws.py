@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -225,7 +224,7 @@ POLLED = confide.Plan.tight(8, 1e-6, 500, copies=300, polls=101, unsure=30, sile
 
 def test_the_laws_begin_after_the_silent_rounds() -> None:
     plain = confide.Plan.tight(8, 1e-6, 240, copies=160, polls=160, unsure=20, silent=0, beta=1e-3, guide=None)
-    late, early = (WorstMargin(replace(plain, rounds=plain.rounds + s, silent=s), ones=100) for s in (160, 0))
+    late, early = (WorstMargin(plain.but(rounds=plain.rounds + s, silent=s), ones=100) for s in (160, 0))
     assert late.law() is not None and early.law() is not None
     assert np.array_equal(late.worlds[1].flat, early.worlds[1].flat)
     assert constant_query(SILENT, 100, 101).zero.size == constant_query(SILENT, 100, 101, rounds=239).zero.size

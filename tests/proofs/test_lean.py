@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from confide.planning.design import Budget, Split, TooRare, build, certify
+from confide.planning.design import Budget, Split, build, certify
 from confide.planning.leaning import build_lean, certify_lean
+from confide.planning.parts import TooRare
 from confide.privacy.cost import ONE
 from confide.privacy.fill import lean_width, logistic_rows
 from confide.privacy.gate import Gate

@@ -43,7 +43,8 @@ def status(
     say(f"  units     {seen['units']}")
     say(f"  state     {_where(seen)}")
     silent = f", the first {plan.silent:,} silent" if plan.silent else ""
-    say(f"  rounds    {seen['rounds']:,}; planned for {plan.length}{silent}")
+    planned = ", and no last one" if plan.endless else f" of {plan.rounds:,}"
+    say(f"  rounds    {seen['rounds']:,}{planned}{silent}")
     say(OPERATOR, "bold red")
     if plan.copies:
         say(f"  unsure    {seen['unsure']:,} of {plan.unsure:,} planned")

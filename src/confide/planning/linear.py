@@ -36,7 +36,7 @@ class LinearPart(Part):
 
     def price(self) -> Price:
         """μ² and the noise: it releases Gaussian sums and nothing else."""
-        return Price(self._own.mu2, self._own.noises)
+        return Price(self._own.mu2, self._own.noises, shared=not self._own.endless)
 
     def check(self, promise: Promise) -> None:
         """Refuse a guide that was made for another promise."""

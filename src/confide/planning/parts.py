@@ -75,6 +75,8 @@ class Price(Numbers):
     part_of_delta: Fraction | int = 0
     pure: float = 0.0
     order: int | None = None
+    shared: bool = True
+    """Whether the noises are all that a run has, however many units move them; else they are those that one moves."""
 
     def at(self, order: int) -> float:
         """The Rényi divergence at this order, rounded up."""
@@ -96,6 +98,7 @@ class Price(Numbers):
             self.part_of_delta + other.part_of_delta,
             sum_up(self.pure, other.pure),
             self.order if other.order is None else other.order,
+            self.shared and other.shared,
         )
 
     def best_order(self, delta: float) -> int | None:
@@ -123,7 +126,9 @@ class Price(Numbers):
         return self.converted(delta, order)
 
     def _noises(self, people: int) -> tuple[Noise, ...]:
-        """The noise in what so many units move: at most so many times that of one."""
+        """The noise in what so many units move: all there is, or at most so many times that of one."""
+        if self.shared:
+            return self.noises
         return tuple(Noise(people * one.values, one.variance) for one in self.noises)
 
     def _moved(self, people: int) -> Fraction:

@@ -132,18 +132,24 @@ def _of(outcome: Outcome) -> str:
     return f"{tally.known:,}" + (f" that have a label; {tally.unknown:,} have none" if tally.unknown else "")
 
 
+def _who(name: str) -> str:
+    """Who that is; a part of one's own is called what it calls itself."""
+    who, more = WHO.get(name, (escape(name), "a part of your own"))
+    return f'{who} <span class="hint">· {more}</span>'
+
+
 def _coverage(outcome: Outcome) -> str:
     """Who answered which share of the rounds, and how wrongly; whoever might have answered is named, also at none."""
     tally, plan, total = outcome.tally, outcome.pop.plan, max(1, outcome.tally.rounds)
     could = {"copies": plan.copies, "lean": plan.lean, "guide": plan.guide, "fallback": True}
     errors = tally.errors()
-    answered = [name for name in reversed(SOURCES) if could[name]]
+    answered = [name for name in reversed(SOURCES) if could.get(name, name in tally.sources)]
     parts = [(name, tally.sources.get(name, [0])[0], percent(errors.get(name, math.nan))) for name in answered]
     if tally.refused:
         parts.append(("refused", tally.refused, percent(1.0)))
     bar = "".join(f'<i class="{name}" style="width:{100 * n / total:.3f}%"></i>' for name, n, _ in parts if n)
     rows = "".join(
-        f'<tr><td><i class="dot {name}"></i>{WHO[name][0]} <span class="hint">· {WHO[name][1]}</span></td>'
+        f'<tr><td><i class="dot {name}"></i>{_who(name)}</td>'
         f"<td>{n:,}</td><td>{percent(n / total)}</td><td>{wrong}</td></tr>"
         for name, n, wrong in parts
     )
