@@ -30,6 +30,8 @@ __all__ = ["Guiding", "PublicGuide", "bytes_of"]
 
 Ints = NDArray[np.int64]
 
+_MANY = 1 << 20  # leaves of a guide without an end that a journal tells apart where there are other parts
+
 
 class Guiding(Running, runs=GuidePlan):
     """A guide, led through the rounds of a POP.
@@ -284,8 +286,8 @@ class Guiding(Running, runs=GuidePlan):
 
     @property
     def most(self) -> int:
-        """Leaves there are."""
-        return self.plan.nodes
+        """Leaves there are; without an end, those of two thousand million rounds."""
+        return _MANY if self.plan.endless else self.plan.nodes
 
     @property
     def counting(self) -> bool:
@@ -333,11 +335,12 @@ class Guiding(Running, runs=GuidePlan):
         """θ after so many noisy sums, computed from what a ledger says was released and nothing else."""
         columns, ranges = columns_for(features)
         guide, releases = Guide(part, columns, ranges=ranges), [release_of(one) for one in released]
-        found = {kind: [one for one in releases if one.kind == kind] for kind in ("warm", "ranges", "node")}
-        nodes = len(found["warm"]) + len(found["node"]) if closed is None else closed
-        warm, later = found["warm"][:nodes], max(0, nodes - len(found["warm"]))
-        guide.resume(0, warm + (found["ranges"] if len(warm) == len(found["warm"]) else []) + found["node"][:later])
-        return nodes, "" if guide.closed == 0 else _digest(guide.model)
+        if closed is not None:
+            left = {"warm": closed, "node": closed - sum(one.kind == "warm" for one in releases)}
+            left |= {"ranges": left["node"] + 1}
+            releases = [one for one in releases if one.kind == "epoch" or one.number < left[one.kind]]
+        guide.resume(0, releases)
+        return guide.closed, "" if guide.closed == 0 else _digest(guide.model)
 
 
 def _digest(model: Model | None) -> str:
@@ -364,14 +367,17 @@ class PublicGuide:
 
     @property
     def released(self) -> int:
-        """Noisy sums released so far, of `plan.guide.nodes` at most."""
+        """Noisy sums released so far; where there is a last round, of `plan.guide.nodes` at most."""
         return self._guiding.guide.closed
 
     @property
     def sums(self) -> list[Ints]:
-        """The noisy sums themselves, as they were released: θ is computed from them and from public constants."""
+        """The noisy sums themselves, as they were released: θ is computed from them and from public constants.
+
+        Without an end those of the warm-up and of the open epoch; what that one began with is in `POP.released`.
+        """
         with self._lock:
-            return [row for kind, _, row, _ in self._guiding.guide.releases() if kind != "ranges"]
+            return [row for kind, _, row, _ in self._guiding.guide.releases() if kind in ("warm", "node")]
 
     def probabilities(self, x: Any) -> NDArray[np.float64]:
         """One a label, all alike before the first release."""
@@ -388,4 +394,5 @@ class PublicGuide:
         return model.params()
 
     def __repr__(self) -> str:
-        return f"PublicGuide({self.released:,} of {self._guiding.plan.nodes:,} sums released)"
+        plan = self._guiding.plan
+        return f"PublicGuide({self.released:,}{'' if plan.endless else f' of {plan.nodes:,}'} sums released)"
