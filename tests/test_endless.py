@@ -15,6 +15,7 @@ from confide.games.replay import Script, replay
 from confide.planning.guided import GuidePlan
 from confide.planning.promise import Promise
 from confide.planning.stages import ends_of
+from confide.pop.keeping import Keeper
 from confide.pop.state import check
 from confide.service.base import Question, Taught
 from confide.service.desk import PopDesk
@@ -148,4 +149,25 @@ def test_a_desk_that_dies_at_the_end_of_an_epoch_teaches_each_label_once(tmp_pat
         guide = guide_of(desk.pop)
         assert [row.tolist() for *_, row in desk.pop.released] == public
         assert guide.epoch == life and np.array_equal(guide._leaves.open, taught) and taught.any()
+    desk.close()
+
+
+@pytest.mark.parametrize("ranges", [True, False], ids=["counted", "known"])
+def test_an_import_over_warm_up_and_epochs_comes_to_its_end_and_no_sum_has_what_is_not_noted(
+    ranges: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, teach, calls = endless(ranges=ranges), Keeper.teach, list[list[int]]()
+    plan = replace(plan, parts=(replace(plan.parts[0], history=100),))  # type: ignore[type-var]
+
+    def heard(keeper: Keeper, *given: Any) -> Any:
+        records, entered = teach(keeper, *given)
+        calls.append(records.leaves.tolist())
+        assert len(set(calls[-1])) == 1, "a sum would be released before the note of a record in it"
+        return records, entered
+
+    monkeypatch.setattr(Keeper, "teach", heard)
+    desk = PopDesk.open(tmp_path / "s", lambda: make(plan))
+    records = [(f"ann{i}", ROWS[i].tolist(), int(LABELS[i])) for i in range(100)]
+    assert [said for part in desk.teaching(records, "old") for said in part] == [None] * 100
+    assert guide_of(desk.pop).epoch > 2 and sum(map(len, calls)) == 100
     desk.close()

@@ -97,8 +97,8 @@ def test_leaves_and_room_are_known_ahead_over_the_end_of_an_epoch(plan: GuidePla
     ahead = guide.leaves_of(ROUNDS)
     for at, x in enumerate(ROWS[:1500]):
         assert guide.leaves_of(7).tolist() == ahead[at : at + 7].tolist()
-        assert guide.settle() > 0
-        room = guide.room
+        room = guide.room  # also where an epoch, or the warm-up, is over and its last release is due
+        assert guide.settle() > 0 and guide.room == room
         assert (ahead[at : at + room] == ahead[at]).all() and ahead[at + room] > ahead[at]
         guide.begin_round()
         assert guide.closed == ahead[at] and not guide.missed(at + 1)
