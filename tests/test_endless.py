@@ -15,6 +15,7 @@ from confide.games.replay import Script, replay
 from confide.planning.guided import GuidePlan
 from confide.planning.promise import Promise
 from confide.planning.stages import ends_of
+from confide.pop.guiding import Guiding
 from confide.pop.keeping import Keeper
 from confide.pop.state import check
 from confide.service.base import Question, Taught
@@ -171,3 +172,18 @@ def test_an_import_over_warm_up_and_epochs_comes_to_its_end_and_no_sum_has_what_
     assert [said for part in desk.teaching(records, "old") for said in part] == [None] * 100
     assert guide_of(desk.pop).epoch > 2 and sum(map(len, calls)) == 100
     desk.close()
+
+
+def test_a_cap_that_begins_anew_with_an_epoch_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    teach = Guiding.teach
+
+    def forgetful(guiding: Guiding, question: Any, label: int, who: bytes | None) -> int:
+        if getattr(guiding, "epoch", 0) != guiding.guide.epoch:
+            guiding.epoch = guiding.guide.epoch  # type: ignore[attr-defined]
+            guiding._account.labels.clear()
+        return teach(guiding, question, label, who)
+
+    monkeypatch.setattr(Guiding, "teach", forgetful)
+    make = make_pop(None, plan=endless(1, ranges=False), units="people", fallback="no")
+    with pytest.raises(AssertionError, match=r"each within its unit's cap"):
+        replay(make, people_script(1, batches=False, parts=12))

@@ -107,6 +107,16 @@ def test_leaves_and_room_are_known_ahead_over_the_end_of_an_epoch(plan: GuidePla
     assert guide.missed(50) is (plan is COUNTING)  # of the warm-up alone nothing is taught late
 
 
+def test_where_there_is_a_last_round_room_ends_with_each_leaf_too() -> None:
+    guide = made(GuidePlan.best(40.0, 1e-6, ROUNDS))
+    ahead = guide.leaves_of(ROUNDS)
+    assert guide.counting > 0
+    for at in range(ROUNDS - 200):
+        room = guide.room
+        assert room > 0 and (ahead[at : at + room] == ahead[at]).all() and ahead[at + room] > ahead[at]
+        guide.begin_round()
+
+
 def test_a_label_that_comes_in_the_next_epoch_teaches_its_open_leaf() -> None:
     guide = made(ALONE)
     start = epoch_start(1, LEAVES, LEAF, GROWTH)
