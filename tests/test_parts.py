@@ -26,7 +26,7 @@ from confide.games.moves import Batch, Round, View
 from confide.planning.guided import GuidePlan
 from confide.planning.parts import Part, Price, price_of
 from confide.planning.promise import Promise
-from confide.pop.running import Released, Running
+from confide.pop.running import Parts, Released, Running
 from confide.pop.state import check
 from confide.privacy.exact import Noise, delta_of
 from confide.privacy.random import discrete_gaussian, discrete_laplace
@@ -289,6 +289,117 @@ def test_a_part_is_served_by_a_desk_and_comes_back_after_a_crash(name: str, tmp_
     assert again.ask([Question("ann0", "one", xs[0])])[0].again
     assert again.public()["rounds"] == 120
     again.close()
+
+
+def test_a_plan_has_a_part_of_each_kind_once(tmp_path: Path) -> None:
+    """Ledgers and journals name what was released by its part's kind: of two of one kind one would be lost."""
+    for parts in ((GUIDE, GUIDE), (Count(ROUNDS, 50, 9 * ROW**2), GUIDE, Count(ROUNDS, 20, 9 * ROW**2))):
+        twice = Plan(Promise(12.0, DELTA, ROUNDS), parts)
+        with pytest.raises(ValueError, match="each kind once"):
+            twice.verify()
+        with pytest.raises(ValueError, match="each kind once"):
+            Plan.from_json(twice.to_json())
+        with pytest.raises(ValueError, match="each kind once"):
+            make(twice)
+
+
+NOISE = (Noise(10**6, 10**12),)
+
+
+@pytest.mark.parametrize(
+    "price",
+    [
+        {"pure": -1.0},
+        {"bad": Fraction(-1, 10**6)},
+        {"bad": -1},
+        {"part_of_delta": Fraction(-1, 4)},
+        {"mu2": Fraction(1), "noises": NOISE, "pure": 0.5},
+        {"mu2": Fraction(1), "noises": NOISE, "bad": Fraction(1, 10**7)},
+        {"mu2": Fraction(1), "noises": NOISE, "part_of_delta": Fraction(1, 4)},
+        {"mu2": Fraction(1), "noises": NOISE, "curve": lambda order: 1.0},
+        {"mu2": Fraction(1), "noises": NOISE, "order": 8},
+        {"mu2": Fraction(1)},
+        {"bad": 1e-7},
+    ],
+    ids=str,
+)
+def test_a_price_that_would_not_be_counted_whole_is_refused(price: dict[str, Any]) -> None:
+    """A negative one would pay for another part; what stands beside μ² would be left out of the exact conversion."""
+    with pytest.raises(ValueError):
+        Price(**price)
+
+
+@pytest.mark.parametrize("value", [-0.1, math.nan, -math.inf])
+def test_a_curve_that_is_no_divergence_is_refused_also_beside_a_larger_one(value: float) -> None:
+    wrong, right = Price(curve=lambda order: value), Price(curve=lambda order: 5.0)
+    for price in (wrong, right.plus(wrong), wrong.plus(Price(Fraction(1), NOISE))):
+        with pytest.raises(ValueError):
+            price.at(8)
+        with pytest.raises(ValueError):
+            price.epsilon(1e-6)
+
+
+def test_what_is_durable_is_never_released_again_with_other_noise(tmp_path: Path) -> None:
+    """An interrupt comes when the count is written; the part, asked again, draws anew: that would be two releases."""
+    pop = make(plan_of("count"))
+    pop.save(tmp_path / "s")
+    xs, _ = stream(51)
+    pop.predict_many(xs[:50])
+    book = pop.operator.loop.account.book
+    assert book is not None
+    wait, book.wait = book.wait, interrupted  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        pop.predict(xs[50])
+    book.wait = wait  # type: ignore[method-assign]
+    with pytest.raises(StateError, match="other noise"):
+        pop.predict(xs[50])
+    assert not pop.released
+    pop.close()
+    with POP.load(tmp_path / "s") as again:
+        assert len(again.released) == 1
+        again.predict(xs[50])
+        assert len(again.released) == 1
+
+
+def interrupted(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+class Counts(Running):
+    """Says how many releases there are, and remembers what it is taught again."""
+
+    def __init__(self, most: int, closed: int) -> None:
+        self._most, self._closed, self.told = most, closed, list[int]()
+
+    @property
+    def most(self) -> int:
+        return self._most
+
+    @property
+    def closed(self) -> int:
+        return self._closed
+
+    def again(self, x: Any, label: int, number: int) -> None:
+        self.told.append(number)
+
+
+def test_a_stamp_never_says_that_a_lesson_waits_which_was_released() -> None:
+    """Without an end there are more releases than a digit of a stamp holds: such a lesson is taught to nobody again."""
+    for leaf in (0, 3, 9, 10, 11, 12, 1000):
+        first, second = Counts(10, leaf), Counts(4, 3)
+        parts = Parts([first, second])
+        assert parts.leaves(parts.stamp([leaf, 2])) == [leaf if leaf <= 10 else -1, 2]
+        parts.again(None, 0, 7, parts.stamp([leaf, 2]))
+        assert second.told == [] and first.told == ([7] if leaf <= 10 else [])
+
+
+def test_beside_another_part_a_guide_without_an_end_is_taught_again_what_it_lost() -> None:
+    guide = GuidePlan.best(4.0, DELTA, None, private_ranges=False)
+    pop = POP(None, Plan(Promise(4.0, DELTA), (guide,)), labels=[0, 1], features=2, fallback=0)
+    guiding = pop.operator.loop.guiding
+    assert guiding is not None
+    parts = Parts([guiding, Counts(100, 0)])
+    assert parts.leaves(parts.stamp([50 * guide.leaves, 7])) == [50 * guide.leaves, 7]
 
 
 # ---------------------------------------------------------------------- attacked

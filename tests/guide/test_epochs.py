@@ -97,14 +97,24 @@ def test_leaves_and_room_are_known_ahead_over_the_end_of_an_epoch(plan: GuidePla
     ahead = guide.leaves_of(ROUNDS)
     for at, x in enumerate(ROWS[:1500]):
         assert guide.leaves_of(7).tolist() == ahead[at : at + 7].tolist()
-        assert guide.settle() > 0
-        room = guide.room
+        room = guide.room  # also where an epoch, or the warm-up, is over and its last release is due
+        assert guide.settle() > 0 and guide.room == room
         assert (ahead[at : at + room] == ahead[at]).all() and ahead[at + room] > ahead[at]
         guide.begin_round()
         assert guide.closed == ahead[at] and not guide.missed(at + 1)
         guide.gradient(guide.encode(x), int(LABELS[at]))
     assert guide.epoch > 1
     assert guide.missed(50) is (plan is COUNTING)  # of the warm-up alone nothing is taught late
+
+
+def test_where_there_is_a_last_round_room_ends_with_each_leaf_too() -> None:
+    guide = made(GuidePlan.best(40.0, 1e-6, ROUNDS))
+    ahead = guide.leaves_of(ROUNDS)
+    assert guide.counting > 0
+    for at in range(ROUNDS - 200):
+        room = guide.room
+        assert room > 0 and (ahead[at : at + room] == ahead[at]).all() and ahead[at + room] > ahead[at]
+        guide.begin_round()
 
 
 def test_a_label_that_comes_in_the_next_epoch_teaches_its_open_leaf() -> None:

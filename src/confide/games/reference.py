@@ -280,7 +280,7 @@ class Before:
 
     def _halted(self, loop: Loop, expected: Expected) -> str:
         account, halting = loop.account, loop.plan.halting
-        if account.halted == "rounds" and account.rounds < loop.plan.rounds:
+        if account.halted == "rounds" and account.rounds < loop.plan.horizon:
             return "it halted as if its rounds were over, and they are not"
         if isinstance(halting, Halting) and (account.halted == "budget") != (expected.halts or self.halted == "budget"):
             said = "it halted" if account.halted else "it went on"

@@ -270,9 +270,9 @@ class _Checker:
         assert self.guide is not None
         root, leaves = self.guide.root if kind == "node" else self.guide.warm_root, self.leaves[kind]
         leaves.append(apart)
-        last = (len(leaves) - 1) % root.leaves  # in its epoch, which has sums of its own
-        own = leaves[len(leaves) - 1 - last :]
-        return sum(int(root.factor[last - s]) * int(root.weights[s]) * leaf for s, leaf in enumerate(own))
+        open_epoch = leaves[(len(leaves) - 1) // root.leaves * root.leaves :]
+        last = len(open_epoch) - 1
+        return sum(int(root.factor[last - s]) * int(root.weights[s]) * leaf for s, leaf in enumerate(open_epoch))
 
     def _compare_votes(self, where: str, step: Step | Hidden, first: Line, second: Line) -> None:
         own = own_rows(step)

@@ -337,7 +337,7 @@ class World:
 
     def _prepare(self, loop: Loop, number: int, step: Step | None) -> Reference:
         """What is known of a step before it is taken."""
-        self._left = max(0, loop.plan.rounds - loop.account.rounds)
+        self._left = max(0, loop.plan.horizon - loop.account.rounds)
         if isinstance(step, Label | LabelMany):
             asks = [step.ask] if isinstance(step, Label) else step.asks
             copies = [copy for ask in asks if (copy := self.tickets[ask - 1].copy) is not None]
@@ -349,7 +349,7 @@ class World:
             copies = [copy_of(loop, who, drawn[i] if drawn else None) for i, who in enumerate(whos) if loop.plan.copies]
             done = Expected(copies=copies, whos=whos, words=drawn[-1].end if drawn else 0)
             return Reference(loop, step, whos, [], done=done)
-        rows = min(size(step), loop.plan.rounds - loop.account.rounds) if loop.voting else 0
+        rows = min(size(step), loop.plan.horizon - loop.account.rounds) if loop.voting else 0
         silent = max(0, loop.plan.silent - loop.account.rounds)
         drawn = self._drawn(loop, number, rows, silent)
         return Reference(loop, step, whos, drawn, ear=self.ear).prepare()

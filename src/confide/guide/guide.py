@@ -207,9 +207,12 @@ class Guide:
     @property
     def room(self) -> int:
         """For how many rounds nothing is released but what is due before the first of them (public)."""
-        before = self.rounds - self._began
-        left = next((end - before for end in self._leaves.stage.ends if end > before), MANY)
-        return min(left, self.counting) if self.finding else left
+        past = self.rounds - self._first
+        if self._warm is not None and past < 0:
+            return next(end for end in self._warm.stage.ends if end > self.rounds) - self.rounds
+        closed = int(self.plan.closed_after(np.array([past]))[0])
+        stage = self.plan.epoch(closed // self.plan.leaves if self.plan.endless else 0)
+        return MANY if closed == stage.before + stage.leaves else stage.ends[closed - stage.before] - past
 
     @property
     def _began(self) -> int:  # rounds before the stage that learns

@@ -78,11 +78,23 @@ class Price(Numbers):
     shared: bool = True
     """Whether the noises are all that a run has, however many units move them; else they are those that one moves."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        masses = self.bad, self.part_of_delta
+        if not all(isinstance(mass, Fraction | int) and mass >= 0 for mass in masses) or self.pure < 0:
+            raise ValueError("a price is never negative, and bad events have exact probabilities: give fractions")
+        other = any(masses) or self.pure or self.curve is not None or self.order is not None
+        if self.mu2 is not None and (other or not self.noises):
+            raise ValueError("a Gaussian price is μ² and all noises, and nothing beside them: give the rest as a curve")
+
     def at(self, order: int) -> float:
-        """The Rényi divergence at this order, rounded up."""
+        """The Rényi divergence at this order, rounded up; ValueError where a curve says what no divergence is."""
         if self.mu2 is not None:
             return divergence(order, self.mu2)
-        return 0.0 if self.curve is None else self.curve(order)
+        spent = 0.0 if self.curve is None else self.curve(order)
+        if not spent >= 0:
+            raise ValueError("a part's curve is negative, or no number: do not run this plan")
+        return spent
 
     def plus(self, other: Price) -> Price:
         """Of both together: exactly, if both are Gaussian, else at one order."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from confide.planning import paper
-from confide.planning.copies import SLACK, Copies, early_halt
+from confide.planning.copies import SLACK, early_halt
 from confide.planning.guarantee import Guarantee
 from confide.planning.mistakes import Certificate, certificate, rates
 from confide.planning.parts import Price, price_of
@@ -45,8 +45,8 @@ def _check_kind(plan: Plan) -> None:
     """Refuse parts that a plan of this kind never has."""
     if (plan.kind == "paper") != isinstance(plan.halting, CounterBudget):
         raise ValueError("the paper's plan, and no other, halts by a noisy counter: do not run this plan")
-    if sum(isinstance(part, Copies) for part in plan.parts) > 1:
-        raise ValueError("a plan has copies once: do not run this plan")
+    if len({part.kind for part in plan.parts}) < len(plan.parts):  # ledgers and journals know a part by its kind
+        raise ValueError("a plan has a part of each kind once: do not run this plan")
     if plan.kind in ("certified", "paper", "agnostic") and not (plan.copies and len(plan.parts) == 1):
         raise ValueError("such a plan is copies alone; only Plan.tight has a guide: do not run this plan")
     if plan.certificate is not None and not plan.copies:

@@ -30,7 +30,7 @@ __all__ = ["Guiding", "PublicGuide", "bytes_of"]
 
 Ints = NDArray[np.int64]
 
-_ENDLESS = 1 << 30  # more releases than anybody will see
+_MANY = 1 << 20  # leaves of a guide without an end that a journal tells apart where there are other parts
 
 
 class Guiding(Running, runs=GuidePlan):
@@ -286,8 +286,8 @@ class Guiding(Running, runs=GuidePlan):
 
     @property
     def most(self) -> int:
-        """Leaves there are."""
-        return _ENDLESS if self.plan.endless else self.plan.nodes
+        """Leaves there are; without an end, those of two thousand million rounds."""
+        return _MANY if self.plan.endless else self.plan.nodes
 
     @property
     def counting(self) -> bool:
@@ -335,13 +335,12 @@ class Guiding(Running, runs=GuidePlan):
         """θ after so many noisy sums, computed from what a ledger says was released and nothing else."""
         columns, ranges = columns_for(features)
         guide, releases = Guide(part, columns, ranges=ranges), [release_of(one) for one in released]
-        found = {kind: [one for one in releases if one.kind == kind] for kind in ("warm", "ranges", "epoch", "node")}
-        before = len(found["warm"]) + sum(one.number * part.leaves for one in found["epoch"])
-        nodes = before + len(found["node"]) if closed is None else closed
-        warm, later = found["warm"][:nodes], max(0, nodes - before)
-        begun = found["ranges"] + found["epoch"] if len(warm) == len(found["warm"]) else []
-        guide.resume(0, warm + begun + found["node"][:later])
-        return nodes, "" if guide.closed == 0 else _digest(guide.model)
+        if closed is not None:
+            left = {"warm": closed, "node": closed - sum(one.kind == "warm" for one in releases)}
+            left |= {"ranges": left["node"] + 1}
+            releases = [one for one in releases if one.kind == "epoch" or one.number < left[one.kind]]
+        guide.resume(0, releases)
+        return guide.closed, "" if guide.closed == 0 else _digest(guide.model)
 
 
 def _digest(model: Model | None) -> str:
@@ -373,7 +372,10 @@ class PublicGuide:
 
     @property
     def sums(self) -> list[Ints]:
-        """The noisy sums themselves, as they were released: θ is computed from them and from public constants."""
+        """The noisy sums themselves, as they were released: θ is computed from them and from public constants.
+
+        Without an end those of the warm-up and of the open epoch; what that one began with is in `POP.released`.
+        """
         with self._lock:
             return [row for kind, _, row, _ in self._guiding.guide.releases() if kind in ("warm", "node")]
 

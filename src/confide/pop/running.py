@@ -91,6 +91,7 @@ class Running:
         self.part: Any = part
         self.rng, self._account = rng, account
         self.number = source_number(self.source) if self.source else -1
+        self._offered: dict[str, tuple[int, bytes]] = {}  # by kind, the last release that was given to a ledger
 
     # ------------------------------------------------------------------ one round
 
@@ -183,7 +184,7 @@ class Running:
 
     @property
     def most(self) -> int:
-        """How many of them there are, at most."""
+        """How many of them there are, at most; or, without an end, are told apart where there are other parts."""
         return 0
 
     @property
@@ -203,16 +204,19 @@ class Running:
     def keep(self, kind: str, number: int, noisy: Ints, exact: Ints) -> None:
         """Durable when it returns, with the rounds taken and the mark or cap of every lesson in it.
 
-        It must happen at public rounds.
+        It must happen at public rounds. Who is cut off in it gives the same row again, or is refused: one with other
+        noise would be a second release of the same sums.
         """
         book = self._account.book
         if book is None:
             return
-        name = f"{self.part.kind}/{kind}"
-        sequence = book.released(name, number)  # an interrupt may have come before the wait
+        row = f"{self.part.kind}/{kind}", number, noisy.astype("<i8").tobytes(), exact.astype("<i8").tobytes()
+        sequence, offered = book.released(*row[:2]), (number, blake2b(row[2]).digest())
         if sequence is None:
-            row = name, number, noisy.astype("<i8").tobytes(), exact.astype("<i8").tobytes()
+            self._offered[kind] = offered
             sequence = self._account.enter(released=(row,)).sequence
+        elif self._offered.get(kind) != offered:  # an interrupt came before the wait
+            raise StateError("a release is on its way to the disk with other noise: load the state again")
         book.wait(sequence)
 
     def releases(self) -> tuple[Released, ...]:
@@ -355,10 +359,15 @@ class Parts:
         )
 
     def stamp(self, leaves: Sequence[int]) -> int:
-        """One number for the open releases that have a lesson, a part each; −1 for none."""
+        """One number for the open releases that have a lesson, a part each; −1 for none.
+
+        Of several parts one that has made more than its `most` counts as none: after a crash it goes without the
+        lesson, and no other part has it twice.
+        """
         if len(leaves) == 1 or not leaves:
             return leaves[0] if leaves else -1
-        return sum((leaf + 1) * radix for leaf, radix in zip(leaves, self._radix, strict=True)) - 1
+        digits = [leaf + 1 if leaf <= one.most else 0 for one, leaf in zip(self._each, leaves, strict=True)]
+        return sum(digit * radix for digit, radix in zip(digits, self._radix, strict=True)) - 1
 
     def leaves(self, stamp: int) -> list[int]:
         """The open releases that a stamp says."""
