@@ -321,7 +321,7 @@ NOISE = (Noise(10**6, 10**12),)
         {"mu2": Fraction(1)},
         {"bad": 1e-7},
     ],
-    ids=str,
+    ids=lambda price: " ".join(price) if isinstance(price, dict) else None,
 )
 def test_a_price_that_would_not_be_counted_whole_is_refused(price: dict[str, Any]) -> None:
     """A negative one would pay for another part; what stands beside μ² would be left out of the exact conversion."""
