@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import statistics
 import time
 import traceback
@@ -122,6 +123,7 @@ def _group(group: list[Cell], folder: Path) -> Iterator[tuple[Cell, Line]]:
         except Exception:  # the other cells are run all the same, and this one is missing still: the log says why
             traceback.print_exc()
             continue
+        gc.collect()  # a model of many labels holds gigabytes, in cycles
         lines[cell.name] = line
         if line["units"] != "unknown":  # a file that is not there may be there tomorrow
             write(line, folder)
