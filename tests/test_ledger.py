@@ -11,7 +11,9 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -558,6 +560,21 @@ def test_one_thread_writes_for_all(filed: Ledger) -> None:
     assert len(reported) == 192 == len(spent.shares) == spent.rounds == spent.sequence
     assert len(commits) <= 192 - 15  # all sixteen threads' first entries went out together
     shop.close()
+
+
+def test_whoever_claims_a_model_waits_for_another_who_settles_the_file(tmp_path: Path) -> None:
+    """SQLite refuses a second checkpoint at once, however long writes wait: `claim` failed under load."""
+    Ledger(tmp_path / "ledger.db").create("m")
+    store, busy = SqliteStore(tmp_path / "ledger.db"), [(1, 0, 0)] * 3
+
+    class Busy:
+        def execute(self, sql: str) -> Any:
+            return SimpleNamespace(fetchone=lambda: busy.pop() if busy else (0, 0, 0))
+
+    with closing(store.db):
+        store.db = Busy()  # type: ignore[assignment]
+        store.settle()
+    assert not busy
 
 
 def test_books_of_many_models_share_the_file(ledger: Ledger) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ __all__ = ["CHECKSUM", "File", "FileReader", "Lock", "trouble"]
 
 _APPLICATION = 0x434F4E46  # "CONF": SQLite keeps it in the file's header, for `file` and for us
 _PATIENCE = 30.0  # seconds that a write waits for another model's write
+_PAUSE = 0.01  # seconds until it is tried again
 
 CHECKSUM = "checksum"
 """The SQL function behind every row's checksum."""
@@ -219,9 +221,15 @@ class File(FileReader):
             raise damaged(self.name)
 
     def settle(self) -> None:
-        """Move everything from the `-wal` into the tables; the `-wal` stays."""
-        if self.db.execute("PRAGMA wal_checkpoint(FULL)").fetchone()[0]:
-            raise sqlite3.OperationalError("a reader is in the way")
+        """Move everything from the `-wal` into the tables; the `-wal` stays.
+
+        For readers SQLite waits by itself; where another model's owner does the same at this moment, it does not.
+        """
+        until = time.monotonic() + _PATIENCE
+        while self.db.execute("PRAGMA wal_checkpoint(FULL)").fetchone()[0]:
+            if time.monotonic() > until:
+                raise sqlite3.OperationalError("a reader is in the way")
+            time.sleep(_PAUSE)
 
     def close(self) -> None:
         """Close it; the `-wal` stays."""
