@@ -49,7 +49,9 @@ SCRIPTS = {"brought": brought(), "brought again": RETRIED}
 
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
-@pytest.mark.parametrize("learner", [None, GaussianNB(), DecisionTreeClassifier(), Last()], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "learner", [None, GaussianNB(), DecisionTreeClassifier(), Last()], ids=lambda one: type(one).__name__
+)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_two_worlds_are_the_same(
     learner: Any, script: list[Step], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
