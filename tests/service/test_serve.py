@@ -72,7 +72,8 @@ def test_the_example_is_a_deployment(tmp_path: Path) -> None:
     made: Any = features(model)
     assert made.ranges == {"links": (0.0, 50.0)}
     assert list(made.categorical) == ["sender"] and list(made.text) == ["words"]
-    assert planned(model.model_copy(update={"epsilon": 8.0, "delta": 1e-4})).rounds == 100_000
+    assert planned(model.model_copy(update={"epsilon": 8.0, "delta": 1e-4})).endless
+    assert planned(model.model_copy(update={"epsilon": 8.0, "delta": 1e-4, "rounds": 100_000})).rounds == 100_000
 
 
 REFUSED = {

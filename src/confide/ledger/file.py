@@ -28,7 +28,7 @@ __all__ = ["CHECKSUM", "File", "FileReader", "Lock", "trouble"]
 
 _APPLICATION = 0x434F4E46  # "CONF": SQLite keeps it in the file's header, for `file` and for us
 _PATIENCE = 30.0  # seconds that a write waits for another model's write
-_PAUSE = 0.01  # seconds until it is tried again
+_PAUSES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 0.0)  # seconds until it is tried again
 
 CHECKSUM = "checksum"
 """The SQL function behind every row's checksum."""
@@ -225,11 +225,11 @@ class File(FileReader):
 
         For readers SQLite waits by itself; where another model's owner does the same at this moment, it does not.
         """
-        until = time.monotonic() + _PATIENCE
-        while self.db.execute("PRAGMA wal_checkpoint(FULL)").fetchone()[0]:
-            if time.monotonic() > until:
-                raise sqlite3.OperationalError("a reader is in the way")
-            time.sleep(_PAUSE)
+        for pause in _PAUSES:
+            if not self.db.execute("PRAGMA wal_checkpoint(FULL)").fetchone()[0]:
+                return
+            time.sleep(pause)
+        raise sqlite3.OperationalError("a reader is in the way")
 
     def close(self) -> None:
         """Close it; the `-wal` stays."""
