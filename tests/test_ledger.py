@@ -571,9 +571,10 @@ def test_whoever_claims_a_model_waits_for_another_who_settles_the_file(tmp_path:
         def execute(self, sql: str) -> Any:
             return SimpleNamespace(fetchone=lambda: busy.pop() if busy else (0, 0, 0))
 
-    with closing(store.db):
-        store.db = Busy()  # type: ignore[assignment]
+    with closing(store):
+        held, store.db = store.db, Busy()  # type: ignore[assignment]
         store.settle()
+        store.db = held
     assert not busy
 
 
