@@ -355,3 +355,11 @@ def test_the_exact_advantage_is_reached_and_not_passed(epsilon: float) -> None:
         shown.append(count / 4000)
     exact = math.expm1(epsilon) / (math.exp(epsilon) + 1)
     assert abs(shown[1] - shown[0] - exact) < 6 * math.sqrt(0.5 / 4000)
+
+
+@pytest.mark.parametrize("ys", [[0], [0, 2], [0, -2], [[0], [1]]])
+def test_rows_without_one_label_each_are_refused_before_any_round_is_taken(ys: Any) -> None:
+    model = Randomized(labels=LABELS, epsilon=1.0, features=2, seed=1)
+    with pytest.raises(ValueError, match="for each row"):
+        model.follow_many(np.ones((2, 2)), np.array(ys))
+    assert model.rounds == 0

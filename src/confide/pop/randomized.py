@@ -357,7 +357,9 @@ class Randomized:
 
     def follow_many(self, xs: Any, ys: Ints, units: Sequence[Unit] | None = None) -> Followed:
         """Ask each row, then teach its label (a number, −1 for none) before the next one: as one by one, and faster."""
-        ids = self._ids(units, len(xs))
+        ids, ys = self._ids(units, len(xs)), np.asarray(ys)
+        if ys.ndim != 1 or len(ys) != len(xs) or not ((ys >= -1) & (ys < len(self.labels))).all():
+            raise ValueError(f"give one number from 0 to {len(self.labels) - 1} for each row, or −1 for no label")
         if self.deadline is not None:
             return self._one_by_one(xs, ys, ids)
         with self._own():
