@@ -363,3 +363,22 @@ def test_rows_without_one_label_each_are_refused_before_any_round_is_taken(ys: A
     with pytest.raises(ValueError, match="for each row"):
         model.follow_many(np.ones((2, 2)), np.array(ys))
     assert model.rounds == 0
+
+
+def test_a_batch_that_is_cut_off_has_taken_its_rounds_and_caps_before_anything_is_taught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who goes on at `model.rounds` brings no label a second time: two draws of one label would cost twice."""
+    model = Randomized(labels=LABELS, epsilon=1.0, features=2, units="people", seed=1)
+
+    def cut_off(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(model.model, "follow", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        model.follow_many(np.ones((3, 2)), np.array([0, 1, 1]), ["ann", "bob", "carl"])
+    monkeypatch.undo()
+    assert model.rounds == 3
+    for name in ("ann", "bob", "carl"):
+        with pytest.raises(ValueError, match="for life"):
+            model.teach([1.0, 1.0], "yes", name)

@@ -356,7 +356,10 @@ class Randomized:
         return found
 
     def follow_many(self, xs: Any, ys: Ints, units: Sequence[Unit] | None = None) -> Followed:
-        """Ask each row, then teach its label (a number, −1 for none) before the next one: as one by one, and faster."""
+        """Ask each row, then teach its label (a number, −1 for none) before the next one: as one by one, and faster.
+
+        Rounds and caps are taken before anything is taught, whatever cuts the rest off.
+        """
         ids, ys = self._ids(units, len(xs)), np.asarray(ys)
         if ys.ndim != 1 or len(ys) != len(xs) or not ((ys >= -1) & (ys < len(self.labels))).all():
             raise ValueError(f"give one number from 0 to {len(self.labels) - 1} for each row, or −1 for no label")
@@ -365,18 +368,18 @@ class Randomized:
         with self._own():
             who = [self._routing.who(unit) for unit in ids]
             rows = self.model.read_many(xs)
-            taken = self._allowed(np.asarray(ys) >= 0, rows.refused, who)
-            outs = np.full(len(ys), -1)
-            outs[taken] = self.response.draw_many(np.asarray(ys)[taken], self._rng.words(int(taken.sum())))
-            self._write_down(xs, outs, who)
-            fallback = self._leaders(outs)
-            answers = self.model.follow(rows, outs)
-            for i in np.flatnonzero(taken).tolist():
-                self._count(int(outs[i]), who[i])
+            taken, first = self._allowed(ys >= 0, rows.refused, who), self.rounds + 1
             for _ in range(len(ys)):
                 self.rounds += 1
                 self._tickets.issue(self.rounds, None)
             self._tickets.expire(self.rounds)
+            outs = np.full(len(ys), -1)
+            outs[taken] = self.response.draw_many(ys[taken], self._rng.words(int(taken.sum())))
+            self._write_down(xs, outs, who, first)
+            fallback = self._leaders(outs)
+            for i in np.flatnonzero(taken).tolist():
+                self._count(int(outs[i]), who[i])
+            answers = self.model.follow(rows, outs)
             known = answers >= 0
             source = np.where(rows.refused, -1, np.where(known, GUIDE, FALLBACK)).astype(np.int8)
             shown = np.where(rows.refused, -1, np.where(known, answers, fallback))
@@ -404,11 +407,10 @@ class Randomized:
                 counts[out] += 1
         return found
 
-    def _write_down(self, xs: Any, outs: Ints, who: Sequence[bytes | None]) -> None:
+    def _write_down(self, xs: Any, outs: Ints, who: Sequence[bytes | None], first: int) -> None:
         if self._journal is None:
             return
         came = np.flatnonzero(outs >= 0).tolist()
-        first = self.rounds + 1
         epoch = self._tickets.epoch
         self._journal.add([Entry((epoch, first + i), int(outs[i]), who[i], self.model.read(xs[i])) for i in came])
 
