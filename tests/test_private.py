@@ -151,3 +151,18 @@ def test_a_state_of_one_promise_is_never_loaded_as_the_other(tmp_path: Path) -> 
         confide.Private.load(tmp_path / "labels", labels=["no", "yes"], epsilon=1.0, features=columns)
     with confide.Private.load(tmp_path / "rows") as again:
         assert again.protect == "rows"
+
+
+def test_who_was_promised_something_is_promised_it_after_a_load(tmp_path: Path) -> None:
+    """A cap that is not given again, or people that became rounds, would spend labels a second time."""
+    columns = Features(numeric=["a"])
+    how: dict[str, Any] = {"features": columns, "people": True, "deadline": (5, "no")}
+    with labels_alone(**how) as model:
+        model.predict({"a": 1.0}, person="ann")
+        model.save(tmp_path / "state")
+    given: dict[str, Any] = {"labels": ["no", "yes"], "epsilon": 2.0, **how}
+    for change in ({"people": False}, {"deadline": (6, "no")}, {"deadline": (5, "yes")}, {"labels": ["yes", "no"]}):
+        with pytest.raises(confide.StateError, match="another promise"):
+            confide.Private.load(tmp_path / "state", **{**given, **change})
+    with confide.Private.load(tmp_path / "state", **given) as again:
+        assert again.rounds == 1

@@ -224,10 +224,13 @@ class Private:
 
     @classmethod
     def load(cls, folder: str | Path, **again: Any) -> Self:
-        """Go on from a folder that `save` wrote; what cannot be stored is given again, as for `POP.load`."""
+        """Go on from a folder that `save` wrote; what cannot be stored is given again, as for `POP.load`.
+
+        Where labels alone are protected everything that it was made with is given again, and refused where it differs.
+        """
         loaded = cls.__new__(cls)
         if labels_alone(Path(folder)):
-            loaded._mechanism = Randomized.load(folder, again.pop("learner", None), **again)
+            loaded._mechanism = _loaded(folder, **again)
         else:
             loaded._mechanism = POP.load(folder, **again)
         return loaded
@@ -282,6 +285,17 @@ def _randomized(
         ticket_life=options.get("ticket_life", TICKET_LIFE),
         seed=seed,
     )
+
+
+def _loaded(
+    folder: str | Path, learner: Any = None, trusted: bool = False, people: bool = False, **made: Any
+) -> Randomized:  # fmt: skip
+    """A saved model of labels alone, by what `Private` was made with."""
+    if "labels_per_person" in made:
+        made["unit_labels"] = made.pop("labels_per_person")
+    if "deadline" in made:
+        made["deadline"], made["missing"] = made["deadline"]
+    return Randomized.load(folder, learner, trusted=trusted, units="people" if people else "rounds", **made)
 
 
 def _plan(

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
@@ -479,8 +480,7 @@ class Randomized:
                     self._tickets.epoch,
                     self.records,
                     self._generation,
-                    len(self.labels),
-                    self.response.other,
+                    *self._promise(),
                 ],
                 dtype=np.uint64,
             ),
@@ -488,6 +488,12 @@ class Randomized:
             "who": np.frombuffer(b"".join(who), dtype=np.uint8),
             "taken": np.array([self._taken[one] for one in who], dtype=np.int64),
         }
+
+    def _promise(self) -> tuple[int, ...]:
+        """What a state must be loaded with again, or the promise, or what is made of labels, would be another."""
+        names = int.from_bytes(blake2b(repr(self.labels).encode(), digest_size=8).digest())
+        due = self.deadline or 0, 0 if self._missing is None else 1 + self._missing
+        return len(self.labels), self.response.other, int(self.units == "people"), self._cap, *due, names
 
     @classmethod
     def load(cls, path: str | Path, *args: Any, trusted: bool = False, **options: Any) -> Self:
@@ -512,11 +518,13 @@ class Randomized:
         try:
             with np.load(io.BytesIO(snapshot.read_extra(folder, _STATE) or b""), allow_pickle=False) as file:
                 arrays = dict(file)
-            rounds, epoch, records, self._generation, labels, other = (int(n) for n in arrays["numbers"])
+            rounds, epoch, records, self._generation, *promise = (int(n) for n in arrays["numbers"])
         except (OSError, ValueError, KeyError, zipfile.BadZipFile):
             raise StateError(f"{folder} is damaged: take it from a backup") from None
-        if (labels, other) != (len(self.labels), self.response.other):
-            raise StateError("this state has another promise or other labels: load it with those that it was made with")
+        if tuple(promise) != self._promise():
+            raise StateError(
+                "this state has another promise, other labels or people: load it with those that it was made with"
+            )
         if "learner/pickle" in arrays and not trusted:
             raise StateError("loading a pickle runs what is in it: pass trusted=True if nobody else wrote it")
         self.rounds, self.records, self._counts = rounds, records, arrays["counts"].astype(np.int64)
