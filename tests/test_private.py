@@ -38,6 +38,8 @@ def test_a_learner_that_would_never_answer_is_refused_with_the_three_ways_on() -
         confide.Private(naive_bayes.GaussianNB(), labels=[0, 1], epsilon=1.0, rounds=20_000)  # type: ignore[no-untyped-call]
     for way in ("leave the learner out", 'protect="labels"', "confide.POP"):
         assert way in str(refused.value)
+    with pytest.raises(ValueError, match="planned for a number of rounds"):
+        confide.Private(naive_bayes.GaussianNB(), labels=[0, 1], epsilon=1.0)  # type: ignore[no-untyped-call]
 
 
 def test_what_it_does_not_know_is_refused_by_name() -> None:

@@ -321,8 +321,11 @@ def _plan(
 def _no_copies(learner: Any, plan: Plan, epsilon: float) -> str:
     """Why a learner would never be asked, and the ways on."""
     name = learner.__name__ if isinstance(learner, type) else type(learner).__name__
+    why = plan.notes[0].partition(": ")[2]
+    if plan.endless:
+        why = "copies of a learner are planned for a number of rounds, millions of them, and none was given with rounds="
     return (
-        f"{name} would never answer: {plan.notes[0].partition(': ')[2]}. Three ways on: leave the learner out, and "
+        f"{name} would never answer: {why}. Three ways on: leave the learner out, and "
         f"Confide's own private model answers; or say protect=\"labels\", and {name} itself is taught randomized "
         "labels, which protects labels and not rows; or give a plan of your own to confide.POP, "
         f"Plan.tight(epsilon={epsilon:g}, …, copies=…, unsure=…)"
