@@ -323,7 +323,7 @@ def _no_copies(learner: Any, plan: Plan, epsilon: float) -> str:
     name = learner.__name__ if isinstance(learner, type) else type(learner).__name__
     why = plan.notes[0].partition(": ")[2]
     if plan.endless:
-        why = "copies of a learner are planned for a number of rounds, millions of them, and none was given with rounds="
+        why = "copies of a learner are planned for a number of rounds, millions of them, and none was given (rounds=)"
     return (
         f"{name} would never answer: {why}. Three ways on: leave the learner out, and "
         f"Confide's own private model answers; or say protect=\"labels\", and {name} itself is taught randomized "
