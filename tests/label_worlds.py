@@ -9,6 +9,7 @@ fitted, the files of its folder, and how many words were used.
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,19 +33,29 @@ class Step(NamedTuple):
 
 
 class Forced:
-    """Words below L·o: what comes out is the same for every label."""
+    """Words below L·o: what comes out is the same for every label. They depend on the step, and not on those before.
+
+    With a deadline a label that came has a word of its own, and the declared one another: all say the same output.
+    """
 
     secure = False
 
-    def __init__(self, response: Response) -> None:
-        self._response, self.used = response, 0
+    def __init__(self, response: Response, one_output: bool = False) -> None:
+        self._response, self._one, self.used = response, one_output, 0
+        self._step = self._within = 0
+
+    def begin(self, step: int) -> None:
+        self._step, self._within = step, 0
 
     def word(self) -> int:
-        self.used += 1
-        return (self.used * 7 % self._response.labels) * self._response.other + self.used
+        self.used, self._within = self.used + 1, self._within + 1
+        at = random.Random(f"{self._step}, {self._within}").randrange(1000)
+        return (0 if self._one else at % self._response.labels) * self._response.other + at
 
     def words(self, n: int) -> Any:
         return np.array([self.word() for _ in range(n)], dtype=np.uint64)
+
+    fresh_word, fresh_words = word, words
 
 
 class World:
@@ -56,7 +67,7 @@ class World:
         self.mechanism._tickets._key = bytes(32)
         if folder is not None:
             self.mechanism.save(folder, trusted=True)
-        self.words = Forced(self.mechanism.response)
+        self.words = Forced(self.mechanism.response, self.mechanism.deadline is not None)
         self.mechanism._rng = self.words  # type: ignore[assignment]
         self.tickets: list[str] = []
         self.brought: set[int] = set()
@@ -112,13 +123,15 @@ def violated(make: Make, script: Sequence[Step], tmp_path: Path, monkeypatch: py
     try:
         for number, step in enumerate(script):
             full[0] = step.disk_full
+            for world in worlds:
+                world.words.begin(number)
             lines = [world.do(step, which) for which, world in enumerate(worlds)]
             for what in lines[0]:
                 if lines[0][what] != lines[1][what]:
                     return f"step {number}: {what} differs between the worlds"
         asked = sum(step.what == "ask" for step in script)
-        for world in worlds:
-            if world.words.used > asked:
+        for world in worlds:  # with a deadline each question has a draw for the declared label too
+            if world.words.used > asked * (1 if world.mechanism.deadline is None else 2):
                 return "a label was drawn for twice"
     finally:
         full[0] = False

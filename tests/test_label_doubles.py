@@ -18,7 +18,7 @@ from confide.games.moves import Round
 from confide.pop.randomized import Randomized
 from tests.broken import labels as broken
 from tests.label_worlds import Step, violated
-from tests.test_randomized import LABELS, Last
+from tests.test_randomized import LABELS, Last, Listening
 
 pytestmark = pytest.mark.claim("labels.md")
 
@@ -74,7 +74,7 @@ def test_without_a_deadline_one_sided_labels_protect_nothing(tmp_path: Path, mon
 DUED: dict[str, Any] = {"deadline": 3, "missing": "no"}
 DOUBLES: list[tuple[Any, list[Step], str]] = [
     (make(broken.AnewAtRetry, Last()), RETRIED, "drawn for twice"),
-    (make(broken.WeightSawTruth, Last()), brought(), "what the model knows|an answer|a file"),
+    (make(broken.WeightSawTruth, Listening()), brought(), "what the model knows|an answer|a file"),
     (make(broken.OnlyWhenItCame, Last(), **DUED), DUE, "what the model knows|an answer"),
     (make(broken.TaughtBeforeDeadline, Last(), **DUED), LATE, "what the model knows"),
     (make(broken.TruthInJournal, Last()), brought(), "a file"),
@@ -92,7 +92,8 @@ def test_every_double_is_caught_with_its_cause(
 
 
 def test_every_double_is_here_and_says_what_is_broken() -> None:
-    assert {d[0]().__class__.__name__ for d in DOUBLES} == set(broken.__all__)
+    elsewhere = {"CountedAfterWriting"}  # tests/test_label_attacks.py interrupts it
+    assert {d[0]().__class__.__name__ for d in DOUBLES} | elsewhere == set(broken.__all__)
     assert all(getattr(broken, name).__doc__ for name in broken.__all__)
 
 

@@ -12,14 +12,16 @@ from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
+from confide.errors import StateError
 from confide.notebook import card
 from confide.planning.plan import Guarantee, Plan
 from confide.planning.promise import Protect
 from confide.pop.base import TICKET_LIFE, Answer, Unit, Xs
+from confide.pop.label_folder import labels_alone
 from confide.pop.monitor import Monitor
 from confide.pop.operator import Operator
 from confide.pop.pop import POP
-from confide.pop.randomized import Randomized, labels_alone
+from confide.pop.randomized import Randomized
 from confide.privacy.random import Random
 
 __all__ = ["Options", "Private"]
@@ -228,8 +230,10 @@ class Private:
 
         Where labels alone are protected everything that it was made with is given again, and refused where it differs.
         """
-        loaded = cls.__new__(cls)
-        if labels_alone(Path(folder)):
+        loaded, alone = cls.__new__(cls), labels_alone(Path(folder))
+        if again.pop("protect", "labels" if alone else "rows") != ("labels" if alone else "rows"):
+            raise StateError(f"{folder} protects {'labels alone' if alone else 'rows'}: say so with protect=")
+        if alone:
             loaded._mechanism = _loaded(folder, **again)
         else:
             loaded._mechanism = POP.load(folder, **again)

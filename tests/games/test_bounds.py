@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import binom, norm
 
 from confide.games import Curve, Region
-from confide.games.bounds import Choice, Point, at_least, at_most, choose, measure
+from confide.games.auditor import Terms, planned
+from confide.games.bounds import Choice, Point, at_least, at_most, choose, gap_at_least, measure
 from confide.planning.plan import Guarantee
 
 
@@ -44,6 +45,44 @@ def test_all_points_hold_together() -> None:
         level = 0.04 * choice.share / 2
         assert point.false == at_most(int((zero > choice.threshold).sum()), 500, level)
         assert point.true == at_least(int((one > choice.threshold).sum()), 500, level)
+
+
+@pytest.mark.parametrize("games", [3, 12, 40])
+@pytest.mark.parametrize("level", [0.2, 0.01, 1e-4])
+def test_the_bound_of_the_advantage_fails_at_most_as_often_as_it_says(games: int, level: float) -> None:
+    """Exactly, over all pairs of counts, for pairs of rates however unlike: their sum is no binomial variable."""
+    hits = np.arange(games + 1)
+    bound = np.array([[gap_at_least((x, y), (games, games), level) for y in hits] for x in hits])
+    rates, worst = np.linspace(0, 1, 26), 0.0
+    for a in rates:
+        for b in rates:
+            law = np.outer(binom.pmf(hits, games, a), binom.pmf(hits, games, b))
+            worst = max(worst, law[bound > max(0.0, b - a) + 1e-12].sum())
+    assert worst <= level * (1 + 1e-6)
+    assert gap_at_least((0, 9), (10, 20), level) == 0  # unequal numbers of games are not one count
+
+
+def test_a_bound_of_the_advantage_at_half_the_deviation_would_be_seen() -> None:
+    games, level, hits = 40, 0.01, np.arange(41)
+    gaps = (hits[None, :] - hits[:, None]) / games
+    narrow = np.maximum(0.0, gaps - norm.isf(level) / 2 * np.sqrt(0.5 / games))
+    law = np.outer(binom.pmf(hits, games, 0.4), binom.pmf(hits, games, 0.6))
+    assert law[narrow > 0.2].sum() > 5 * level
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_of_randomized_labels_the_bound_is_19_20ths_of_the_exact_advantage(epsilon: float) -> None:
+    """10,000 games at each bit that come out as they are expected to: what the bound loses, and not chance."""
+    true, games = math.exp(epsilon) / (math.exp(epsilon) + 1), 10_000
+    law = Curve(np.array([true, 1 - true]), np.array([1 - true, true]))
+    low, high = np.unique(law.scores)
+    lies = round((1 - true) * games)
+    zero, one = np.full(games, low), np.full(games, high)
+    zero[:lies], one[:lies] = high, low
+    points = measure(planned(law, games, Terms()), zero, one, 0.01)
+    reached = max(point.advantage for point in points) / law.advantage
+    assert 0.95 < reached < 1
+    assert max(point.true - point.false for point in points) < max(point.advantage for point in points)
 
 
 def test_epsilon_of_a_point_is_the_definition_both_ways() -> None:

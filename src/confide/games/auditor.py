@@ -163,7 +163,7 @@ def _report(
 ) -> Report:
     region, failure, level = terms.region, 1 - terms.confidence, terms.alarm / (2 if laws else 1)
     test = _test(zero, one, law, hasattr(adversary, "score") and not terms.learned, terms)
-    sounded = None if region is None else _alarm(region, measure(test.choices, test.zero, test.one, level))
+    sounded = None if region is None else _alarm(region, measure(test.choices, test.zero, test.one, level, joint=False))
     repeated, alarms = _repeat(test, law, terms, level)
     return Report(
         name=name,
@@ -244,7 +244,7 @@ def _repeat(test: _Test, law: Curve | None, terms: Terms, level: float) -> tuple
         here = slice(part * games, (part + 1) * games)
         zero, one = test.zero[here], test.one[here]
         bounds.append(max(point.epsilon(terms.delta) for point in measure(choices, zero, one, failure)))
-        alarms += region is not None and _alarm(region, measure(choices, zero, one, level)) is not None
+        alarms += region is not None and _alarm(region, measure(choices, zero, one, level, joint=False)) is not None
     return bounds, alarms
 
 

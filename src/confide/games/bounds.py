@@ -1,5 +1,7 @@
 """Lower bounds from counts: Clopper–Pearson, one-sided, all bounds of a report true together.
 
+The advantage has a bound of its own: right guesses at both bits are one count, whose bound is nearer than two together.
+
 Proof page: docs/proofs/audit.md.
 """
 
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +17,17 @@ from scipy.special import betainccinv, betaincinv
 
 from confide._checks import integer, probability
 
-__all__ = ["Choice", "Point", "at_least", "at_most", "both_ways", "choose", "measure"]
+__all__ = ["Choice", "Point", "at_least", "at_most", "both_ways", "choose", "gap_at_least", "measure"]
 
 Floats = NDArray[np.float64]
 CURVE = 12
 """Points of the curve besides the two that are chosen for advantage and ε."""
 
+JOINT = 0.25
+"""Weight of the bound of the advantage alone, beside 1 for all points."""
+
 BACKWARDS = 0.1
-"""Share of the failure probability for the tests in the other direction."""
+"""Share of the points' failure probability for the tests in the other direction."""
 
 
 def at_most(hits: int, games: int, level: float) -> float:
@@ -37,6 +42,17 @@ def at_least(hits: int, games: int, level: float) -> float:
     return 0.0 if hits <= 0 else float(betaincinv(hits, games - hits + 1, probability(level, "level")))
 
 
+def gap_at_least(hits: tuple[int, int], games: tuple[int, int], level: float) -> float:
+    """A lower bound of true less false positives that fails with probability at most `level`, which is at most 1/4.
+
+    All games together are one count of right guesses, n₁ hits and n₀ games without one. It is no binomial variable, and
+    its tails are lighter than those of one with the same mean (Hoeffding 1956). 0 where the bits had unequal games.
+    """
+    if games[0] != games[1] or level > 0.25:
+        return 0.0
+    return max(0.0, 2 * at_least(hits[1] + games[0] - hits[0], 2 * games[0], level) - 1)
+
+
 @dataclass(frozen=True)
 class Choice:
     """A threshold fixed before the test games, and its share of the failure probability."""
@@ -46,6 +62,8 @@ class Choice:
     aim: str
     below: bool = False
     """Whether bit 1 is said where the score is *not* above the threshold."""
+    joint: float = 0.0
+    """The weight of the bound of the advantage alone, from both bits together."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +78,13 @@ class Point:
     """Upper bound of the false positives."""
     true: float
     """Lower bound of the true positives."""
+    gap: float = 0.0
+    """Lower bound of true less false positives, from all games together."""
 
     @property
     def advantage(self) -> float:
         """A lower bound of the total variation distance."""
-        return max(0.0, self.true - self.false)
+        return max(0.0, self.true - self.false, self.gap)
 
     def epsilon(self, delta: float) -> float:
         """A lower bound of ε at δ, from the event and from its complement."""
@@ -75,15 +95,20 @@ class Point:
         return best
 
 
-def measure(choices: Sequence[Choice], zero: Floats, one: Floats, failure: float) -> list[Point]:
-    """The points at the chosen thresholds; all bounds hold together but for probability `failure`."""
-    total = sum(choice.share for choice in choices)
+def measure(choices: Sequence[Choice], zero: Floats, one: Floats, failure: float, joint: bool = True) -> list[Point]:
+    """The points at the chosen thresholds; all bounds hold together but for probability `failure`.
+
+    Without `joint` no bound of the advantage alone is made, and nothing is spent on it.
+    """
+    total = sum(choice.share + joint * choice.joint for choice in choices)
     points = []
     for choice in choices:
         level = failure * choice.share / total / 2
-        hits = tuple(int(((scores > choice.threshold) ^ choice.below).sum()) for scores in (zero, one))
-        false, true = at_most(hits[0], zero.size, level), at_least(hits[1], one.size, level)
-        points.append(Point(choice.threshold, choice.aim, (zero.size, one.size), (hits[0], hits[1]), false, true))
+        above = [int(((scores > choice.threshold) ^ choice.below).sum()) for scores in (zero, one)]
+        hits, games = (above[0], above[1]), (zero.size, one.size)
+        false, true = at_most(hits[0], games[0], level), at_least(hits[1], games[1], level)
+        gap = gap_at_least(hits, games, failure * choice.joint / total) if joint and choice.joint else 0.0
+        points.append(Point(choice.threshold, choice.aim, games, hits, false, true, gap))
     return points
 
 
@@ -98,7 +123,8 @@ def choose(thresholds: Floats, zero: Floats, one: Floats, games: int, failure: f
     """Which thresholds to test, from P(score > threshold) at both bits as a law or *other* games say they are.
 
     One for the advantage, one for ε at δ (at the bounds that so many games are expected to give), and a dozen along
-    the curve. Whatever is chosen, the bounds hold: the choice only makes them better.
+    the curve; one that is chosen several times has all its shares. Whatever is chosen, the bounds hold: the choice only
+    makes them better.
     """
     shares = {"advantage": 0.25, "epsilon": 0.5, "curve": 0.25 / CURVE}
     keep = np.flatnonzero(np.isfinite(thresholds))
@@ -117,9 +143,19 @@ def choose(thresholds: Floats, zero: Floats, one: Floats, games: int, failure: f
         worth = lower - upper if aim == "advantage" else np.fmax(up, down)
         found[aim] = int(np.nanargmax(worth)) if np.isfinite(worth).any() else int(np.argmax(q - p))
     chosen = [Choice(float(cuts[at]), shares[aim], aim) for aim, at in found.items()]
+    chosen[0] = replace(chosen[0], joint=JOINT)
     rates = np.geomspace(max(10 / games, 1e-6), 0.5, CURVE // 2)
     for tail in (p, 1 - q):  # along both ends of the curve
         for rate in rates:
             at = int(np.argmin(np.abs(np.log(np.maximum(tail, 1e-12)) - math.log(rate))))
             chosen.append(Choice(float(cuts[at]), shares["curve"], "curve"))
-    return chosen
+    return _merged(chosen)
+
+
+def _merged(choices: Sequence[Choice]) -> list[Choice]:
+    """Each threshold once, under its first name."""
+    found: dict[float, Choice] = {}
+    for one in choices:
+        first = found.get(one.threshold)
+        found[one.threshold] = one if first is None else replace(first, share=first.share + one.share)
+    return list(found.values())

@@ -1,8 +1,9 @@
 """What came out, written down before it is taught: one line for each label, with its row and never with the label.
 
-A line is on the disk before anybody is taught. A write that fails is cut off again, so that an output which was not
-taught now is not taught later either; where even that fails the journal takes nothing more. A line that was torn by the
-end of a process ends the journal, and only the last can be torn.
+A line is on the disk before anybody is taught. A write that fails, or is interrupted, is cut off again, so that an
+output which was not taught now is not taught later either; where even that fails the journal takes nothing more. A line
+that was torn by the end of a process ends the journal, and only the last can be torn. Lines are numbered through all
+journals of a model, so that a state says which of them it has.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from confide.errors import StateError
 from confide.guide.columns import Row
 from confide.guide.maps import Encoded
 
-__all__ = ["Entry", "Journal"]
+__all__ = ["Entry", "Journal", "check_writable"]
 
 
 class Entry(NamedTuple):
-    """What came out for one question: which one, the output, the person if any, and the row as it was read."""
+    """What came out for one question: which one, the output, the person if any, and the row as it was read.
+
+    An output below 0 is none: rounds up to this one of this life may have been asked.
+    """
 
     key: tuple[int, int]
     out: int
@@ -39,35 +43,52 @@ class Journal:
     ----------
     path
         The file; made if there is none.
+    first
+        The number of its first entry among all that the model ever wrote.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, first: int = 0) -> None:
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
         try:
             self._file: int | None = os.open(path, flags, 0o600)
         except OSError as error:
             raise StateError(f"{path} cannot be opened: {error.strerror}") from None
-        self.path = path
-        self._end = 0
-        self._end = sum(len(line) for line, _ in self._lines())
+        self.path, self.first = path, first
+        found = list(self._lines())
+        self._at = sum(len(line) for line, _ in found), first + len(found)
+        self._torn = False
+
+    @property
+    def next(self) -> int:
+        """The number of the entry that is written next."""
+        return self._at[1]
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is written any more."""
+        return self._file is None
 
     def add(self, entries: Sequence[Entry]) -> None:
         """Write entries, in one piece; afterwards they are on the disk, or none of them ever was."""
+        body = b"".join(map(_line, entries))
+        if self._torn:
+            self._cut()  # an interrupt left something behind the end
         if self._file is None:
             raise StateError("the journal is closed, or could not be written before: load the model again")
-        body = b"".join(map(_line, entries))
+        self._torn = True
         try:
             self._write(body)
+            self._at = self._at[0] + len(body), self._at[1] + len(entries)
+            self._torn = False
         except BaseException as error:
             self._cut()
             if not isinstance(error, OSError):
                 raise
             raise StateError(f"{self.path} could not be written: {error.strerror or 'the disk may be full'}") from None
-        self._end += len(body)
 
     def _write(self, body: bytes) -> None:
         assert self._file is not None
-        os.lseek(self._file, self._end, os.SEEK_SET)
+        os.lseek(self._file, self._at[0], os.SEEK_SET)
         left = memoryview(body)
         while left:
             left = left[os.write(self._file, left) :]
@@ -75,19 +96,19 @@ class Journal:
 
     def _cut(self) -> None:
         """Take back what a failed write may have left; where that fails, nothing is written any more."""
-        assert self._file is not None
+        if self._file is None:
+            return
         try:
-            os.ftruncate(self._file, self._end)
+            os.ftruncate(self._file, self._at[0])
             os.fsync(self._file)
+            self._torn = False
         except OSError:
             self.close()
 
-    def entries(self) -> Iterator[Entry]:
-        """All entries, in order; of two for one question the first counts."""
-        seen: set[tuple[int, int]] = set()
-        for _, entry in self._lines():
-            if entry.key not in seen:
-                seen.add(entry.key)
+    def entries(self, since: int = 0) -> Iterator[Entry]:
+        """All entries from this number on, in order."""
+        for number, (_, entry) in enumerate(self._lines(), start=self.first):
+            if number >= since:
                 yield entry
 
     def _lines(self) -> Iterator[tuple[bytes, Entry]]:
@@ -101,10 +122,15 @@ class Journal:
             yield line + b"\n", entry
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file: nothing is written any more."""
         if self._file is not None:
             os.close(self._file)
         self._file = None
+
+
+def check_writable(row: Any) -> None:
+    """ValueError for a row that cannot be written down: to be said when it is asked, before anybody has its label."""
+    _line(Entry((0, 0), 0, None, row))
 
 
 def _line(entry: Entry) -> bytes:
@@ -125,6 +151,8 @@ def _entry(line: bytes) -> Entry | None:
 
 
 def _written(row: Any) -> Any:
+    if row is None:
+        return ["none"]
     if isinstance(row, Row):
         return ["row", row.numbers.tolist(), row.codes.tolist(), list(row.texts)]
     if isinstance(row, Encoded):
@@ -136,6 +164,8 @@ def _written(row: Any) -> Any:
 
 def _read(written: Any) -> Any:
     kind, *parts = written
+    if kind == "none":
+        return None
     if kind == "row":
         numbers, codes, texts = parts
         return Row(np.array(numbers, dtype=np.float64), np.array(codes, dtype=np.uint64), tuple(texts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
 
 from confide.planning.guarantee import Guarantee
 
@@ -28,7 +29,7 @@ class LabelGuarantee(Guarantee):
 
     def __str__(self) -> str:
         seeded = "" if self.secure else " (insecure: seeded, so nothing is promised)"
-        return f"{self.epsilon:.4g}-DP for labels alone{seeded}: {self._said}"
+        return f"{_up(self.epsilon, 4)}-DP for labels alone{seeded}: {self._said}"
 
     @property
     def _said(self) -> str:
@@ -39,7 +40,7 @@ class LabelGuarantee(Guarantee):
     @property
     def sentence(self) -> str:
         """The guarantee in one sentence that a lawyer could read."""
-        factor = f"{math.exp(self.epsilon):.3g}" if self.epsilon < 700 else f"e to the {self.epsilon:.4g}"
+        factor = _up(math.nextafter(math.exp(self.epsilon), math.inf), 3) if self.epsilon < 700 else "e to the ε"
         whose = "the one label of a round"
         if self.units == "people":
             many = self.unit_labels or 1
@@ -47,5 +48,10 @@ class LabelGuarantee(Guarantee):
         return (
             f"Whatever {whose} said, everyone together, asking adaptively for as long as they like and seeing the "
             f"model itself, sees any given pattern with a probability that changes by at most a factor of {factor} "
-            f"(ε = {self.epsilon:.4g}); {self._said}."
+            f"(ε = {_up(self.epsilon, 4)}); {self._said}."
         )
+
+
+def _up(value: float, digits: int) -> str:
+    """So many digits, rounded up: what is said is never less than what is promised."""
+    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).plus(Decimal(repr(value)))):.{digits}g}"

@@ -8,12 +8,10 @@ and when a label came, unless a deadline is declared. Proof page: docs/proofs/la
 
 from __future__ import annotations
 
-import io
 import os
 import threading
-import zipfile
-from collections import deque
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -29,23 +27,47 @@ from confide.contained import contained
 from confide.errors import StateError
 from confide.frames import rows_of, values_of
 from confide.labels.base import Taught
-from confide.labels.journal import Entry, Journal
+from confide.labels.journal import Entry, check_writable
 from confide.labels.models import model_for
-from confide.ledger import snapshot
-from confide.ledger.file import Lock
 from confide.planning.labels import LabelGuarantee
 from confide.pop.base import FALLBACK, GUIDE, TICKET_LIFE, Answer, Followed, Unit, Xs
+from confide.pop.label_folder import ROLLED_BACK, LabelFolder, labels_alone
 from confide.pop.routing import Routing
 from confide.pop.tickets import Tickets, Waiting
 from confide.privacy.random import Random
 from confide.privacy.response import Response, each, together
 
-__all__ = ["Randomized", "Told", "labels_alone"]
+__all__ = ["Randomized", "Told"]
 
 Ints = NDArray[np.int64]
 Key = tuple[int, int]
-_STATE = "labels.npz"
 _UNKNOWN = "the label must be one of those that were declared; it was not taken, and may be brought again"
+_AHEAD = 1024
+"""So many rounds are written down as asked, before the first of them is."""
+
+
+@dataclass(slots=True, repr=False)
+class Unlabelled(Waiting):
+    """A question that waits for its label."""
+
+    out: int = -1
+    """What came out for its label, or until that comes for the one that stands for a missing one; −1 for none."""
+    allowed: bool = False
+    """Whether its place under the person's cap is taken."""
+
+
+class _Known(Tickets):
+    """Tickets of a model whose lives are known: one of another life, or of a later round, was given out by a copy of
+    the folder, or before it was rolled back."""
+
+    def __init__(self, key: bytes, life: int, lives: dict[int, int], rolled_back: Callable[[], None]) -> None:
+        super().__init__(key, life)
+        self.lives, self._rolled_back = lives, rolled_back
+
+    def take(self, key: Key, now: int) -> Waiting:
+        if key[1] > self.lives.get(key[0], -1):
+            self._rolled_back()
+        return super().take(key, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,22 +149,28 @@ class Randomized:
         self.response = Response.best(each(epsilon, self._cap), len(self.labels))
         self.model: Taught = model_for(learner, self.labels, self.response, features)
         self._rng = Random(seed)
+        self._insecure = seed is not None
         self._routing = Routing(units, 1, self._rng)
-        self._tickets = Tickets(self._routing.ticket_key, integer(ticket_life, "ticket_life", at_least=1))
-        if self.deadline is not None:
-            self._tickets.life = self.deadline
+        life = integer(ticket_life, "ticket_life", at_least=1)
+        self._tickets = self._begun({}, life if self.deadline is None else self.deadline)
         self._taken: dict[bytes, int] = {}
         self._counts = np.zeros(len(self.labels), dtype=np.int64)
-        self._due: deque[Key] = deque()
-        self._pending: dict[Key, Waiting] = {}
-        self._drawn: dict[Key, int] = {}
-        self._journal: Journal | None = None
-        self._folder_lock: Lock | None = None
+        self._pending: OrderedDict[Key, Unlabelled] = OrderedDict()
+        self._folder: LabelFolder | None = None
+        self._rolled = False
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self.rounds = 0
         self.records = 0
-        self._generation = 0
+        self.past_cap = 0
+        """Labels, or with a deadline questions, of people whose cap was reached: for the operator, and not private."""
+
+    def _begun(self, lives: dict[int, int], ticket_life: int) -> _Known:
+        """A new life: by its number, which is random, its tickets are told from those of all others."""
+        tickets = _Known(self._routing.ticket_key, ticket_life, lives, self._roll_back)
+        tickets.epoch = self._rng.word() >> 1
+        lives.setdefault(tickets.epoch, 0)
+        return tickets
 
     # ------------------------------------------------------------------ what is public
 
@@ -151,8 +179,7 @@ class Randomized:
         """What is promised to each unit: from the integers that are drawn with."""
         promised = together(self.response.cost(), self._cap)
         cap = self._cap if self.units == "people" else None
-        secure = self._rng.secure
-        return LabelGuarantee(promised, 0.0, 1, secure, cap, self.units, deadline=self.deadline)
+        return LabelGuarantee(promised, 0.0, 1, not self._insecure, cap, self.units, deadline=self.deadline)
 
     @property
     def failures(self) -> Failures:
@@ -189,19 +216,25 @@ class Randomized:
             number = self.rounds
             row, failed = None, ""
             try:
-                row = self.model.read(x)
+                row = self._read(x)
             except ValueError as error:
                 failed = str(error)
             if failed:
                 self._tickets.issue(number, None)
                 raise ValueError(failed)
             answer, shares = self.model.answer(row)
-            waiting = Waiting(-1, None, answer, False, who, (row,))
-            ticket = self._tickets.issue(number, waiting)
+            asked = Unlabelled(-1, None, answer, False, who, (row,))
             if self.deadline is not None:
-                self._due.append((self._tickets.epoch, number))
-                self._pending[self._tickets.epoch, number] = waiting
-            return self._told(answer, shares, ticket)
+                asked.out = self._draw(cast(int, self._missing), self._rng.fresh_word())
+                self._pending[self._tickets.epoch, number] = asked
+            return self._told(answer, shares, self._tickets.issue(number, asked))
+
+    def _read(self, x: Any) -> Any:
+        """The row that x is; where outputs are written down, one that can be written beside them."""
+        row = self.model.read(x)
+        if self._folder is not None:
+            check_writable(row)
+        return row
 
     def _told(self, answer: int, shares: NDArray[np.float64] | None, ticket: str) -> Told:
         known = answer >= 0
@@ -210,26 +243,31 @@ class Randomized:
         said = None if shares is None else dict(zip(self.labels, shares.tolist(), strict=True))
         return Told(label, False, ticket, None, source, label if known else None, said)
 
-    def _begin(self) -> None:
-        """A public round begins: what is due is taught first."""
-        self.rounds += 1
+    def _begin(self, rounds: int = 1) -> None:
+        """Public rounds begin: what is due is taught first."""
+        self._ahead(self.rounds + rounds)
+        self.rounds += rounds
         self._tickets.expire(self.rounds)
-        while self._due and self._due[0][1] <= self.rounds - cast(int, self.deadline):
-            key = self._due[0]
-            if (waiting := self._pending.get(key)) is not None:
-                self._settle(key, waiting)
-            self._due.popleft()
+        while self._pending and (key := next(iter(self._pending)))[1] <= self.rounds - cast(int, self.deadline):
+            self._settle(key, self._pending[key])
             self._pending.pop(key, None)
 
-    def _settle(self, key: Key, waiting: Waiting) -> None:
+    def _ahead(self, number: int) -> None:
+        """Write down that these rounds may have been asked, so that their tickets are known after a load."""
+        life = self._tickets.epoch
+        if self._folder is not None and number > self._tickets.lives[life]:
+            upto = number + _AHEAD
+            self._folder.add([Entry((life, upto), -1, None, None)])
+            self._tickets.lives[life] = upto
+        elif self._folder is None:
+            self._tickets.lives[life] = number
+
+    def _settle(self, key: Key, asked: Unlabelled) -> None:
         """The deadline of a question: what came out for its label, or for the declared one, is taught now."""
-        if not self._free(waiting.who):
-            self._drawn.pop(key, None)  # nobody has seen it
-            return
-        if key not in self._drawn:
-            self._drawn[key] = self._draw(cast(int, self._missing))
-        self._take(key, waiting.questions[0], self._drawn[key], waiting.who)
-        del self._drawn[key]
+        if self._allow(asked):
+            self._write([Entry(key, asked.out, asked.who, asked.questions[0])])
+            self._pending.pop(key, None)
+            self._teach(asked.questions[0], asked.out)
 
     # ------------------------------------------------------------------ labels
 
@@ -238,65 +276,77 @@ class Randomized:
         with self._own():
             number = self._number(y)
             key, waiting = self._tickets.redeem(ticket, self.rounds)
+            asked = cast(Unlabelled, waiting)
             if self.deadline is None:
-                self._learn(key, waiting, number)
-            elif key not in self._drawn and key in self._pending and self._free(waiting.who):
-                self._drawn[key] = self._draw(number)  # it waits for its deadline, as a missing one does
+                self._learn(key, asked, number)
+            else:  # it waits for its deadline, in the place of what stood for a missing one
+                asked.out = self._draw(number, self._rng.fresh_word())
 
-    def _learn(self, key: Key, waiting: Waiting, number: int) -> None:
-        if not self._free(waiting.who):
-            self._drawn.pop(key, None)  # nobody has seen it
-            raise ValueError(f"of each person {self._cap:,} labels are taken, for life: this one was not taken")
-        if key not in self._drawn:
-            self._drawn[key] = self._draw(number)
+    def _learn(self, key: Key, asked: Unlabelled, number: int) -> None:
+        """Nothing is drawn twice, and no cap is passed, wherever this is cut off."""
+        if not self._allow(asked):
+            raise ValueError(self._past)
+        if asked.out < 0:
+            asked.out = self._draw(number, self._rng.fresh_word())
         try:
-            self._take(key, waiting.questions[0], self._drawn[key], waiting.who)
+            self._write([Entry(key, asked.out, asked.who, asked.questions[0])])
         except BaseException:
-            self._tickets.restore(key, waiting)  # the same output is written when it is brought again
+            self._tickets.restore(key, asked)  # the same output is written when it is brought again
             raise
-        del self._drawn[key]
+        self._teach(asked.questions[0], asked.out)
 
     def teach(self, x: Any, y: Hashable, unit: Unit | None = None) -> None:
         """Randomize and teach the label of a record that was never asked: each call is one label."""
         with self._own():
-            who, number, row = self._routing.who(unit), self._number(y), self.model.read(x)
-            if not self._free(who):
-                raise ValueError(f"of each person {self._cap:,} labels are taken, for life: this one was not taken")
+            who, number, row = self._routing.who(unit), self._number(y), self._read(x)
+            if not self._allow(Unlabelled(-1, None, -1, False, who)):
+                raise ValueError(self._past)
             self.records += 1
-            self._take((-1, self.records), row, self._draw(number), who)
+            out = self._draw(number, self._rng.fresh_word())
+            self._write([Entry((-1, self.records), out, who, row)])
+            self._teach(row, out)
 
     def _number(self, y: Hashable) -> int:
         with contained:  # whatever y does when it is looked up
             return self._numbers[y]
         raise ValueError(_UNKNOWN)
 
-    def _draw(self, number: int) -> int:
-        """The one place where a label is randomized: one word, which is used for nothing else."""
-        return self.response.draw(number, self._rng.word())
+    def _draw(self, number: int, word: int) -> int:
+        """The one place where a label is randomized: by one word, which is used for nothing else."""
+        return self.response.draw(number, word)
 
-    def _free(self, who: bytes | None) -> bool:
-        return who is None or self._taken.get(who, 0) < self._cap
+    def _allow(self, asked: Unlabelled) -> bool:
+        """Take its place under the person's cap, once, and before anything is drawn or written; False past the cap."""
+        if asked.allowed or asked.who is None:
+            return True
+        used = self._taken.get(asked.who, 0)
+        if used >= self._cap:
+            self.past_cap += 1
+            return False
+        self._taken[asked.who], asked.allowed = used + 1, True
+        return True
 
-    def _take(self, key: Key, row: Any, out: int, who: bytes | None) -> None:
-        """Write down what came out, then count and teach it."""
-        if self._journal is not None:
-            self._journal.add([Entry(key, out, who, row)])
-        self._count(out, who)
-        self.model.teach(row, out)
+    @property
+    def _past(self) -> str:
+        return f"of each person {self._cap:,} labels are taken, for life: this one was not taken"
 
-    def _count(self, out: int, who: bytes | None) -> None:
+    def _write(self, entries: Sequence[Entry]) -> None:
+        """Write down what came out."""
+        if self._folder is not None and entries:
+            self._folder.add(entries)
+
+    def _teach(self, row: Any, out: int) -> None:
+        """Count and teach what was written down."""
         self._counts[out] += 1
-        if who is not None:
-            self._taken[who] = self._taken.get(who, 0) + 1
+        self.model.teach(row, out)
 
     def forget(self, unit: Unit) -> None:
         """Drop a person's open questions. What was randomized stays, and so does what their labels have used."""
         with self._own():
             who = cast(bytes, self._routing.who(unit))
             self._tickets.drop(who)
-            for key in [key for key, waiting in self._pending.items() if waiting.who == who]:
+            for key in [key for key, asked in self._pending.items() if asked.who == who]:
                 del self._pending[key]
-                self._drawn.pop(key, None)
 
     # ------------------------------------------------------------------ many
 
@@ -342,6 +392,9 @@ class Randomized:
                 act(*one)
             except ValueError as error:
                 wrong.append(f"row {i} was refused: {error}")
+            except BaseException as error:
+                error.add_note(f"cut off in row {i}, which may be taken, as those before it are: go on with the next")
+                raise
         if wrong:
             more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
             raise ValueError(f"{wrong[0]}{more}; all others were taken")
@@ -361,7 +414,8 @@ class Randomized:
 
         Rounds and caps are taken before anything is taught, whatever cuts the rest off.
         """
-        ids, ys = self._ids(units, len(xs)), np.asarray(ys)
+        xs, ys = rows_of(xs, True), np.asarray(ys)
+        ids = self._ids(units, len(xs))
         if ys.ndim != 1 or len(ys) != len(xs) or not ((ys >= -1) & (ys < len(self.labels))).all():
             raise ValueError(f"give one number from 0 to {len(self.labels) - 1} for each row, or −1 for no label")
         if self.deadline is not None:
@@ -369,17 +423,18 @@ class Randomized:
         with self._own():
             who = [self._routing.who(unit) for unit in ids]
             rows = self.model.read_many(xs)
-            taken, first = self._allowed(ys >= 0, rows.refused, who), self.rounds + 1
-            for _ in range(len(ys)):
-                self.rounds += 1
-                self._tickets.issue(self.rounds, None)
-            self._tickets.expire(self.rounds)
+            kept = self._kept(xs, rows.refused)
+            first = self.rounds + 1
+            self._begin(len(ys))
+            for number in range(first, self.rounds + 1):
+                self._tickets.issue(number, None)
+            taken = self._allowed(ys >= 0, rows.refused, who)
             outs = np.full(len(ys), -1)
-            outs[taken] = self.response.draw_many(ys[taken], self._rng.words(int(taken.sum())))
-            self._write_down(xs, outs, who, first)
+            outs[taken] = self.response.draw_many(ys[taken], self._rng.fresh_words(int(taken.sum())))
+            life, came = self._tickets.epoch, np.flatnonzero(taken).tolist()
+            self._write([Entry((life, first + i), int(outs[i]), who[i], kept[i]) for i in came if kept])
             fallback = self._leaders(outs)
-            for i in np.flatnonzero(taken).tolist():
-                self._count(int(outs[i]), who[i])
+            self._counts += np.bincount(outs[taken], minlength=len(self.labels))
             answers = self.model.follow(rows, outs)
             known = answers >= 0
             source = np.where(rows.refused, -1, np.where(known, GUIDE, FALLBACK)).astype(np.int8)
@@ -387,14 +442,28 @@ class Randomized:
             none = np.full(len(ys), -1)
             return Followed(shown, np.zeros(len(ys), dtype=np.bool_), none, source, np.where(known, answers, -1))
 
+    def _kept(self, xs: Any, refused: NDArray[np.bool_]) -> list[Any]:
+        """The rows as they are written down, where they are; one that cannot be is refused."""
+        kept: list[Any] = []
+        for i, x in enumerate(xs if self._folder is not None else ()):
+            try:
+                kept.append(None if refused[i] else self._read(x))
+            except ValueError:
+                kept.append(None)
+                refused[i] = True
+        return kept
+
     def _allowed(self, comes: NDArray[np.bool_], refused: NDArray[np.bool_], who: Sequence[bytes | None]) -> Any:
-        """Which labels are taken: those of rows that were read, up to each person's cap."""
+        """Which labels are taken: those of rows that were read, up to each person's cap, which they have used then."""
         taken = comes & ~refused
         used: dict[bytes, int] = {}
         for i in np.flatnonzero(taken).tolist() if self.units == "people" else ():
             one = cast(bytes, who[i])
-            used[one] = used.get(one, self._taken.get(one, 0)) + 1
-            taken[i] = used[one] <= self._cap
+            before = used.get(one, self._taken.get(one, 0))
+            taken[i] = before < self._cap
+            used[one] = before + int(taken[i])
+        self.past_cap += int((comes & ~refused & ~taken).sum())
+        self._taken.update(used)
         return taken
 
     def _leaders(self, outs: Ints) -> Ints:
@@ -407,13 +476,6 @@ class Randomized:
             if out >= 0:
                 counts[out] += 1
         return found
-
-    def _write_down(self, xs: Any, outs: Ints, who: Sequence[bytes | None], first: int) -> None:
-        if self._journal is None:
-            return
-        came = np.flatnonzero(outs >= 0).tolist()
-        epoch = self._tickets.epoch
-        self._journal.add([Entry((epoch, first + i), int(outs[i]), who[i], self.model.read(xs[i])) for i in came])
 
     def _one_by_one(self, xs: Any, ys: Ints, ids: Sequence[Unit | None]) -> Followed:
         found = np.full((4, len(ys)), -1)
@@ -441,27 +503,24 @@ class Randomized:
             Allow the pickle of an own model: loading a pickle runs what is in it.
         """
         with self._own():
-            folder = Path(path)
-            if self._journal is None:
+            folder, arrays = Path(path), self._arrays(trusted)
+            if self._folder is None:
                 if labels_alone(folder):
                     raise StateError(f"{folder} holds another model's state: save to a folder of its own, or load it")
-                snapshot.make_folder(folder)
-                self._folder_lock = Lock(folder / "lock")
-            elif self._journal.path.parent.resolve() != folder.resolve():
+                self._drop_unwritable()
+                self._folder = LabelFolder(folder)
+            elif self._folder.path.resolve() != folder.resolve():
                 raise StateError("this model is kept in another folder: close it, and load it from there")
-            self._save(folder, trusted)
+            self._folder.save(self._routing.secret, arrays)
 
-    def _save(self, folder: Path, trusted: bool) -> None:
-        """A new snapshot, and with it a new journal: one names the other, so no entry counts twice."""
-        old, self._generation = self._journal, self._generation + 1
-        held = io.BytesIO()
-        np.savez(held, **self._arrays(trusted))  # type: ignore[arg-type]
-        snapshot.write_key(folder, self._routing.secret)
-        snapshot.write_extra(folder, _STATE, held.getvalue())
-        self._journal = Journal(folder / _journal(self._generation))
-        if old is not None:
-            old.close()
-            old.path.unlink(missing_ok=True)
+    def _drop_unwritable(self) -> None:
+        """Questions from before the first save whose rows cannot be written down: their tickets are good no more."""
+        for key, asked in [*self._tickets, *self._pending.items()]:
+            try:
+                check_writable(asked.questions[0])
+            except ValueError:
+                self._tickets.discard(key)
+                self._pending.pop(key, None)
 
     def _arrays(self, trusted: bool) -> dict[str, NDArray[Any]]:
         state = self.model.state()
@@ -470,20 +529,13 @@ class Randomized:
                 "this model can only be pickled, and loading a pickle runs what is in it: pass trusted=True if nobody "
                 "else can write this folder"
             )
-        who = sorted(self._taken)
+        who, lives = sorted(self._taken), self._tickets.lives
+        numbers = [self.rounds, self.records, self.past_cap, int(self._insecure), *self._promise()]
         return {
             **{f"learner/{name}": value for name, value in state.items()},
             "protects": np.array("labels"),
-            "numbers": np.array(
-                [
-                    self.rounds,
-                    self._tickets.epoch,
-                    self.records,
-                    self._generation,
-                    *self._promise(),
-                ],
-                dtype=np.uint64,
-            ),
+            "numbers": np.array(numbers, dtype=np.uint64),
+            "lives": np.array(list(lives.items()), dtype=np.int64),
             "counts": self._counts,
             "who": np.frombuffer(b"".join(who), dtype=np.uint8),
             "taken": np.array([self._taken[one] for one in who], dtype=np.int64),
@@ -505,59 +557,73 @@ class Randomized:
         if not labels_alone(folder):
             raise StateError(f"{folder} holds no state of labels alone: save one there first")
         made = cls(*args, **options)
-        lock = Lock(folder / "lock")
+        kept = LabelFolder(folder)
         try:
-            made._resume(folder, trusted)
+            made._resume(kept, trusted)
         except BaseException:
-            lock.release()
+            kept.close()
             raise
-        made._folder_lock = lock
         return made
 
-    def _resume(self, folder: Path, trusted: bool) -> None:
+    def _resume(self, folder: LabelFolder, trusted: bool) -> None:
+        secret, arrays, entries = folder.load()
         try:
-            with np.load(io.BytesIO(snapshot.read_extra(folder, _STATE) or b""), allow_pickle=False) as file:
-                arrays = dict(file)
-            rounds, epoch, records, self._generation, *promise = (int(n) for n in arrays["numbers"])
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
-            raise StateError(f"{folder} is damaged: take it from a backup") from None
+            self.rounds, self.records, self.past_cap, insecure, *promise = (int(n) for n in arrays["numbers"])
+            lives = {int(life): int(upto) for life, upto in arrays["lives"]}
+        except (KeyError, ValueError):
+            raise StateError(f"{folder.path} is damaged: take it from a backup") from None
         if tuple(promise) != self._promise():
             raise StateError(
                 "this state has another promise, other labels or people: load it with those that it was made with"
             )
         if "learner/pickle" in arrays and not trusted:
             raise StateError("loading a pickle runs what is in it: pass trusted=True if nobody else wrote it")
-        self.rounds, self.records, self._counts = rounds, records, arrays["counts"].astype(np.int64)
-        self._routing = Routing(self.units, 1, self._rng, snapshot.read_key(folder))
-        self._tickets = Tickets(self._routing.ticket_key, self._tickets.life)
-        self._tickets.epoch = epoch + 1
+        self._insecure |= bool(insecure)
+        self._counts = arrays["counts"].astype(np.int64)
+        self._routing = Routing(self.units, 1, self._rng, secret)
         names = arrays["who"].tobytes()
         people = [names[i : i + 16] for i in range(0, len(names), 16)]
         self._taken = dict(zip(people, arrays["taken"].tolist(), strict=True))
         mine = {name.removeprefix("learner/"): value for name, value in arrays.items() if name.startswith("learner/")}
         self.model.restore(mine)
-        self._journal = Journal(folder / _journal(self._generation))
-        for entry in self._journal.entries():
-            self._count(entry.out, entry.who)
-            self.model.teach(entry.row, entry.out)
-            self.records = max(self.records, entry.key[1]) if entry.key[0] < 0 else self.records
-            self.rounds = max(self.rounds, entry.key[1]) if entry.key[0] >= 0 else self.rounds
-        self._save(folder, trusted)  # tickets of this life are no other life's
+        for entry in entries:
+            self._replay(entry, lives)
+        self._tickets = self._begun(lives, self._tickets.life)  # tickets of this life are no other life's
+        folder.save(secret, self._arrays(trusted))
+        self._folder = folder
+
+    def _replay(self, entry: Entry, lives: dict[int, int]) -> None:
+        """What was written down is taught as it came out, and counts for its person's cap."""
+        life, number = entry.key
+        if entry.out < 0:
+            lives[life] = max(number, lives.get(life, 0))
+            return
+        if entry.who is not None:
+            self._taken[entry.who] = self._taken.get(entry.who, 0) + 1
+        self._teach(entry.row, entry.out)
+        self.records = max(self.records, number) if life < 0 else self.records
+        self.rounds = max(self.rounds, number) if life >= 0 else self.rounds
+
+    def _roll_back(self) -> None:
+        """A ticket came that its folder does not know: nobody is answered any more."""
+        self._rolled = True
+        if self._folder is not None:
+            self._folder.seal()
+        raise StateError(ROLLED_BACK)
 
     def close(self) -> None:
-        """Give the folder back; another process may load it then."""
+        """Give the folder back; another process may load it then, and this model takes no label any more."""
         with self._lock:
-            if self._journal is not None:
-                self._journal.close()
-            if self._folder_lock is not None:
-                self._folder_lock.release()
-            self._journal = self._folder_lock = None
+            if self._folder is not None:
+                self._folder.close()
 
     @contextmanager
     def _own(self) -> Iterator[None]:
         if os.getpid() != self._pid:
             raise RuntimeError("a model is not used in a forked process: two would draw and write for one another")
         with self._lock:
+            if self._rolled:
+                raise StateError(ROLLED_BACK)
             yield
 
     def __repr__(self) -> str:
@@ -565,12 +631,3 @@ class Randomized:
 
     def __reduce__(self) -> Any:
         raise TypeError("a model is not copied or pickled, since two of it would draw twice: use save() and load()")
-
-
-def labels_alone(folder: Path) -> bool:
-    """Whether a folder holds a state of this promise."""
-    return (folder / _STATE).is_file()
-
-
-def _journal(generation: int) -> str:
-    return f"labels-{generation}.journal"

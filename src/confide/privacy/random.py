@@ -176,6 +176,18 @@ class Random:
         self._cursor = cursor + 1
         return self._view[cursor]
 
+    def fresh_word(self) -> int:
+        """One uniform word that nothing keeps: of a secure generator from the system itself.
+
+        For randomized labels. From a generator's state who found it later would know all its earlier words, and so
+        which outputs were replacements.
+        """
+        return int.from_bytes(os.urandom(8)) if self._secure else self.word()
+
+    def fresh_words(self, n: int) -> NDArray[np.uint64]:
+        """`n` of them."""
+        return np.frombuffer(os.urandom(8 * n), dtype=np.uint64).copy() if self._secure else self.words(n)
+
     def below(self, n: int) -> int:
         """A uniform integer in [0, n), without bias, for any n ≥ 1.
 

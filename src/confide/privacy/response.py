@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Context, Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -30,6 +30,7 @@ MOST_LABELS = 1 << 16
 """Every draw compares its word with one threshold for each label."""
 
 _PRECISE = Context(prec=60)
+_ABOVE = Context(prec=60, rounding=ROUND_CEILING)
 _SLACK = Decimal("1e-45")
 
 
@@ -144,7 +145,7 @@ class Response(Numbers):
 
     def cost(self) -> float:
         """ε: the logarithm of the largest factor between two cells of the table, rounded up."""
-        log = _PRECISE.ln(_PRECISE.divide(Decimal(self.keep), Decimal(self.other)))
+        log = _PRECISE.ln(_ABOVE.divide(Decimal(self.keep), Decimal(self.other)))
         return float_up(UP.add(log, UP.multiply(log.copy_abs(), _SLACK)))
 
     def draw(self, label: int, word: int) -> int:
