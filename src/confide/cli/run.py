@@ -15,7 +15,7 @@ from confide.runs import report, runner
 from confide.runs.checkpoints import read_run
 from confide.runs.hints import hints
 from confide.runs.names import declared, fallback_named, learner_named, streams, weights_named
-from confide.runs.settings import Settings
+from confide.runs.settings import Settings, lasts
 
 __all__ = ["EXAMPLES", "run"]
 
@@ -73,6 +73,7 @@ def run(
     strict: given.Strict = False,
     stream_seed: given.StreamSeed = 0,
     guide: given.Guide = True,
+    lean: given.Lean = None,
     learner: given.Learner = "trees",
     plan: given.PlanFile = None,
     copies: given.Copies = None,
@@ -131,7 +132,7 @@ def _settings(asked: dict[str, Any]) -> Settings:
 def _start(settings: Settings, folder: Path | None) -> runner.Outcome:
     settings, learner = declared(settings), learner_named(settings.learner)  # refused before anything is said or read
     filed = settings.filed()
-    if filed is not None:
+    if filed is not None and not filed.endless:
         settings = settings.but(rounds=filed.rounds)
     stream, history = streams(settings)
     fallback = fallback_named(settings.fallback, stream)
@@ -150,7 +151,7 @@ def _start(settings: Settings, folder: Path | None) -> runner.Outcome:
     if plan.copies:
         who.insert(0, f"{plan.copies:,} copies, {plan.polls:,} asked in a round")
     say("; ".join(who))
-    with bar(plan.rounds) as hooks:
+    with bar(lasts(plan, stream.length)) as hooks:
         rescue = _free_folder() if folder is None else None
         more: dict[str, Any] = {"learner": learner, "fallback": fallback, "history": history, "hooks": hooks}
         return runner.run(stream, plan=plan, settings=settings, state=folder, rescue=rescue, **more)

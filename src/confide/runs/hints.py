@@ -14,7 +14,7 @@ from confide.learners import Features
 from confide.planning import outlook
 from confide.planning.linear import faint
 from confide.planning.plan import Plan
-from confide.runs.settings import Settings
+from confide.runs.settings import Settings, lasts
 
 __all__ = ["hints"]
 
@@ -37,7 +37,7 @@ def _of_file(stream: Stream, plan: Plan) -> list[str]:
         held = {name for item in islice(stream.rows(), _FIRST) if item.x is not None for name in item.x}
         free = [name for name in features.numeric if name not in features.ranges and name in held]
         if free:
-            finds = max(0, guide.range_rounds - guide.history) / plan.rounds
+            finds = max(0, guide.range_rounds - guide.history) / lasts(plan, stream.length)
             said.append(
                 f"no range is declared of {listed(free, _NAMED)}, so that the guide finds them in private, and answers "
                 f"the first {finds:.1%} of the rounds without; give low and high of numbers and dates in a schema, and "
@@ -50,8 +50,8 @@ def _of_file(stream: Stream, plan: Plan) -> list[str]:
 
 def _absurd(stream: Stream, plan: Plan) -> list[str]:
     """A plan that this stream cannot fill, and people who are too few to be learned from."""
-    said, guide, rows = [], plan.guide, stream.length or plan.rounds
-    if 2 * rows <= plan.rounds:
+    said, guide, rows = [], plan.guide, stream.length or plan.horizon
+    if not plan.endless and 2 * rows <= plan.rounds:
         said.append(
             f"the plan is for {plan.rounds:,} rounds and the stream has {rows:,} rows{_never(plan, rows)}; plan with "
             f"--rounds {rows}, unless the rest will be run later"
