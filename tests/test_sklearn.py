@@ -411,7 +411,7 @@ def test_one_row_moves_the_released_sums_by_its_own_gradients() -> None:
 
 @pytest.mark.parametrize("method", ["predict_proba", "predict_log_proba", "decision_function"])
 def test_without_a_guide_scores_are_refused_with_the_reason(method: str) -> None:
-    made = small(plan=planned(guide=None))
+    made = small(plan=planned(guide=None)(labels=3))
     for model in (made, made.fit(*blobs())):
         assert not hasattr(model, method)
         with pytest.raises(AttributeError, match=f"has no attribute '{method}'") as caught:

@@ -261,9 +261,11 @@ def test_what_an_adapter_would_not_use_is_refused() -> None:
         _ = river.PrivateClassifier(promise=labels).pop
     with pytest.raises(ValueError, match="labels alone"):
         sklearn.PrivateClassifier(promise=labels).fit(xs, ys)
-    for wrong in (lambda: river.PrivateClassifier(promise=1.0).pop, lambda: river.PrivateClassifier(plan=1.0).pop):
+    for wrong in ({"promise": 1.0}, {"plan": 1.0}):
         with pytest.raises(ValueError, match="must be a confide"):
-            wrong()
+            river.PrivateClassifier(**wrong)
+        with pytest.raises(ValueError, match="must be a confide"):
+            sklearn.PrivateClassifier(**wrong).fit(xs, ys)
 
 
 # ---------------------------------------------------------------------- commands

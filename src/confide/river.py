@@ -25,7 +25,7 @@ except ModuleNotFoundError as missing:
 
 from confide.errors import ConfideWarning
 from confide.learners import GaussianNB, HashedFeatures, Pipeline
-from confide.planning.chosen import Kept, kept, refuse_another
+from confide.planning.chosen import Kept, check_given, kept, refuse_another
 from confide.planning.plan import Plan
 from confide.planning.promise import Promise
 from confide.pop.pop import POP
@@ -112,8 +112,7 @@ class PrivateClassifier(base.Classifier):
         public_start: bool = False,
         seed: int | Random | None = None,
     ) -> None:
-        if promise is not None and plan is not None:
-            raise ValueError("give a promise, or a plan that keeps one: not both")
+        check_given((promise, plan))
         if features is not None and isinstance(model, Pipeline):
             raise ValueError("the model brings its own features: leave features out")
         self.model = model

@@ -31,7 +31,7 @@ from confide.contained import Contained, contained
 from confide.errors import Halted
 from confide.frames import rows_of, values_of
 from confide.learners import Features
-from confide.planning.chosen import Kept, kept, refuse_another
+from confide.planning.chosen import Kept, check_given, kept, refuse_another
 from confide.planning.plan import Plan
 from confide.planning.promise import Promise
 from confide.planning.shares import LEAST
@@ -286,9 +286,6 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.after_halt not in ("raise", "fallback"):
             raise ValueError(f"after_halt={self.after_halt!r} must be 'raise' or 'fallback'")
         plan = self._plan(labels.size, len(y), online)
-        self._endless = not plan.copies and (plan.endless or (self.plan is None and self._promise.rounds is None))
-        if self.after_halt == "raise" and self._endless:
-            raise ValueError("a guide alone without rounds never halts: leave after_halt out, or promise rounds")
         self.pop_ = POP(
             self.estimator,
             plan,
@@ -316,26 +313,23 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("ranges must be (low, high), or one such pair for each column") from None
         return Features(numeric={str(i): (low, high) for i, (low, high) in enumerate(pairs.tolist())})
 
-    @property
-    def _promise(self) -> Promise:
-        return Promise(1.0) if self.promise is None else self.promise
-
     def _plan(self, labels: int, rows: int, online: bool) -> Plan:
         """The plan; a guide alone that nobody promised rounds for learns from its history only."""
-        given = self.plan(labels=labels) if callable(self.plan) else self.plan
-        if given is not None:
-            if self.history is not None:
-                raise ValueError("a plan says how much history there is: leave history out")
-            plan = kept((self.promise, given), labels, self.estimator)
-            if plan.units == "people":
-                raise ValueError(_ROWS_ONLY)
-            return plan
-        promise, history = self.promise, rows if self.history is None else self.history
-        if self._promise.units == "people":
+        given = self.promise, self.plan(labels=labels) if callable(self.plan) else self.plan
+        promise, plan = check_given(given)
+        if plan is not None and self.history is not None:
+            raise ValueError("a plan says how much history there is: leave history out")
+        if (promise if plan is None else plan).units == "people":
             raise ValueError(_ROWS_ONLY)
-        if self.estimator is not None or online or self._promise.rounds is not None:
-            return kept((promise, None), labels, self.estimator, silent=0, history=history)
-        short = replace(self._promise, rounds=max(1, _TWO - history))
+        self._endless = self.estimator is None and (promise.rounds is None if plan is None else plan.endless)
+        if self.after_halt == "raise" and self._endless:
+            raise ValueError("a guide alone without rounds never halts: leave after_halt out, or promise rounds")
+        history = rows if self.history is None else self.history
+        if plan is not None:
+            return kept(given, labels, self.estimator)
+        if self.estimator is not None or online or not self._endless:
+            return kept(given, labels, self.estimator, silent=0, history=history)
+        short = replace(promise, rounds=max(1, _TWO - history))
         try:
             return kept((short, None), labels, None, history=history)
         except ValueError:

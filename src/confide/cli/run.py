@@ -144,7 +144,13 @@ def _start(settings: Settings, folder: Path | None) -> runner.Outcome:
     records = 0 if history is None else history.length or 0
     with planning(settings.rounds or stream.length):
         plan = settings.tight(len(stream.labels), stream.length, records) if filed is None else filed
-    for hint in hints(stream, plan, settings):
+    if not plan.copies and settings.learner != Settings.learner:
+        why = plan.notes[0].partition(": ")[2] if plan.notes else "the plan has no copies"
+        raise ValueError(
+            f"--learner {settings.learner} would never answer: {why}. Leave it out, and the guide answers; or ask for "
+            "copies of it, with --copies and --unsure, or with --no-guide"
+        )
+    for hint in hints(stream, plan):
         say(f"note: {hint}", "yellow")
     say(f"{stream.name}: {plan.explain().splitlines()[0]}")
     who = [] if plan.guide is None else ["the guide answers"]

@@ -9,7 +9,7 @@ from typing import Any
 from confide.planning.plan import Plan
 from confide.planning.promise import Promise
 
-__all__ = ["Kept", "kept", "planned", "refuse_another", "refuse_unasked"]
+__all__ = ["Kept", "check_given", "kept", "planned", "refuse_another", "refuse_unasked"]
 
 Kept = tuple[Promise | None, Any]
 """A promise or a plan (or what makes one), as an adapter was given them."""
@@ -25,21 +25,26 @@ def kept(given: Kept, labels: int, learner: Any, **numbers: Any) -> Plan:
     >>> kept((Promise(2.0, rounds=20_000), None), 3, None).labels
     3
     """
+    promise, plan = check_given(given)
+    if plan is not None:
+        refuse_unasked(learner, plan, "plan=")
+        return plan
+    if promise.labels not in (None, labels):
+        raise ValueError(f"the promise is for {promise.labels} labels, and there are {labels}: leave labels out of it")
+    promise = replace(promise, labels=labels, units=promise.units or "rounds")
+    return planned(promise, learner, takes="plan=", **numbers)
+
+
+def check_given(given: Kept) -> tuple[Promise, Plan | None]:
+    """What was given, or the usual promise; ValueError where it is something else, or both."""
     promise, plan = given
     if promise is not None and not isinstance(promise, Promise):
         raise ValueError(f"promise must be a confide.Promise, not {type(promise).__name__}: confide.Promise(epsilon=1)")
     if plan is not None and not isinstance(plan, Plan):
         raise ValueError(f"plan must be a confide.Plan, not {type(plan).__name__}: confide.Plan.tight makes one")
-    if plan is not None:
-        if promise is not None:
-            raise ValueError("give a promise, or a plan that keeps one: not both")
-        refuse_unasked(learner, plan, "plan=")
-        return plan
-    promise = Promise(1.0) if promise is None else promise
-    if promise.labels not in (None, labels):
-        raise ValueError(f"the promise is for {promise.labels} labels, and there are {labels}: leave labels out of it")
-    promise = replace(promise, labels=labels, units=promise.units or "rounds")
-    return planned(promise, learner, takes="plan=", **numbers)
+    if promise is not None and plan is not None:
+        raise ValueError("give a promise, or a plan that keeps one: not both")
+    return Promise(1.0) if promise is None else promise, plan
 
 
 def refuse_another(before: Kept, now: Kept) -> None:

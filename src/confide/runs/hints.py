@@ -1,4 +1,4 @@
-"""What the owner of a file should hear before it is run: what is odd in plan and settings, what a schema would save.
+"""What the owner of a file should hear before it is run: what is odd in the plan, what a schema would save.
 
 For the owner alone, so in the terminal and in the operator's report.
 """
@@ -14,7 +14,7 @@ from confide.learners import Features
 from confide.planning import outlook
 from confide.planning.linear import faint
 from confide.planning.plan import Plan
-from confide.runs.settings import Settings, lasts
+from confide.runs.settings import lasts
 
 __all__ = ["hints"]
 
@@ -22,11 +22,9 @@ _NAMED = 3  # columns that are named
 _FIRST = 200  # rows that show which columns hold numbers
 
 
-def hints(stream: Stream, plan: Plan, settings: Settings) -> list[str]:
+def hints(stream: Stream, plan: Plan) -> list[str]:
     """One sentence each; some are made of people's rows, and quote labels."""
     said = list(plan.warnings)
-    if not plan.copies and settings.learner != Settings.learner:
-        said.append("the plan has no copies, so --learner is not used; --copies or --no-guide asks for some")
     return said + (_of_file(stream, plan) if Path(stream.name).is_file() else [])
 
 
