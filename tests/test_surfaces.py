@@ -123,12 +123,12 @@ def test_an_option_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -
 
 # ---------------------------------------------------------------------- and they are heeded
 
-NUMBERS = {"epsilon": 20.0, "delta": 1e-2, "rounds": 2000, "copies": 300, "unsure": 100, "silent": 100}
+NUMBERS = {"epsilon": 20.0, "delta": 1e-2, "rounds": 2000, "copies": 60, "polls": 40, "unsure": 100, "silent": 100}
 
 
 @cache
 def leaning(lean: str | None) -> Plan:
-    return Plan.tight(**NUMBERS, lean=lean)  # type: ignore[arg-type]
+    return Plan.tight(**NUMBERS, guide=None, lean=lean)  # type: ignore[arg-type]
 
 
 def file(**entries: Any) -> ModelConfig:
@@ -138,15 +138,15 @@ def file(**entries: Any) -> ModelConfig:
 @pytest.mark.parametrize("lean", ["fill", "none"])
 def test_a_lean_is_heeded_on_every_surface(lean: str, tmp_path: Path) -> None:
     plan = leaning(None if lean == "none" else lean)
-    assert (plan.lean is None) == (lean == "none") and plan.guide is not None
+    assert (plan.lean is None) == (lean == "none")
     units = plan.but(units="rounds")
-    assert Settings(**NUMBERS, lean=lean).tight(2, None) == units  # type: ignore[arg-type]
-    assert planned(file(lean=lean)) == units
+    assert Settings(**NUMBERS, guide=False, lean=lean).tight(2, None) == units  # type: ignore[arg-type]
+    assert planned(file(guide=False, lean=lean)) == units
     assert River(LogisticRegression(), plan=plan, features=2, labels=(0, 1)).pop.plan.lean == plan.lean
     fitted = Sklearn(LogisticRegression(), plan=plan, seed=1).fit([[0.0, 1.0], [1.0, 0.0]] * 200, [0, 1] * 200)
     assert fitted.pop_.plan.lean == plan.lean
     words = [f"--{name}={value}" for name, value in NUMBERS.items()]
-    done = CliRunner().invoke(app, ["plan", *words, "--lean", lean, "--json", str(tmp_path / "plan.json")])
+    done = CliRunner().invoke(app, ["plan", *words, "--no-guide", "--lean", lean, "--json", str(tmp_path / "plan.json")])
     assert done.exit_code == 0, done.output
     assert Plan.from_json(tmp_path / "plan.json") == plan
     other = Settings(plan=str(tmp_path / "plan.json"), lean="additive")
@@ -158,7 +158,7 @@ def test_a_lean_is_heeded_on_every_surface(lean: str, tmp_path: Path) -> None:
 def test_label_weights_are_heeded_on_every_surface() -> None:
     promise, weights = Promise(20.0, 1e-2, 400), (1.0, 5.0)
     rows = {"labels": ["no", "yes"], "features": 2, "label_weights": {"yes": 5}}
-    alone: Any = {"copies": None, "unsure": None, "silent": None, "label_weights": {"yes": 5}}
+    alone: Any = {"copies": None, "polls": None, "unsure": None, "silent": None, "label_weights": {"yes": 5}}
     made = [
         confide.Private(epsilon=20.0, delta=1e-2, rounds=400, **rows).mechanism,  # type: ignore[arg-type]
         River(promise=promise, **rows).pop,  # type: ignore[arg-type]
@@ -235,4 +235,4 @@ def test_a_plan_without_an_end_is_planned_run_and_served_from_a_file(
 def test_copies_of_a_model_that_answers_are_still_copies() -> None:
     """The refusal is of models that would not answer, and of no other."""
     plan = leaning(None)
-    assert River(GaussianNB(), plan=plan, features=2, labels=(0, 1)).pop.plan.copies == 300
+    assert River(GaussianNB(), plan=plan, features=2, labels=(0, 1)).pop.plan.copies == 60

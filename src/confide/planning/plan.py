@@ -239,7 +239,7 @@ class Plan(Numbers):
     @property
     def live(self) -> int:
         """Rounds that are answered by the copies: all but the silent ones."""
-        return self.rounds - self.silent
+        return self.horizon - self.silent
 
     @property
     def poll_fraction(self) -> Fraction:
