@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from types import FrameType
 from typing import Any, Literal, NoReturn, Self
 
@@ -51,10 +52,16 @@ _LABELS_ONLY = (
 )
 
 
+@lru_cache(maxsize=64)
+def _made(make: Callable[..., Plan], labels: int) -> Plan:
+    """What makes a plan for so many labels, asked once."""
+    return make(labels=labels)
+
+
 def _guided(model: PrivateClassifier) -> bool:
     """Whether there are probabilities; where there are none, AttributeError says why."""
     pop: POP | None = getattr(model, "pop_", None)
-    plan = model.plan if pop is None else pop.plan
+    plan = (_made(model.plan, 2) if callable(model.plan) else model.plan) if pop is None else pop.plan
     if isinstance(plan, Plan) and plan.guide is None:
         raise AttributeError(_LABELS_ONLY)
     return True
@@ -315,7 +322,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _plan(self, labels: int, rows: int, online: bool) -> Plan:
         """The plan; a guide alone that nobody promised rounds for learns from its history only."""
-        given = self.promise, self.plan(labels=labels) if callable(self.plan) else self.plan
+        given = self.promise, _made(self.plan, labels) if callable(self.plan) else self.plan
         promise, plan = check_given(given)
         if plan is not None and self.history is not None:
             raise ValueError("a plan says how much history there is: leave history out")

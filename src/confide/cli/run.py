@@ -15,7 +15,7 @@ from confide.runs import report, runner
 from confide.runs.checkpoints import read_run
 from confide.runs.hints import hints
 from confide.runs.names import declared, fallback_named, learner_named, streams, weights_named
-from confide.runs.settings import Settings, lasts
+from confide.runs.settings import Settings
 
 __all__ = ["EXAMPLES", "run"]
 
@@ -157,7 +157,7 @@ def _start(settings: Settings, folder: Path | None) -> runner.Outcome:
     if plan.copies:
         who.insert(0, f"{plan.copies:,} copies, {plan.polls:,} asked in a round")
     say("; ".join(who))
-    with bar(lasts(plan, stream.length)) as hooks:
+    with bar(settings.lasts(plan, stream.length)) as hooks:
         rescue = _free_folder() if folder is None else None
         more: dict[str, Any] = {"learner": learner, "fallback": fallback, "history": history, "hooks": hooks}
         return runner.run(stream, plan=plan, settings=settings, state=folder, rescue=rescue, **more)

@@ -14,7 +14,6 @@ from confide.learners import Features
 from confide.planning import outlook
 from confide.planning.linear import faint
 from confide.planning.plan import Plan
-from confide.runs.settings import lasts
 
 __all__ = ["hints"]
 
@@ -35,7 +34,8 @@ def _of_file(stream: Stream, plan: Plan) -> list[str]:
         held = {name for item in islice(stream.rows(), _FIRST) if item.x is not None for name in item.x}
         free = [name for name in features.numeric if name not in features.ranges and name in held]
         if free:
-            finds = min(1.0, max(0, guide.range_rounds - guide.history) / lasts(plan, stream.length))
+            rounds = stream.length or plan.horizon if plan.endless else plan.rounds
+            finds = min(1.0, max(0, guide.range_rounds - guide.history) / rounds)
             said.append(
                 f"no range is declared of {listed(free, _NAMED)}, so that the guide finds them in private, and answers "
                 f"the first {finds:.1%} of the rounds without; give low and high of numbers and dates in a schema, and "

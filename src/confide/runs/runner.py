@@ -25,7 +25,7 @@ from confide.runs.asking import questions
 from confide.runs.checkpoints import read_claim, read_run
 from confide.runs.names import weights_named
 from confide.runs.regression import Regression
-from confide.runs.settings import Settings, lasts
+from confide.runs.settings import Settings
 from confide.runs.tally import Tally
 from confide.runs.twin import Twin
 from confide.runs.work import Progress, Work, interrupts, warned_once
@@ -70,7 +70,7 @@ class Outcome:
     def unasked(self) -> int:
         """Rows that were left when the planned rounds were over, as far as their number is known."""
         left = (self.stream.length or 0) - self.tally.position
-        return max(0, left) if self.pop.rounds >= self.pop.plan.horizon else 0
+        return max(0, left) if self.pop.rounds >= self.settings.last(self.pop.plan) else 0
 
     @property
     def twin(self) -> str:
@@ -154,7 +154,7 @@ def run(
     given = {"labels": stream.labels, "fallback": fallback, "features": features, "label_weights": weights}
     pop = POP(learner, plan, **given, **_asked(settings))
     _check_first(pop, stream, dicts)
-    tally = Tally(len(stream.labels), max(1, lasts(plan, stream.length) // BLOCKS))
+    tally = Tally(len(stream.labels), max(1, settings.lasts(plan, stream.length) // BLOCKS))
     work = Work(pop, stream, settings, tally, _twin(learner, stream, settings), dicts)
     if history is not None:
         work.teach_history(history)

@@ -15,7 +15,7 @@ from confide.planning.promise import DELTA
 from confide.privacy.lean import Lean
 from confide.privacy.renyi import check_epsilon
 
-__all__ = ["DELTA", "EPSILON", "LEANS", "VERSION", "Settings", "lasts"]
+__all__ = ["DELTA", "EPSILON", "LEANS", "VERSION", "Settings"]
 
 VERSION = 3
 """Of the settings as JSON; version 1 was 0.1's, in which a bad row took no round; version 2 knew no guide."""
@@ -229,18 +229,19 @@ class Settings:
         given["units"] = "people" if self.people else "rounds"
         return Plan.tight(epsilon, DELTA if self.delta is None else self.delta, rounds, labels=labels, **given)
 
+    def last(self, plan: Plan) -> int:
+        """The last round of a run: the plan's, or one that was asked for."""
+        return min(plan.horizon, self.rounds or plan.horizon)
+
+    def lasts(self, plan: Plan, length: int | None) -> int:
+        """Rounds that a run has, at the most, on a stream of so many rows."""
+        if plan.endless and self.rounds is None and length is None:
+            raise ValueError("neither plan nor stream has an end: say how many rounds there will be with --rounds")
+        return min(self.last(plan), length or plan.horizon) if plan.endless else plan.rounds
+
     def but(self, **changes: Any) -> Self:
         """The same with some changes."""
         return replace(self, **changes)
-
-
-def lasts(plan: Plan, length: int | None) -> int:
-    """Rounds that a run of this plan has, at the most, on a stream of so many rows."""
-    if not plan.endless:
-        return plan.rounds
-    if length is None:
-        raise ValueError("neither the plan nor the stream has an end: say how many rounds there will be with --rounds")
-    return length
 
 
 def _leaning(plan: Plan) -> str:
