@@ -246,7 +246,9 @@ class Settings:
 
 def _leaning(plan: Plan) -> str:
     """How a plan leans, by its name here."""
-    return "none" if plan.lean is None else "fill" if isinstance(plan.lean, Lean) else "additive"
+    if plan.lean is None:
+        return "none"
+    return plan.lean.kind if isinstance(plan.lean, Lean) else "additive"
 
 
 def _whole(value: Any) -> bool:
