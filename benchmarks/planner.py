@@ -16,8 +16,9 @@ from typing import Any
 
 from guide_streams import STREAMS, Rows, Stream
 
-from confide import POP, Evaluation, Plan, evaluate
+from confide import POP, Plan, evaluate
 from confide.learners import DecisionTree, Features
+from confide.pop.evaluate import Evaluation
 
 DELTA = 1e-6
 EACH = (125, 250, 500)

@@ -176,7 +176,7 @@ def row(case: Case, seed: int) -> list[str]:
     )
     model = stream.river if case.river else stream.ours
     labels = tuple(range(stream.labels))
-    private = PrivateClassifier(model, plan, labels=labels, after_halt="fallback", seed=seed)
+    private = PrivateClassifier(model, plan=plan, labels=labels, after_halt="fallback", seed=seed)
     got = run(private, rows(), case.silent)
     last = getattr(model, "_last_step", model) if case.river else model.learner
     return [

@@ -29,6 +29,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import confide
 from confide.games import BOTTOM, Region, View, audit_game
+from confide.privacy.halting import Halting
 from confide.privacy.random import Random
 
 HOUSEHOLDS = 4000
@@ -56,7 +57,7 @@ def report(litres: Litres, plan: confide.Plan, rng: Random) -> list[str | None]:
 
     It ends where the budget does: whoever comes after that is not told either.
     """
-    assert isinstance(plan.halting, confide.Halting)
+    assert isinstance(plan.halting, Halting)
     answers: list[str | None] = []
     unsure = 0
     for counts in votes(litres):

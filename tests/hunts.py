@@ -15,13 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from confide import POP, Gate, Halting, Plan
+from confide import POP, Plan
 from confide.games import BOTTOM, Batch, OnlineGame, Region, Report, Round, View, audit_game
 from confide.games.others import AdaptiveQuery, OnData, Query, Start
 from confide.learners import LogisticRegression, Points
 from confide.planning.copies import Copies
 from confide.planning.design import certify
 from confide.planning.promise import Promise
+from confide.privacy.gate import Gate
+from confide.privacy.halting import Halting
 from confide.privacy.random import Random
 from confide.privacy.renyi import delta_from_renyi
 from confide.privacy.sparse import AboveThreshold, threshold_cost

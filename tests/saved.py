@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from confide import POP, Gate, Halting, Plan
+from confide import POP, Plan
 from confide.learners import LogisticRegression
 from confide.ledger import Book, Entry
 from confide.planning.copies import Copies
 from confide.planning.design import certify
 from confide.planning.promise import Promise
 from confide.pop.account import Account
+from confide.privacy.gate import Gate
+from confide.privacy.halting import Halting
 
 DOUBT = [0.0, 0.0]
 """The copies abstain until they are taught, so before that every live answer is unsure."""

@@ -48,7 +48,7 @@ def make_pop(learner: Any, kind: type[POP] = POP, **settings: Any) -> Callable[[
     """A maker of POPs for people with G = 3 on a given tape."""
     features = None if takes_dicts(learner) else 2
     settings = {"plan": small_plan(3), "units": "people", "features": features, **settings}
-    return lambda rng: kind(learner, labels=LABELS, rng=rng, **settings)
+    return lambda rng: kind(learner, labels=LABELS, seed=rng, **settings)
 
 
 def loader(learner: Any, kind: type[POP] = POP) -> Callable[[Path, Random], POP]:

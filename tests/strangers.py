@@ -57,7 +57,7 @@ def make_1(rng: Any) -> POP:
     0.64 (a true POP: 10⁻⁶, the bad event) the answer is sure and is the victim's label. Or teach one copy "yes",
     and ask: sure with 0.64 if the victim said yes or nothing, with 10⁻⁶ if it said no.
     """
-    return TurnoutPOP(LogisticRegression(), small_plan(), labels=LABELS, features=2, units="rounds", rng=rng)
+    return TurnoutPOP(LogisticRegression(), small_plan(), labels=LABELS, features=2, units="rounds", seed=rng)
 
 
 # ---------------------------------------------------------------------- 2: shares are added up when they are written
@@ -106,7 +106,7 @@ def make_2(rng: Any) -> POP:
     is some 75 or 190: the POP has halted, or goes on for a hundred unsure answers of others.
     """
     return LatePOP(
-        LogisticRegression(), small_plan(unit_unsure=2), labels=LABELS, features=2, units="people", rng=rng
+        LogisticRegression(), small_plan(unit_unsure=2), labels=LABELS, features=2, units="people", seed=rng
     )
 
 
@@ -154,7 +154,7 @@ def make_3(rng: Any) -> POP:
     "yes" about every second time if nobody had asked it, never if the victim had. Attack (labelled): ask z yourself,
     the victim brings its label or does not, teach_many, ask z: the label emptied the memo, or it did not.
     """
-    return MemoPOP(GaussianNB(), small_plan(), labels=LABELS, features=2, units="rounds", rng=rng)
+    return MemoPOP(GaussianNB(), small_plan(), labels=LABELS, features=2, units="rounds", seed=rng)
 
 
 # ---------------------------------------------------------------------- 4: a seat for everybody, in order of arrival
@@ -197,7 +197,7 @@ def make_4(rng: Any) -> POP:
     With it they sit with the odd ones, and it is six to six: never. (A load forgets the seats; that is not the leak
     that is meant here.)
     """
-    return SeatPOP(Perceptron(), small_plan(unit_unsure=2), labels=LABELS, features=2, units="people", rng=rng)
+    return SeatPOP(Perceptron(), small_plan(unit_unsure=2), labels=LABELS, features=2, units="people", seed=rng)
 
 
 # ---------------------------------------------------------------------- 5: the monitor looks at the copies' answers
@@ -256,7 +256,7 @@ def make_5(rng: Any) -> POP:
         features=2,
         units="people",
         monitor=Monitor(epsilon=1.0, rounds_per_unit=2, delay=5),
-        rng=rng,
+        seed=rng,
     )
 
 

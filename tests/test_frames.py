@@ -186,8 +186,8 @@ def test_one_bad_row_of_a_table_changes_nothing_for_the_others(make: Callable[..
         seen.append(np.asarray(x, dtype=float).tolist())
         return 0
 
-    model = PrivateClassifier(LogisticRegression(), epsilon=60.0, delta=1e-2, rounds=400, copies=30, unsure=60,
-                              guide=None, fallback=public, seed=1)  # fmt: skip
+    plan = confide.Plan.tight(60.0, 1e-2, 400, copies=30, unsure=60, silent=0, guide=None)
+    model = PrivateClassifier(LogisticRegression(), plan=plan, fallback=public, seed=1)
     model.fit(X if make is np.array else make({f"c{i}": X[:, i] for i in range(3)}), [0, 1] * 6)
     with pytest.raises(ValueError, match="NaN"):
         model.predict(frame)

@@ -38,7 +38,7 @@ def test_one_rule_refuses_wrong_weights_wherever_they_are_given(wrong: Any) -> N
         lambda: label_weights(wrong, LABELS),
         lambda: confide.POP(None, plan, labels=LABELS, features=1, label_weights=wrong),
         lambda: River(plan=plan, labels=LABELS, label_weights=wrong).pop,
-        lambda: Sklearn(epsilon=8.0, label_weights=wrong).fit([[0.0], [1.0]] * 200, LABELS * 200),
+        lambda: Sklearn(promise=confide.Promise(8.0), label_weights=wrong).fit([[0.0], [1.0]] * 200, LABELS * 200),
     ]
     for make in makes:
         with pytest.raises(ValueError, match="label_weights"):
@@ -55,7 +55,8 @@ def test_weights_by_label_are_weights_in_order() -> None:
     ]
     assert (made[0].answers == made[1].answers).all() and (made[0].answers != made[2].answers).any()
     X, y = np.arange(400.0)[:, None] % 7, np.array([LABELS[i % 7 == 3] for i in range(400)])
-    fitted = [Sklearn(epsilon=8.0, label_weights=given, seed=1).fit(X, y) for given in ({"fraud": 6}, [6, 1])]
+    promise = confide.Promise(8.0)
+    fitted = [Sklearn(promise=promise, label_weights=one, seed=1).fit(X, y) for one in ({"fraud": 6}, [6, 1])]
     assert fitted[0].pop_.label_weights == fitted[1].pop_.label_weights == (6.0, 1.0)
     assert River(plan=plan, labels=LABELS, label_weights={"fraud": 6}).pop.label_weights == (1.0, 6.0)
 

@@ -25,6 +25,7 @@ from confide.service.desk import PopDesk
 from confide.sklearn import PrivateClassifier as Sklearn
 
 ROUNDS = 400
+PROMISE = confide.Promise(20.0, 1e-3, ROUNDS)
 
 
 @cache
@@ -140,17 +141,17 @@ def test_copies_whose_rounds_are_over_say_so_too() -> None:
 
 def test_river_is_told_after_a_tenth_of_the_labels_and_in_turn_nothing() -> None:
     rows = [({"a": x[0]}, y) for x, y in zip(XS, YS, strict=True)]
-    model = River(features=Features(numeric={"a": (0, 5)}), labels=(0, 1), rounds=ROUNDS, epsilon=20.0, delta=1e-3)
+    model = River(features=Features(numeric={"a": (0, 5)}), labels=(0, 1), promise=PROMISE)
     assert heard(lambda: [model.predict_one(x) for x, _ in rows]) == []
     said = heard(lambda: [model.learn_one(x, y) for x, y in rows])
     assert len(said) == 1
     assert said[0].startswith("40 labels came after the last of 400 planned rounds, and teach nothing")
-    other = River(features=Features(numeric={"a": (0, 5)}), labels=(0, 1), rounds=ROUNDS, epsilon=20.0, delta=1e-3)
+    other = River(features=Features(numeric={"a": (0, 5)}), labels=(0, 1), promise=PROMISE)
     assert heard(lambda: [(other.predict_one(x), other.learn_one(x, y)) for x, y in rows]) == []
 
 
 def test_scikit_learn_is_told_in_its_own_words() -> None:
-    model = Sklearn(epsilon=20.0, rounds=ROUNDS).partial_fit(XS[:50], YS[:50], classes=[0, 1])
+    model = Sklearn(promise=PROMISE).partial_fit(XS[:50], YS[:50], classes=[0, 1])
     model.predict(XS)
     with pytest.warns(UserWarning, match="these rows teach it nothing"):
         model.partial_fit(XS, YS)

@@ -178,7 +178,7 @@ def test_the_reference_and_both_loops_say_the_same_on_the_same_coins(kind: str) 
 
     def maker(rng: Random) -> POP:
         units: Any = "people" if people else "rounds"
-        return POP(LogisticRegression(), made, labels=range(made.labels), features=3, units=units, rng=rng)
+        return POP(LogisticRegression(), made, labels=range(made.labels), features=3, units=units, seed=rng)
 
     xs, ys = rows(200, 4, made.labels)
     asked: list[Any] = [[float(v) for v in x] for x in xs]

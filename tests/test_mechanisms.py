@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from confide import POP, Answer, Halted, Plan, TicketError, evaluate
+from confide import POP, Halted, Plan, TicketError, evaluate
 from confide.learners import DecisionTree, LogisticRegression
 from confide.planning.agnostic import agnostic_plan
-from confide.pop.base import Durable, Mechanism
+from confide.pop.base import Answer, Durable, Mechanism
 from confide.pop.phases import Phases
 
 pytestmark = pytest.mark.claim("people.md")

@@ -17,6 +17,7 @@ from confide.games.fit import Misfit
 from confide.games.report import Report
 from confide.notebook import bar, card
 from confide.pop.base import Answer
+from confide.pop.evaluate import Evaluation
 
 COPIES = confide.Plan.tight(60.0, 1e-2, 400, copies=30, polls=30, unsure=60, silent=0, guide=None)
 GUIDED = confide.Plan.tight(4.0, 1e-5, 2000)
@@ -78,12 +79,12 @@ def test_a_plan_and_its_guarantee_say_in_a_notebook_what_they_print() -> None:
     assert "nothing is promised" in _read(seeded).text and "nothing is promised" not in _read(GUIDED.guarantee).text
 
 
-def _evaluation() -> confide.Evaluation:
+def _evaluation() -> Evaluation:
     source = np.array([0, 1, 3, 2, -1] * 200)
     answers = np.where(source < 0, -1, np.arange(1000) % 2)
     labels = np.zeros(1000, int)
     guide = np.where(np.arange(1000) < 500, -1, 1)
-    return confide.Evaluation(answers, source == 3, np.full(1000, -1), source, guide, labels, 0, 700)
+    return Evaluation(answers, source == 3, np.full(1000, -1), source, guide, labels, 0, 700)
 
 
 def test_an_evaluation_says_who_answered_how_wrongly_and_that_it_is_the_operators() -> None:
@@ -92,7 +93,7 @@ def test_an_evaluation_says_who_answered_how_wrongly_and_that_it_is_the_operator
     for said in ("60.00% wrong", "the copies agreed", "could not be read", "halted at row 700", "operator"):
         assert said in text
     empty = np.empty(0, dtype=int)
-    nothing = confide.Evaluation(empty, empty > 0, empty, empty, empty, empty, 0, None)
+    nothing = Evaluation(empty, empty > 0, empty, empty, empty, empty, 0, None)
     assert "no rounds" in _read(nothing).text and "nan" not in _read(nothing).text
     with pytest.raises(ValueError, match="nothing to draw"):
         nothing.plot()

@@ -125,7 +125,8 @@ def pops(kind: str) -> dict[str, POP]:
     ours = isinstance(learner, LogisticRegression) and not isinstance(features, Columns)
     brought = features | learner if ours else learner
     given = None if ours else features
-    made = {"guide": POP(None, PLANS["guide"], labels=[0, 1], features=features)}
+    alone = None if isinstance(features, HashedFeatures) else features  # a guide alone hashes by itself
+    made = {"guide": POP(None, PLANS["guide"], labels=[0, 1], features=alone)}
     return made | {name: POP(brought, PLANS[name], labels=[0, 1], features=given) for name in ("copies", "both")}
 
 

@@ -24,7 +24,7 @@ from confide.errors import StateError
 from confide.games import audit
 from confide.games.moves import Batch, Round, View
 from confide.planning.guided import GuidePlan
-from confide.planning.parts import Part, Price, price_of
+from confide.planning.parts import Cap, Part, Price, price_of
 from confide.planning.promise import Promise
 from confide.pop.running import Parts, Released, Running
 from confide.pop.state import check
@@ -301,6 +301,32 @@ def test_a_plan_has_a_part_of_each_kind_once(tmp_path: Path) -> None:
             Plan.from_json(twice.to_json())
         with pytest.raises(ValueError, match="each kind once"):
             make(twice)
+
+
+@dataclass(frozen=True)
+class Learned(Count, kind="toy-learned"):
+    """Counts labels, of each person at most one."""
+
+    def check(self, promise: Promise) -> None:
+        pass
+
+    @property
+    def cap(self) -> Cap:
+        return Cap(1, "1 label for the count", "adds at most 1 label to the count")
+
+
+def test_two_parts_that_learn_from_labels_are_refused_for_people() -> None:
+    """A person's labels have one counter: each would be counted twice, and the second part learn nothing of anybody."""
+    plan = Plan(Promise(12.0, DELTA, ROUNDS), (GUIDE, Learned(ROUNDS, 50, 9 * ROW**2)))
+    with pytest.raises(ValueError, match="two parts of this plan learn from labels"):
+        make(plan, units="people")
+    pop = make(plan, seed=1)  # a round has one label, and needs no counter
+    pop.learn(pop.predict([1.0, 1.0]).ticket, 1)
+    one = Plan(Promise(12.0, DELTA, ROUNDS), (GUIDE,))
+    named = make(one, units="people", seed=1)
+    for _ in range(2):
+        named.learn(named.predict([1.0, 1.0], "ann").ticket, 1)
+    assert named.operator.loop.account.labels == {named.operator.loop.routing.who("ann"): 1}
 
 
 NOISE = (Noise(10**6, 10**12),)

@@ -14,9 +14,9 @@ from itertools import permutations, product
 
 import pytest
 
-from confide import Gate
 from confide.planning.agnostic import AgnosticBound
 from confide.planning.mistakes import Rates, rates, tail
+from confide.privacy.gate import Gate
 
 pytestmark = pytest.mark.claim("phases.md")
 

@@ -16,13 +16,17 @@ import pytest
 from river import naive_bayes
 from scipy.stats import binomtest
 
-from confide import POP, Answer, Gate, Guarantee, Halted, Halting, Monitor, Plan, TicketError
+from confide import POP, Halted, Monitor, Plan, TicketError
 from confide.games.tape import Tape
 from confide.learners import Features, LogisticRegression
 from confide.planning.copies import Copies
 from confide.planning.design import certify
+from confide.planning.guarantee import Guarantee
 from confide.planning.promise import Promise
+from confide.pop.base import Answer
 from confide.pop.monitor import MonitorState
+from confide.privacy.gate import Gate
+from confide.privacy.halting import Halting
 from confide.privacy.random import Random
 
 pytestmark = pytest.mark.claim("people.md", "monitor.md")
@@ -339,7 +343,7 @@ def test_ids_are_refused_where_rounds_are_protected() -> None:
 def test_a_person_is_capped() -> None:
     """After G unsure answers the fallback answers, nothing more is counted, and the halting draw is still made."""
     coins = Tape(1)
-    pop = people(rng=coins)
+    pop = people(seed=coins)
     drawn = []
     for number, x in enumerate([DOUBT, DOUBT, clear(1), DOUBT, DOUBT, clear(1), clear(1)]):
         coins.at(number)
@@ -458,7 +462,7 @@ def test_tickets_tell_the_round_and_nothing_else() -> None:
 def test_a_malformed_question_takes_its_round(x: Any, silent: int) -> None:
     """It raises ValueError to its asker alone, after the same draws as any other round, and is not counted."""
     coins = Tape(1)
-    pop = make(small_plan(silent=silent), learner=LogisticRegression(), features=2, rng=coins)
+    pop = make(small_plan(silent=silent), learner=LogisticRegression(), features=2, seed=coins)
     coins.at(1)
     pop.predict([1.0, 2.0])
     usual = coins.position
@@ -716,7 +720,7 @@ def test_the_unsure_rate_is_the_tables(copies: int, polls: int) -> None:
 @pytest.mark.parametrize("units", ["rounds", "people"])
 def test_every_round_draws_the_same_coins(units: Any) -> None:
     """Sure, unsure, capped, malformed or failing: one word for the gate and one for the halt; all copies are polled."""
-    pop = make(small_plan(unit_unsure=3), learner=Failing(), units=units, features=1, rng=(coins := Tape(1)))
+    pop = make(small_plan(unit_unsure=3), learner=Failing(), units=units, features=1, seed=(coins := Tape(1)))
     drawn = set()
     for number, x in enumerate([clear(), DOUBT, [8.0], [1.0, 2.0], DOUBT, DOUBT, DOUBT, clear(1), ["x"]]):
         coins.at(number)

@@ -114,7 +114,7 @@ def test_a_false_promise_leaves_one_copy_and_one_vote_between_the_worlds(learner
     draw = np.random.default_rng(5)
 
     def make(rng: Random) -> POP:
-        return POP(learner, plan, labels=[0, 1], features=width, rng=rng, after_halt="raise")
+        return POP(learner, plan, labels=[0, 1], features=width, seed=rng, after_halt="raise")
 
     apart = 0
     for label in (0, 1):

@@ -15,18 +15,19 @@ from river import feature_extraction as fx
 from river.datasets import synth
 
 import confide
-from confide import Plan
+from confide import Plan, Promise
 from confide.learners import DecisionTree, Features, LogisticRegression
 from confide.river import PrivateClassifier
 
 SMALL = Plan.tight(20.0, 1e-2, 2000, copies=60, unsure=100, silent=1000, guide=None)
-PEOPLE = Plan.tight(20.0, 1e-2, 2000, copies=100, unsure=100, silent=1000, unit_unsure=2, guide=None)
+BRIEF = Promise(8.0, rounds=2000)
+PEOPLE = SMALL.but(units="people")
 
 
 def small(model: Any = None, plan: Plan = SMALL, **settings: Any) -> PrivateClassifier:
     """A seeded classifier for one feature, "a"."""
     learner = Features(numeric=["a"]) | DecisionTree(memory=32) if model is None else model
-    return PrivateClassifier(learner, plan, **{"seed": 1, **settings})
+    return PrivateClassifier(learner, plan=plan, **{"seed": 1, **settings})
 
 
 def stream(rounds: int = 2000) -> Iterator[tuple[dict[str, Any], bool]]:
@@ -106,7 +107,7 @@ def test_without_a_guide_metrics_of_probabilities_are_refused_with_the_reason() 
 
 
 def test_people_are_named_by_the_stream() -> None:
-    model = small(plan=PEOPLE, units="people")
+    model = small(plan=PEOPLE)
     named = ((x, y, {"unit": f"person {i % 50}"}) for i, (x, y) in enumerate(stream(1200)))
     evaluate.progressive_val_score(named, model, metrics.Accuracy(), delay=10)
     assert model.pop.rounds == model.pop.operator.taught == 1200
@@ -160,20 +161,20 @@ def noisy(rounds: int) -> list[tuple[dict[Any, Any], bool]]:
 def test_with_nothing_but_labels_it_learns_a_noisy_stream() -> None:
     """The majority is right in 64 % of the rounds, whoever knows all but the noise in 90 %."""
     rows = noisy(6000)
-    model = PrivateClassifier(epsilon=4.0, rounds=6000, seed=1)
+    model = PrivateClassifier(promise=Promise(4.0, rounds=6000), seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "PrivateClassifier was made without features=")
         hashed = evaluate.progressive_val_score(rows, model, metrics.Accuracy()).get()
     assert model.pop.rounds == 6000 and model.pop.plan.copies == 0
     columns = Features(numeric={0: (0, 10), 1: (0, 10), 2: (0, 10)})
-    declared = PrivateClassifier(features=columns, epsilon=4.0, rounds=6000, seed=1)
+    declared = PrivateClassifier(features=columns, promise=Promise(4.0, rounds=6000), seed=1)
     score = evaluate.progressive_val_score(rows, declared, metrics.Accuracy(), delay=50).get()
     assert 0.7 < hashed < score and score > 0.8
 
 
 def test_probabilities_are_the_guides_and_take_no_round() -> None:
-    model = PrivateClassifier(epsilon=8.0, rounds=2000, features=Features(numeric={"a": (-20, 20)}), seed=1)
+    model = PrivateClassifier(promise=BRIEF, features=Features(numeric={"a": (-20, 20)}), seed=1)
     assert model.predict_proba_one({"a": 3.0}) == {False: 0.5, True: 0.5}
     wrong = 0
     for x, y in stream():
@@ -185,13 +186,13 @@ def test_probabilities_are_the_guides_and_take_no_round() -> None:
     assert model.predict_proba_one({"a": 15.0})[True] > 0.8 > 0.2 > model.predict_proba_one({"a": -15.0})[True]
     with pytest.raises(ValueError, match="number"):
         model.predict_proba_one({"a": "high"})
-    names = PrivateClassifier(epsilon=8.0, rounds=2000, labels=("a", "b", "c"))
+    names = PrivateClassifier(promise=BRIEF, labels=("a", "b", "c"))
     assert set(names.predict_proba_one({"a": 1.0})) == {"a", "b", "c"}
 
 
 def test_a_guide_that_is_never_asked_says_so_once() -> None:
     """A metric of probabilities asks for nothing else, and then no leaf ever ends."""
-    model = PrivateClassifier(epsilon=8.0, rounds=2000, features=Features(numeric={"a": (-20, 20)}), seed=1)
+    model = PrivateClassifier(promise=BRIEF, features=Features(numeric={"a": (-20, 20)}), seed=1)
     with pytest.warns(UserWarning, match="predict_one was never called") as caught:
         score = evaluate.progressive_val_score(stream(200), model, metrics.ROCAUC())
     assert len(caught) == 1 and score.get() == 0.5
@@ -201,30 +202,49 @@ def test_a_guide_that_is_never_asked_says_so_once() -> None:
     assert evaluate.progressive_val_score(stream(200), model, metrics.ROCAUC()).get() > 0.9
 
 
-def test_a_model_that_is_not_used_is_spoken_of_once() -> None:
-    model = PrivateClassifier(Features(numeric={"a": (-20, 20)}) | DecisionTree(), rounds=5000, seed=1)
-    said = "model is not used: copies=0: .* would see .* leave it out, or"
-    with pytest.warns(UserWarning, match=said) as caught:
-        model.predict_one({"a": 1.0})
-    assert len(caught) == 1 and caught[0].filename == __file__
-    with pytest.raises(ValueError, match="number"):  # its features are the guide's
-        model.predict_one({"a": "high"})
+def test_a_model_that_would_never_answer_is_refused_with_the_three_ways_on() -> None:
+    tree = Features(numeric={"a": (-20, 20)}) | DecisionTree()
+    for given, why in (
+        ({"promise": Promise(1.0, rounds=5000)}, "copies would see"),
+        ({}, "planned for a number of rounds"),
+        ({"plan": Plan.tight(8.0, 1e-6, 2000, guide=1.0)}, "the plan has no copies"),
+    ):
+        with pytest.raises(ValueError, match=f"would never answer: .*{why}") as refused:
+            PrivateClassifier(tree, **given).predict_one({"a": 1.0})
+        for way in ("leave the learner out", 'protect="labels" to confide.Private', "a plan of your own to plan="):
+            assert way in str(refused.value)
     with pytest.raises(ValueError, match="needs a learner"):
         PrivateClassifier(plan=SMALL).predict_one({"a": 1.0})
     with pytest.raises(ValueError, match="leave features out"):
         PrivateClassifier(Features(numeric=["a"]) | DecisionTree(), features=Features(numeric=["a"]))
 
 
+def test_a_model_that_has_begun_takes_no_other_promise() -> None:
+    model = PrivateClassifier(promise=BRIEF, seed=1)
+    model.predict_one({"a": 1.0})
+    for name, other in (("promise", Promise(80.0, rounds=2000)), ("plan", SMALL)):
+        before = getattr(model, name)
+        setattr(model, name, other)
+        for call in (model.predict_one, model.predict_proba_one):
+            with pytest.raises(ValueError, match="made with another promise"):
+                call({"a": 1.0})
+        setattr(model, name, before)
+    model.promise = Promise(8.0, rounds=2000)  # the same
+    model.predict_one({"a": 1.0})
+    assert model.pop.rounds == 2 and model.clone({"promise": Promise(2.0)}).pop.guarantee.epsilon <= 2
+
+
 def test_copies_and_guide_read_the_same_features() -> None:
     plan = Plan.tight(20.0, 1e-2, 2000, copies=200, unsure=100, silent=1000, guide=0.3)
-    model = PrivateClassifier(DecisionTree(memory=32), plan, features=Features(numeric={"a": (-20, 20)}), seed=1)
+    model = PrivateClassifier(DecisionTree(memory=32), plan=plan, features=Features(numeric={"a": (-20, 20)}), seed=1)
     assert live_accuracy(model) > 0.95
     assert model.pop.predict({"a": 9.0}).guide is True and model.predict_proba_one({"a": 9.0})[True] > 0.5
 
 
 def test_label_weights_are_passed_on() -> None:
     models = [
-        PrivateClassifier(epsilon=8.0, rounds=1000, label_weights=weights, seed=1) for weights in (None, (0.2, 1.0))
+        PrivateClassifier(promise=Promise(8.0, rounds=1000), label_weights=weights, seed=1)
+        for weights in (None, (0.2, 1.0))
     ]
     for model in models:
         for i in range(1000):
@@ -368,20 +388,22 @@ def test_a_clone_keeps_what_was_learned_from_public_data() -> None:
         assert sum(model.predict_one(x) == y for x, y in stream(100)) > 90
 
 
-def test_a_plan_or_its_numbers() -> None:
-    for more in ({"epsilon": 1.0}, {"guide": None}):
-        with pytest.raises(ValueError, match="not both"):
-            PrivateClassifier(naive_bayes.GaussianNB(), SMALL, **more)
-    numbers: dict[str, Any] = {"epsilon": 4.0, "rounds": 5000, "labels": ("a", "b", "c")}
-    chosen = PrivateClassifier(naive_bayes.GaussianNB(), guide=None, **numbers).pop
-    assert chosen.plan.rounds == 5000 and chosen.plan.labels == 3 and chosen.guarantee.epsilon <= 4
-    assert chosen.guarantee.secure and chosen.plan.copies and chosen.guide is None
+def test_a_plan_or_a_promise() -> None:
+    with pytest.raises(ValueError, match="not both"):
+        PrivateClassifier(naive_bayes.GaussianNB(), plan=SMALL, promise=Promise(1.0))
+    three = PrivateClassifier(promise=Promise(4.0, rounds=5000), labels=("a", "b", "c")).pop
+    assert three.plan.rounds == 5000 and three.plan.labels == 3 and three.guarantee.epsilon <= 4
+    assert three.guarantee.secure
+    named = PrivateClassifier(promise=Promise(8.0, rounds=2000, units="people", unit_labels=2)).pop
+    assert named.units == "people" and named.guarantee.unit_labels == 2
     default = PrivateClassifier().pop
     assert default.plan.endless and default.labels == (False, True)
     assert default.plan.copies == 0 and default.plan.units == "rounds"
     assert default.guarantee.epsilon <= 1 and default.guarantee.delta <= 1e-6
     with pytest.raises(ValueError, match="make the plan with labels=3"):
-        PrivateClassifier(naive_bayes.GaussianNB(), SMALL, labels=(0, 1, 2)).predict_one({"a": 1.0})
+        PrivateClassifier(naive_bayes.GaussianNB(), plan=SMALL, labels=(0, 1, 2)).predict_one({"a": 1.0})
+    with pytest.raises(ValueError, match="the promise is for 2 labels, and there are 3"):
+        PrivateClassifier(promise=Promise(1.0, labels=2), labels=(0, 1, 2)).predict_one({"a": 1.0})
 
 
 def test_the_model_given_is_never_taught() -> None:
@@ -404,7 +426,7 @@ def test_what_was_left_out_and_would_help_is_said_once_and_answers_come_from_the
     rounds: int | None, declared: bool
 ) -> None:
     features = Features(numeric={"a": (0, 4)}) if declared else None
-    model = PrivateClassifier(labels=(0, 1), features=features, rounds=rounds, epsilon=8.0, seed=1)
+    model = PrivateClassifier(labels=(0, 1), features=features, promise=Promise(8.0, rounds=rounds), seed=1)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for i in range(600):

@@ -4,6 +4,7 @@ import copy
 import pickle
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import confide
-from confide import learners
+from confide import Plan, Promise, learners
 from confide.sklearn import PrivateClassifier
 
 Rows = NDArray[np.float64]
@@ -35,9 +36,9 @@ Labels = NDArray[np.int64]
 # only. Most data sets of the checks are smaller still, which is warned about, and rightly so; for a guide alone it is
 # refused, so that one has an ε at which ten rows say something.
 COPIES = PrivateClassifier(
-    learners.GaussianNB(), epsilon=40.0, delta=0.01, rounds=600, copies=36, unsure=80, guide=None, seed=1
+    learners.GaussianNB(), plan=partial(Plan.tight, 40.0, 0.01, 600, copies=36, unsure=80, silent=0, guide=None), seed=1
 )
-GUIDE = PrivateClassifier(epsilon=500.0, delta=0.01, seed=1)
+GUIDE = PrivateClassifier(promise=Promise(500.0, 0.01), seed=1)
 
 
 @pytest.mark.filterwarnings("ignore:.*copies know nothing", "ignore:halted")
@@ -46,9 +47,15 @@ def test_every_check_of_scikit_learn_passes(estimator: Any, check: Callable[[Any
     check(estimator)
 
 
-def small(estimator: Any = None, **settings: Any) -> PrivateClassifier:
-    chosen = {"epsilon": 20.0, "delta": 0.01, "rounds": 1000, "copies": 60, "unsure": 50, "seed": 1, **settings}
-    return PrivateClassifier(learners.GaussianNB() if estimator is None else estimator, **chosen)
+def planned(epsilon: float = 20.0, rounds: int = 1000, **numbers: Any) -> Any:
+    """What makes a plan of 60 copies for however many labels there are."""
+    given: dict[str, Any] = {"copies": 60, "unsure": 50, "silent": 0, **numbers}
+    return partial(Plan.tight, epsilon, 0.01, rounds, **given)
+
+
+def small(estimator: Any = None, plan: Any = None, **settings: Any) -> PrivateClassifier:
+    learner = learners.GaussianNB() if estimator is None else estimator
+    return PrivateClassifier(learner, plan=plan or planned(), **{"seed": 1, **settings})
 
 
 def blobs(rows: int = 1500, seed: int = 1) -> tuple[Rows, Labels]:
@@ -122,7 +129,7 @@ def test_every_row_is_a_round_of_its_own() -> None:
     """
     X = np.zeros((400, 1))
     y = np.arange(400) % 2
-    model = small(learners.DecisionTree(memory=8), rounds=2000, unsure=900, copies=80).fit(X, y)
+    model = small(learners.DecisionTree(memory=8), planned(rounds=2000, unsure=900, copies=80)).fit(X, y)
     answers = model.predict(X)
     assert set(answers.tolist()) == {0, 1} and model.pop_.rounds == 400
     assert 1 < model.pop_.operator.unsure <= 400
@@ -130,19 +137,19 @@ def test_every_row_is_a_round_of_its_own() -> None:
 
 def test_rows_after_the_halt_are_answered() -> None:
     X, y = blobs()
-    going = small(rounds=100, unsure=10, guide=None, fallback=2).fit(X, y)
+    going = small(plan=planned(rounds=100, unsure=10, guide=None), fallback=2).fit(X, y)
     with pytest.warns(UserWarning, match="rounds used up: the fallback answers all further rows"):
         answers = going.predict(X[:150])
     assert (answers[:100] == y[:100]).mean() > 0.9 and (answers[100:] == 2).all()
     with pytest.warns(UserWarning, match="the fallback answers"):
         assert (going.predict(X[:3]) == 2).all()
     assert going.pop_.rounds == 153
-    guided = small(rounds=100, copies=200, unsure=20, guide=0.5, fallback=2).fit(X, y)
+    guided = small(plan=planned(rounds=100, copies=200, unsure=20, guide=0.5), fallback=2).fit(X, y)
     with pytest.warns(UserWarning, match="rounds used up: the guide answers all further rows"):
         answers = guided.predict(X[:150])
     assert (answers[100:] == guided.classes_[guided.predict_proba(X[100:150]).argmax(axis=1)]).all()
     assert (answers == y[:150]).mean() > 0.8
-    model = small(rounds=100, unsure=10, guide=None, fallback=2, after_halt="raise").fit(X, y)
+    model = small(plan=planned(rounds=100, unsure=10, guide=None), fallback=2, after_halt="raise").fit(X, y)
     with pytest.warns(UserWarning, match="the fallback answers"):
         assert (model.predict(X[:150])[100:] == 2).all()
     with pytest.raises(confide.Halted, match="rounds used up"):
@@ -152,7 +159,7 @@ def test_rows_after_the_halt_are_answered() -> None:
 def test_a_halt_for_the_budget_delivers_its_own_answer() -> None:
     X = blobs(100)[0]
     with pytest.warns(UserWarning, match="know nothing"):
-        model = small(copies=100, guide=None, fallback=1).fit(X[:5], np.array([0, 1, 2, 0, 1]))
+        model = small(plan=planned(copies=100, guide=None), fallback=1).fit(X[:5], np.array([0, 1, 2, 0, 1]))
     with pytest.warns(UserWarning, match="budget used up: the fallback answers"):
         answers = model.predict(np.tile(X, (3, 1)))
     assert model.pop_.halt_reason == "budget" and model.pop_.rounds == 300
@@ -178,7 +185,7 @@ def test_what_cannot_be_read_takes_its_rounds(bad: Any, rounds: int) -> None:
     with pytest.raises(ValueError):
         model.predict(bad)
     assert model.pop_.rounds == rounds
-    finished = small(rounds=10, unsure=2, after_halt="raise").fit(*blobs())
+    finished = small(plan=planned(rounds=10, unsure=2), after_halt="raise").fit(*blobs())
     with pytest.warns(UserWarning):
         finished.predict(blobs()[0][:11])
     with pytest.raises(confide.Halted):
@@ -221,12 +228,12 @@ def noisy(rows: int = 3000) -> tuple[Rows, Labels]:
 def test_the_guide_alone_is_useful_on_a_noisy_table() -> None:
     X, y = noisy(12_000)
     public = LogisticRegression().fit(X[:10_000], y[:10_000]).score(X[10_000:], y[10_000:])
-    for model in (PrivateClassifier(ranges=(-5, 5), seed=1), PrivateClassifier(epsilon=4.0, seed=1)):
+    for model in (PrivateClassifier(ranges=(-5, 5), seed=1), PrivateClassifier(promise=Promise(4.0), seed=1)):
         plan = model.fit(X[:10_000], y[:10_000]).pop_.plan
         assert plan.copies == 0 and plan.guide is not None and plan.guide.history == 10_000
         assert model.score(X[10_000:], y[10_000:]) > public - 0.03
     X, y = load_breast_cancer(return_X_y=True)
-    small_table = PrivateClassifier(epsilon=4.0, seed=1).fit(X[:450], y[:450])
+    small_table = PrivateClassifier(promise=Promise(4.0), seed=1).fit(X[:450], y[:450])
     assert small_table.score(X[450:], y[450:]) > 0.85
 
 
@@ -238,7 +245,7 @@ def test_declared_ranges_are_the_guides() -> None:
         for given in (None, ranges)
     ]
     assert scores[1] > scores[0] + 0.005
-    PrivateClassifier(ranges=(-10, 10), epsilon=4.0).fit(*blobs())
+    PrivateClassifier(ranges=(-10, 10), promise=Promise(4.0)).fit(*blobs())
     for bad in ((0, 1, 2), "wide", ranges[:3], (1, 1)):
         with pytest.raises(ValueError, match="range"):
             PrivateClassifier(ranges=bad).fit(X, y)
@@ -248,7 +255,7 @@ def test_declared_ranges_are_the_guides() -> None:
 
 def test_probabilities_are_the_guides_and_take_no_round() -> None:
     X, y = blobs(3000)
-    model = PrivateClassifier(epsilon=4.0, seed=1)
+    model = PrivateClassifier(promise=Promise(4.0), seed=1)
     assert hasattr(model, "predict_proba")
     with pytest.raises(NotFittedError):
         model.predict_proba(X)
@@ -261,7 +268,7 @@ def test_probabilities_are_the_guides_and_take_no_round() -> None:
     assert (answers == model.predict_proba(X[:200]).argmax(axis=1)).all() and (answers == y[:200]).mean() > 0.9
     assert (model.predict(X[:200]) == answers).all()  # it has learned all it was to learn
     assert model.pop_.rounds == 400
-    two = PrivateClassifier(epsilon=4.0, seed=1).fit(X, y == 1)
+    two = PrivateClassifier(promise=Promise(4.0), seed=1).fit(X, y == 1)
     assert ((two.decision_function(X[:50]) > 0) == (two.predict_proba(X[:50])[:, 1] > 0.5)).all()
     with pytest.raises(ValueError, match="NaN"):
         model.predict_proba([[np.nan, 0.0]])
@@ -269,23 +276,47 @@ def test_probabilities_are_the_guides_and_take_no_round() -> None:
 
 def test_beside_copies_probabilities_are_the_guides_too() -> None:
     X, y = blobs()
-    model = small(copies=200, guide=0.5).fit(X, y)
+    model = small(plan=planned(copies=200, guide=0.5)).fit(X, y)
     assert model.pop_.plan.copies == 200 and model.predict_proba(X[:7]).shape == (7, 3)
     assert {answer.source for answer in model.pop_.predict_many(X[:100])} <= {"copies", "guide"}
 
 
-def test_an_estimator_that_is_not_used_is_spoken_of() -> None:
+def test_an_estimator_that_would_never_answer_is_refused_with_the_three_ways_on() -> None:
     X, y = blobs()
-    with pytest.warns(UserWarning, match="estimator is not used: copies=0: .* would see .* leave it out, or") as caught:
-        model = PrivateClassifier(learners.GaussianNB(), seed=1).fit(X, y)
-    assert len(caught) == 1 and caught[0].filename == __file__
-    assert model.pop_.plan.copies == 0
-    with pytest.warns(UserWarning, match="not used: the guide has the whole budget"):
-        PrivateClassifier(learners.GaussianNB(), guide=1.0).fit(X, y)
-    with pytest.raises(ValueError, match="leaves nothing for copies"):
-        PrivateClassifier(copies=60).fit(X, y)
+    for given, why in (
+        ({"promise": Promise(1.0, rounds=100_000)}, "copies would see"),
+        ({}, "planned for a number of rounds"),
+        ({"plan": partial(Plan.tight, 1.0, 1e-6, 100_000, guide=1.0)}, "the plan has no copies"),
+    ):
+        with pytest.raises(ValueError, match=f"GaussianNB would never answer: .*{why}") as refused:
+            PrivateClassifier(learners.GaussianNB(), **given).fit(X, y)
+        for way in ("leave the learner out", 'protect="labels" to confide.Private', "a plan of your own to plan="):
+            assert way in str(refused.value)
     with pytest.raises(ValueError, match="needs a learner"):
-        PrivateClassifier(guide=None).fit(X, y)
+        PrivateClassifier(plan=planned(guide=None)).fit(X, y)
+
+
+def test_a_plan_is_taken_as_it_is() -> None:
+    X, y = blobs()
+    leaning = planned(rounds=2000, copies=200, unsure=100, guide=0.3, lean="additive")(labels=3)
+    model = small(plan=leaning).fit(X, y)
+    assert model.pop_.plan is leaning and clone(model).plan is leaning and model.predict(X[:20]).shape == (20,)
+    with pytest.raises(ValueError, match="the plan is for 3 labels, and there are 2"):
+        small(plan=leaning).fit(X, y == 1)
+    online = PrivateClassifier(plan=Plan.tight(4.0, 1e-6, history=700), classes=[0, 1], seed=1)
+    assert online.partial_fit(X[:700], y[:700] == 1).pop_.plan.endless
+    assert online.score(X[700:], y[700:] == 1) > 0.8
+
+
+def test_a_model_that_was_fitted_takes_no_other_promise() -> None:
+    X, y = blobs()
+    model = PrivateClassifier(promise=Promise(4.0), seed=1).fit(X, y)
+    model.set_params(promise=Promise(40.0))
+    for call in (model.predict, model.predict_proba, lambda rows: model.partial_fit(rows, y[:5])):
+        with pytest.raises(ValueError, match="made with another promise"):
+            call(X[:5])
+    assert model.set_params(promise=Promise(4.0)).predict(X[:5]).shape == (5,)
+    assert model.set_params(promise=Promise(2.0)).fit(X, y).pop_.guarantee.epsilon <= 2  # a new promise
 
 
 def test_history_in_parts_is_learned_as_at_once() -> None:
@@ -299,7 +330,7 @@ def test_history_in_parts_is_learned_as_at_once() -> None:
 
 def test_partial_fit_adds_to_the_open_leaf() -> None:
     X, y = noisy()
-    model = PrivateClassifier(epsilon=4.0, rounds=2000, ranges=(-5, 5), classes=[0, 1], seed=1)
+    model = PrivateClassifier(promise=Promise(4.0, rounds=2000), ranges=(-5, 5), classes=[0, 1], seed=1)
     model.partial_fit(X[:1000], y[:1000])
     before = model.predict_proba(X[:20])
     leaf = model.pop_.plan.guide.leaf
@@ -314,11 +345,11 @@ def test_rows_that_would_teach_nothing_are_spoken_of() -> None:
     X, y = noisy()
     frozen = PrivateClassifier(seed=1).fit(X, y)
     before = frozen.predict_proba(X[:20])
-    with pytest.warns(UserWarning, match="teach it nothing: give rounds="):
+    with pytest.warns(UserWarning, match="teach it nothing: promise rounds="):
         frozen.partial_fit(X, 1 - y)
     frozen.predict(X[:100])
     assert (frozen.predict_proba(X[:20]) == before).all()
-    short = PrivateClassifier(rounds=50, seed=1).fit(X, y)
+    short = PrivateClassifier(promise=Promise(1.0, rounds=50), seed=1).fit(X, y)
     short.partial_fit(X[:10], y[:10]).predict(X[:50])
     with pytest.warns(UserWarning, match="teach it nothing"):
         short.partial_fit(X[:10], y[:10])
@@ -330,7 +361,7 @@ def test_a_guide_alone_halts_only_where_rounds_were_said() -> None:
         PrivateClassifier(after_halt="raise", seed=1).fit(X, y)
     model = PrivateClassifier(seed=1).fit(X, y)
     assert (model.predict(X[:200]) == model.predict(X[:200])).all()
-    said = PrivateClassifier(rounds=100, after_halt="raise", seed=1).fit(X, y)
+    said = PrivateClassifier(promise=Promise(1.0, rounds=100), after_halt="raise", seed=1).fit(X, y)
     said.predict(X[:200])
     with pytest.raises(confide.Halted, match="rounds used up"):
         said.predict(X[:1])
@@ -340,7 +371,7 @@ def test_too_few_rows_are_refused() -> None:
     X, y = blobs(100)
     with pytest.raises(ValueError, match=r"100 rows are too few for epsilon=1 .* give more than [0-9]+ rows"):
         PrivateClassifier().fit(X, y)
-    PrivateClassifier(epsilon=8.0).fit(X, y)
+    PrivateClassifier(promise=Promise(8.0)).fit(X, y)
 
 
 def test_label_weights_are_passed_on() -> None:
@@ -353,7 +384,7 @@ def test_label_weights_are_passed_on() -> None:
 
 def test_ranges_go_on_being_counted_in_a_model_from_a_read_only_file(tmp_path: Path) -> None:
     X, y = noisy()
-    model = PrivateClassifier(rounds=100_000, classes=[0, 1], seed=1).partial_fit(X[:9], y[:9])
+    model = PrivateClassifier(promise=Promise(1.0, rounds=100_000), classes=[0, 1], seed=1).partial_fit(X[:9], y[:9])
     joblib.dump(model, tmp_path / "model")
     loaded = joblib.load(tmp_path / "model", mmap_mode="r")
     assert (loaded.predict(X[:50]) == model.predict(X[:50])).all()
@@ -365,7 +396,7 @@ def test_one_row_moves_the_released_sums_by_its_own_gradients() -> None:
     worlds = []
     for label in (0, 1):
         y[500] = label
-        worlds.append(PrivateClassifier(epsilon=4.0, ranges=(-5, 5), seed=1).fit(X, y))
+        worlds.append(PrivateClassifier(promise=Promise(4.0), ranges=(-5, 5), seed=1).fit(X, y))
     plan = worlds[0].pop_.plan.guide
     nodes = [[release.row for release in one.pop_.operator.loop.guiding.guide.releases()] for one in worlds]
     same = [(a == b).all() for a, b in zip(*nodes, strict=True)]
@@ -380,7 +411,7 @@ def test_one_row_moves_the_released_sums_by_its_own_gradients() -> None:
 
 @pytest.mark.parametrize("method", ["predict_proba", "predict_log_proba", "decision_function"])
 def test_without_a_guide_scores_are_refused_with_the_reason(method: str) -> None:
-    made = small(guide=None)
+    made = small(plan=planned(guide=None)(labels=3))
     for model in (made, made.fit(*blobs())):
         assert not hasattr(model, method)
         with pytest.raises(AttributeError, match=f"has no attribute '{method}'") as caught:
@@ -404,15 +435,14 @@ def test_one_row_moves_one_copy() -> None:
 
 def test_promise_and_seed() -> None:
     X, y = blobs()
-    chosen = PrivateClassifier(learners.GaussianNB(), epsilon=2.0, rounds=500, guide=None).fit(X, y).pop_
-    assert chosen.guarantee.epsilon <= 2 and chosen.guarantee.delta <= 1e-6 and chosen.guarantee.secure
-    assert chosen.plan.silent == 0 and chosen.plan.guide is None
+    chosen = PrivateClassifier(learners.GaussianNB(), plan=planned(2.0, 500, copies=None, unsure=None, guide=None))
+    pop = chosen.fit(X, y).pop_
+    assert pop.guarantee.epsilon <= 2 and pop.guarantee.secure and pop.plan.silent == 0 and pop.plan.guide is None
     assert not small().fit(X, y).pop_.guarantee.secure
     default = PrivateClassifier().fit(X, y).pop_
     assert default.guarantee.epsilon <= 1 and default.guarantee.delta <= 1e-6 and default.guarantee.secure
-    with pytest.warns(UserWarning, match="1500 records for"):
-        copies = PrivateClassifier(learners.GaussianNB(), guide=None).fit(X, y).pop_
-    assert copies.plan.rounds == 100_000 and copies.guarantee.epsilon <= 1
+    online = PrivateClassifier(classes=[0, 1, 2]).partial_fit(X[:9], y[:9]).pop_
+    assert online.plan.endless and online.plan.guide.history == 9
 
 
 SHARED = "in front of PrivateClassifier learns from everybody"
@@ -459,10 +489,10 @@ def test_parameters() -> None:
     inner = NearestCentroid()
     model = small(inner)
     assert model.get_params()["estimator"] is inner and model.get_params()["estimator__metric"] == "euclidean"
-    twin = clone(model.set_params(estimator__metric="manhattan", epsilon=30.0))
-    assert twin.estimator is not inner and twin.estimator.metric == "manhattan" and twin.epsilon == 30.0
+    twin = clone(model.set_params(estimator__metric="manhattan", plan=None, promise=Promise(30.0)))
+    assert twin.estimator is not inner and twin.estimator.metric == "manhattan" and twin.promise == Promise(30.0)
     assert not hasattr(clone(small().fit(*blobs())), "pop_")
-    assert "epsilon=20.0" in repr(small())
+    assert "epsilon=20.0" in repr(PrivateClassifier(promise=Promise(20.0)))
     with pytest.raises(ValueError, match="after_halt='stop'"):
         small(after_halt="stop").fit(*blobs(100))
 

@@ -374,10 +374,11 @@ def test_a_budget_too_small_for_anything_is_said_and_not_run(main: Main) -> None
     assert not Path("confide-report.html").exists()
 
 
-def test_a_learner_that_is_not_used_is_told(main: Main) -> None:
+def test_a_learner_that_would_never_answer_is_refused_before_the_run(main: Main) -> None:
     write("a.csv", table())
-    code, out, _ = main("run", "a.csv", *QUICK, "--learner", "logistic", "--no-twin")
-    assert code == 0 and "--learner is not used" in out
+    sentence = refusal(main("run", "a.csv", *QUICK, "--learner", "logistic", "--no-twin"))
+    assert "--learner logistic would never answer" in sentence and "--no-guide" in sentence
+    assert not Path("confide-report.html").exists()
 
 
 # --- what is asked for

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import json
 import re
-import warnings
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -22,10 +21,12 @@ import confide
 from confide import POP, Plan
 from confide.banks.choose import bank_for
 from confide.cli.app import app
-from confide.learners import DecisionTree, Features, LogisticRegression
+from confide.learners import DecisionTree, Features, HashedFeatures, LogisticRegression
 from confide.planning.agnostic import agnostic_plan
 from confide.planning.arguments import Unused
+from confide.planning.promise import Promise
 from confide.pop.monitor import Monitor
+from confide.pop.settings import Options
 from confide.privacy.random import Random
 
 Given = dict[str, Any]
@@ -177,7 +178,6 @@ POPS: dict[str, tuple[Any, Callable[[POP], Any]]] = {
     "public_start": (True, lambda pop: pop._loop.bank.votes(np.ones(2), np.arange(5)).sum()),
     "label_weights": ([1.0, 3.0], lambda pop: pop._loop.guiding.guide._weights.tolist()),  # type: ignore[union-attr]
     "seed": (7, lambda pop: pop._insecure),
-    "rng": (Random(seed=7), lambda pop: pop._insecure),
     "bank": (None, lambda pop: None),
 }
 
@@ -194,7 +194,9 @@ def late(pop: POP) -> str:
 
 
 def test_every_argument_of_a_pop_is_looked_at() -> None:
-    assert set(optional(POP.__init__)) == set(POPS)
+    assert {*optional(POP.__init__), *Options.__annotations__} == set(POPS)
+    with pytest.raises(TypeError, match="no option 'rng'"):
+        POP(None, plans()["a guide"], labels=[0, 1], rng=Random(seed=7))
 
 
 @pytest.mark.parametrize("mode", ["copies", "a guide", "both"])
@@ -219,10 +221,14 @@ def taught() -> LogisticRegression:
 
 def test_features_beside_a_learner_that_brings_its_own_are_refused() -> None:
     learner = Features(numeric=["a"]) | DecisionTree()
-    for plan in plans().values():
-        with pytest.raises(ValueError, match="brings its own features"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            POP(learner, plan, labels=[0, 1], features=Features(numeric=["b"]))
+    for mode in ("copies", "both"):
+        with pytest.raises(ValueError, match="brings its own features"):
+            POP(learner, plans()[mode], labels=[0, 1], features=Features(numeric=["b"]))
+
+
+def test_a_learner_that_the_plan_never_asks_is_refused_with_the_ways_on() -> None:
+    with pytest.raises(ValueError, match="LogisticRegression would never answer: the plan has no copies"):
+        POP(LogisticRegression(), plans()["a guide"], labels=[0, 1], features=2)
 
 
 # ---------------------------------------------------------------------- the adapters
@@ -230,22 +236,36 @@ def test_features_beside_a_learner_that_brings_its_own_are_refused() -> None:
 
 def test_what_an_adapter_would_not_use_is_refused() -> None:
     river, sklearn = pytest.importorskip("confide.river"), pytest.importorskip("confide.sklearn")
-    for more in ({"epsilon": 1.0}, {"delta": 1e-6}, {"rounds": 10}, {"guide": None}):
-        with pytest.raises(ValueError, match="not both"):
-            river.PrivateClassifier(plan=plans()["a guide"], **more)
+    promise, guide = Promise(20.0, 1e-2, 2000), plans()["a guide"]
+    with pytest.raises(ValueError, match="not both"):
+        river.PrivateClassifier(promise=promise, plan=guide)
     with pytest.raises(ValueError, match="no copies, so none has a public start"):
-        _ = river.PrivateClassifier(rounds=2000, epsilon=8.0, public_start=True).pop
+        _ = river.PrivateClassifier(promise=Promise(8.0, rounds=2000), public_start=True).pop
     xs, ys = np.random.default_rng(1).normal(size=(2000, 2)), np.arange(2000) % 2
+    copies: Given = {"estimator": LogisticRegression(), "plan": plans()["copies"]}
     refused: list[tuple[Given, str]] = [
         ({"after_halt": "raise"}, "never halts: leave after_halt out"),
-        ({"estimator": LogisticRegression(), "guide": None, "history": 2000}, "history=2000 is for a guide"),
-        ({"estimator": LogisticRegression(), "guide": None, "ranges": (0, 1)}, "ranges are for a guide alone"),
-        ({"estimator": LogisticRegression(), "guide": None, "label_weights": [1, 2]}, "label_weights are the guide's"),
-        *(({name: 40}, "leave copies, unsure and polls out") for name in ("copies", "unsure", "polls")),
+        ({"promise": promise, "plan": guide}, "not both"),
+        ({**copies, "history": 2000}, "leave history out"),
+        ({**copies, "ranges": (0, 1)}, "ranges are for a guide alone"),
+        ({**copies, "label_weights": [1, 2]}, "label_weights are the guide's"),
+        ({"promise": Promise(20.0, 1e-2, labels=3)}, "for 3 labels, and there are 2"),
+        ({"promise": Promise(20.0, 1e-2, units="people")}, "protects rows: for people"),
+        ({"plan": Plan.tight(20.0, 1e-2, 400, guide=1.0, units="people")}, "protects rows: for people"),
     ]
     for given, said in refused:
         with pytest.raises(ValueError, match=said):
-            sklearn.PrivateClassifier(epsilon=20.0, delta=1e-2, **given).fit(xs, ys)
+            sklearn.PrivateClassifier(**given).fit(xs, ys)
+    labels = Promise(1.0, protect="labels")
+    with pytest.raises(ValueError, match="labels alone"):
+        _ = river.PrivateClassifier(promise=labels).pop
+    with pytest.raises(ValueError, match="labels alone"):
+        sklearn.PrivateClassifier(promise=labels).fit(xs, ys)
+    for wrong in ({"promise": 1.0}, {"plan": 1.0}):
+        with pytest.raises(ValueError, match="must be a confide"):
+            river.PrivateClassifier(**wrong)
+        with pytest.raises(ValueError, match="must be a confide"):
+            sklearn.PrivateClassifier(**wrong).fit(xs, ys)
 
 
 # ---------------------------------------------------------------------- commands
@@ -258,7 +278,16 @@ def test_what_an_adapter_would_not_use_is_refused() -> None:
         ("plan -e 8 -T 20000 --mistakes 1 --unit-labels 5", "--unit-labels is for a guide"),
         ("plan -e 8 -T 20000 --paper --unit-labels 5", "--unit-labels is for a guide"),
         ("plan -e 8 -T 20000 --frontier --unit-labels 5", "--unit-labels is for a guide"),
+        ("plan -e 8 -T 20000 --paper --lean fill", "does not lean: leave out"),
+        ("plan -e 8 -T 20000 --frontier --lean fill", "--frontier chooses for itself"),
+        ("plan -e 8 -T 20000 --lean often", "must be one of none, fill, additive"),
+        ("plan -e 8 -T 20000 --no-guide --history 9", "--history is for a guide"),
+        ("plan -e 8 -T 20000 --endless", "leave --rounds out"),
+        ("plan -e 8 --endless --no-guide", "--endless is for a guide"),
+        ("plan -e 8 -T 20000 --mistakes 1 --units people", "--units is for a guide, or for a plan of ours"),
+        ("plan -e 8 -T 20000 --lean fill", "lean=fill is for copies"),
         ("plan -e 8 -T 20000 --silent 5", "silent=5 is for copies"),
+        ("run sea -e 8 -T 2000 --lean fill", "lean=fill is for copies"),
         ("plan -e 8 -T 20000 --beta 0.5", "beta=0.5 is for copies"),
         ("plan -e 8 -T 20000 --unit-unsure 5", "unit_unsure=5 is for copies"),
         ("run sea -e 8 -T 2000 --silent 5", "silent=5 is for copies"),
@@ -286,10 +315,11 @@ class _Own:
         return np.zeros(1)
 
 
-def test_an_encoder_of_ones_own_is_refused_where_no_copy_reads_by_it() -> None:
-    """The guide reads by columns, or hashes: it would never ask the encoder."""
-    with pytest.raises(ValueError, match="an encoder of your own, which copies alone read by"):
-        POP(None, Plan.tight(8.0, 1e-3, 200, guide=1.0), labels=[0, 1], features=_Own())
+@pytest.mark.parametrize("encoder", [_Own(), HashedFeatures(64)], ids=["own", "hashed"])
+def test_an_encoder_is_refused_where_no_copy_reads_by_it(encoder: Any) -> None:
+    """The guide reads by columns, or hashes to places of its own: it would not ask the encoder, nor heed a width."""
+    with pytest.raises(ValueError, match="HashedFeatures or an encoder of your own, which copies alone read by"):
+        POP(None, Plan.tight(8.0, 1e-3, 200, guide=1.0), labels=[0, 1], features=encoder)
 
 
 def test_a_public_start_is_refused_beside_a_bank_of_ones_own() -> None:

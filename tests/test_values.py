@@ -103,7 +103,8 @@ def test_the_pages_example_answers_everybody_beside_one_unknown() -> None:
 
 def model() -> PrivateClassifier:
     first = np.linspace(-1, 1, 40).reshape(-1, 1)
-    made = PrivateClassifier(rounds=3000, history=40, epsilon=8.0, ranges=(-1, 1), classes=[0, 1], seed=1)
+    promise = confide.Promise(8.0, rounds=3000)
+    made = PrivateClassifier(promise=promise, history=40, ranges=(-1, 1), classes=[0, 1], seed=1)
     return made.partial_fit(first, (first[:, 0] > 0).astype(int))
 
 

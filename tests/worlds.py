@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from confide import POP, Gate, Guarantee, Halting, Monitor, Plan
+from confide import POP, Monitor, Plan
 from confide.banks import TallyBank
 from confide.games.replay import (
     Ask,
@@ -41,9 +41,12 @@ from confide.learners import (
 )  # fmt: skip
 from confide.planning.copies import Copies
 from confide.planning.design import certify
+from confide.planning.guarantee import Guarantee
 from confide.planning.guided import GuidePlan
 from confide.planning.leaning import certify_lean, certify_weights
 from confide.planning.promise import Promise
+from confide.privacy.gate import Gate
+from confide.privacy.halting import Halting
 from confide.privacy.lean import Lean
 from confide.privacy.random import Random
 from confide.privacy.weigh import Weights
@@ -194,7 +197,7 @@ def make_pop(learner: Any, **settings: Any) -> Callable[[Random], POP]:
     """A maker of POPs on a given tape."""
     settings = {"plan": small_plan(), "features": 2, **settings}
     labels = LABELS if settings["plan"].labels == 2 else THREE
-    return lambda rng: POP(learner, labels=labels, rng=rng, **{"after_halt": "raise", **settings})
+    return lambda rng: POP(learner, labels=labels, seed=rng, **{"after_halt": "raise", **settings})
 
 
 def tallied_pop(learner: Any, points: int | None = None, **settings: Any) -> Callable[[Random], POP]:

@@ -9,8 +9,9 @@ from typing import Any
 
 from guide_streams import Stream
 
-from confide import POP, Evaluation, Plan, evaluate
+from confide import POP, Plan, evaluate
 from confide.learners import DecisionTree
+from confide.pop.evaluate import Evaluation
 
 from .cells import DELTA, LATE, Cell
 from .streams import asked, labels_of, load

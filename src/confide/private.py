@@ -14,8 +14,9 @@ from typing import Any, Self, TypedDict, Unpack
 
 from confide.errors import StateError
 from confide.notebook import card
+from confide.planning.chosen import planned
 from confide.planning.plan import Guarantee, Plan
-from confide.planning.promise import Protect
+from confide.planning.promise import DELTA, Promise, Protect
 from confide.pop.base import TICKET_LIFE, Answer, Unit, Xs
 from confide.pop.label_folder import labels_alone
 from confide.pop.monitor import Monitor
@@ -113,20 +114,24 @@ class Private:
                 raise ValueError("labels alone are protected with δ = 0: leave delta out")
             self._mechanism: POP | Randomized = _randomized(learner, labels, epsilon, features, people, options)
             return
-        plan = _plan(learner, len(tuple(labels)), epsilon, 1e-6 if delta is None else delta, people, options)
-        seed = options.get("seed")
+        promise = Promise(
+            epsilon,
+            DELTA if delta is None else delta,
+            options.get("rounds"),
+            len(tuple(labels)),
+            "people" if people else "rounds",
+            unit_labels=options.get("labels_per_person", 1),
+        )
         self._mechanism = POP(
             learner,
-            plan,
+            planned(promise, learner, takes="confide.POP", history=options.get("history", 0)),
             labels=labels,
             features=features,
-            units="people" if people else "rounds",
             fallback=options.get("fallback", "coin"),
+            label_weights=options.get("label_weights"),
+            seed=options.get("seed"),
             ticket_life=options.get("ticket_life", TICKET_LIFE),
             monitor=options.get("monitor"),
-            label_weights=options.get("label_weights"),
-            seed=None if isinstance(seed, Random) else seed,
-            rng=seed if isinstance(seed, Random) else None,
         )
 
     # ------------------------------------------------------------------ ask and teach
@@ -300,37 +305,3 @@ def _loaded(
     if "deadline" in made:
         made["deadline"], made["missing"] = made["deadline"]
     return Randomized.load(folder, learner, trusted=trusted, units="people" if people else "rounds", **made)
-
-
-def _plan(
-    learner: Any, labels: int, epsilon: float, delta: float, people: bool, options: Options
-) -> Plan:  # fmt: skip
-    """The plan that keeps the promise: of our own model without a learner; with one of copies, or a refusal."""
-    rounds = options.get("rounds")
-    plan = Plan.tight(
-        epsilon,
-        delta,
-        rounds,
-        labels=labels,
-        guide=1.0 if learner is None else "auto",
-        units="people" if people else "rounds",
-        unit_labels=options.get("labels_per_person", 1) if people else None,
-        history=options.get("history", 0),
-    )
-    if learner is not None and not plan.copies:
-        raise ValueError(_no_copies(learner, plan, epsilon))
-    return plan
-
-
-def _no_copies(learner: Any, plan: Plan, epsilon: float) -> str:
-    """Why a learner would never be asked, and the ways on."""
-    name = learner.__name__ if isinstance(learner, type) else type(learner).__name__
-    why = plan.notes[0].partition(": ")[2]
-    if plan.endless:
-        why = "copies of a learner are planned for a number of rounds, millions of them, and none was given (rounds=)"
-    return (
-        f"{name} would never answer: {why}. Three ways on: leave the learner out, and "
-        f"Confide's own private model answers; or say protect=\"labels\", and {name} itself is taught randomized "
-        "labels, which protects labels and not rows; or give a plan of your own to confide.POP, "
-        f"Plan.tight(epsilon={epsilon:g}, …, copies=…, unsure=…)"
-    )

@@ -25,15 +25,13 @@ except ModuleNotFoundError as missing:
 
 from confide.errors import ConfideWarning
 from confide.learners import GaussianNB, HashedFeatures, Pipeline
+from confide.planning.chosen import Kept, check_given, kept, refuse_another
 from confide.planning.plan import Plan
-from confide.planning.shares import Guide
+from confide.planning.promise import Promise
 from confide.pop.pop import POP
 from confide.privacy.random import Random
 
 __all__ = ["PrivateClassifier"]
-
-ROUNDS = 1_000_000
-"""Rounds that copies are planned for unless the user says otherwise."""
 
 _CHANGED_BY_TRANSFORMING = ("GaussianRandomProjector", "PoissonInclusion", "RBFSampler", "SparseRandomProjector")
 
@@ -58,9 +56,14 @@ class PrivateClassifier(base.Classifier):
     model
         None: the guide alone, which is what streams of less than millions of rounds need. Or a River classifier or
         pipeline, a Confide learner for dicts (`Features(...) | DecisionTree()`), or anything else that `confide.POP`
-        takes: a prototype, never taught, of which there are copies where the plan has any.
+        takes: a prototype, never taught, of which there are copies. It is refused where they would not answer.
+    promise
+        A `confide.Promise`: ε, δ, how many rounds, and whether rounds or people are protected. None: ε = 1, δ = 10⁻⁶,
+        for each round, without a last one. Copies need a number of rounds. With `units="people"` both methods take
+        `unit`, an authenticated id; `evaluate.progressive_val_score` passes it on from a stream of
+        `(x, y, {"unit": id})`.
     plan
-        A `confide.Plan`. Without one, `Plan.tight` with the numbers below.
+        A `confide.Plan` that keeps a promise, instead of one: for copies, leans and shares of your own choice.
     labels
         All labels, public.
     features
@@ -68,19 +71,9 @@ class PrivateClassifier(base.Classifier):
         sooner and more. Without them, names and values are hashed.
     label_weights
         One positive public number a label, in their order or by label: how much the guide makes of it. For rare labels.
-    epsilon, delta
-        The promise, if no plan is given: by default 1.0 and 10⁻⁶.
-    rounds
-        The calls of `predict_one` to plan for, if no plan is given. Without a model there need be no last one; with one
-        it is one million by default, and copies of it answer on very long streams only.
-    guide
-        As in `Plan.tight`, if no plan is given.
     fallback
         What answers when nothing private may be used and there is no guide yet: "coin", one of the labels, a callable
         of x, or a model of public data.
-    units
-        "rounds", or "people": then both methods take `unit`, an authenticated id. `evaluate.progressive_val_score`
-        passes it on from a stream of `(x, y, {"unit": id})`.
     after_halt
         What becomes of questions after a halt: answered by the guide, else the "fallback"; or "raise" `confide.Halted`.
     public_start
@@ -96,7 +89,7 @@ class PrivateClassifier(base.Classifier):
     >>> from river import evaluate, metrics
     >>> from river.datasets import synth
     >>> columns = Features(numeric={0: (0, 10), 1: (0, 10), 2: (0, 10)})
-    >>> model = PrivateClassifier(features=columns, epsilon=1.0, rounds=10_000, seed=1)
+    >>> model = PrivateClassifier(promise=Promise(epsilon=1.0, rounds=10_000), features=columns, seed=1)
     >>> rows = synth.SEA(noise=0.1, seed=1).take(10_000)
     >>> score = evaluate.progressive_val_score(rows, model, metrics.Accuracy(), delay=100)
     >>> round(score.get(), 2)  # of all rounds, the first ones included
@@ -108,72 +101,56 @@ class PrivateClassifier(base.Classifier):
     def __init__(
         self,
         model: Any = None,
-        plan: Plan | None = None,
         *,
+        promise: Promise | None = None,
+        plan: Plan | None = None,
         labels: Sequence[Hashable] = (False, True),
         features: Any = None,
         label_weights: Mapping[Any, float] | Sequence[float] | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        rounds: int | None = None,
-        guide: Guide = "auto",
         fallback: Any = "coin",
-        units: Literal["rounds", "people"] = "rounds",
         after_halt: Literal["raise", "fallback"] = "fallback",
         public_start: bool = False,
         seed: int | Random | None = None,
     ) -> None:
-        if plan is not None and (epsilon, delta, rounds, guide) != (None, None, None, "auto"):
-            raise ValueError("give a plan, or epsilon, delta, rounds and guide to make one from: not both")
+        check_given((promise, plan))
         if features is not None and isinstance(model, Pipeline):
             raise ValueError("the model brings its own features: leave features out")
         self.model = model
-        self.plan = plan
+        self.promise, self.plan = promise, plan
         self.labels = labels
         self.features, self.label_weights = features, label_weights
-        self.epsilon, self.delta, self.rounds, self.guide = epsilon, delta, rounds, guide
         self.fallback = fallback
-        self.units = units
         self.after_halt = after_halt
         self.public_start = public_start
         self.seed = seed
         self._pop: POP | None = None
+        self._kept: Kept = None, None
         self._warned = False
         self._lessons: int | None = 0  # labels that came before anything was asked; None once that was said
 
     @property
     def pop(self) -> POP:
         """The POP underneath, made when it is first needed: its state, its guarantee, its operator's view."""
+        given = self.promise, self.plan
         if self._pop is None:
-            plan = self._make_plan() if self.plan is None else self.plan
-            model, features = self.model, self.features
-            if model is not None and not plan.copies:
-                _say_unused(plan)
-                model, features = None, model.features if isinstance(model, Pipeline) else features
-            if model is None:
-                _say_missing(plan, features, self.plan is None and self.rounds is None)
+            plan = kept(given, len(self.labels), self.model)
+            if self.model is None and self.features is None:
+                _say_missing()
             self._pop = POP(
-                model,
+                self.model,
                 plan,
                 labels=self.labels,
-                features=features,
-                label_weights=self.label_weights,
+                features=self.features,
                 fallback=self.fallback,
-                units=self.units,
+                label_weights=self.label_weights,
+                seed=self.seed,
                 after_halt=self.after_halt,
                 ticket_life=1,  # no ticket is ever brought back, so none needs to be kept
-                public_start=self.public_start and (plan.copies > 0 or self.model is None),  # else unused, as was said
-                seed=None if isinstance(self.seed, Random) else self.seed,
-                rng=self.seed if isinstance(self.seed, Random) else None,
+                public_start=self.public_start,
             )
+            self._kept = given
+        refuse_another(self._kept, given)
         return self._pop
-
-    def _make_plan(self) -> Plan:
-        epsilon = 1.0 if self.epsilon is None else self.epsilon
-        delta = 1e-6 if self.delta is None else self.delta
-        rounds = ROUNDS if self.rounds is None and self.model is not None else self.rounds
-        guide: Guide = 1.0 if self.model is None and self.guide == "auto" else self.guide
-        return Plan.tight(epsilon, delta, rounds, labels=len(self.labels), guide=guide, units=self.units)
 
     def predict_one(self, x: dict[base.typing.FeatureName, Any], unit: str | bytes | None = None, **_: Any) -> Any:
         """Answer one round. Every call counts; x that cannot be read takes its round too, then raises ValueError."""
@@ -220,8 +197,8 @@ class PrivateClassifier(base.Classifier):
 
     def _get_params(self) -> dict[str, Any]:
         # River clones what is in here to untaught models; what was learned from public data is to be kept.
-        kept = {"fallback": self.fallback} | ({"model": self.model} if self.public_start else {})
-        return super()._get_params() | kept
+        public = {"fallback": self.fallback} | ({"model": self.model} if self.public_start else {})
+        return super()._get_params() | public
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -264,23 +241,14 @@ class PrivateClassifier(base.Classifier):
             )
 
 
-def _say_unused(plan: Plan) -> None:
-    said = next((note for note in plan.notes if note.startswith("copies=0")), "the guide has the whole budget")
+def _say_missing() -> None:
+    """Warn of what would make a guide better, where it was left out."""
     warnings.warn(
-        f"the model is not used: {said}; leave it out, or give guide=None for copies of it alone", stacklevel=4
+        "PrivateClassifier was made without features=, so names and values are hashed; Features(numeric={'age': "
+        "(0, 120)}) does better. It answers all the same, and less well",
+        ConfideWarning,
+        stacklevel=4,
     )
-
-
-def _say_missing(plan: Plan, features: Any, guessed: bool) -> None:
-    """Warn of what would make a guide better, where it was left out: how many rounds, and which names."""
-    missing = []
-    if guessed and not plan.endless:
-        missing.append(f"rounds=, so that {plan.rounds:,} are planned for, and it learns at their pace")
-    if features is None:
-        missing.append("features=, so names and values are hashed; Features(numeric={'age': (0, 120)}) does better")
-    if missing:
-        words = "PrivateClassifier was made without " + "; and without ".join(missing)
-        warnings.warn(f"{words}. It answers all the same, and less well", ConfideWarning, stacklevel=4)
 
 
 def _learns(step: Any) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from types import FrameType
 from typing import Any, Literal, NoReturn, Self
@@ -31,28 +32,37 @@ from confide.contained import Contained, contained
 from confide.errors import Halted
 from confide.frames import rows_of, values_of
 from confide.learners import Features
+from confide.planning.chosen import Kept, check_given, kept, refuse_another
 from confide.planning.plan import Plan
-from confide.planning.shares import LEAST, Guide
+from confide.planning.promise import Promise
+from confide.planning.shares import LEAST
 from confide.pop.pop import POP
 from confide.privacy.random import Random
 
 __all__ = ["PrivateClassifier"]
 
-ROUNDS = 100_000
-"""Rows that may be asked about while it learns, unless the user says otherwise."""
-
+_MANY = 100_000  # rows that surely are enough, where fewer are refused
 _TWO = 32  # rows that make two leaves: so the first ends with the shortest history, or soon after
+
+_ROWS_ONLY = "fit and predict know no people, so this class protects rows: for people take confide.Private(people=True)"
 
 _LABELS_ONLY = (
     "PrivateClassifier gives labels only where its plan has no guide: probabilities and scores would show how the "
-    "copies voted, which leaks what people told them; leave guide, copies, unsure and polls out to have one"
+    "copies voted, which leaks what people told them; give a promise instead of a plan to have one"
 )
+
+
+@lru_cache(maxsize=64)
+def _made(make: Callable[..., Plan], labels: int) -> Plan:
+    """What makes a plan for so many labels, asked once."""
+    return make(labels=labels)
 
 
 def _guided(model: PrivateClassifier) -> bool:
     """Whether there are probabilities; where there are none, AttributeError says why."""
     pop: POP | None = getattr(model, "pop_", None)
-    if model.guide is None if pop is None else pop.guide is None:
+    plan = (_made(model.plan, 2) if callable(model.plan) else model.plan) if pop is None else pop.plan
+    if isinstance(plan, Plan) and plan.guide is None:
         raise AttributeError(_LABELS_ONLY)
     return True
 
@@ -76,19 +86,19 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     estimator
         None: the guide alone, which is what tables of less than millions of rows need. Or a scikit-learn classifier or
-        pipeline, a Confide learner, or a River classifier: a prototype, never taught, of which there are copies where
-        the plan finds that they pay.
-    epsilon, delta
-        The promise.
-    rounds
-        Rows that may be asked about while the classifier goes on learning. Past them a guide answers as it is then;
-        copies halt. None: for a guide alone none, so it learns from its history, and then answers any number of rows,
-        each always alike; else 100 000.
-    copies, unsure, polls, guide
-        As in `Plan.tight`, which chooses what is None or "auto".
+        pipeline, a Confide learner, or a River classifier: a prototype, never taught, of which there are copies. It is
+        refused where they would not answer.
+    promise
+        A `confide.Promise`: ε, δ, and how many rows may be asked about while it goes on learning. None: ε = 1,
+        δ = 10⁻⁶. Without rounds it learns from its history, and then answers any number of rows, each always alike;
+        past rounds that were given a guide answers as it is then, and copies, which need a number, halt.
+    plan
+        A `confide.Plan` that keeps a promise, instead of one: for copies, leans and shares of your own choice. Where
+        labels are read from y it may be what makes a plan for so many labels:
+        `functools.partial(Plan.tight, 8.0, 1e-6, 100_000, copies=400, unsure=300, silent=0)`.
     history
         Rows that will be taught before the first is asked about, by one call or many; public. None: those of the first
-        call, whose number then counts as public.
+        call, whose number then counts as public; where a plan is given, what the plan says.
     ranges
         Where columns lie, as far as is public: (low, high), or one such pair a column, for a guide alone: it starts
         from them, until private counts of the first rows show more; of small tables, which have no such counts, it
@@ -102,7 +112,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         callable of one row.
     after_halt
         What becomes of rows after a halt: answered by the guide, else the "fallback"; or "raise" `confide.Halted`, from
-        the next call of `predict` on. A guide alone halts only where `rounds` are given.
+        the next call of `predict` on. A guide alone halts only where rounds are promised.
     seed
         For tests and benchmarks only: whatever is made with one promises nothing. Or a generator.
 
@@ -132,13 +142,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         estimator: Any = None,
         *,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        rounds: int | None = None,
-        copies: int | None = None,
-        unsure: int | None = None,
-        polls: int | None = None,
-        guide: Guide = "auto",
+        promise: Promise | None = None,
+        plan: Plan | Callable[..., Plan] | None = None,
         history: int | None = None,
         ranges: ArrayLike | None = None,
         classes: ArrayLike | None = None,
@@ -148,13 +153,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed: int | Random | None = None,
     ) -> None:
         self.estimator = estimator
-        self.epsilon = epsilon
-        self.delta = delta
-        self.rounds = rounds
-        self.copies = copies
-        self.unsure = unsure
-        self.polls = polls
-        self.guide = guide
+        self.promise = promise
+        self.plan = plan
         self.history = history
         self.ranges = ranges
         self.classes = classes
@@ -200,6 +200,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         elif stated is not None and not np.array_equal(np.unique(stated), self.classes_):
             raise ValueError("classes differ from those of the first call: labels are public and fixed")
         else:
+            refuse_another(self._kept, (self.promise, self.plan))
             y = values_of(y)  # each label by itself: as an array, one text would make texts of all
             rows = self._rows(X, len(y))
             if isinstance(rows, list):
@@ -209,8 +210,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X = rows
         if self._frozen(len(y)):
             warnings.warn(
-                "the guide has learned all that was planned, so these rows teach it nothing: give rounds=, the rows to "
-                "be asked about while it learns, or history=, the rows to be taught before",
+                "the guide has learned all that was planned, so these rows teach it nothing: promise rounds=, the rows "
+                "to be asked about while it learns, or give history=, the rows to be taught before",
                 stacklevel=2,
             )
         self._seen += len(y)
@@ -220,7 +221,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _frozen(self, rows: int) -> bool:
         """Whether so many rows more teach nobody: there is a guide alone, with neither history nor rounds to come."""
         plan, rounds = self.pop_.plan, self.pop_.rounds
-        if plan.guide is None or plan.copies or plan.rounds > max(_TWO, rounds):
+        if plan.guide is None or plan.copies or plan.horizon > max(_TWO, rounds):
             return False
         return rounds > 0 or self._seen + rows > plan.guide.history
 
@@ -232,8 +233,9 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         concerns the whole batch, so ask in batches of one asker.
         """
         check_is_fitted(self, "pop_")
-        pop, endless = self.pop_, self.rounds is None and not self.pop_.plan.copies
-        if pop.state == "halted" and self.after_halt == "raise" and not endless:
+        refuse_another(self._kept, (self.promise, self.plan))
+        pop = self.pop_
+        if pop.state == "halted" and self.after_halt == "raise" and not self._endless:
             raise Halted(f"this classifier has halted, its {pop.halt_reason} used up: fit anew, which is a new promise")
         rows = self._rows(X)
         given = pop.predict_many(rows)
@@ -257,6 +259,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Where copies answer too, the most probable class is not always what `predict` says.
         """
         check_is_fitted(self, "pop_")
+        refuse_another(self._kept, (self.promise, self.plan))
         X, guide = validate_data(self, X, dtype=np.float64, reset=False), self.pop_.guide
         assert guide is not None
         return np.array([guide.probabilities(x) for x in X])
@@ -289,21 +292,19 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         _check_known(y, labels)
         if self.after_halt not in ("raise", "fallback"):
             raise ValueError(f"after_halt={self.after_halt!r} must be 'raise' or 'fallback'")
-        plan = self._plan(labels.size, len(y) if self.history is None else self.history, online)
-        if self.after_halt == "raise" and self.rounds is None and not plan.copies:
-            raise ValueError("a guide alone without rounds never halts: leave after_halt out, or give rounds")
+        plan = self._plan(labels.size, len(y), online)
         self.pop_ = POP(
-            self.estimator if plan.copies else None,
+            self.estimator,
             plan,
             labels=labels.tolist(),
-            fallback=self.fallback,
             features=self._features(plan),
+            fallback=self.fallback,
+            label_weights=label_weights(self.label_weights, labels.tolist()),
+            seed=self.seed,
             after_halt="fallback",  # rows of one batch after the halt; the next batch is refused above
             ticket_life=1,  # no ticket is ever brought back, so none needs to be kept
-            label_weights=label_weights(self.label_weights, labels.tolist()),
-            seed=None if isinstance(self.seed, Random) else self.seed,
-            rng=self.seed if isinstance(self.seed, Random) else None,
         )
+        self._kept: Kept = self.promise, self.plan
         self.pop_.tells = False  # `predict` and `partial_fit` do, in words of this class
         self.classes_ = labels
         self._seen = 0  # rows taught
@@ -319,30 +320,32 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("ranges must be (low, high), or one such pair for each column") from None
         return Features(numeric={str(i): (low, high) for i, (low, high) in enumerate(pairs.tolist())})
 
-    def _plan(self, labels: int, history: int, online: bool) -> Plan:
-        """The plan; a guide alone that nobody said rounds for learns from its history only."""
-        guide: Guide = 1.0 if self.estimator is None and self.guide == "auto" else self.guide
-        history = history if guide is not None else self.history or 0  # copies are taught it free of charge
-        common: dict[str, Any] = {"silent": 0, "labels": labels, "units": "rounds", "history": history}
-        given = {"copies": self.copies, "unsure": self.unsure, "polls": self.polls, "guide": guide}
-        plan = _planned(self.epsilon, self.delta, ROUNDS if self.rounds is None else self.rounds, **given, **common)
-        if plan.copies:
-            return plan
-        if self.estimator is not None:
-            said = next((note for note in plan.notes if note.startswith("copies=0")), "the guide has the whole budget")
-            warnings.warn(
-                f"the estimator is not used: {said}; leave it out, or give guide=None for copies of it alone",
-                stacklevel=4,
-            )
-        if online or self.rounds is not None:
-            return plan
-        assert plan.guide is not None
+    def _plan(self, labels: int, rows: int, online: bool) -> Plan:
+        """The plan; a guide alone that nobody promised rounds for learns from its history only."""
+        given = self.promise, _made(self.plan, labels) if callable(self.plan) else self.plan
+        promise, plan = check_given(given)
+        if plan is not None and self.history is not None:
+            raise ValueError("a plan says how much history there is: leave history out")
+        if (promise if plan is None else plan).units == "people":
+            raise ValueError(_ROWS_ONLY)
+        self._endless = self.estimator is None and (promise.rounds is None if plan is None else plan.endless)
+        if self.after_halt == "raise" and self._endless:
+            raise ValueError("a guide alone without rounds never halts: leave after_halt out, or promise rounds")
+        history = rows if self.history is None else self.history
+        if plan is not None:
+            return kept(given, labels, self.estimator)
+        if self.estimator is not None or online or not self._endless:
+            return kept(given, labels, self.estimator, silent=0, history=history)
+        short = replace(promise, rounds=max(1, _TWO - history))
         try:
-            return _planned(self.epsilon, self.delta, max(1, _TWO - history), guide=1.0, **common)
-        except ValueError:  # so many rounds were a plan, so it is the history that is too short
-            enough = float(f"{LEAST * plan.guide.deviation():.1g}")
+            return kept((short, None), labels, None, history=history)
+        except ValueError:
+            many = replace(short, rounds=_MANY)  # where that is no plan either, it says what else is wrong
+            guide = kept((many, None), labels, None, history=history).guide
+            assert guide is not None
+            enough = float(f"{LEAST * guide.deviation():.1g}")
             raise ValueError(
-                f"{history} rows are too few for epsilon={self.epsilon:g} at delta={self.delta:g}: the noise would "
+                f"{history} rows are too few for epsilon={short.epsilon:g} at delta={short.delta:g}: the noise would "
                 f"hide all that they say; give more than {enough:,.0f} rows, or a larger epsilon"
             ) from None
 
@@ -382,9 +385,6 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"that leaks. Put it inside: PrivateClassifier(make_pipeline({inside}, model), ...)",
                 stacklevel=level,
             )
-
-
-_planned = lru_cache(maxsize=64)(Plan.tight)  # cross-validation asks for the same plan again and again
 
 
 def _check_known(y: NDArray[Any], classes: NDArray[Any]) -> None:

@@ -28,6 +28,9 @@ from confide.games.draw import draw
 from confide.games.learned import Learned, summary
 from confide.games.power import Fault, power
 from confide.games.scenarios import SCENARIOS, SplitPOP, split_plan
+from confide.planning.guarantee import Guarantee
+from confide.pop.base import Answer
+from confide.privacy.gate import Gate
 
 pytestmark = pytest.mark.claim("audit.md")
 
@@ -42,9 +45,9 @@ class Coin:
     one: float
     told: int = 0
 
-    def predict(self, x: Any) -> confide.Answer:
+    def predict(self, x: Any) -> Answer:
         p = (self.zero, self.one)[self.told]
-        return confide.Answer(int(np.random.default_rng().random() < p), True, "ticket")
+        return Answer(int(np.random.default_rng().random() < p), True, "ticket")
 
     def learn(self, ticket: str, y: int) -> None:
         self.told = y
@@ -202,7 +205,7 @@ def test_a_mechanism_that_does_not_follow_its_tables_is_a_misfit() -> None:
     assert found.fit > 1 - 1e-6 and found.certificate < 1e-3
     table = PLAN.gate.table.copy()
     table[39:41] *= 0.85
-    forged = PLAN.but(gate=confide.Gate(table))
+    forged = PLAN.but(gate=Gate(table))
     wrong = Unverified(**{name: getattr(forged, name) for name in forged.__dataclass_fields__})
     report = audit(SplitPOP(wrong), WorstMargin(PLAN, ones=100), 300, certificate=PLAN)
     assert report.misfit is not None and not report.alarm
@@ -212,7 +215,7 @@ def test_a_mechanism_that_does_not_follow_its_tables_is_a_misfit() -> None:
 
 
 class Unverified(confide.Plan):
-    def verify(self) -> confide.Guarantee:
+    def verify(self) -> Guarantee:
         return self.guarantee
 
 

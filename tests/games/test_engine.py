@@ -15,6 +15,9 @@ from confide.games import OnlineGame, Round, SplitVote, View, WorstMargin, audit
 from confide.games.digest import digest
 from confide.games.engine import play_many
 from confide.games.scenarios import SplitPOP, split_plan
+from confide.planning.guarantee import Guarantee
+from confide.pop.base import Answer
+from confide.privacy.gate import Gate
 
 PLAN = split_plan(8.0, unsure=20, rounds=300, copies=160)
 
@@ -34,8 +37,8 @@ class Told:
     def __init__(self, rate: Any, rng: Any = None) -> None:
         self.rate, self.told, self.rng = rate, 0, np.random.default_rng() if rng is None else rng
 
-    def predict(self, x: Any) -> confide.Answer:
-        return confide.Answer(int(self.rng.random() < (self.rate.zero, self.rate.one)[self.told]), True, "ticket")
+    def predict(self, x: Any) -> Answer:
+        return Answer(int(self.rng.random() < (self.rate.zero, self.rate.one)[self.told]), True, "ticket")
 
     def learn(self, ticket: str, y: int) -> None:
         self.told = y
@@ -87,7 +90,7 @@ def test_so_is_another_closure_or_another_line_of_code(tmp_path: Path) -> None:
 
 
 def test_so_are_other_rounds_challenges_tables_and_numbers_of_games(tmp_path: Path) -> None:
-    steeper = PLAN.but(gate=confide.Gate(np.concatenate([PLAN.gate.table[:40], 0.99 * PLAN.gate.table[40:]])))
+    steeper = PLAN.but(gate=Gate(np.concatenate([PLAN.gate.table[:40], 0.99 * PLAN.gate.table[40:]])))
     adversary, other = WorstMargin(PLAN, ones=100), WorstMargin(PLAN, ones=101)
     audits = (
         (PLAN, adversary, 20, 1, 20),
@@ -112,7 +115,7 @@ def test_so_is_another_version_of_the_code(tmp_path: Path, monkeypatch: pytest.M
 
 
 class Unverified(confide.Plan):
-    def verify(self) -> confide.Guarantee:
+    def verify(self) -> Guarantee:
         return self.guarantee
 
 

@@ -30,6 +30,7 @@ from confide.games import (
     SplitVote,
     Start,
 )
+from confide.pop.base import Answer
 from confide.privacy.counters import TreeCounter
 from confide.privacy.sparse import AboveThreshold, ChallengeAT
 
@@ -54,9 +55,9 @@ class Parrot:
         self.asked: list[Any] = []
         self.told: list[Any] = []
 
-    def predict(self, x: Any, unit: str | None = None) -> confide.Answer:
+    def predict(self, x: Any, unit: str | None = None) -> Answer:
         self.asked.append((x, unit))
-        return confide.Answer(len(self.asked), True, f"{len(self.asked)}")
+        return Answer(len(self.asked), True, f"{len(self.asked)}")
 
     def learn(self, ticket: str, y: Any) -> None:
         self.told.append((ticket, y))

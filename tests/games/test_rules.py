@@ -32,7 +32,8 @@ from confide.games import (
     View,
 )
 from confide.games.moves import same
-from confide.pop.base import Mechanism
+from confide.planning.guarantee import Guarantee
+from confide.pop.base import Answer, Mechanism
 from confide.privacy.counters import TreeCounter
 from confide.privacy.sparse import AboveThreshold, ChallengeAT
 
@@ -226,7 +227,7 @@ def test_adaptive_queries_have_the_sensitivity_that_was_agreed() -> None:
 class Three:
     """Any mechanism: takes three rounds, and cannot read None."""
 
-    labels, units, halt_reason, guarantee = (0, 1), "rounds", None, confide.Guarantee(1.0, 1e-6)
+    labels, units, halt_reason, guarantee = (0, 1), "rounds", None, Guarantee(1.0, 1e-6)
 
     def __init__(self) -> None:
         self.rounds, self.told = 0, []  # type: ignore[var-annotated]
@@ -235,26 +236,26 @@ class Three:
     def state(self) -> str:
         return "halted" if self.rounds >= 3 else "live"
 
-    def predict(self, x: Any, unit: Any = None) -> confide.Answer:
+    def predict(self, x: Any, unit: Any = None) -> Answer:
         if self.rounds >= 3:
             raise Halted("it has halted")
         self.rounds += 1
         if x is None:
             raise ValueError("x cannot be read")
-        return confide.Answer(x, True, f"{self.rounds}")
+        return Answer(x, True, f"{self.rounds}")
 
     def learn(self, ticket: str, y: Any) -> None:
         self.told.append((ticket, y))
 
     def teach(self, x: Any, y: Any, unit: Any = None) -> None: ...
 
-    def predict_many(self, xs: Any, units: Any = None) -> list[confide.Answer]:
+    def predict_many(self, xs: Any, units: Any = None) -> list[Answer]:
         answers = []
         for x in xs:
             try:
                 answers.append(self.predict(x))
             except (ValueError, Halted) as error:
-                answers.append(confide.Answer(None, False, "", str(error)))
+                answers.append(Answer(None, False, "", str(error)))
         return answers
 
     def learn_many(self, tickets: Sequence[str], ys: Sequence[Any]) -> None: ...
@@ -344,7 +345,7 @@ class Parrots(confide.POP):
 
     last = 0
 
-    def predict(self, x: Any, unit: Any = None) -> confide.Answer:
+    def predict(self, x: Any, unit: Any = None) -> Answer:
         return replace(super().predict(x, unit), label=self.last)
 
     def learn(self, ticket: str, y: Any) -> None:

@@ -21,6 +21,7 @@ from confide.games import OnlineGame, RandomAdversary
 from confide.learners import LogisticRegression
 from confide.pop.base import Mechanism
 from confide.service.app import Model, Service
+from confide.service.client import AsyncClient
 from confide.service.doors import Tokens
 from confide.service.operators import operator_app
 from confide.service.owner import Owner
@@ -272,7 +273,7 @@ def test_a_client_for_an_event_loop_has_the_same_rules(running: Running) -> None
             return ASKER.sign(who, expires=60.0)
 
         operator = running.urls[1], OPERATOR
-        async with confide.AsyncClient(cut.url, token, desk.name, operator=operator) as client:
+        async with AsyncClient(cut.url, token, desk.name, operator=operator) as client:
             asked = [client.predict([1.0, 2.0], unit=f"p{i}", id=f"q{i}") for i in range(20)]
             answers = await asyncio.gather(*asked)
             assert cut.left == 0 and desk.pop.rounds == 20 and len({one.ticket for one in answers}) == 20
@@ -289,7 +290,7 @@ def test_a_client_for_an_event_loop_has_the_same_rules(running: Running) -> None
             with pytest.raises(ValueError):
                 await client.predict(None, unit="eve")
         with pytest.raises(ConnectionError, match="cannot be reached"):
-            await confide.AsyncClient("http://127.0.0.1:1", "", "spam", deadline=0.1).look()
+            await AsyncClient("http://127.0.0.1:1", "", "spam", deadline=0.1).look()
 
     with closing(cut.listening):
         asyncio.run(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,16 @@ import pytest
 from confide import POP, Plan
 from confide.learners import Features
 from confide.service import history
+from confide.service.app import Limits
 from confide.service.base import Question, Taught
 from confide.service.desk import PopDesk
+from confide.service.forms import HISTORY
 from confide.service.logs import Log
 from confide.service.metrics import Metrics
-from confide.service.operators import operator_app
+from confide.service.operators import _records, operator_app
 from confide.service.owner import CallRefused, Owner, Unavailable, lane
 from confide.service.public import public_app
+from confide.service.words import NO_SUBJECT
 from tests.saved import make
 from tests.service.desks import MemoryDesk, operator, pop, service, token, until
 from tests.service.opened import again, both, folder, open_desk
@@ -110,6 +114,21 @@ def test_an_import_that_is_given_up_lets_the_first_round_go(folder: Path) -> Non
     slices.close()
     assert not desk.waits and desk.ask([_question("ann", "1")])[0].round == 1
     desk.close()
+
+
+def test_a_record_whose_subject_is_no_name_takes_its_row_and_refuses_no_other(folder: Path) -> None:
+    """Too long, no text, empty, not to be printed, or not there: each is a placeholder, and counted."""
+    odd: list[Any] = ["b" * 257, 7, ["ann"], "", "a\nb", None]
+    good = {"x": {"a": 1.0, "b": 2.0}, "label": "yes"}
+    rows = [{**good, "subject": name} for name in ("ann", *odd, "bob")]
+    body = json.dumps({"rows": rows, "id": "import 1"}).encode()
+    door = service()
+    with PopDesk.open(folder, guided) as desk:
+        told = desk.teach(_records(door, HISTORY.read(body).rows), "import 1")
+        assert [one is None for one in told] == [True, *[False] * len(odd), True]
+        assert {one.message for one in told if one is not None} == {NO_SUBJECT}
+        assert desk.pop.operator.loop.account.history == len(rows), "rows are counted before they are looked at"
+    door.models["spam"].owner.close()
 
 
 @pytest.mark.parametrize("done", [0, 1, 2, 5])
@@ -238,6 +257,31 @@ def test_whether_a_label_is_refused_does_not_tell_that_others_bring_labels() -> 
 
     for by in ({"requests": 4}, {"room": 4}):
         assert go(world(0, by)) == go(world(1, by)) == go(world(4, by)) == [0, 0, 0, 0, 429, 429]
+
+
+def test_a_label_waits_behind_others_for_as_long_as_it_takes_and_is_taken() -> None:
+    """A timeout would be a refusal for what others bring, which is private; a question has one."""
+    desk, limits = MemoryDesk(), Limits(timeout=0.1)
+
+    async def main() -> None:
+        made = service(desk, limits=limits)
+        async with at(made) as client:
+            told = dict[str, Any]()
+            for who in ("ann", "bob"):
+                while (asked := await post(client, "ask", {**X, "id": "1"}, who)).status_code != 200:
+                    pass  # a busy machine: the retry finds the answer
+                told[who] = asked.json()["ticket"]
+            desk.gate.clear()
+            others = asyncio.create_task(post(client, "label", {"ticket": told["bob"], "label": "yes"}, "bob"))
+            mine = asyncio.create_task(post(client, "label", {"ticket": told["ann"], "label": "no"}, "ann"))
+            assert (await post(client, "ask", {**X, "id": "2"}, "ann")).status_code == 504
+            await asyncio.sleep(3 * limits.timeout)
+            assert not mine.done(), "nobody is told how long others keep it"
+            desk.gate.set()
+            assert [(await one).status_code for one in (others, mine)] == [200, 200]
+        assert desk.pop.operator.taught == 2
+
+    go(main())
 
 
 def test_a_ticket_that_is_not_its_senders_is_refused_before_it_waits(folder: Path) -> None:

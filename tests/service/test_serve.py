@@ -27,6 +27,7 @@ from confide import TicketError
 from confide.cli.app import app as command_line
 from confide.games import BOTTOM, OnlineGame, Round
 from confide.games.replay import Ask, AskMany, Forget, Hidden, Label, LabelMany, Step, Teach, replay
+from confide.pop.base import Answer
 from confide.service.base import Question
 from confide.service.config import EXAMPLE, ModelConfig, read_config
 from confide.service.doors import Keys, Tokens
@@ -393,17 +394,17 @@ class Outside:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
-    def _answer(self, answer: confide.Answer) -> confide.Answer:
+    def _answer(self, answer: Answer) -> Answer:
         if not answer.ticket:
             return answer
         name = f"the ticket of round {answer.ticket.split('-')[1]}"
         self._tickets[name] = answer.ticket
         return replace(answer, ticket=name)
 
-    def predict(self, x: Any, unit: Any = None) -> confide.Answer:
+    def predict(self, x: Any, unit: Any = None) -> Answer:
         return self._answer(self._client.predict(x, unit))
 
-    def predict_many(self, xs: Any, units: Any = None) -> list[confide.Answer]:
+    def predict_many(self, xs: Any, units: Any = None) -> list[Answer]:
         return [self._answer(answer) for answer in self._client.predict_many(xs, units)]
 
     def learn(self, ticket: str, y: Any) -> None:
@@ -416,7 +417,7 @@ class Outside:
 class Choosy(Outside):
     """Broken: what cannot be read takes no round, and everybody can see that."""
 
-    def predict(self, x: Any, unit: Any = None) -> confide.Answer:
+    def predict(self, x: Any, unit: Any = None) -> Answer:
         if isinstance(x, str):
             raise ValueError("x must be a dict of features, or a one-dimensional array")
         return super().predict(x, unit)

@@ -40,7 +40,7 @@ class Desked:
     def load(cls, folder: Path, rng: Random) -> Desked:
         with opened(folder, None, "pop") as saved:
             settings = saved.settings(None, None)
-            pop = POP(settings.learner, settings.plan, **settings.options(), rng=rng).resume(saved, True)
+            pop = POP(settings.learner, settings.plan, **settings.options(), seed=rng).resume(saved, True)
             before = _KEPT[folder]
             made = cls(pop, before.quota)
             made.asked, made.holders, made.taken = before.asked, before.holders, before.taken

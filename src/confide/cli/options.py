@@ -56,6 +56,9 @@ StreamSeed = Annotated[int, _option("Seed of a generated stream: public.", _FILE
 Guide = Annotated[
     bool, _option("Whether a guide may have the budget, or a part of it.", _PLAN, "--guide/--no-guide")
 ]
+Lean = Annotated[
+    str | None, _option("What copies that are unsure answer by: none, fill or additive; chosen if left out.", _PLAN)
+]
 Learner = Annotated[str, _option(f"What the copies are, where the plan has any: {_LEARNERS}", _PLAN)]
 PlanFile = Annotated[
     Path | None, _option("A plan of `confide plan --json`: its numbers win; --monitor comes on top.", _PLAN, "--plan")

@@ -15,24 +15,38 @@ from confide.extras import need
 from confide.planning.frontier import DISSENT, UNSURE, frontier
 from confide.planning.plan import Plan
 from confide.planning.text import expect
+from confide.runs.settings import LEANS
 
 __all__ = ["plan"]
 
+MILLION = 1_000_000
+"""Rounds that are planned for where nothing is said."""
+
 Epsilon = Annotated[float, typer.Option("--epsilon", "-e", help="The promise ε; 1 is strong, 4 is moderate.")]
 Delta = Annotated[float, typer.Option("--delta", "-d", help="Probability that the promise fails; far below 1/people.")]
-Rounds = Annotated[int, typer.Option("--rounds", "-T", help="How many questions will be asked in all.")]
+Rounds = Annotated[
+    int | None, typer.Option("--rounds", "-T", help="How many questions will be asked in all.  [default: 1000000]")
+]
+Lean = Annotated[
+    str | None, typer.Option(help="What unsure copies answer by: none, fill or additive; chosen if left out.")
+]
+Units = Annotated[str | None, typer.Option(help="Who is protected: rounds or people; left open if left out.")]
 
 
 def plan(
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-6,
-    rounds: Rounds = 1_000_000,
+    rounds: Rounds = None,
+    endless: Annotated[bool, typer.Option("--endless", help="No last round: a guide alone.")] = False,
+    units: Units = None,
     copies: Annotated[int | None, typer.Option(help="Copies of the learner; chosen for you if left out.")] = None,
     polls: Annotated[int | None, typer.Option(help="Copies asked in a round.")] = None,
     unsure: Annotated[int | None, typer.Option(help="Unsure answers the run is planned to have.")] = None,
     silent: Annotated[int | None, typer.Option(help="Rounds at the start in which copies only learn.")] = None,
     unit_unsure: Annotated[int, typer.Option(help="Unsure answers one person may receive (person-level).")] = 1,
     unit_labels: Annotated[int, typer.Option(help="Labels of one person that the guide learns from.")] = 1,
+    history: Annotated[int, typer.Option(help="Labelled rows that will be taught before the first question.")] = 0,
+    lean: Lean = None,
     guide: Annotated[bool, typer.Option(help="Whether a guide may have the budget, or a part of it.")] = True,
     labels: Annotated[int, typer.Option(help="How many labels there are.")] = 2,
     beta: Annotated[float | None, typer.Option(help="Probability of halting early; of the mistake bound.")] = None,
@@ -54,38 +68,57 @@ def plan(
 
     * `confide plan --json plan.json && confide verify plan.json` — re-certify from the tables alone
     """
-    promise = (epsilon, delta, rounds)
-    given: dict[str, Any] = {"copies": copies, "polls": polls, "unsure": unsure, "silent": silent, "beta": beta}
-    given = {name: value for name, value in given.items() if value is not None}
-    given |= {"labels": labels} | ({} if unit_unsure == 1 else {"unit_unsure": unit_unsure})
-    if unit_labels != 1 and (paper or show_frontier or mistakes is not None or not guide):
-        raise ValueError("--unit-labels is for a guide, and this plan has none: leave it out")
+    if endless and rounds is not None:
+        raise ValueError("--endless means that there is no last round: leave --rounds out")
     if plot is not None and not show_frontier:
         raise ValueError("--plot draws the frontier: add --frontier")
+    promise = epsilon, delta, MILLION if rounds is None else rounds
+    given: dict[str, Any] = {"copies": copies, "polls": polls, "unsure": unsure, "silent": silent, "beta": beta}
+    given = {name: value for name, value in given.items() if value is not None}
+    given |= {"labels": labels} | ({} if unit_unsure == 1 else {"unit_unsure": unit_unsure}) | _lean(lean)
+    ours: dict[str, Any] = {"unit_labels": unit_labels, "history": history, "endless": endless, "units": units}
+    if paper or show_frontier or mistakes is not None:
+        _refuse(ours, "is for a guide, or for a plan of ours without a certificate, and this is neither: leave it out")
+    elif not guide:
+        _refuse({**ours, "units": None}, "is for a guide, and this plan has none: leave it out")
     if show_frontier:
-        if mistakes is not None or paper or json is not None or given.keys() & {"copies", "beta"}:
+        if mistakes is not None or paper or json is not None or given.keys() & {"copies", "beta", "lean"}:
             raise ValueError(
-                "--frontier chooses for itself: leave out --copies, --mistakes, --paper, --json and --beta"
+                "--frontier chooses for itself: leave out --copies, --mistakes, --paper, --json, --beta and --lean"
             )
         _show_frontier(promise, given, plot)
         return
     if paper:
-        if given.keys() & {"polls", "silent", "unit_unsure"}:
-            raise ValueError("the paper's plan asks every copy for rounds: leave out --polls, --silent, --unit-unsure")
+        if given.keys() & {"polls", "silent", "unit_unsure", "lean"}:
+            options = "--polls, --silent, --unit-unsure and --lean"
+            raise ValueError(f"the paper's plan asks every copy for rounds, and does not lean: leave out {options}")
         made = Plan.paper(*promise, 1 if mistakes is None else mistakes, **given)
     elif mistakes is not None:
         if given.keys() & {"unsure", "silent", "unit_unsure"}:
             raise ValueError("a certificate fixes --unsure, --silent and --unit-unsure itself: leave them out")
         made = Plan.certified(*promise, mistakes, **given)
     else:
-        given |= {"unit_labels": unit_labels} if guide else {"guide": None}
-        with planning(promise[2]):
-            made = Plan.tight(*promise, **given)
+        given |= {"unit_labels": unit_labels, "history": history} if guide else {"guide": None}
+        last = None if endless else promise[2]
+        with planning(last):
+            made = Plan.tight(epsilon, delta, last, units=units, **given)  # type: ignore[arg-type]
     say("\n".join([str(made), "", *expect(made)]))
     console.print(f"\n{made.guarantee.sentence}", highlight=False, markup=False)
     if json is not None:
         json.write_text(made.to_json())
         say(f"\nwritten to {json}; check it with: confide verify {json}; run it with: confide run --plan {json}")
+
+
+def _lean(asked: str | None) -> dict[str, Any]:
+    if asked not in (None, *LEANS):
+        raise ValueError(f"--lean {asked} must be one of {', '.join(LEANS)}")
+    return {} if asked is None else {"lean": None if asked == "none" else asked}
+
+
+def _refuse(given: dict[str, Any], said: str) -> None:
+    for name, value in given.items():
+        if value not in (None, False, 1 if name == "unit_labels" else 0):
+            raise ValueError(f"--{name.replace('_', '-')} {said}")
 
 
 def _show_frontier(promise: tuple[float, float, int], given: dict[str, Any], plot: Path | None) -> None:

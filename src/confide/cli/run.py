@@ -73,6 +73,7 @@ def run(
     strict: given.Strict = False,
     stream_seed: given.StreamSeed = 0,
     guide: given.Guide = True,
+    lean: given.Lean = None,
     learner: given.Learner = "trees",
     plan: given.PlanFile = None,
     copies: given.Copies = None,
@@ -131,7 +132,7 @@ def _settings(asked: dict[str, Any]) -> Settings:
 def _start(settings: Settings, folder: Path | None) -> runner.Outcome:
     settings, learner = declared(settings), learner_named(settings.learner)  # refused before anything is said or read
     filed = settings.filed()
-    if filed is not None:
+    if filed is not None and not filed.endless:
         settings = settings.but(rounds=filed.rounds)
     stream, history = streams(settings)
     fallback = fallback_named(settings.fallback, stream)
@@ -143,14 +144,20 @@ def _start(settings: Settings, folder: Path | None) -> runner.Outcome:
     records = 0 if history is None else history.length or 0
     with planning(settings.rounds or stream.length):
         plan = settings.tight(len(stream.labels), stream.length, records) if filed is None else filed
-    for hint in hints(stream, plan, settings):
+    if not plan.copies and settings.learner != Settings.learner:
+        why = plan.notes[0].partition(": ")[2] if plan.notes else "the plan has no copies"
+        raise ValueError(
+            f"--learner {settings.learner} would never answer: {why}. Leave it out, and the guide answers; or ask for "
+            "copies of it, with --copies and --unsure, or with --no-guide"
+        )
+    for hint in hints(stream, plan):
         say(f"note: {hint}", "yellow")
     say(f"{stream.name}: {plan.explain().splitlines()[0]}")
     who = [] if plan.guide is None else ["the guide answers"]
     if plan.copies:
         who.insert(0, f"{plan.copies:,} copies, {plan.polls:,} asked in a round")
     say("; ".join(who))
-    with bar(plan.rounds) as hooks:
+    with bar(settings.lasts(plan, stream.length)) as hooks:
         rescue = _free_folder() if folder is None else None
         more: dict[str, Any] = {"learner": learner, "fallback": fallback, "history": history, "hooks": hooks}
         return runner.run(stream, plan=plan, settings=settings, state=folder, rescue=rescue, **more)

@@ -71,9 +71,10 @@ def _public_rows(outcome: runner.Outcome) -> list[tuple[str, str]]:
     ended = state_of(outcome)
     ended = f"[bold red]{ended}[/]" if outcome.out_of_budget else ended
     silent = f", the first {plan.silent:,} silent" if plan.silent else ""
+    last = ", and no last one" if plan.endless else f" of {plan.rounds:,}"
     rows = [
         ("promise", f"{pop.guarantee} for each {'person' if pop.units == 'people' else 'round'}"),
-        ("rounds", f"{pop.rounds:,} of {plan.rounds:,}{silent}; {ended}"),
+        ("rounds", f"{pop.rounds:,}{last}{silent}; {ended}"),
         ("speed", f"{outcome.rounds_per_second:,.0f} rounds/s, {tally.seconds:,.1f} s"),
     ]
     if tally.nobodys:

@@ -131,7 +131,7 @@ def replay(make: Make, script: Script, *, load: LoadFrom = _load, seed: int = 0,
     Parameters
     ----------
     make
-        Makes the mechanism with a given generator: `lambda rng: confide.POP(..., rng=rng)`.
+        Makes the mechanism with a given generator: `lambda rng: confide.POP(..., seed=rng)`.
     script
         What happens; see the module.
     load, seed
@@ -146,7 +146,7 @@ def replay(make: Make, script: Script, *, load: LoadFrom = _load, seed: int = 0,
     >>> from confide.learners import LogisticRegression
     >>> plan = confide.Plan.tight(60, 1e-2, 500, copies=40, polls=40, unsure=100, silent=20, guide=None)
     >>> def make(rng):
-    ...     return confide.POP(LogisticRegression(), plan, labels=[0, 1], features=2, rng=rng)
+    ...     return confide.POP(LogisticRegression(), plan, labels=[0, 1], features=2, seed=rng)
     >>> secret = [Hidden(Ask([0.3, 1]), Ask([0.9, -1])), Hidden(Label(1, 0), Label(1, 1))]
     >>> others = [step for i in range(2, 60) for step in (Ask([i % 7 / 7, i % 3]), Label(i, i % 2))]
     >>> replay(make, secret + others).apart > 0

@@ -78,6 +78,8 @@ class Plan(Numbers):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "parts", tuple(self.parts))
+        if self.promise.labels is None:
+            object.__setattr__(self, "promise", replace(self.promise, labels=2))
         said = self.guarantee
         if said is None:
             said = Guarantee(min(self.promise.epsilon, self.price().epsilon(self.promise.delta)), self.promise.delta)
@@ -121,6 +123,10 @@ class Plan(Numbers):
         """What all parts cost together, from their integers."""
         return price_of(self.parts)
 
+    def __deepcopy__(self, _: Any) -> Plan:
+        """Itself: a plan does not change, so that clones of a model share it, and it is certified once."""
+        return self
+
     # ------------------------------------------------------------------ the numbers by their names
 
     @property
@@ -148,7 +154,7 @@ class Plan(Numbers):
     @cached_property
     def labels(self) -> int:
         """How many labels there are."""
-        return self.promise.labels
+        return self.promise.labels or 2
 
     @property
     def units(self) -> Units | None:
@@ -233,7 +239,7 @@ class Plan(Numbers):
     @property
     def live(self) -> int:
         """Rounds that are answered by the copies: all but the silent ones."""
-        return self.rounds - self.silent
+        return self.horizon - self.silent
 
     @property
     def poll_fraction(self) -> Fraction:

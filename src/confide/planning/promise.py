@@ -9,7 +9,10 @@ from confide._checks import Numbers, integer
 from confide.planning.arguments import promised_delta, whole_number
 from confide.privacy.renyi import check_epsilon
 
-__all__ = ["Promise", "Protect", "Units"]
+__all__ = ["DELTA", "Promise", "Protect", "Units"]
+
+DELTA = 1e-6
+"""δ where none is said."""
 
 Units = Literal["rounds", "people"]
 Protect = Literal["rows", "labels"]
@@ -23,11 +26,11 @@ class Promise(Numbers):
     ----------
     epsilon, delta
         Whatever a unit told the system changes the probability of what all others see by a factor of at most e^ε,
-        except with probability δ.
+        except with probability δ; 10⁻⁶ by default.
     rounds
         For how many rounds; None for as many as there will be: then it has no end.
     labels
-        How many labels there are; they are public.
+        How many labels there are; they are public. None leaves it to whoever knows them; a plan has two then.
     units
         Who is protected: each round ("rounds") or each person ("people"); None leaves it to whoever runs the plan.
     protect
@@ -37,7 +40,7 @@ class Promise(Numbers):
 
     Examples
     --------
-    >>> Promise(epsilon=1.0, delta=1e-6, rounds=10_000).protect
+    >>> Promise(epsilon=1.0, rounds=10_000).protect
     'rows'
     >>> Promise(epsilon=1.0, delta=0.5, rounds=10_000)
     Traceback (most recent call last):
@@ -46,9 +49,9 @@ class Promise(Numbers):
     """
 
     epsilon: float
-    delta: float
+    delta: float = DELTA
     rounds: int | None = None
-    labels: int = 2
+    labels: int | None = None
     units: Units | None = None
     protect: Protect = "rows"
     unit_labels: int = 1
@@ -59,7 +62,8 @@ class Promise(Numbers):
         promised_delta(self.delta)
         if self.rounds is not None:
             whole_number("rounds", self.rounds)
-        integer(self.labels, "labels", at_least=2)
+        if self.labels is not None:
+            integer(self.labels, "labels", at_least=2)
         integer(self.unit_labels, "unit_labels", at_least=1)
         if self.units not in (None, "rounds", "people"):
             raise ValueError(f"units={self.units!r} must be 'rounds' or 'people'")

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,11 +32,11 @@ from confide.pop.leaning import Leaning
 from confide.pop.lessons import Lessons
 from confide.pop.look import card_of, standing
 from confide.pop.loop import Loop, Outcome
-from confide.pop.monitor import Monitor, MonitorState
+from confide.pop.monitor import MonitorState
 from confide.pop.operator import Operator
 from confide.pop.routing import Routing
 from confide.pop.running import Parts
-from confide.pop.settings import Settings
+from confide.pop.settings import Options, Settings, check_options
 from confide.pop.state import Saved
 from confide.pop.telling import Telling
 from confide.pop.tickets import Tickets
@@ -61,31 +61,23 @@ class POP:
         A `confide.Plan`.
     labels
         All labels, public, as many as the plan says.
-    fallback
-        What answers when nothing private may be used and there is no guide yet: "coin", one of the labels, a callable
-        of x, or a model with `predict_one`. It must not know anything private. It is asked in every round, needed or
-        not.
     features
         For arrays their number; for dicts `confide.learners.Features(...)`; leave it out for River models. The copies
         and the guide both read x by it; by an encoder of your own the copies alone, and the guide hashes what x holds.
     units
         "rounds": each round is protected. "people": each person is, over any number of rounds; then every call takes
-        `unit`, an authenticated id.
-    after_halt
-        What becomes of questions after a halt: answered by the guide, else the "fallback"; or "raise" `Halted`.
-    ticket_life
-        Public rounds after which a ticket expires.
-    monitor
-        A `confide.Monitor`, or None.
-    public_start
-        Start every copy from what `learner` has learned (on public data only).
+        `unit`, an authenticated id. None: as the plan says, and rounds where it does not say.
+    fallback
+        What answers when nothing private may be used and there is no guide yet: "coin", one of the labels, a callable
+        of x, or a model with `predict_one`. It must not know anything private. It is asked in every round, needed or
+        not.
     label_weights
         One positive public number a label, in their order or by label (`{"fraud": 20}`, the others 1): how much the
         guide makes of it. For rare labels: more of them are found, and more often another is taken for one.
     seed
-        For tests and replays only: whatever is made with one promises nothing, and says so.
-    rng, bank
-        A generator and a bank of your own, instead of those made from `seed`, `learner` and `features`.
+        For tests and replays only: whatever is made with one promises nothing, and says so. Or a generator.
+    options
+        See `confide.pop.settings.Options`.
 
     Examples
     --------
@@ -110,28 +102,26 @@ class POP:
         plan: Plan,
         *,
         labels: Sequence[Hashable],
-        fallback: Any = "coin",
         features: Any = None,
-        units: Literal["rounds", "people"] = "rounds",
-        after_halt: Literal["raise", "fallback"] = "fallback",
-        ticket_life: int = TICKET_LIFE,
-        monitor: Monitor | None = None,
-        public_start: bool = False,
+        units: Literal["rounds", "people"] | None = None,
+        fallback: Any = "coin",
         label_weights: Mapping[Any, float] | Sequence[float] | None = None,
-        seed: int | None = None,
-        rng: Random | None = None,
-        bank: Bank | None = None,
+        seed: int | Random | None = None,
+        **options: Unpack[Options],
     ) -> None:
+        check_options(options)
+        bank, public_start = options.get("bank"), options.get("public_start", False)
         if bank is not None and public_start:
             raise ValueError("a bank of your own starts as it was made: leave public_start out")
         weights = checked_weights(label_weights, tuple(labels))
         settings = Settings(
-            learner, plan, tuple(labels), fallback, features, units, after_halt, ticket_life, monitor, public_start,
-            None if weights is None else tuple(weights),
+            learner, plan, tuple(labels), fallback, features, units or plan.units or "rounds",
+            options.get("after_halt", "fallback"), options.get("ticket_life", TICKET_LIFE), options.get("monitor"),
+            public_start, None if weights is None else tuple(weights),
         )  # fmt: skip
         settings.verify()
         self._settings = settings
-        self._loop = self._make_loop(settings, Random(seed) if rng is None else rng, bank)
+        self._loop = self._make_loop(settings, seed if isinstance(seed, Random) else Random(seed), bank)
         settings.check_certificate(self._loop.fallback.kind)
         self._insecure, self._own_bank = not self._loop.rng.secure, bank is not None
         self._closed = False
@@ -479,7 +469,7 @@ class POP:
         trusted
             Allow pickled replicas of River or scikit-learn models; only for folders nobody else could write.
         rng
-            As for `POP`.
+            As `seed` for `POP`: a generator.
         bank
             A fresh bank like the one that the POP was made with, where that was given to it.
         ledger, model
@@ -487,7 +477,7 @@ class POP:
         """
         with state.opened(Path(path), ledger, model) as saved:
             settings = saved.settings(learner, fallback, bank is not None)
-            pop = cls(settings.learner, settings.plan, **settings.options(), rng=rng, bank=bank)
+            pop = cls(settings.learner, settings.plan, **settings.options(), seed=rng, bank=bank)
             return pop.resume(saved, trusted)
 
     def resume(self, saved: Saved, trusted: bool = False) -> Self:

@@ -4,21 +4,45 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from confide._checks import integer
-from confide.learners import Columns, Encoder, Features, HashedFeatures, Pipeline
+from confide.banks import Bank
+from confide.learners import Columns, Encoder, Features, Pipeline
+from confide.planning.chosen import refuse_unasked
 from confide.planning.plan import Guarantee, Plan
 from confide.pop.monitor import Monitor
 from confide.privacy.sparse import CounterBudget
 
-__all__ = ["Settings"]
+__all__ = ["Options", "Settings", "check_options"]
 
 
-_READ = (Columns, Features, HashedFeatures)  # encoders that the guide can read by
+_READ = (Columns, Features)  # encoders that the guide can read by
 _verified: weakref.WeakValueDictionary[int, Plan] = weakref.WeakValueDictionary()
+
+
+class Options(TypedDict, total=False):
+    """What `POP` takes by name beside what it is made of; each has a good default."""
+
+    after_halt: Literal["raise", "fallback"]
+    """What becomes of questions after a halt: answered by the guide, else the "fallback"; or "raise" `Halted`."""
+    ticket_life: int
+    """Public rounds after which a ticket expires."""
+    monitor: Monitor | None
+    """A private count of mistakes that may be shown to anybody; None for none."""
+    public_start: bool
+    """Start every copy from what `learner` has learned (on public data only)."""
+    bank: Bank | None
+    """A bank of your own, instead of the one made from `learner` and `features`."""
+
+
+def check_options(given: Iterable[str]) -> None:
+    """Refuse a name that is no option, in Python's own way."""
+    for name in given:
+        if name not in Options.__annotations__:
+            raise TypeError(f"POP has no option {name!r}: it takes {', '.join(Options.__annotations__)}")
 
 
 @dataclass(frozen=True)
@@ -55,6 +79,11 @@ class Settings:
         if self.plan.units not in (None, self.units):
             raise ValueError(f"the plan was made for {self.plan.units}, this POP for {self.units}: plan with units=")
         self._check_learner()
+        if self.units == "people" and sum(part.cap is not None for part in self.plan.public) > 1:
+            raise ValueError(
+                "two parts of this plan learn from labels, and a person's labels are counted once for both: plan them "
+                "for rounds, or apart"
+            )
         if self.units == "people" and isinstance(self.plan.halting, CounterBudget):
             raise ValueError("the paper's plan protects rounds, not people: use Plan.tight(..., unit_unsure=G)")
 
@@ -65,16 +94,15 @@ class Settings:
                 "the plan has copies, and so needs a learner; for a guide alone plan with "
                 f"Plan.tight(epsilon, delta, rounds={plan.rounds}, guide=1.0)"
             )
-        if self.learner is not None and not plan.copies:
-            warnings.warn("the plan has no copies, so the learner is not used: the guide answers alone", stacklevel=4)
+        refuse_unasked(self.learner, plan, "confide.POP")
         if isinstance(self.learner, Pipeline) and self.features is not None:
             raise ValueError("the learner brings its own features: leave features out")
         if self.public_start and not plan.copies:
             raise ValueError("the plan has no copies, so none has a public start: leave public_start out")
         if not plan.copies and isinstance(self.features, Encoder) and not isinstance(self.features, _READ):
             raise ValueError(
-                "features= is an encoder of your own, which copies alone read by, and this plan has none: declare "
-                "confide.learners.Features, or leave it out, and names and values are hashed"
+                "features= is HashedFeatures or an encoder of your own, which copies alone read by, and this plan has "
+                "none: declare confide.learners.Features, or leave it out, and names and values are hashed"
             )
         if self.label_weights is not None and plan.guide is None:
             raise ValueError("label_weights are the guide's, and this plan has none")

@@ -207,7 +207,7 @@ class Gate:
 
     Examples
     --------
-    >>> from confide import Gate
+    >>> from confide.privacy.gate import Gate
     >>> gate = Gate.best(order=30, cost=0.001)
     >>> gate.cost(order=30) <= 0.001
     True

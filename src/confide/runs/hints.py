@@ -1,4 +1,4 @@
-"""What the owner of a file should hear before it is run: what is odd in plan and settings, what a schema would save.
+"""What the owner of a file should hear before it is run: what is odd in the plan, what a schema would save.
 
 For the owner alone, so in the terminal and in the operator's report.
 """
@@ -14,7 +14,6 @@ from confide.learners import Features
 from confide.planning import outlook
 from confide.planning.linear import faint
 from confide.planning.plan import Plan
-from confide.runs.settings import Settings
 
 __all__ = ["hints"]
 
@@ -22,11 +21,9 @@ _NAMED = 3  # columns that are named
 _FIRST = 200  # rows that show which columns hold numbers
 
 
-def hints(stream: Stream, plan: Plan, settings: Settings) -> list[str]:
+def hints(stream: Stream, plan: Plan) -> list[str]:
     """One sentence each; some are made of people's rows, and quote labels."""
     said = list(plan.warnings)
-    if not plan.copies and settings.learner != Settings.learner:
-        said.append("the plan has no copies, so --learner is not used; --copies or --no-guide asks for some")
     return said + (_of_file(stream, plan) if Path(stream.name).is_file() else [])
 
 
@@ -37,7 +34,8 @@ def _of_file(stream: Stream, plan: Plan) -> list[str]:
         held = {name for item in islice(stream.rows(), _FIRST) if item.x is not None for name in item.x}
         free = [name for name in features.numeric if name not in features.ranges and name in held]
         if free:
-            finds = max(0, guide.range_rounds - guide.history) / plan.rounds
+            rounds = stream.length or plan.horizon if plan.endless else plan.rounds
+            finds = min(1.0, max(0, guide.range_rounds - guide.history) / rounds)
             said.append(
                 f"no range is declared of {listed(free, _NAMED)}, so that the guide finds them in private, and answers "
                 f"the first {finds:.1%} of the rounds without; give low and high of numbers and dates in a schema, and "
@@ -50,8 +48,8 @@ def _of_file(stream: Stream, plan: Plan) -> list[str]:
 
 def _absurd(stream: Stream, plan: Plan) -> list[str]:
     """A plan that this stream cannot fill, and people who are too few to be learned from."""
-    said, guide, rows = [], plan.guide, stream.length or plan.rounds
-    if 2 * rows <= plan.rounds:
+    said, guide, rows = [], plan.guide, stream.length or plan.horizon
+    if not plan.endless and 2 * rows <= plan.rounds:
         said.append(
             f"the plan is for {plan.rounds:,} rounds and the stream has {rows:,} rows{_never(plan, rows)}; plan with "
             f"--rounds {rows}, unless the rest will be run later"

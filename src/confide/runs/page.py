@@ -94,7 +94,7 @@ def _alarms(outcome: Outcome) -> list[str]:
 
 def notes_of(outcome: Outcome) -> list[str]:
     """What the terminal says before a run and while it goes on."""
-    return [*outcome.stream.notes, *hints(outcome.stream, outcome.pop.plan, outcome.settings), *outcome.heard]
+    return [*outcome.stream.notes, *hints(outcome.stream, outcome.pop.plan), *outcome.heard]
 
 
 def _cards(outcome: Outcome) -> str:

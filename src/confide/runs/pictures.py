@@ -152,7 +152,8 @@ def margins(plan: Plan, tally: Tally) -> str:
 
 def _rounds(axes: Axes, plan: Plan, tally: Tally) -> None:
     """The x axis: all planned rounds, the silent ones shaded."""
-    axes.set_xlim(0, max(plan.rounds, 1))
+    last = tally.rounds if plan.endless else plan.rounds
+    axes.set_xlim(0, max(last, 1))
     axes.set_ylim(bottom=0)
     axes.xaxis.set_major_formatter(_THOUSANDS)
     axes.set_xlabel("rounds")
@@ -166,7 +167,7 @@ def _rounds(axes: Axes, plan: Plan, tally: Tally) -> None:
             ha="center",
             color=SOFT,
         )
-    if tally.rounds < plan.rounds:
+    if tally.rounds < last:
         axes.axvline(tally.rounds, color=SOFT, lw=1)
     if tally.halted_at is not None:
         axes.axvline(tally.halted_at, color=LIMIT, lw=1.5)

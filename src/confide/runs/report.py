@@ -18,7 +18,7 @@ from confide.runs.verdict import verdict
 
 __all__ = ["numbers", "write_html", "write_json"]
 
-_PLAN = ("kind", "rounds", "silent", "copies", "polls", "unsure", "unit_unsure", "labels", "beta")
+_PLAN = ("kind", "silent", "copies", "polls", "unsure", "unit_unsure", "labels", "beta")
 
 
 def numbers(outcome: Outcome) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def numbers(outcome: Outcome) -> dict[str, Any]:
                 "units": pop.units,
                 "sentence": guarantee.sentence,
             },
-            "plan": {name: getattr(plan, name) for name in _PLAN},
+            "plan": {"rounds": plan.promise.rounds, **{name: getattr(plan, name) for name in _PLAN}},
             "guide": None if plan.guide is None else plan.guide.params(),
             "stream": outcome.stream.name,
             "labels": [str(label) for label in outcome.stream.labels],

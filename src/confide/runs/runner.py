@@ -64,13 +64,13 @@ class Outcome:
     @property
     def out_of_budget(self) -> bool:
         """Whether the copies' privacy budget was used up before the rounds were."""
-        return self.tally.halted_at is not None and self.tally.halted_at < self.pop.plan.rounds
+        return self.tally.halted_at is not None and self.tally.halted_at < self.pop.plan.horizon
 
     @property
     def unasked(self) -> int:
         """Rows that were left when the planned rounds were over, as far as their number is known."""
         left = (self.stream.length or 0) - self.tally.position
-        return max(0, left) if self.pop.rounds >= self.pop.plan.rounds else 0
+        return max(0, left) if self.pop.rounds >= self.settings.last(self.pop.plan) else 0
 
     @property
     def twin(self) -> str:
@@ -154,7 +154,7 @@ def run(
     given = {"labels": stream.labels, "fallback": fallback, "features": features, "label_weights": weights}
     pop = POP(learner, plan, **given, **_asked(settings))
     _check_first(pop, stream, dicts)
-    tally = Tally(len(stream.labels), max(1, plan.rounds // BLOCKS))
+    tally = Tally(len(stream.labels), max(1, settings.lasts(plan, stream.length) // BLOCKS))
     work = Work(pop, stream, settings, tally, _twin(learner, stream, settings), dicts)
     if history is not None:
         work.teach_history(history)

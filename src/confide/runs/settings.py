@@ -11,15 +11,20 @@ from typing import Any, Self
 
 from confide.planning.arguments import promised_delta
 from confide.planning.plan import Plan
+from confide.planning.promise import DELTA
+from confide.privacy.lean import Lean
 from confide.privacy.renyi import check_epsilon
 
-__all__ = ["DELTA", "EPSILON", "VERSION", "Settings"]
+__all__ = ["DELTA", "EPSILON", "LEANS", "VERSION", "Settings"]
 
 VERSION = 3
 """Of the settings as JSON; version 1 was 0.1's, in which a bad row took no round; version 2 knew no guide."""
 
-EPSILON, DELTA = 1.0, 1e-6
+EPSILON = 1.0
 """The promise where none is asked for."""
+
+LEANS = ("none", "fill", "additive")
+"""What may be said to lean; where nothing is, the planner decides."""
 
 BATCH = 25
 """Rounds asked at once at least, where labels come late: each batch is brought to the disk."""
@@ -44,6 +49,8 @@ class Settings:
         As for `confide.Plan.tight`.
     guide
         Whether a guide may have a part of the budget, or all of it.
+    lean
+        What is answered when the copies are unsure: "none" for the guide's answer, or "fill" or "additive".
     unit
         The column that names the person to protect; None protects rounds.
     history
@@ -90,6 +97,7 @@ class Settings:
     unit_unsure: int | None = None
     unit_labels: int | None = None
     guide: bool = True
+    lean: str | None = None
     beta: float | None = None
     history: str | None = None
     delay: int = 0
@@ -117,6 +125,8 @@ class Settings:
             raise ValueError(f"delay={self.delay} must be at least 0 rounds")
         if self.monitor is not None and not 0 < self.monitor < (epsilon if self.plan is None else math.inf):
             raise ValueError(f"--monitor {self.monitor:g} must be a part of --epsilon {epsilon:g}: a tenth is usual")
+        if self.lean not in (None, *LEANS):
+            raise ValueError(f"lean {self.lean!r} must be one of {', '.join(LEANS)}")
         if self.schema is not None and self.public is not None:
             raise ValueError("--schema and --public both say what columns are: give one of them")
 
@@ -185,14 +195,19 @@ class Settings:
             raise ValueError(f"cannot read {self.plan}: {why}") from None
         promise = {"epsilon": plan.guarantee.epsilon, "delta": plan.guarantee.delta}
         for name in _PLANNED:
-            asked, said = getattr(self, name), promise[name] if name in promise else getattr(plan, name)
-            if asked is not None and not math.isclose(asked, said, rel_tol=1e-3 if name in promise else 1e-9):
+            asked = getattr(self, name)
+            if asked is None or (name == "rounds" and plan.endless):  # a run of it may be as long as one likes
+                continue
+            said = promise[name] if name in promise else getattr(plan, name)
+            if not math.isclose(asked, said, rel_tol=1e-3 if name in promise else 1e-9):
                 option = f"--{name.replace('_', '-')} {asked:,}"
                 raise ValueError(f"{option} contradicts {self.plan}, which says {said:,}: leave it out")
         learned = None if plan.guide is None else plan.guide.unit_labels
         if self.unit_labels not in (None, learned) or (plan.guide is not None and not self.guide):
             option = f"--unit-labels {self.unit_labels}" if self.guide else "--no-guide"
             raise ValueError(f"{option} contradicts {self.plan}: leave it out")
+        if self.lean not in (None, leaning := _leaning(plan)):
+            raise ValueError(f"--lean {self.lean} contradicts {self.plan}, which says {leaning}: leave it out")
         return plan
 
     def tight(self, labels: int, length: int | None, history: int = 0, endless: bool = False) -> Plan:
@@ -205,6 +220,8 @@ class Settings:
             epsilon = math.nextafter(epsilon - self.monitor, 0.0)  # the two together must not exceed the promise
         given = {name: getattr(self, name) for name in (*_PLANNED[3:], "unit_labels")}
         given = {name: value for name, value in given.items() if value is not None}
+        if self.lean is not None:
+            given["lean"] = None if self.lean == "none" else self.lean
         if self.guide:
             given["history"] = history
         else:
@@ -212,9 +229,26 @@ class Settings:
         given["units"] = "people" if self.people else "rounds"
         return Plan.tight(epsilon, DELTA if self.delta is None else self.delta, rounds, labels=labels, **given)
 
+    def last(self, plan: Plan) -> int:
+        """The last round of a run: the plan's, or one that was asked for."""
+        return min(plan.horizon, self.rounds or plan.horizon)
+
+    def lasts(self, plan: Plan, length: int | None) -> int:
+        """Rounds that a run has, at the most, on a stream of so many rows."""
+        if plan.endless and self.rounds is None and length is None:
+            raise ValueError("neither plan nor stream has an end: say how many rounds there will be with --rounds")
+        return min(self.last(plan), length or plan.horizon) if plan.endless else plan.rounds
+
     def but(self, **changes: Any) -> Self:
         """The same with some changes."""
         return replace(self, **changes)
+
+
+def _leaning(plan: Plan) -> str:
+    """How a plan leans, by its name here."""
+    if plan.lean is None:
+        return "none"
+    return plan.lean.kind if isinstance(plan.lean, Lean) else "additive"
 
 
 def _whole(value: Any) -> bool:

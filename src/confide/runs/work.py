@@ -162,7 +162,7 @@ class Work:
         """Ask row after row until rows or rounds are used up; False when it was told to stop."""
         started = time.perf_counter() - self.tally.seconds
         try:
-            while self.pop.rounds < self.pop.plan.rounds:
+            while self.pop.rounds < self.settings.last(self.pop.plan):
                 if stop.is_set():
                     return False
                 began, rounds = time.perf_counter(), self.tally.rounds
@@ -184,8 +184,8 @@ class Work:
     def _batch(self) -> bool:
         """Ask as many rows as fit until something is due; False when the rows are used up."""
         steps = (self.tally.block, BATCH, CHECKPOINT)
-        most = min(self.pop.plan.rounds - self.pop.rounds, *(step - self.tally.rounds % step for step in steps))
-        most = min(most, self.size)
+        left = self.settings.last(self.pop.plan) - self.pop.rounds
+        most = min(left, self.size, *(step - self.tally.rounds % step for step in steps))
         rows, ends = self._read(most)
         if not rows:
             return False

@@ -230,7 +230,7 @@ class AsyncClient(_Base):
     Examples
     --------
     >>> async def main(url: str, token: str) -> None:
-    ...     async with confide.AsyncClient(url, token, "spam") as client:
+    ...     async with AsyncClient(url, token, "spam") as client:
     ...         answer = await client.predict({"links": 3})
     ...         await client.learn(answer.ticket, "spam")
     """

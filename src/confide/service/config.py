@@ -154,6 +154,7 @@ class ModelConfig(_Table):
     unit_labels: int | None = None
     history: int = 0
     guide: bool = True
+    lean: Literal["none", "fill", "additive"] | None = None
     beta: float | None = None
     monitor: float | None = None
     monitor_delay: int = 1000

@@ -101,10 +101,7 @@ class Record(Form):
 
     x: Any = Field(default=None, examples=[{"words": "lunch on Monday?", "links": 0}])
     label: Any = Field(default=None, description="One of the model's labels.", examples=["ham"])
-    subject: str | None = Field(
-        default=None, min_length=1, max_length=256, examples=["ann"],
-        description="Whose it is, where people are protected.",
-    )  # fmt: skip
+    subject: Any = Field(default=None, description="Whose it is, where people are protected.", examples=["ann"])
 
 
 class History(Form):

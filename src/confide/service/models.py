@@ -171,7 +171,7 @@ def planned(config: ModelConfig) -> Plan:
     """The plan that was asked for."""
     names = (
         "epsilon", "delta", "rounds", "copies", "polls", "unsure", "silent", "unit_unsure", "unit_labels", "guide",
-        "beta", "monitor",
+        "lean", "beta", "monitor",
     )  # fmt: skip
     given: dict[str, Any] = {name: getattr(config, name) for name in names}
     if config.schema_file is not None and _schema(config).unit is not None and config.units != "people":
@@ -179,6 +179,8 @@ def planned(config: ModelConfig) -> Plan:
     unit, plan = "subject" if config.units == "people" else None, None if config.plan is None else str(config.plan)
     settings = Settings("a service", plan=plan, unit=unit, **given)
     filed = settings.filed()
+    if filed is not None and filed.endless and config.rounds is not None:
+        raise ValueError(f"rounds = {config.rounds} contradicts {config.plan}, which has no last one: leave it out")
     if filed is not None and config.history not in (0, 0 if filed.guide is None else filed.guide.history):
         raise ValueError(f"history = {config.history} contradicts {config.plan}: leave it out")
     if config.history and not config.guide:

@@ -105,10 +105,10 @@ def _looking(app: FastAPI, service: Service, operation: Operations) -> None:
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def _whose(service: Service, subject: str | None) -> str | None:
+def _whose(service: Service, subject: Any) -> str | None:
     """Whose a record is; nobody's where that is no name: it is refused by itself then, where people are protected."""
     try:
-        return None if subject is None else service.named(subject)
+        return service.named(subject) if isinstance(subject, str) else None
     except Problem:
         return None
 

@@ -3,8 +3,8 @@
 Questions, labels, public looks and the operator's work have queues of their own, and each is served in the order in
 which it came. While one group is brought to the disk the next one gathers, so that many single questions share a
 commit. Whether a question is refused depends on how many questions wait, which is public; how many labels wait is not,
-so that a label is refused for other labels of its sender alone. A model that failed is opened again
-(`confide.service.mending`).
+so that a label is refused for other labels of its sender alone, and waits until it is durable, however many others'
+are before it. A model that failed is opened again (`confide.service.mending`).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from confide.service import mending
 from confide.service.base import Desk, Later, NotYet, Problem, Question, Records, Refusal, Reply, Taught
 from confide.service.mending import Gone, Mender, Reopen
 
-__all__ = ["Busy", "CallRefused", "Expired", "Lane", "Observer", "Owner", "Unavailable", "Work", "lane"]
+__all__ = ["LONG", "Busy", "CallRefused", "Expired", "Lane", "Observer", "Owner", "Unavailable", "Work", "lane"]
 
 Work = Literal["ask", "label", "look", "call"]
 KINDS: tuple[Work, ...] = ("ask", "label", "look", "call")
 LONG = 600.0
-"""Seconds that an operator's work may take before nobody waits for it."""
+"""Seconds that an operator's work, or a label, may take before nobody waits for it."""
 
 R = TypeVar("R")
 
@@ -113,7 +113,8 @@ class Owner:
     threads
         For questions, and as many for labels: while one waits for the disk another computes.
     timeout
-        Seconds that anybody waits. A timeout ends the waiting, never the work.
+        Seconds that anybody waits for an answer or a look. A timeout ends the waiting, never the work. A label has
+        none: it would be refused for what others bring.
     reopen
         Opens the model again when its ledger could not be written; without it a failed model stays so.
     """
@@ -158,7 +159,7 @@ class Owner:
         """What the desk says to one sender's labels, when they are durable; who brings none of theirs does not wait."""
         refused = self._desk.not_theirs(lessons)
         rest = [one for i, one in enumerate(lessons) if i not in refused]
-        said = iter(await self._submit(lane("label", rest[0].subject), rest, len(rest)) if rest else ())
+        said = iter(await self._submit(lane("label", rest[0].subject), rest, len(rest), LONG) if rest else ())
         return [refused[i] if i in refused else next(said) for i in range(len(lessons))]
 
     async def call(self, work: Callable[[Desk], R], *, timeout: float = LONG) -> R:

@@ -16,7 +16,7 @@ from typing import Any
 from starlette.responses import Response
 
 from confide.service.http import Pool, Told
-from confide.service.owner import Busy, Expired, Lane, Unavailable, Work, lane
+from confide.service.owner import LONG, Busy, Expired, Lane, Unavailable, Work, lane
 
 __all__ = ["PASSED", "Proxy"]
 
@@ -54,7 +54,8 @@ class Proxy:
     room
         Requests of each kind that may be on their way; of labels, of each sender.
     timeout
-        Seconds that anybody waits. A timeout ends the waiting, never the round.
+        Seconds that anybody waits for an answer or a look. A timeout ends the waiting, never the round; a label has
+        none, as at its owner's.
     """
 
     def __init__(self, name: str, url: str, headers: Sequence[str], *, room: int = 4096, timeout: float = 10.0) -> None:
@@ -109,7 +110,7 @@ class Proxy:
             raise Busy
         self._away[mine] += 1
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(LONG if work == "label" else self._timeout):
                 method = "GET" if body is None else "POST"
                 told = await self._pools[work].send(method, path, [*_OWN, *headers], body or b"")
         except TimeoutError:
