@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,8 @@ def test_a_guide_whose_ledger_forgets_nothing_is_noticed(tmp_path: Path, monkeyp
 
 
 def test_a_person_costs_a_ledger_at_most_ninety_bytes_however_many_epochs_they_are_in(tmp_path: Path) -> None:
-    pop, people, sizes = make(PLAN, units="people"), 4000, []
+    longer = replace(PLAN.guide, leaf=250)  # type: ignore[type-var]
+    pop, people, sizes = make(Plan(PLAN.promise, (longer,), "tight"), units="people"), 4000, []
     pop.save(tmp_path / "s")
     for life in range(4):
         whos = [f"person {i}" for i in range(people if life > 1 else people // 2)]
@@ -174,7 +176,7 @@ def test_a_process_that_dies_around_the_end_of_an_epoch_releases_no_sum_twice_an
     camera.on = True
     ticket = pop.predict(ROWS[0], "ann").ticket
     pop.learn(ticket, 1)
-    for i in range(2 * LEAF):
+    for i in range(LEAF + 1):
         pop.predict(ROWS[i], f"other {i}")
     camera.on = False
     who = pop.operator.loop.routing.who("ann")
@@ -196,7 +198,7 @@ def test_a_process_that_dies_around_the_end_of_an_epoch_releases_no_sum_twice_an
             known = account.labels.get(who, 0)
             again.learn(again.predict(ROWS[1], "ann").ticket, 1)
             assert account.labels[who] == 1 and guide._leaves.open.any() == (known == 0)
-            again.predict_many(np.resize(ROWS, (3 * EPOCH, 2)), [f"later {i}" for i in range(3 * EPOCH)])
+            again.predict_many(ROWS[:EPOCH], [f"later {i}" for i in range(EPOCH)])
         assert len(kept(folder / "ledger.db")) <= LEAVES + 2
     assert epochs == {1, 2} and turned, "it died before the turn, after it, and before all of the old sums were dropped"
 

@@ -16,13 +16,15 @@ from typer.testing import CliRunner
 from confide import POP, Monitor, Plan, StateError
 from confide.cli.app import app
 from confide.ledger import Ledger, store
-from confide.planning.lives import Life, cost_of
+from confide.planning.lives import Life, check_whole, cost_of
 from confide.pop import heirs
 from confide.pop.state import check
 from confide.service.base import Question, Taught
 from confide.service.config import read_config
 from confide.service.desk import PopDesk
 from confide.service.models import open_desk
+from tests.saved import make as with_copies
+from tests.saved import small_plan
 from tests.test_endless_hostile import LABELS, LEAF, LEAVES, ROWS, endless, fingerprint, guide_of, make
 
 pytestmark = pytest.mark.claim("composition.md", "people.md")
@@ -182,6 +184,25 @@ def test_rounds_as_units_pay_whole_prices(tmp_path: Path) -> None:
         else:
             with pytest.raises(ValueError, match="all models of this line together cost"):
                 new.succeed(tmp_path / name, tmp_path / "3", life)
+
+
+def test_models_with_copies_pay_whole_prices_at_one_order(tmp_path: Path) -> None:
+    plan = small_plan()
+    once, twice = plan.guarantee.epsilon, check_whole(Life(5000.0, 0.05), [plan, plan])
+    assert once < twice < 2.5 * once
+    with pytest.raises(ValueError, match="all models of this line together cost"):
+        check_whole(Life(0.99 * twice, 0.05), [plan, plan])
+    old = with_copies()
+    old.save(tmp_path / "1")
+    old.learn(old.predict([0.0, 1.0], "ann").ticket, "yes")
+    old.close()
+    with pytest.raises(ValueError, match="all models of this line together cost"):
+        with_copies().succeed(tmp_path / "1", tmp_path / "2", Life(0.99 * twice, 0.05))
+    new = with_copies()
+    assert new.succeed(tmp_path / "1", tmp_path / "2", Life(1.01 * twice, 0.05)).people == 0
+    new.close()
+    with POP.load(tmp_path / "2") as again:
+        assert again.operator.loop.line is not None and again.rounds == 0
 
 
 # ---------------------------------------------------------------------- one heir
@@ -344,9 +365,7 @@ predecessor = { folder = "old" }
 
 def test_a_served_model_names_its_predecessor_and_no_ticket_of_that_one_ends_it(tmp_path: Path) -> None:
     plan = Plan.tight(1.0, 1e-6, units="people")
-    old = PopDesk.open(
-        tmp_path / "old", lambda: POP(None, plan, labels=["no", "yes"], features=2, units="people")
-    )
+    old = PopDesk.open(tmp_path / "old", lambda: POP(None, plan, labels=["no", "yes"], features=2, units="people"))
     tickets = [old.ask([Question(who, "1", [1.0, 2.0])])[0].answer.ticket for who in ("ann", "bob")]  # type: ignore[union-attr]
     old.learn([Taught("ann", tickets[0], "yes")])
     old.close()
@@ -366,4 +385,3 @@ def test_a_served_model_names_its_predecessor_and_no_ticket_of_that_one_ends_it(
     open_desk("new", alone).close()
     with pytest.raises(ValueError, match="began without one"):
         open_desk("new", config.model_copy(update={"folder": tmp_path / "other", "life_epsilon": None}))
-

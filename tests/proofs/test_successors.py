@@ -18,13 +18,13 @@ from tests.proofs.test_exact import with_slack
 
 pytestmark = pytest.mark.claim("composition.md")
 
-VARIANCES = (36, 144)  # of the two models: the second has half of the first's deviation for each unit
+VARIANCES = (25, 100)  # of the two models: the second has half of the first's deviation for each unit
 ROOT = SquareRoot(2, scale=2, columns=2)
 F, LOAD = ROOT.matrix.tolist(), ROOT.load
 MOST = 2  # labels of a person in a model, in a world, that the adversary may try
 PRICES = tuple(Fraction(4 * LOAD, s2) for s2 in VARIANCES)  # m_i, with κC = 1
 GRID = 2 * max(VARIANCES)  # the logarithm of the likelihoods' quotient, in units of 1/GRID
-SPAN = 10 * GRID
+SPAN = 9 * GRID
 PLACES = np.arange(-SPAN, SPAN + 1)
 
 Used = tuple[int, int]

@@ -121,4 +121,3 @@ def _guide(pop: POP) -> Guide:
     if guiding is None:
         raise ValueError("a witness watches a guide, and this POP has none")
     return guiding.guide
-

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from confide.errors import StateError
 from confide.guide.carried import Carried
 from confide.guide.model import Map
 from confide.learners.spec import from_spec
@@ -44,7 +45,10 @@ def succeed(
 ) -> Inherited:  # fmt: skip
     """See `POP.succeed`. All that can be refused is refused before the old model is sealed."""
     header, _ = snapshot.read(old.folder)
+    state.check_savable(settings)
     _check(settings, loop, header)
+    if ledger is not None and ledger == old.ledger and {model, before_of(model)} & set(old.place().models()):
+        raise StateError(f"the ledger {old.place().name} has a model {model!r} already: choose another name")
     found = _read(old, header)
     life = _life(found, life)
     kept = _inherit(settings, loop, header, found)

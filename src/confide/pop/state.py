@@ -39,7 +39,7 @@ from confide.pop.succession import before_of, check_line, line_of
 from confide.pop.tickets import Tickets, Waiting
 from confide.privacy.sparse import CounterBudget
 
-__all__ = ["MODEL", "Checked", "Saved", "check", "clear", "look", "opened", "save"]
+__all__ = ["MODEL", "Checked", "Saved", "check", "check_savable", "clear", "look", "opened", "save"]
 
 MODEL = "pop"
 """The name of the one model in a POP's own ledger."""
@@ -61,7 +61,7 @@ def save(
 
     `before` are the accounts that people bring to a successor.
     """
-    _check_savable(settings)
+    check_savable(settings)
     arrays: dict[str, Any] = {}
     loop.lessons.apply()
     header = {**_settings_header(settings), **_loop_header(loop, arrays), **about}
@@ -75,7 +75,8 @@ def save(
     book.prune(loop.account.rounds - settings.ticket_life)
 
 
-def _check_savable(settings: Settings) -> None:
+def check_savable(settings: Settings) -> None:
+    """StateError for what cannot be written down."""
     if isinstance(settings.plan.halting, CounterBudget):
         raise StateError("the paper's plan halts by a noisy counter that must not be restarted: it cannot be saved")
     if any(not isinstance(label, (str, int, bool)) for label in settings.labels):

@@ -200,5 +200,3 @@ def seal(old: Predecessor, header: Mapping[str, Any], secret: bytes) -> None:
         if spent.sealed is None:
             entry = Entry(spent.rounds, spent.unsure, spent.halted, history=spent.history, sealed=why)
             book.wait(book.add(entry))
-
-
