@@ -55,13 +55,13 @@ def test_a_state_that_begins_in_any_epoch_is_checked_from_its_ledger(first: int,
     pop = make(endless())
     pop.follow_many(ROWS[:first], LABELS[:first])
     pop.save(tmp_path / "s")
-    assert check(tmp_path / "s").parts["linear"] == (guide_of(pop).closed, fingerprint(pop))
+    assert check(tmp_path / "s").parts["linear"][:2] == (guide_of(pop).closed, fingerprint(pop))
     at = first
     for rounds in (3, 20, 60):
         pop.follow_many(ROWS[at : at + rounds], LABELS[at : at + rounds])
         at += rounds
         pop.close()
-        assert check(tmp_path / "s").parts["linear"] == (guide_of(pop).closed, fingerprint(pop))
+        assert check(tmp_path / "s").parts["linear"][:2] == (guide_of(pop).closed, fingerprint(pop))
         pop = POP.load(tmp_path / "s")
         pop.save(tmp_path / "s")
     assert guide_of(pop).epoch > 1

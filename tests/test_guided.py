@@ -440,7 +440,7 @@ def test_a_changed_sum_is_noticed(tmp_path: Path) -> None:
     pop.save(tmp_path / "s")
     pop.close()
     header = check(tmp_path / "s")
-    released, theta = header.parts["linear"]
+    released, theta, _ = header.parts["linear"]
     assert theta and released > 0
     import sqlite3
 

@@ -11,11 +11,13 @@ from rich.console import Console
 from confide import __version__
 from confide.cli.advise import advise
 from confide.cli.audit import audit
+from confide.cli.ledger import ledger
 from confide.cli.plan import plan
 from confide.cli.run import EXAMPLES, run
 from confide.cli.schema import schema
 from confide.cli.serve import serve
 from confide.cli.status import status
+from confide.cli.successor import successor
 from confide.cli.token import token
 from confide.cli.verify import verify
 
@@ -27,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Confide makes any online learner private between its users. Start with `confide plan`.",
 )
-for command in (plan, advise, verify, schema, run, status, audit, serve, token):
+for command in (plan, advise, verify, schema, run, status, ledger, successor, audit, serve, token):
     app.command(epilog=EXAMPLES if command is run else None)(command)
 
 

@@ -32,9 +32,13 @@ def verify(
     if path.is_dir():
         found = check(path, ledger, model)
         say(_certified(found.plan, found.guarantee))
-        for kind, (released, digest) in found.parts.items():
-            say(f"{kind}: {released:,} releases; computed again from the ledger it is what is in use, "
-                f"digest {digest or 'none yet'}")  # fmt: skip
+        for kind, again in found.parts.items():
+            say(f"{kind}: {again.released:,} releases; computed again from the ledger it is "
+                f"{'what is in use' if again.compared else 'compared with nothing'}, "
+                f"digest {again.digest or 'none yet'}")  # fmt: skip
+            if not again.compared:
+                say(f"{kind}: the snapshot is older than the epoch that runs, and of earlier ones the ledger keeps no "
+                    "more than that began with: save the state, and verify it again")  # fmt: skip
         return
     try:
         text = path.read_text()

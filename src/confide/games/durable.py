@@ -32,7 +32,7 @@ class Ear:
     def add(self, entry: Entry) -> int:
         self.entries.append(entry)
         sequence = self.book.add(entry)
-        self._releases += [sequence for kind, *_ in entry.released if kind != "linear/ranges"]
+        self._releases += [sequence for kind, *_ in entry.released if kind in ("linear/warm", "linear/node")]
         return sequence
 
     def wait(self, sequence: int, *, private: bool = False) -> None:

@@ -256,7 +256,8 @@ class Shadow:
         try:
             self._begin(guiding, tape)
             self.guide.resume(rounds, self._all)
-            empty = [Release(one.kind, one.number, one.row, self._own_sums[one.kind, one.number]) for one in self._all]
+            own = self._own_sums
+            empty = [one._replace(exact=own.get((one.kind, one.number), one.exact)) for one in self._all]
             self.own.resume(rounds, empty)
         except (StateError, ValueError):
             self.fault = "the load has another guide than the one that was saved"
@@ -281,6 +282,8 @@ class Shadow:
             self.fault = self.fault or f"{kind} {number} is not its sums with the noise that was drawn for it"
         release.row[:] = heard.row
         self._all.append(Release(kind, number, heard.row, heard.exact))
+        if (begins := self.guide.begins(release)) is not None:  # a ledger keeps no more of ended epochs either
+            self._all = [*(one for one in self._all if one.kind in ("warm", "ranges")), begins]
         own = self._own_sums[kind, number]
         self.released.append(Released(kind, number, drawn, heard.row, heard.exact, own))
 

@@ -39,6 +39,11 @@ class Carried(NamedTuple):
     """The variance of the noise in them, for each partition."""
     step: float
 
+    def for_heir(self, stage: Stage) -> Carried:
+        """The same for a stage of a successor, whose rounds are other ones."""
+        choice = replace(self.choice, weights=np.zeros(stage.leaves))
+        return self._replace(choice=choice, since_round=np.zeros_like(self.since_round))
+
     def pack(self, features: Map, first: int) -> Ints:
         """These numbers, that of the epoch's first node, and the map's renewals, as integers: floats by their bits."""
         choice, renewed = self.choice, features.renewed if isinstance(features, FeatureMap) else ()

@@ -20,6 +20,7 @@ Everything here but the open leaf, the counts and the closed leaves' exact sums 
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,7 @@ from numpy.typing import NDArray
 
 from confide._checks import label_weights as checked_weights
 from confide._checks import own_process
+from confide.contained import contained
 from confide.errors import StateError
 from confide.guide.carried import Carried
 from confide.guide.columns import Columns
@@ -38,14 +40,14 @@ from confide.guide.hashed import HashedMap
 from confide.guide.leaves import Leaves
 from confide.guide.linear import add_lesson, ordered, run_rows, scores
 from confide.guide.maps import FeatureMap
-from confide.guide.model import Batch, Map, Model, Question, encode_batch
+from confide.guide.model import Batch, Map, Model, Question, encode_batch, map_from_params, map_params
 from confide.guide.ranges import declared
 from confide.guide.rows import read_many
 from confide.planning.guided import GuidePlan
 from confide.privacy.gaussian import GaussianNoise
 from confide.privacy.random import Random
 
-__all__ = ["Asked", "Guide", "Release"]
+__all__ = ["Asked", "Guide", "Release", "alike"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -53,7 +55,7 @@ Mask = NDArray[np.bool_]
 
 MANY = 1 << 20
 _WORTH = 9  # of so many rounds one, at most, may go into counts of columns whose ranges are all declared
-_KINDS = ("warm", "ranges", "epoch", "node")
+_KINDS = ("map", "warm", "ranges", "epoch", "node")
 _NONE = np.zeros(0, dtype=np.int64)
 _PIECE = 1 << 13  # rows that are encoded at once: what they are encoded to takes memory
 
@@ -64,7 +66,8 @@ class Release(NamedTuple):
     kind: str
     """"warm" for a sum of the warm-up, "ranges", or "node" for any other sum.
 
-    "epoch" for what an epoch began with: no release, but what a ledger that begins in the midst needs of earlier ones.
+    "epoch" for what an epoch begins with: no release, but all that is needed of those of earlier epochs. "map" for a
+    predecessor's map; its number is the epoch that a successor begins with.
     """
     number: int
     """Of this kind, from 0 on. Nodes of all epochs are counted together: of epoch e the first is e · plan.leaves."""
@@ -148,6 +151,7 @@ class Guide:
         """The released counts, where ranges are private."""
         self._first, self._handover = 0, 0  # rounds of the warm-up, and leaves after it until its answers end
         self._warm: Leaves | None = None
+        self._given: Release | None = None  # the map of a predecessor
         if isinstance(features, Columns) and _counts(plan, features, ranges):
             self._first, self._counted = plan.range_rounds, RangeCounts(features, ranges, plan.range_norm)
             if self._counted.counts.size > plan.range_values:
@@ -273,6 +277,14 @@ class Guide:
         if self.plan.endless and self._leaves.full and not self.finding:
             self._leaves = self._leaves.next(self.plan.epoch(self.epoch + 1))
 
+    def begins(self, release: Release) -> Release | None:
+        """What the next epoch begins with, if this release, which is not used yet, is the last of its epoch."""
+        leaves = self._leaves
+        if release.kind != "node" or not self.plan.endless or leaves.closed + 1 < leaves.stage.leaves:
+            return None
+        stage = self.plan.epoch(self.epoch + 1)
+        return Release("epoch", stage.epoch, leaves.left_to(stage, release.row), _NONE)
+
     def _check(self) -> None:
         own_process(self._pid, "guide")  # noise is drawn ahead: two processes would release two sums with one noise
         if self._failed:
@@ -387,12 +399,21 @@ class Guide:
         The unit's cap is the caller's to keep.
         """
         self._check()
+        self._add(question, y, self._leaves.open)
+
+    def lesson(self, question: Question, y: int, /) -> Ints:
+        """What `gradient` would add: a function of the row, its label and what was released."""
+        out = np.zeros_like(self._leaves.open)
+        self._add(question, y, out)
+        return out
+
+    def _add(self, question: Question, y: int, leaf: Ints) -> None:
         leaves, plan = self._leaves, self.plan
         known = ordered(question.encoded.indices, self.features.width)  # it may come from a file
         if known and question.stage == self.stage and self.rounds <= self._last and 0 <= y < plan.labels:
             said, weight = np.empty(plan.vectors), float(self._weights[y])
             scores(leaves.answering, *question.encoded, said)
-            add_lesson(leaves.thetas, said, *question.encoded, y, weight, plan.clip, plan.scale, leaves.open)
+            add_lesson(leaves.thetas, said, *question.encoded, y, weight, plan.clip, plan.scale, leaf)
 
     # ------------------------------------------------------------------ many rounds
 
@@ -488,10 +509,11 @@ class Guide:
         Of earlier epochs only what the open one began with is left, a function of what they had released, as a release
         of kind "epoch": so memory does not grow.
         """
+        given = [] if self._given is None else [self._given]
         counts = [] if self.ranges is None else [Release("ranges", 0, self.ranges.copy(), _NONE)]
         warm = [] if self._warm is None else _sums(self._warm)
         begun = [Release("epoch", self.epoch, self._leaves.began, _NONE)] if self.epoch else []
-        return warm + counts + begun + ([] if self.finding else _sums(self._leaves))
+        return given + warm + counts + begun + ([] if self.finding else _sums(self._leaves))
 
     def resume(self, rounds: int, releases: Sequence[Release]) -> None:
         """A fresh guide becomes the one that made these releases, `rounds` rounds after its beginning.
@@ -501,13 +523,15 @@ class Guide:
         """
         if self.rounds or self.closed or self.ranges is not None:
             raise StateError("resume with a fresh guide: this one has begun already")
-        warm, ranges, begun, nodes = ([r for r in releases if r.kind == kind] for kind in _KINDS)
+        given, warm, ranges, begun, nodes = ([r for r in releases if r.kind == kind] for kind in _KINDS)
+        if given:
+            self._adopt(given[0], begun)
         epoch = begun[-1].number if begun else 0
         nodes = [r for r in nodes if r.number >= epoch * self.plan.leaves]  # those before are in what it began with
         numbers = [*range(len(warm)), *range(len(ranges)), *(epoch * self.plan.leaves + i for i in range(len(nodes)))]
         if [r.number for r in warm + ranges + nodes] != numbers:
             raise StateError("a release is missing in the ledger: this state must not be used")
-        fits = {r.kind for r in releases} <= {*(_KINDS[:2] if self.finding else ()), *_KINDS[2:]}
+        fits = {r.kind for r in releases} <= {"map", "epoch", "node", *(_KINDS[1:3] if self.finding else ())}
         if fits and self.finding:
             fits = _load(self._leaves, warm)
             if fits and ranges:
@@ -522,6 +546,38 @@ class Guide:
             raise StateError("the releases do not belong to this guide: load it with its own plan, features and ledger")
         self.rounds = max(rounds, self._began + self._leaves.past)
 
+    def inherit(self, features: Map, carried: Carried | None, epoch: int) -> None:
+        """A fresh guide begins with a predecessor's map, and, without an end, with what it had learned.
+
+        Both are functions of what that one released. `epoch` is the predecessor's: the new one begins in a later one,
+        whose leaves are as long as what was learned is old.
+        """
+        first = max(1, epoch) if carried is not None and self.plan.endless else 0
+        body = json.dumps(map_params(features)).encode()
+        row = np.frombuffer(body.ljust(-(-len(body) // 8) * 8), dtype="<i8").astype(np.int64)
+        releases = [Release("map", first, row, _NONE)]
+        if first and carried is not None:
+            stage = self.plan.epoch(first)
+            releases.append(Release("epoch", first, carried.for_heir(stage).pack(features, stage.before), _NONE))
+        self.resume(0, releases)
+
+    def left(self) -> tuple[Map, Carried | None] | None:
+        """What a successor may begin with: the map, and what was learned; None while ranges are to be found."""
+        return None if self.finding else (self.features, self._leaves.left())
+
+    def _adopt(self, given: Release, begun: Sequence[Release]) -> None:
+        """The map of a predecessor: nothing is counted, and there is no warm-up."""
+        known: Map | None = None
+        with contained:
+            known = map_from_params(json.loads(given.row.astype("<i8").tobytes()))
+        mine = self.features
+        if known is None or not alike(known, mine) or (given.number and not (self.plan.endless and begun)):
+            raise StateError("the releases do not belong to this guide: load it with its own plan, features and ledger")
+        stage = self.plan.epoch(given.number)
+        self._leaves, self._warm, self._given = Leaves(self.plan, stage, known, self._rng), None, given
+        self._leaves.given = known.renewed if isinstance(known, FeatureMap) else ()
+        self._first, self._handover = -stage.start, 0
+
     def _begun(self, epoch: int, row: Ints) -> bool:
         """Begin in an epoch with what was left to it; False where that cannot be."""
         if not (self.plan.endless and epoch > 0):
@@ -529,7 +585,9 @@ class Guide:
         stage = self.plan.epoch(epoch)
         found = Carried.unpack(row, self.features, self.plan.vectors, stage)
         if found is not None:
+            given = self._leaves.given
             self._leaves = Leaves(self.plan, stage, found[1], self._rng, found[0])
+            self._leaves.given = given
         return found is not None
 
     def _loaded(self, nodes: Sequence[Release]) -> bool:
@@ -556,6 +614,14 @@ def _counts(plan: GuidePlan, columns: Columns, ranges: Mapping[str, tuple[float,
     """Whether it is counted where numbers lie: not if all ranges are declared, and that would take too many rounds."""
     rounds, wanting = plan.range_rounds, set(columns.numeric) - set(ranges)
     return bool(rounds and columns.numeric and (wanting or plan.endless or _WORTH * rounds <= plan.length))
+
+
+def alike(one: Map, other: Map) -> bool:
+    """Whether two maps read the same columns."""
+    if isinstance(one, HashedMap) or isinstance(other, HashedMap):
+        return one == other
+    kinds = "numeric", "categorical", "text"
+    return all(getattr(one.columns, kind) == getattr(other.columns, kind) for kind in kinds)
 
 
 def _sums(leaves: Leaves) -> list[Release]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -69,6 +70,7 @@ class Leaves:
         self._since_round = np.zeros(number, dtype=np.int64)  # … and after how many rounds, in whichever epoch
         self._carried, self._carried_noise = np.zeros(size), np.zeros(number)  # earlier epochs' part of the sums
         self.began = np.zeros(0, dtype=np.int64) if carried is None else self._begin(carried)
+        self.given: tuple[Renewal, ...] = ()  # partitions that a predecessor had drawn anew
         self._older: dict[tuple[Renewal, ...], FeatureMap] = {}  # maps of earlier rounds
         self._noise, self._rng = GaussianNoise(stage.sigma2), rng
         self._ahead = self._noise.draw(rng, size)
@@ -110,9 +112,24 @@ class Leaves:
             self.theta, self.models, self.answering, choice, self._since_round, whole, noise, self.stage.step
         )
 
+    def left_to(self, stage: Stage, row: Ints) -> Ints:
+        """What the next epoch, whose stage this is, begins with after this last row, as one row; nothing changes."""
+        after = copy(self)
+        vars(after).update(self._after(row))
+        return after.carried().pack(after.features, stage.before)
+
     def next(self, stage: Stage) -> Leaves:
         """The leaves of the next epoch: θ and the map go on, sums and noise begin anew."""
-        return Leaves(self.plan, stage, self.features, self._rng, self.carried())
+        after = Leaves(self.plan, stage, self.features, self._rng, self.carried())
+        after.given = self.given
+        return after
+
+    def left(self) -> Carried | None:
+        """What a successor begins with, wherever in the epoch this is; None before anything was released."""
+        if self.closed:
+            return self.carried()
+        found = Carried.unpack(self.began, self.features, self.plan.vectors, self.stage) if self.began.size else None
+        return None if found is None else found[0]
 
     def node(self) -> tuple[Ints, Ints]:
         """The open leaf's node, noise included, and its exact sum: to be made durable, then given to `close`."""
@@ -134,9 +151,11 @@ class Leaves:
     def map_after(self, rounds: int) -> Map:
         """The map as it was after so many rounds of this stage, before later partitions were drawn."""
         features, closed = self.features, int(self.plan.closed_after(np.array([rounds]))[0])
-        if not isinstance(features, FeatureMap) or all(one.deal <= closed for one in features.renewed):
+        if not isinstance(features, FeatureMap):
             return features
-        known = tuple(one for one in features.renewed if one.deal <= closed)
+        known = tuple(one for one in features.renewed if one.deal <= closed or one in self.given)
+        if len(known) == len(features.renewed):
+            return features
         if known not in self._older:
             self._older[known] = replace(features, renewed=known)
         return self._older[known]

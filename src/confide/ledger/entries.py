@@ -37,6 +37,8 @@ class Entry:
         Rows of history taken.
     released
         (kind, number, noisy row, exact sums) of what the guide releases, as bytes.
+    dropped
+        (kind, number): releases of this kind before this number are needed no more, and are dropped.
     notes
         (kind, width, body) for the journal: rows of one width, each beginning with the 16 bytes that say whose it is.
     erased
@@ -55,6 +57,7 @@ class Entry:
     labels: tuple[tuple[bytes, int], ...] = ()
     history: int = 0
     released: tuple[tuple[str, int, bytes, bytes], ...] = ()
+    dropped: tuple[tuple[str, int], ...] = ()
     notes: tuple[tuple[str, int, bytes], ...] = ()
     erased: tuple[Erased, ...] = ()
     sealed: str | None = None
@@ -79,7 +82,7 @@ class Spent:
     labels: Mapping[bytes, int] = field(default_factory=dict, repr=False)
     history: int = 0
     released: tuple[tuple[str, int, bytes, bytes], ...] = field(default=(), repr=False)
-    """(kind, number, noisy row, exact sums) of everything the guide released, in order."""
+    """(kind, number, noisy row, exact sums) of all that the guide released and that was not dropped, in order."""
     lives: Mapping[int, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
     """(mark, rounds before it) of every life, by its epoch."""
     sealed: str | None = None

@@ -114,6 +114,14 @@ class Ledger:
             sealed=sealed[0][1] if sealed else None,
         )
 
+    def people(self, model: str, since: int = -1) -> set[bytes]:
+        """Everybody who was in a model after the entry with this number, whatever was counted of them."""
+        self._check_fork()
+        with self._place.reader() as file:
+            key = file.model(model)[0]
+            rows = file.rows("SELECT who FROM person WHERE model = ? AND sequence > ?", key, since)
+            return {bytes(who) for (who,) in rows}
+
     def journal(self, model: str) -> list[tuple[str, int, int, bytes]]:
         """A model's notes (kind, sequence, width, body), in the order in which they were written."""
         self._check_fork()

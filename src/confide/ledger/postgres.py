@@ -24,6 +24,7 @@ from confide.ledger.entries import Batch, Erased, Spent
 from confide.ledger.server import ServerReader, trouble, troubled, wide
 from confide.ledger.store import (
     DISCARD,
+    DROPPED,
     WIDE,
     Claim,
     Place,
@@ -180,8 +181,10 @@ class ServerStore(ServerReader, Store):
         self._put("person", _PEOPLE, rows, _RAISED)
 
     def _add(self, batch: Batch) -> None:
-        """What is only ever added, and the tickets that have expired."""
+        """What is only ever added, and what is dropped: tickets that have expired, sums of ended epochs."""
         key, entries = batch.key, batch.entries
+        for kind, before in sorted({one for _, entry in entries for one in entry.dropped}):
+            self.run(DROPPED, key, kind, before)
         self._put(
             "released", "model, kind, number, noisy, exact",
             ((key, *one) for _, entry in entries for one in entry.released),

@@ -18,6 +18,7 @@ from confide.ledger.entries import Batch, Entry, Spent
 from confide.ledger.file import CHECKSUM, File, FileReader, Lock, trouble
 from confide.ledger.store import (
     DISCARD,
+    DROPPED,
     WIDE,
     Claim,
     Place,
@@ -135,6 +136,7 @@ class SqliteStore(File, Store):
                 raise taken_over(self.name)
             db.execute(_SIGN, (key,))
             db.executemany(PERSON, ((key, who, *(n + WIDE for n in ns), last) for who, ns in people.items()))
+            db.executemany(DROPPED, ((key, *one) for _, entry in entries for one in entry.dropped))
             db.executemany(_RELEASED, ((key, *one) for _, entry in entries for one in entry.released))
             db.executemany(_USED, ((key, number, epoch) for _, entry in entries for epoch, number in entry.used))
             db.executemany(_FORGOT, ((key, at, copy, who) for at, entry in entries for copy, who in entry.forgot))

@@ -18,7 +18,7 @@ from confide.errors import StateError
 from confide.ledger.entries import Batch, Spent
 
 __all__ = [
-    "DISCARD", "SCHEMA", "VERSION", "WIDE", "Claim", "Place", "Reader", "Store", "Trouble", "check_name",
+    "DISCARD", "DROPPED", "SCHEMA", "VERSION", "WIDE", "Claim", "Place", "Reader", "Store", "Trouble", "check_name",
     "checksum", "damaged", "in_use", "people_of", "taken_over", "without",
 ]  # fmt: skip
 
@@ -61,6 +61,10 @@ CREATE TABLE IF NOT EXISTS journal(
 DISCARD = (*(f"DELETE FROM {table} WHERE model = ?" for table in ("life", "person", "used", "forgot", "released",
            "sealed", "journal")), "DELETE FROM model WHERE id = ?")  # fmt: skip
 """What takes a model away."""
+
+
+DROPPED = "DELETE FROM released WHERE model = ? AND kind = ? AND number < ?"
+"""What an epoch's beginning has made needless."""
 
 
 class Trouble(Exception):

@@ -151,6 +151,10 @@ class Account:
         self.labels[who] = used + 1
         return True
 
+    def barred(self, who: bytes | None) -> bool:
+        """Whether earlier models have left this unit nothing at all: then no row of theirs is counted either."""
+        return who is not None and self._most is not None and self.labels.get(who, 0) > self._most
+
     def name(self, whos: Iterable[bytes | None]) -> None:
         """The next entry says how many labels were learned of each of these, whether or not there were any."""
         if self._most is not None:
@@ -164,6 +168,7 @@ class Account:
         noted: Collection[tuple[int, int]] = (),
         forgot: tuple[tuple[int, bytes], ...] = (),
         released: tuple[tuple[str, int, bytes, bytes], ...] = (),
+        dropped: tuple[tuple[str, int], ...] = (),
         notes: tuple[tuple[str, int, bytes], ...] = (),
         erased: tuple[Erased, ...] = (),
         sealed: str | None = None,
@@ -188,6 +193,7 @@ class Account:
                 labels=tuple((who, self.labels.get(who, 0)) for who in sorted(self._named.union(named))),
                 history=self.history,
                 released=released,
+                dropped=dropped,
                 notes=notes,
                 erased=erased,
                 sealed=sealed,

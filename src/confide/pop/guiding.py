@@ -16,20 +16,22 @@ from numpy.typing import NDArray
 
 from confide.banks.base import FORM
 from confide.contained import contained
+from confide.guide.carried import Carried
 from confide.guide.guide import Asked as Many
-from confide.guide.guide import Guide, Release
+from confide.guide.guide import Guide, Release, alike
 from confide.guide.inputs import columns_for
 from confide.guide.maps import Encoded
-from confide.guide.model import Model, Question
+from confide.guide.model import Map, Model, Question
 from confide.planning.guided import GuidePlan
 from confide.pop.account import Account
 from confide.pop.running import Asked, Released, Running
 from confide.privacy.random import Random
 
-__all__ = ["Guiding", "PublicGuide", "bytes_of"]
+__all__ = ["Guiding", "PublicGuide", "bytes_of", "guide_from", "release_of"]
 
 Ints = NDArray[np.int64]
 
+_DROPPED = 4  # sums of an ended epoch that are dropped with each of the next
 _MANY = 1 << 20  # leaves of a guide without an end that a journal tells apart where there are other parts
 
 
@@ -65,6 +67,7 @@ class Guiding(Running, runs=GuidePlan):
         self.plan, self._inputs, self._weights = plan, columns_for(features), label_weights
         self.guide = self.fresh(rng, self._store, self.guide_type)
         self._counted: set[bytes] = set()  # people whose row is in the counts of the ranges
+        self._begun = 0  # the epoch whose beginning the ledger has, or will begin with
         self._again = self._under_way = False
         self._model: tuple[int, Model] | None = None
 
@@ -84,8 +87,19 @@ class Guiding(Running, runs=GuidePlan):
         guide.follow([{}, {}], np.array([0, 1]))
 
     def _store(self, release: Release) -> None:
-        """Durable before it is used."""
-        self.keep(*release)
+        """Durable before it is used; with the last sum of an epoch what the next one begins with.
+
+        Sums from before that are needed no more: a few are dropped with each that comes, so that no write is long.
+        """
+        begins, leaves, first = self.guide.begins(release), self.plan.leaves, self._begun * self.plan.leaves
+        drops = []
+        if release.kind == "node" and first:
+            drops.append(("node", min(first, first - leaves + _DROPPED * (release.number - first + 1))))
+        if begins is None:
+            self.keep(*release, drops=drops)
+        else:
+            self.keep(*release, also=[begins], drops=[*drops, ("epoch", begins.number)])
+            self._begun = begins.number
 
     # ------------------------------------------------------------------ one round
 
@@ -117,7 +131,7 @@ class Guiding(Running, runs=GuidePlan):
         """
         if who is None:
             return self._account.history == 0
-        first = who not in self._counted
+        first = who not in self._counted and not self._account.barred(who)
         self._counted.add(who)
         return first
 
@@ -317,8 +331,18 @@ class Guiding(Running, runs=GuidePlan):
     def resume(self, rounds: int, released: Sequence[Released]) -> int:
         """θ as it was, the open leaf empty; the guide stands no earlier than what it released."""
         self._again = True
+        self._begun = max((number for kind, number, *_ in released if kind == "epoch"), default=0)
         self.guide.resume(rounds, [release_of(one) for one in released])
         return self.guide.rounds
+
+    def reads(self, features: Map) -> bool:
+        """Whether a predecessor's map is of the columns that this guide reads."""
+        return alike(features, self.guide.features)
+
+    def inherit(self, features: Map, carried: Carried | None, epoch: int) -> None:
+        """A fresh guide begins with a predecessor's map, and with what it had learned (`Guide.inherit`)."""
+        self.guide.inherit(features, carried, epoch)
+        self._begun = self.guide.epoch
 
     def pack(self, question: Question) -> tuple[int, dict[str, NDArray[Any]]]:
         """Its stage, and the row as that encoded it."""
@@ -331,20 +355,29 @@ class Guiding(Running, runs=GuidePlan):
     @classmethod
     def again_from(
         cls, part: GuidePlan, features: Any, released: Sequence[Released], closed: int | None
-    ) -> tuple[int, str]:
+    ) -> tuple[int, str | None]:
         """θ after so many noisy sums, computed from what a ledger says was released and nothing else."""
-        columns, ranges = columns_for(features)
-        guide, releases = Guide(part, columns, ranges=ranges), [release_of(one) for one in released]
+        releases = [release_of(one) for one in released]
         if closed is not None:
             left = {"warm": closed, "node": closed - sum(one.kind == "warm" for one in releases)}
             left |= {"ranges": left["node"] + 1}
-            releases = [one for one in releases if one.kind == "epoch" or one.number < left[one.kind]]
-        guide.resume(0, releases)
+            if any(one.kind == "epoch" and one.number * part.leaves > left["node"] for one in releases):
+                return closed, None
+            releases = [one for one in releases if one.kind in ("epoch", "map") or one.number < left[one.kind]]
+        guide = guide_from(part, features, releases)
         return guide.closed, "" if guide.closed == 0 else _digest(guide.model)
 
 
 def _digest(model: Model | None) -> str:
     return "" if model is None else blake2b(model.theta.tobytes(), digest_size=16).hexdigest()
+
+
+def guide_from(part: GuidePlan, features: Any, releases: Sequence[Release]) -> Guide:
+    """The guide that made these releases."""
+    columns, ranges = columns_for(features)
+    guide = Guide(part, columns, ranges=ranges)
+    guide.resume(0, releases)
+    return guide
 
 
 def release_of(saved: Released) -> Release:

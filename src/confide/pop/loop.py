@@ -32,6 +32,7 @@ from confide.pop.lessons import NEVER_LATE, Late, Lesson, Lessons
 from confide.pop.monitor import Estimate, MonitorState
 from confide.pop.routing import Routing
 from confide.pop.running import Parts, tried
+from confide.pop.succession import Line
 from confide.pop.tickets import Key, Tickets, Waiting
 from confide.privacy.random import Random
 from confide.text import Embedding
@@ -95,6 +96,8 @@ class Loop:
     """What failed in an earlier life, and where a bank failed as a whole: private."""
     encoders: tuple[Embedding, ...] = ()
     """What makes vectors of texts, and counts where it fails."""
+    line: Line | None = None
+    """What is promised over this model and those before it; None where it is the first."""
     late: Late = NEVER_LATE
     """Labels that came too late in this life: private."""
 

@@ -57,7 +57,7 @@ class Operator:
         if not self.loop.parts or self.loop.routing.units != "people":
             return None
         with self._lock:
-            return sum(account.labels.values())
+            return sum(account.labels.values()) - (0 if self.loop.line is None else self.loop.line.taken)
 
     @property
     def late(self) -> Late:

@@ -21,12 +21,14 @@ from confide.banks import Bank, bank_for
 from confide.banks.none import NoBank
 from confide.errors import Halted, StateError
 from confide.frames import rows_of, values_of
+from confide.planning.lives import Life
 from confide.planning.plan import Guarantee, Plan
 from confide.pop import batches, state
 from confide.pop.account import Account
 from confide.pop.base import SOURCES, TICKET_LIFE, Answer, Followed, Unit, Xs
 from confide.pop.fallback import Fallback
 from confide.pop.guiding import PublicGuide
+from confide.pop.heirs import succeed
 from confide.pop.keeping import Keeper
 from confide.pop.leaning import Leaning
 from confide.pop.lessons import Lessons
@@ -38,6 +40,7 @@ from confide.pop.routing import Routing
 from confide.pop.running import Parts
 from confide.pop.settings import Options, Settings, check_options
 from confide.pop.state import Saved
+from confide.pop.succession import Inherited, Predecessor
 from confide.pop.telling import Telling
 from confide.pop.tickets import Tickets
 from confide.privacy.random import Random
@@ -444,6 +447,38 @@ class POP:
             self._begin()
             about = {"insecure": self._insecure, "own_bank": self._own_bank}
             state.save(self._settings, self._loop, Path(path), about, ledger=ledger, model=model)
+
+    def succeed(
+        self,
+        old: str | Path,
+        path: str | Path,
+        life: Life | None = None,
+        *,
+        ledger: str | None = None,
+        model: str = "pop",
+        old_ledger: str | None = None,
+        old_model: str = "pop",
+    ) -> Inherited:
+        """Save this POP, which has not begun, as the successor of the one in the folder `old`, which is over then.
+
+        It begins with what the old one released, as far as columns and labels are the same. What each person may teach
+        it follows from what they taught all models before it, so that all of them together keep `life`, for everybody
+        (docs/proofs/composition.md). That is declared once; later successors leave it out.
+
+        Raises
+        ------
+        ValueError
+            If it would break somebody's life, or if nothing is proved for such a pair of models.
+        StateError
+            If the old model is in use, has a successor already, or must not be used.
+        """
+        with self._lock:
+            self._begin()
+            about = {"insecure": self._insecure, "own_bank": self._own_bank}
+            given = Predecessor(Path(old), old_ledger, old_model)
+            found = succeed(self._settings, self._loop, Path(path), about, given, life, ledger=ledger, model=model)
+            self._insecure |= found.insecure
+            return found
 
     @classmethod
     def load(

@@ -27,7 +27,8 @@ class Routing:
     rng
         Draws the copies of rounds.
     secret
-        64 bytes: the keys of the choice and of what people are called inside; None for fresh ones.
+        64 bytes: the keys of the choice, and of tickets and of what people are called inside; None for fresh ones. A
+        successor has 32 more: it calls people what its predecessor called them, and its tickets are its own.
     """
 
     def __init__(
@@ -42,7 +43,12 @@ class Routing:
     @property
     def ticket_key(self) -> bytes:
         """The key that signs tickets."""
-        return self.secret[32:]
+        return self.secret[32:64]
+
+    @property
+    def people_key(self) -> bytes:
+        """The key of what people are called."""
+        return self.secret[64:] or self.ticket_key
 
     def who(self, unit: str | bytes | None) -> bytes | None:
         """A keyed hash of the unit's id (ids themselves are never kept); refused when it is missing or not wanted."""
@@ -56,7 +62,7 @@ class Routing:
             name = unit.encode() if isinstance(unit, str) else bytes(unit)
         except UnicodeEncodeError:
             raise ValueError("a unit's id is not valid Unicode: pass bytes instead") from None
-        return blake2b(name, key=self.ticket_key, digest_size=16, person=b"unit").digest()
+        return blake2b(name, key=self.people_key, digest_size=16, person=b"unit").digest()
 
     def copy_for(self, who: bytes | None) -> int:
         """The copy that learns: the person's own, or one drawn for this round or record alone."""

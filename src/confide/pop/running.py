@@ -26,7 +26,9 @@ from confide.pop.account import Account
 from confide.pop.base import source_number
 from confide.privacy.random import Random
 
-__all__ = ["Asked", "Parts", "Proposed", "Released", "Running", "check_parts", "released_of", "run_of", "tried"]
+__all__ = [
+    "Again", "Asked", "Parts", "Proposed", "Released", "Running", "check_parts", "released_of", "run_of", "tried",
+]  # fmt: skip
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -60,6 +62,17 @@ class Proposed(NamedTuple):
     sources: NDArray[np.int8]
     scores: Floats | None
     rows: list[tuple[Any, ...]]
+
+
+class Again(NamedTuple):
+    """A part, computed again from what a ledger has."""
+
+    released: int
+    """How often it was released."""
+    digest: str
+    """Of what it answers by; empty where there is nothing yet."""
+    compared: bool
+    """Whether it was compared with what a snapshot says was in use; not where the sums of then were dropped since."""
 
 
 class Running:
@@ -201,20 +214,34 @@ class Running:
 
     # ------------------------------------------------------------------ state
 
-    def keep(self, kind: str, number: int, noisy: Ints, exact: Ints) -> None:
+    def keep(
+        self,
+        kind: str,
+        number: int,
+        noisy: Ints,
+        exact: Ints,
+        *,
+        also: Sequence[tuple[str, int, Ints, Ints]] = (),
+        drops: Sequence[tuple[str, int]] = (),
+    ) -> None:
         """Durable when it returns, with the rounds taken and the mark or cap of every lesson in it.
 
         It must happen at public rounds. Who is cut off in it gives the same row again, or is refused: one with other
-        noise would be a second release of the same sums.
+        noise would be a second release of the same sums. What is written with it (`also`) follows from releases, and
+        what then is needless, all of a kind before a number, is dropped in the same transaction.
         """
         book = self._account.book
         if book is None:
             return
-        row = f"{self.part.kind}/{kind}", number, noisy.astype("<i8").tobytes(), exact.astype("<i8").tobytes()
+        row, *others = (
+            (f"{self.part.kind}/{name}", at, said.astype("<i8").tobytes(), hidden.astype("<i8").tobytes())
+            for name, at, said, hidden in ((kind, number, noisy, exact), *also)
+        )
         sequence, offered = book.released(*row[:2]), (number, blake2b(row[2]).digest())
         if sequence is None:
             self._offered[kind] = offered
-            sequence = self._account.enter(released=(row,)).sequence
+            dropped = tuple((f"{self.part.kind}/{name}", before) for name, before in drops)
+            sequence = self._account.enter(released=(row, *others), dropped=dropped).sequence
         elif self._offered.get(kind) != offered:  # an interrupt came before the wait
             raise StateError("a release is on its way to the disk with other noise: load the state again")
         book.wait(sequence)
@@ -246,8 +273,13 @@ class Running:
         return None
 
     @classmethod
-    def again_from(cls, part: Any, features: Any, released: Sequence[Released], closed: int | None) -> tuple[int, str]:
-        """From what a ledger has: how often it was released (`closed`, else all), and the fingerprint then."""
+    def again_from(
+        cls, part: Any, features: Any, released: Sequence[Released], closed: int | None
+    ) -> tuple[int, str | None]:
+        """From what a ledger has: how often it was released (`closed`, else all), and the fingerprint then.
+
+        None for a fingerprint of long ago: what it is made of was dropped since.
+        """
         return len(released), digest_of(released)
 
 
@@ -529,20 +561,22 @@ def _check_known(spent: Spent, parts: Sequence[Part]) -> None:
 
 def check_parts(
     plan: Plan, features: Any, spent: Spent, known: Mapping[str, Sequence[Any]]
-) -> dict[str, tuple[int, str]]:
+) -> dict[str, Again]:
     """How often each part was released, and its fingerprint, all from a ledger; `known` is what a snapshot says.
 
     StateError where the two differ, or where a ledger has releases of a part that the plan does not have.
     """
-    found: dict[str, tuple[int, str]] = {}
+    found: dict[str, Again] = {}
     _check_known(spent, plan.public)
     for part in plan.public:
         released, run = released_of(spent, part), run_of(part)
         closed, theta = known[part.kind]
-        if run.again_from(part, features, released, closed)[1] != theta:
+        then = run.again_from(part, features, released, closed)[1]
+        if then not in (theta, None):
             raise StateError(
                 f"what the part {part.kind!r} answers by, computed again from the ledger, is not what was in use: do "
                 "not use this state"
             )
-        found[part.kind] = run.again_from(part, features, released, None)
+        now, digest = run.again_from(part, features, released, None)
+        found[part.kind] = Again(now, digest or "", then is not None)
     return found

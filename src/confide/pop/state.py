@@ -33,12 +33,13 @@ from confide.planning.plan import Guarantee, Plan
 from confide.pop.loop import Loop
 from confide.pop.monitor import Monitor
 from confide.pop.routing import Routing
-from confide.pop.running import check_parts
+from confide.pop.running import Again, check_parts
 from confide.pop.settings import Settings
+from confide.pop.succession import before_of, check_line, line_of
 from confide.pop.tickets import Tickets, Waiting
 from confide.privacy.sparse import CounterBudget
 
-__all__ = ["MODEL", "Checked", "Saved", "check", "clear", "look", "opened", "save"]
+__all__ = ["MODEL", "Checked", "Saved", "check", "check_savable", "clear", "look", "opened", "save"]
 
 MODEL = "pop"
 """The name of the one model in a POP's own ledger."""
@@ -53,16 +54,20 @@ def _ledger(folder: Path, place: str | None) -> Ledger:
 
 
 def save(
-    settings: Settings, loop: Loop, folder: Path, about: Mapping[str, bool], *, ledger: str | None, model: str
-) -> None:
-    """See `POP.save`; `about` says whether it was made with a seed, and with a bank of somebody's own."""
-    _check_savable(settings)
+    settings: Settings, loop: Loop, folder: Path, about: Mapping[str, bool], *, ledger: str | None, model: str,
+    before: Mapping[bytes, int] | None = None,
+) -> None:  # fmt: skip
+    """See `POP.save`; `about` says whether it was made with a seed, and with a bank of somebody's own.
+
+    `before` are the accounts that people bring to a successor.
+    """
+    check_savable(settings)
     arrays: dict[str, Any] = {}
     loop.lessons.apply()
     header = {**_settings_header(settings), **_loop_header(loop, arrays), **about}
     book = loop.account.book
     if book is None:
-        book = _first(loop, folder, _ledger(folder, ledger), model)
+        book = _first(loop, folder, _ledger(folder, ledger), model, before)
     elif folder.resolve() != book.home:
         raise StateError(f"this POP lives in {book.home}: a second copy elsewhere could spend the budget again")
     book.wait(book.sequence, private=True)  # what waits may be private: this save alone fails with it
@@ -70,7 +75,8 @@ def save(
     book.prune(loop.account.rounds - settings.ticket_life)
 
 
-def _check_savable(settings: Settings) -> None:
+def check_savable(settings: Settings) -> None:
+    """StateError for what cannot be written down."""
     if isinstance(settings.plan.halting, CounterBudget):
         raise StateError("the paper's plan halts by a noisy counter that must not be restarted: it cannot be saved")
     if any(not isinstance(label, (str, int, bool)) for label in settings.labels):
@@ -81,10 +87,13 @@ def _check_savable(settings: Settings) -> None:
         raise StateError("features= is an encoder of your own, which cannot be saved: use confide.learners.Features")
 
 
-def _first(loop: Loop, folder: Path, ledger: Ledger, model: str) -> Book:
+def _first(loop: Loop, folder: Path, ledger: Ledger, model: str, before: Mapping[bytes, int] | None) -> Book:
     """The ledger's row, made from what was spent so far; the POP lives there from now on."""
-    snapshot.make_folder(folder)
-    snapshot.write_key(folder, loop.routing.secret)
+    if loop.line is None:
+        snapshot.make_folder(folder)
+        snapshot.write_key(folder, loop.routing.secret)
+    if before is not None:
+        ledger.create(before_of(model), Spent(labels=before))
     account, spent = loop.account, loop.account.spent
     ledger.create(model, loop.parts.spent(spent))
     account.book = ledger.claim(model)
@@ -125,6 +134,7 @@ def _loop_header(loop: Loop, arrays: dict[str, Any]) -> dict[str, Any]:
         "open": _open_tickets(loop, arrays),
         "noted": loop.tickets.kept and loop.parts.knows,
         "parts": loop.parts.fingerprints(),
+        "line": None if loop.line is None else loop.line.to_json(),
     }
 
 
@@ -221,6 +231,7 @@ class Saved:
         gone = [(copy, who) for sequence, copy, who in self.spent.forgot if sequence > self.header["sequence"]]
         loop.bank.reset([copy for copy, _ in gone])
         self._reopen(loop, {who for _, who in gone})
+        loop.line = line_of(self.header)
         loop.lessons.count(self.header["taught"])
         loop.lost = loop.lost.plus(Failures(*self.header.get("failures", ())))
         loop.account.restore(self.spent)
@@ -269,6 +280,8 @@ def opened(folder: Path, ledger: str | None = None, model: str = MODEL) -> Itera
         header, arrays = snapshot.read(folder)
         spent = kept.read(model)
         _check_same(folder, header, spent)
+        if (line := line_of(header)) is not None:
+            check_line(line, Plan.from_json(header["plan"]), kept, model, spent)
         yield Saved(folder, header, arrays, spent, book, kept, model)
     except BaseException:
         book.close()
@@ -296,9 +309,8 @@ class Checked:
     plan: Plan
     guarantee: Guarantee
     """Computed from the parts' integers."""
-    parts: Mapping[str, tuple[int, str]]
-    """By part: how often it was released, and a digest of what it answers by, computed again from the ledger's rows;
-    empty where there is nothing yet."""
+    parts: Mapping[str, Again]
+    """By part: how often it was released, and what it answers by, computed again from the ledger's rows."""
 
 
 def check(folder: Path, ledger: str | None = None, model: str = MODEL) -> Checked:
@@ -309,8 +321,10 @@ def check(folder: Path, ledger: str | None = None, model: str = MODEL) -> Checke
     if not snapshot.exists(folder):
         raise StateError(f"there is no saved state in {folder}")
     header, _ = snapshot.read(folder)
-    plan, spent = Plan.from_json(header["plan"]), _ledger(folder, ledger).read(model)
-    guarantee = plan.verify()
+    plan, kept = Plan.from_json(header["plan"]), _ledger(folder, ledger)
+    spent, guarantee = kept.read(model), plan.verify()
+    if (line := line_of(header)) is not None:
+        check_line(line, plan, kept, model, spent)
     if header["monitor"] is not None:
         guarantee = guarantee.plus(Monitor(**header["monitor"]).epsilon)
     try:

@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from confide.pop.base import TICKET_LIFE
+from confide.pop.state import MODEL
 
 __all__ = [
     "EXAMPLE", "Config", "DoorsConfig", "ElsewhereConfig", "JwtConfig", "LimitsConfig", "ModelConfig", "Port",
@@ -130,12 +131,25 @@ class LimitsConfig(_Table):
     """Addresses and networks through which many people come: `per_address` does not bound them."""
 
 
+class PredecessorConfig(_Table):
+    """The model that another one succeeds, and that is over then."""
+
+    folder: Path
+    ledger: SecretStr | None = None
+    name: str = MODEL
+    """What it is called in a ledger of a server."""
+
+
 class ModelConfig(_Table):
     """One model: where it lives, what it promises, and what it is."""
 
     folder: Path
     ledger: SecretStr | None = None
     """A PostgreSQL server for the ledger, instead of the folder; a URL may have a password in it."""
+    predecessor: PredecessorConfig | None = None
+    """Whose people's lives go on here; read when the folder is new, and not afterwards."""
+    life_epsilon: float | None = None
+    life_delta: float | None = None
     labels: list[str | bool | int | float] | None = None
     label_weights: dict[str, float] | None = None
     """Labels by their text, and how much the guide makes of each; the others have 1."""
@@ -179,6 +193,10 @@ class ModelConfig(_Table):
             raise ValueError("say which labels there are")
         if self.ledger is not None and not self.ledger.get_secret_value().startswith(("postgresql://", "postgres://")):
             raise ValueError("ledger must be postgresql://host/database: without it the ledger is in the folder")
+        if (self.life_epsilon, self.life_delta) != (None, None) and self.predecessor is None:
+            raise ValueError("a life is of a model and its predecessors: name a predecessor, or leave it out")
+        if self.life_epsilon is None and self.life_delta is not None:
+            raise ValueError("life_delta is of life_epsilon: give both, or neither")
         if self.monitor is None and "monitor_delay" in self.model_fields_set:
             raise ValueError("monitor_delay is the monitor's, and there is none: set monitor, or leave it out")
         return self
@@ -261,7 +279,10 @@ class Config(BaseSettings):
         models = {}
         for name, model in self.models.items():
             paths = ((one, getattr(model, one)) for one in ("folder", "plan", "schema_file"))
-            models[name] = model.model_copy(update={one: base / path for one, path in paths if path is not None})
+            moved: dict[str, Any] = {one: base / path for one, path in paths if path is not None}
+            if (old := model.predecessor) is not None:
+                moved["predecessor"] = old.model_copy(update={"folder": base / old.folder})
+            models[name] = model.model_copy(update=moved)
         return self.model_copy(update={"doors": doors.model_copy(update=keys), "models": models})
 
 

@@ -124,12 +124,14 @@ class PopDesk:
         ledger: str | None = None,
         ticket_hours: int = 0,
         wall: Callable[[], float] = time.time,
+        succeeds: Callable[[POP, str | None, str], object] | None = None,
     ) -> Self:
         """The desk of the model in a folder; a folder that is not there, or empty, gets the POP that `make()` gives.
 
         After a crash everything that was durable is there: copies from the snapshot, taught again what came since;
         open tickets; stored answers. `learner`, `fallback` and `trusted` are as for `POP.load`;
-        `ledger` names a PostgreSQL server that has the ledger, where the model is then called `name`.
+        `ledger` names a PostgreSQL server that has the ledger, where the model is then called `name`; `succeeds` saves
+        a new POP there as another's successor (`POP.succeed`).
 
         Raises
         ------
@@ -140,10 +142,14 @@ class PopDesk:
         options: dict[str, Any] = {"room": room, "save_every": save_every, "ticket_hours": ticket_hours}
         options["wall"] = wall
         if not exists(folder):
-            clear(folder, ledger, model)
+            if succeeds is None:
+                clear(folder, ledger, model)
             pop = make()
             pop.keep()  # before it is saved: the state says that all it learns is in a journal
-            pop.save(folder, ledger=ledger, model=model)
+            if succeeds is None:
+                pop.save(folder, ledger=ledger, model=model)
+            else:
+                succeeds(pop, ledger, model)
             return cls(name, pop, folder, **options)
         with opened(folder, ledger, model) as saved:
             settings = saved.settings(learner, fallback)

@@ -14,11 +14,13 @@ from confide.data.schema import Schema, read_schema
 from confide.learners.spec import to_spec
 from confide.ledger.snapshot import exists, read_extra, write_extra
 from confide.planning.arguments import Unused
+from confide.planning.lives import Life
 from confide.planning.plan import Plan
 from confide.pop.monitor import Monitor
 from confide.pop.pop import POP
+from confide.pop.succession import Inherited
 from confide.runs.names import learner_named
-from confide.runs.settings import Settings
+from confide.runs.settings import DELTA, Settings
 from confide.service.base import Desk
 from confide.service.config import ModelConfig
 from confide.service.desk import PopDesk
@@ -29,7 +31,9 @@ __all__ = ["SERVING", "features", "maker", "open_desk", "planned", "promised", "
 SERVING = ("save_every", "release_every", "trusted", "quota", "ticket_hours")
 """Entries of a model that may change: they are taken as the file says at each start, and the log says so."""
 
-_ELSEWHERE = ("folder", "ledger", "schema_file", "columns", "labels", "label_weights", "plan")  # read below
+_ELSEWHERE = (  # read below
+    "predecessor", "folder", "ledger", "schema_file", "columns", "labels", "label_weights", "plan",
+)  # fmt: skip
 _ENTRIES = "entries.json"
 
 KINDS = ("number", "log", "category", "text", "drop")
@@ -48,7 +52,7 @@ def open_desk(name: str, config: ModelConfig, seed: int | None = None) -> Desk:
         config.folder, maker(name, config, seed), name=name, room=room(config), save_every=config.save_every,
         learner=foreign, fallback=fallback, trusted=config.trusted,
         ticket_hours=config.ticket_hours,
-        ledger=None if config.ledger is None else config.ledger.get_secret_value(),
+        ledger=None if config.ledger is None else config.ledger.get_secret_value(), succeeds=_succeeds(config),
     )  # fmt: skip
     desk.timed_by(time.perf_counter).limited(config.quota or usual(None if desk.plan.endless else desk.plan.rounds))
     try:
@@ -58,6 +62,19 @@ def open_desk(name: str, config: ModelConfig, seed: int | None = None) -> Desk:
         desk.close()
         raise
     return desk
+
+
+def _succeeds(config: ModelConfig) -> Callable[[POP, str | None, str], Inherited] | None:
+    """What saves a new model as its predecessor's successor; None where it names none."""
+    old = config.predecessor
+    if old is None:
+        return None
+    where = None if old.ledger is None else old.ledger.get_secret_value()
+    epsilon, delta = config.life_epsilon, DELTA if config.life_delta is None else config.life_delta
+    life = None if epsilon is None else Life(epsilon, delta)
+    return lambda pop, ledger, model: pop.succeed(
+        old.folder, config.folder, life, ledger=ledger, model=model, old_ledger=where, old_model=old.name
+    )
 
 
 def promised(config: ModelConfig) -> dict[str, Any]:
@@ -102,6 +119,11 @@ def _write(config: ModelConfig, promise: dict[str, Any]) -> None:
 
 def _check(name: str, config: ModelConfig, desk: PopDesk) -> None:
     """What was promised stays promised: a changed file does not change a model that has begun."""
+    if config.predecessor is not None and desk.pop.operator.loop.line is None:
+        raise ValueError(
+            f"models.{name}.predecessor: the model in {config.folder} began without one: leave it out, or take a new "
+            "folder"
+        )
     now, before = promised(config), (_written(config) or {}).get("promise", {})
     before = {**now, **_held(config, desk), **before}  # an older Confide wrote fewer entries, or none
     for entry, value in now.items():

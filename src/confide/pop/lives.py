@@ -1,0 +1,79 @@
+"""What a model and those before it have cost its people: for `confide ledger`. Operator-only where it is private."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from confide.errors import StateError
+from confide.ledger import snapshot
+from confide.ledger.ledger import Ledger, Spent
+from confide.planning.lives import Life, cost_of
+from confide.planning.plan import Plan
+from confide.pop.routing import Routing
+from confide.pop.succession import Line, account, accounts, before_of, line_of
+from confide.privacy.random import Random
+
+__all__ = ["Seen", "look"]
+
+
+class Seen(NamedTuple):
+    """Sentences."""
+
+    public: list[str]
+    private: list[str]
+
+
+def look(folder: Path, place: str | None, model: str, person: str | None = None) -> Seen:
+    """What a saved POP's ledger says, of all of its people or of one."""
+    if not snapshot.exists(folder):
+        raise StateError(f"there is no saved state in {folder}")
+    header, _ = snapshot.read(folder)
+    plan, line = Plan.from_json(header["plan"]), line_of(header)
+    ledger = Ledger(folder / "ledger.db" if place is None else place)
+    spent = ledger.read(model)
+    public = _public(plan, line)
+    if header["units"] != "people" or plan.parts != (plan.guide,):
+        if person is not None:
+            raise ValueError("people have accounts where they are the units and a guide answers alone")
+        return Seen(public, [f"rounds    {spent.rounds:,}; every unit is charged its model's whole price"])
+    life = Life(plan.guarantee.epsilon, plan.guarantee.delta) if line is None else line.life
+    personal = line is not None and line.personal(plan)
+    before = ledger.read(before_of(model)) if personal else Spent()
+    assert plan.guide is not None
+    cost = cost_of(plan.guide, _counts(line, spent))
+    lined, people = line if personal else None, ledger.people(model, 0 if personal else -1)
+    if person is not None:
+        who = Routing("people", 0, Random(), snapshot.read_key(folder)).who(person)
+        assert who is not None
+        known = who in people
+        moved, labels = before.labels.get(who, 0), spent.labels.get(who, 0)
+        now = account(cost, lined, moved, labels) if known else moved
+        left = min(cost.most, labels)
+        return Seen(public, [
+            f"person    {'was here' if known else 'was never here'}: ε = {life.epsilon_at(now):.4g} of "
+            f"{life.epsilon:g} so far, {life.epsilon_at(moved):.4g} of it before this model",
+            f"labels    {cost.most - left:,} more of theirs are learned here, of {cost.most:,}",
+        ])  # fmt: skip
+    found = accounts(cost, lined, spent, before, people)
+    most, charged = max(found.values(), default=0), sum(units > 0 for units in found.values())
+    over = sum(labels >= cost.most for labels in spent.labels.values())
+    return Seen(public, [
+        f"people    {charged:,} who were charged, of whom {over:,} teach nothing any more",
+        f"most      ε = {life.epsilon_at(most):.4g} of {life.epsilon:g}, at δ = {life.delta:g}, so far",
+    ])  # fmt: skip
+
+
+def _counts(line: Line | None, spent: Spent) -> bool:
+    """Whether rows were, or are, counted for the ranges of the newest model."""
+    kinds = {kind.rpartition("/")[2] for kind, *_ in spent.released}
+    return line.counts if line is not None else not kinds or bool(kinds & {"warm", "ranges"})
+
+
+def _public(plan: Plan, line: Line | None) -> list[str]:
+    said = [f"promise   {plan.guarantee}"]
+    if line is None:
+        return [*said, "life      that of this model alone: it has no predecessor"]
+    older = ", ".join(f"ε = {one.plan.guarantee.epsilon:.4g}" for one in line.older)
+    said.append(f"life      ε = {line.life.epsilon:g}, δ = {line.life.delta:g}: this model and all before it, together")
+    return [*said, f"before    {len(line.older):,}: {older}"]
