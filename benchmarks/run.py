@@ -1,9 +1,8 @@
 """All benchmarks, one after the other: python benchmarks/run.py [--quick] [name ...]
 
-In whole they take hours; with --quick each takes its short form, seconds to minutes, and all of them about twenty
-minutes of one core. Each runs to its end whatever the others did. At the end stands what missed its target and what
-could not run, each with its own last words; a traceback goes to a file in build/bench, not to the terminal. Exits with
-1 unless all is well.
+In whole they take hours; with --quick each takes its short form, seconds to minutes. Each runs to its end whatever the
+others did. At the end stands what missed its target and what could not run, each with its own last words; a traceback
+goes to a file in build/bench, not to the terminal. Exits with 1 unless all is well.
 """
 
 from __future__ import annotations

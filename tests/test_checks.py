@@ -50,6 +50,8 @@ FOREIGN = [
     multiclass.OneVsRestClassifier(preprocessing.StandardScaler() | linear_model.LogisticRegression()),
 ]
 DECLARED = [preprocessing.StandardScaler() | linear_model.LogisticRegression(), naive_bayes.GaussianNB()]
+REPLICATED = (LogisticRegression, DecisionTree, confide.learners.ExtraTrees)
+"""One that is linear, one that keeps records and one that draws: to replicas they are like anybody's."""
 GROWING = {"FMClassifier", "ARFClassifier", "HoeffdingTreeClassifier"}  # River promises no bound for these
 
 
@@ -71,7 +73,7 @@ def cases() -> Iterator[Any]:
             make = partial(chosen_bank, learner, labels, features)
             records = checks.example_records(labels=labels, names=names)
             yield pytest.param(make, records, id=f"{name}-{labels}")
-        if isinstance(learner, Stacked):
+        if isinstance(learner, REPLICATED):
             make = partial(replica_bank, learner)
             yield pytest.param(make, checks.example_records(), id=f"{name}-replicas")
     for model in FOREIGN:
