@@ -50,8 +50,6 @@ FOREIGN = [
     multiclass.OneVsRestClassifier(preprocessing.StandardScaler() | linear_model.LogisticRegression()),
 ]
 DECLARED = [preprocessing.StandardScaler() | linear_model.LogisticRegression(), naive_bayes.GaussianNB()]
-REPLICATED = (LogisticRegression, DecisionTree, confide.learners.ExtraTrees)
-"""One that is linear, one that keeps records and one that draws: to replicas they are like anybody's."""
 GROWING = {"FMClassifier", "ARFClassifier", "HoeffdingTreeClassifier"}  # River promises no bound for these
 
 
@@ -73,7 +71,7 @@ def cases() -> Iterator[Any]:
             make = partial(chosen_bank, learner, labels, features)
             records = checks.example_records(labels=labels, names=names)
             yield pytest.param(make, records, id=f"{name}-{labels}")
-        if isinstance(learner, REPLICATED):
+        if isinstance(learner, Stacked):
             make = partial(replica_bank, learner)
             yield pytest.param(make, checks.example_records(), id=f"{name}-replicas")
     for model in FOREIGN:
