@@ -3,8 +3,11 @@
 VENV      := .venv
 BIN       := $(VENV)/bin
 PIP       := $(BIN)/python -m pip --disable-pip-version-check -qq
-# Bytecode is kept whatever the environment says: every process that a test starts would compile it all again.
-QUIET     := PYTHONDONTWRITEBYTECODE= MPLBACKEND=Agg OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+# Bytecode of every module of every package would take half a minute: each is compiled when it is first imported.
+INSTALL   := $(PIP) install --no-compile
+# Bytecode is kept whatever the environment says: every process that is started here would compile it all again.
+export PYTHONDONTWRITEBYTECODE :=
+QUIET     := MPLBACKEND=Agg OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 # Tests that stand together mostly run together, and share plans, kernels and models; whoever is done first takes over.
 PYTEST    := pytest -q -n 2 --dist worksteal
 RUN_READY := $(VENV)/.ready-run
@@ -31,7 +34,7 @@ IMPORT_ALL = import confide, importlib, pathlib, pkgutil; \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check lint types docs docs-check newcomer wheel wheel-check pytest chaos test-pythons bench bench-quick audit \
+.PHONY: help run test check lint types docs docs-check newcomer wheel wheel-check pytest warm chaos test-pythons bench bench-full audit \
   audit-quick timing clean evidence evidence-quick evidence-page
 
 help:
@@ -44,8 +47,8 @@ help:
 	@echo "make docs         build the site into site/, this version beside others"
 	@echo "make docs-check   run every command and snippet of the guides, in some minutes"
 	@echo "make newcomer     time a newcomer's path: new environment, install, a private answer"
-	@echo "make bench        all benchmarks"
-	@echo "make bench-quick  the benchmarks that take a minute or two"
+	@echo "make bench        every benchmark in its short form, seconds to minutes each; says what missed its target"
+	@echo "make bench-full   every benchmark in whole, hours"
 	@echo "make evidence     Confide beside its peers, hours; can be stopped and continued (CONFIDE_DATA=folder)"
 	@echo "make evidence-quick  the same on small streams, in minutes; make evidence-page: docs/evidence.md from the results"
 	@echo "make timing       what the time of an answer tells about others, channel by channel"
@@ -65,12 +68,12 @@ $(BIN)/python:
 # Installed anew only when pyproject.toml changes; a development install serves `make run` too.
 $(RUN_READY): pyproject.toml | $(BIN)/python
 	@echo "installing confide"
-	@$(PIP) install --editable '.[cli,report,parquet]'
+	@$(INSTALL) --editable '.[cli,report,parquet]'
 	@touch $@
 
 $(DEV_READY): pyproject.toml | $(BIN)/python
 	@echo "installing confide with its test and docs tools"
-	@$(PIP) install --editable '.[test,docs]'
+	@$(INSTALL) --editable '.[test,docs]'
 	@touch $(RUN_READY) $@
 
 run: $(RUN_READY)
@@ -78,7 +81,7 @@ run: $(RUN_READY)
 
 # What needs one core runs beside something else; the tests need all of them.
 test: $(DEV_READY)
-	@$(MAKE) --no-print-directory -j2 types lint docs wheel
+	@$(MAKE) --no-print-directory -j2 types lint docs wheel warm
 	@CONFIDE_SITE=$(CURDIR)/site/$$($(VERSION)) $(MAKE) --no-print-directory pytest
 
 check: $(DEV_READY)
@@ -108,11 +111,15 @@ newcomer: $(DEV_READY)
 wheel: $(DEV_READY)
 	@rm -rf dist $(WHEEL_DIR)
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist . > /dev/null
-	@$(PIP) install --no-deps --target $(WHEEL_DIR) dist/confide-*.whl
+	@$(INSTALL) --no-deps --target $(WHEEL_DIR) dist/confide-*.whl
 	@PYTHONPATH=$(WHEEL_DIR) $(BIN)/python -P -c '$(IMPORT_ALL)'
 
 pytest: $(DEV_READY)
 	$(QUIET) $(BIN)/$(PYTEST)
+
+# Kernels that tests need as soon as they are collected: else both workers would compile them at the same moment.
+warm: $(DEV_READY)
+	@$(QUIET) $(BIN)/python -c 'import tests.games.test_adversaries, tests.games.test_worst_lean, tests.test_cut_off'
 
 chaos: $(DEV_READY)
 	CONFIDE_KILLS=$(KILLS) $(QUIET) $(BIN)/pytest -q -k "kill or nobody_else" tests
@@ -143,11 +150,12 @@ wheel-check: wheel
 	  --only-binary :all: --force-reinstall "$$(echo dist/confide-*.whl)[all]" && \
 	  $$at/bin/python -I -m confide --version && $$at/bin/confide plan -e 1 -d 1e-6 -T 300000 > /dev/null,wheel)
 
+# Each comes to its end whatever the others did; what missed its target, or could not run, is listed at the end.
 bench: $(DEV_READY)
-	$(BENCH_JOB)
-
-bench-quick: $(DEV_READY)
 	$(BENCH_JOB) --quick
+
+bench-full: $(DEV_READY)
+	$(BENCH_JOB)
 
 # Finished cells are kept: the same command goes on, and the page is made of what is there.
 evidence: $(DEV_READY)

@@ -2,6 +2,7 @@
 
     CONFIDE_DATA=folder python benchmarks/endless.py length --rounds 10000 100000 [--streams rbf sea] [--seeds 2]
     CONFIDE_DATA=folder python benchmarks/endless.py drift flip elec [--json file]
+    python benchmarks/endless.py --quick    10 000 rounds of three generated streams, half a minute
 
 Each line has the error over all rows of a plan told its length, then the quotient of that of a plan without an end,
 with all else the same, and in brackets both after 40 % of the rows. A seed is one of the noise; the rows are the same.
@@ -94,6 +95,9 @@ def flip(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
         yield {"stream": f"{name}, flipped", "rounds": t, "before": before, "back": found, "later": later}
 
 
+KINDS = {"length": length, "drift": drift, "flip": flip, "elec": elec}
+
+
 def said(line: dict[str, Any]) -> str:
     if "ratio" not in line:
         head = f"{line['stream']} at {line['rounds']:,}: error {line['before']:.2%}"
@@ -105,16 +109,28 @@ def said(line: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="+", choices=["length", "drift", "elec", "flip"])
+    parser.add_argument("what", nargs="*", help=f"some of {', '.join(KINDS)}; all of them by default")
+    parser.add_argument("--quick", action="store_true", help="10 000 rounds of generated streams")
     parser.add_argument("--rounds", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--streams", nargs="+", default=[*CHOSEN, *UNSEEN])
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 4.0])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
+    if unknown := sorted(set(args.what) - set(KINDS)):
+        parser.error(f"there is no {unknown[0]}: take some of {', '.join(KINDS)}")
+    if args.quick:
+        args.what, args.rounds, args.streams = ["length"], [10_000], list(CHOSEN)
+    try:
+        measure(args)
+    except FileNotFoundError as missing:
+        raise SystemExit(f"could not run: {missing}") from None
+
+
+def measure(args: argparse.Namespace) -> None:
     lines = []
-    for what in args.what:
-        for line in {"length": length, "drift": drift, "elec": elec, "flip": flip}[what](args):
+    for what in args.what or KINDS:
+        for line in KINDS[what](args):
             lines.append(line)
             print(said(line), flush=True)
             if args.json is not None:

@@ -1,6 +1,7 @@
 """The guide's own speed: rounds a second, its sampler, a round of POP with it and without, encoding.
 
     CONFIDE_DATA=folder python benchmarks/guide.py
+    python benchmarks/guide.py --quick    a fifth of the rounds, two runs of each
 
 How well it answers, beside DP-FTRL and others, is the table of evidence: python -m benchmarks.evidence. How its
 constants were chosen: the map's shares, the partitions, their renewal and the mean by comparing some forty settings on
@@ -11,6 +12,7 @@ little optimistic. LED and appointments were looked at for nothing.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from pathlib import Path
@@ -36,11 +38,10 @@ from confide.privacy.random import Random, discrete_gaussian
 DELTA = 1e-6
 
 
-def speed() -> None:
-    """Rounds a CPU second of the guide alone at a million rounds, 1000 features, 40 active; and the noise."""
+def speed(rounds: int) -> None:
+    """Rounds a CPU second of the guide alone at so many rounds, 1000 features, 40 active; and the noise."""
     rng = np.random.default_rng(1)
     features = HashedMap(1000)  # the rows below are made up: only their sizes matter
-    rounds = 1_000_000
     guide = Guide(GuidePlan.best(1.0, DELTA, rounds, private_ranges=False), features)
     rows = np.sort(np.stack([rng.choice(25, 20_000) + 25 * j for j in range(40)], axis=1), axis=1).astype(np.int64)
     starts, values = np.arange(20_001) * 40, np.full(rows.size, 0.15)
@@ -71,7 +72,7 @@ def speed() -> None:
     print(f"OpenDP: {(time.process_time() - begin) / 2000 * 1e9:,.0f} ns a value")
 
 
-def beside() -> None:
+def beside(runs: int) -> None:
     """A round of POP with a guide of a thousand features, 40 active, and one without: microseconds, and the ratio."""
     rng, width, n = np.random.default_rng(0), 19, 100_000
     xs = rng.normal(size=(n, width)).clip(-3.9, 3.9)
@@ -82,7 +83,7 @@ def beside() -> None:
     features = FeatureMap(columns, declared(dict.fromkeys(columns.numeric, (-4.0, 4.0)), columns.numeric), partitions=0)
     for learner in (LogisticRegression(), DecisionTree()):
         took: list[list[float]] = [[], []]
-        for _ in range(6):
+        for _ in range(1 + runs):  # the first is not counted
             for plan, seconds in zip(plans, took, strict=True):
                 pop = POP(learner, plan, labels=[0, 1], features=width, seed=1)
                 guiding = pop.operator.loop.guiding
@@ -125,8 +126,11 @@ def _encoding(name: str, features: Map, rows: Any) -> None:
 
 
 def main() -> None:
-    speed()
-    beside()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a fifth of the rounds, two runs of each")
+    quick = parser.parse_args().quick
+    speed(200_000 if quick else 1_000_000)
+    beside(2 if quick else 5)
     encoding()
 
 

@@ -1,5 +1,6 @@
 """The paper, run as written: its POP with its own constants, millions of copies, on streams of up to 10⁹ rounds.
 
+    python -m benchmarks.paper                  the cells that are not kept yet: minutes each
     python -m benchmarks.paper --quick          ε = 20, 10⁷ rounds, without keeping anything: some seconds a run
     python -m benchmarks.paper --run points     one cell: `--list` has them, with how long each takes
     python -m benchmarks.paper --page           the table and the picture of docs/paper.md, from what was run
@@ -282,15 +283,17 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="the cells that are kept, and which are there")
     parser.add_argument("--page", action="store_true", help="write docs/paper.md's table and picture")
     asked = parser.parse_args()
+    nothing = not (asked.quick or asked.run or asked.list or asked.page)
     for cell in QUICK if asked.quick else []:
         print(said(run(cell)), flush=True)
     for cell in LONG:
-        if any(cell.name.startswith(word) for word in asked.run or []):
+        there = cell.name in kept()
+        if any(cell.name.startswith(word) for word in asked.run or []) or (nothing and not there):
             result = run(cell)
             keep(cell, result)
             print(said(result), flush=True)
-        elif asked.list:
-            print(f"{cell.name}{' (there)' if cell.name in kept() else ''}; about {cell.rounds / 3e6 / 60:.1f} minutes")
+        elif asked.list or nothing:
+            print(f"{cell.name}{' (there)' if there else ''}; about {cell.rounds / 3e6 / 60:.1f} minutes")
     if asked.page:
         page()
 

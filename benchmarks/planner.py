@@ -6,6 +6,7 @@ Error after 40 % of the rounds: medians of the seeds for the guide and the defau
 that cannot be had are left out.
 
 python benchmarks/planner.py [--streams hotel,elec] [--epsilons 8,4] [--seeds 1,2,3]
+python benchmarks/planner.py --quick    20,000 rows of LED at ε = 8, one seed
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import argparse
 from statistics import median
 from typing import Any
 
-from guide_streams import STREAMS, Rows, Stream
+from guide_streams import STREAMS, Rows, Stream, generated
 
 from confide import POP, Plan, evaluate
 from confide.learners import DecisionTree, Features
@@ -89,12 +90,19 @@ def compare(names: list[str], epsilons: list[float], seeds: list[int]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="20,000 rows of LED at ε = 8, one seed")
     parser.add_argument("--streams", default=",".join(STREAMS))
     parser.add_argument("--epsilons", default="8,4,2,1")
     parser.add_argument("--seeds", default="1,2,3")
     given = parser.parse_args()
+    if given.quick:
+        given.streams, given.epsilons, given.seeds = "led", "8", "1"
+        STREAMS["led"] = generated("led", 20_000)
     epsilons = [float(part) for part in given.epsilons.split(",")]
-    compare(given.streams.split(","), epsilons, [int(seed) for seed in given.seeds.split(",")])
+    try:
+        compare(given.streams.split(","), epsilons, [int(seed) for seed in given.seeds.split(",")])
+    except FileNotFoundError as missing:
+        raise SystemExit(f"could not run: {missing}") from None
 
 
 if __name__ == "__main__":

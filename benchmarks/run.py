@@ -1,7 +1,8 @@
-"""All benchmarks, one after the other (hours), or two of them in short: python benchmarks/run.py [--quick] [name ...]
+"""All benchmarks, one after the other: python benchmarks/run.py [--quick] [name ...]
 
-Each runs to its end whatever the others did. At the end stands what missed its target and what could not run, each with
-its own last words; a traceback goes to a file in build/bench, not to the terminal. Exits with 1 unless all is well.
+In whole they take hours; with --quick each takes its short form, seconds to minutes. Each runs to its end whatever the
+others did. At the end stands what missed its target and what could not run, each with its own last words; a traceback
+goes to a file in build/bench, not to the terminal. Exits with 1 unless all is well.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ LOGS = HERE.parent / "build" / "bench"
 FIRST = ("foundation", "randomness", "counters", "trees", "coingame", "speed")  # the others follow by name
 PARTS = ("run", "service_river", "guide_streams", "dpftrl", "attacks", "served")  # others use them
 ALL = (*FIRST, *sorted(file.stem for file in HERE.glob("*.py") if file.stem not in (*FIRST, *PARTS)))
-QUICK = ("foundation", "speed")  # under two minutes together; most of the others have a --quick of their own
+CANNOT = "could not run: "
+"""How a script begins its last words where something is not there that it needs."""
 
 
 class Ran(NamedTuple):
@@ -36,6 +38,8 @@ def ended(name: str, code: int, errors: str, seconds: float, logs: Path = LOGS) 
     last = lines[-1].strip() if lines else f"exit status {code}"
     if code == 0:
         return Ran(name, "done", "", seconds)
+    if code == 1 and last.startswith(CANNOT):
+        return Ran(name, "could not run", last.removeprefix(CANNOT), seconds)
     if code == 1 and "Traceback (most recent call last)" not in errors:
         return Ran(name, "missed", last if lines else "its target: see its table above", seconds)
     logs.mkdir(parents=True, exist_ok=True)
@@ -54,13 +58,13 @@ def run(script: Path, *arguments: str, logs: Path = LOGS) -> Ran:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="in short; without names: foundation and speed alone")
+    parser.add_argument("--quick", action="store_true", help="each in its short form")
     parser.add_argument("names", nargs="*", metavar="name", help="some of them alone")
     given = parser.parse_args()
     if unknown := sorted(set(given.names) - set(ALL)):
         parser.error(f"there is no benchmark {unknown[0]}: take some of {', '.join(ALL)}")
     found: list[Ran] = []
-    for name in given.names or (QUICK if given.quick else ALL):
+    for name in given.names or ALL:
         print(f"\n== benchmarks/{name}.py{' --quick' * given.quick}", flush=True)
         found.append(run(HERE / f"{name}.py", *["--quick"] * given.quick))
         print(f"   {found[-1].status} after {found[-1].seconds:,.0f} s", flush=True)

@@ -2,6 +2,7 @@
 
     python benchmarks/strangers.py FOLDER [--seeds 1 2 3] [--epsilons 1 4] [--only NAME …] [--rows N]
     python benchmarks/strangers.py FOLDER … --peers | --declared
+    python benchmarks/strangers.py --quick    20,000 rows of two generated streams, one seed
 
 FOLDER holds one NAME.npz a stream, with X (a number in every place) and y (0 or 1), made by anybody; a stream that is
 not there is left out, and said. Errors are in per cent of the rows after the first 40 %, in brackets of all rows.
@@ -129,6 +130,7 @@ def _spread(values: list[float]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?", help="by default strangers/ in the folder CONFIDE_DATA")
+    parser.add_argument("--quick", action="store_true", help="20,000 rows of two generated streams, one seed")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 4.0])
     parser.add_argument("--only", nargs="+", default=NAMES)
@@ -136,13 +138,23 @@ def main() -> None:
     parser.add_argument("--peers", action="store_true", help="run DP-FTRL, and nothing else")
     parser.add_argument("--declared", action="store_true", help="with and without declared ranges, and nothing else")
     asked = parser.parse_args()
+    if asked.quick:
+        asked.only, asked.rows, asked.seeds = ("sea", "rbf"), 20_000, [1]
     if asked.folder is None:
         asked.folder = Path(os.environ.get("CONFIDE_DATA", ".")) / "strangers"
+    if not run(asked):
+        raise SystemExit("could not run: none of these streams is in the folder; --quick needs none")
+
+
+def run(asked: argparse.Namespace) -> int:
+    """Print a line a stream and ε; how many streams there were."""
     known: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    found = 0
     for name in asked.only:
         known_stream = stream(asked.folder, name, asked.rows)
         if known_stream is None:
             continue
+        found += 1
         x, y = known_stream
         common = errors(np.full(len(y), np.bincount(y).argmax()), y)
         for epsilon in asked.epsilons:
@@ -164,6 +176,7 @@ def main() -> None:
                 ratio = np.mean(late) / np.mean(best["late"]), np.mean(over) / np.mean(best["all"])
                 line += f" DP-FTRL {_spread(best['late'])} ({_spread(best['all'])}): × {ratio[0]:.3f} ({ratio[1]:.3f});"
             print(f"{line} always the most frequent label {common[0]:.2f} ({common[1]:.2f})", flush=True)
+    return found
 
 
 if __name__ == "__main__":

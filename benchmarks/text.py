@@ -196,7 +196,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--json", type=Path, help="where the figures go; those of other encoders there are kept")
     parser.add_argument("--cache", type=Path, help="a folder for vectors that were made")
     given = parser.parse_args(arguments)
-    stream, seeds = STREAMS["sst2"](), (1,) if given.quick else (1, 2, 3)
+    try:
+        stream, seeds = STREAMS["sst2"](), (1,) if given.quick else (1, 2, 3)
+    except FileNotFoundError as missing:
+        raise SystemExit(f"could not run: {missing}") from None
     if given.quick:
         stream.texts, stream.labels = stream.texts[:8000], stream.labels[:8000]
     there = given.json is not None and given.json.is_file()

@@ -472,7 +472,7 @@ def write(rows: list[tuple[Channel, Measured, Measured]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="What the time of an answer tells about other people.")
-    parser.add_argument("--quick", action="store_true", help="fewer timings")
+    parser.add_argument("--quick", action="store_true", help="fewer timings, and their errors are allowed for")
     parser.add_argument("--only", default="", help="channels whose name or secret has this word")
     parser.add_argument("--write", action="store_true", help="put the table into docs/threat-model.md")
     asked = parser.parse_args()
@@ -497,12 +497,16 @@ def main() -> None:
             shown(plain), shown(paced),
         )  # fmt: skip
     Console(width=140).print(table)
-    for channel, _, paced in rows:
-        value, error = paced.auc
-        if not 0.45 <= value <= 0.55:
-            print(f"{channel.name}, {channel.secret}: {value:.2f} ± {error:.2f} is not within 0.45 to 0.55")
     if asked.write:
         write(rows)
+    outside = 0
+    for channel, _, paced in rows:
+        value, error = paced.auc
+        if abs(value - 0.5) > 0.05 + 3 * error * asked.quick:  # few timings err by more than that themselves
+            outside += 1
+            print(f"{channel.name}, {channel.secret}: {value:.2f} ± {error:.2f} is not within 0.45 to 0.55")
+    if outside:
+        raise SystemExit(f"{outside} of {len(rows)} channels are not within 0.45 to 0.55 when they are paced")
 
 
 if __name__ == "__main__":

@@ -132,6 +132,7 @@ async def _sent(app: Any, token: str, name: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--calls", action="store_true", help="print every call, in order")
+    parser.add_argument("--quick", action="store_true", help="the same: it takes seconds")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         ways: dict[str, Callable[[], Calls]] = {

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.run import run
+from benchmarks.run import ALL, HERE, run
 
 CASES = {
     "well": ("print('fine')", "done", ""),
     "short": ("raise SystemExit('0.3 instead of 0.5')", "missed", "0.3 instead of 0.5"),
     "silent": ("raise SystemExit(1)", "missed", "see its table above"),
+    "without data": ("raise SystemExit('could not run: a.csv is missing')", "could not run", "a.csv is missing"),
     "broken": ("open('/nowhere/at/all')", "could not run", "FileNotFoundError"),
     "killed": ("import os; os.kill(os.getpid(), 9)", "could not run", "exit status -9"),
 }
@@ -25,4 +26,9 @@ def test_a_benchmark_that_ends_badly_stops_no_other(name: str, tmp_path: Path) -
     ran = run(script, logs=tmp_path / "logs")
     assert ran.status == status and words in ran.words
     assert "Traceback" not in ran.words
-    assert (tmp_path / "logs" / f"{name}.log").exists() == (status == "could not run")
+    assert (tmp_path / "logs" / f"{name}.log").exists() == (name in ("broken", "killed"))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_benchmark_has_a_short_form(name: str) -> None:
+    assert "--quick" in (HERE / f"{name}.py").read_text()

@@ -14,8 +14,9 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -46,6 +47,7 @@ KINDS = {
 }
 
 
+@cache
 def plan_for(kind: str) -> confide.Plan:
     plan = KINDS[kind]
     assert plan.guide is not None
@@ -103,6 +105,12 @@ def agree(pop: POP) -> None:
     assert loop.guiding.guide.rounds == loop.account.rounds == pop.rounds
 
 
+@cache
+def left_out(file: str) -> frozenset[int]:
+    """The lines of a file that begin with `with`."""
+    return frozenset(i for i, line in enumerate(linecache.getlines(file), 1) if line.lstrip().startswith("with"))
+
+
 class Interrupt:
     """Raises KeyboardInterrupt at the so-many-th line of Confide's that runs; without a number it counts them.
 
@@ -113,10 +121,10 @@ class Interrupt:
         self.at, self.lines = at, 0
 
     def trace(self, frame: FrameType, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(HERE):
-            return None
-        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-        if event == "line" and not line.lstrip().startswith("with"):
+        file = frame.f_code.co_filename
+        if event == "call":
+            return self.trace if file.startswith(HERE) else None
+        if event == "line" and frame.f_lineno not in left_out(file):
             self.lines += 1
             if self.lines == self.at:
                 signal.raise_signal(signal.SIGINT)
@@ -321,7 +329,7 @@ def test_interrupted_with_a_ledger_it_goes_on_or_is_loaded_again(kind: str, tmp_
         pop.save(tmp_path / str(number))
         for at in (*(dice.randrange(1, counting.lines) for _ in range(3)), 0, 0):
             try:
-                with Interrupt(at):
+                with Interrupt(at) if at else nullcontext():
                     follow(pop)
                 agree(pop)
             except StateError:  # a write was interrupted

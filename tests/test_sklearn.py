@@ -4,7 +4,7 @@ import copy
 import pickle
 import warnings
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +166,15 @@ def test_a_halt_for_the_budget_delivers_its_own_answer() -> None:
     assert (answers[100:] == 1).all()  # it halts within a hundred rows that are all unsure
 
 
+@cache
+def fitted() -> tuple[PrivateClassifier, PrivateClassifier, PrivateClassifier]:
+    """With copies, with copies that have halted, and a guide alone: for those who copy them."""
+    finished = small(plan=planned(rounds=10, unsure=2), after_halt="raise").fit(*blobs())
+    with pytest.warns(UserWarning):
+        finished.predict(blobs()[0][:11])
+    return small().fit(*blobs()), finished, PrivateClassifier(seed=1).fit(*blobs())
+
+
 @pytest.mark.parametrize(
     ("bad", "rounds"),
     [
@@ -181,17 +190,13 @@ def test_a_halt_for_the_budget_delivers_its_own_answer() -> None:
     ],
 )
 def test_what_cannot_be_read_takes_its_rounds(bad: Any, rounds: int) -> None:
-    model = small().fit(*blobs())
+    model, finished, alone = copy.deepcopy(fitted())
     with pytest.raises(ValueError):
         model.predict(bad)
     assert model.pop_.rounds == rounds
-    finished = small(plan=planned(rounds=10, unsure=2), after_halt="raise").fit(*blobs())
-    with pytest.warns(UserWarning):
-        finished.predict(blobs()[0][:11])
     with pytest.raises(confide.Halted):
         finished.predict(bad)
     assert finished.pop_.rounds == 11
-    alone = PrivateClassifier(seed=1).fit(*blobs())
     with pytest.raises(ValueError):
         alone.predict(bad)
     assert alone.pop_.rounds == rounds

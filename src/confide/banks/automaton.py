@@ -61,4 +61,5 @@ def automaton(learner: VersionSpace) -> Automaton:
     bits = np.array([learner.answers(left) for left in alive]).reshape(len(alive), -1)
     shifts = np.arange(H.points, dtype=np.uint64)
     answers = (bits[:, (shifts >> np.uint64(6)).astype(np.int64)] >> (shifts & np.uint64(63))) & np.uint64(1)
-    return Automaton(np.array(moves, dtype=np.int32), answers.astype(np.uint8))
+    # In rows, as the tables of other banks: another order is another type to the compiler, and seconds of compiling.
+    return Automaton(np.array(moves, dtype=np.int32), answers.astype(np.uint8, order="C"))

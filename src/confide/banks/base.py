@@ -301,10 +301,15 @@ def sealed(rounds: Rounds) -> Rounds:
     One that can, as a pickled plan's, is of another type to the compiler, which would take seconds to compile a loop
     for every mixture of the two.
     """
-    tables: dict[str, Any] = {name: getattr(rounds, name).view() for name in TABLES}
-    for table in tables.values():
-        table.flags.writeable = False
-    return rounds._replace(**tables)
+    tables: dict[str, Any] = {name: _read_only(getattr(rounds, name)) for name in TABLES}
+    gate: dict[str, Any] = {name: _read_only(getattr(rounds.rule, name)) for name in ("table", "high", "low")}
+    return rounds._replace(rule=rounds.rule._replace(**gate), **tables)
+
+
+def _read_only(table: NDArray[Any]) -> NDArray[Any]:
+    seen = table.view()
+    seen.flags.writeable = False
+    return seen
 
 
 def encode_table(encoder: Any, encode: Any, xs: Any, features: int) -> tuple[Floats, dict[int, str]]:

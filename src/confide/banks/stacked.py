@@ -113,7 +113,7 @@ class StackedBank(RowByRow):
     def votes(self, x: Floats, poll: Ints) -> Ints:
         """The votes of the polled copies by label."""
         self._check(x)
-        poll = np.asarray(poll, dtype=np.int64)
+        poll = np.ascontiguousarray(poll, dtype=np.int64)
         slots = _find(self._voter, poll)
         counts = np.zeros(self._learner.labels, dtype=np.int64)
         if self._start is not None and self._start["seen"][0] >= self._learner.warmup:

@@ -348,7 +348,7 @@ class TallyBank(RowByRow):
         """The votes of the polled copies by label, counted one by one; of all of them `tally` knows."""
         self._check(x)
         counts = np.zeros(2, dtype=np.int64)
-        if not _votes(self._tally, np.asarray(poll, dtype=np.int64), float(x[0]), counts):
+        if not _votes(self._tally, np.ascontiguousarray(poll, dtype=np.int64), float(x[0]), counts):
             raise ValueError("the poll names a copy that does not exist")
         return counts
 
@@ -363,7 +363,7 @@ class TallyBank(RowByRow):
         """Teach one copy; ValueError where x is no point."""
         self._check(x)
         copy, y = integer(copy, "a copy", 0, self._copies - 1), integer(y, "a label", 0, 1)
-        if not _teach(self._tally, np.array([copy]), x.reshape(1, 1), np.array([y])):
+        if not _teach(self._tally, np.array([copy]), np.array([x]), np.array([y])):
             raise ValueError(f"x must be the number of a point, a whole number from 0 to {self._points - 1}")
 
     def learn_many(self, copies: Ints, xs: Any, ys: Ints) -> int:

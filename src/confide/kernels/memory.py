@@ -30,7 +30,8 @@ Descriptor = NDArray[np.int64]
 Kernels = tuple[Callable[..., None], Callable[..., None]]
 """A vote and a lesson, as plain functions of the two signatures below."""
 
-_MEMORY, _CONSTANTS, _X = types.int64[:, ::1], types.float64[::1], types.float64[::1]
+_MEMORY, _CONSTANTS = types.int64[:, ::1], types.float64[::1]
+_X = types.Array(types.float64, 1, "C", readonly=True)  # as an encoder makes it: the same code serves single calls
 VOTE = types.void(_MEMORY, _CONSTANTS, types.int32[::1], types.int32[::1], _X, types.int64[::1])
 """vote(memory, constants, slots, ahead, x, counts): `ahead` are slots that will probably vote next, to be sent for"""
 TEACH = types.void(_MEMORY, _CONSTANTS, types.int64, types.int64, _X, types.int64)

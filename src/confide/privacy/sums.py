@@ -221,7 +221,8 @@ class Products:
         first = i - i % _TOGETHER
         if self._begun is None or self._begun[0] != first:
             begun = np.zeros((min(_TOGETHER, self.root.leaves - first), x.shape[1]), dtype=matrix.dtype)
-            _begin(matrix[first : first + begun.shape[0], :first], x, begun)
+            if first:  # of no columns there is nothing to add, and a slice of none is of another type to the compiler
+                _begin(matrix[first : first + begun.shape[0], :first], x, begun)
             self._begun = first, begun
         out: NDArray[Any] = self._begun[1][i - first].copy()
         product(matrix[i], x, first, i + 1, out)
