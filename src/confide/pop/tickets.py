@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -51,7 +51,10 @@ class Tickets:
     def __init__(self, key: bytes, life: int) -> None:
         self.life, self.epoch = life, 0
         self.kept = False
-        """Whether a journal has the open tickets: then snapshots need not, and who keeps it signs and ends them."""
+        """Whether a journal has the open tickets: then snapshots need not, and who keeps it hands them out and ends
+        them."""
+        self.lives: Mapping[int, tuple[int, int]] = {}
+        """(mark, rounds before it) of every life of the model, by its epoch, where a journal has the tickets."""
         self.used: frozenset[Key] = frozenset()
         """What earlier lives marked as used: never good again, whoever has them as open."""
         self._key = key
@@ -66,7 +69,7 @@ class Tickets:
         if waiting is None:
             return ""
         self._open[key] = waiting
-        return "" if self.kept else self._sign(key)
+        return "" if self.kept else self.sign(key)
 
     def expire(self, now: int) -> None:
         """Drop what was issued `life` rounds ago or earlier."""
@@ -74,21 +77,42 @@ class Tickets:
         while due and due[0][1] <= last:
             self._open.pop(due.popleft(), None)
 
-    def redeem(self, ticket: str, now: int) -> tuple[Key, Waiting]:
-        """Take a ticket back: good once, and in time."""
+    def sign(self, key: Key, whose: bytes = b"") -> str:
+        """The ticket of a round; where a journal has them, for its holder alone, with the life that issued it."""
+        text = f"{key[0]}-{key[1]}-{self.lives[key[0]][0]:x}" if self.lives else f"{key[0]}-{key[1]}"
+        return f"{text}-{self._mac(text, whose)}"
+
+    def _mac(self, text: str, whose: bytes) -> str:
+        return blake2b(text.encode() + whose, key=self._key, digest_size=16, person=b"ticket").hexdigest()
+
+    def read(self, ticket: str, whose: bytes = b"") -> Key:
+        """The key of a ticket that was signed for its holder; TicketError for any other. It needs no lock."""
         key, known = None, False
         with contained:  # whatever it is
+            text, _, mac = ticket.rpartition("-")
             epoch, number = (int(part) for part in ticket.split("-")[:2])
-            known = hmac.compare_digest(ticket.encode(), self._sign((epoch, number)).encode())
+            known = hmac.compare_digest(self._mac(text, whose), mac)
             key = epoch, number
         if key is None:
             raise TicketError("this is not a ticket: bring back the one that came with the answer")
         if not known:
             raise TicketError("this ticket was not issued by this POP")
+        return key
+
+    def lost(self, ticket: str, rounds: int) -> bool:
+        """Whether the ledger, after so many rounds, has forgotten the round that a ticket we signed came from."""
+        epoch, number, mark, _ = ticket.split("-")
+        life = self.lives.get(int(epoch), (-1, 0))
+        later = [began for one, (_, began) in self.lives.items() if one > int(epoch)]
+        return life[0] != int(mark, 16) or int(number) > min(later, default=rounds)
+
+    def redeem(self, ticket: str, now: int) -> tuple[Key, Waiting]:
+        """Take a ticket back: good once, and in time."""
+        key = self.read(ticket)
         return key, self.take(key, now)
 
     def take(self, key: Key, now: int) -> Waiting:
-        """The question of a ticket that was found to be good: once, and in time."""
+        """The question of a ticket, by its key: once, and in time."""
         if key[1] <= now - self.life and not self.kept:
             raise TicketError(
                 f"this ticket has expired: labels are taken for {self.life:,} rounds; bring them sooner, or make the "
@@ -123,7 +147,3 @@ class Tickets:
         self._open[key] = waiting
         if not self.kept:
             self._due.append(key)
-
-    def _sign(self, key: Key) -> str:
-        text = f"{key[0]}-{key[1]}"
-        return f"{text}-{blake2b(text.encode(), key=self._key, digest_size=16, person=b'ticket').hexdigest()}"
