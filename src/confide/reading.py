@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.contained import Contained, contained
+from confide.contained import Contained, by_signal, contained
 from confide.values import number_in
 
 __all__ = ["FORM", "Malformed", "Plain", "Reader", "Values", "category_of", "number_of", "read_anything", "text_of"]
@@ -42,9 +42,6 @@ _NAMES = 1 << 63  # a whole number that is a name is smaller
 
 class Malformed(ValueError):
     """What is wrong with x, in words of ours: they quote nothing of it but the names that were declared."""
-
-
-_contained = Contained(Malformed)  # what is wrong with x is said in our words, or not at all
 
 
 class Values(NamedTuple):
@@ -101,7 +98,7 @@ class Reader:
 
     def values(self, x: Any, /) -> Values:
         """What `x` says, or a `Malformed` that says what is wrong with it."""
-        with _contained:  # x may be any object at all, and raise anything when it is looked at
+        try:
             if not isinstance(x, Mapping):
                 if self.straight and (numbers := _numbers(x)) is not None and numbers.size == self.positions:
                     return Values(numbers, (), ())
@@ -113,6 +110,9 @@ class Reader:
                 tuple([category_of(name, x.get(name)) for name in self.categorical]),
                 tuple([text_of(name, x.get(name)) for name in self.text]),
             )
+        except BaseException as error:  # x may be any object at all, and raise anything when it is looked at
+            if isinstance(error, Malformed) or by_signal(error):
+                raise
         raise Malformed(FORM)
 
     def check(self, x: Mapping[Any, Any], /) -> None:
@@ -140,7 +140,7 @@ def read_anything(x: Any) -> dict[str | int, Plain] | list[Plain]:
     >>> read_anything((True, b"so"))
     [True, '736f']
     """
-    with _contained:
+    with Contained(Malformed):
         if isinstance(x, Mapping):
             return {_name(name): _plain(value) for name, value in x.items()}
         return [_plain(value) for value in _row_of(x)]

@@ -242,16 +242,14 @@ class Keeper:
                 self._enter()  # whose labels were learned: on the disk before the sum that holds them leaves
             loop.taught()
 
-    def forget(self, who: bytes, keys: Iterable[Key] = (), erased: tuple[Erased, ...] = ()) -> Entered:
-        """Reset the copy that knows a person; drop these open questions, and overwrite rows of the journal.
+    def forget(self, who: bytes, erased: tuple[Erased, ...] = ()) -> Entered:
+        """Reset the copy that knows a person; drop their open questions, and overwrite rows of the journal.
 
         Where rounds are protected no copy knows a person, and none is reset.
         """
         loop = self._loop
         with self.lock:
             self.begin()
-            for key in keys:
-                loop.tickets.discard(key)
             if not self._people:
                 return self._enter(erased=erased)
             return self._enter(who, forgot=((loop.forget(who), who),), erased=erased)
@@ -272,12 +270,6 @@ class Keeper:
         """Whether anything was counted of somebody."""
         account = self._loop.account
         return any(who in counted for counted in (account.shares, account.watched, account.labels))
-
-    def expire(self, keys: Iterable[Key]) -> None:
-        """The tickets of these rounds are good no more: when that is, the owner decides, by public things alone."""
-        with self.lock:
-            for key in keys:
-                self._loop.tickets.discard(key)
 
     def labels(self, ys: Iterable[Hashable]) -> list[int]:
         """The labels' numbers; −1 for what is none."""
@@ -303,19 +295,20 @@ class Keeper:
 
     # ------------------------------------------------------------------ after a load
 
-    def reopen(self, questions: Sequence[tuple[Key, bytes, int, int, Any]]) -> None:
-        """Questions (key, whose, copy, answered, x) wait for their labels again.
+    def reopen(self, questions: Sequence[tuple[Key, bytes, int, int, Any]]) -> dict[Key, Waiting]:
+        """What waits for a label of these questions (key, whose, copy, answered, x), but for those that were used.
 
         The monitor, which began anew, does not count them.
         """
-        loop, people = self._loop, self._people
+        loop, people, waiting = self._loop, self._people, dict[Key, Waiting]()
         with self.lock:
             rows, errors = loop.bank.encode_many([x for *_, x in questions])
             for i, (key, whose, copy, answered, x) in enumerate(questions):
                 who = whose if people else None
-                if i not in errors:
-                    questions = loop.parts.read_as_of(x, key[1])
-                    loop.tickets.restore(key, Waiting(copy, _own(rows[i]), answered, False, who, questions))
+                if i not in errors and key not in loop.tickets.used:
+                    read = loop.parts.read_as_of(x, key[1])
+                    waiting[key] = Waiting(copy, _own(rows[i]), answered, False, who, read)
+        return waiting
 
     def recount(self, asked: Iterable[tuple[bytes, Any]]) -> None:
         """Questions (whose, x) that were counted for what was not released: again, in order."""

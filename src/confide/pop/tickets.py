@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -51,8 +51,10 @@ class Tickets:
     def __init__(self, key: bytes, life: int) -> None:
         self.life, self.epoch = life, 0
         self.kept = False
-        """Whether a journal has the open tickets: then snapshots need not, and who keeps it hands them out and ends
-        them."""
+        """Whether a journal has the open tickets: then neither this nor a snapshot has them, and its owner hands them
+        out and ends them."""
+        self.held: Callable[[Key], Waiting | None] | None = None
+        """Takes an open question out of the store of an owner who keeps a journal; None for one that is not there."""
         self.lives: Mapping[int, tuple[int, int]] = {}
         """(mark, rounds before it) of every life of the model, by its epoch, where a journal has the tickets."""
         self.used: frozenset[Key] = frozenset()
@@ -63,13 +65,14 @@ class Tickets:
 
     def issue(self, number: int, waiting: Waiting | None) -> str:
         """The ticket of a round; None, and no ticket, for a round without an answer."""
+        if self.kept:
+            return ""
         key = self.epoch, number
-        if not self.kept:
-            self._due.append(key)
+        self._due.append(key)
         if waiting is None:
             return ""
         self._open[key] = waiting
-        return "" if self.kept else self.sign(key)
+        return self.sign(key)
 
     def expire(self, now: int) -> None:
         """Drop what was issued `life` rounds ago or earlier."""
@@ -118,7 +121,7 @@ class Tickets:
                 f"this ticket has expired: labels are taken for {self.life:,} rounds; bring them sooner, or make the "
                 "POP with a longer ticket_life"
             )
-        waiting = self._open.pop(key, None)
+        waiting = self._open.pop(key, None) if self.held is None else self.held(key)
         if waiting is None:
             if key[0] != self.epoch:
                 raise TicketError("this ticket was used, or it expired when the POP was loaded again")
@@ -129,10 +132,6 @@ class Tickets:
         """Forget a person's open questions: theirs alone, nobody else's ticket is touched."""
         for key in [key for key, waiting in self._open.items() if waiting.who == who]:
             del self._open[key]
-
-    def discard(self, key: Key) -> None:
-        """Forget one open question."""
-        self._open.pop(key, None)
 
     def __iter__(self) -> Iterator[tuple[Key, Waiting]]:
         return iter(self._open.items())
@@ -145,5 +144,4 @@ class Tickets:
         if key in self.used:
             return
         self._open[key] = waiting
-        if not self.kept:
-            self._due.append(key)
+        self._due.append(key)

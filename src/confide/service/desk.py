@@ -22,7 +22,7 @@ from confide.pop.lessons import Lesson
 from confide.pop.loop import Outcome
 from confide.pop.pop import POP
 from confide.pop.state import MODEL, Saved, clear, opened
-from confide.pop.tickets import Key
+from confide.pop.tickets import Key, Waiting
 from confide.service.base import Later, Life, NotYet, Question, Records, Refusal, Reply, Slices, Taught
 from confide.service.counts import Counts
 from confide.service.journal import ASKED, COUNTED, NOBODY, TAUGHT, Row, Rows, Unreadable, head, together
@@ -100,6 +100,7 @@ class PopDesk:
             lives, self._snapshot = saved.spent.lives, saved.header["sequence"]
             recover(saved, self._keeper, self._requests, self._counts)
         self._lives = self._keeper.tickets.lives = lives
+        self._keeper.tickets.held = self._requests.take
         parts = pop, self._keeper, book, self._requests, self._rows
         self._teacher = Teacher(*parts, self._requests.long, self._lock, self._check_and_expire)
         self._seen = private(pop, self._counts, self._requests.open, ())
@@ -270,7 +271,7 @@ class PopDesk:
             fresh = requests.fresh(asked, minute)
             entered = self._take(fresh) if fresh else None
             found = [requests.request(one.name) for one in asked]
-            if self._expire():
+            if requests.expire(keeper.rounds):
                 self._tear(ASKED)
         if entered is not None:
             keeper.settle(entered)
@@ -290,13 +291,7 @@ class PopDesk:
 
     def _check_and_expire(self) -> None:
         self._check()
-        self._expire()
-
-    def _expire(self) -> bool:
-        """End what is a ticket's life old: by public rounds and the journal's clock, never by who brought labels."""
-        if ended := self._requests.expire(self._keeper.rounds):
-            self._keeper.expire(ended)
-        return bool(ended)
+        self._requests.expire(self._keeper.rounds)
 
     def _take(self, fresh: Sequence[Request]) -> Entered:
         """Take the rounds, and write them down with what came of each."""
@@ -311,9 +306,11 @@ class PopDesk:
 
         xs = together([Unreadable() if one.x is None else one.question.x for one in fresh], [one.x for one in fresh])
         outcomes, entered = keeper.ask(xs, [one.whose for one in fresh], note)
-        self._requests.asked(rows, entered[0].sequence, keeper.rounds, [(one.name, one.counted) for one in fresh])
-        for one, outcome in zip(fresh, outcomes, strict=True):
+        about = list[tuple[Row, bytes, bytes, Waiting | None]]()
+        for one, outcome, row in zip(fresh, outcomes, rows, strict=True):
             one.wrong = "" if outcome.error is None else str(outcome.error)
+            about.append((row, one.name, one.counted, outcome.waiting if row.label >= 0 else None))
+        self._requests.asked(about, entered[0].sequence, keeper.rounds)
         taken = [row for row in rows if row.number > 0]
         self._counts.asked([row.number for row in taken], [row.source for row in taken], keeper.unsure)
         return entered
@@ -327,8 +324,7 @@ class PopDesk:
         acknowledgement may have been lost on its way. Another label is refused.
         """
         with self._lock:
-            self._check()
-            self._expire()
+            self._check_and_expire()
             labels = self._keeper.labels(one.label for one in lessons)
             said: list[Refusal | None] = []
             fresh: dict[Key, int] = {}
@@ -443,11 +439,10 @@ class PopDesk:
             self._check()
             whose = self._keeper.who(subject)
             self._note_counts()
-            keys = [one.key for one in self._requests.of(whose)]
             theirs = self._requests.forget(whose)
             known = bool(theirs) or self._keeper.knows(whose)
             erased = tuple((kind, at, who, tuple(map(head, left))) for kind, at, who, left in theirs)
-            entered = self._keeper.forget(whose, keys, erased)
+            entered = self._keeper.forget(whose, erased)
         try:
             self._keeper.settle(entered, private=True)
         except StateError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hmac
 import sys
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confide.banks.base import FORM
@@ -16,7 +16,7 @@ from confide.pop.base import COPIES, SOURCES, Answer
 from confide.pop.keeping import Keeper
 from confide.pop.loop import Outcome
 from confide.pop.pop import POP
-from confide.pop.tickets import Key
+from confide.pop.tickets import Key, Waiting
 from confide.service.base import Question, Refusal, Reply
 from confide.service.journal import ASKED, IMPORT, NOBODY, TAUGHT, Row, canonical, pack
 from confide.service.quota import DAY, Clock, Quota
@@ -71,6 +71,8 @@ class Stored:
     """When it was, by the public clock."""
     sequence: int
     """The entry that made it durable."""
+    waiting: Waiting | None = None
+    """What its label will teach; None once that was brought."""
     taught: int = -1
     """The label that was brought."""
     lesson: int = 0
@@ -227,18 +229,20 @@ class Requests:
         """What is stored of an import."""
         return self._imports.get(name)
 
-    def asked(
-        self, rows: list[Row], sequence: int, rounds: int, hashes: Sequence[tuple[bytes, bytes]] | None = None
-    ) -> None:
-        """A note of questions was written; `hashes` of each where they are known, as they are not after a load."""
-        if hashes is None:
-            hashes = [(row.whose, row.id) if row.forgotten else self.hashes(row.whose, row.id) for row in rows]
-        taken = [(row, *known) for row, known in zip(rows, hashes, strict=True) if row.number > 0]
+    def again(self, rows: list[Row], sequence: int) -> None:
+        """A note of questions was found in the journal."""
+        known = [(row.whose, row.id) if row.forgotten else self.hashes(row.whose, row.id) for row in rows]
+        about = [(row, name, counted, None) for row, (name, counted) in zip(rows, known, strict=True)]
+        self.asked(about, sequence, max((row.number for row in rows), default=0))
+
+    def asked(self, about: Sequence[tuple[Row, bytes, bytes, Waiting | None]], sequence: int, rounds: int) -> None:
+        """A note of questions was written, with what stands for them (see `Request`), and what waits for a label."""
+        rows, taken = [row for row, *_ in about], [one for one in about if one[0].number > 0]
         if taken:
             self.clock.tick(max(row.leaf for row, *_ in taken))
         now = self.clock.now
-        for row, name, counted in taken:
-            stored = Stored(name, row, (row.epoch, row.number), now, sequence)
+        for row, name, counted, waiting in taken:
+            stored = Stored(name, row, (row.epoch, row.number), now, sequence, waiting)
             self._by_name[name] = self._rounds[stored.key] = stored
             self.open += row.label >= 0
             self.quota.took(counted, now)
@@ -277,11 +281,26 @@ class Requests:
         note.imported = known
         known.pieces[note.sequence] = row.leaf, row.copy, None  # its digest comes next, unless it was erased
 
-    def expire(self, rounds: int) -> list[Key]:
-        """Drop what was asked, or imported, a ticket's life ago or earlier; the rounds whose tickets end with that."""
-        last, then, ended = rounds - self._life, self.clock.now - self._minutes, list[Key]()
+    def take(self, key: Key) -> Waiting | None:
+        """What waits for the label of a round, which waits no more: `Tickets.held`."""
+        stored = self._rounds.get(key)
+        if stored is None:
+            return None
+        waiting, stored.waiting = stored.waiting, None
+        return waiting
+
+    def reopen(self, waiting: Mapping[Key, Waiting]) -> None:
+        """After a load, what waits for labels."""
+        for key, one in waiting.items():
+            self._rounds[key].waiting = one
+
+    def expire(self, rounds: int) -> bool:
+        """Drop what was asked, or imported, a ticket's life ago or earlier, by public rounds and the journal's clock.
+
+        Who brought labels does not enter. Whether tickets ended with that.
+        """
+        last, then, before = rounds - self._life, self.clock.now - self._minutes, len(self._rounds)
         while self._rounds and (first := next(iter(self._rounds.values()))).key[1] <= last and first.minute <= then:
-            ended.append(first.key)
             del self._rounds[first.key]
             self.open -= first.open
             if self._by_name.get(first.name) is first:
@@ -290,7 +309,7 @@ class Requests:
             old = self._imported.popleft()
             if self._imports.get(old.name) is old:
                 del self._imports[old.name]
-        return ended
+        return len(self._rounds) < before
 
     def outlived(self, kind: str, rounds: int, before: int, leaves: int) -> int | None:
         """Up to which entry notes are no longer needed; None if all are.
@@ -318,7 +337,7 @@ class Requests:
         import with a record of theirs goes too: whoever has the key could try what it was.
         """
         for stored in self.of(whose):
-            self.open -= stored.open
+            self.open, stored.waiting = self.open - stored.open, None
             stored.row = stored.row.left(stored.name, self._keeper.hash(b"quota", whose))
         erased = list[tuple[str, int, bytes, list[Row]]]()
         for kind, notes in self._notes.items():
