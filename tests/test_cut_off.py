@@ -482,21 +482,25 @@ def test_labels_of_a_journal_that_fail_and_are_released_are_not_taken_again(tmp_
         raise MemoryError
 
     def fresh(pop: POP) -> list[Key]:
-        outcomes, entered = pop.keep().ask(XS[:4], [b"a", b"b", b"c", b"d"], lambda _: ("asked", 16, b""))
-        pop.keep().settle(entered)
-        return [(pop.keep().epoch, outcome.number) for outcome in outcomes]
+        keeper = pop.keep()
+        outcomes, entered = keeper.ask(XS[:4], [b"a", b"b", b"c", b"d"], lambda _: ("asked", 16, b""))
+        keeper.settle(entered)
+        waiting = {(keeper.tickets.epoch, outcome.number): outcome.waiting for outcome in outcomes}
+        keeper.tickets.held = lambda key: waiting.pop(key, None)
+        return list(waiting)
 
     pop = make("guide alone")
     pop.save(tmp_path)
     keys = fresh(pop)
     with pytest.raises(MemoryError):
-        pop.keep().learn(dict.fromkeys(keys, 1), note)
+        pop.keep().learn([(key, 1) for key in keys], note)
     released(pop)
     pop = crash(pop, tmp_path)
     keeper = pop.keep()
-    keeper.reopen([(key, b"a", -1, 0, XS[i]) for i, key in enumerate(keys)])
-    refused, _ = keeper.learn(dict.fromkeys(keys, 1), lambda _: ("labelled", 16, b""))
-    assert set(refused) == set(keys) and max(taught(pop)) == 1
+    waiting = keeper.reopen([(key, b"a", -1, 0, XS[i]) for i, key in enumerate(keys)])
+    keeper.tickets.held = lambda key: waiting.pop(key, None)
+    refused, _ = keeper.learn([(key, 1) for key in keys], lambda _: ("labelled", 16, b""))
+    assert len(refused) == len(keys) and max(taught(pop)) == 1
     pop.close()
 
 

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.contained import Contained, contained
+from confide.contained import Contained, by_signal, contained
 from confide.values import number_in
 
 __all__ = ["FORM", "Malformed", "Plain", "Reader", "Values", "category_of", "number_of", "read_anything", "text_of"]
@@ -76,6 +76,8 @@ class Reader:
     text: tuple[str, ...] = ()
     positions: int | None = field(init=False, repr=False, compare=False)
     """The length of an array that is read by position; None where names are no positions."""
+    straight: bool = field(init=False, repr=False, compare=False)
+    """Whether x is an array of numbers, in the order of their positions."""
 
     def __post_init__(self) -> None:
         for kind in ("numeric", "categorical", "text"):
@@ -87,6 +89,7 @@ class Reader:
             raise ValueError("declare at least one feature, and each name once")
         positions = set(names) == set(map(str, range(len(names))))
         object.__setattr__(self, "positions", len(names) if positions else None)
+        object.__setattr__(self, "straight", positions and self.numeric == _places(len(names)))
 
     @classmethod
     def of_array(cls, width: int) -> Self:
@@ -95,9 +98,9 @@ class Reader:
 
     def values(self, x: Any, /) -> Values:
         """What `x` says, or a `Malformed` that says what is wrong with it."""
-        with Contained(Malformed):  # x may be any object at all, and raise anything when it is looked at
+        try:
             if not isinstance(x, Mapping):
-                if self._straight and (numbers := _numbers(x)) is not None and numbers.size == self.positions:
+                if self.straight and (numbers := _numbers(x)) is not None and numbers.size == self.positions:
                     return Values(numbers, (), ())
                 x = self._by_position(x)
             else:
@@ -107,12 +110,10 @@ class Reader:
                 tuple([category_of(name, x.get(name)) for name in self.categorical]),
                 tuple([text_of(name, x.get(name)) for name in self.text]),
             )
+        except BaseException as error:  # x may be any object at all, and raise anything when it is looked at
+            if isinstance(error, Malformed) or by_signal(error):
+                raise
         raise Malformed(FORM)
-
-    @property
-    def _straight(self) -> bool:
-        """Whether x is an array of numbers, in the order of their positions."""
-        return self.numeric == _places(self.positions or 0)
 
     def check(self, x: Mapping[Any, Any], /) -> None:
         """Refuse names of which none is a column where columns are positions: nothing would be left of such an x."""
@@ -236,10 +237,10 @@ def _numbers(x: Any) -> NDArray[np.float64] | None:
         plain = x.ndim == 1 and x.dtype.kind in "fiub" and x.dtype.itemsize <= 8
     else:
         plain = type(x) in (list, tuple) and _PLAIN.issuperset(map(type, x))
-    if plain:
-        with contained:  # an integer may have hundreds of digits
-            return np.array(x, dtype=np.float64)  # None is NaN here too
-    return None
+    try:
+        return np.array(x, dtype=np.float64) if plain else None  # None is NaN here too
+    except OverflowError:  # an integer of hundreds of digits
+        return None
 
 
 def _row_of(x: Any) -> Sequence[Any]:

@@ -14,6 +14,7 @@ from confide.pop.fallback import Fallback
 from confide.pop.lessons import Lesson
 from confide.pop.loop import SILENCE, Loop, Outcome, Scores
 from confide.pop.settings import Settings
+from confide.pop.tickets import Key
 from confide.privacy.gate import is_sure
 from tests.broken.base import Broken, OpenLoop
 
@@ -210,9 +211,8 @@ class CountsMalformed(Broken):
 
 
 class _Refunds(Loop):
-    def learn(self, ticket: str, y: Hashable) -> Lesson:
-        label = self.label(y)
-        key, waiting = self.tickets.redeem(ticket, self.account.rounds)
+    def learn(self, key: Key, label: int) -> Lesson:
+        waiting = self.tickets.take(key, self.account.rounds)
         if label == waiting.answered:
             self.account.unsure = max(0, self.account.unsure - 1)
         self.lessons.add(waiting.copy, waiting.x, label)
@@ -334,8 +334,8 @@ class HaltsOnARecord(Broken):
 class _HaltsOnWrongLabels(Loop):
     wrong, most, reason = 0, 8, "budget"
 
-    def learn(self, ticket: str, y: Hashable) -> Lesson:
-        lesson = super().learn(ticket, y)
+    def learn(self, key: Key, label: int) -> Lesson:
+        lesson = super().learn(key, label)
         self.wrong += lesson.label != lesson.waiting.answered
         return lesson
 

@@ -159,10 +159,10 @@ class ErrorsTellOfOthers(Broken):
 
 
 class _Few(Tickets):
-    def redeem(self, ticket: str, now: int) -> tuple[Key, Waiting]:
+    def take(self, key: Key, now: int) -> Waiting:
         while len(self._open) > 6:
             self._open.pop(next(iter(self._open)))
-        return super().redeem(ticket, now)
+        return super().take(key, now)
 
 
 class EvictsByCount(Broken):
@@ -269,9 +269,8 @@ class TicksWhereReadable(Broken):
 
 
 class _WatchesTheTaught(Loop):
-    def learn(self, ticket: str, y: Hashable) -> Lesson:
-        label = self.label(y)
-        key, waiting = self.tickets.redeem(ticket, self.account.rounds)
+    def learn(self, key: Key, label: int) -> Lesson:
+        waiting = self.tickets.take(key, self.account.rounds)
         votes = self.bank.votes(waiting.x, np.array([waiting.copy]))
         if self.monitor is not None and waiting.counted and (not votes.any() or votes.argmax() != label):
             self.monitor.wrong(self.account.rounds - key[1])

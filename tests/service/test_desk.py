@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from confide import POP, StateError
+from confide import POP, StateError, TicketError
 from confide.learners import DecisionTree, Features, GaussianNB, LogisticRegression
 from confide.ledger import Book, Entry, Ledger, file, snapshot
 from confide.service.base import Later, Question, Taught
@@ -189,6 +189,19 @@ def test_one_ticket_twice_in_a_batch_of_labels(folder: Path) -> None:
         mine = ticket(ask(desk, "ann", "1", DOUBT))
         said = desk.learn([Taught("ann", mine, y) for y in ("yes", "yes", "no")])
         assert [kind(one) for one in said] == [None, None, "ticket"] and desk.pop.operator.taught == 1
+
+
+def test_a_ticket_of_the_pop_alone_is_nobodys_at_its_desk_and_the_other_way_round(folder: Path) -> None:
+    """One key signs both, in one way: a desk's ticket has its holder and its life in it."""
+    with make() as pop:
+        own = pop.predict(DOUBT, "ann").ticket
+        pop.save(folder)
+    with open_desk(folder) as desk:
+        assert kind(learn(desk, "ann", own, "yes")) == "ticket"
+        desks = ticket(ask(desk, "ann", "1", DOUBT))
+        assert learn(desk, "ann", ticket(ask(desk, "ann", "2", DOUBT)), "yes") is None
+    with POP.load(folder) as pop, pytest.raises(TicketError, match="not issued"):
+        pop.learn(desks, "yes")
 
 
 @pytest.mark.parametrize("text", ["", "-", "1-1-0-0-0", "٣-1-a-b-c", "\0", "x" * 5000, "1-1", "\ud800-1-2-3-4"])

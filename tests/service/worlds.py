@@ -138,7 +138,8 @@ class _CountsOpen(PopDesk):
         requests = self._requests
 
         def open(whose: bytes, now: int, asked: int) -> bool:
-            held = [one for one in requests._tickets.values() if requests._counted(one.row.whose) == whose and one.open]
+            each = [one for one in requests._rounds.values() if one.open]
+            held = [one for one in each if self._keeper.hash(b"quota", one.row.whose) == whose]
             return len(held) + asked < (requests.quota.most or 10**9)
 
         requests.quota.open = open  # type: ignore[method-assign]
@@ -156,7 +157,7 @@ class _GivesBack(PopDesk):
 
     def forget(self, subject: str) -> None:
         super().forget(subject)
-        self._requests.quota._people.pop(self._requests._counted(self._keeper.who(subject)), None)
+        self._requests.quota._people.pop(self._keeper.hash(b"quota", self._keeper.who(subject)), None)
 
 
 class GivesBack(Desked):

@@ -40,7 +40,7 @@ from confide.guide.hashed import HashedMap
 from confide.guide.leaves import Leaves
 from confide.guide.linear import add_lesson, ordered, run_rows, scores
 from confide.guide.maps import FeatureMap
-from confide.guide.model import Batch, Map, Model, Question, encode_batch, map_from_params, map_params
+from confide.guide.model import Batch, Map, Model, Question, encode_batch, map_from_params, map_params, score_of
 from confide.guide.ranges import declared
 from confide.guide.rows import read_many
 from confide.planning.guided import GuidePlan
@@ -256,7 +256,8 @@ class Guide:
 
     def begin_round(self) -> None:
         """Take the next public round, or row of history: first of all, close the leaf that ended before it."""
-        self._close_due()
+        while self.close_next():
+            pass
         self.rounds += 1
 
     def _close_due(self) -> None:
@@ -265,8 +266,10 @@ class Guide:
 
     def close_next(self) -> bool:
         """Release what is due next, if anything is."""
-        self._check()
-        self._turn()  # where an interrupt came between
+        if self._failed or os.getpid() != self._pid:
+            self._check()
+        if self._leaves.closed == self._leaves.stage.leaves:
+            self._turn()  # where an interrupt came between
         due = self._due()
         if due is not None:
             self._release(due)
@@ -294,10 +297,11 @@ class Guide:
         """What is released by the call that takes the next round."""
         if self.rounds >= self._last:
             return None  # past its rounds the guide is frozen
-        leaves, past = self._leaves, self.rounds - self._began
+        leaves, finding = self._leaves, self._leaves is self._warm
+        past = self.rounds if finding else self.rounds - self._first
         if leaves.closed < leaves.stage.leaves and past >= leaves.stage.ends[leaves.closed]:
             return leaves.stage.kind
-        return "ranges" if self.finding and past >= self._first else None
+        return "ranges" if finding and past >= self._first else None
 
     def settle(self) -> int:
         """Close what is due before the next round, and return for how many rounds the maps stay as they then are.
@@ -348,9 +352,9 @@ class Guide:
 
     def encode(self, x: Any, /) -> Question:
         """`x` as the guide takes it now. A malformed x is a ValueError."""
-        answers = self._answers
-        asked = None if answers is self._leaves else answers.features.encode(x)
-        return Question(self.stage, self.features.encode(x), asked)
+        leaves, answers = self._leaves, self._leaves if self._warm is None else self._answers
+        asked = None if answers is leaves else answers.features.encode(x)
+        return Question(leaves.stage.number, leaves.features.encode(x), asked)
 
     def encode_as_of(self, x: Any, rounds: int, /) -> Question:
         """`x` as the guide took it in the so-many-th of all rounds and rows: for a question that was lost."""
@@ -372,7 +376,10 @@ class Guide:
     def score(self, question: Question, /) -> Floats | None:
         """Log-odds, one a label, up to a constant; None before the first release, or by another map."""
         asked, stage = (question.encoded, question.stage) if question.asked is None else (question.asked, 0)
-        return None if self.closed == 0 or self._answers.stage.number != stage else self.model.score(asked)
+        leaves = self._leaves if self._warm is None else self._answers
+        if leaves.stage.number != stage or (leaves.closed == 0 and (leaves is self._warm or self.closed == 0)):
+            return None
+        return score_of(leaves.answering, asked)
 
     def answer(self, question: Question, /) -> int:
         """The label index with the largest score, of several the first; −1 before the first release."""

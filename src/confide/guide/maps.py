@@ -15,6 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -193,7 +194,7 @@ class FeatureMap:
             raise ArithmeticError("the features' norm exceeds 1: the shares were scaled wrongly")
         return tuple(values), math.sqrt(sum(shares[1:_FIXED]) / sum(shares)) * _UNDER
 
-    @property
+    @cached_property
     def active(self) -> int:
         """How many features of a row are active, without those of texts."""
         parts = int(self._tables.column.shape[0])

@@ -14,7 +14,7 @@ from confide.guide.linear import scores
 from confide.guide.maps import Encoded, FeatureMap
 from confide.guide.rows import Table, read_many
 
-__all__ = ["Batch", "Model", "Question", "encode_batch", "map_from_params", "map_params"]
+__all__ = ["Batch", "Model", "Question", "encode_batch", "map_from_params", "map_params", "score_of"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -29,11 +29,6 @@ class Question(NamedTuple):
     encoded: Encoded
     asked: Encoded | None = None
     """By the map of the stage that answers, while that is another one."""
-
-    @property
-    def lesson(self) -> Question:
-        """What a label that comes later needs of it."""
-        return self if self.asked is None else self._replace(asked=None)
 
 
 class Batch(NamedTuple):
@@ -66,6 +61,13 @@ def encode_batch(features: Map, rows: Iterable[Any] | Table) -> Batch:
     return Batch(features, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), *encoded, refused)
 
 
+def score_of(theta: Floats, encoded: Encoded) -> Floats:
+    """Log-odds by θ, one a label, up to a constant."""
+    out = np.zeros(theta.shape[1])
+    scores(theta, encoded.indices, encoded.values, out)
+    return np.array([0.0, out[0]]) if out.size == 1 else out
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """A linear model over a feature map: one vector of θ for two labels, else one for each.
@@ -84,9 +86,7 @@ class Model:
 
     def score(self, encoded: Encoded, /) -> Floats:
         """Log-odds, one a label, up to a constant."""
-        out = np.zeros(self.theta.shape[1])
-        scores(self.theta, encoded.indices, encoded.values, out)
-        return np.array([0.0, out[0]]) if out.size == 1 else out
+        return score_of(self.theta, encoded)
 
     def probabilities(self, x: Any, /) -> Floats:
         """One a label. Public and free: it takes no round and changes nothing."""

@@ -57,7 +57,7 @@ class Stage(Numbers):
     start: int = 0
     epoch: int = 0
 
-    @property
+    @cached_property
     def leaves(self) -> int:
         """How many leaves."""
         return len(self.ends)
@@ -96,7 +96,7 @@ class Stage(Numbers):
         """The rounds up to the end of a leaf, counted in leaves of its length."""
         return self.ends[leaf] / self.length(leaf)
 
-    @property
+    @cached_property
     def before(self) -> int:
         """Leaves of earlier epochs: all epochs of a stage have equally many."""
         return self.epoch * self.leaves

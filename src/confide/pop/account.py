@@ -178,12 +178,12 @@ class Account:
         Every entry has the tickets that were used, a release's too: a sum never leaves before the mark of a label in
         it. Those that the call's own notes name (`noted`) are left out.
         """
-        sequence = 0
+        sequence, rounds = 0, self.stated
         if self.book is not None:
             people = sorted({who for who in whos if who is not None}.union(() if released else self._asked))
             named = people if self._most is not None else []
             entry = Entry(
-                rounds=self.stated,
+                rounds=rounds,
                 unsure=self.unsure,
                 halted=self.halted,
                 shares=tuple((who, self.shares.get(who, 0)) for who in people),
@@ -203,7 +203,7 @@ class Account:
         self.used.clear()
         if not released:  # which is in the midst of a call
             self._asked.clear()
-        return Mark(sequence, self.stated, self.halted)
+        return Mark(sequence, rounds, self.halted)
 
     def settle(self, mark: Mark, *, private: bool = False) -> None:
         """Durable when it returns, and then for everybody to see; a failure is raised, from then on to all alike.

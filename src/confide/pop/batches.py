@@ -24,7 +24,7 @@ from confide.privacy.gate import lead
 from confide.privacy.halting import Halting
 from confide.privacy.sparse import CounterBudget
 
-__all__ = ["Chunk", "Records", "ask_many", "follow", "fuses", "learn_many", "refuse", "teach_many"]
+__all__ = ["Chunk", "Records", "ask_many", "follow", "fuses", "refuse", "teach_many"]
 
 WORDS = 1 << 17
 """Random words that are held ready for a chunk: a megabyte."""
@@ -137,7 +137,6 @@ def follow(loop: Loop, xs: Any, labels: Ints, whos: Sequence[bytes | None]) -> C
         return chunk
     n = len(labels)
     chunk = Chunk.of(0, None, {}, n)
-    names = list(loop.index)
     while chunk.rows < n and (loop.account.open() or loop.goes_on):
         i, live = chunk.rows, loop.voting and loop.account.rounds >= loop.plan.silent
         outcome = loop.ask(xs[i], whos[i])
@@ -152,7 +151,7 @@ def follow(loop: Loop, xs: Any, labels: Ints, whos: Sequence[bytes | None]) -> C
         chunk.shown[i], chunk.sure[i] = outcome.label, outcome.sure
         chunk.source[i], chunk.guided[i] = outcome.source, outcome.guided
         if labels[i] >= 0:
-            lesson = loop.learn(outcome.ticket, names[labels[i]])
+            lesson = loop.learn((loop.tickets.epoch, outcome.number), int(labels[i]))
             loop.account.used.discard(lesson.key)  # nobody holds it, and no snapshot has it
     loop.lessons.apply()
     return chunk
@@ -320,18 +319,7 @@ def _votes(loop: Loop, xs: Any, polls: Ints | None) -> Ints:
     return np.array(each, dtype=np.int64).reshape(len(xs), loop.plan.labels)
 
 
-# ---------------------------------------------------------------------- labels
-
-
-def learn_many(loop: Loop, tickets: Sequence[str], ys: Sequence[Hashable]) -> dict[int, ValueError]:
-    """Bring many labels: what was wrong with those that were not taken, by row."""
-    refused = dict[int, ValueError]()
-    for i, (ticket, y) in enumerate(zip(tickets, ys, strict=True)):
-        try:
-            loop.learn(ticket, y)
-        except ValueError as error:
-            refused[i] = error
-    return refused
+# ---------------------------------------------------------------------- records
 
 
 class Records(NamedTuple):
@@ -371,4 +359,3 @@ def refuse(refused: Mapping[int, ValueError]) -> None:
     for i, error in refused.items():
         more = f"; so were {len(refused) - 1} more rows" if len(refused) > 1 else ""
         raise type(error)(f"row {i} was refused, and all good rows were learned: {error}{more}")
-

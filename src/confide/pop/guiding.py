@@ -144,7 +144,7 @@ class Guiding(Running, runs=GuidePlan):
 
     def lesson(self, question: Question) -> Question:
         """What a label that comes later needs of it."""
-        return question.lesson
+        return question if question.asked is None else question._replace(asked=None)
 
     def teach(self, question: Question | None, label: int, who: bytes | None) -> int:
         """A label came: one gradient, if the unit's cap allows. The leaf that has it, −1 for none: nobody is told.

@@ -1,30 +1,30 @@
-"""POP's calls for an owner who keeps a journal: each gives what must be written down, and is written with it.
+"""A running POP: its calls, each written down with what it spent before anything of it leaves.
 
-What the owner notes goes into the call's own entry, so that it is durable with what was spent, or not at all. After a
-crash `Keeper.reopen` and `Keeper.replay` bring back what waits for a label and what was learned since the snapshot.
-Proof page: docs/proofs/people.md, "The journal".
+`confide.POP` is a keeper whose owner notes nothing. An owner who keeps a journal, as the service's desk does, gives
+each call what to note: it goes into the call's own entry, so that it is durable with what was spent, or not at all.
+After a crash `Keeper.reopen` and `Keeper.replay` bring back what waits for a label and what was learned since the
+snapshot. Proof page: docs/proofs/people.md, "The journal".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+import os
+import threading
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from confide.errors import Halted
-from confide.frames import rows_of
+from confide.errors import Halted, StateError
 from confide.ledger.entries import Erased
 from confide.pop import batches
 from confide.pop.account import Mark
-from confide.pop.batches import Records
+from confide.pop.batches import Chunk, Records
 from confide.pop.lessons import Lesson
 from confide.pop.loop import Loop, Outcome
 from confide.pop.monitor import Estimate
-from confide.pop.settings import Settings
-from confide.pop.tickets import Key, Waiting
+from confide.pop.tickets import Key, Tickets, Waiting
 
 __all__ = ["Entered", "Keeper", "Note", "Past"]
 
@@ -38,6 +38,8 @@ _UNKNOWN = (
 
 Entered = tuple[Mark, Estimate | None]
 """What a call wrote down: durable once `Keeper.settle` has returned."""
+
+_NOTHING: Entered = Mark(0, 0, None), None
 
 
 class Past(NamedTuple):
@@ -53,18 +55,42 @@ class Past(NamedTuple):
 
 
 class Keeper:
-    """A POP's rounds, labels and records, each with what its owner notes. Made by `POP.keep`.
+    """A POP's rounds, labels and records, each with what its owner notes.
 
-    All methods but `settle` hold the POP's lock; nothing they return may leave before `settle` has returned.
+    All methods but `settle` hold the lock; nothing they return may leave before `settle` has returned.
     """
 
-    def __init__(
-        self, settings: Settings, loop: Loop, lock: AbstractContextManager[object], check: Callable[[], None]
-    ) -> None:
-        self._settings, self._loop, self._lock, self._check = settings, loop, lock, check
-        loop.tickets.kept, self._keyed = True, dict[bytes, Any]()
+    def __init__(self, loop: Loop) -> None:
+        self._loop, self._people, self._keyed = loop, loop.routing.units == "people", dict[bytes, Any]()
+        self.lock, self._pid = threading.RLock(), os.getpid()
+        self.closed = False
+        """Whether the state was given back: nothing is called any more."""
+
+    def journaled(self) -> Keeper:
+        """From now on the owner's journal has the open tickets, and the owner decides when they end."""
+        loop, self._keyed = self._loop, {}
+        loop.tickets.kept = True
         if loop.account.book is not None:
             loop.tickets.epoch = loop.account.book.epoch
+        return self
+
+    def begin(self) -> None:
+        """A call begins, under the lock: whatever cut the last one off, its rounds are over, for all parts."""
+        if os.getpid() != self._pid:
+            raise RuntimeError(
+                "this POP was forked: two processes must not spend one budget; make or load it where it is used"
+            )
+        if self.closed:
+            raise StateError("this POP was closed: load it again from its folder")
+        loop = self._loop
+        loop.account.begin(ends=not loop.goes_on)
+        loop.parts.go_to(loop.account.rounds + loop.account.history)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("lock", "_keyed", "_pid")}
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        vars(self).update(saved, lock=threading.RLock(), _keyed={}, _pid=os.getpid())
 
     # ------------------------------------------------------------------ who and when
 
@@ -75,24 +101,30 @@ class Keeper:
 
     def hash(self, purpose: bytes, *parts: bytes) -> bytes:
         """16 bytes that nobody can compute without this state's key."""
-        keyed = self._keyed.get(purpose)
-        if keyed is None:
-            keyed = blake2b(key=self._loop.routing.ticket_key, digest_size=16, person=purpose)
-            self._keyed[purpose] = keyed
-        made = keyed.copy()
-        for part in parts:
-            made.update(part)
-        return bytes(made.digest())
+        return self.hashes((purpose, *parts))[0]
+
+    def hashes(self, *given: tuple[bytes, ...]) -> list[bytes]:
+        """`hash` of each: a purpose, and what is hashed."""
+        made = []
+        for purpose, *parts in given:
+            keyed = self._keyed.get(purpose)
+            if keyed is None:
+                keyed = blake2b(key=self._loop.routing.ticket_key, digest_size=16, person=purpose)
+                self._keyed[purpose] = keyed
+            one = keyed.copy()
+            one.update(b"".join(parts))
+            made.append(one.digest())
+        return made
 
     @property
-    def epoch(self) -> int:
-        """The epoch of the tickets that are issued now."""
-        return self._loop.tickets.epoch
+    def tickets(self) -> Tickets:
+        """All open tickets: their keys, how they are signed, and for how many public rounds they are good."""
+        return self._loop.tickets
 
     @property
-    def life(self) -> int:
-        """Public rounds for which a ticket is good."""
-        return self._loop.tickets.life
+    def unsure(self) -> int:
+        """Unsure answers counted: private."""
+        return self._loop.account.unsure
 
     @property
     def rounds(self) -> int:
@@ -120,89 +152,125 @@ class Keeper:
     # ------------------------------------------------------------------ calls
 
     def ask(
-        self, xs: Any, whos: Sequence[bytes], note: Callable[[Sequence[Outcome]], Note]
+        self, xs: Any, whos: Sequence[bytes | None], note: Callable[[Sequence[Outcome]], Note] | None = None
     ) -> tuple[list[Outcome], Entered]:
-        """Rounds, as `POP.predict_many` takes them; one that a halt refused has the error `Halted`, and no number."""
-        loop = self._loop
-        with self._lock:
-            self._check()
-            outcomes, units = list[Outcome](), self._units(whos)
-            if loop.account.open() or loop.goes_on:
-                rows = rows_of(xs, self._settings.named)
+        """Rounds, in order; one that a halt refused has the error `Halted`, and no number."""
+        loop, outcomes = self._loop, list[Outcome]()
+        whos = whos if self._people else [None] * len(whos)
+        with self.lock:
+            self.begin()
+            if (loop.account.open() or loop.goes_on) and whos:
                 # One round alone is quicker without the batch's preparations, and the same to the last bit.
-                outcomes = [loop.ask(rows[0], units[0])] if len(rows) == 1 else batches.ask_many(loop, rows, units)
+                outcomes = [loop.ask(xs[0], whos[0])] if len(whos) == 1 else batches.ask_many(loop, xs, whos)
             if len(outcomes) < len(whos):
-                loop.account.open()  # the rounds may be over
-            error = Halted("this model has halted: its rounds or its privacy budget are used up")
-            outcomes += [Outcome(-1, error=error) for _ in range(len(outcomes), len(whos))]
-            return outcomes, loop.enter(*units, notes=(note(outcomes),))
+                outcomes += [self._halted() for _ in range(len(outcomes), len(whos))]
+            return outcomes, self._enter(*whos, notes=() if note is None else (note(outcomes),))
+
+    def _halted(self) -> Outcome:
+        loop = self._loop
+        loop.account.open()  # the rounds may be over
+        over = loop.account.halted == "rounds"
+        said = "its rounds are over" if over else "its privacy budget is used up; start a new one with a new plan"
+        return Outcome(-1, error=Halted(f"this POP has halted: {said}"))
+
+    def follow(self, xs: Any, ys: Any, whos: Sequence[bytes | None]) -> tuple[Chunk | None, Entered]:
+        """Rounds, each asked and then taught its label, as many as there are; None where there is none."""
+        loop, chunk = self._loop, None
+        with self.lock:
+            self.begin()
+            if (loop.account.open() or loop.goes_on) and len(ys):
+                chunk = batches.follow(loop, xs, ys, whos)
+                if chunk.rows < len(ys):
+                    loop.account.open()  # the rounds may be over, as they are for who asks one by one
+            return chunk, self._enter(*loop.people(whos))
 
     def learn(
-        self, labels: Mapping[Key, int], note: Callable[[Sequence[Lesson]], Note]
-    ) -> tuple[dict[Key, ValueError], Entered]:
-        """Labels' numbers by ticket, as `POP.learn_many` takes them; what is wrong with those that were not taken.
+        self, labels: Iterable[tuple[Key, int]], note: Callable[[Sequence[Lesson]], Note] | None = None
+    ) -> tuple[dict[int, ValueError], Entered]:
+        """Labels' numbers with the keys of their tickets; by place, what is wrong with those that were not taken.
 
-        The note must name the tickets: of a call that is not cut off, nothing else says that they were used.
+        A note must name the tickets: of a call that is not cut off, nothing else says that they were used.
         """
-        loop, taken, refused = self._loop, list[Lesson](), dict[Key, ValueError]()
-        with self._lock:
-            self._check()
-            for key, label in labels.items():
+        loop, taken, refused = self._loop, list[Lesson](), dict[int, ValueError]()
+        with self.lock:
+            self.begin()
+            for i, (key, label) in enumerate(labels):
                 try:
-                    waiting = loop.tickets.take(key, loop.account.rounds)
+                    taken.append(loop.learn(key, label))
                 except ValueError as error:
-                    refused[key] = error
-                else:
-                    taken.append(loop.take(key, waiting, label))
-            return refused, loop.enter(notes=(note(taken),), noted=[lesson.key for lesson in taken])
+                    refused[i] = error
+            if note is None:
+                return refused, self._enter()
+            return refused, self._enter(notes=(note(taken),), noted=[lesson.key for lesson in taken])
 
     def teach(
-        self, xs: Sequence[Any], ys: Sequence[Hashable], whos: Sequence[bytes], note: Callable[[Records], Note]
+        self,
+        xs: Any,
+        ys: Sequence[Hashable],
+        whos: Sequence[bytes | None],
+        note: Callable[[Records], Note] | None = None,
     ) -> tuple[Records, Entered]:
-        """Records, as `POP.teach_many` takes them, no more than `together`.
+        """Records; an owner who notes them gives no more than `together`.
 
-        A call that is cut off ends the book: what it taught is noted nowhere, and must never be released.
+        Such a call that is cut off ends the book: what it taught is noted nowhere, and must never be released.
         """
-        loop = self._loop
-        with self._lock:
-            self._check()
-            if self._settings.units == "rounds" and not loop.parts.knows:
+        loop, book, entered = self._loop, None if note is None else self._loop.account.book, _NOTHING
+        whos = whos if self._people else [None] * len(whos)
+        with self.lock:
+            self.begin()
+            if note is not None and not self._people and not loop.parts.knows:
                 raise ValueError(_UNKNOWN)
-            rows = rows_of(xs, self._settings.named)
             try:
-                taught = batches.teach_many(loop, rows, ys, self._units(whos))
-                entered = loop.enter(notes=(note(taught),))
+                taught = batches.teach_many(loop, xs, ys, whos)
+                if note is not None:
+                    entered = self._enter(notes=(note(taught),))
+                elif loop.parts:
+                    entered = self._enter()
                 loop.taught()
                 return taught, entered
             except BaseException:
-                if loop.account.book is not None:
-                    loop.account.book.end("an import of history was cut off: load the state again")
+                if book is not None:
+                    book.end("an import of history was cut off: load the state again")
                 raise
 
-    def forget(self, who: bytes, keys: Iterable[Key], erased: tuple[Erased, ...]) -> Entered:
-        """As `POP.forget`; drop these open questions, and overwrite somebody's rows of the journal (`Entry.erased`).
+    def teach_one(self, x: Any, y: Hashable, who: bytes | None) -> None:
+        """One record, which its owner does not note."""
+        loop = self._loop
+        with self.lock:
+            self.begin()
+            loop.teach(x, y, who)
+            if loop.parts:
+                self._enter()  # whose labels were learned: on the disk before the sum that holds them leaves
+            loop.taught()
+
+    def forget(self, who: bytes, erased: tuple[Erased, ...] = ()) -> Entered:
+        """Reset the copy that knows a person; drop their open questions, and overwrite rows of the journal.
 
         Where rounds are protected no copy knows a person, and none is reset.
         """
         loop = self._loop
-        with self._lock:
-            self._check()
-            for key in keys:
-                loop.tickets.discard(key)
-            if self._settings.units == "rounds":
-                return loop.enter(erased=erased)
-            return loop.enter(who, forgot=((loop.forget(who), who),), erased=erased)
+        with self.lock:
+            self.begin()
+            if not self._people:
+                return self._enter(erased=erased)
+            return self._enter(who, forgot=((loop.forget(who), who),), erased=erased)
+
+    def _enter(self, *whos: bytes | None, **more: Any) -> Entered:
+        """Write down what a call of these units spent (`Account.enter`), and what the monitor says now."""
+        monitor = self._loop.monitor
+        return self._loop.account.enter(*whos, **more), None if monitor is None else monitor.latest
+
+    def settle(self, entered: Entered, *, private: bool = False) -> None:
+        """Durable when it returns, and then for everybody to see (`Account.settle`): hold no lock meanwhile."""
+        mark, latest = entered
+        self._loop.account.settle(mark, private=private)
+        if self._loop.monitor is not None:
+            self._loop.monitor.show(latest)
 
     def knows(self, who: bytes) -> bool:
         """Whether anything was counted of somebody."""
         account = self._loop.account
         return any(who in counted for counted in (account.shares, account.watched, account.labels))
-
-    def expire(self, keys: Iterable[Key]) -> None:
-        """The tickets of these rounds are good no more: when that is, the owner decides, by public things alone."""
-        with self._lock:
-            for key in keys:
-                self._loop.tickets.discard(key)
 
     def labels(self, ys: Iterable[Hashable]) -> list[int]:
         """The labels' numbers; −1 for what is none."""
@@ -216,42 +284,38 @@ class Keeper:
 
     def note(self, note: Note) -> None:
         """Write something down by itself: it is durable with whatever is next, when and of which size is public."""
-        with self._lock:
-            self._check()
-            self._loop.enter(notes=(note,))
+        with self.lock:
+            self.begin()
+            self._enter(notes=(note,))
 
     def seal(self, why: str) -> Entered:
         """Nobody is to be answered any more, by no later life either."""
-        with self._lock:
-            self._check()
-            return self._loop.enter(sealed=why)
-
-    def settle(self, entered: Entered, *, private: bool = False) -> None:
-        """Durable when it returns (`Account.settle`). It goes to the disk: hold no lock meanwhile."""
-        self._loop.settle(entered, private=private)
+        with self.lock:
+            self.begin()
+            return self._enter(sealed=why)
 
     # ------------------------------------------------------------------ after a load
 
-    def reopen(self, questions: Sequence[tuple[Key, bytes, int, int, Any]]) -> None:
-        """Questions (key, whose, copy, answered, x) wait for their labels again.
+    def reopen(self, questions: Sequence[tuple[Key, bytes, int, int, Any]]) -> dict[Key, Waiting]:
+        """What waits for a label of these questions (key, whose, copy, answered, x), but for those that were used.
 
         The monitor, which began anew, does not count them.
         """
-        loop, people = self._loop, self._settings.units == "people"
-        with self._lock:
-            rows, errors = loop.bank.encode_many(rows_of([x for *_, x in questions], self._settings.named))
+        loop, people, waiting = self._loop, self._people, dict[Key, Waiting]()
+        with self.lock:
+            rows, errors = loop.bank.encode_many([x for *_, x in questions])
             for i, (key, whose, copy, answered, x) in enumerate(questions):
                 who = whose if people else None
-                if i not in errors:
-                    questions = loop.parts.read_as_of(x, key[1])
-                    loop.tickets.restore(key, Waiting(copy, _own(rows[i]), answered, False, who, questions))
+                if i not in errors and key not in loop.tickets.used:
+                    read = loop.parts.read_as_of(x, key[1])
+                    waiting[key] = Waiting(copy, _own(rows[i]), answered, False, who, read)
+        return waiting
 
     def recount(self, asked: Iterable[tuple[bytes, Any]]) -> None:
         """Questions (whose, x) that were counted for what was not released: again, in order."""
-        people = self._settings.units == "people"
-        with self._lock:
+        with self.lock:
             for whose, x in asked:
-                self._loop.parts.recount(x, whose if people else None)
+                self._loop.parts.recount(x, whose if self._people else None)
 
     def replay(self, lessons: Sequence[Past], since: int, resets: Iterable[tuple[int, int]]) -> None:
         """Lessons from the journal, in order.
@@ -263,9 +327,9 @@ class Keeper:
         loop, last = self._loop, dict[int, int]()
         for sequence, copy in resets:
             last[copy] = max(last.get(copy, 0), sequence)
-        with self._lock:
+        with self.lock:
             mine = [one for one in lessons if one.copy >= 0 and one.sequence > max(since, last.get(one.copy, 0))]
-            rows, errors = loop.bank.encode_many(rows_of([one.x for one in mine], self._settings.named))
+            rows, errors = loop.bank.encode_many([one.x for one in mine])
             good = [i for i in range(len(mine)) if i not in errors]
             if good and loop.plan.copies:
                 copies, labels = np.array([(mine[i].copy, mine[i].label) for i in good], dtype=np.int64).T.copy()
@@ -277,9 +341,6 @@ class Keeper:
     def noted(self) -> None:
         """The journal, which was replayed, has all records that ever taught the public parts."""
         self._loop.parts.noted()
-
-    def _units(self, whos: Sequence[bytes]) -> list[bytes | None]:
-        return [None] * len(whos) if self._settings.units == "rounds" else list(whos)
 
 
 def _own(row: Any) -> Any:

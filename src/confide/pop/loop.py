@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from confide.banks.base import NONE, Bank, Failures, Tallied
 from confide.contained import contained
 from confide.planning.plan import Plan
-from confide.pop.account import Account, Mark
+from confide.pop.account import Account
 from confide.pop.base import COPIES, FALLBACK, LEAN
 from confide.pop.fallback import Fallback
 from confide.pop.guiding import Guiding
 from confide.pop.leaning import Leaning
 from confide.pop.lessons import NEVER_LATE, Late, Lesson, Lessons
-from confide.pop.monitor import Estimate, MonitorState
+from confide.pop.monitor import MonitorState
 from confide.pop.routing import Routing
 from confide.pop.running import Parts, tried
 from confide.pop.succession import Line
@@ -50,7 +50,7 @@ SILENCE = (NOTHING, FALLBACK)
 """What a live round gives when neither copies nor lean answer."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(slots=True, repr=False)
 class Outcome:
     """What came of one round, for its asker."""
 
@@ -106,11 +106,6 @@ class Loop:
 
     # ------------------------------------------------------------------ a question
 
-    def begin(self) -> None:
-        """A call begins, under the lock: whatever cut the last one off, its rounds are over, for all parts."""
-        self.account.begin(ends=not self.goes_on)
-        self.parts.go_to(self.account.rounds + self.account.history)
-
     def reserve(self, whos: Sequence[bytes | None]) -> None:
         """Take the rounds of a batch before anything of it is learned or released: all, or as many as are left."""
         left = len(whos) if self.goes_on else max(0, self.plan.horizon - self.account.rounds)
@@ -124,27 +119,26 @@ class Loop:
         """Take one round, whatever x is; the caller has made sure that there is one left, or that it goes on."""
         self.account.reserve(1, (who,))
         number = self.account.take()
-        watched = self.watch(who)  # by the public schedule, so it is settled before x is looked at
+        # By the public schedule, so it is settled before x is looked at.
+        watched = self.monitor is not None and self.watch(who)
         self.tickets.expire(number)
-        self.lessons.apply()
-        self.parts.begin()
-        copy = self.routing.copy_for(who) if self.voting else NOTHING
-        encoded, malformed = self.encode(x)
-        questions: tuple[Any, ...] = ()
-        if malformed is None:
-            questions, malformed = self.parts.encode(x, who)
-        live = self.voting and number > self.plan.silent
-        said, own, scores = self.parts.answer(questions)
-        label, source = self.live(encoded, malformed is not None, who, scores) if live else SILENCE
-        other = self.fallback.answer(x)  # also where it is not needed
-        shown, source = merged((label, source), (said, own), other)
-        error = malformed if malformed is not None else shown if isinstance(shown, ValueError) else None
+        copy, encoded, error, voting = NOTHING, None, None, False
+        if self.plan.copies:
+            self.lessons.apply()
+            voting = self.voting
+            copy = self.routing.copy_for(who) if voting else NOTHING
+            encoded, error = self.encode(x)
+        said = self.parts.ask(x, who, error)
+        live = voting and number > self.plan.silent
+        answer = self.live(encoded, said.error is not None, who, said.scores) if live else SILENCE
+        shown, source = merged(answer, said[:2], self.fallback.answer(x))  # which is asked also where it is not needed
+        error = said.error if said.error is not None else shown if isinstance(shown, ValueError) else None
         if error is not None or not isinstance(shown, int):
             self.tickets.issue(number, None)
             return Outcome(NOTHING, error=error, number=number)
-        waiting = Waiting(copy, encoded, shown, watched, who, self.parts.lessons(questions))
+        waiting = Waiting(copy, encoded, shown, watched, who, said.lessons)
         ticket = self.tickets.issue(number, waiting)
-        return Outcome(shown, source == COPIES, ticket, None, source, said, number, waiting)
+        return Outcome(shown, source == COPIES, ticket, None, source, said.label, number, waiting)
 
     @property
     def guiding(self) -> Guiding | None:
@@ -215,28 +209,14 @@ class Loop:
         self.monitor.asked()
         return who is None or self.account.watch(who, self.monitor.rounds_per_unit)
 
-    # ------------------------------------------------------------------ durable, then seen
-
-    def enter(self, *whos: bytes | None, **more: Any) -> tuple[Mark, Estimate | None]:
-        """Write down what a call of these units spent (`Account.enter`), and what the monitor says now."""
-        return self.account.enter(*whos, **more), None if self.monitor is None else self.monitor.latest
-
-    def settle(self, entered: tuple[Mark, Estimate | None], *, private: bool = False) -> None:
-        """Durable when it returns, and then for everybody to see. It goes to the disk: hold no lock meanwhile."""
-        mark, latest = entered
-        self.account.settle(mark, private=private)
-        if self.monitor is not None:
-            self.monitor.show(latest)
-
     # ------------------------------------------------------------------ a label
 
-    def learn(self, ticket: str, y: Hashable) -> Lesson:
-        """A label comes: its unit's one copy will learn it, and the guide. Its ticket is used now."""
-        label = self.label(y)
-        return self.take(*self.tickets.redeem(ticket, self.account.rounds), label)
+    def learn(self, key: Key, label: int) -> Lesson:
+        """A label comes, with the key of its ticket: its unit's one copy will learn it, and so will the public parts.
 
-    def take(self, key: Key, waiting: Waiting, label: int) -> Lesson:
-        """The label of a question whose ticket was taken back: marked as used first, whatever cuts off the rest."""
+        The ticket is marked as used first, whatever cuts off the rest.
+        """
+        waiting = self.tickets.take(key, self.account.rounds)
         self.account.used.add(key)
         label = self.parts.receive(label, waiting.who)
         if self.monitor is not None and waiting.counted and label != waiting.answered:

@@ -6,8 +6,6 @@ Claims and proofs: docs/proofs/gate.md, docs/proofs/halting.md, docs/proofs/peop
 from __future__ import annotations
 
 import contextlib
-import os
-import threading
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +40,7 @@ from confide.pop.settings import Options, Settings, check_options
 from confide.pop.state import Saved
 from confide.pop.succession import Inherited, Predecessor
 from confide.pop.telling import Telling
-from confide.pop.tickets import Tickets
+from confide.pop.tickets import Key, Tickets
 from confide.privacy.random import Random
 
 __all__ = ["POP", "Operator"]
@@ -127,10 +125,7 @@ class POP:
         self._loop = self._make_loop(settings, seed if isinstance(seed, Random) else Random(seed), bank)
         settings.check_certificate(self._loop.fallback.kind)
         self._insecure, self._own_bank = not self._loop.rng.secure, bank is not None
-        self._closed = False
-        self._telling = Telling(self._loop)
-        self._lock = threading.RLock()
-        self._pid = os.getpid()
+        self._keeper, self._telling = Keeper(self._loop), Telling(self._loop)
 
     def _make_loop(self, settings: Settings, rng: Random, bank: Bank | None) -> Loop:
         plan, index = settings.plan, settings.index
@@ -158,24 +153,19 @@ class POP:
 
     def predict(self, x: Any, unit: Unit | None = None) -> Answer:
         """Answer one round: the label, whether the copies were sure, and a ticket for the right label."""
-        loop = self._loop
-        with self._lock:
-            self._begin()
-            who = loop.routing.who(unit)
-            first = loop.account.rounds == 0
-            outcome = loop.ask(x, who) if loop.account.open() or loop.goes_on else self._halted()
-            mark = loop.enter(who)
-        loop.settle(mark)  # nothing leaves before it is durable
-        if self.tells:
+        (outcome,), entered = self._keeper.ask([x], [self._loop.routing.who(unit)])
+        self._keeper.settle(entered)  # nothing leaves before it is durable
+        if self.tells and (outcome.number == 1 or self._loop.account.halted is not None):
             self._telling.stands()
-            self._telling.names(self.names, [x] if first else [])
+            self._telling.names(self.names, [x] if outcome.number == 1 else [])
         if outcome.error is not None:
             raise outcome.error
         return self._answer(outcome)
 
     def learn(self, ticket: str, y: Hashable) -> None:
         """Teach the label of an answered round to its unit's one copy. A ticket is good once."""
-        self.learn_many([ticket], [y], _alone=True)
+        for refused in self._learn([ticket], [y]).values():
+            raise refused
 
     def teach(self, x: Any, y: Hashable, unit: Unit | None = None) -> None:
         """Teach a labelled record that was never asked: history, free of charge, to its unit's one copy.
@@ -183,30 +173,21 @@ class POP:
         Where rounds are protected, a record that was cut off (by Ctrl-C) must not be sent again: it may be in a copy,
         and would come to another one. The guide takes no such records any more then.
         """
-        loop = self._loop
-        with self._lock:
-            self._begin()
-            loop.teach(x, y, loop.routing.who(unit))
-            if loop.parts:
-                loop.enter()  # whose labels were learned: on the disk before the sum that holds them leaves
+        with self._keeper.lock:
+            self._keeper.teach_one(x, y, self._loop.routing.who(unit))
             if self.tells:
                 self._telling.records(1)
-            loop.taught()
 
     def forget(self, unit: Unit) -> None:
         """Reset the copy that knows this person, and drop their open questions.
 
         Nobody else is told, and what was spent stays spent. A snapshot on disk still holds the old copy: save again.
         """
-        loop = self._loop
-        with self._lock:
-            self._begin()
-            if self.units != "people":
-                raise ValueError("only people can be forgotten: make the POP with units='people'")
-            who = loop.routing.who(unit)
-            assert who is not None
-            mark = loop.enter(who, forgot=((loop.forget(who), who),))
-        loop.settle(mark, private=True)
+        if self.units != "people":
+            raise ValueError("only people can be forgotten: make the POP with units='people'")
+        who = self._loop.routing.who(unit)
+        assert who is not None
+        self._keeper.settle(self._keeper.forget(who), private=True)
 
     # ------------------------------------------------------------------ many at once
 
@@ -217,28 +198,21 @@ class POP:
         order (docs/proofs/people.md). Nothing is returned before all of it is durable. Where `predict` would
         raise for a row, its answer has an `error` instead; a POP that has halted before raises as `predict` does.
         """
-        loop = self._loop
-        rows, outcomes = rows_of(xs, self.named, self.names), list[Outcome]()
-        with self._lock:
-            self._begin()
-            whos, before = self._whos(units, len(rows)), loop.account.rounds
-            if (loop.account.open() or loop.goes_on) and len(rows):
-                outcomes = batches.ask_many(loop, rows, whos)
-            answered = len(outcomes)
-            if answered < len(rows):
-                loop.account.open()  # the rounds may be over, as they are for who asks one by one
-            outcomes += [self._halted() for _ in range(answered, len(rows))]
-            mark = loop.enter(*whos)
-        loop.settle(mark)
+        rows = rows_of(xs, self.named, self.names)
+        outcomes, entered = self._keeper.ask(rows, self._whos(units, len(rows)))
+        self._keeper.settle(entered)
+        answered = sum(outcome.number > 0 for outcome in outcomes)
         if self.tells:
+            before = outcomes[0].number - 1 if answered else 0
             self._telling.stands()
-            self._telling.names(self.names, [] if before else rows[:1])
+            self._telling.names(self.names, rows[:1] if answered and not before else [])
             self._telling.at_once(before, answered)
-        if not answered and outcomes and isinstance(outcomes[0].error, Halted):
-            raise outcomes[0].error
+        first = outcomes[0].error if outcomes else None
+        if first is not None and (isinstance(first, Halted) or not isinstance(first, Exception)):
+            raise first
         return [self._answer(outcome) for outcome in outcomes]
 
-    def learn_many(self, tickets: Sequence[str], ys: Sequence[Hashable], *, _alone: bool = False) -> None:
+    def learn_many(self, tickets: Sequence[str], ys: Sequence[Hashable]) -> None:
         """Teach many labels at once. All good ones are learned; if some were bad, ValueError says so afterwards.
 
         What one unit brings must not decide whether another's label is learned: then it would touch many copies.
@@ -246,19 +220,27 @@ class POP:
         tickets, ys = values_of(tickets), values_of(ys)
         if len(tickets) != len(ys):
             raise ValueError(f"there are {len(tickets)} tickets for {len(ys)} labels: give one label for each")
-        loop = self._loop
-        with self._lock:
-            self._begin()
+        batches.refuse(self._learn(tickets, ys))
+
+    def _learn(self, tickets: Sequence[str], ys: Sequence[Hashable]) -> dict[int, ValueError]:
+        """By row, what is wrong with the labels that were not taken."""
+        loop, given, refused = self._loop, dict[int, tuple[Key, int]](), dict[int, ValueError]()
+        for i, (ticket, y) in enumerate(zip(tickets, ys, strict=True)):
+            try:
+                label = loop.label(y)
+                given[i] = loop.tickets.read(ticket), label
+            except ValueError as error:
+                refused[i] = error
+        with self._keeper.lock:
             late = loop.late
-            refused = batches.learn_many(loop, tickets, ys)
-            mark = loop.enter()
+            bad, entered = self._keeper.learn(given.values())
             if self.tells:
                 self._telling.labels(late, len(tickets))
         with contextlib.suppress(StateError):  # the labels are taken all the same: the marks go out with the next round
-            loop.settle(mark, private=True)
-        if _alone and refused:
-            raise refused[0]
-        batches.refuse(refused)
+            self._keeper.settle(entered, private=True)
+        places = list(given)
+        refused.update((places[i], error) for i, error in bad.items())
+        return dict(sorted(refused.items()))
 
     def teach_many(self, xs: Xs, ys: Sequence[Hashable], units: Sequence[Unit] | None = None) -> None:
         """Teach many labelled records at once. All good ones are learned; if some were bad, ValueError says so.
@@ -268,40 +250,28 @@ class POP:
         rows, ys = rows_of(xs, self.named, self.names), values_of(ys)
         if len(rows) != len(ys):
             raise ValueError(f"there are {len(rows)} records for {len(ys)} labels: give one label for each")
-        with self._lock:
-            self._begin()
-            refused = batches.teach_many(self._loop, rows, ys, self._whos(units, len(rows))).refused
-            if self._loop.parts:
-                self._loop.enter()
+        with self._keeper.lock:
+            taught, _ = self._keeper.teach(rows, ys, self._whos(units, len(rows)))
             if self.tells:
                 self._telling.records(len(rows))
-            self._loop.taught()
-        batches.refuse(refused)
+        batches.refuse(taught.refused)
 
     def follow_many(self, xs: Any, ys: NDArray[np.int64], units: Sequence[Unit] | None = None) -> Followed:
         """Ask each row, then teach its label (a number, −1 for none) before the next one: `confide.evaluate`'s work."""
-        loop, ys = self._loop, np.asarray(ys)
+        ys = np.asarray(ys)
         if ys.ndim != 1 or (ys.size and ys.dtype.kind not in "iu") or len(xs) != len(ys):
             raise ValueError(f"there are {len(xs)} rows: give one label for each, as a whole number")
         if not ((ys >= -1) & (ys < self.plan.labels)).all():
             raise ValueError(f"a label's number must be from 0 to {self.plan.labels - 1}, or −1 for none")
-        ys = ys.astype(np.int64)
-        with self._lock:
-            self._begin()
-            whos = self._whos(units, len(ys))
-            more = loop.account.open() or loop.goes_on
-            rows = batches.follow(loop, xs, ys, whos) if more and len(ys) else None
-            if rows is not None and rows.rows < len(ys):
-                loop.account.open()  # the rounds may be over, as they are for who asks one by one
-            mark = loop.enter(*loop.people(whos))
-        loop.settle(mark)
+        chunk, entered = self._keeper.follow(xs, ys.astype(np.int64), self._whos(units, len(ys)))
+        self._keeper.settle(entered)
         if self.tells:
             self._telling.stands()
-        return rows.followed() if rows is not None else Followed.nothing()
+        return Followed.nothing() if chunk is None else chunk.followed()
 
     def readable(self, xs: Any) -> dict[int, str]:
         """What is wrong with rows that cannot be read. Takes no round, and changes nothing."""
-        with self._lock:
+        with self._keeper.lock:
             loop = self._loop
             return {**loop.parts.unreadable(xs), **loop.bank.encode_many(xs)[1]}
 
@@ -324,23 +294,9 @@ class POP:
     def _answer(self, outcome: Outcome) -> Answer:
         if outcome.error is not None:
             return Answer(None, False, "", str(outcome.error))
-        guide = None if outcome.guided < 0 else self.labels[outcome.guided]
-        return Answer(self.labels[outcome.label], outcome.sure, outcome.ticket, None, SOURCES[outcome.source], guide)
-
-    def _halted(self) -> Outcome:
-        over = self._loop.account.halted == "rounds"
-        said = "its rounds are over" if over else "its privacy budget is used up; start a new one with a new plan"
-        return Outcome(-1, error=Halted(f"this POP has halted: {said}"))
-
-    def _begin(self) -> None:
-        """A call begins, under the lock."""
-        if os.getpid() != self._pid:
-            raise RuntimeError(
-                "this POP was forked: two processes must not spend one budget; make or load it where it is used"
-            )
-        if self._closed:
-            raise StateError("this POP was closed: load it again from its folder")
-        self._loop.begin()
+        labels = self._settings.labels
+        guide = None if outcome.guided < 0 else labels[outcome.guided]
+        return Answer(labels[outcome.label], outcome.sure, outcome.ticket, None, SOURCES[outcome.source], guide)
 
     # ------------------------------------------------------------------ what may be seen
 
@@ -412,19 +368,19 @@ class POP:
     def guide(self) -> PublicGuide | None:
         """The guide, which everyone may see; None where the plan has none."""
         guiding = self._loop.guiding
-        return None if guiding is None else PublicGuide(guiding, self._lock)
+        return None if guiding is None else PublicGuide(guiding, self._keeper.lock)
 
     @property
     def released(self) -> list[tuple[str, int, NDArray[np.int64]]]:
         """Everything that public parts released (name, number, noisy row): everybody may see it."""
-        with self._lock:
+        with self._keeper.lock:
             rows = [release for part in self._loop.parts for release in part.releases()]
         return [(name, number, np.frombuffer(noisy, dtype="<i8").astype(np.int64)) for name, number, noisy, _ in rows]
 
     @property
     def operator(self) -> Operator:
         """Exact numbers for the operator's eyes only: outside the guarantee."""
-        return Operator(self._loop, self._lock)
+        return Operator(self._loop, self._keeper.lock)
 
     def rehearse(self) -> None:
         """Compile what rounds need before anybody asks: a service does so before it is ready. Nothing changes."""
@@ -432,7 +388,7 @@ class POP:
 
     def keep(self) -> Keeper:
         """The same calls for an owner who keeps a journal, which then has the open tickets: the service's desk."""
-        return Keeper(self._settings, self._loop, self._lock, self._begin)
+        return self._keeper.journaled()
 
     # ------------------------------------------------------------------ state on disk
 
@@ -443,8 +399,8 @@ class POP:
         must not depend on anything private. The first time, `ledger` may name a PostgreSQL server
         (`postgresql://host/database`) that has the ledger instead, and `model` what it is called there.
         """
-        with self._lock:
-            self._begin()
+        with self._keeper.lock:
+            self._keeper.begin()
             about = {"insecure": self._insecure, "own_bank": self._own_bank}
             state.save(self._settings, self._loop, Path(path), about, ledger=ledger, model=model)
 
@@ -517,18 +473,18 @@ class POP:
 
     def resume(self, saved: Saved, trusted: bool = False) -> Self:
         """Take over a saved state: `load` does this to a POP that it has just made."""
-        with self._lock:
+        with self._keeper.lock:
             self._insecure |= saved.insecure
             saved.restore(self._loop, trusted)
         return self
 
     def close(self) -> None:
         """Give the folder back; the state there can then be loaded by another process."""
-        with self._lock:
+        with self._keeper.lock:
             book = self._loop.account.book
             if book is not None:
                 book.close()
-                self._closed = True
+                self._keeper.closed = True
 
     def __enter__(self) -> Self:
         return self
@@ -548,9 +504,4 @@ class POP:
             raise TypeError(
                 "a POP is not copied or pickled: two of it would spend one budget twice; use save() and load() instead"
             )
-        return {name: value for name, value in vars(self).items() if name != "_lock"}
-
-    def __setstate__(self, saved: dict[str, Any]) -> None:
-        vars(self).update(saved)
-        self._lock = threading.RLock()
-        self._pid = os.getpid()
+        return vars(self)

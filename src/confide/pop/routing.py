@@ -38,17 +38,11 @@ class Routing:
             raise ValueError(f"units={units!r} must be 'rounds' or 'people'")
         self.units, self.copies = units, copies
         self.secret = secret if secret is not None else os.urandom(64) if rng.secure else rng.words(8).tobytes()
-        self._prf, self._rng = Prf(self.secret[:32]), rng
-
-    @property
-    def ticket_key(self) -> bytes:
+        self.ticket_key = self.secret[32:64]
         """The key that signs tickets."""
-        return self.secret[32:64]
-
-    @property
-    def people_key(self) -> bytes:
+        self.people_key = self.secret[64:] or self.ticket_key
         """The key of what people are called."""
-        return self.secret[64:] or self.ticket_key
+        self._prf, self._rng = Prf(self.secret[:32]), rng
 
     def who(self, unit: str | bytes | None) -> bytes | None:
         """A keyed hash of the unit's id (ids themselves are never kept); refused when it is missing or not wanted."""

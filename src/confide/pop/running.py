@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.banks.base import FORM
-from confide.contained import Contained
+from confide.contained import by_signal
 from confide.errors import StateError
 from confide.ledger.ledger import Spent
 from confide.planning.parts import Part
@@ -53,6 +53,21 @@ class Asked(NamedTuple):
     """Log-odds by row, as `propose` has them; zeros where there is no answer; None where it never has any."""
     rows: Sequence[Any]
     """The questions as tickets hold them, if they were asked for."""
+
+
+class Said(NamedTuple):
+    """What public parts say to one row, as one."""
+
+    label: int
+    """Of the first part that proposes one; −1 where none does."""
+    source: int
+    """The number of that part's source; −1 for none."""
+    scores: Floats | None
+    """The first scores that one of them has."""
+    lessons: tuple[Any, ...]
+    """What tickets hold, a part each."""
+    error: BaseException | None
+    """What is wrong with x."""
 
 
 class Proposed(NamedTuple):
@@ -303,11 +318,9 @@ def run_of(part: Part) -> type[Running]:
 def tried(encode: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
     """What it gives, or what is wrong with x: whatever x does, its round goes on as any other."""
     try:
-        with Contained(ValueError):
-            return encode(*args), None
-        return None, ValueError(FORM)
+        return encode(*args), None
     except BaseException as error:  # what is wrong with x; or what a signal raised: the round is finished first
-        return None, error
+        return None, error if isinstance(error, ValueError) or by_signal(error) else ValueError(FORM)
 
 
 class Parts:
@@ -346,35 +359,25 @@ class Parts:
         for one in self._each:
             one.go_to(rounds)
 
-    def begin(self) -> None:
-        """A public round begins."""
+    def ask(self, x: Any, who: Who, error: BaseException | None) -> Said:
+        """A public round begins; each part is asked x, unless something is wrong with it, here or before."""
+        questions = list[Any]()
         for one in self._each:
             one.begin()
-
-    def encode(self, x: Any, who: Who) -> tuple[tuple[Any, ...], BaseException | None]:
-        """A question for each part, or what is wrong with x."""
-        questions = []
-        for one in self._each:
+        for one in self._each if error is None else ():
             question, error = tried(one.encode, x, who)
             if error is not None:
-                return (), error
+                break
             questions.append(question)
-        return tuple(questions), None
-
-    def answer(self, questions: tuple[Any, ...]) -> tuple[int, int, Floats | None]:
-        """The label of the first part that proposes one, its source's number, and the first scores."""
-        label, source, scores = -1, -1, None
-        for one, question in zip(self._each, questions, strict=False):
+        label, source, scores, lessons = -1, -1, None, list[Any]()
+        for one, question in zip(self._each, questions if error is None else (), strict=False):
             said, found = one.propose(question)
             if scores is None:
                 scores = found
             if label < 0 <= said:
                 label, source = said, one.number
-        return label, source, scores
-
-    def lessons(self, questions: tuple[Any, ...]) -> tuple[Any, ...]:
-        """What tickets hold."""
-        return tuple(one.lesson(question) for one, question in zip(self._each, questions, strict=True))
+            lessons.append(one.lesson(question))
+        return Said(label, source, scores, tuple(lessons), error)
 
     def receive(self, label: int, who: Who) -> int:
         """A label comes in: as it is, where rows are protected. It is the one place before anything sees it."""

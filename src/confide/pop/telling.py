@@ -34,7 +34,7 @@ FEW = 10
 """The rounds divided by how many labels may come after the last of them without a word."""
 
 _NAMED = 8  # names that are shown
-_LEVEL = 4  # the warning is the caller's of POP's method
+_LEVEL = 4  # the warning is the caller's of POP's method; its labels come through one more of its own
 
 
 class Telling:
@@ -72,7 +72,8 @@ class Telling:
         if labels and learning:
             return
         where = standing(loop.plan, rounds, reason, loop.goes_on)
-        self._warn(None if own else f"{learning}{labels}", f"this POP stands still: {where}{labels}", _LEVEL + 1)
+        kind = None if own else f"{learning}{labels}"
+        self._warn(kind, f"this POP stands still: {where}{labels}", _LEVEL + 1 + own)
 
     def names(self, names: Sequence[Hashable], first: Sequence[Any]) -> None:
         """Of a first question that has none of the declared names: to its asker, whose they are."""
@@ -104,7 +105,7 @@ class Telling:
         if late.old > before.old:
             count = late.labels - before.labels
             own = "the label" if brought == 1 else f"{count:,} of {brought:,} labels"
-            self._warn(None, f"{own} of this call came too late to teach anything: {TOO_LATE}")
+            self._warn(None, f"{own} of this call came too late to teach anything: {TOO_LATE}", _LEVEL + 1)
 
     def records(self, rows: int) -> None:
         """Of records that teach the guide nothing (`Guiding.teach_rows`): that depends on calls alone."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -51,7 +51,12 @@ class Tickets:
     def __init__(self, key: bytes, life: int) -> None:
         self.life, self.epoch = life, 0
         self.kept = False
-        """Whether a journal has the open tickets: then snapshots need not, and who keeps it signs and ends them."""
+        """Whether a journal has the open tickets: then neither this nor a snapshot has them, and its owner hands them
+        out and ends them."""
+        self.held: Callable[[Key], Waiting | None] | None = None
+        """Takes an open question out of the store of an owner who keeps a journal; None for one that is not there."""
+        self.lives: Mapping[int, tuple[int, int]] = {}
+        """(mark, rounds before it) of every life of the model, by its epoch, where a journal has the tickets."""
         self.used: frozenset[Key] = frozenset()
         """What earlier lives marked as used: never good again, whoever has them as open."""
         self._key = key
@@ -60,13 +65,14 @@ class Tickets:
 
     def issue(self, number: int, waiting: Waiting | None) -> str:
         """The ticket of a round; None, and no ticket, for a round without an answer."""
+        if self.kept:
+            return ""
         key = self.epoch, number
-        if not self.kept:
-            self._due.append(key)
+        self._due.append(key)
         if waiting is None:
             return ""
         self._open[key] = waiting
-        return "" if self.kept else self._sign(key)
+        return self.sign(key)
 
     def expire(self, now: int) -> None:
         """Drop what was issued `life` rounds ago or earlier."""
@@ -74,27 +80,48 @@ class Tickets:
         while due and due[0][1] <= last:
             self._open.pop(due.popleft(), None)
 
-    def redeem(self, ticket: str, now: int) -> tuple[Key, Waiting]:
-        """Take a ticket back: good once, and in time."""
+    def sign(self, key: Key, whose: bytes = b"") -> str:
+        """The ticket of a round; where a journal has them, for its holder alone, with the life that issued it."""
+        text = f"{key[0]}-{key[1]}-{self.lives[key[0]][0]:x}" if self.lives else f"{key[0]}-{key[1]}"
+        return f"{text}-{self._mac(text, whose)}"
+
+    def _mac(self, text: str, whose: bytes) -> str:
+        return blake2b(text.encode() + whose, key=self._key, digest_size=16, person=b"ticket").hexdigest()
+
+    def read(self, ticket: str, whose: bytes = b"") -> Key:
+        """The key of a ticket that was signed for its holder; TicketError for any other. It needs no lock."""
         key, known = None, False
         with contained:  # whatever it is
+            text, _, mac = ticket.rpartition("-")
             epoch, number = (int(part) for part in ticket.split("-")[:2])
-            known = hmac.compare_digest(ticket.encode(), self._sign((epoch, number)).encode())
+            known = hmac.compare_digest(self._mac(text, whose), mac)
             key = epoch, number
         if key is None:
             raise TicketError("this is not a ticket: bring back the one that came with the answer")
         if not known:
             raise TicketError("this ticket was not issued by this POP")
+        return key
+
+    def lost(self, ticket: str, rounds: int) -> bool:
+        """Whether the ledger, after so many rounds, has forgotten the round that a ticket we signed came from."""
+        epoch, number, mark, _ = ticket.split("-")
+        life = self.lives.get(int(epoch), (-1, 0))
+        later = [began for one, (_, began) in self.lives.items() if one > int(epoch)]
+        return life[0] != int(mark, 16) or int(number) > min(later, default=rounds)
+
+    def redeem(self, ticket: str, now: int) -> tuple[Key, Waiting]:
+        """Take a ticket back: good once, and in time."""
+        key = self.read(ticket)
         return key, self.take(key, now)
 
     def take(self, key: Key, now: int) -> Waiting:
-        """The question of a ticket that was found to be good: once, and in time."""
+        """The question of a ticket, by its key: once, and in time."""
         if key[1] <= now - self.life and not self.kept:
             raise TicketError(
                 f"this ticket has expired: labels are taken for {self.life:,} rounds; bring them sooner, or make the "
                 "POP with a longer ticket_life"
             )
-        waiting = self._open.pop(key, None)
+        waiting = self._open.pop(key, None) if self.held is None else self.held(key)
         if waiting is None:
             if key[0] != self.epoch:
                 raise TicketError("this ticket was used, or it expired when the POP was loaded again")
@@ -105,10 +132,6 @@ class Tickets:
         """Forget a person's open questions: theirs alone, nobody else's ticket is touched."""
         for key in [key for key, waiting in self._open.items() if waiting.who == who]:
             del self._open[key]
-
-    def discard(self, key: Key) -> None:
-        """Forget one open question."""
-        self._open.pop(key, None)
 
     def __iter__(self) -> Iterator[tuple[Key, Waiting]]:
         return iter(self._open.items())
@@ -121,9 +144,4 @@ class Tickets:
         if key in self.used:
             return
         self._open[key] = waiting
-        if not self.kept:
-            self._due.append(key)
-
-    def _sign(self, key: Key) -> str:
-        text = f"{key[0]}-{key[1]}"
-        return f"{text}-{blake2b(text.encode(), key=self._key, digest_size=16, person=b'ticket').hexdigest()}"
+        self._due.append(key)

@@ -39,10 +39,11 @@ class Counts:
         """Rounds were answered from these sources, −1 where they were refused; so many unsure answers were counted."""
         for number, source in zip(numbers, sources, strict=True):
             own = source if source < len(OWN_SOURCES) else GUIDE  # another public part counts with the guide
-            self._bin(number)[own if own >= 0 else len(OWN_SOURCES)] += 1
+            row = self._bin(number)
+            row[own if own >= 0 else len(OWN_SOURCES)] += 1
             self._last = max(self._last, number)
         if numbers:
-            last = self._bin(self._last)
+            last = row if number == self._last else self._bin(self._last)
             last[-1] = max(unsure, last[-1])
 
     def labelled(self, numbers: Sequence[int], wrong: Sequence[bool]) -> None:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from confide.errors import StateError
+from confide.errors import StateError, TicketError
 from confide.ledger.snapshot import exists, read_extra
 from confide.planning.plan import Plan
 from confide.pop.keeping import Entered, Note
@@ -23,9 +22,8 @@ from confide.pop.lessons import Lesson
 from confide.pop.loop import Outcome
 from confide.pop.pop import POP
 from confide.pop.state import MODEL, Saved, clear, opened
-from confide.pop.tickets import Key
+from confide.pop.tickets import Key, Waiting
 from confide.service.base import Later, Life, NotYet, Question, Records, Refusal, Reply, Slices, Taught
-from confide.service.clerk import Clerk, RolledBack, Said, Signer
 from confide.service.counts import Counts
 from confide.service.journal import ASKED, COUNTED, NOBODY, TAUGHT, Row, Rows, Unreadable, head, together
 from confide.service.recovery import recover
@@ -39,7 +37,6 @@ from confide.service.words import (
     NO_LABEL,
     NOT_YOURS,
     OTHER_LABEL,
-    OVER,
     ROLLED_BACK,
     UNSAVED,
     UNWRITTEN,
@@ -87,12 +84,13 @@ class PopDesk:
         book = pop.operator.loop.account.book
         if book is None:
             raise StateError("a desk needs a POP that was saved: use PopDesk.open")
-        self._name, self.pop, self.folder, self._operator = name, pop, folder, pop.operator
+        self._name, self.pop, self.folder = name, pop, folder
         self._keeper, self._book, self._rows = pop.keep(), book, Rows(room)
-        self._requests = Requests(self._keeper, 60 * ticket_hours)
+        self._requests = Requests(pop, self._keeper, room, 60 * ticket_hours)
         self._hours, self._wall = ticket_hours, wall
         self._counts, self._noted = Counts(read_extra(folder, "counts.json")), 0
-        self._note_every = min(_COUNTED, self._keeper.life)
+        self._life = self._keeper.tickets.life
+        self._note_every = min(_COUNTED, self._life)
         self._lock = threading.RLock()
         self._sealed: str | None = None
         self._every, self._saved, self._unsaved = save_every, pop.rounds, False
@@ -101,10 +99,10 @@ class PopDesk:
         if saved is not None:
             lives, self._snapshot = saved.spent.lives, saved.header["sequence"]
             recover(saved, self._keeper, self._requests, self._counts)
-        self._lives, self._signer = lives, Signer(self._keeper, lives)
-        self._clerk = Clerk(pop, self._keeper, self._requests, self._signer, room)
+        self._lives = self._keeper.tickets.lives = lives
+        self._keeper.tickets.held = self._requests.take
         parts = pop, self._keeper, book, self._requests, self._rows
-        self._teacher = Teacher(*parts, self._clerk.long, self._lock, self._check_and_expire)
+        self._teacher = Teacher(*parts, self._requests.long, self._lock, self._check_and_expire)
         self._seen = private(pop, self._counts, self._requests.open, ())
 
     # ------------------------------------------------------------------ open and close
@@ -269,85 +267,58 @@ class PopDesk:
         answer; if its x is another one, a refusal. Nor does one of somebody whose rounds of the day are used up, which
         is refused whatever is in it.
         """
+        requests, keeper = self._requests, self._keeper
         with self._lock:
             self._check()
             if self.waits:
                 raise NotYet(FIRST)
-            self._expire()
-            if self._requests.old(ASKED, self._keeper.rounds):
-                self._tear(ASKED)
             minute = int(self._wall() // 60)
-            requests = [self._clerk.read(one, minute) for one in questions]
-            fresh, asked, said = dict[bytes, Request](), Counter[bytes](), Said()
-            for one in requests:
-                one.again = one.name in fresh or self._requests.request(one.name) is not None
-                if not one.again:
-                    one.wait = self._requests.wait(one.counted, minute, asked[one.counted])
-                    if not one.wait:
-                        fresh[one.name] = one
-                        asked[one.counted] += 1
-            entered = self._take(list(fresh.values()), said) if fresh else None
-            found = [self._requests.request(one.name) for one in requests]
-            self._expire()
+            asked = [requests.read(one, minute) for one in questions]
+            fresh = requests.fresh(asked, minute)
+            entered = self._take(fresh) if fresh else None
+            found = [requests.request(one.name) for one in asked]
+            if requests.expire(keeper.rounds):
+                self._tear(ASKED)
         if entered is not None:
-            self._keeper.settle(entered)
+            keeper.settle(entered)
         else:
             self._book.wait(max((one.sequence for one in found if one is not None), default=0))
         self._save_when_due()
-        return [
-            _over(one.wait) if one.wait else self._clerk.reply(one, stored, said)
-            for one, stored in zip(requests, found, strict=True)
-        ]
+        return [requests.reply(one, stored) for one, stored in zip(asked, found, strict=True)]
 
     def refused(self, questions: Sequence[Question]) -> Mapping[int, Reply]:
         """Those of one sender, by their places, that `ask` would refuse as it did before: their day is used up.
 
         It takes no lock and changes nothing. `ask` decides: whoever it did not refuse yet is not among them.
         """
-        requests, whose = self._requests, self._keeper.who(questions[0].subject)
-        wait = requests.refused(whose, int(self._wall() // 60))
-        if not wait or self.ended:
+        if not self._requests.quota.over or self.ended:
             return {}
-        names = (requests.hashes(whose, self._clerk.id(one))[0] for one in questions)
-        return {i: _over(wait) for i, name in enumerate(names) if requests.request(name) is None}
+        return self._requests.refused(questions, int(self._wall() // 60))
 
     def _check_and_expire(self) -> None:
         self._check()
-        self._expire()
+        self._requests.expire(self._keeper.rounds)
 
-    def _expire(self) -> None:
-        """End what is a ticket's life old: by public rounds and the journal's clock, never by who brought labels."""
-        if ended := self._requests.expire(self._keeper.rounds):
-            self._keeper.expire(ended)
-
-    def _take(self, fresh: Sequence[Request], said: Said) -> Entered:
-        """Take the rounds, and write them down with what came of each; `said` gets what is wrong with a question."""
-        rows = list[Row]()
-        if self._keeper.rounds - self._noted >= self._note_every:
+    def _take(self, fresh: Sequence[Request]) -> Entered:
+        """Take the rounds, and write them down with what came of each."""
+        rows, keeper = list[Row](), self._keeper
+        if keeper.rounds - self._noted >= self._note_every:
             self._note_counts()
 
         def note(outcomes: Sequence[Outcome]) -> Note:
-            epoch = self._keeper.epoch
-            for one, outcome in zip(fresh, outcomes, strict=True):
-                row = one.row
-                waiting = outcome.waiting if row.x is not None else None
-                if waiting is not None:
-                    came = waiting.copy, row.leaf, outcome.label, outcome.guided, outcome.source, row.x
-                else:
-                    came = -1, row.leaf, -1, -1, -1, row.x
-                rows.append(Row(row.whose, row.id, row.digest, outcome.number, epoch, *came))
+            epoch = keeper.tickets.epoch
+            rows.extend([one.row(outcome, epoch) for one, outcome in zip(fresh, outcomes, strict=True)])
             return ASKED, self._rows.width, self._rows.body(rows)
 
-        xs = [one.question.x if one.row.x is not None else Unreadable() for one in fresh]
-        asked = together(xs, [one.row.x for one in fresh])
-        outcomes, entered = self._keeper.ask(asked, [one.row.whose for one in fresh], note)
-        hashes = [(one.name, one.counted) for one in fresh]
-        self._requests.asked(rows, entered[0].sequence, self._keeper.rounds, hashes)
-        for one, outcome in zip(fresh, outcomes, strict=True):
-            if outcome.error is not None:
-                said[one.name] = str(outcome.error)
+        xs = together([Unreadable() if one.x is None else one.question.x for one in fresh], [one.x for one in fresh])
+        outcomes, entered = keeper.ask(xs, [one.whose for one in fresh], note)
+        about = list[tuple[Row, bytes, bytes, Waiting | None]]()
+        for one, outcome, row in zip(fresh, outcomes, rows, strict=True):
+            one.wrong = "" if outcome.error is None else str(outcome.error)
+            about.append((row, one.name, one.counted, outcome.waiting if row.label >= 0 else None))
+        self._requests.asked(about, entered[0].sequence, keeper.rounds)
         taken = [row for row in rows if row.number > 0]
-        self._counts.asked([row.number for row in taken], [row.source for row in taken], self._operator.unsure)
+        self._counts.asked([row.number for row in taken], [row.source for row in taken], keeper.unsure)
         return entered
 
     # ------------------------------------------------------------------ labels
@@ -359,12 +330,11 @@ class PopDesk:
         acknowledgement may have been lost on its way. Another label is refused.
         """
         with self._lock:
-            self._check()
-            self._expire()
+            self._check_and_expire()
             labels = self._keeper.labels(one.label for one in lessons)
             said: list[Refusal | None] = []
             fresh: dict[Key, int] = {}
-            places: dict[Key, int] = {}
+            places = list[int]()
             earlier = 0
             for i, (one, label) in enumerate(zip(lessons, labels, strict=True)):
                 key = self._key(one)
@@ -382,12 +352,13 @@ class PopDesk:
                     said.append(None)
                     earlier = max(earlier, stored.lesson)
                     if before < 0:
-                        fresh[key], places[key] = label, i
+                        fresh[key] = label
+                        places.append(i)
             entered = None
             if fresh:
                 refused, entered = self._take_labels(fresh)
-                for key, error in refused.items():
-                    said[places[key]] = Refusal("ticket", str(error))
+                for i, error in refused.items():
+                    said[places[i]] = Refusal("ticket", str(error))
         return self._durable(said, entered, earlier)
 
     def not_theirs(self, lessons: Sequence[Taught]) -> Mapping[int, Refusal]:
@@ -395,22 +366,28 @@ class PopDesk:
         if self.ended:
             return {}
         whose = {who: self._keeper.who(who) for who in {one.subject for one in lessons}}
-        signed = (self._signer.signed(one.ticket, whose[one.subject]) for one in lessons)
-        return {i: Refusal("ticket", NOT_YOURS) for i, good in enumerate(signed) if not good}
+        keys = [self._read(one.ticket, whose[one.subject]) for one in lessons]
+        return {i: Refusal("ticket", NOT_YOURS) for i, key in enumerate(keys) if key is None}
+
+    def _read(self, ticket: str, whose: bytes) -> Key | None:
+        """The round of a ticket; None for one that is not theirs."""
+        with contextlib.suppress(TicketError):
+            return self._keeper.tickets.read(ticket, whose)
+        return None
 
     def _key(self, one: Taught) -> Key | None:
-        """The round of a ticket; None for one that is not theirs. One from beyond the ledger's end seals the model."""
-        try:
-            return self._signer.key(one.ticket, self._keeper.who(one.subject))
-        except RolledBack:
+        """As `_read`; a ticket from beyond the ledger's end seals the model."""
+        key = self._read(one.ticket, self._keeper.who(one.subject))
+        if key is not None and self._keeper.tickets.lost(one.ticket, self._keeper.rounds):
             self._seal()
+        return key
 
     def _seal(self) -> NoReturn:
         self._sealed = ROLLED_BACK
         self._keeper.settle(self._keeper.seal(ROLLED_BACK))
         raise StateError(ROLLED_BACK)
 
-    def _take_labels(self, fresh: Mapping[Key, int]) -> tuple[dict[Key, ValueError], Entered]:
+    def _take_labels(self, fresh: Mapping[Key, int]) -> tuple[dict[int, ValueError], Entered]:
         rows = list[Row]()
 
         def note(taken: Sequence[Lesson]) -> Note:
@@ -423,7 +400,7 @@ class PopDesk:
             self._counts.labelled([row.number for row in rows], wrong)
             return TAUGHT, self._rows.width, self._rows.body(rows)
 
-        refused, entered = self._keeper.learn(fresh, note)
+        refused, entered = self._keeper.learn(fresh.items(), note)
         self._requests.taught(rows, entered[0].sequence, self._keeper.rounds)
         return refused, entered
 
@@ -468,11 +445,10 @@ class PopDesk:
             self._check()
             whose = self._keeper.who(subject)
             self._note_counts()
-            keys = [one.key for one in self._requests.of(whose)]
             theirs = self._requests.forget(whose)
             known = bool(theirs) or self._keeper.knows(whose)
             erased = tuple((kind, at, who, tuple(map(head, left))) for kind, at, who, left in theirs)
-            entered = self._keeper.forget(whose, keys, erased)
+            entered = self._keeper.forget(whose, erased)
         try:
             self._keeper.settle(entered, private=True)
         except StateError:
@@ -493,7 +469,7 @@ class PopDesk:
 
     def public(self) -> Mapping[str, Any]:
         """What everyone may see: guarantee, plan, labels, units, state, rounds, monitor, guide."""
-        times = self._keeper.life, self._hours, self._requests.quota.most
+        times = self._life, self._hours, self._requests.quota.most
         return public(self.name, self.pop, *times, self._rows.room)
 
     def private(self) -> Mapping[str, Any]:
@@ -513,7 +489,7 @@ class PopDesk:
         """For the operator's eyes: one person's rounds and shares, durable where anything can be."""
         with self._lock:
             whose = self._keeper.who(subject)
-            seen = person(self.pop, whose, self._keeper.life, self._requests.of(whose))
+            seen = person(self.pop, whose, self._life, self._requests.of(whose))
         self._kept()
         return seen
 
@@ -523,7 +499,3 @@ class PopDesk:
             self._book.wait(self._book.sequence, private=True)
             return True
         return False
-
-
-def _over(minutes: int) -> Reply:
-    return Reply(None, refusal=Refusal("quota", OVER, 60 * minutes))

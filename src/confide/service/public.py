@@ -70,12 +70,14 @@ def _asking(app: FastAPI, service: Service) -> None:
         def add(endpoint: Asking) -> Asking:
             async def operate(request: Request) -> Response:
                 model = request.path_params["model"]
-                caller: Caller = request.scope[CALLER]  # whom the guard has let in
-                caller.check(model)
-                if (away := service.elsewhere.get(model)) is not None:
+                caller: Caller = request.scope[CALLER]  # whom the guard has let in, for a model that is known
+                found = service.models.get(model)
+                if found is None and (away := service.elsewhere.get(model)) is not None:
                     return await _passed(request, away, work, name, caller.subject)
-                owner = service.model(model).owner
-                return await endpoint(owner, caller.subject, await read(request, form, check))
+                if found is None:
+                    caller.check(model)
+                    found = service.model(model)
+                return await endpoint(found.owner, caller.subject, await read(request, form, check))
 
             operate.__doc__ = endpoint.__doc__
             app.post(

@@ -67,12 +67,13 @@ class Quota:
         self.most = most
         """Rounds a person and a day; `limit` changes it."""
         self._people: dict[bytes, _Taken] = {}
-        self._over: dict[bytes, int] = {}  # who was refused, and until when they will be: they take no round meanwhile
+        self.over: dict[bytes, int] = {}
+        """Who was refused, and until when they will be: they take no round meanwhile."""
         self._swept = 0
 
     def limit(self, most: int | None) -> None:
         """Let everybody take so many rounds a day from now on: what was taken is counted whatever it is."""
-        self.most, self._over = most, {}
+        self.most, self.over = most, {}
 
     def open(self, whose: bytes, now: int, asked: int) -> bool:
         """Whether somebody may take one more round, after so many in this call."""
@@ -89,12 +90,12 @@ class Quota:
             return 0
         wait = self.wait(whose, now)
         if not asked:  # rounds of this call are not taken yet
-            self._over[whose] = now + wait
+            self.over[whose] = now + wait
         return wait
 
     def refused(self, whose: bytes, now: int) -> int:
         """Minutes for which somebody who was refused will be; 0 for who was not. Reading it takes no lock."""
-        return max(0, self._over.get(whose, 0) - now)
+        return max(0, self.over.get(whose, 0) - now)
 
     def took(self, whose: bytes, now: int) -> None:
         """Somebody took a round."""
@@ -107,7 +108,7 @@ class Quota:
         if now >= self._swept + DAY:
             self._swept = now
             self._people = {one: about for one, about in self._people.items() if self._count(one, now)}
-            self._over = {one: until for one, until in self._over.items() if until > now}
+            self.over = {one: until for one, until in self.over.items() if until > now}
 
     def _count(self, whose: bytes, now: int) -> int:
         taken = self._people.get(whose)

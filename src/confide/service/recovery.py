@@ -28,7 +28,7 @@ def recover(saved: Saved, keeper: Keeper, requests: Requests, counts: Counts) ->
             continue
         rows = list(Rows.of(width).read(body))
         if kind == ASKED:
-            requests.asked(rows, sequence, max((row.number for row in rows), default=0))
+            requests.again(rows, sequence)
             if sequence > counts.sequence:
                 stored = [row for row in rows if row.number > 0 and not row.forgotten]
                 counts.asked([row.number for row in stored], [row.source for row in stored], saved.spent.unsure)
@@ -46,8 +46,9 @@ def recover(saved: Saved, keeper: Keeper, requests: Requests, counts: Counts) ->
     if saved.noted:
         keeper.noted()
     requests.expire(saved.spent.rounds)
-    waiting = [(one.key, one.row) for one in requests.waiting()]
-    keeper.reopen([(key, row.whose, row.copy, row.label, unpack(row.x)) for key, row in waiting if row.x is not None])
+    open_ = [(one.key, one.row) for one in requests.waiting()]
+    asked = [(key, row.whose, row.copy, row.label, unpack(row.x)) for key, row in open_ if row.x is not None]
+    requests.reopen(keeper.reopen(asked))
 
 
 def _answered(lesson: Row, requests: Requests) -> int:

@@ -1,23 +1,28 @@
-"""What a desk remembers of requests, for as long as their tickets are good: by public rounds and a public clock.
+"""What a desk reads from requests, and remembers of them while their tickets are good: by public rounds and a clock.
 
-It is a copy of the ledger's journal in memory, and is made from it again when the desk is opened.
+It is a copy of the ledger's journal in memory, and is made from it again when the desk is opened. It decides nothing.
 """
 
 from __future__ import annotations
 
+import hmac
 import sys
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
+from confide.banks.base import FORM
+from confide.pop.base import COPIES, SOURCES, Answer
 from confide.pop.keeping import Keeper
-from confide.pop.tickets import Key
-from confide.service.base import Question
-from confide.service.journal import ASKED, IMPORT, NOBODY, TAUGHT, Row
+from confide.pop.loop import Outcome
+from confide.pop.pop import POP
+from confide.pop.tickets import Key, Waiting
+from confide.service.base import Question, Refusal, Reply
+from confide.service.journal import ASKED, IMPORT, NOBODY, TAUGHT, Row, canonical, pack
 from confide.service.quota import DAY, Clock, Quota
+from confide.service.words import FORGOTTEN, HALTED, OTHER_QUESTION, OVER
 
-__all__ = ["Imported", "Request", "Requests", "Stored"]
+__all__ = ["Imported", "Request", "Requests", "Stored", "refused_for_today"]
 
 
 @dataclass(slots=True, repr=False)
@@ -25,8 +30,14 @@ class Request:
     """A question as a desk takes it, with the keyed hashes that stand for it: each is computed once."""
 
     question: Question
-    row: Row
-    """What is known of it before it is answered."""
+    minute: int
+    """When it came, by the machine's clock."""
+    x: bytes | None
+    """Packed; None where it cannot be stored."""
+    whose: bytes
+    id: bytes
+    digest: bytes
+    """As in `Row`."""
     name: bytes
     """Stands for whose it is and its id together: by it a request is known once its person was forgotten."""
     counted: bytes
@@ -35,6 +46,15 @@ class Request:
     """Whether it was asked before."""
     wait: int = 0
     """Minutes until its sender may take a round; 0 if they may now."""
+    wrong: str = ""
+    """What is wrong with it, where that was found when it was asked."""
+
+    def row(self, outcome: Outcome, epoch: int) -> Row:
+        """What the journal has of it, once it was asked."""
+        head, waiting = (self.whose, self.id, self.digest, outcome.number, epoch), outcome.waiting
+        if waiting is None or self.x is None:
+            return Row(*head, -1, self.minute, -1, -1, -1, self.x)
+        return Row(*head, waiting.copy, self.minute, outcome.label, outcome.guided, outcome.source, self.x)
 
 
 @dataclass(slots=True, repr=False)
@@ -51,6 +71,8 @@ class Stored:
     """When it was, by the public clock."""
     sequence: int
     """The entry that made it durable."""
+    waiting: Waiting | None = None
+    """What its label will teach; None once that was brought."""
     taught: int = -1
     """The label that was brought."""
     lesson: int = 0
@@ -118,67 +140,113 @@ class Requests:
     ----------
     keeper
         Has the key of the hashes, and for how many public rounds a ticket is good.
+    room
+        Bytes for a stored question.
     minutes
         For how many minutes a ticket is good at least: it ends when both are over, so that nobody ends others' by
         taking many rounds.
     """
 
-    def __init__(self, keeper: Keeper, minutes: int) -> None:
-        self._life, self._minutes = keeper.life, minutes
-        self._named, self._counted = partial(keeper.hash, b"asked"), partial(keeper.hash, b"quota")
+    def __init__(self, pop: POP, keeper: Keeper, room: int, minutes: int) -> None:
+        self._pop, self._keeper, self._room, self._labels = pop, keeper, room, pop.labels
+        self._life, self._minutes = keeper.tickets.life, minutes
+        self.long = f"x has no JSON form, or one of more than {room:,} bytes: send a shorter one"
+        """What is said of an x that cannot be stored."""
         self.quota, self.clock = Quota(), Clock()
         self._by_name: dict[bytes, Stored] = {}
-        self._tickets: dict[Key, Stored] = {}
-        self._order: deque[Stored] = deque()
+        self._rounds: OrderedDict[Key, Stored] = OrderedDict()  # in their order
         self._imports: dict[bytes, Imported] = {}
         self._imported: deque[Imported] = deque()
         self._notes: dict[str, deque[_Note]] = {ASKED: deque(), TAUGHT: deque()}
         self.open = 0
         """Answered questions that wait for a label: private."""
 
+    # ------------------------------------------------------------------ in and out
+
+    def read(self, one: Question, minute: int) -> Request:
+        """A question that came in this minute, of which nothing is known but what was asked, and by whom."""
+        hashes, packed = self._keeper.hashes, pack(one.x)
+        subject, id = one.subject.encode("utf-8", "surrogatepass"), one.id.encode("utf-8", "surrogatepass")
+        whose, named, digest = hashes((b"unit", subject), (b"request", id), (b"x", canonical(one.x, packed)))
+        name, counted = hashes((b"asked", whose, named), (b"quota", whose))
+        fits = packed is not None and len(packed) <= self._room
+        return Request(one, minute, packed if fits else None, whose, named, digest, name, counted)
+
     def hashes(self, whose: bytes, id: bytes) -> tuple[bytes, bytes]:
         """What stands for a request by its name, and for its sender where rounds are counted (see `Request`)."""
-        return self._named(whose, id), self._counted(whose)
+        name, counted = self._keeper.hashes((b"asked", whose, id), (b"quota", whose))
+        return name, counted
+
+    def fresh(self, requests: Iterable[Request], minute: int) -> list[Request]:
+        """Those that take a round: the others were asked before, or their sender must wait, and each says so then."""
+        fresh, asked, now = dict[bytes, Request](), Counter[bytes](), self.clock.at(minute)
+        for one in requests:
+            one.again = one.name in fresh or one.name in self._by_name
+            if not one.again:
+                one.wait = self.quota.refuse(one.counted, now, asked[one.counted])
+                if not one.wait:
+                    fresh[one.name] = one
+                    asked[one.counted] += 1
+        return list(fresh.values())
+
+    def refused(self, questions: Sequence[Question], minute: int) -> dict[int, Reply]:
+        """Those of one sender, by their places, that `fresh` would find to wait as it did before; it takes no lock."""
+        hash, whose = self._keeper.hash, self._keeper.who(questions[0].subject)
+        wait = self.quota.refused(hash(b"quota", whose), self.clock.at(minute))
+        ids = [hash(b"request", one.id.encode("utf-8", "surrogatepass")) for one in questions if wait]
+        names = [hash(b"asked", whose, id) for id in ids]
+        return {i: refused_for_today(wait) for i, name in enumerate(names) if name not in self._by_name}
+
+    def reply(self, one: Request, found: Stored | None) -> Reply:
+        """What the sender of a request is told, once it is durable."""
+        if one.wait:
+            return refused_for_today(one.wait)
+        if found is None:
+            return Reply(None, refusal=Refusal("halted", HALTED))
+        came = found.row
+        if not hmac.compare_digest(came.digest, one.digest):
+            return Reply(None, refusal=Refusal("conflict", FORGOTTEN if came.forgotten else OTHER_QUESTION))
+        if came.label < 0:
+            wrong = self.long if one.x is None else one.wrong or self._pop.readable([one.question.x]).get(0, FORM)
+            return Reply(None, came.number, Refusal("malformed", wrong), one.again)
+        labels, ticket = self._labels, self._keeper.tickets.sign(found.key, came.whose)
+        guide, source = None if came.guided < 0 else labels[came.guided], SOURCES[came.source]
+        answer = Answer(labels[came.label], came.source == COPIES, ticket, None, source, guide)
+        return Reply(answer, came.number, again=one.again)
+
+    # ------------------------------------------------------------------ what is remembered
 
     def request(self, name: bytes) -> Stored | None:
         """What is stored of a request, also of one whose person was forgotten: that it took its round."""
         return self._by_name.get(name)
 
     def ticket(self, key: Key) -> Stored | None:
-        """What is stored of the round that a ticket belongs to."""
-        return self._tickets.get(key)
+        """What is stored of the round that a ticket belongs to; None for one whose person was forgotten."""
+        stored = self._rounds.get(key)
+        return None if stored is None or stored.row.forgotten else stored
 
     def imported(self, name: bytes) -> Imported | None:
         """What is stored of an import."""
         return self._imports.get(name)
 
-    def asked(
-        self, rows: list[Row], sequence: int, rounds: int, hashes: Sequence[tuple[bytes, bytes]] | None = None
-    ) -> None:
-        """A note of questions was written; `hashes` of each where they are known, as they are not after a load."""
-        if hashes is None:
-            hashes = [(row.whose, row.id) if row.forgotten else self.hashes(row.whose, row.id) for row in rows]
-        taken = [(row, *known) for row, known in zip(rows, hashes, strict=True) if row.number > 0]
+    def again(self, rows: list[Row], sequence: int) -> None:
+        """A note of questions was found in the journal."""
+        known = [(row.whose, row.id) if row.forgotten else self.hashes(row.whose, row.id) for row in rows]
+        about = [(row, name, counted, None) for row, (name, counted) in zip(rows, known, strict=True)]
+        self.asked(about, sequence, max((row.number for row in rows), default=0))
+
+    def asked(self, about: Sequence[tuple[Row, bytes, bytes, Waiting | None]], sequence: int, rounds: int) -> None:
+        """A note of questions was written, with what stands for them (see `Request`), and what waits for a label."""
+        rows, taken = [row for row, *_ in about], [one for one in about if one[0].number > 0]
         if taken:
             self.clock.tick(max(row.leaf for row, *_ in taken))
         now = self.clock.now
-        for row, name, counted in taken:
-            stored = Stored(name, row, (row.epoch, row.number), now, sequence)
-            self._by_name[name] = stored
-            self._order.append(stored)
-            if not row.forgotten:
-                self._tickets[stored.key] = stored
-                self.open += row.label >= 0
+        for row, name, counted, waiting in taken:
+            stored = Stored(name, row, (row.epoch, row.number), now, sequence, waiting)
+            self._by_name[name] = self._rounds[stored.key] = stored
+            self.open += row.label >= 0
             self.quota.took(counted, now)
         self._notes[ASKED].append(_Note(sequence, rounds, now, -1, [row.whose for row in rows], rows))
-
-    def wait(self, counted: bytes, minute: int, asked: int) -> int:
-        """Minutes until somebody may take one more round, after so many in this call, when it is this minute; or 0."""
-        return self.quota.refuse(counted, self.clock.at(minute), asked)
-
-    def refused(self, whose: bytes, minute: int) -> int:
-        """Minutes for which somebody whom `wait` held up is still held up; or 0. Reading it takes no lock."""
-        return self.quota.refused(self._counted(whose), self.clock.at(minute))
 
     def taught(self, rows: Iterable[Row], sequence: int, rounds: int) -> None:
         """A note of lessons was written."""
@@ -189,7 +257,7 @@ class Requests:
                 self._import(note, row)
                 continue
             note.leaf = max(note.leaf, row.leaf)
-            stored = self._tickets.get((row.epoch, row.number))
+            stored = self.ticket((row.epoch, row.number))
             if stored is not None and stored.taught < 0:
                 self.open -= stored.open
                 stored.taught, stored.lesson = row.label, sequence
@@ -213,30 +281,35 @@ class Requests:
         note.imported = known
         known.pieces[note.sequence] = row.leaf, row.copy, None  # its digest comes next, unless it was erased
 
-    def expire(self, rounds: int) -> list[Key]:
-        """Drop what was asked, or imported, a ticket's life ago or earlier; the rounds whose tickets end with that."""
-        order, last, then, ended = self._order, rounds - self._life, self.clock.now - self._minutes, list[Key]()
-        while order and order[0].key[1] <= last and order[0].minute <= then:
-            asked = order.popleft()
-            ended.append(asked.key)
-            self._close(asked)
-            if self._by_name.get(asked.name) is asked:
-                del self._by_name[asked.name]
+    def take(self, key: Key) -> Waiting | None:
+        """What waits for the label of a round, which waits no more: `Tickets.held`."""
+        stored = self._rounds.get(key)
+        if stored is None:
+            return None
+        waiting, stored.waiting = stored.waiting, None
+        return waiting
+
+    def reopen(self, waiting: Mapping[Key, Waiting]) -> None:
+        """After a load, what waits for labels."""
+        for key, one in waiting.items():
+            self._rounds[key].waiting = one
+
+    def expire(self, rounds: int) -> bool:
+        """Drop what was asked, or imported, a ticket's life ago or earlier, by public rounds and the journal's clock.
+
+        Who brought labels does not enter. Whether tickets ended with that.
+        """
+        last, then, before = rounds - self._life, self.clock.now - self._minutes, len(self._rounds)
+        while self._rounds and (first := next(iter(self._rounds.values()))).key[1] <= last and first.minute <= then:
+            del self._rounds[first.key]
+            self.open -= first.open
+            if self._by_name.get(first.name) is first:
+                del self._by_name[first.name]
         while self._imported and self._imported[0].rounds <= last and self._imported[0].minute <= then:
             old = self._imported.popleft()
             if self._imports.get(old.name) is old:
                 del self._imports[old.name]
-        return ended
-
-    def _close(self, stored: Stored) -> None:
-        """Its ticket is good for nothing any more."""
-        if self._tickets.pop(stored.key, None) is not None:
-            self.open -= stored.open
-
-    def old(self, kind: str, rounds: int) -> bool:
-        """Whether there is a note of this kind from a ticket's life ago, or earlier."""
-        notes = self._notes[kind]
-        return bool(notes) and notes[0].rounds <= rounds - self._life
+        return len(self._rounds) < before
 
     def outlived(self, kind: str, rounds: int, before: int, leaves: int) -> int | None:
         """Up to which entry notes are no longer needed; None if all are.
@@ -254,7 +327,7 @@ class Requests:
 
     def of(self, whose: bytes) -> list[Stored]:
         """Somebody's requests."""
-        return [stored for stored in self._tickets.values() if stored.row.whose == whose]
+        return [stored for stored in self._rounds.values() if stored.row.whose == whose]
 
     def forget(self, whose: bytes) -> list[tuple[str, int, bytes, list[Row]]]:
         """Drop somebody's requests; (kind, sequence, whose, rows that take their place) of all notes that have theirs.
@@ -264,8 +337,8 @@ class Requests:
         import with a record of theirs goes too: whoever has the key could try what it was.
         """
         for stored in self.of(whose):
-            self._close(stored)
-            stored.row = stored.row.left(stored.name, self._counted(whose))
+            self.open, stored.waiting = self.open - stored.open, None
+            stored.row = stored.row.left(stored.name, self._keeper.hash(b"quota", whose))
         erased = list[tuple[str, int, bytes, list[Row]]]()
         for kind, notes in self._notes.items():
             for note in notes:
@@ -282,4 +355,9 @@ class Requests:
 
     def waiting(self) -> Iterator[Stored]:
         """Answered questions that wait for a label, in order."""
-        return (one for one in self._order if one.key in self._tickets and one.open)
+        return (one for one in self._rounds.values() if one.open)
+
+
+def refused_for_today(minutes: int) -> Reply:
+    """What is told to somebody whose rounds of the day are used up, until so many minutes have passed."""
+    return Reply(None, refusal=Refusal("quota", OVER, 60 * minutes))
