@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 from rich.box import SIMPLE
@@ -14,6 +14,7 @@ from confide.cli.terminal import console, planning, say
 from confide.extras import need
 from confide.planning.frontier import DISSENT, UNSURE, frontier
 from confide.planning.plan import Plan
+from confide.planning.promise import Protect, Units
 from confide.planning.text import expect
 
 __all__ = ["plan"]
@@ -24,6 +25,7 @@ Rounds = Annotated[int, typer.Option("--rounds", "-T", help="How many questions 
 
 
 def plan(
+    context: typer.Context,
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-6,
     rounds: Rounds = 1_000_000,
@@ -35,6 +37,8 @@ def plan(
     unit_labels: Annotated[int, typer.Option(help="Labels of one person that the guide learns from.")] = 1,
     guide: Annotated[bool, typer.Option(help="Whether a guide may have the budget, or a part of it.")] = True,
     labels: Annotated[int, typer.Option(help="How many labels there are.")] = 2,
+    protect: Annotated[str, typer.Option(help="rows, or labels alone: another promise, see below.")] = "rows",
+    people: Annotated[bool, typer.Option("--people", help="With --protect labels: people, not rounds.")] = False,
     beta: Annotated[float | None, typer.Option(help="Probability of halting early; of the mistake bound.")] = None,
     mistakes: Annotated[int | None, typer.Option(help="The learner's mistake bound d: gives a certificate.")] = None,
     paper: Annotated[bool, typer.Option("--paper", help="The paper's own constants instead of ours.")] = False,
@@ -52,8 +56,20 @@ def plan(
 
     * `confide plan --frontier --plot frontier.png` — what fewer copies cost
 
+    * `confide plan --protect labels --people --unit-labels 3` — only what was answered as right is secret
+
     * `confide plan --json plan.json && confide verify plan.json` — re-certify from the tables alone
+
+    Must nobody learn what was asked, or only what was answered as right? A plan is for the first, unless you say
+    `--protect labels`. Then any model can be taught, nothing ends, and errors are fewer; rows are not protected.
     """
+    if protect not in get_args(Protect):
+        raise ValueError("--protect must be rows, what was asked and what was right, or labels, only what was right")
+    if protect == "labels":
+        _labels_alone(context, epsilon, labels, people, unit_labels, json)
+        return
+    if people:
+        raise ValueError("--people is for --protect labels: here say --unit-unsure or --unit-labels")
     promise = (epsilon, delta, rounds)
     given: dict[str, Any] = {"copies": copies, "polls": polls, "unsure": unsure, "silent": silent, "beta": beta}
     given = {name: value for name, value in given.items() if value is not None}
@@ -81,11 +97,38 @@ def plan(
         given |= {"unit_labels": unit_labels} if guide else {"guide": None}
         with planning(promise[2]):
             made = Plan.tight(*promise, **given)
+    _show(made, json, "")
+    if not paper and mistakes is None:
+        say(f"\n{WHICH}", "dim")
+
+
+WHICH = (
+    "Must nobody learn what was asked, or only what was answered as right? This plan is for the first. If the second "
+    "is enough, `confide plan --protect labels` is another promise: it protects labels and not rows, and errs less."
+)
+"""Asked once, where a promise is made."""
+
+
+def _labels_alone(
+    context: typer.Context, epsilon: float, labels: int, people: bool, unit_labels: int, json: Path | None
+) -> None:
+    """Show the plan for labels alone; whatever would be ignored is refused."""
+    taken = {"epsilon", "labels", "protect", "people", "unit_labels", "json"}
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name not in taken and source is not None and source.name == "COMMANDLINE":
+            raise ValueError(f"--{name.replace('_', '-')} has no meaning with --protect labels: leave it out")
+    units: Units = "people" if people else "rounds"
+    _show(Plan.labels_alone(epsilon, labels, units=units, unit_labels=unit_labels), json, " --protect labels")
+
+
+def _show(made: Plan, json: Path | None, option: str) -> None:
     say("\n".join([str(made), "", *expect(made)]))
     console.print(f"\n{made.guarantee.sentence}", highlight=False, markup=False)
     if json is not None:
         json.write_text(made.to_json())
-        say(f"\nwritten to {json}; check it with: confide verify {json}; run it with: confide run --plan {json}")
+        run = f"confide run{option} --plan {json}"
+        say(f"\nwritten to {json}; check it with: confide verify {json}; run it with: {run}")
 
 
 def _show_frontier(promise: tuple[float, float, int], given: dict[str, Any], plot: Path | None) -> None:

@@ -89,9 +89,9 @@ def _private_rows(outcome: runner.Outcome) -> list[tuple[str, str]]:
     tally, plan = outcome.tally, outcome.pop.plan
     late = f"after the first {LATE:.0%}"
     rows = [("error", f"[bold]{tally.sentence}[/]; {percent(tally.late_error)} {late}")]
-    errors = tally.errors()
+    errors, called = tally.errors(), {"guide": "model"} if plan.promise.protect == "labels" else {}
     answered = [
-        f"{name} {counts[0] / max(1, tally.rounds):.1%} (wrong {percent(errors[name])})"
+        f"{called.get(name, name)} {counts[0] / max(1, tally.rounds):.1%} (wrong {percent(errors[name])})"
         for name, counts in sorted(tally.sources.items(), key=lambda item: -SOURCES.index(item[0]))
     ]
     rows.append(("answers by", ", ".join(answered)))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from confide.banks.base import Failures
 from confide.contained import contained
-from confide.errors import StateError
+from confide.errors import ConfideWarning, StateError
 from confide.extras import need
 from confide.labels.base import Taught
 from confide.labels.default import Default
@@ -37,6 +38,12 @@ Floats = NDArray[np.float64]
 
 _FIRST, _MEMORY = 64, 1 << 17
 """Labels before a model is fitted for the first time, and rows that are kept for it."""
+
+
+_FAILED = (
+    "your model raised, for an answer or for a label: then the label that came out most often is answered, and what it "
+    "was not taught is lost; this is said once, and counted in `failures`"
+)
 
 
 def model_for(learner: Any, labels: Labels, response: Response, features: Any = None) -> Taught:
@@ -114,6 +121,9 @@ class _Own:
         return found
 
     def _failed(self, lesson: bool) -> None:
+        if not any(self.failures):
+            with contained:  # whoever makes errors of warnings: the round goes on
+                warnings.warn(_FAILED, ConfideWarning, stacklevel=2)
         self.failures = self.failures.plus(Failures(lessons=1) if lesson else Failures(votes=1, raised=1))
 
     def state(self) -> Mapping[str, NDArray[Any]]:

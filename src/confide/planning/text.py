@@ -64,6 +64,8 @@ def _ten(plan: Plan) -> str:
     delta, price = plan.guarantee.delta, plan.price()
     if price.mu2 is not None and 100 * price.mu2 <= MOST_MU**2:
         return f"({price.epsilon(delta, people=10):.3g}, {delta:.2g}), exactly; see unit_labels"
+    if price.only_pure:
+        return f"{10 * plan.guarantee.epsilon:.3g} by group privacy; see unit_labels"
     epsilon, delta = group(plan.guarantee.epsilon, delta, 10)
     return f"({epsilon:.3g}, {delta:.2g}) by group privacy; see unit_unsure"
 

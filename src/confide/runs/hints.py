@@ -25,8 +25,11 @@ _FIRST = 200  # rows that show which columns hold numbers
 def hints(stream: Stream, plan: Plan, settings: Settings) -> list[str]:
     """One sentence each; some are made of people's rows, and quote labels."""
     said = list(plan.warnings)
-    if not plan.copies and settings.learner != Settings.learner:
-        said.append("the plan has no copies, so --learner is not used; --copies or --no-guide asks for some")
+    if not plan.copies and settings.learner != Settings.learner and settings.protect == "rows":
+        said.append(
+            "the plan has no copies, so --learner is not used; --copies or --no-guide asks for some, and with "
+            "--protect labels it answers itself, which protects labels and not rows"
+        )
     return said + (_of_file(stream, plan) if Path(stream.name).is_file() else [])
 
 

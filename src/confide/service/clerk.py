@@ -13,6 +13,7 @@ from confide.banks.base import FORM
 from confide.pop.base import COPIES, SOURCES, Answer
 from confide.pop.keeping import Keeper
 from confide.pop.pop import POP
+from confide.pop.randomized import Told
 from confide.pop.tickets import Key
 from confide.service.base import Question, Refusal, Reply
 from confide.service.journal import Row, canonical, pack
@@ -119,6 +120,9 @@ class Clerk:
         labels, ticket = self._labels, self._signer.ticket(found.key, came.whose)
         guide, source = None if came.guided < 0 else labels[came.guided], SOURCES[came.source]
         answer = Answer(labels[came.label], came.source == COPIES, ticket, None, source, guide)
+        if found.shares is not None:
+            told = dict(zip(labels, found.shares, strict=True))
+            answer = Told(answer.label, False, ticket, None, source, guide, told)
         return Reply(answer, came.number, again=one.again)
 
     def _wrong(self, one: Question) -> str:

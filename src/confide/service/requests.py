@@ -52,9 +52,11 @@ class Stored:
     sequence: int
     """The entry that made it durable."""
     taught: int = -1
-    """The label that was brought."""
+    """The label that was brought; what came out for it, where labels alone are protected."""
     lesson: int = 0
     """The entry that made that durable."""
+    shares: tuple[float, ...] | None = None
+    """The probability of every label, where it was told: public. After a restart nobody knows it any more."""
 
     @property
     def open(self) -> bool:
@@ -219,7 +221,7 @@ class Requests:
         while order and order[0].key[1] <= last and order[0].minute <= then:
             asked = order.popleft()
             ended.append(asked.key)
-            self._close(asked)
+            self.close(asked)
             if self._by_name.get(asked.name) is asked:
                 del self._by_name[asked.name]
         while self._imported and self._imported[0].rounds <= last and self._imported[0].minute <= then:
@@ -228,7 +230,7 @@ class Requests:
                 del self._imports[old.name]
         return ended
 
-    def _close(self, stored: Stored) -> None:
+    def close(self, stored: Stored) -> None:
         """Its ticket is good for nothing any more."""
         if self._tickets.pop(stored.key, None) is not None:
             self.open -= stored.open
@@ -264,7 +266,7 @@ class Requests:
         import with a record of theirs goes too: whoever has the key could try what it was.
         """
         for stored in self.of(whose):
-            self._close(stored)
+            self.close(stored)
             stored.row = stored.row.left(stored.name, self._counted(whose))
         erased = list[tuple[str, int, bytes, list[Row]]]()
         for kind, notes in self._notes.items():
@@ -279,6 +281,16 @@ class Requests:
                 if (imported := note.imported) is not None:
                     erased += [(kind, at, imported.sums, []) for at in imported.erase(note.sequence)]
         return erased
+
+    def due(self, last: int) -> list[Stored]:
+        """Answered questions up to this round that wait for a label, in order."""
+        found = list[Stored]()
+        for one in self._order:
+            if one.key[1] > last:
+                break
+            if one.open and one.key in self._tickets:
+                found.append(one)
+        return found
 
     def waiting(self) -> Iterator[Stored]:
         """Answered questions that wait for a label, in order."""
