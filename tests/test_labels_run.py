@@ -69,14 +69,14 @@ def test_people_have_a_cap_and_the_report_says_what_was_taken(tmp_path: Path) ->
 OWN = """
 from river import compose, linear_model, preprocessing
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 river = compose.SelectType(float) | preprocessing.StandardScaler() | linear_model.LogisticRegression()
 city = ColumnTransformer([("c", OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["city"])])
-table = make_pipeline(city, HistGradientBoostingClassifier(max_iter=10))
+table = make_pipeline(city, DecisionTreeClassifier(max_depth=4))
 online = GaussianNB()
 class Raises:
     def predict(self, x): raise KeyError("secret")

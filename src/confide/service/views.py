@@ -91,8 +91,8 @@ def _said(pop: POP, brought: int) -> tuple[str, ...]:
         )
     if (own := operator.randomizing) is not None and own.over >= MANY and own.over > own.learned:
         capped = (
-            f"{own.over:,} labels came past a person's cap and were not taken, {own.learned:,} were: a new model with a "
-            "larger unit_labels takes more of each person, each with more noise"
+            f"{own.over:,} labels came past a person's cap and were not taken, {own.learned:,} were: a new model with "
+            "a larger unit_labels takes more of each person, each with more noise"
         )
     return operator.failures.sentence, operator.late.sentence, capped
 
