@@ -46,7 +46,7 @@ def make(learner: Any = None, due: tuple[int, int] | None = None, **more: Any) -
 
 
 def opened(folder: Path, **settings: Any) -> PopDesk:
-    return PopDesk.open(folder, lambda: make(**settings), name="spam", save_every=None)
+    return PopDesk.open(folder, lambda: make(**settings), name="spam", save_every=None, wall=lambda: 0.0)
 
 
 def alone(desk: PopDesk) -> Randomizing:
