@@ -150,7 +150,8 @@ def _start(settings: Settings, folder: Path | None) -> runner.Outcome:
         plan = plan.but(rounds=settings.rounds or stream.length)
     for hint in hints(stream, plan, settings):
         say(f"note: {hint}", "yellow")
-    say(f"{stream.name}: {plan.explain().splitlines()[0]}")
+    said = plan.explain().splitlines()
+    say(f"{stream.name}: {' '.join(said[: 2 if settings.protect == 'labels' else 1])}")
     who = [f"{plan.rest} answers"] if plan.public else []
     if plan.copies:
         who.insert(0, f"{plan.copies:,} copies, {plan.polls:,} asked in a round")

@@ -72,7 +72,8 @@ def _public_rows(outcome: runner.Outcome) -> list[tuple[str, str]]:
     ended = f"[bold red]{ended}[/]" if outcome.out_of_budget else ended
     silent = f", the first {plan.silent:,} silent" if plan.silent else ""
     rows = [
-        ("promise", f"{pop.guarantee} for each {'person' if pop.units == 'people' else 'round'}"),
+        ("promise", f"{pop.guarantee.brief} for each {'person' if pop.units == 'people' else 'round'}"),
+        *([("protected", pop.guarantee.protected)] if plan.promise.protect == "labels" else []),
         ("rounds", f"{pop.rounds:,} of {plan.rounds:,}{silent}; {ended}"),
         ("speed", f"{outcome.rounds_per_second:,.0f} rounds/s, {tally.seconds:,.1f} s"),
     ]

@@ -45,6 +45,11 @@ class Guarantee(Numbers):
         return f"({self.epsilon:.4g}, {self.delta:.3g})-challenge-DP{seeded}"
 
     @property
+    def brief(self) -> str:
+        """Its numbers."""
+        return str(self)
+
+    @property
     def protected(self) -> str:
         """What is protected, and what is not."""
         return "what was asked and what was answered as right are protected; that somebody asked is not"

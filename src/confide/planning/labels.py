@@ -17,10 +17,17 @@ from confide.privacy.response import Response, each, together
 if TYPE_CHECKING:
     from confide.planning.plan import Plan
 
-__all__ = ["NOT_PROTECTED", "LabelGuarantee", "RandomizedLabels", "label_guarantee", "labels_alone"]
+__all__ = ["NOT_PROTECTED", "ONE_SIDED", "LabelGuarantee", "RandomizedLabels", "label_guarantee", "labels_alone"]
 
 NOT_PROTECTED = "labels are protected; rows, and whether and when a label came, are not"
 """The word of this promise, on every surface."""
+
+
+ONE_SIDED = (
+    "where labels come for one outcome only, that one came says which it was: then declare a deadline, and what a "
+    "missing label means"
+)
+"""Said where labels come one by one: a file has all of them."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +44,13 @@ class LabelGuarantee(Guarantee):
     """Public rounds after which a label that has not come is replaced; None where none is."""
 
     def __str__(self) -> str:
+        return f"{self.brief}: {self.protected}"
+
+    @property
+    def brief(self) -> str:
+        """The same without what it is about."""
         seeded = "" if self.secure else " (insecure: seeded, so nothing is promised)"
-        return f"{self.epsilon:.4g}-DP for labels alone{seeded}: {self.protected}"
+        return f"{self.epsilon:.4g}-DP for labels alone{seeded}"
 
     @property
     def protected(self) -> str:
@@ -119,7 +131,7 @@ class RandomizedLabels(Part, Numbers, kind="labels"):
 
     def rows(self, plan: Plan) -> list[tuple[str, str]]:
         """How often a label comes out as it is, and what stands for a missing one."""
-        kept = f"{self.response.truth:.1%} come out as they are, every other label {self.response.lie:.2%}"
+        kept = f"comes out as it is in {self.response.truth:.1%} of cases, as each other one in {self.response.lie:.2%}"
         due = [] if self.deadline is None else [("deadline", f"{self.deadline:,} rounds, then a declared label")]
         return [("each label", kept), *due]
 
@@ -134,10 +146,7 @@ class RandomizedLabels(Part, Numbers, kind="labels"):
         """Of labels that betray themselves by coming."""
         if self.deadline is not None:
             return []
-        return [
-            "where labels come for one outcome only, that one came says which it was: then declare a deadline, and "
-            "what a missing label means"
-        ]
+        return [ONE_SIDED]
 
     def certified(self, plan: Plan) -> str:
         """What `confide verify` says of it."""

@@ -80,7 +80,9 @@ def _whom(plan: Plan) -> str:
 
 def explain(plan: Plan) -> str:
     """What to expect, in plain words, then what was chosen and why: one sentence a line."""
-    lines = [f"{plan.guarantee} over {_rounds(plan)}{'' if plan.endless else ' rounds'}.", *expect(plan)]
+    lines = [f"{plan.guarantee.brief} over {_rounds(plan)}{'' if plan.endless else ' rounds'}.", *expect(plan)]
+    if plan.promise.protect == "labels":
+        lines.insert(1, f"{plan.guarantee.protected[0].upper()}{plan.guarantee.protected[1:]}.")
     return "\n".join([*lines, *(f"! {line}" for line in plan.warnings), *(f"· {note}" for note in plan.notes)])
 
 
