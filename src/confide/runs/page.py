@@ -177,10 +177,13 @@ def _promise(outcome: Outcome) -> str:
 
 def _public(outcome: Outcome) -> str:
     lines = "".join(f"<li>{escape(line[0].upper() + line[1:])}.</li>" for line in outcome.stream.public)
+    more = "Everything else of a row is read by itself."
+    if outcome.pop.plan.promise.protect == "labels":
+        more = "Nor does it cover anything else of a row but its label."
     return _section(
         "Treated as public",
         f'<ul>{lines}</ul><p class="note">The promise does not cover these: they were read from all rows together, or '
-        "decide when a row is asked. Everything else of a row is read by itself.</p>",
+        f"decide when a row is asked. {more}</p>",
     )
 
 
