@@ -41,8 +41,6 @@ def status(
     say("public", "bold")
     say(f"  promise   {replace(seen['guarantee'], secure=not seen['insecure'])}")
     say(f"  units     {seen['units']}")
-    if plan.promise.protect == "labels":
-        say(f"  protected {plan.guarantee.protected}")
     say(f"  state     {_where(seen)}")
     silent = f", the first {plan.silent:,} silent" if plan.silent else ""
     planned = ", and no last one" if plan.endless else f" of {plan.rounds:,}"

@@ -150,7 +150,7 @@ class RandomizedLabels(Part, Numbers, kind="labels"):
 
     def certified(self, plan: Plan) -> str:
         """What `confide verify` says of it."""
-        return f"labels randomized by {self.other} of 2**64 words for each of {self.labels - 1} others"
+        return f"of 2**64 words {self.other} say each label that was not brought"
 
 
 def labels_alone(
