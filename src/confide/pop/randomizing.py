@@ -163,7 +163,7 @@ class Randomizing(Running, runs=RandomizedLabels):
         if self.part.deadline is None and not self._account.learns(who):
             self.over += 1
             return -1
-        return self.part.response.draw(label, self.rng.word())
+        return int(self.part.response.draw(label, self.rng.word()))
 
     def teach(self, question: Seen | None, label: int, who: Who) -> int:
         """Teach what came out, or hold it until its deadline; the number by which a journal finds it again."""

@@ -91,8 +91,8 @@ def taught_of_brought(outcome: Outcome) -> str:
     """How many of the labels that came the guide learned from, where a cap kept it from some."""
     learned, guide, brought = outcome.pop.operator.guide_labels, outcome.pop.plan.guide, outcome.tally.brought
     if (own := outcome.pop.operator.randomizing) is not None:
-        most = outcome.pop.plan.promise.unit_labels
-        return f"{own.learned:,} of {brought:,} labels were taken: of each person at most {most:,}" if own.over else ""
+        cap = f"of each person at most {outcome.pop.plan.promise.unit_labels:,}"
+        return f"{own.learned:,} of {brought:,} labels were taken: {cap}" if own.over else ""
     if learned is None and (late := outcome.pop.operator.late.labels):
         return f"{late:,} of {brought:,} labels came too late to teach anything, by --delay"
     if learned is None or guide is None or learned >= brought:

@@ -55,7 +55,7 @@ def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> di
     totals, series, own = counts.totals(), counts.series(), pop.operator.randomizing
     if own is not None:  # they were counted against what came out
         series["wrong"] = [own.wrongs(*both) for both in zip(series["labels"], series["wrong"], strict=True)]
-        totals["wrong"] = min(totals["labels"], max(0.0, sum(series["wrong"])))  # type: ignore[assignment]
+        totals["wrong"] = min(totals["labels"], max(0.0, sum(series["wrong"])))
     answered = sum(totals[source] for source in OWN_SOURCES)
     return {
         "unsure": unsure,
