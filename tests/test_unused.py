@@ -305,7 +305,7 @@ def test_an_option_that_changes_nothing_is_refused(words: str, said: str) -> Non
 
 def test_the_package_has_no_other_planner() -> None:
     made = {name for name, one in inspect.getmembers(Plan, inspect.ismethod) if one.__self__ is Plan}
-    assert made == {"tight", "certified", "paper", "from_json"} and confide.Plan is Plan
+    assert made == {"tight", "certified", "paper", "labels_alone", "from_json"} and confide.Plan is Plan
 
 
 class _Own:

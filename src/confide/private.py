@@ -184,7 +184,7 @@ class Private:
     @property
     def protect(self) -> Protect:
         """What is protected: rows, or labels alone."""
-        return "labels" if isinstance(self._mechanism, Randomized) else "rows"
+        return "labels" if isinstance(self._mechanism, Randomized) else self._mechanism.plan.promise.protect
 
     @property
     def plan(self) -> Plan:

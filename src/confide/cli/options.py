@@ -29,10 +29,16 @@ Epsilon = Annotated[
 Delta = Annotated[
     float | None, _option(f"Probability that it fails.  [default: {DELTA:g}]", _PROMISE, "--delta", "-d")
 ]
+Protect = Annotated[
+    str,
+    _option(
+        "rows: nobody learns what was asked, nor what was right. labels: only what was right is kept secret.", _PROMISE
+    ),
+]
 Rounds = Annotated[int | None, _option("Rounds; a file's rows if left out.", _PROMISE, "--rounds", "-T")]
 Unit = Annotated[str | None, _option("The column that names the person to protect.", _PROMISE)]
 UnitUnsure = Annotated[int | None, _option("Unsure answers of the copies that one person may receive.", _PROMISE)]
-UnitLabels = Annotated[int | None, _option("Labels of one person that the guide learns from.", _PROMISE)]
+UnitLabels = Annotated[int | None, _option("Labels of one person that are learned from, ever.", _PROMISE)]
 Monitor = Annotated[
     float | None, _option("Spend this ε, out of --epsilon, on an accuracy that may be shown to others.", _PROMISE)
 ]
@@ -59,7 +65,10 @@ Guide = Annotated[
 Lean = Annotated[
     str | None, _option("What copies that are unsure answer by: none, fill or additive; chosen if left out.", _PLAN)
 ]
-Learner = Annotated[str, _option(f"What the copies are, where the plan has any: {_LEARNERS}", _PLAN)]
+Learner = Annotated[
+    str,
+    _option(f"What the copies are, where the plan has any; with --protect labels the model itself: {_LEARNERS}", _PLAN),
+]
 PlanFile = Annotated[
     Path | None, _option("A plan of `confide plan --json`: its numbers win; --monitor comes on top.", _PLAN, "--plan")
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 from rich.box import SIMPLE
@@ -14,6 +14,7 @@ from confide.cli.terminal import console, planning, say
 from confide.extras import need
 from confide.planning.frontier import DISSENT, UNSURE, frontier
 from confide.planning.plan import Plan
+from confide.planning.promise import Protect
 from confide.planning.text import expect
 from confide.runs.settings import LEANS
 
@@ -34,6 +35,7 @@ Units = Annotated[str | None, typer.Option(help="Who is protected: rounds or peo
 
 
 def plan(
+    context: typer.Context,
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-6,
     rounds: Rounds = None,
@@ -49,6 +51,7 @@ def plan(
     lean: Lean = None,
     guide: Annotated[bool, typer.Option(help="Whether a guide may have the budget, or a part of it.")] = True,
     labels: Annotated[int, typer.Option(help="How many labels there are.")] = 2,
+    protect: Annotated[str, typer.Option(help="rows, or labels alone: another promise, see below.")] = "rows",
     beta: Annotated[float | None, typer.Option(help="Probability of halting early; of the mistake bound.")] = None,
     mistakes: Annotated[int | None, typer.Option(help="The learner's mistake bound d: gives a certificate.")] = None,
     paper: Annotated[bool, typer.Option("--paper", help="The paper's own constants instead of ours.")] = False,
@@ -66,8 +69,18 @@ def plan(
 
     * `confide plan --frontier --plot frontier.png` — what fewer copies cost
 
+    * `confide plan --protect labels --units people --unit-labels 3` — only what was answered as right is secret
+
     * `confide plan --json plan.json && confide verify plan.json` — re-certify from the tables alone
+
+    Must nobody learn what was asked, or only what was answered as right? A plan is for the first, unless you say
+    `--protect labels`. Then any model can be taught, nothing ends, and errors are fewer; rows are not protected.
     """
+    if protect not in get_args(Protect):
+        raise ValueError("--protect must be rows, what was asked and what was right, or labels, only what was right")
+    if protect == "labels":
+        _labels_alone(context, epsilon, labels, units, unit_labels, json)
+        return
     if endless and rounds is not None:
         raise ValueError("--endless means that there is no last round: leave --rounds out")
     if plot is not None and not show_frontier:
@@ -102,11 +115,41 @@ def plan(
         last = None if endless else promise[2]
         with planning(last):
             made = Plan.tight(epsilon, delta, last, units=units, **given)  # type: ignore[arg-type]
+    _show(made, json, "")
+    if not paper and mistakes is None:
+        say(f"\n{WHICH}", "dim")
+
+
+WHICH = (
+    "Must nobody learn what was asked, or only what was answered as right? This plan is for the first. If the second "
+    "is enough, `confide plan --protect labels` is another promise: it protects labels and not rows, and errs less."
+)
+"""Asked once, where a promise is made."""
+
+
+def _labels_alone(
+    context: typer.Context, epsilon: float, labels: int, units: str | None, unit_labels: int, json: Path | None
+) -> None:
+    """Show the plan for labels alone; whatever would be ignored is refused."""
+    taken = {"epsilon", "labels", "protect", "units", "unit_labels", "json"}
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name not in taken and source is not None and source.name == "COMMANDLINE":
+            raise ValueError(f"--{name.replace('_', '-')} has no meaning with --protect labels: leave it out")
+    if units not in (None, "rounds", "people"):
+        raise ValueError(f"--units {units} must be rounds or people")
+    who: Literal["rounds", "people"] = "people" if units == "people" else "rounds"
+    made = Plan.labels_alone(epsilon, labels, units=who, unit_labels=unit_labels)
+    _show(made, json, " --protect labels")
+
+
+def _show(made: Plan, json: Path | None, option: str) -> None:
     say("\n".join([str(made), "", *expect(made)]))
     console.print(f"\n{made.guarantee.sentence}", highlight=False, markup=False)
     if json is not None:
         json.write_text(made.to_json())
-        say(f"\nwritten to {json}; check it with: confide verify {json}; run it with: confide run --plan {json}")
+        run = f"confide run{option} --plan {json}"
+        say(f"\nwritten to {json}; check it with: confide verify {json}; run it with: {run}")
 
 
 def _lean(asked: str | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from confide.cli.terminal import planning, say
 from confide.runs import report, runner
 from confide.runs.checkpoints import read_run
 from confide.runs.hints import hints
-from confide.runs.names import declared, fallback_named, learner_named, streams, weights_named
+from confide.runs.names import declared, fallback_named, learner_of, streams, weights_named
 from confide.runs.settings import Settings
 
 __all__ = ["EXAMPLES", "run"]
@@ -40,6 +40,8 @@ Examples:
 
 * `confide run visits.parquet --unit patient` — protect people over all their rows
 
+* `confide run mails.csv --protect labels` — only the labels are secret: another promise, and fewer errors
+
 * `confide run visits.csv --drop id,notes --order day` — leave columns out, sort the rows
 
 * `confide run today.csv --history lastyear.csv --delay 500` — learn from history, labels come late
@@ -57,6 +59,7 @@ def run(
     stream: given.Stream = None,
     epsilon: given.Epsilon = None,
     delta: given.Delta = None,
+    protect: given.Protect = "rows",
     rounds: given.Rounds = None,
     unit: given.Unit = None,
     unit_unsure: given.UnitUnsure = None,
@@ -130,7 +133,7 @@ def _settings(asked: dict[str, Any]) -> Settings:
 
 
 def _start(settings: Settings, folder: Path | None) -> runner.Outcome:
-    settings, learner = declared(settings), learner_named(settings.learner)  # refused before anything is said or read
+    settings, learner = declared(settings), learner_of(settings)  # refused before anything is said or read
     filed = settings.filed()
     if filed is not None and not filed.endless:
         settings = settings.but(rounds=filed.rounds)
@@ -144,16 +147,18 @@ def _start(settings: Settings, folder: Path | None) -> runner.Outcome:
     records = 0 if history is None else history.length or 0
     with planning(settings.rounds or stream.length):
         plan = settings.tight(len(stream.labels), stream.length, records) if filed is None else filed
-    if not plan.copies and settings.learner != Settings.learner:
+    if not plan.copies and settings.learner != Settings.learner and settings.protect == "rows":
         why = plan.notes[0].partition(": ")[2] if plan.notes else "the plan has no copies"
         raise ValueError(
-            f"--learner {settings.learner} would never answer: {why}. Leave it out, and the guide answers; or ask for "
-            "copies of it, with --copies and --unsure, or with --no-guide"
+            f"--learner {settings.learner} would never answer: {why}. Leave it out, and the guide answers; or say "
+            "--protect labels, and it answers itself, which protects labels and not rows; or ask for copies of it, "
+            "with --copies and --unsure, or with --no-guide"
         )
     for hint in hints(stream, plan):
         say(f"note: {hint}", "yellow")
-    say(f"{stream.name}: {plan.explain().splitlines()[0]}")
-    who = [] if plan.guide is None else ["the guide answers"]
+    said = plan.explain().splitlines()
+    say(f"{stream.name}: {' '.join(said[: 2 if settings.protect == 'labels' else 1])}")
+    who = [f"{plan.rest} answers"] if plan.public else []
     if plan.copies:
         who.insert(0, f"{plan.copies:,} copies, {plan.polls:,} asked in a round")
     say("; ".join(who))
@@ -177,7 +182,7 @@ def _folder(context: typer.Context, folder: Path | None) -> Path:
 def _resume(folder: Path, trusted: bool, strict: bool, no_twin: bool) -> runner.Outcome:
     saved = read_run(folder).settings
     settings = saved.but(strict=saved.strict or strict, twin=saved.twin and not no_twin)
-    learner, (stream, history) = learner_named(settings.learner), streams(settings)
+    learner, (stream, history) = learner_of(settings), streams(settings)
     fallback = fallback_named(settings.fallback, stream)
     with bar(settings.rounds or stream.length or 1) as hooks:
         more: dict[str, Any] = {"learner": learner, "fallback": fallback, "history": history, "hooks": hooks}

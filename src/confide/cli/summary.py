@@ -73,7 +73,8 @@ def _public_rows(outcome: runner.Outcome) -> list[tuple[str, str]]:
     silent = f", the first {plan.silent:,} silent" if plan.silent else ""
     last = ", and no last one" if plan.endless else f" of {plan.rounds:,}"
     rows = [
-        ("promise", f"{pop.guarantee} for each {'person' if pop.units == 'people' else 'round'}"),
+        ("promise", f"{pop.guarantee.brief} for each {'person' if pop.units == 'people' else 'round'}"),
+        *([("protected", pop.guarantee.protected)] if plan.promise.protect == "labels" else []),
         ("rounds", f"{pop.rounds:,}{last}{silent}; {ended}"),
         ("speed", f"{outcome.rounds_per_second:,.0f} rounds/s, {tally.seconds:,.1f} s"),
     ]
@@ -90,9 +91,9 @@ def _private_rows(outcome: runner.Outcome) -> list[tuple[str, str]]:
     tally, plan = outcome.tally, outcome.pop.plan
     late = f"after the first {LATE:.0%}"
     rows = [("error", f"[bold]{tally.sentence}[/]; {percent(tally.late_error)} {late}")]
-    errors = tally.errors()
+    errors, called = tally.errors(), {"guide": "model"} if plan.promise.protect == "labels" else {}
     answered = [
-        f"{name} {counts[0] / max(1, tally.rounds):.1%} (wrong {percent(errors[name])})"
+        f"{called.get(name, name)} {counts[0] / max(1, tally.rounds):.1%} (wrong {percent(errors[name])})"
         for name, counts in sorted(tally.sources.items(), key=lambda item: -SOURCES.index(item[0]))
     ]
     rows.append(("answers by", ", ".join(answered)))

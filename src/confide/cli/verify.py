@@ -33,6 +33,9 @@ def verify(
         found = check(path, ledger, model)
         say(_certified(found.plan, found.guarantee))
         for kind, again in found.parts.items():
+            if found.plan.promise.protect == "labels":
+                say("labels: the ledger has what came out for them, and nothing else of them")
+                continue
             say(f"{kind}: {again.released:,} releases; computed again from the ledger it is "
                 f"{'what is in use' if again.compared else 'compared with nothing'}, "
                 f"digest {again.digest or 'none yet'}")  # fmt: skip
@@ -50,7 +53,9 @@ def verify(
 
 def _certified(plan: Plan, got: Guarantee) -> str:
     price, how = plan.price(), f"Rényi order {plan.order}"
-    if price.mu2 is not None:
+    if price.only_pure:
+        how = "exactly"
+    elif price.mu2 is not None:
         how = f"exactly, δ = {price.delta(plan.guarantee.epsilon):.6g} at the ε claimed"
     return (
         f"certified: the integers keep ε = {got.epsilon:.6g} at δ = {got.delta:.3g} "

@@ -21,7 +21,7 @@ from confide.errors import StateError
 from confide.guide.columns import Row
 from confide.guide.maps import Encoded
 
-__all__ = ["Entry", "Journal", "check_writable"]
+__all__ = ["Entry", "Journal", "check_writable", "row_of", "written"]
 
 
 class Entry(NamedTuple):
@@ -176,3 +176,13 @@ def _read(written: Any) -> Any:
     row = np.empty(len(parts[1]), dtype=np.dtype(parts[0]))
     row[:] = parts[1]
     return row
+
+
+def written(row: Any) -> Any:
+    """A row that a model has read, as JSON's kinds of values."""
+    return _written(row)
+
+
+def row_of(written: Any) -> Any:
+    """The row that `written` gave."""
+    return _read(written)

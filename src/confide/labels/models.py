@@ -42,7 +42,7 @@ _FIRST, _MEMORY = 64, 1 << 17
 
 _FAILED = (
     "your model raised, for an answer or for a label: then the label that came out most often is answered, and what it "
-    "was not taught is lost; this is said once, and counted in `failures`"
+    "was not taught is lost; this is said once, and how often is counted"
 )
 
 

@@ -44,6 +44,16 @@ class Guarantee(Numbers):
         seeded = "" if self.secure else " (insecure: seeded, so nothing is promised)"
         return f"({self.epsilon:.4g}, {self.delta:.3g})-challenge-DP{seeded}"
 
+    @property
+    def brief(self) -> str:
+        """Its numbers."""
+        return str(self)
+
+    @property
+    def protected(self) -> str:
+        """What is protected, and what is not."""
+        return "what was asked and what was answered as right are protected; that somebody asked is not"
+
     def _repr_html_(self) -> str:
         seeded = () if self.secure else ("Insecure: seeded, so nothing is promised.",)
         return card(str(replace(self, secure=True)), alarms=seeded, notes=(self.sentence,))

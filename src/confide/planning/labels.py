@@ -1,17 +1,34 @@
-"""What is promised where labels alone are protected. Proof page: docs/proofs/labels.md."""
+"""What is promised where labels alone are protected, and the part that keeps it. Proof page: docs/proofs/labels.md."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
+from functools import cached_property
+from typing import TYPE_CHECKING
 
+from confide._checks import Numbers, integer
 from confide.planning.guarantee import Guarantee
+from confide.planning.parts import Cap, Part, Price
+from confide.planning.promise import Promise, Units
+from confide.privacy.response import Response, each, together
 
-__all__ = ["NOT_PROTECTED", "LabelGuarantee"]
+if TYPE_CHECKING:
+    from confide.planning.plan import Plan
+
+__all__ = ["NOT_PROTECTED", "ONE_SIDED", "LabelGuarantee", "RandomizedLabels", "label_guarantee", "labels_alone"]
 
 NOT_PROTECTED = "labels are protected; rows, and whether and when a label came, are not"
 """The word of this promise, on every surface."""
+
+
+ONE_SIDED = (
+    "where labels come for one outcome only, that one came says which it was: then declare a deadline, and what a "
+    "missing label means"
+)
+"""Said where labels come one by one: a file has all of them."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +45,17 @@ class LabelGuarantee(Guarantee):
     """Public rounds after which a label that has not come is replaced; None where none is."""
 
     def __str__(self) -> str:
-        seeded = "" if self.secure else " (insecure: seeded, so nothing is promised)"
-        return f"{_up(self.epsilon, 4)}-DP for labels alone{seeded}: {self._said}"
+        return f"{self.brief}: {self.protected}"
 
     @property
-    def _said(self) -> str:
+    def brief(self) -> str:
+        """The same without what it is about."""
+        seeded = "" if self.secure else " (insecure: seeded, so nothing is promised)"
+        return f"{_up(self.epsilon, 4)}-DP for labels alone{seeded}"
+
+    @property
+    def protected(self) -> str:
+        """What is protected, and what is not."""
         if self.deadline is None:
             return NOT_PROTECTED
         return f"labels are protected, and whether one came within {self.deadline:,} rounds; rows are not"
@@ -48,8 +71,111 @@ class LabelGuarantee(Guarantee):
         return (
             f"Whatever {whose} said, everyone together, asking adaptively for as long as they like and seeing the "
             f"model itself, sees any given pattern with a probability that changes by at most a factor of {factor} "
-            f"(ε = {_up(self.epsilon, 4)}); {self._said}."
+            f"(ε = {_up(self.epsilon, 4)}); {self.protected}."
         )
+
+
+@dataclass(frozen=True)
+class RandomizedLabels(Part, Numbers, kind="labels"):
+    """Every label is randomized once, when it comes, and one ordinary model is taught what came out.
+
+    Its price is a pure ε, which protects labels and is never added to one that protects rows.
+
+    Parameters
+    ----------
+    labels, other
+        The integers that are drawn with (`confide.privacy.response.Response`).
+    unit_labels
+        Labels of one unit that are ever taken.
+    deadline, missing
+        Public rounds after which a label is due, and the number of the one that stands for one that has not come.
+    """
+
+    labels: int
+    other: int
+    unit_labels: int = 1
+    deadline: int | None = None
+    missing: int | None = None
+
+    protects = "labels"
+    answers = "the model"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        integer(self.unit_labels, "unit_labels", at_least=1)
+        if (self.deadline is None) != (self.missing is None):
+            raise ValueError("declare a deadline together with the label that stands for a missing one, or neither")
+        if self.deadline is not None and self.missing is not None:
+            integer(self.deadline, "deadline", at_least=1)
+            integer(self.missing, "missing", at_least=0, at_most=self.labels - 1)
+        self.response  # noqa: B018  # refuses integers that are no response
+
+    @cached_property
+    def response(self) -> Response:
+        """The law of what comes out."""
+        return Response(self.labels, self.other)
+
+    def price(self) -> Price:
+        """All labels of a unit together."""
+        return Price(pure=together(self.response.cost(), self.unit_labels))
+
+    def check(self, promise: Promise) -> None:
+        """ValueError where it was made for another promise."""
+        if (self.labels, self.unit_labels) != (promise.labels, promise.unit_labels):
+            raise ValueError("the response was made for other labels, or another cap on them: do not run this plan")
+
+    @property
+    def cap(self) -> Cap:
+        """Labels of one person."""
+        many = "1 label" if self.unit_labels == 1 else f"{self.unit_labels:,} labels"
+        return Cap(self.unit_labels, many, f"brings at most {many}")
+
+    def rows(self, plan: Plan) -> list[tuple[str, str]]:
+        """How often a label comes out as it is, and what stands for a missing one."""
+        kept = f"comes out as it is in {self.response.truth:.1%} of cases, as each other one in {self.response.lie:.2%}"
+        due = [] if self.deadline is None else [("deadline", f"{self.deadline:,} rounds, then a declared label")]
+        return [("each label", kept), *due]
+
+    def sentences(self, plan: Plan) -> list[str]:
+        """What it does."""
+        return [
+            f"Labels are randomized as they come: {self.response.truth:.1%} come out as they are. One ordinary model, "
+            "yours or ours, is taught what came out; nothing halts, and the model itself may be shown."
+        ]
+
+    def warnings(self, plan: Plan) -> list[str]:
+        """Of labels that betray themselves by coming."""
+        if self.deadline is not None:
+            return []
+        return [ONE_SIDED]
+
+    def certified(self, plan: Plan) -> str:
+        """What `confide verify` says of it."""
+        return f"of 2**64 words {self.other} say each label that was not brought"
+
+
+def labels_alone(
+    epsilon: float,
+    labels: int,
+    *,
+    rounds: int | None = None,
+    units: Units = "rounds",
+    unit_labels: int = 1,
+    due: tuple[int, int] | None = None,
+) -> tuple[Promise, RandomizedLabels]:
+    """The promise for labels alone, and the response that tells the truth most often within it."""
+    if units == "rounds" and unit_labels != 1:
+        raise ValueError("a round has one label: leave unit_labels out, or protect people")
+    promise = Promise(epsilon, 0.0, rounds, labels, units, "labels", unit_labels)
+    response = Response.best(each(epsilon, unit_labels), labels)
+    deadline, missing = (None, None) if due is None else due
+    return promise, RandomizedLabels(labels, response.other, unit_labels, deadline, missing)
+
+
+def label_guarantee(promise: Promise, parts: Sequence[Part], epsilon: float) -> LabelGuarantee:
+    """What is promised, with the deadline that a part declares."""
+    part = next((part for part in parts if isinstance(part, RandomizedLabels)), None)
+    return LabelGuarantee(epsilon, promise.delta, deadline=None if part is None else part.deadline)
 
 
 def _up(value: float, digits: int) -> str:

@@ -113,9 +113,14 @@ class Price(Numbers):
             self.shared and other.shared,
         )
 
+    @property
+    def only_pure(self) -> bool:
+        """Whether it is an ε and nothing beside it: then there is nothing to convert."""
+        return self.mu2 is None and self.curve is None and not (self.bad or self.part_of_delta)
+
     def best_order(self, delta: float) -> int | None:
         """The order at which it is accounted for; None where it is converted exactly."""
-        if self.mu2 is not None:
+        if self.mu2 is not None or self.only_pure:
             return None
         return min(_ORDERS, key=lambda order: self.converted(delta, order)) if self.order is None else self.order
 
@@ -132,6 +137,8 @@ class Price(Numbers):
         """ε at this δ, rounded up; for several units together only where it is Gaussian."""
         if self.mu2 is not None:
             return epsilon_of(delta, self._moved(people), self._noises(people))
+        if self.only_pure and people == 1:
+            return self.pure
         order = self.best_order(delta)
         if people != 1 or order is None:
             raise ValueError("only Gaussian parts are converted exactly for several units: use group privacy")

@@ -22,6 +22,7 @@ from confide.planning.copies import Copies, copies_of
 from confide.planning.files import Kind
 from confide.planning.guarantee import Guarantee
 from confide.planning.guided import GuidePlan
+from confide.planning.labels import label_guarantee, labels_alone
 from confide.planning.mistakes import Certificate
 from confide.planning.parts import Part, Price, price_of
 from confide.planning.promise import Promise, Units
@@ -85,6 +86,9 @@ class Plan(Numbers):
             said = Guarantee(min(self.promise.epsilon, self.price().epsilon(self.promise.delta)), self.promise.delta)
         caps = tuple(part.cap.long for part in self.parts if part.cap is not None)
         learned = None if self.guide is None else self.guide.unit_labels
+        if self.promise.protect == "labels":
+            learned = self.promise.unit_labels if self.units == "people" else None
+            said = label_guarantee(self.promise, self.parts, said.epsilon)
         said = replace(said, units=self.units, unit_unsure=self.unit_unsure, unit_labels=learned, caps=caps)
         object.__setattr__(self, "guarantee", said)
 
@@ -350,6 +354,41 @@ class Plan(Numbers):
         got = None if guided else Guarantee(shared.found.got.epsilon, delta)
         parts = (copies_of(shared.found, labels, beta), *guided)
         return cls(promise, parts, "tight", got, notes=shared.notes)  # type: ignore[arg-type]
+
+    @classmethod
+    def labels_alone(
+        cls,
+        epsilon: float,
+        labels: int = 2,
+        *,
+        rounds: int | None = None,
+        units: Units = "rounds",
+        unit_labels: int = 1,
+        due: tuple[int, int] | None = None,
+    ) -> Plan:
+        """Another promise: labels are protected; rows, and whether and when a label came, are not.
+
+        Proof page: docs/proofs/labels.md.
+
+        Parameters
+        ----------
+        epsilon
+            For all labels of one unit together; δ is 0.
+        rounds
+            After which it ends, where it does: nothing else depends on it.
+        unit_labels
+            Labels of one person that are ever taken, each at epsilon/unit_labels.
+        due
+            Public rounds after which a label is due, and the number of the label that one is taken to be which has not
+            come. Without it labels that come for one outcome only are not protected.
+
+        Examples
+        --------
+        >>> print(Plan.labels_alone(1.0).guarantee)
+        1-DP for labels alone: labels are protected; rows, and whether and when a label came, are not
+        """
+        promise, part = labels_alone(epsilon, labels, rounds=rounds, units=units, unit_labels=unit_labels, due=due)
+        return cls(promise, (part,))
 
     @classmethod
     def certified(

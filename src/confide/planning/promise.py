@@ -34,7 +34,7 @@ class Promise(Numbers):
     units
         Who is protected: each round ("rounds") or each person ("people"); None leaves it to whoever runs the plan.
     protect
-        What of theirs is protected: all that they send ("rows"), or the labels alone ("labels").
+        What of theirs is protected: all that they send ("rows"), or the labels alone ("labels"); then δ may be 0.
     unit_labels
         Labels of one unit that are learned from, at most; a round has one.
 
@@ -59,7 +59,8 @@ class Promise(Numbers):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_epsilon(self.epsilon)
-        promised_delta(self.delta)
+        if self.protect != "labels" or self.delta != 0:  # randomized labels need none
+            promised_delta(self.delta)
         if self.rounds is not None:
             whole_number("rounds", self.rounds)
         if self.labels is not None:

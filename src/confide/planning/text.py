@@ -64,6 +64,8 @@ def _ten(plan: Plan) -> str:
     delta, price = plan.guarantee.delta, plan.price()
     if price.mu2 is not None and 100 * price.mu2 <= MOST_MU**2:
         return f"({price.epsilon(delta, people=10):.3g}, {delta:.2g}), exactly; see unit_labels"
+    if price.only_pure:
+        return f"{10 * plan.guarantee.epsilon:.3g} by group privacy; see unit_labels"
     epsilon, delta = group(plan.guarantee.epsilon, delta, 10)
     return f"({epsilon:.3g}, {delta:.2g}) by group privacy; see unit_unsure"
 
@@ -78,7 +80,9 @@ def _whom(plan: Plan) -> str:
 
 def explain(plan: Plan) -> str:
     """What to expect, in plain words, then what was chosen and why: one sentence a line."""
-    lines = [f"{plan.guarantee} over {_rounds(plan)}{'' if plan.endless else ' rounds'}.", *expect(plan)]
+    lines = [f"{plan.guarantee.brief} over {_rounds(plan)}{'' if plan.endless else ' rounds'}.", *expect(plan)]
+    if plan.promise.protect == "labels":
+        lines.insert(1, f"{plan.guarantee.protected[0].upper()}{plan.guarantee.protected[1:]}.")
     return "\n".join([*lines, *(f"! {line}" for line in plan.warnings), *(f"· {note}" for note in plan.notes)])
 
 

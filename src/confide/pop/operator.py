@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from confide.banks.base import Bank, Failures
 from confide.pop.lessons import Late
 from confide.pop.loop import Loop
+from confide.pop.randomizing import Randomizing
 from confide.privacy.gate import lead
 
 __all__ = ["Operator"]
@@ -68,10 +69,15 @@ class Operator:
     def taught(self) -> int:
         """Labels taught."""
         with self._lock:
-            return self.loop.lessons.taught
+            return self.loop.lessons.taught if self.randomizing is None else self.randomizing.learned
+
+    @property
+    def randomizing(self) -> Randomizing | None:
+        """What randomizes labels, and the model that is taught what came out; None where rows are protected."""
+        return self.loop.parts.get(Randomizing)
 
     @property
     def failures(self) -> Failures:
         """How often the learner failed: raised, or answered something else than a label."""
         with self._lock:
-            return self.loop.failures
+            return self.loop.failures.plus(self.loop.parts.failures)

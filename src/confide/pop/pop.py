@@ -143,6 +143,7 @@ class POP:
         fallback = Fallback(settings.fallback, index, rng.spawn())
         monitor = None if settings.monitor is None else settings.monitor.start(plan.horizon, rng.spawn())
         parts = Parts.of(plan, settings.inputs, settings.label_weights, rng, account)
+        parts.given(settings.learner, settings.labels)
         return self.loop_type(
             plan, index, rng, bank, account, tickets, routing, fallback, Lessons(bank), monitor,
             parts=parts, goes_on=settings.after_halt == "fallback", leaning=Leaning(plan) if plan.copies else None,
@@ -428,8 +429,8 @@ class POP:
         StateError
             If the old model is in use, has a successor already, or must not be used.
         """
-        with self._lock:
-            self._begin()
+        with self._keeper.lock:
+            self._keeper.begin()
             about = {"insecure": self._insecure, "own_bank": self._own_bank}
             given = Predecessor(Path(old), old_ledger, old_model)
             found = succeed(self._settings, self._loop, Path(path), about, given, life, ledger=ledger, model=model)

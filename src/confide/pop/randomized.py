@@ -62,10 +62,10 @@ class _Known(Tickets):
 
     def __init__(self, key: bytes, life: int, lives: dict[int, int], rolled_back: Callable[[], None]) -> None:
         super().__init__(key, life)
-        self.lives, self._rolled_back = lives, rolled_back
+        self.known, self._rolled_back = lives, rolled_back
 
     def take(self, key: Key, now: int) -> Waiting:
-        if key[1] > self.lives.get(key[0], -1):
+        if key[1] > self.known.get(key[0], -1):
             self._rolled_back()
         return super().take(key, now)
 
@@ -255,12 +255,12 @@ class Randomized:
     def _ahead(self, number: int) -> None:
         """Write down that these rounds may have been asked, so that their tickets are known after a load."""
         life = self._tickets.epoch
-        if self._folder is not None and number > self._tickets.lives[life]:
+        if self._folder is not None and number > self._tickets.known[life]:
             upto = number + _AHEAD
             self._folder.add([Entry((life, upto), -1, None, None)])
-            self._tickets.lives[life] = upto
+            self._tickets.known[life] = upto
         elif self._folder is None:
-            self._tickets.lives[life] = number
+            self._tickets.known[life] = number
 
     def _settle(self, key: Key, asked: Unlabelled) -> None:
         """The deadline of a question: what came out for its label, or for the declared one, is taught now."""
@@ -529,7 +529,7 @@ class Randomized:
                 "this model can only be pickled, and loading a pickle runs what is in it: pass trusted=True if nobody "
                 "else can write this folder"
             )
-        who, lives = sorted(self._taken), self._tickets.lives
+        who, lives = sorted(self._taken), self._tickets.known
         numbers = [self.rounds, self.records, self.past_cap, int(self._insecure), *self._promise()]
         return {
             **{f"learner/{name}": value for name, value in state.items()},

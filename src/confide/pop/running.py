@@ -8,15 +8,16 @@ parts there are. What a part owes: docs/proofs/parts.md.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from hashlib import blake2b
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.banks.base import FORM
+from confide.banks.base import FORM, Failures
 from confide.contained import by_signal
 from confide.errors import StateError
 from confide.ledger.ledger import Spent
@@ -121,6 +122,9 @@ class Running:
         self.number = source_number(self.source) if self.source else -1
         self._offered: dict[str, tuple[int, bytes]] = {}  # by kind, the last release that was given to a ledger
 
+    def given(self, learner: Any, labels: Sequence[Hashable]) -> None:
+        """What else the POP was given: for a part that teaches a learner itself."""
+
     # ------------------------------------------------------------------ one round
 
     def go_to(self, rounds: int) -> None:
@@ -147,6 +151,10 @@ class Running:
     def lesson(self, question: Any) -> Any:
         """What a label that comes later needs of a question."""
         return question
+
+    def receive(self, label: int, who: Who) -> int:
+        """A label comes in; what this gives is all that anything sees of it, and −1 means that none came."""
+        return label
 
     def teach(self, question: Any, label: int, who: Who) -> int:
         """A label came. The number of its open release, which has it now; −1 for none: nobody is told."""
@@ -224,6 +232,11 @@ class Running:
         """A digest of what it answers by: `confide verify` computes it again from the ledger."""
         return digest_of(self.releases())
 
+    @property
+    def failures(self) -> Failures:
+        """How often what it is made of failed, since it was made or loaded."""
+        return Failures()
+
     def rehearse(self) -> None:
         """Compile what rounds need; nothing changes."""
 
@@ -278,6 +291,13 @@ class Running:
 
     def recount(self, x: Any, who: Who) -> None:
         """A question that was counted, and is in no release."""
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a snapshot keeps of it beside its releases."""
+        return {}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], trusted: bool) -> None:
+        """Go on from what `arrays` gave; a pickle only where that is `trusted`."""
 
     def pack(self, question: Any) -> tuple[Any, dict[str, NDArray[Any]]] | None:
         """A question in an open ticket as JSON and arrays; None where there is nothing to keep."""
@@ -338,6 +358,12 @@ class Parts:
         """The public parts of a plan, each with a generator of its own."""
         return cls([run_of(part)(part, features, label_weights, rng.spawn(), account) for part in plan.public])
 
+    def given(self, learner: Any, labels: Sequence[Hashable]) -> Parts:
+        """The same parts, told what else the POP was given."""
+        for one in self._each:
+            one.given(learner, labels)
+        return self
+
     def __iter__(self) -> Iterator[Running]:
         return iter(self._each)
 
@@ -381,10 +407,16 @@ class Parts:
 
     def receive(self, label: int, who: Who) -> int:
         """A label comes in: as it is, where rows are protected. It is the one place before anything sees it."""
+        for one in self._each:
+            label = one.receive(label, who)
         return label
 
     def receive_rows(self, labels: Ints, whos: Sequence[Who]) -> Ints:
         """`receive` of each; −1 stays."""
+        for one in self._each:
+            if type(one).receive is not Running.receive:
+                came = [one.receive(y, who) if y >= 0 else -1 for y, who in zip(labels.tolist(), whos, strict=True)]
+                labels = np.array(came, dtype=np.int64)
         return labels
 
     def teach(self, questions: tuple[Any, ...], label: int, who: Who) -> int:
@@ -501,6 +533,11 @@ class Parts:
         """x as they read it in this round."""
         return tuple(one.read_as_of(x, number) for one in self._each)
 
+    @property
+    def failures(self) -> Failures:
+        """How often any of them failed, since they were made or loaded."""
+        return reduce(Failures.plus, (one.failures for one in self._each), Failures())
+
     def rehearse(self) -> None:
         """Compile what rounds need."""
         for one in self._each:
@@ -518,6 +555,16 @@ class Parts:
             at = max(at, one.resume(at, released_of(spent, one.part)))
         account.taken = account.rounds = at - spent.history
         self.go_to(at)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a snapshot keeps of parts beside their releases, by name."""
+        return {f"part/{one.part.kind}/{name}": held for one in self._each for name, held in one.arrays().items()}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], trusted: bool) -> None:
+        """Go on from what `arrays` gave."""
+        for one in self._each:
+            name = f"part/{one.part.kind}/"
+            one.restore({key.removeprefix(name): a for key, a in arrays.items() if key.startswith(name)}, trusted)
 
     def fingerprints(self) -> dict[str, list[Any]]:
         """How often each was released, and what it answers by: what `check` computes again."""

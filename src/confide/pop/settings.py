@@ -94,7 +94,13 @@ class Settings:
                 "the plan has copies, and so needs a learner; for a guide alone plan with "
                 f"Plan.tight(epsilon, delta, rounds={plan.rounds}, guide=1.0)"
             )
-        refuse_unasked(self.learner, plan, "confide.POP")
+        if plan.promise.protect == "rows":
+            refuse_unasked(self.learner, plan, "confide.POP")
+        if self.monitor is not None and plan.promise.protect == "labels":
+            raise ValueError(
+                "a monitor has its own ε for rows, and labels alone are protected here: leave it out; the error can be "
+                "estimated from what came out, which is public"
+            )
         if isinstance(self.learner, Pipeline) and self.features is not None:
             raise ValueError("the learner brings its own features: leave features out")
         if self.public_start and not plan.copies:

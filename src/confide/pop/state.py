@@ -126,11 +126,12 @@ def _loop_header(loop: Loop, arrays: dict[str, Any]) -> dict[str, Any]:
             arrays[f"bank/{name}"] = value
         else:
             bank[name] = value
+    arrays |= loop.parts.arrays()
     return {
         "bank": bank,
         "key": blake2b(loop.routing.secret).hexdigest(),
         "taught": loop.lessons.taught,
-        "failures": list(loop.failures),
+        "failures": list(loop.failures.plus(loop.parts.failures)),
         "open": _open_tickets(loop, arrays),
         "noted": loop.tickets.kept and loop.parts.knows,
         "parts": loop.parts.fingerprints(),
@@ -237,6 +238,7 @@ class Saved:
         loop.account.restore(self.spent)
         loop.account.book = self.book
         loop.parts.resume(self.spent, loop.account)
+        loop.parts.restore(self.arrays, trusted)
 
     def _reopen(self, loop: Loop, gone: set[bytes]) -> None:
         """The tickets that were open at the snapshot, less those of people forgotten since."""

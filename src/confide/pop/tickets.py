@@ -133,6 +133,10 @@ class Tickets:
         for key in [key for key, waiting in self._open.items() if waiting.who == who]:
             del self._open[key]
 
+    def discard(self, key: Key) -> None:
+        """Forget one open question."""
+        self._open.pop(key, None)
+
     def __iter__(self) -> Iterator[tuple[Key, Waiting]]:
         return iter(self._open.items())
 

@@ -12,6 +12,7 @@ from confide.data.rows import Stream
 from confide.data.schema import alike, listed
 from confide.learners import Features
 from confide.planning import outlook
+from confide.planning.labels import ONE_SIDED
 from confide.planning.linear import faint
 from confide.planning.plan import Plan
 
@@ -23,7 +24,7 @@ _FIRST = 200  # rows that show which columns hold numbers
 
 def hints(stream: Stream, plan: Plan) -> list[str]:
     """One sentence each; some are made of people's rows, and quote labels."""
-    said = list(plan.warnings)
+    said = [warning for warning in plan.warnings if warning != ONE_SIDED]  # a file has all labels
     return said + (_of_file(stream, plan) if Path(stream.name).is_file() else [])
 
 

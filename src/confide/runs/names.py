@@ -18,7 +18,9 @@ from confide.data.rows import Stream
 from confide.data.schema import Schema, read_schema
 from confide.runs.settings import Settings
 
-__all__ = ["LEARNERS", "declared", "fallback_named", "learner_named", "schema_named", "streams", "weights_named"]
+__all__ = [
+    "LEARNERS", "declared", "fallback_named", "learner_named", "learner_of", "schema_named", "streams", "weights_named",
+]  # fmt: skip
 
 LEARNERS: dict[str, Any] = {
     "trees": learners.DecisionTree,
@@ -62,6 +64,13 @@ def learner_named(text: str) -> Any:
         return thing(**options)
     except TypeError as error:
         raise ValueError(f"--learner {text!r} cannot be made: {error}") from None
+
+
+def learner_of(settings: Settings) -> Any:
+    """The learner of a run; None, which is our own model, where labels alone are protected and none is named."""
+    if settings.protect == "labels" and settings.learner == Settings.learner:
+        return None
+    return learner_named(settings.learner)
 
 
 def _imported(text: str, name: str) -> Any:

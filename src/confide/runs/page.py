@@ -66,7 +66,7 @@ def page(outcome: Outcome) -> str:
 
 def _sub(outcome: Outcome) -> str:
     plan = outcome.pop.plan
-    who = [] if plan.guide is None else ["the guide"]
+    who = [plan.rest] if plan.public else []
     if plan.copies:
         who.insert(0, f"{plan.copies:,} copies of {outcome.settings.learner}, {plan.polls:,} asked in a round")
     rounds = f"{outcome.pop.rounds:,} rounds"
@@ -132,8 +132,10 @@ def _of(outcome: Outcome) -> str:
     return f"{tally.known:,}" + (f" that have a label; {tally.unknown:,} have none" if tally.unknown else "")
 
 
-def _who(name: str) -> str:
+def _who(name: str, alone: bool) -> str:
     """Who that is; a part of one's own is called what it calls itself."""
+    if alone and name == "guide":
+        return 'the model <span class="hint">· taught what came out for labels</span>'
     who, more = WHO.get(name, (escape(name), "a part of your own"))
     return f'{who} <span class="hint">· {more}</span>'
 
@@ -141,7 +143,7 @@ def _who(name: str) -> str:
 def _coverage(outcome: Outcome) -> str:
     """Who answered which share of the rounds, and how wrongly; whoever might have answered is named, also at none."""
     tally, plan, total = outcome.tally, outcome.pop.plan, max(1, outcome.tally.rounds)
-    could = {"copies": plan.copies, "lean": plan.lean, "guide": plan.guide, "fallback": True}
+    could = {"copies": plan.copies, "lean": plan.lean, "guide": plan.public, "fallback": True}
     errors = tally.errors()
     answered = [name for name in reversed(SOURCES) if could.get(name, name in tally.sources)]
     parts = [(name, tally.sources.get(name, [0])[0], percent(errors.get(name, math.nan))) for name in answered]
@@ -149,7 +151,7 @@ def _coverage(outcome: Outcome) -> str:
         parts.append(("refused", tally.refused, percent(1.0)))
     bar = "".join(f'<i class="{name}" style="width:{100 * n / total:.3f}%"></i>' for name, n, _ in parts if n)
     rows = "".join(
-        f'<tr><td><i class="dot {name}"></i>{_who(name)}</td>'
+        f'<tr><td><i class="dot {name}"></i>{_who(name, plan.promise.protect == "labels")}</td>'
         f"<td>{n:,}</td><td>{percent(n / total)}</td><td>{wrong}</td></tr>"
         for name, n, wrong in parts
     )
@@ -175,10 +177,13 @@ def _promise(outcome: Outcome) -> str:
 
 def _public(outcome: Outcome) -> str:
     lines = "".join(f"<li>{escape(line[0].upper() + line[1:])}.</li>" for line in outcome.stream.public)
+    more = "Everything else of a row is read by itself."
+    if outcome.pop.plan.promise.protect == "labels":
+        more = "Nor does it cover anything else of a row but its label."
     return _section(
         "Treated as public",
         f'<ul>{lines}</ul><p class="note">The promise does not cover these: they were read from all rows together, or '
-        "decide when a row is asked. Everything else of a row is read by itself.</p>",
+        f"decide when a row is asked. {more}</p>",
     )
 
 

@@ -20,6 +20,7 @@ from confide.planning.plan import Plan
 from confide.pop.base import TICKET_LIFE
 from confide.pop.monitor import Monitor
 from confide.pop.pop import POP
+from confide.pop.randomizing import takes_rows
 from confide.pop.state import look
 from confide.runs.asking import questions
 from confide.runs.checkpoints import read_claim, read_run
@@ -27,7 +28,7 @@ from confide.runs.names import weights_named
 from confide.runs.regression import Regression
 from confide.runs.settings import Settings
 from confide.runs.tally import Tally
-from confide.runs.twin import Twin
+from confide.runs.twin import LabelTwin, Twin
 from confide.runs.work import Progress, Work, interrupts, warned_once
 
 __all__ = ["Hooks", "Outcome", "resume", "run"]
@@ -75,6 +76,8 @@ class Outcome:
     @property
     def twin(self) -> str:
         """What the twin is, in words."""
+        if self.pop.plan.promise.protect == "labels":
+            return LabelTwin.what
         return Twin.what if self.pop.plan.copies else Regression.what
 
     @property
@@ -122,7 +125,7 @@ def run(
     stream
         The rows; its labels and features are public.
     learner, fallback
-        As for `POP`; the learner is not used where the plan has no copies.
+        As for `POP`; where rows are protected and the plan has no copies the learner is not used.
     plan
         Made for as many labels as the stream has; the run ends after its rounds at the latest.
     settings
@@ -145,7 +148,7 @@ def run(
     """
     settings = settings or Settings(stream.name)
     _check_unit(stream, settings)
-    learner = learner if plan.copies else None
+    learner = learner if plan.copies or plan.promise.protect == "labels" else None
     dicts = _takes_dicts(learner)
     if settings.strict:
         _check_all(stream)
@@ -183,7 +186,8 @@ def resume(
     _check_unit(stream, settings)
     if settings.strict:
         _check_all(stream)
-    learner = learner if look(folder / "pop")["plan"].copies else None
+    plan = look(folder / "pop")["plan"]
+    learner = learner if plan.copies or plan.promise.protect == "labels" else None
     pop = POP.load(folder / "pop", learner=learner, fallback=fallback, trusted=trusted)
     try:
         if tuple(pop.labels) != stream.labels:
@@ -248,13 +252,15 @@ def _takes_dicts(learner: Any) -> bool:
     """River's models take dicts, and so do learners with declared features in front."""
     if isinstance(learner, Pipeline):
         return not isinstance(learner.features, Columns)
-    return hasattr(learner, "predict_one")
+    return takes_rows(learner)
 
 
-def _twin(learner: Any, stream: Stream, settings: Settings) -> Twin | Regression | None:
+def _twin(learner: Any, stream: Stream, settings: Settings) -> Twin | LabelTwin | Regression | None:
     """What to compare with: the learner itself, or, where the guide is alone, what it would be without noise."""
     if not settings.twin:
         return None
+    if settings.protect == "labels":
+        return LabelTwin(learner, stream.labels, None if _takes_dicts(learner) else stream.features)
     if learner is None:
         weights = label_weights(weights_named(settings.label_weights, stream), stream.labels)
         return Regression(stream.features, len(stream.labels), weights)

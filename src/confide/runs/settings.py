@@ -33,6 +33,11 @@ _LISTS = ("labels", "label_weights", "drop", "order")
 _PLANNED = ("epsilon", "delta", "rounds", "copies", "polls", "unsure", "silent", "unit_unsure", "beta")
 
 
+_ROWS_ONLY = (
+    "delta", "copies", "polls", "unsure", "silent", "unit_unsure", "guide", "beta", "label_weights", "monitor",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Settings:
     """A run, as it was asked for; what is None was left out, and is chosen by the planner or read from the stream.
@@ -45,6 +50,8 @@ class Settings:
         A plan file; its numbers win, and what contradicts it is refused.
     epsilon, delta
         The promise, all in all.
+    protect
+        "rows": what was asked and what was right; "labels": only what was right.
     rounds, copies, polls, unsure, silent, unit_unsure, unit_labels, beta
         As for `confide.Plan.tight`.
     guide
@@ -88,6 +95,7 @@ class Settings:
     plan: str | None = None
     epsilon: float | None = None
     delta: float | None = None
+    protect: str = "rows"
     rounds: int | None = None
     copies: int | None = None
     polls: int | None = None
@@ -127,6 +135,11 @@ class Settings:
             raise ValueError(f"--monitor {self.monitor:g} must be a part of --epsilon {epsilon:g}: a tenth is usual")
         if self.lean not in (None, *LEANS):
             raise ValueError(f"lean {self.lean!r} must be one of {', '.join(LEANS)}")
+        if self.protect not in ("rows", "labels"):
+            raise ValueError("--protect must be rows, what was asked and what was right, or labels, the second alone")
+        for name in _ROWS_ONLY if self.protect == "labels" else ():
+            if getattr(self, name) not in (None, True):
+                raise ValueError(f"{_option(name)} has no meaning with --protect labels: leave it out")
         if self.schema is not None and self.public is not None:
             raise ValueError("--schema and --public both say what columns are: give one of them")
 
@@ -150,7 +163,7 @@ class Settings:
         """The command line that asks for the same."""
         words = ["confide run", shlex.quote(self.stream)]
         for field in fields(self)[1:]:
-            value, option = getattr(self, field.name), f"--{field.name.replace('_', '-')}"
+            value, option = getattr(self, field.name), _option(field.name)
             if value == field.default:
                 continue
             if field.name in ("twin", "guide"):
@@ -193,6 +206,11 @@ class Settings:
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is not text"
             raise ValueError(f"cannot read {self.plan}: {why}") from None
+        if plan.promise.protect != self.protect:
+            raise ValueError(
+                f"{self.plan} protects {plan.promise.protect}, and this run {self.protect}: say --protect "
+                f"{plan.promise.protect}, or take another plan"
+            )
         promise = {"epsilon": plan.guarantee.epsilon, "delta": plan.guarantee.delta}
         for name in _PLANNED:
             asked = getattr(self, name)
@@ -202,7 +220,7 @@ class Settings:
             if not math.isclose(asked, said, rel_tol=1e-3 if name in promise else 1e-9):
                 option = f"--{name.replace('_', '-')} {asked:,}"
                 raise ValueError(f"{option} contradicts {self.plan}, which says {said:,}: leave it out")
-        learned = None if plan.guide is None else plan.guide.unit_labels
+        learned = plan.promise.unit_labels if plan.public else None
         if self.unit_labels not in (None, learned) or (plan.guide is not None and not self.guide):
             option = f"--unit-labels {self.unit_labels}" if self.guide else "--no-guide"
             raise ValueError(f"{option} contradicts {self.plan}: leave it out")
@@ -216,6 +234,10 @@ class Settings:
         if rounds is None and not endless:
             raise ValueError("say how many rounds there will be with --rounds")
         epsilon = EPSILON if self.epsilon is None else self.epsilon
+        if self.protect == "labels":
+            most = 1 if self.unit_labels is None else self.unit_labels
+            units: Any = "people" if self.people else "rounds"
+            return Plan.labels_alone(epsilon, labels, rounds=rounds, units=units, unit_labels=most)
         if self.monitor is not None:
             epsilon = math.nextafter(epsilon - self.monitor, 0.0)  # the two together must not exceed the promise
         given = {name: getattr(self, name) for name in (*_PLANNED[3:], "unit_labels")}
@@ -249,6 +271,10 @@ def _leaning(plan: Plan) -> str:
     if plan.lean is None:
         return "none"
     return plan.lean.kind if isinstance(plan.lean, Lean) else "additive"
+
+
+def _option(name: str) -> str:
+    return f"--no-{name}" if name == "guide" else f"--{name.replace('_', '-')}"
 
 
 def _whole(value: Any) -> bool:

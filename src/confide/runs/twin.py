@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 
 from confide.contained import contained
 from confide.data.rows import Item
+from confide.labels.models import model_for
 from confide.learners import DecisionTree, Features, Learner, Stacked, as_learner
 from confide.learners.called import Labels, called_by
+from confide.pop.randomizing import read_by
+from confide.privacy.response import Response
 
-__all__ = ["Twin"]
+__all__ = ["LabelTwin", "Twin"]
 
 MEMORY = 4096
 """Records that the twin of a decision tree keeps: it is one, and learns everything."""
@@ -66,3 +69,40 @@ class Twin:
         with contained:
             return self._called.number(self._learner.predict(self._encode(x)))
         return -1
+
+
+class LabelTwin:
+    """The model of a run that protects labels alone, taught the labels as they are.
+
+    Parameters
+    ----------
+    learner
+        As for the run; None for our own model.
+    labels
+        All labels.
+    features
+        How x is read.
+    """
+
+    what = "the same model, taught labels that were not randomized"
+
+    def __init__(self, learner: Any, labels: Sequence[Any], features: Any) -> None:
+        self._encoder, own = read_by(learner, features)
+        # Once in 2**64 a label would be replaced; nothing is drawn here, and the model undoes as good as nothing.
+        self._model = model_for(learner, labels, Response(len(labels), 1), own)
+
+    def predict(self, rows: Sequence[Item]) -> NDArray[np.int64]:
+        """The label index of each row; −1 for none."""
+        return self.follow(rows, np.full(len(rows), -1))
+
+    def learn(self, x: Any, y: int) -> None:
+        """Learn one row; a negative label is none."""
+        with contained:
+            self._model.follow(self._read([x]), np.array([y]))
+
+    def follow(self, rows: Sequence[Item], right: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What it predicts of each row before it learns it."""
+        return self._model.follow(self._read([row.x for row in rows]), right) if rows else right
+
+    def _read(self, xs: list[Any]) -> Any:
+        return self._model.read_many(xs if self._encoder is None else [self._encoder.encode(x) for x in xs])

@@ -60,7 +60,7 @@ def _ways_on(outcome: Outcome, constant: int) -> str:
     if plan.guide is not None and isinstance(features, Features) and len(features.ranges) < len(features.numeric):
         ways.append("declare the ranges of numbers in a schema")
     if taught_of_brought(outcome):
-        ways.append("let the guide learn more labels of each person (--unit-labels)")
+        ways.append("learn more labels of each person (--unit-labels)")
     ways += ["bring more rows or a history", "take a larger --epsilon"]
     return f"Useless at ε = {outcome.pop.guarantee.epsilon:.3g}: {', '.join(ways[:-1])}, or {ways[-1]}."
 
@@ -80,16 +80,19 @@ def rare(outcome: Outcome) -> tuple[str, str] | None:
     counts = [(sum(row), i) for i, row in enumerate(tally.confusion) if any(row)]
     if not counts or (least := min(counts))[0] > RARE * tally.known:
         return None
-    weights = outcome.pop.label_weights
+    weights, alone = outcome.pop.label_weights, outcome.pop.plan.promise.protect == "labels"
     how = f"--label-weights {outcome.stream.labels[least[1]]}=10 makes more of it"
     weighed = how if weights is None else f"its weight is {weights[least[1]] / min(weights):g} times the least"
     name = f"{str(outcome.stream.labels[least[1]])!r}, the rarest label ({least[0]:,} of {tally.known:,})"
-    return percent(tally.recalls[least[1]]), f"recall of {name}; {weighed}"
+    return percent(tally.recalls[least[1]]), f"recall of {name}" + ("" if alone else f"; {weighed}")
 
 
 def taught_of_brought(outcome: Outcome) -> str:
     """How many of the labels that came the guide learned from, where a cap kept it from some."""
     learned, guide, brought = outcome.pop.operator.guide_labels, outcome.pop.plan.guide, outcome.tally.brought
+    if (own := outcome.pop.operator.randomizing) is not None:
+        cap = f"of each person at most {outcome.pop.plan.promise.unit_labels:,}"
+        return f"{own.learned:,} of {brought:,} labels were taken: {cap}" if own.over else ""
     if learned is None and (late := outcome.pop.operator.late.labels):
         return f"{late:,} of {brought:,} labels came too late to teach anything, by --delay"
     if learned is None or guide is None or learned >= brought:

@@ -25,7 +25,7 @@ from confide.runs.checkpoints import Checkpoint, claim, write_run
 from confide.runs.regression import Regression
 from confide.runs.settings import Settings
 from confide.runs.tally import Tally
-from confide.runs.twin import Twin
+from confide.runs.twin import LabelTwin, Twin
 
 __all__ = ["CLAIM", "Progress", "Work", "interrupts", "warned_once"]
 
@@ -86,8 +86,9 @@ class Work:
     """
 
     def __init__(
-        self, pop: POP, stream: Stream, settings: Settings, tally: Tally, twin: Twin | Regression | None, dicts: bool
-    ) -> None:
+        self, pop: POP, stream: Stream, settings: Settings, tally: Tally, twin: Twin | LabelTwin | Regression | None,
+        dicts: bool,
+    ) -> None:  # fmt: skip
         self.pop, self.stream, self.settings, self.tally = pop, stream, settings, tally
         self.twin, self.dicts, self.people = twin, dicts, pop.units == "people"
         self.index: dict[Hashable, int] = {label: i for i, label in enumerate(stream.labels)}

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from confide.frames import rows_of, values_of
 from confide.pop.base import Answer, Unit, Xs
 from confide.pop.batches import refuse
+from confide.pop.randomized import Told
 from confide.service.talk import Send, Steps, error_of, label_of, person_of, plain, settled, text_of
 
 __all__ = ["Asker", "Token"]
@@ -149,7 +150,10 @@ class Asker:
             return Answer(None, False, "", told["error"]["message"])
         if callable(self._token) and unit is not None:
             self.hold(told["ticket"], unit)
-        return Answer(told["label"], told["sure"], told["ticket"], None, told["source"], told["guide"])
+        came = told["label"], told["sure"], told["ticket"], None, told["source"], told["guide"]
+        if (shares := told.get("probabilities")) is None:
+            return Answer(*came)
+        return Told(*came, {label: shares[str(label)] for label in self.fixed["labels"]})
 
 
 def _name(id: str | None) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, cast
 
 from confide.extras import need
 from confide.planning.guarantee import Guarantee
+from confide.planning.labels import LabelGuarantee
 from confide.planning.plan import Plan
 from confide.pop.base import Answer, Unit, Xs
 from confide.service.asker import Asker, Token
@@ -131,7 +132,8 @@ class Client(_Base):
     def guarantee(self) -> Guarantee:
         """What is promised to each unit."""
         told = self.look()["guarantee"]
-        return Guarantee(**{name: told[name] for name in Guarantee.__dataclass_fields__ if name in told})
+        kind = LabelGuarantee if "deadline" in told else Guarantee
+        return kind(**{name: told[name] for name in kind.__dataclass_fields__ if name in told})
 
     @property
     def plan(self) -> Plan:

@@ -140,6 +140,13 @@ class PredecessorConfig(_Table):
     """What it is called in a ledger of a server."""
 
 
+_LABELS_ONLY = ("deadline", "missing")
+_ROWS_ONLY = (
+    "plan", "delta", "rounds", "copies", "polls", "unsure", "silent", "unit_unsure", "history", "guide", "beta",
+    "monitor", "monitor_delay", "label_weights", "after_halt",
+)  # fmt: skip
+
+
 class ModelConfig(_Table):
     """One model: where it lives, what it promises, and what it is."""
 
@@ -156,6 +163,12 @@ class ModelConfig(_Table):
     columns: int | dict[str, str | dict[str, Any]] | None = None
     schema_file: Path | None = Field(default=None, alias="schema")
     units: Literal["rounds", "people"] = "rounds"
+    protect: Literal["rows", "labels"] = "rows"
+    """What is protected: what was asked and what was right; or only what was right."""
+    deadline: int | None = Field(default=None, ge=1)
+    """Where labels alone are protected: public rounds after which a label is due, and …"""
+    missing: str | bool | int | float | None = None
+    """… the label that one is taken to be which has not come by then."""
     plan: Path | None = None
     epsilon: float | None = None
     delta: float | None = None
@@ -197,6 +210,14 @@ class ModelConfig(_Table):
             raise ValueError("a life is of a model and its predecessors: name a predecessor, or leave it out")
         if self.life_epsilon is None and self.life_delta is not None:
             raise ValueError("life_delta is of life_epsilon: give both, or neither")
+        if (self.deadline is None) != (self.missing is None):
+            raise ValueError("deadline says when a label is due, and missing what one is that has not come: give both")
+        if self.deadline is not None and {"ticket_life", "ticket_hours"} & self.model_fields_set:
+            raise ValueError("a ticket is good until its label is due: leave ticket_life and ticket_hours out")
+        for name in _LABELS_ONLY if self.protect == "rows" else _ROWS_ONLY:
+            if name in self.model_fields_set:
+                what = "what was asked is" if self.protect == "rows" else "labels alone are"
+                raise ValueError(f"{name} has no meaning where {what} protected: leave it out")
         if self.monitor is None and "monitor_delay" in self.model_fields_set:
             raise ValueError("monitor_delay is the monitor's, and there is none: set monitor, or leave it out")
         return self

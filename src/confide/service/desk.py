@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -21,19 +22,22 @@ from confide.pop.keeping import Entered, Note
 from confide.pop.lessons import Lesson
 from confide.pop.loop import Outcome
 from confide.pop.pop import POP
+from confide.pop.randomizing import Randomizing
 from confide.pop.state import MODEL, Saved, clear, opened
 from confide.pop.tickets import Key, Waiting
 from confide.service.base import Later, Life, NotYet, Question, Records, Refusal, Reply, Slices, Taught
 from confide.service.counts import Counts
-from confide.service.journal import ASKED, COUNTED, NOBODY, TAUGHT, Row, Rows, Unreadable, head, together
+from confide.service.journal import ASKED, COUNTED, NOBODY, PAST, TAUGHT, Row, Rows, Unreadable, head, together
 from confide.service.recovery import recover
-from confide.service.requests import Request, Requests
+from confide.service.requests import Request, Requests, Stored
 from confide.service.teaching import Teacher
 from confide.service.views import person, private, public
 from confide.service.words import (
     AGAIN,
+    CAPPED,
     FIRST,
     GONE,
+    NO_HISTORY,
     NO_LABEL,
     NOT_YOURS,
     OTHER_LABEL,
@@ -86,6 +90,11 @@ class PopDesk:
             raise StateError("a desk needs a POP that was saved: use PopDesk.open")
         self._name, self.pop, self.folder = name, pop, folder
         self._keeper, self._book, self._rows = pop.keep(), book, Rows(room)
+        self._alone: Randomizing | None = pop.operator.randomizing  # where labels alone are protected
+        if self._alone is not None and self._alone.part.deadline is not None:
+            ticket_hours, self._alone.filled = 0, True
+            if self._keeper.tickets.life != self._alone.part.deadline:
+                raise ValueError("a ticket is good until its label is due: ticket_life must be the deadline")
         self._requests = Requests(pop, self._keeper, room, 60 * ticket_hours)
         self._hours, self._wall = ticket_hours, wall
         self._counts, self._noted = Counts(read_extra(folder, "counts.json")), 0
@@ -275,6 +284,7 @@ class PopDesk:
             minute = int(self._wall() // 60)
             asked = [requests.read(one, minute) for one in questions]
             fresh = requests.fresh(asked, minute)
+            self._fill(len(fresh))
             entered = self._take(fresh) if fresh else None
             found = [requests.request(one.name) for one in asked]
             if requests.expire(keeper.rounds):
@@ -307,7 +317,7 @@ class PopDesk:
 
         def note(outcomes: Sequence[Outcome]) -> Note:
             epoch = keeper.tickets.epoch
-            rows.extend([one.row(outcome, epoch) for one, outcome in zip(fresh, outcomes, strict=True)])
+            rows.extend([self._row(one, outcome, epoch) for one, outcome in zip(fresh, outcomes, strict=True)])
             return ASKED, self._rows.width, self._rows.body(rows)
 
         xs = together([Unreadable() if one.x is None else one.question.x for one in fresh], [one.x for one in fresh])
@@ -317,9 +327,20 @@ class PopDesk:
             one.wrong = "" if outcome.error is None else str(outcome.error)
             about.append((row, one.name, one.counted, outcome.waiting if row.label >= 0 else None))
         self._requests.asked(about, entered[0].sequence, keeper.rounds)
+        if self._alone is not None:
+            for one, outcome in zip(fresh, outcomes, strict=True):
+                if (stored := self._requests.request(one.name)) is not None:
+                    stored.shares = self._alone.told(outcome.waiting)
         taken = [row for row in rows if row.number > 0]
         self._counts.asked([row.number for row in taken], [row.source for row in taken], keeper.unsure)
         return entered
+
+    def _row(self, one: Request, outcome: Outcome, epoch: int) -> Row:
+        """What the journal has of a question; with a deadline it also says whose label will not be taken."""
+        row = one.row(outcome, epoch)
+        if self._alone is None or outcome.waiting is None or row.label < 0 or not self._alone.past(outcome.waiting):
+            return row
+        return row._replace(copy=PAST)
 
     # ------------------------------------------------------------------ labels
 
@@ -327,15 +348,16 @@ class PopDesk:
         """Take labels: each once, in time, from the ticket's holder; durable when this returns.
 
         The same label again, from the same holder, is acknowledged again, and nothing is learned: the first
-        acknowledgement may have been lost on its way. Another label is refused.
+        acknowledgement may have been lost on its way. Another label is refused; but where labels alone are protected
+        nobody knows what was brought before, so that any label for a used ticket is acknowledged, and none is drawn.
         """
         with self._lock:
             self._check_and_expire()
             labels = self._keeper.labels(one.label for one in lessons)
             said: list[Refusal | None] = []
             fresh: dict[Key, int] = {}
-            places = list[int]()
-            earlier = 0
+            places = dict[Key, list[int]]()
+            earlier, used = 0, Counter[bytes]()
             for i, (one, label) in enumerate(zip(lessons, labels, strict=True)):
                 key = self._key(one)
                 stored = None if key is None else self._requests.ticket(key)
@@ -346,20 +368,54 @@ class PopDesk:
                     said.append(Refusal("label", NO_LABEL))
                 elif stored is None:
                     said.append(Refusal("ticket", GONE))
-                elif (before if before >= 0 else fresh.get(key, label)) != label:
+                elif self._alone is None and (before if before >= 0 else fresh.get(key, label)) != label:
                     said.append(Refusal("ticket", OTHER_LABEL))
+                elif before < 0 and key not in fresh and self._capped(stored, used):
+                    said.append(Refusal("label", CAPPED.format(f"{self.plan.promise.unit_labels:,}")))
                 else:
                     said.append(None)
                     earlier = max(earlier, stored.lesson)
                     if before < 0:
-                        fresh[key] = label
-                        places.append(i)
+                        fresh.setdefault(key, label)
+                        places.setdefault(key, []).append(i)
             entered = None
             if fresh:
                 refused, entered = self._take_labels(fresh)
-                for i, error in refused.items():
-                    said[places[i]] = Refusal("ticket", str(error))
+                keys = list(fresh)
+                for at, error in refused.items():
+                    for i in places[keys[at]]:
+                        said[i] = Refusal("ticket", str(error))
         return self._durable(said, entered, earlier)
+
+    def _capped(self, stored: Stored, used: Counter[bytes]) -> bool:
+        """Whether labels alone are protected and this one is past its person's cap, those of this call included."""
+        if self._alone is None or self.pop.units != "people":
+            return False
+        if self._alone.part.deadline is not None:
+            return stored.row.copy == PAST
+        whose = stored.row.whose
+        if self.pop.operator.loop.account.labels.get(whose, 0) + used[whose] >= self.plan.promise.unit_labels:
+            self._alone.over += 1
+            return True
+        used[whose] += 1
+        return False
+
+    def _fill(self, rounds: int) -> None:
+        """Labels that are due within the next rounds and have not come are taken to be the declared one.
+
+        It is randomized and noted as any other. When that happens follows from public rounds and sizes of calls.
+        """
+        alone = self._alone
+        if alone is None or alone.part.deadline is None:
+            return
+        due = dict[Key, int]()
+        for one in self._requests.due(self._keeper.rounds + rounds - alone.part.deadline):
+            if one.row.copy == PAST:
+                alone.over, one.waiting = alone.over + 1, None
+            else:
+                due[one.key] = alone.part.missing
+        if due:
+            self._take_labels(due)
 
     def not_theirs(self, lessons: Sequence[Taught]) -> Mapping[int, Refusal]:
         """Those, by their places, whose ticket is not their sender's: its signature tells that, without a lock."""
@@ -428,6 +484,8 @@ class PopDesk:
         that were not: the first acknowledgement may have been lost on its way. Other records are refused. Until the
         end the first question waits: what comes after it is no history any more (docs/proofs/guide.md).
         """
+        if self._alone is not None and self._alone.part.deadline is not None:
+            raise ValueError(NO_HISTORY)
         return self._teacher.slices(rows, id)
 
     # ------------------------------------------------------------------ forget
@@ -439,12 +497,17 @@ class PopDesk:
         round, as if nobody had been forgotten. That somebody was is not public. `Later` if it could not be made
         durable: to be asked for again. The snapshot still holds the old copy until the next one is written.
 
-        Whether anything was stored or counted under this name: for the operator's eyes.
+        Where labels alone are protected what was randomized stays, in the model and so in a snapshot that is written
+        first. Whether anything was stored or counted under this name: for the operator's eyes.
         """
         with self._lock:
             self._check()
+            if self._alone is not None:
+                self._save_first()
             whose = self._keeper.who(subject)
             self._note_counts()
+            if self._alone is not None:
+                self._alone.drop(one.key[1] for one in self._requests.of(whose))
             theirs = self._requests.forget(whose)
             known = bool(theirs) or self._keeper.knows(whose)
             erased = tuple((kind, at, who, tuple(map(head, left))) for kind, at, who, left in theirs)
@@ -456,6 +519,15 @@ class PopDesk:
                 raise
             raise Later(AGAIN) from None
         return known
+
+    def _save_first(self) -> None:
+        """A snapshot that has all that came out so far, before rows of the journal are erased."""
+        try:
+            self.save()
+        except StateError:
+            if self._book.ended:
+                raise
+            raise Later(AGAIN) from None
 
     # ------------------------------------------------------------------ what may be seen
 

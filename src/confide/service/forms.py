@@ -24,6 +24,7 @@ from pydantic import (
 )
 from pydantic_core import from_json
 
+from confide.pop.randomized import Told
 from confide.service.base import Problem, Question, Refusal, Reply
 
 __all__ = [
@@ -158,6 +159,10 @@ class Answer(BaseModel):
     guide: Label | None = Field(
         default=None, description="The guide's own label, which everyone may know.", examples=["spam"]
     )
+    probabilities: dict[str, float] | None = Field(
+        default=None, examples=[None],
+        description="Where labels alone are protected: how likely each label is, by its text. It is public.",
+    )  # fmt: skip
     ticket: str | None = Field(
         default=None, description="Bring it back once, with the right label.", examples=["0-17-…"]
     )
@@ -251,6 +256,8 @@ def answer(question: Question, asked: Reply) -> dict[str, Any]:
     if asked.answer is not None:
         got = asked.answer
         told |= {"label": got.label, "sure": got.sure, "source": got.source, "guide": got.guide, "ticket": got.ticket}
+        if isinstance(got, Told) and got.probabilities is not None:
+            told["probabilities"] = {str(label): share for label, share in got.probabilities.items()}
     refusal = asked.refusal or (Refusal("malformed", "this was not answered") if asked.answer is None else None)
     if refusal is not None:
         told |= failure(refusal.kind, refusal.message)

@@ -39,10 +39,14 @@ class Import:
         Bytes for a stored x.
     people
         Whether every record must say whose it is.
+    alone
+        Whether labels alone are protected: then no digest is of them, since whoever has the key could try each label.
     """
 
-    def __init__(self, keeper: Keeper, records: Records, name: str | None, *, room: int, people: bool) -> None:
-        self._people, self._records = people, records
+    def __init__(
+        self, keeper: Keeper, records: Records, name: str | None, *, room: int, people: bool, alone: bool = False
+    ) -> None:
+        self._people, self._records, self._alone = people, records, alone
         self._packed = [pack(x) for _, x, _ in records]
         self._good = [
             one is not None and len(one) <= room and (bool(subject) or not people)
@@ -70,7 +74,7 @@ class Import:
         piece = slice(0, None) if whole else slice(begin, end)
         given = zip(self.whos[piece], self._packed[piece], self._records[piece], strict=True)
         for who, packed, (_, x, y) in given:
-            for part in (who, canonical(x, packed), pack(y) or b""):
+            for part in (who, canonical(x, packed), b"" if self._alone else pack(y) or b""):
                 parts += [len(part).to_bytes(8, "little"), part]
         place = () if whole else (b"%d %d %d" % (begin, end, len(self._records)),)
         return self._keeper.hash(b"history", *place, *parts)

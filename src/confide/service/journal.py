@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "ASKED", "COUNTED", "IMPORT", "NOBODY", "TAUGHT", "Row", "Rows", "Unreadable", "canonical", "head", "pack",
+    "ASKED", "COUNTED", "IMPORT", "NOBODY", "PAST", "TAUGHT", "Row", "Rows", "Unreadable", "canonical", "head", "pack",
     "together", "unpack",
 ]  # fmt: skip
 
@@ -27,6 +27,9 @@ NOBODY = bytes(16)
 
 IMPORT = -1
 """The epoch, which no ticket has, in the rows that name an import of history."""
+
+PAST = -2
+"""The copy, which there is none of, of a question whose label is past its person's cap: none is ever taken for it."""
 
 _FIELDS = "<16s16s16sqiiihhbI"
 _HEAD = Struct(_FIELDS)
@@ -45,7 +48,7 @@ class Row(NamedTuple):
     """The round; 0 for none; of an import, the rounds before it."""
     epoch: int
     copy: int
-    """−1 for none."""
+    """−1 for none, or `PAST`."""
     leaf: int
     """Of a lesson: the guide's leaf that has its gradient; −1 for none. Of a question, the minute it came (public)."""
     label: int

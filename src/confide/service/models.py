@@ -46,7 +46,7 @@ ROOM, MAIL = 512, 16_384
 
 def open_desk(name: str, config: ModelConfig, seed: int | None = None) -> Desk:
     """The model's desk, from its folder or new; a folder that holds something else than the file says is refused."""
-    foreign = learner_named(config.learner) if ":" in config.learner else None
+    foreign = _learner(config) if config.protect == "labels" or ":" in config.learner else None
     fallback = learner_named(config.fallback) if ":" in config.fallback else None
     desk = PopDesk.open(
         config.folder, maker(name, config, seed), name=name, room=room(config), save_every=config.save_every,
@@ -138,12 +138,14 @@ def _check(name: str, config: ModelConfig, desk: PopDesk) -> None:
 def _held(config: ModelConfig, desk: PopDesk) -> dict[str, Any]:
     """What the model itself says of its entries: for folders in which they were not written."""
     shown, plan, options = desk.public(), desk.plan, desk.pop._settings.options()
-    least = None if plan.guide is None else plan.guide.unit_labels
+    least = plan.promise.unit_labels if plan.promise.protect == "labels" else None
+    least = least if plan.guide is None else plan.guide.unit_labels
     epsilon, monitor = shown["guarantee"]["epsilon"], options["monitor"]
     counted = 1 if monitor is None else monitor.rounds_per_unit
     near = config.epsilon is None or 0.98 * config.epsilon <= epsilon <= config.epsilon * (1 + 1e-9)
     return {
-        "labels": list(shown["labels"]), "units": shown["units"], "ticket_life": shown["ticket_life"],
+        "protect": plan.promise.protect, "labels": list(shown["labels"]), "units": shown["units"],
+        "ticket_life": shown["ticket_life"] if config.deadline is None else config.ticket_life,
         "columns": json.loads(json.dumps(to_spec(options["features"]))), "after_halt": options["after_halt"],
         "rounds": None if config.rounds is None else plan.rounds, "epsilon": config.epsilon if near else epsilon,
         "delta": None if config.delta is None else shown["guarantee"]["delta"],
@@ -159,16 +161,18 @@ def maker(name: str, config: ModelConfig, seed: int | None = None) -> Callable[[
 
     def make() -> POP:
         try:
-            plan, labels, learner = planned(config), _labels(config), learner_named(config.learner)
-            _check_copies(config, plan)
+            plan, labels = planned(config), _labels(config)
+            learner = _learner(config)
+            if config.protect == "rows":
+                _check_copies(config, plan)
             monitor = None
             if config.monitor is not None:
                 most = (config.unit_unsure or plan.unit_unsure) if config.units == "people" else 1
                 monitor = Monitor(config.monitor, rounds_per_unit=most, delay=config.monitor_delay)
             return POP(
-                learner if plan.copies else None, plan, labels=labels, monitor=monitor,
+                learner if plan.copies or config.protect == "labels" else None, plan, labels=labels, monitor=monitor,
                 features=features(config), fallback=_fallback(config, labels), units=config.units,
-                after_halt=config.after_halt, ticket_life=config.ticket_life, seed=seed,
+                after_halt=config.after_halt, ticket_life=config.deadline or config.ticket_life, seed=seed,
                 label_weights=_weights(config),
             )  # fmt: skip
         except ValueError as error:
@@ -181,7 +185,8 @@ def _check_copies(config: ModelConfig, plan: Plan) -> None:
     """Refuse what would be taken and ignored: entries about copies that the plan does not have."""
     for entry in ("polls", "unsure", "silent", "learner", *(() if _monitored(config) else ("unit_unsure",))):
         if not plan.copies and getattr(config, entry) != ModelConfig.model_fields[entry].default:
-            raise ValueError(f"{entry} is for copies, and this plan has none: leave it out, or set copies")
+            own = ', or say protect = "labels", which protects labels and not rows' if entry == "learner" else ""
+            raise ValueError(f"{entry} is for copies, and this plan has none: leave it out, or set copies{own}")
 
 
 def _monitored(config: ModelConfig) -> bool:
@@ -198,6 +203,8 @@ def planned(config: ModelConfig) -> Plan:
     given: dict[str, Any] = {name: getattr(config, name) for name in names}
     if config.schema_file is not None and _schema(config).unit is not None and config.units != "people":
         raise ValueError(f'{config.schema_file} declares a unit, so people are to be protected: say units = "people"')
+    if config.protect == "labels":
+        return _labels_alone(config)
     unit, plan = "subject" if config.units == "people" else None, None if config.plan is None else str(config.plan)
     settings = Settings("a service", plan=plan, unit=unit, **given)
     filed = settings.filed()
@@ -214,6 +221,27 @@ def planned(config: ModelConfig) -> Plan:
         if unused.name != "unit_unsure" or not _monitored(config):
             raise
         return settings.but(unit_unsure=None).tight(*asked)
+
+
+def _labels_alone(config: ModelConfig) -> Plan:
+    """The plan that protects labels and not rows."""
+    if config.epsilon is None:
+        raise ValueError("say epsilon: how much all labels of one person, or the one of a round, may tell")
+    labels, due = _labels(config), None
+    if config.deadline is not None:
+        found = [i for i, label in enumerate(labels) if label == config.missing and type(label) is type(config.missing)]
+        if not found:
+            raise ValueError("missing is none of the labels: say which one a label is taken to be that has not come")
+        due = config.deadline, found[0]
+    most = 1 if config.unit_labels is None else config.unit_labels
+    return Plan.labels_alone(config.epsilon, len(labels), units=config.units, unit_labels=most, due=due)
+
+
+def _learner(config: ModelConfig) -> Any:
+    """The learner that is named; None, which is our own model, where labels alone are protected and none is."""
+    if config.protect == "labels" and "learner" not in config.model_fields_set:
+        return None
+    return learner_named(config.learner)
 
 
 def features(config: ModelConfig) -> int | learners.Features:

@@ -10,12 +10,14 @@ import sys
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from confide.banks.base import FORM
 from confide.pop.base import COPIES, SOURCES, Answer
 from confide.pop.keeping import Keeper
 from confide.pop.loop import Outcome
 from confide.pop.pop import POP
+from confide.pop.randomized import Told
 from confide.pop.tickets import Key, Waiting
 from confide.service.base import Question, Refusal, Reply
 from confide.service.journal import ASKED, IMPORT, NOBODY, TAUGHT, Row, canonical, pack
@@ -74,9 +76,11 @@ class Stored:
     waiting: Waiting | None = None
     """What its label will teach; None once that was brought."""
     taught: int = -1
-    """The label that was brought."""
+    """The label that was brought; what came out for it, where labels alone are protected."""
     lesson: int = 0
     """The entry that made that durable."""
+    shares: tuple[float, ...] | None = None
+    """The probability of every label, where it was told: public. After a restart nobody knows it any more."""
 
     @property
     def open(self) -> bool:
@@ -212,6 +216,9 @@ class Requests:
         labels, ticket = self._labels, self._keeper.tickets.sign(found.key, came.whose)
         guide, source = None if came.guided < 0 else labels[came.guided], SOURCES[came.source]
         answer = Answer(labels[came.label], came.source == COPIES, ticket, None, source, guide)
+        if found.shares is not None:
+            told = dict(zip(labels, found.shares, strict=True))
+            answer = Told(answer.label, False, ticket, None, source, guide, told)
         return Reply(answer, came.number, again=one.again)
 
     # ------------------------------------------------------------------ what is remembered
@@ -352,6 +359,11 @@ class Requests:
                 if (imported := note.imported) is not None:
                     erased += [(kind, at, imported.sums, []) for at in imported.erase(note.sequence)]
         return erased
+
+    def due(self, last: int) -> list[Stored]:
+        """Answered questions up to this round that wait for a label, in order."""
+        asked = takewhile(lambda one: one.key[1] <= last, self._rounds.values())
+        return [one for one in asked if one.open and one.waiting is not None]
 
     def waiting(self) -> Iterator[Stored]:
         """Answered questions that wait for a label, in order."""

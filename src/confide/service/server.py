@@ -88,6 +88,8 @@ def build(config: Config, open_desk: OpenDesk, log: Log) -> Service:
             log.event("open", model=name)
             if (learned := _learned(desk)) is not None:
                 log.event("learns", model=name, learns=learned)
+            if desk.plan.promise.protect == "labels":
+                log.event("protects", model=name, protects=desk.plan.guarantee.protected)
             for warning in desk.plan.warnings:
                 log.event("warning", model=name, warning=warning)
     except BaseException:
@@ -104,11 +106,13 @@ def build(config: Config, open_desk: OpenDesk, log: Log) -> Service:
 
 
 def _learned(desk: Desk) -> str | None:
-    """How much of one person the guide learns, in words (public); None where people are not protected."""
-    guide = desk.plan.guide
-    if guide is None or desk.plan.units != "people":
+    """How much of one person is learned, in words (public); None where people are not protected."""
+    guide, many = desk.plan.guide, desk.plan.promise.unit_labels
+    if desk.plan.units != "people" or not desk.plan.public:
         return None
-    most = "the first label" if guide.unit_labels == 1 else f"the first {guide.unit_labels:,} labels"
+    most = "the first label" if many == 1 else f"the first {many:,} labels"
+    if guide is None:
+        return f"{most} of each person, ever: a further one is refused; unit_labels in a new model's file says how many"
     return f"the guide learns {most} of each person, ever; unit_labels in a new model's file says how many"
 
 

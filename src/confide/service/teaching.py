@@ -42,8 +42,8 @@ class Teacher:
 
     def slices(self, rows: Records, id: str | None) -> Slices:
         """See `confide.service.desk.PopDesk.teaching`: the records are read at once, with nothing held meanwhile."""
-        people = self._pop.units == "people"
-        return self._slices(Import(self._keeper, rows, id, room=self._rows.room, people=people), len(rows))
+        whose = {"people": self._pop.units == "people", "alone": self._pop.plan.promise.protect == "labels"}
+        return self._slices(Import(self._keeper, rows, id, room=self._rows.room, **whose), len(rows))
 
     def _slices(self, given: Import, size: int) -> Slices:
         with self._lock:

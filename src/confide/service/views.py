@@ -28,6 +28,8 @@ def public(name: str, pop: POP, life: int, hours: int, quota: int | None, room: 
             "text": str(guarantee),
             "sentence": guarantee.sentence,
         },
+        "protect": pop.plan.promise.protect,
+        "protected": guarantee.protected,
         "plan": str(pop.plan),
         "labels": list(pop.labels),
         "units": pop.units,
@@ -42,6 +44,7 @@ def public(name: str, pop: POP, life: int, hours: int, quota: int | None, room: 
         "room": room,
         "monitor": None if monitor is None else monitor.numbers(pop.units),
         "guide": None if pop.guide is None else {"released": pop.guide.released},
+        "deadline": getattr(guarantee, "deadline", None),
     }
 
 
@@ -49,7 +52,10 @@ def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> di
     """Exact numbers, outside the guarantee: never to be shown to others."""
     account, plan = pop.operator.loop.account, pop.plan
     unsure, book, failures = account.unsure, account.book, pop.operator.failures
-    totals = counts.totals()
+    totals, series, own = counts.totals(), counts.series(), pop.operator.randomizing
+    if own is not None:  # they were counted against what came out
+        series["wrong"] = [own.wrongs(*both) for both in zip(series["labels"], series["wrong"], strict=True)]
+        totals["wrong"] = min(totals["labels"], max(0.0, sum(series["wrong"])))
     answered = sum(totals[source] for source in OWN_SOURCES)
     return {
         "unsure": unsure,
@@ -57,14 +63,16 @@ def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> di
         "spent": unsure / plan.unsure if plan.unsure else 0.0,
         "rounds": account.rounds,
         "taught": pop.operator.taught,
-        "guide_labels": pop.operator.guide_labels,
+        "guide_labels": pop.operator.guide_labels if own is None else None,
         "most_guide_labels": None if plan.guide is None else plan.guide.unit_labels,
         "failures": failures._asdict(),
         "open_tickets": waiting,
         "shares": {source: totals[source] / answered if answered else 0.0 for source in OWN_SOURCES},
         "labels": totals["labels"],
         "error": totals["wrong"] / totals["labels"] if totals["labels"] else None,
-        "series": counts.series(),
+        "series": series,
+        "labels_over": None if own is None else own.over,
+        "most_labels": None if own is None else plan.promise.unit_labels,
         "nbytes": pop.operator.nbytes,
         "ledger": None if book is None else {"commits": book.commits, "seconds": book.seconds},
         "late_labels": pop.operator.late.labels,
@@ -80,6 +88,11 @@ def _said(pop: POP, brought: int) -> tuple[str, ...]:
         capped = (
             f"the guide learned {learned:,} of {brought:,} labels that came, of each person at most "
             f"{guide.unit_labels:,}: a new model with a larger unit_labels learns more of each, with more noise"
+        )
+    if (own := operator.randomizing) is not None and own.over >= MANY and own.over > own.learned:
+        capped = (
+            f"{own.over:,} labels came past a person's cap and were not taken, {own.learned:,} were: a new model with "
+            "a larger unit_labels takes more of each person, each with more noise"
         )
     return operator.failures.sentence, operator.late.sentence, capped
 
@@ -97,6 +110,6 @@ def person(pop: POP, whose: bytes, life: int, stored: Sequence[Stored]) -> dict[
         "unsure": account.shares.get(whose, 0),
         "most_unsure": plan.unit_unsure,
         "guide_labels": account.labels.get(whose, 0),
-        "most_guide_labels": None if plan.guide is None else plan.guide.unit_labels,
+        "most_guide_labels": plan.promise.unit_labels if plan.public else None,
         "monitored": account.watched.get(whose, 0),
     }

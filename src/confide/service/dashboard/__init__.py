@@ -35,6 +35,12 @@ HEADERS = {
 """Nothing from elsewhere, nothing inline, nowhere else to send anything, and no frame around it."""
 
 
+NO_AUDIT = (
+    "these attacks are for promises about rows; where labels alone are protected the law of what comes out is known "
+    "exactly, and attacked by confide.games on confide.Private"
+)
+
+
 def add_dashboard(app: FastAPI, operation: Operations) -> None:
     """Add the page, and what it needs beside the operator's other operations."""
     audits = Audits()
@@ -49,6 +55,8 @@ def add_dashboard(app: FastAPI, operation: Operations) -> None:
     async def begin(found: Model, form: forms.Audit) -> Mapping[str, Any]:
         """Attack POPs that have this model's plan, and learn from rows that are made up; never the model itself."""
         plan, units = await found.owner.call(_recipe)
+        if plan.promise.protect == "labels":
+            raise Problem(422, "refused", NO_AUDIT)
         try:
             audits.start(found.owner.name, plan, units, form.games)
         except AuditRunning:

@@ -38,7 +38,7 @@ async function run(button, notice, work) {
 
 const WORDS = {
   rounds: "rounds that are remembered", labels: "of them with a label", open_tickets: "open tickets",
-  unsure: "unsure answers counted for them", guide_labels: "labels that the guide learned", monitored: "rounds in the monitor",
+  unsure: "unsure answers counted for them", guide_labels: "labels of theirs that were learned", monitored: "rounds in the monitor",
 };
 const MOST = { unsure: "most_unsure", guide_labels: "most_guide_labels" };
 
@@ -65,7 +65,7 @@ export function person(model, notice) {
   forget.addEventListener("click", () => run(forget, notice, async () => {
     if (!asked()) return;
     const subject = input.value;
-    const words = `${subject}: the copy that learned from them is reset, and their stored questions and answers are deleted. What was spent stays spent.`;
+    const words = `${subject}: the copy that learned from them is reset, if there are copies, and their stored questions and answers are deleted. What was spent, and what was randomized, stays.`;
     if (!(await confirmed("Forget this person?", words, "Forget"))) return;
     const { forgotten } = await api.post(model, "forget", { subject });
     found.replaceChildren();

@@ -33,6 +33,7 @@ export function promise() {
       put(where, facts([
         ["Promised", `ε = ${exact(guarantee.epsilon)}, δ = ${exact(guarantee.delta)}`],
         ["To each", seen.units === "people" ? "person" : "round"],
+        ["Protected", seen.protected],
         ["State", seen.standing ?? seen.state],
         ["Rounds", seen.planned_rounds ? `${whole(seen.rounds)} of ${whole(seen.planned_rounds)}` : whole(seen.rounds)],
         ["Labels", seen.labels.join(", ")],
@@ -69,7 +70,9 @@ export function spending() {
     update({ public: seen, private: held }) {
       const points = grouped(held.series, POINTS), planned = held.planned_unsure ?? 0, last = seen.planned_rounds ?? 0;
       if (!planned) {
-        put(big, h("p", null, "This plan has no copies: answers cost nothing. The guide's noisy sums are paid for by the plan, whoever asks."));
+        put(big, h("p", null, seen.protect === "labels"
+          ? "Labels alone are protected: each is randomized once, when it comes, and answers cost nothing."
+          : "This plan has no copies: answers cost nothing. The guide's noisy sums are paid for by the plan, whoever asks."));
         chart.element.hidden = true;
         return;
       }
@@ -119,11 +122,13 @@ export function errors() {
     update({ public: seen, private: held }) {
       put(both,
         h("div", null, h("span", { class: "mark eyes" }, "for your eyes"), h("p", { class: "big" }, share(held.error)),
-          h("p", null, `of ${whole(held.labels)} labels that came since the model was opened`)),
-        h("div", null, h("span", { class: "mark shown" }, "may be shown"), h("p", { class: "big" }, rates(seen) ? share(rates(seen).rate) : seen.monitor ? whole(seen.monitor.mistakes) : "–"),
+          h("p", null, `of ${whole(held.labels)} labels that came since the model was opened`
+            + (seen.protect === "labels" ? ": an estimate, from what came out for them" : ""))),
+        seen.protect === "labels" ? null : h("div", null, h("span", { class: "mark shown" }, "may be shown"), h("p", { class: "big" }, rates(seen) ? share(rates(seen).rate) : seen.monitor ? whole(seen.monitor.mistakes) : "–"),
           h("p", null, `the private monitor: ${monitored(seen, seen.monitor)}`)));
       const points = grouped(held.series, POINTS).filter((one) => one.labels);
       if (!points.length) return chart.empty("No label has come yet.");
+      for (const one of points) one.wrong = Math.min(one.labels, Math.max(0, one.wrong));  // an estimate may be beyond
       const rows = points.map((one) => [(one.from + one.to) / 2, one.wrong / one.labels]);
       const marks = [];
       if (rates(seen)) {
@@ -162,9 +167,10 @@ export function queue() {
       const { waiting } = service;
       put(now, facts([
         ["Questions waiting", whole(waiting.ask)], ["Labels waiting", whole(waiting.label)],
-        ["Open tickets", whole(held.open_tickets)], ["Lessons of the copies", whole(held.taught)],
+        ["Open tickets", whole(held.open_tickets)], [held.labels_over == null ? "Lessons of the copies" : "Labels taught", whole(held.taught)],
         held.late_labels ? ["Labels that came too late to teach", `${whole(held.late_labels)} since the model was opened`] : null,
         held.guide_labels == null ? null : ["Labels that the guide learned", `${whole(held.guide_labels)} of ${whole(held.labels)} brought: of each person at most ${whole(held.most_guide_labels)}`],
+        held.labels_over == null ? null : ["Labels past a person's cap, not taken", whole(held.labels_over)],
         ["Memory of the copies", bytes(held.nbytes)],
         ["Late responses", service.release_every === null ? "not paced" : whole(service.late)],
       ].filter(Boolean)));

@@ -1,0 +1,322 @@
+"""Labels alone, as a part in a run: a label is randomized as it comes in, and one model is taught what came out.
+
+The true label ends in `Randomizing.receive`: the loop, the journal, the ledger, snapshots and counts have what came out
+and nothing else. That is noted in the same entry as the cap it used, and no answer that it changed leaves before that
+entry is on the disk (docs/proofs/people.md, "The journal"). Everything after the draw is a function of rows, times and
+outputs, and may be shown. Proof page: docs/proofs/labels.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.banks.base import Failures
+from confide.contained import contained
+from confide.errors import StateError
+from confide.labels.base import Taught
+from confide.labels.default import Default
+from confide.labels.journal import row_of, written
+from confide.labels.models import model_for
+from confide.learners import Encoder, Pipeline
+from confide.planning.labels import RandomizedLabels
+from confide.pop.account import Account
+from confide.pop.running import Asked, Bools, Floats, Ints, Running, Who, tried
+from confide.pop.tickets import Waiting
+from confide.privacy.random import Random
+
+__all__ = ["Randomizing", "Seen", "read_by", "takes_rows"]
+
+
+@dataclass(slots=True, repr=False)
+class Seen:
+    """A question as the model read it."""
+
+    row: Any
+    number: int
+    """Its round."""
+    past: bool = False
+    """Whether its label will not be taken: with a deadline a person's first questions take their cap, whenever labels
+    come, so that which are taught does not depend on that."""
+    shares: Floats | None = None
+    """The probability of every label when it was asked, where the model tells any: public."""
+
+
+class Randomizing(Running, runs=RandomizedLabels):
+    """One model and the response in front of it.
+
+    Parameters
+    ----------
+    part
+        The integers that are drawn with.
+    features
+        What x is. Our own model reads by it; another learner gets what it encodes, unless it takes rows as they are.
+    rng
+        The generator of the response: one word a label, which is used for nothing else.
+    account
+        Where each person's labels are counted.
+    """
+
+    source = "guide"
+
+    def __init__(
+        self, part: RandomizedLabels, features: Any, label_weights: Any, rng: Random, account: Account
+    ) -> None:
+        super().__init__(part, features, label_weights, rng, account)
+        self._features = features
+        self._encoder: Encoder | None = None
+        self.model: Taught = Default(None, part.response)
+        self.outputs = np.zeros(part.labels, dtype=np.int64)
+        """How often each label came out: public."""
+        self.over = 0
+        """Labels past their person's cap, which were not drawn for: for the operator."""
+        self.filled = False
+        """Whether somebody brings the declared label where none has come: a desk does."""
+        self._at = self._heard = self._closed = 0
+        self._before = Failures()  # in earlier lives: a snapshot's header has these
+        self._held: dict[int, tuple[Any, int]] = {}  # by round: what came out, until its deadline
+
+    def given(self, learner: Any, labels: Sequence[Hashable]) -> None:
+        """Make the model: ours, or one of the learner's kind that has learned nothing."""
+        self._encoder, own = read_by(learner, self._features)
+        self.model = model_for(learner, labels, self.part.response, own)
+
+    @property
+    def failures(self) -> Failures:
+        """How often an own model failed since it was made or loaded: made of rows and outputs, and so public."""
+        return self._failures.less(self._before)
+
+    @property
+    def _failures(self) -> Failures:
+        return getattr(self.model, "failures", Failures())
+
+    @property
+    def learned(self) -> int:
+        """How many outputs were taught so far (public)."""
+        return int(self.outputs.sum())
+
+    def wrongs(self, labels: int, differed: int) -> float:
+        """How many of so many answers differ from true labels, where so many differ from what came out: unbiased."""
+        response = self.part.response
+        return float((differed - (1.0 - response.truth) * labels) / response.advantage)
+
+    # ------------------------------------------------------------------ one round
+
+    def go_to(self, rounds: int) -> None:
+        """So many rounds are over."""
+        self._at = max(self._at, rounds)
+
+    def begin(self) -> None:
+        """A public round begins: what is due is taught first."""
+        self._at += 1
+        self._settle()
+
+    def _settle(self) -> None:
+        """Teach what has reached its deadline, in the order of questions."""
+        if self._held:
+            for number in sorted(n for n in self._held if n + self.part.deadline <= self._at):
+                self._learn(*self._held.pop(number))
+
+    def drop(self, numbers: Iterable[int]) -> None:
+        """Forget the labels of these rounds that wait for their deadline, whether or not they came."""
+        for number in numbers:
+            self._held.pop(number, None)
+
+    def _read(self, x: Any) -> Any:
+        if self.part.deadline is not None and not self.filled:
+            raise ValueError("a deadline needs a desk, which brings the declared label: take confide.Private")
+        return self.model.read(x if self._encoder is None else self._encoder.encode(x))
+
+    def encode(self, x: Any, who: Who) -> Seen:
+        """x as the model reads it."""
+        row = self._read(x)
+        return Seen(row, self._at, self.part.deadline is not None and not self._account.learns(who))
+
+    def check(self, x: Any) -> None:
+        """ValueError for an x that the model cannot read."""
+        self._read(x)
+
+    def unreadable(self, xs: Any) -> dict[int, str]:
+        """What is wrong with rows that it cannot read."""
+        found = ((i, tried(self._read, x)[1]) for i, x in enumerate(xs))
+        return {i: str(error) for i, error in found if error is not None}
+
+    def propose(self, question: Seen | None) -> tuple[int, Floats | None]:
+        """The model's label; where it has none, or fails, the label that came out most often; −1 before the first."""
+        if question is None:
+            return -1, None
+        label, question.shares = self.model.answer(question.row)
+        return (label if label >= 0 else self._leader), None
+
+    @property
+    def _leader(self) -> int:
+        return int(self.outputs.argmax()) if self.outputs.any() else -1
+
+    def receive(self, label: int, who: Who) -> int:
+        """Randomize a label: the one place that sees it. −1 for one past its person's cap: nothing is drawn for it."""
+        if label < 0:
+            return -1
+        if self.part.deadline is None and not self._account.learns(who):
+            self.over += 1
+            return -1
+        return int(self.part.response.draw(label, self.rng.fresh_word()))
+
+    def teach(self, question: Seen | None, label: int, who: Who) -> int:
+        """Teach what came out, or hold it until its deadline; the number by which a journal finds it again."""
+        if question is None or question.past or label < 0:
+            return -1
+        self._heard += 1
+        if self.part.deadline is None:
+            self._learn(question.row, label)
+            return self._heard - 1
+        self._held[question.number] = question.row, label
+        return question.number
+
+    def _learn(self, row: Any, out: int) -> None:
+        self.outputs[out] += 1
+        self.model.teach(row, out)
+
+    def missed(self, number: int) -> bool:
+        """Never: a ticket that is good teaches."""
+        return False
+
+    def past(self, waiting: Waiting) -> bool:
+        """Whether the label of a question that was asked now will not be taken (`Seen.past`)."""
+        return bool(waiting.questions) and waiting.questions[0].past
+
+    def told(self, waiting: Waiting | None) -> tuple[float, ...] | None:
+        """The probabilities that belong to an answer; None where the model tells none."""
+        asked = waiting.questions[0] if waiting is not None and waiting.questions else None
+        return None if asked is None or asked.shares is None else tuple(asked.shares.tolist())
+
+    # ------------------------------------------------------------------ many rounds
+
+    def follow(self, xs: Any, labels: Ints, whos: Sequence[Who], bad: Bools, keep: bool = False) -> Asked:
+        """Rounds, each asked and then taught what came out for its label, as the methods above do, and faster."""
+        if keep or self.part.deadline is not None or not len(labels):
+            return super().follow(xs, labels, whos, bad, keep)
+        self._at += len(labels)
+        rows = self.model.read_many(xs if self._encoder is None else self._encoded(xs, bad))
+        outs = np.where(bad | rows.refused, -1, labels)
+        leaders = self._leaders(outs)
+        answers = self.model.follow(rows, outs)
+        self._heard += int((outs >= 0).sum())
+        return Asked(np.where(bad, -1, np.where(answers >= 0, answers, leaders)), None, [])
+
+    def _encoded(self, xs: Any, bad: Bools) -> list[Any]:
+        assert self._encoder is not None
+        return [None if wrong else self._encoder.encode(x) for x, wrong in zip(xs, bad.tolist(), strict=True)]
+
+    def _leaders(self, outs: Ints) -> Ints:
+        """The label that led before each row; counts what comes out."""
+        found = np.empty(outs.size, dtype=np.int64)
+        for i, out in enumerate(outs.tolist()):
+            found[i] = self._leader
+            if out >= 0:
+                self.outputs[out] += 1
+        return found
+
+    # ------------------------------------------------------------------ records that were never asked
+
+    def teach_one(self, x: Any, label: int, who: Who) -> int:
+        """One record, whose label was received."""
+        return -1 if label < 0 else self._again(x, label)
+
+    def teach_rows(self, xs: Any, labels: Ints, whos: Sequence[Who]) -> Ints:
+        """Many of them; −1 for one that was refused."""
+        return np.array([self.teach_one(x, int(y), None) for x, y in zip(xs, labels, strict=True)], dtype=np.int64)
+
+    def _again(self, x: Any, out: int) -> int:
+        with contained:  # it was read before
+            self._learn(self._read(x), out)
+        self._heard += 1
+        return self._heard - 1
+
+    # ------------------------------------------------------------------ state
+
+    @property
+    def closed(self) -> int:
+        """The number from which on a journal has what the last snapshot has not (public)."""
+        return self._closed
+
+    def read_as_of(self, x: Any, number: int) -> Seen | None:
+        """x as it was read when it was asked."""
+        with contained:  # it was refused already
+            return Seen(self._read(x), number)
+        return None
+
+    def again(self, x: Any, label: int, number: int) -> None:
+        """What came out since the snapshot, from the journal: it is taught as it was, and never drawn again."""
+        if label < 0:
+            return
+        if self.part.deadline is None:
+            self._again(x, label)
+        elif (question := self.read_as_of(x, number)) is not None:
+            self.teach(question, label, None)
+
+    def noted(self) -> None:
+        """All of the journal was given again: what was due is taught."""
+        self._settle()
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The model, and how far it has heard. What waits for a deadline stays in the journal."""
+        self._settle()
+        deadline = self.part.deadline
+        self._closed = self._heard if deadline is None else max(0, self._at - deadline + 1)
+        return {
+            "numbers": np.array([self._heard, self._closed, self.over], dtype=np.int64),
+            "outputs": self.outputs,
+            "model": np.array(_named(self.model)),
+            **{f"learner/{name}": value for name, value in self.model.state().items()},
+        }
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], trusted: bool) -> None:
+        """Go on from a snapshot; refused for another model, and for a pickle that nobody vouches for."""
+        if str(arrays["model"]) != _named(self.model):
+            raise StateError("this state was made with another model: give the same learner again")
+        held = {name.removeprefix("learner/"): a for name, a in arrays.items() if name.startswith("learner/")}
+        if "pickle" in held and not trusted:
+            raise StateError("loading a pickle runs what is in it: say trusted if nobody else can write this folder")
+        self._heard, self._closed, self.over = (int(n) for n in arrays["numbers"])
+        self.outputs = arrays["outputs"].astype(np.int64)
+        self.model.restore(held)
+        self._before = self._failures
+
+    def pack(self, question: Seen) -> tuple[Any, dict[str, NDArray[Any]]]:
+        """Its round, and the row as it was read."""
+        return [question.number, written(question.row)], {}
+
+    def unpack(self, about: Any, arrays: Mapping[str, NDArray[Any]]) -> Seen:
+        """The same question."""
+        return Seen(row_of(about[1]), about[0])
+
+    def rehearse(self) -> None:
+        """Compile what rounds need, with a model that is thrown away."""
+        if isinstance(self.model, Default):
+            with contained:
+                fresh, features = Default(self._features, self.part.response), self._features
+                row = fresh.read([0.0] * features if isinstance(features, int) else {})
+                fresh.answer(row)
+                fresh.teach(row, 0)
+
+
+def _named(model: Taught) -> str:
+    """What kind of model it is: a state of another kind is refused."""
+    return "ours" if isinstance(model, Default) else repr(model)
+
+
+def read_by(learner: Any, features: Any) -> tuple[Encoder | None, Any]:
+    """What encodes rows before a model is given them, if anything does; and the features that it reads by itself."""
+    if learner is None:
+        return None, features
+    encodes = isinstance(features, Encoder) and not takes_rows(learner)
+    return features if encodes else None, features if isinstance(features, int) else None
+
+
+def takes_rows(learner: Any) -> bool:
+    """Whether a learner takes rows as they are asked: River's, a pipeline of scikit-learn, or features in front."""
+    return isinstance(learner, Pipeline) or hasattr(learner, "predict_one") or hasattr(learner, "steps")
