@@ -16,8 +16,6 @@ from confide.planning.frontier import DISSENT, UNSURE, frontier
 from confide.planning.plan import Plan
 from confide.planning.text import expect
 
-__all__ = ["plan"]
-
 Epsilon = Annotated[float, typer.Option("--epsilon", "-e", help="The promise ε; 1 is strong, 4 is moderate.")]
 Delta = Annotated[float, typer.Option("--delta", "-d", help="Probability that the promise fails; far below 1/people.")]
 Rounds = Annotated[int, typer.Option("--rounds", "-T", help="How many questions will be asked in all.")]

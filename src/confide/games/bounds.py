@@ -10,14 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betainccinv, betaincinv
 
 from confide._checks import integer, probability
+from confide.arrays import Floats
 
-__all__ = ["Choice", "Point", "at_least", "at_most", "both_ways", "choose", "measure"]
-
-Floats = NDArray[np.float64]
 CURVE = 12
 """Points of the curve besides the two that are chosen for advantage and ε."""
 

@@ -15,8 +15,6 @@ from confide.learners.features import Pipeline
 from confide.learners.refit import Refit, classifies
 from confide.learners.rowwise import Heard, ask, ask_each
 
-__all__ = ["FromRiver", "FromSklearn", "as_learner"]
-
 
 class FromRiver(Base):
     """A River classifier or pipeline as a learner: `predict_one` and `learn_one`.

@@ -14,8 +14,6 @@ from confide.learners.base import Base, fresh, vector
 from confide.learners.called import ABSTAINS, Called, Labels, NoLabel
 from confide.learners.rowwise import Heard, ask, ask_each
 
-__all__ = ["Refit", "classifies", "due"]
-
 
 def classifies(estimator: Any) -> None:
     """Refuse a scikit-learn estimator that predicts something else than labels, or shares a cache between copies.

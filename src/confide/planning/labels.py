@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from confide.planning.guarantee import Guarantee
 
-__all__ = ["NOT_PROTECTED", "LabelGuarantee"]
-
 NOT_PROTECTED = "labels are protected; rows, and whether and when a label came, are not"
 """The word of this promise, on every surface."""
 

@@ -9,8 +9,6 @@ from confide._checks import Numbers, integer
 from confide.planning.arguments import promised_delta, whole_number
 from confide.privacy.renyi import check_epsilon
 
-__all__ = ["Promise", "Protect", "Units"]
-
 Units = Literal["rounds", "people"]
 Protect = Literal["rows", "labels"]
 

@@ -16,8 +16,6 @@ from confide.planning.linear import faint
 from confide.planning.plan import Plan
 from confide.runs.settings import Settings
 
-__all__ = ["hints"]
-
 _NAMED = 3  # columns that are named
 _FIRST = 200  # rows that show which columns hold numbers
 

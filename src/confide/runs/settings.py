@@ -13,8 +13,6 @@ from confide.planning.arguments import promised_delta
 from confide.planning.plan import Plan
 from confide.privacy.renyi import check_epsilon
 
-__all__ = ["DELTA", "EPSILON", "VERSION", "Settings"]
-
 VERSION = 3
 """Of the settings as JSON; version 1 was 0.1's, in which a bad row took no round; version 2 knew no guide."""
 

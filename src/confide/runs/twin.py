@@ -13,8 +13,6 @@ from confide.data.rows import Item
 from confide.learners import DecisionTree, Features, Learner, Stacked, as_learner
 from confide.learners.called import Labels, called_by
 
-__all__ = ["Twin"]
-
 MEMORY = 4096
 """Records that the twin of a decision tree keeps: it is one, and learns everything."""
 
