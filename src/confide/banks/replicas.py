@@ -25,9 +25,6 @@ from confide.learners.foreign import FromRiver, FromSklearn, as_learner
 from confide.learners.refit import Refit
 from confide.privacy.random import Random
 
-NUMBERS, LABELS = "numbers", "labels"
-"""What a state's copies were taught labels by."""
-
 
 class ReplicaBank:
     """A bank of anything that learns online, each copy an object of its own.
@@ -83,8 +80,15 @@ class ReplicaBank:
         self.copies, self.labels = integer(copies, "copies", 1), integer(len(values_of(labels)), "labels", 2)
         self._encoder = encoder_for(features)
         self._width: int | None = getattr(self._encoder, "width", None)
-        self._learner = learner
-        self._set_out(labels)
+        names = getattr(self._encoder, "names", None)
+        self._prototype = copying.deepcopy(as_learner(learner, labels, keep=public_start, names=names))
+        stand_apart(self._prototype)
+        hold_still(self._prototype)
+        self._called = called_by(self._prototype, labels)
+        self._pure = is_pure(self._prototype, fixed=self._width is not None)
+        self._river = isinstance(self._prototype, FromRiver)
+        self._batches = self._pure and self._width is not None and isinstance(self._prototype, FromSklearn | Refit)
+        self._start = freeze(self._prototype)
         stands_still(self._encoder)
         try_out(self._prototype, self._called, self._width, self._encoder)
         self.failures = Failures()
@@ -95,18 +99,6 @@ class ReplicaBank:
         self._lessons: dict[int, int] = {}  # counted in replays only
         self._rng = rng
         self._key = rng.words(4).tobytes()
-
-    def _set_out(self, labels: Labels) -> None:
-        """Make the prototype, which hears these labels."""
-        names = getattr(self._encoder, "names", None)
-        self._prototype = copying.deepcopy(as_learner(self._learner, labels, keep=self._public_start, names=names))
-        stand_apart(self._prototype)
-        hold_still(self._prototype)
-        self._called = called_by(self._prototype, labels)
-        self._pure = is_pure(self._prototype, fixed=self._width is not None)
-        self._river = isinstance(self._prototype, FromRiver)
-        self._batches = self._pure and self._width is not None and isinstance(self._prototype, FromSklearn | Refit)
-        self._start = freeze(self._prototype)
 
     @property
     def nbytes(self) -> int:
@@ -204,7 +196,6 @@ class ReplicaBank:
             raise ValueError("the learner cannot be pickled: avoid lambdas in it") from failed
         return {
             **self._name(),
-            "called": self._called_by,
             "taught": np.array(taught, dtype=np.int64),
             "pickles": np.frombuffer(b"".join(blobs), dtype=np.uint8),
             "sizes": np.array([len(blob) for blob in blobs], dtype=np.int64),
@@ -215,7 +206,6 @@ class ReplicaBank:
         if not trusted:
             raise ValueError("loading a pickle runs what is in it: pass trusted=True if nobody else wrote it")
         refuse_others(state, self._name())
-        self._hear_as(str(state.get("called", NUMBERS)))
         taught, sizes = np.asarray(state["taught"]), np.asarray(state["sizes"])
         blob = np.asarray(state["pickles"], dtype=np.uint8).tobytes()
         if taught.shape != sizes.shape or sizes.sum() != len(blob):
@@ -295,21 +285,6 @@ class ReplicaBank:
         """Have a twin ready of each copy that votes by one: here, so that no vote takes longer after a lesson."""
         if not self._pure:
             self._frozen.update({copy: freeze(self._replicas[copy]) for copy in copies if copy in self._replicas})
-
-    @property
-    def _called_by(self) -> str:
-        return NUMBERS if self._called.values == tuple(range(self.labels)) else LABELS
-
-    def _hear_as(self, called: str) -> None:
-        """Go on as a state's copies were taught: before version 0.3 all of them heard labels by their numbers."""
-        if called == self._called_by:
-            return
-        if called != NUMBERS or not isinstance(self._prototype, FromRiver | FromSklearn | Refit):
-            raise ValueError(
-                "the state's copies were taught other names of labels: learners of your own heard their numbers before "
-                "version 0.3, and hear the labels themselves now"
-            )
-        self._set_out(self.labels)
 
     def _seed(self, copy: int) -> bytes:
         which = f"{copy} {self._resets.get(copy, 0)} {self._lessons.get(copy, 0)}".encode()

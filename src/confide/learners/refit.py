@@ -143,8 +143,5 @@ class Refit(Base):
             model.fit(records.copy(), self._heard.array[targets])
             self._model = model
 
-    def __setstate__(self, saved: dict[str, Any]) -> None:
-        vars(self).update({"_called": Called(saved["labels"]), "_heard": Heard(saved["labels"]), **saved})  # of 0.2
-
     def _vector(self, x: Any) -> NDArray[np.float64]:
         return vector(x, None if self._records is None else self._records.shape[1])

@@ -113,9 +113,9 @@ def power_moments(
     """
     if poll_fraction != 1 and mixed_sure is None:
         raise ValueError("a poll fraction below 1 needs the third vote count's entries")
-    entries = [np.array(one).ravel() for one in (p_sure, q_sure, q_sure if mixed_sure is None else mixed_sure)]
-    out = np.empty((4, entries[0].size))
-    _fill(*entries, order, *mixture(poll_fraction), out)
+    p, q, mixed = (np.array(one).ravel() for one in (p_sure, q_sure, q_sure if mixed_sure is None else mixed_sure))
+    (part, rest), out = mixture(poll_fraction), np.empty((4, p.size))
+    _fill(p, q, mixed, order, part, rest, out)
     return Moments(*out.reshape(4, *p_sure.shape))
 
 
