@@ -168,7 +168,7 @@ class AdaptiveInput(_Bits):
         return lambda move: mechanism.step(pair(move)[bit])
 
 
-def _one_challenge(kind: type, otherwise: str) -> Callable[[Any], tuple[Any, Any]]:
+def _one_challenge(kind: type[Query | Input | Phase], otherwise: str) -> Callable[[Any], tuple[Any, Any]]:
     """What checks that moves are of a kind, and one of them at most a challenge; gives the two inputs of a move."""
     posed = 0
 

@@ -208,7 +208,8 @@ def _membership() -> Prepared:
     return Prepared(game, Region.of(plan), None)
 
 
-_POLLED, _SILENT = (8.0, 100, 800, 400), MappingProxyType({"polls": 101, "silent": 320})
+_POLLED = (8.0, 100, 800, 400)
+_SILENT: dict[str, Any] = {"polls": 101, "silent": 320}
 
 SCENARIOS = (
     Scenario("worst margin, eps 1", "eps1", 100_000, 1200, partial(_margin, 1.0, 100, 800, 1000)),

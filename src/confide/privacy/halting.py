@@ -144,8 +144,8 @@ class Halting:
         excess = moment_excess(self._go[start[p]], self._go[start[q]], order)
         at = int(excess.argmax())
         worst, place = float(excess[at]), (int(start[p[at]]), int(start[q[at]]))
-        for other in range(max(0, last - self.shift), self.stop + 1):
-            pair = power_moments(self._go[last : last + 1], self._go[other : other + 1], order)
+        for count in range(max(0, last - self.shift), self.stop + 1):
+            pair = power_moments(self._go[last : last + 1], self._go[count : count + 1], order)
             worst = max(worst, float(pair.unsure[0]) - 1.0)
         if not math.isfinite(worst):
             raise ValueError(f"counts {place[0]} and {place[1]} may be the two worlds', and no cost bounds that step")

@@ -87,10 +87,14 @@ def smallest_scale(
     """
     first, order = leading_scale(epsilon, delta, reports)
     scale, low, high, best = max(least, first * least), 0.0, math.inf, order
+
+    def total(order: int) -> float:
+        return cost(scale, order) * reports
+
     for _ in range(100):
         if high - low <= 1e-3 * high < math.inf:
             return high, best
-        got, order = best_order(lambda order, scale=scale: cost(scale, order) * reports, delta, order)
+        got, order = best_order(total, delta, order)
         if got <= epsilon:
             high, best = scale, order
         else:
