@@ -85,7 +85,7 @@ def ways(epsilon: float, rounds: int) -> list[Way]:
 def literal(epsilon: float, rounds: int, opt: float) -> float:
     """The paper's bound: (1 + OPT/M) phases of w = 2u mistakes, u for copies that err C·(M + D) times, M = D."""
     d = math.ceil(FACTOR * 2 * EXTRA)
-    size = paper.size(paper.Asked(epsilon, DELTA, rounds, d, beta=BETA))
+    size = paper.size(paper.PaperRequest(epsilon, DELTA, rounds, d, beta=BETA))
     return (1 + opt / EXTRA) * 2 * paper.reports(size.copies, d, BETA / 3)
 
 

@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parent))
+from agrawal import agrawal_label, agrawal_rows
 from evidence.streams import FILES, asked, load
 from guide_streams import Rows
 
-from confide.data.agrawal import agrawal_label, agrawal_rows
 from confide.guide.columns import Columns
 from confide.guide.guide import Guide
 from confide.planning.guided import GuidePlan

@@ -10,13 +10,13 @@ import statistics
 import time
 from collections.abc import Callable
 
+from constant import constant_query_epsilon
 from rich.console import Console
 from rich.table import Table
 
 from confide import Plan
-from confide.games.constant import constant_query_epsilon
 from confide.planning.design import reach
-from confide.planning.paper import Asked, size
+from confide.planning.paper import PaperRequest, size
 from confide.privacy.gate import Gate
 from confide.privacy.renyi import epsilon_from_renyi, renyi_from_epsilon
 
@@ -96,7 +96,7 @@ def certificates(quick: bool) -> None:
         took = time.perf_counter() - start
         certificate = plan.certificate
         assert certificate is not None
-        literal = size(Asked(epsilon, 1e-6, 10**6, d)).copies
+        literal = size(PaperRequest(epsilon, 1e-6, 10**6, d)).copies
         table.add_row(
             *(f"{epsilon}", f"{d}", f"{plan.copies:,}", f"{certificate.expected_mistakes:,.0f}"),
             *(f"{certificate.mistakes:,}", f"{certificate.early_halt:.1e}", note, f"{literal:.2e}", f"{took:.1f}"),

@@ -169,7 +169,7 @@ def play(task: Task, plan: Plan, order: str, step: Callable[[int], None]) -> dic
 
 def literal(epsilon: float, rounds: int, d: int) -> int:
     """The paper's bound on the mistakes with its constants as printed, at the number of copies it asks for."""
-    size = paper.size(paper.Asked(epsilon, DELTA, rounds, d, beta=BETA))
+    size = paper.size(paper.PaperRequest(epsilon, DELTA, rounds, d, beta=BETA))
     return paper.reports(size.copies, d, BETA / 3)
 
 

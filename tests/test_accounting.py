@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from confide.games.constant import constant_query_epsilon
+from benchmarks.constant import constant_query_epsilon
 from confide.privacy.gate import Gate
 from confide.privacy.renyi import (
     check_delta,

@@ -78,7 +78,7 @@ def test_confide_run_takes_weights_from_the_command_line_or_a_schema_and_shows_t
         assert done.exit_code == 0, done.output
         found[name] = report["operator_only"]["recalls"][0], report["public"]["label_weights"]
         assert "recall of 'fraud', the rarest label (300 of 3,000)" in done.output
-        assert "recall of &#x27;fraud&#x27;, the rarest label" in Path("confide-report.html").read_text()
+        assert "recall of &#39;fraud&#39;, the rarest label" in Path("confide-report.html").read_text()
         assert ("20 times the least" if name == "weighed" else "--label-weights fraud=10 makes more") in done.output
     assert found["plain"][1] is None and found["weighed"][1] == [20.0, 1.0]
     assert found["weighed"][0] > found["plain"][0]

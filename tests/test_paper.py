@@ -95,13 +95,13 @@ def test_the_scale_of_the_theory() -> None:
     """γ ≈ 816 for N = 8204 reports within ε_gate = 0.7, and a plan's own split is not far from it."""
     scale, _ = smallest_scale(lambda s, a: threshold_cost(s, order=a), epsilon=0.7, delta=0.95e-6, reports=8204)
     assert scale == pytest.approx(816, rel=0.05)
-    size = paper.size(paper.Asked(1.0, 1e-6, MILLION, 1, beta=0.03, copies=100_000, unsure=1000, counter_share=0.3))
+    size = paper.size(paper.PaperRequest(1.0, 1e-6, MILLION, 1, 0.03, copies=100_000, unsure=1000, counter_share=0.3))
     assert size.counter.late == pytest.approx(3016, rel=1e-3)  # β_c = β/3
     assert size.scale == pytest.approx(scale, rel=0.05)
 
 
 def test_the_paper_read_literally_needs_millions_of_copies() -> None:
-    size = paper.size(paper.Asked(1.0, 1e-6, MILLION, 1))
+    size = paper.size(paper.PaperRequest(1.0, 1e-6, MILLION, 1))
     assert 1e7 <= size.copies <= 1e10
     assert size.literal <= size.copies <= 1.02 * size.literal
     assert size.literal == pytest.approx(20 * size.scale * math.log(3 * MILLION / 0.05), rel=1e-6)
@@ -139,7 +139,7 @@ def test_the_paper_runs_with_its_millions_of_copies() -> None:
 
 def test_the_counters_share_is_optimised() -> None:
     def scale(share: float | None) -> float:
-        return paper.size(paper.Asked(30.0, 1e-3, 5000, 1, copies=400, unsure=100, counter_share=share)).scale
+        return paper.size(paper.PaperRequest(30.0, 1e-3, 5000, 1, copies=400, unsure=100, counter_share=share)).scale
 
     assert scale(None) <= min(scale(share) for share in (0.02, 0.1, 0.2, 0.4)) * 1.01
 
@@ -211,7 +211,7 @@ def test_too_few_copies_leak_and_the_number_named_does_not(asked: dict[str, Any]
 def test_the_fewest_copies_are_named(epsilon: float, delta: float, rounds: int, unsure: int) -> None:
     """Fewer than the number named are refused because they leak, not to be on the safe side."""
     enough = named_copies(refusal(Plan.paper, epsilon, delta, rounds, unsure=unsure, copies=10))
-    size = paper.size(paper.Asked(epsilon, delta, rounds, 1, copies=enough, unsure=unsure))
+    size = paper.size(paper.PaperRequest(epsilon, delta, rounds, 1, copies=enough, unsure=unsure))
     fewer = math.floor(enough * 0.98)
     gate = Gate.laplace(scale=size.scale, threshold=fewer / 4)
     try:
@@ -326,7 +326,7 @@ def play(asks: Callable[[int], bool], copies: int, rounds: int, seed: int) -> tu
 def test_the_papers_pop_runs_with_its_challenge_at() -> None:
     """200 000 rounds at k = 20·γ·ln(T/β): it does not halt, and the mistake bound holds by far."""
     rounds = 200_000
-    size = paper.size(paper.Asked(5000.0, 0.1, rounds, 1))
+    size = paper.size(paper.PaperRequest(5000.0, 0.1, rounds, 1))
     mechanism = ChallengeAT(
         epsilon=5000.0,
         delta=0.1,

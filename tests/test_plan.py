@@ -755,7 +755,7 @@ def test_where_less_fits_than_was_measured_the_planner_asks_for_less(monkeypatch
     """At 10⁸ rounds the room for unsure answers, measured without the lean, is a little too large: no refusal."""
     tried, right = list[int](), shares._beside
 
-    def narrow(asked: tight.Asked, wish: shares.Wish, share: float) -> shares.Shared:
+    def narrow(asked: tight.TightRequest, wish: shares.Wish, share: float) -> shares.Shared:
         if asked.copies is None:
             return right(asked, wish, share)
         assert asked.unsure is not None

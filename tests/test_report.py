@@ -4,12 +4,12 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+from markupsafe import escape
 
 from confide import Plan
 from confide.data.rows import Item, Row, Stream

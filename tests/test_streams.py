@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from river.datasets import synth
 
-from confide.data.agrawal import AGRAWAL, agrawal_label, agrawal_rows
+from benchmarks.agrawal import AGRAWAL, agrawal_label, agrawal_rows
+from benchmarks.kdd99 import FILE, KDD99, KDD99_WEIGHTS, kdd99
 from confide.data.datasets import open_stream
 from confide.data.files import draft, open_file
-from confide.data.kdd99 import KDD99, KDD99_WEIGHTS
 from confide.data.layout import Column, Layout
 from confide.data.lines import form_of
 from confide.data.rows import BadRow, Row
@@ -374,16 +374,15 @@ def test_files_that_are_not_what_they_say_are_refused(tmp_path: Path, csv: Path)
 
 def test_missing_data_sets_say_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CONFIDE_DATA", raising=False)
-    for name in ("kdd99", "elec"):
-        with pytest.raises(ValueError, match="CONFIDE_DATA"):
-            open_stream(name)
+    with pytest.raises(ValueError, match="CONFIDE_DATA"):
+        open_stream("elec")
 
 
 def test_kdd99_in_blocks_is_kdd99_record_by_record() -> None:
     folder = os.environ.get("CONFIDE_DATA")
-    if not folder or not (Path(folder) / "kddcup.data_10_percent.gz").is_file():
-        pytest.skip("needs kddcup.data_10_percent.gz from the UCI repository in the folder that CONFIDE_DATA names")
-    stream = open_stream("kdd99")
+    if not folder or not (Path(folder) / FILE).is_file():
+        pytest.skip(f"needs {FILE} from the UCI repository in the folder that CONFIDE_DATA names")
+    stream = kdd99()
     assert stream.length == 494_021
     for fast, slow in islice(zip(stream.rows(), stream.rows(dicts=True), strict=True), 500):
         np.testing.assert_allclose(fast.x, KDD99.encode(slow.x) * KDD99_WEIGHTS)

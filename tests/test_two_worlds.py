@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from confide.games.replay import Again, Ask, Disk, Forget, Hidden, Label, Outcome, Script, replay
+from confide.games.replay import Again, Ask, Disk, Forget, Hidden, Label, Replayed, Script, replay
 from confide.learners import GaussianNB
 from confide.privacy.random import Random
 from tests.service.worlds import CountsOpen, Desked, DeskWriter, FreesIds, GivesBack
@@ -183,7 +183,7 @@ def test_the_scripts_of_narrow_questions_can_be_read(name: str) -> None:
     assert len(xs) > 10 and len(make(Random(seed=1)).readable(xs)) < len(xs) / 4
 
 
-def outcomes(name: str, number: int = 4) -> list[Outcome]:
+def outcomes(name: str, number: int = 4) -> list[Replayed]:
     scripts = [writer_for(name, i).write(HIDDEN, between=2) for i in range(number)]
     return [replay(MAKERS[name][0], script, seed=i) for i, script in enumerate(scripts)]
 

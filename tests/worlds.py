@@ -43,7 +43,6 @@ from confide.planning.copies import Copies
 from confide.planning.design import certify
 from confide.planning.guarantee import Guarantee
 from confide.planning.guided import GuidePlan
-from confide.planning.leaning import certify_lean, certify_weights
 from confide.planning.promise import Promise
 from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
@@ -69,11 +68,11 @@ def small_plan(
     if lean and labels == 2:  # wide enough that votes and offsets both count
         leans = {"fill": Lean.fill, "additive": Lean.additive}[lean](**design, cost=1.0, offsets=9, clip=3.0)
         gate = leans.envelope()
-        got = certify_lean(leans, halting, **how)
+        got = certify(leans.envelope(), halting, lean=leans, **how)
     elif lean:
         gate = Gate.best(**design, cost=2.5)
         leans = Weights.beside(gate, order=2, cost=0.5, poll_fraction=share)
-        got = certify_weights(leans, gate, halting, **how, labels=labels)
+        got = certify(gate, halting, lean=leans, labels=labels, **how)
     else:
         gate = Gate.best(**design, cost=3.0)
         got = certify(gate, halting, **how)

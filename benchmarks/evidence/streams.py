@@ -8,11 +8,11 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from agrawal import agrawal_label, agrawal_rows
 from guide_streams import Rows, Stream, appointments, elec, flights, hotel, kdd99, kdd99_all, shuttle, sst2
 from numpy.typing import NDArray
 from river.datasets import synth
 
-from confide.data.agrawal import agrawal_label, agrawal_rows
 from confide.guide.columns import Columns
 from confide.learners import Features
 

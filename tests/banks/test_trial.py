@@ -229,29 +229,6 @@ def test_an_evaluation_says_how_often_the_learner_failed() -> None:
     assert again.failures.sentence == "" and "failed" not in repr(again) + again._repr_html_()
 
 
-def test_states_of_copies_that_were_taught_numbers_are_not_taken_for_labels() -> None:
-    def old(learner: Any, labels: Any) -> dict[str, Any]:
-        bank = ReplicaBank(learner, 5, 2, 2, Random(seed=1))
-        for i in range(40):
-            bank.learn(0, bank.encode([9.0 * (i % 2) + i % 3, i % 5]), i % 2)
-        state = dict(bank.state(trusted=True))
-        del state["called"]  # as version 0.2 wrote it
-        return state
-
-    for model in (naive_bayes.GaussianNB(), SGDClassifier(random_state=1), Refit(SVC())):
-        bank = ReplicaBank(model, 5, WORDS, 2, Random(seed=1))
-        bank.load_state(old(model, WORDS), trusted=True)
-        bank.learn(1, bank.encode([1.0, 0.0]), 1)
-        assert bank.votes(bank.encode([10.0, 2.0]), np.arange(5)).tolist() == [0, 2]
-        back = ReplicaBank(model, 5, WORDS, 2, Random(seed=1))
-        back.load_state(bank.state(trusted=True), trusted=True)
-        assert back.votes(bank.encode([10.0, 2.0]), np.arange(5)).tolist() == [0, 2]
-    bank = ReplicaBank(Remembers(), 5, [0, 1], 2, Random(seed=1))
-    bank.load_state(old(Remembers(), [0, 1]), trusted=True)
-    with pytest.raises(ValueError, match="taught other names of labels"):
-        ReplicaBank(Remembers(), 5, WORDS, 2, Random(seed=1)).load_state(old(Remembers(), WORDS), trusted=True)
-
-
 def test_a_learner_that_stacks_and_raises_is_counted_too() -> None:
     """It is a subclass of Confide's own, and fails once it has learned."""
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from confide.banks.base import Bank, Ints
+from confide.arrays import Ints
+from confide.banks.base import Bank
 from confide.banks.stacked import StackedBank
 from confide.pop.base import COPIES, LEAN
 from confide.pop.guiding import Guiding

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from confide.banks.base import Ints, Rounds
+from confide.arrays import Ints
+from confide.banks.base import Rounds
 from confide.banks.stacked import StackedBank
 from confide.learners.logistic import LogisticRegression
 from confide.pop.base import Unit, Xs

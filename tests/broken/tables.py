@@ -78,7 +78,7 @@ def exact_count(plan: Plan) -> Plan:
 
 def one_copy(epsilon: float, delta: float, rounds: int) -> Plan:
     """k = 1 with the paper's majority: noise decides whether to answer, but the answer is the only copy's own vote."""
-    size = paper.size(paper.Asked(epsilon, delta, rounds, 1, 0.05, 1, 1, None))
+    size = paper.size(paper.PaperRequest(epsilon, delta, rounds, 1, 0.05, 1, 1, None))
     gate = Gate.laplace(scale=size.scale, threshold=size.copies / 4)
     part = Copies(1, 1, 1, 0, 1, 2, size.order, 0.05, gate, size.counter)
     return Unchecked(Promise(epsilon, delta, rounds), (part,), "paper", Guarantee(epsilon, delta))

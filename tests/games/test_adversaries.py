@@ -8,8 +8,6 @@ import pytest
 from scipy.stats import fisher_exact
 
 import confide
-from confide.data.datasets import open_stream
-from confide.data.rows import Row
 from confide.games import (
     BOTTOM,
     ChallengeATGame,
@@ -29,7 +27,7 @@ from confide.games import (
     audit_game,
     yardstick,
 )
-from confide.games.scenarios import SplitPOP, TaughtPOP, split_plan
+from confide.games.scenarios import SCENARIOS, SplitPOP, split_plan
 from confide.learners import Perceptron, Thresholds
 from confide.pop.loop import Loop
 from confide.privacy.sparse import ChallengeAT
@@ -135,15 +133,14 @@ def records(rows: int) -> tuple[Any, Any]:
     return xs, (xs[:, 0] > 0).astype(int)
 
 
-def test_membership_of_a_stream() -> None:
-    stream = open_stream("agrawal", rows=31)
-    attack = Membership.of_stream(stream, records=30, repeats=4, probes=3)
-    rows = [row for row in stream.rows() if isinstance(row, Row)]
-    assert len(attack.xs) == 30 and len(attack.probes) == 3 and np.array_equal(attack.probes[0], rows[30].x)
-    assert [y for _, y in attack.target] == [1 - rows[30].y] * 4
-    plan = confide.Plan.tight(8, 1e-6, 300, copies=160, polls=160, unsure=20, silent=0, beta=1e-6, guide=None)
-    views = [OnlineGame(TaughtPOP(plan, 9), attack, 10).play(bit) for bit in (0, 1)]
-    assert [len(view.answers) for view in views] == [3, 3]
+def test_the_membership_that_is_audited_brings_a_persons_wrong_label() -> None:
+    game = next(scenario for scenario in SCENARIOS if scenario.key == "member8").prepare().game
+    attack = game.adversary
+    x, y = attack.target[0]
+    assert len(attack.xs) == 2000 and 600 < attack.ys.sum() < 1400 and len(attack.target) == 10
+    assert np.array_equal(attack.probes[0], x) and y == 1 - int(abs(x[2] - 0.5) > 1 / 6)
+    views = [OnlineGame(game.make_mechanism, attack, 10).play(bit) for bit in (0, 1)]
+    assert [len(view.answers) for view in views] == [10, 10]
 
 
 def test_membership_is_plain_in_an_unprotected_learner_and_hidden_by_confide() -> None:

@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import binom
 
 import confide
+from benchmarks.constant import constant_query_epsilon
 from confide.games import BOTTOM, OnlineGame, Region, Seen, SplitVote, View, WorstMargin, constant_query, yardstick
 from confide.games.adversaries import tally
-from confide.games.constant import constant_query_epsilon
 from confide.games.fit import misfit
 from confide.games.laws import Turned, outcomes, unsure_share
 from confide.games.scenarios import SplitPOP, split_plan

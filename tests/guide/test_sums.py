@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from confide.planning.guided import _SCALES
-from confide.privacy.sums import BinaryTree, Products, SquareRoot, divergence, overlap, product
+from confide.privacy.sums import Products, SquareRoot, divergence, overlap, product
+from tests.guide.binary_tree import BinaryTree
 
 pytestmark = pytest.mark.claim("guide.md")
 

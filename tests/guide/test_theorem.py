@@ -9,7 +9,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from confide.privacy.sums import BinaryTree, SquareRoot, divergence
+from confide.privacy.sums import SquareRoot, divergence
+from tests.guide.binary_tree import BinaryTree
 
 pytestmark = pytest.mark.claim("guide.md")
 

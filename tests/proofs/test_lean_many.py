@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_FLOOR, Context, localcontext
 from fractions import Fraction
 from itertools import product
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from confide.planning.leaning import certify_weights
+from confide.planning.design import certify
 from confide.privacy.gate import Gate, lead
 from confide.privacy.halting import Halting, joint_renyi
 from confide.privacy.weigh import Weights, joint_weights, offsets_of, weigh
@@ -134,6 +135,14 @@ def test_full_polls_cost_what_the_formula_says() -> None:
     assert small < 12 / (2 * 80.0**2) / 50**2
 
 
+def test_the_callers_decimal_context_changes_no_cost() -> None:
+    gate = Gate.best(order=12, cost=0.007)
+    lean = Weights.beside(gate, order=12, cost=0.003)
+    cost = lean.cost(gate, order=12)
+    with localcontext(Context(prec=3, rounding=ROUND_FLOOR)):
+        assert lean.cost(gate, order=12) == cost
+
+
 def test_gate_and_weights_with_the_halting_gate() -> None:
     """Above the gate's own programme by about what the unsure answers' leans cost, and never above the sum."""
     order, fraction = 8, Q(1, 4)
@@ -143,7 +152,7 @@ def test_gate_and_weights_with_the_halting_gate() -> None:
     alone = joint_renyi(gate, halting, order=order, poll_fraction=fraction)
     joint = joint_weights(lean, gate, halting, order=order, poll_fraction=fraction)
     assert alone + 20 * 0.004 < joint < alone + halting.visible * 0.004 * 1.001
-    got = certify_weights(lean, gate, halting, order=order, delta=1e-3, poll_fraction=fraction)
+    got = certify(gate, halting, lean=lean, order=order, delta=1e-3, poll_fraction=fraction)
     assert got.renyi == joint and got.gate_cost == pytest.approx(0.014, rel=1e-3)
 
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from confide.learners.classes import VersionSpace
 
-__all__ = ["Automaton", "automaton"]
-
 MOST = 1 << 22
 """Moves, states × points × labels, beyond which a class is not enumerated."""
 

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.arrays import Floats, Ints
 from confide.contained import contained
-from confide.learners.base import Floats, held
+from confide.learners.base import held
 from confide.learners.called import NO_LABEL, RAISED
 from confide.learners.features import Columns
 from confide.privacy.counters import Ticks
@@ -23,7 +24,6 @@ __all__ = [
 ]  # fmt: skip
 
 State = Mapping[str, NDArray[Any] | str | int]
-Ints = NDArray[np.int64]
 
 
 @runtime_checkable
@@ -166,6 +166,10 @@ class Failures(NamedTuple):
         """Both together."""
         return Failures(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
+    def counts(self) -> dict[str, int]:
+        """All of these by name."""
+        return self._asdict()
+
     def less(self, earlier: Failures) -> Failures:
         """What came after `earlier`."""
         return Failures(*(now - then for now, then in zip(self, earlier, strict=True)))
@@ -230,35 +234,14 @@ class Batched(ABC):
             raise ValueError("the copy's learner failed, and the lesson is lost")
 
 
-class RowByRow(ABC):
+class RowByRow:
     """The batch part of a bank that has none of its own: row after row."""
 
-    @property
-    @abstractmethod
-    def labels(self) -> int:
-        """See `Bank`."""
-
-    @abstractmethod
-    def encode(self, x: Any) -> Any:
-        """See `Bank`."""
-
-    @abstractmethod
-    def votes(self, x: Any, poll: Ints) -> Ints:
-        """See `Bank`."""
-
-    @abstractmethod
-    def learn(self, copy: int, x: Any, y: int) -> None:
-        """See `Bank`."""
-
-    def encode_many(self, xs: Any) -> tuple[Any, dict[int, str]]:
-        """Row by row: None stands for a row that is wrong, and whatever it raises stays with it."""
-        return encode_rows(self.encode, xs)
-
-    def votes_many(self, xs: Any, polls: Ints) -> Ints:
+    def votes_many(self: Bank, xs: Any, polls: Ints) -> Ints:
         """Row by row."""
         return np.array([self.votes(xs[i], polls[i]) for i in range(len(xs))], int).reshape(len(xs), self.labels)
 
-    def learn_many(self, copies: Ints, xs: Any, ys: Ints) -> int:
+    def learn_many(self: Bank, copies: Ints, xs: Any, ys: Ints) -> int:
         """Row by row."""
         taught = 0
         for copy, x, y in zip(copies.tolist(), xs, ys.tolist(), strict=True):
@@ -293,6 +276,13 @@ class Tallied(Bank, Protocol):
 
     def run_counted(self, rounds: Rounds, ticks: Ticks) -> None:
         """`Fused.run` for the paper's plan, whose halt is decided by a noisy counter: `ticks`."""
+
+
+def refuse_others(state: State, name: State) -> None:
+    """ValueError where a state does not name this bank."""
+    for key, value in name.items():
+        if state.get(key) != value:
+            raise ValueError(f"the state belongs to another bank: its {key} is not {value}")
 
 
 def sealed(rounds: Rounds) -> Rounds:

@@ -28,8 +28,6 @@ from numpy.typing import NDArray
 from confide.banks.base import Bank, State
 from confide.contained import contained, tried
 
-__all__ = ["Check", "Make", "Records", "check_bank", "example_records", "yield_checks"]
-
 Make = Callable[[int], Bank]
 Records = Sequence[tuple[Any, int]]
 Check = Callable[[Make, Records], None]

@@ -13,8 +13,6 @@ from confide.learners.features import Encoder, Pipeline
 from confide.learners.refit import Refit
 from confide.privacy.random import Random
 
-__all__ = ["bank_for"]
-
 
 def bank_for(
     learner: Any,

@@ -19,8 +19,6 @@ from confide.contained import contained
 from confide.learners.called import Called
 from confide.learners.rowwise import Heard
 
-__all__ = ["freeze", "hold_still", "is_pure", "reseed", "stand_apart", "thaw", "walk", "weigh"]
-
 _SEED_NAMES = ("seed", "random_state", "_seed")
 _CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
 _ATOMS = (str, bytes, int, float, complex, type(None), np.generic, Called, Heard, *_CODE)

@@ -6,13 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from confide.arrays import Ints
 from confide.banks.base import State
-
-__all__ = ["NoBank"]
-
-Ints = NDArray[np.int64]
 
 
 class NoBank:

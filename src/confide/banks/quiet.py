@@ -9,8 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 
-__all__ = ["Apart", "Quiet"]
-
 
 class _Here(threading.local):
     """How many `Quiet` this thread is in. As a filter's pattern it matches every warning while there are any."""

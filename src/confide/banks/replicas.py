@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
-from confide.banks.base import FORM, Failures, State, encode_rows
+from confide.arrays import Ints
+from confide.banks.base import FORM, Failures, State, encode_rows, refuse_others
 from confide.banks.inside import freeze, hold_still, is_pure, reseed, stand_apart, thaw, weigh
 from confide.banks.quiet import Apart, Quiet
 from confide.banks.trial import stands_still, try_out
@@ -23,13 +24,6 @@ from confide.learners.features import AsGiven, Encoder, encoder_for
 from confide.learners.foreign import FromRiver, FromSklearn, as_learner
 from confide.learners.refit import Refit
 from confide.privacy.random import Random
-
-__all__ = ["ReplicaBank"]
-
-Ints = NDArray[np.int64]
-
-NUMBERS, LABELS = "numbers", "labels"
-"""What a state's copies were taught labels by."""
 
 
 class ReplicaBank:
@@ -83,11 +77,18 @@ class ReplicaBank:
         public_start: bool = False,
     ) -> None:
         self._public_start = public_start
-        self._copies, self._labels = integer(copies, "copies", 1), integer(len(values_of(labels)), "labels", 2)
+        self.copies, self.labels = integer(copies, "copies", 1), integer(len(values_of(labels)), "labels", 2)
         self._encoder = encoder_for(features)
         self._width: int | None = getattr(self._encoder, "width", None)
-        self._learner = learner
-        self._set_out(labels)
+        names = getattr(self._encoder, "names", None)
+        self._prototype = copying.deepcopy(as_learner(learner, labels, keep=public_start, names=names))
+        stand_apart(self._prototype)
+        hold_still(self._prototype)
+        self._called = called_by(self._prototype, labels)
+        self._pure = is_pure(self._prototype, fixed=self._width is not None)
+        self._river = isinstance(self._prototype, FromRiver)
+        self._batches = self._pure and self._width is not None and isinstance(self._prototype, FromSklearn | Refit)
+        self._start = freeze(self._prototype)
         stands_still(self._encoder)
         try_out(self._prototype, self._called, self._width, self._encoder)
         self.failures = Failures()
@@ -98,28 +99,6 @@ class ReplicaBank:
         self._lessons: dict[int, int] = {}  # counted in replays only
         self._rng = rng
         self._key = rng.words(4).tobytes()
-
-    def _set_out(self, labels: Labels) -> None:
-        """Make the prototype, which hears these labels."""
-        names = getattr(self._encoder, "names", None)
-        self._prototype = copying.deepcopy(as_learner(self._learner, labels, keep=self._public_start, names=names))
-        stand_apart(self._prototype)
-        hold_still(self._prototype)
-        self._called = called_by(self._prototype, labels)
-        self._pure = is_pure(self._prototype, fixed=self._width is not None)
-        self._river = isinstance(self._prototype, FromRiver)
-        self._batches = self._pure and self._width is not None and isinstance(self._prototype, FromSklearn | Refit)
-        self._start = freeze(self._prototype)
-
-    @property
-    def copies(self) -> int:
-        """The number of copies."""
-        return self._copies
-
-    @property
-    def labels(self) -> int:
-        """The number of labels."""
-        return self._labels
 
     @property
     def nbytes(self) -> int:
@@ -156,11 +135,11 @@ class ReplicaBank:
         if len(rows) != len(polls):
             raise ValueError(f"there are {len(polls)} polls for {len(rows)} rows: give one poll for each")
         if not len(rows):
-            return np.zeros((0, self._labels), dtype=np.int64)
+            return np.zeros((0, self.labels), dtype=np.int64)
         sizes = [len(poll) if x is not None else 0 for x, poll in zip(rows, polls, strict=True)]
         asked = [np.asarray(poll, dtype=np.int64) for poll, size in zip(polls, sizes, strict=True) if size]
         copies = np.concatenate([*asked, np.empty(0, dtype=np.int64)])
-        if not _within(copies, self._copies):
+        if not _within(copies, self.copies):
             raise ValueError("the poll names a copy that does not exist")
         row = np.repeat(np.arange(len(rows)), sizes)
         with Quiet():
@@ -168,12 +147,12 @@ class ReplicaBank:
             labels = ask(rows, copies, row)
         self.failures = self.failures.with_votes(labels)
         votes = labels >= 0
-        cells = row[votes] * self._labels + labels[votes]
-        return np.bincount(cells, minlength=len(rows) * self._labels).reshape(len(rows), self._labels)
+        cells = row[votes] * self.labels + labels[votes]
+        return np.bincount(cells, minlength=len(rows) * self.labels).reshape(len(rows), self.labels)
 
     def learn(self, copy: int, x: Any, y: int) -> None:
         """Teach one copy; its learner's exceptions go up."""
-        copy, y = integer(copy, "a copy", 0, self._copies - 1), integer(y, "a label", 0, self._labels - 1)
+        copy, y = integer(copy, "a copy", 0, self.copies - 1), integer(y, "a label", 0, self.labels - 1)
         try:
             self._teach(copy, x, y)
         finally:
@@ -184,7 +163,7 @@ class ReplicaBank:
         copies, ys = np.asarray(copies, dtype=np.int64), np.asarray(ys, dtype=np.int64)
         if not len(rows) == copies.size == ys.size:
             raise ValueError("the lessons do not fit this bank: give an encoded x, a copy and a label for each")
-        if not (_within(copies, self._copies) and _within(ys, self._labels)):
+        if not (_within(copies, self.copies) and _within(ys, self.labels)):
             raise ValueError("the lessons name a copy or a label that does not exist")
         taught = 0
         try:
@@ -198,7 +177,7 @@ class ReplicaBank:
 
     def reset(self, copies: Iterable[int]) -> None:
         """Make the copies forget everything: each starts again with a randomness of its own."""
-        for copy in [integer(copy, "a copy", 0, self._copies - 1) for copy in copies]:
+        for copy in [integer(copy, "a copy", 0, self.copies - 1) for copy in copies]:
             self._replicas.pop(copy, None)
             self._frozen.pop(copy, None)
             self._lessons.pop(copy, None)
@@ -217,7 +196,6 @@ class ReplicaBank:
             raise ValueError("the learner cannot be pickled: avoid lambdas in it") from failed
         return {
             **self._name(),
-            "called": self._called_by,
             "taught": np.array(taught, dtype=np.int64),
             "pickles": np.frombuffer(b"".join(blobs), dtype=np.uint8),
             "sizes": np.array([len(blob) for blob in blobs], dtype=np.int64),
@@ -227,10 +205,7 @@ class ReplicaBank:
         """Take over a state; every generator in it starts anew under a fresh key."""
         if not trusted:
             raise ValueError("loading a pickle runs what is in it: pass trusted=True if nobody else wrote it")
-        for key, value in self._name().items():
-            if state.get(key) != value:
-                raise ValueError(f"the state belongs to another bank: its {key} is not {value}")
-        self._hear_as(str(state.get("called", NUMBERS)))
+        refuse_others(state, self._name())
         taught, sizes = np.asarray(state["taught"]), np.asarray(state["sizes"])
         blob = np.asarray(state["pickles"], dtype=np.uint8).tobytes()
         if taught.shape != sizes.shape or sizes.sum() != len(blob):
@@ -245,7 +220,7 @@ class ReplicaBank:
         self._freeze(self._replicas)
 
     def __repr__(self) -> str:
-        return f"ReplicaBank({self._kind()}, copies={self._copies})"
+        return f"ReplicaBank({self._kind()}, copies={self.copies})"
 
     # Untaught copies vote as the prototype does. It is asked about every row, also where none of them is polled.
 
@@ -311,21 +286,6 @@ class ReplicaBank:
         if not self._pure:
             self._frozen.update({copy: freeze(self._replicas[copy]) for copy in copies if copy in self._replicas})
 
-    @property
-    def _called_by(self) -> str:
-        return NUMBERS if self._called.values == tuple(range(self._labels)) else LABELS
-
-    def _hear_as(self, called: str) -> None:
-        """Go on as a state's copies were taught: before version 0.3 all of them heard labels by their numbers."""
-        if called == self._called_by:
-            return
-        if called != NUMBERS or not isinstance(self._prototype, FromRiver | FromSklearn | Refit):
-            raise ValueError(
-                "the state's copies were taught other names of labels: learners of your own heard their numbers before "
-                "version 0.3, and hear the labels themselves now"
-            )
-        self._set_out(self._labels)
-
     def _seed(self, copy: int) -> bytes:
         which = f"{copy} {self._resets.get(copy, 0)} {self._lessons.get(copy, 0)}".encode()
         return hashlib.blake2b(which, key=self._key, person=b"confide replica").digest()
@@ -338,8 +298,8 @@ class ReplicaBank:
             "bank": "ReplicaBank",
             "learner": self._kind(),
             "features": repr(self._encoder),
-            "copies": self._copies,
-            "labels": self._labels,
+            "copies": self.copies,
+            "labels": self.labels,
         }
 
 

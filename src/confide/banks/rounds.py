@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.arrays import Floats, Ints, Slots, Words
 from confide.banks.base import CURSOR, HALTED, ROW, TAUGHT, UNSURE, Rounds
 from confide.kernels.compile import inlined, jit
 from confide.kernels.machine import prefetch
@@ -28,8 +29,6 @@ from confide.privacy.halting import goes_on
 from confide.privacy.lean import lean_answer
 from confide.privacy.weigh import weigh
 
-__all__ = ["UNTAUGHT", "WARMING", "Block", "Copies", "ask", "block_of", "decide", "draw", "teach_rows"]
-
 UNTAUGHT, WARMING = -1, -2
 
 BLOCK = 4096
@@ -37,10 +36,6 @@ BLOCK = 4096
 
 _seen, _bytes = view(np.int64, 0), view(np.uint8, 1)
 
-Words = NDArray[np.uint64]
-Ints = NDArray[np.int64]
-Slots = NDArray[np.int32]
-Floats = NDArray[np.float64]
 Vote = Callable[..., None]
 Teach = Callable[..., None]
 

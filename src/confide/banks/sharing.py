@@ -27,8 +27,6 @@ import numpy as np
 from confide.banks.inside import walk
 from confide.contained import contained
 
-__all__ = ["mark", "marks", "reached"]
-
 _MOST_OBJECTS, _MOST_FUNCTIONS, _MOST_BYTES = 200_000, 5_000, 1 << 26
 _OTHERS = {"confide", "numpy", "scipy", "sklearn", "pandas", "torch", "numba", *sys.stdlib_module_names} - {"__main__"}
 _FUNCTIONS = (types.FunctionType, staticmethod, classmethod, property, functools.partial, types.MethodType)

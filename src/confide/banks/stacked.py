@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 
 from confide._checks import integer
-from confide.banks.base import NONE, TAUGHT, Failures, Rounds, RowByRow, State, encode_table, sealed
+from confide.arrays import Floats, Ints, Slots
+from confide.banks.base import NONE, TAUGHT, Failures, Rounds, RowByRow, State, encode_table, refuse_others, sealed
 from confide.banks.rounds import UNTAUGHT, WARMING, Copies, ask, teach_rows
 from confide.banks.trial import stands_still, try_out
 from confide.contained import contained
 from confide.kernels.compile import jit
 from confide.kernels.memory import TEACH, VOTE, Descriptor, describe, kernel
-from confide.learners.base import Arrays, Floats, Ints, Slots, Stacked
+from confide.learners.base import Arrays, Stacked
 from confide.learners.called import Called
 from confide.learners.features import Encoder, encoder_for
 from confide.learners.foreign import as_learner
 from confide.privacy.random import Random
 
-__all__ = ["StackedBank"]
 
 class StackedBank(RowByRow):
     """A bank of one of Confide's own learners: linear, naive Bayes, nearest neighbours or trees.
@@ -71,7 +71,7 @@ class StackedBank(RowByRow):
         if not isinstance(kind, Stacked):
             raise ValueError(f"{type(learner).__name__} does not stack: use a ReplicaBank")
         self._learner = copying.deepcopy(kind)
-        self._copies = integer(copies, "copies", 1)
+        self.copies = integer(copies, "copies", 1)
         self._encoder = encoder_for(features)
         self._features = integer(getattr(self._encoder, "width", 0), "the encoder's width", 1)
         stands_still(self._encoder)
@@ -88,11 +88,6 @@ class StackedBank(RowByRow):
             self._learner.birth(self._arrays, self._rng)  # type: ignore[attr-defined]
             self._voter[:] = np.arange(copies)
         self._mark_idle()
-
-    @property
-    def copies(self) -> int:
-        """The number of copies."""
-        return self._copies
 
     @property
     def labels(self) -> int:
@@ -137,7 +132,7 @@ class StackedBank(RowByRow):
     def learn(self, copy: int, x: Floats, y: int) -> None:
         """Teach one copy."""
         self._check(x)
-        copy = integer(copy, "a copy", 0, self._copies - 1)
+        copy = integer(copy, "a copy", 0, self.copies - 1)
         y = integer(y, "a label", 0, self._learner.labels - 1)
         if self._start is not None and self._voter[copy] == UNTAUGHT:
             for name, array in self._arrays.items():
@@ -154,7 +149,7 @@ class StackedBank(RowByRow):
 
     def learn_many(self, copies: Ints, xs: Floats, ys: Ints) -> int:
         """Teach rows to their copies, in order, in one compiled loop where there is one. How many were taught."""
-        n, k, labels = ys.size, self._copies, self._learner.labels
+        n, k, labels = ys.size, self.copies, self._learner.labels
         xs = np.ascontiguousarray(xs, dtype=np.float64).reshape(-1, self._features)
         if xs.shape != (n, self._features) or copies.size != n:
             raise ValueError("the lessons do not fit this bank: give an encoded x, a copy and a label for each")
@@ -188,7 +183,7 @@ class StackedBank(RowByRow):
 
     def reset(self, copies: Iterable[int]) -> None:
         """Make the copies forget everything, and wipe their memory."""
-        for copy in [integer(copy, "a copy", 0, self._copies - 1) for copy in copies]:
+        for copy in [integer(copy, "a copy", 0, self.copies - 1) for copy in copies]:
             for array in self._arrays.values():
                 array[copy] = 0
             if self._born:
@@ -207,12 +202,10 @@ class StackedBank(RowByRow):
 
     def load_state(self, state: State, trusted: bool = False) -> None:
         """Take over the state of a bank with the same learner, copies, labels and features."""
-        for key, value in self._name.items():
-            if state.get(key) != value:
-                raise ValueError(f"the state belongs to another bank: its {key} is not {value}")
+        refuse_others(state, self._name)
         taught = np.asarray(state["taught"])
         arrays: Arrays = {name: np.asarray(state[f"array {name}"]) for name in self._arrays}
-        in_order = (np.diff(taught) > 0).all() and ((taught >= 0) & (taught < self._copies)).all()
+        in_order = (np.diff(taught) > 0).all() and ((taught >= 0) & (taught < self.copies)).all()
         if not (in_order and self._fits(arrays, taught.size) and self._learner.sound(arrays)):
             raise ValueError("the state is damaged: take an older one")
         self._arrays, self._described = self._allocate(), None
@@ -224,7 +217,7 @@ class StackedBank(RowByRow):
         self._mark_idle()
 
     def __repr__(self) -> str:
-        return f"StackedBank({type(self._learner).__name__}, copies={self._copies})"
+        return f"StackedBank({type(self._learner).__name__}, copies={self.copies})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_described": None}
@@ -242,16 +235,16 @@ class StackedBank(RowByRow):
             "bank": "StackedBank",
             "learner": repr(self._learner),
             "features": repr(self._encoder),
-            "copies": self._copies,
+            "copies": self.copies,
         }
 
     def _allocate(self) -> Arrays:
         try:
-            return self._learner.allocate(self._features, self._copies)
+            return self._learner.allocate(self._features, self.copies)
         except MemoryError:
             one = sum(array.nbytes for array in self._learner.allocate(self._features, 1).values())
             raise ValueError(
-                f"{self._copies:,} copies of {one:,} bytes each do not fit in memory: take fewer copies, fewer "
+                f"{self.copies:,} copies of {one:,} bytes each do not fit in memory: take fewer copies, fewer "
                 "features, or a learner that keeps less"
             ) from None
 
@@ -271,8 +264,8 @@ class StackedBank(RowByRow):
     def _mark_idle(self, copy: int | None = None) -> None:
         """Bring the bits up to date: of one copy, or of all."""
         if copy is None:
-            bits = np.zeros(-(-self._copies // 64) * 64, dtype=np.uint8)
-            bits[: self._copies] = self._voter < 0
+            bits = np.zeros(-(-self.copies // 64) * 64, dtype=np.uint8)
+            bits[: self.copies] = self._voter < 0
             self._idle = np.packbits(bits, bitorder="little").view(np.uint64)
         elif self._voter[copy] < 0:
             self._idle[copy >> 6] |= np.uint64(1 << (copy & 63))

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
+from confide.arrays import Floats, Ints
 from confide.banks.automaton import Automaton, automaton
 from confide.banks.base import (
     CURSOR,
@@ -29,12 +30,12 @@ from confide.banks.base import (
     RowByRow,
     State,
     encode_table,
+    refuse_others,
     sealed,
 )
 from confide.banks.rounds import Block, block_of, decide, draw
 from confide.kernels.compile import inlined, jit
 from confide.kernels.machine import prefetch
-from confide.learners.base import Floats, Ints
 from confide.learners.classes import VersionSpace
 from confide.learners.features import Encoder, encoder_for
 from confide.learners.halving import Halving
@@ -45,8 +46,6 @@ from confide.learners.thresholds import Thresholds, teach_cut
 from confide.privacy.counters import Ticks, tick
 from confide.privacy.draws import draw_laplace
 from confide.privacy.halting import goes_on
-
-__all__ = ["TallyBank"]
 
 POINTS, CLASS, THRESHOLDS, INTERVALS = range(4)
 NOWHERE = -1
@@ -284,6 +283,8 @@ class TallyBank(RowByRow):
     (array([17999999,        1]), 4)
     """
 
+    labels = 2
+
     def __init__(
         self, learner: Tallied, copies: int, *, points: int | None = None, features: int | Encoder = 1
     ) -> None:
@@ -295,16 +296,16 @@ class TallyBank(RowByRow):
         if (points is None) == (type(learner) is Points):
             raise ValueError("give the number of points for Points, and for no other learner")
         self._learner = copying.deepcopy(learner)
-        self._copies = integer(copies, "copies", 1, (1 << 31) - 1)
+        self.copies = integer(copies, "copies", 1, (1 << 31) - 1)
         self._encoder = encoder_for(features)
         if getattr(self._encoder, "width", 0) != 1:
             raise ValueError("x is one number, a point: give features=1")
         self._kind, self._points, width, dtype, self._known = _layout(learner, points)
         try:
-            self._memory = np.zeros((self._copies, width), dtype=dtype)
+            self._memory = np.zeros((self.copies, width), dtype=dtype)
         except MemoryError:
             size = width * np.dtype(dtype).itemsize
-            raise ValueError(f"{self._copies:,} copies of {size} bytes each do not fit in memory: take fewer") from None
+            raise ValueError(f"{self.copies:,} copies of {size} bytes each do not fit in memory: take fewer") from None
         self._ones = self._at_start()
 
     def _at_start(self) -> Ints:
@@ -312,22 +313,12 @@ class TallyBank(RowByRow):
         ones = np.zeros(self._points + (0 if self._kind <= CLASS else 4), dtype=np.int64)
         start = self._tally._replace(memory=np.zeros((1, self._memory.shape[1]), self._memory.dtype), ones=ones)
         _recount(start, np.zeros(1, dtype=np.int64))
-        return ones * self._copies
+        return ones * self.copies
 
     @property
     def _tally(self) -> _Tally:
         ones = getattr(self, "_ones", np.zeros(1, dtype=np.int64))
         return _Tally(self._kind, self._points, self._memory, ones, self._known.moves, self._known.answers)
-
-    @property
-    def copies(self) -> int:
-        """The number of copies."""
-        return self._copies
-
-    @property
-    def labels(self) -> int:
-        """Two."""
-        return 2
 
     @property
     def nbytes(self) -> int:
@@ -362,7 +353,7 @@ class TallyBank(RowByRow):
     def learn(self, copy: int, x: Floats, y: int) -> None:
         """Teach one copy; ValueError where x is no point."""
         self._check(x)
-        copy, y = integer(copy, "a copy", 0, self._copies - 1), integer(y, "a label", 0, 1)
+        copy, y = integer(copy, "a copy", 0, self.copies - 1), integer(y, "a label", 0, 1)
         if not _teach(self._tally, np.array([copy]), np.array([x]), np.array([y])):
             raise ValueError(f"x must be the number of a point, a whole number from 0 to {self._points - 1}")
 
@@ -371,7 +362,7 @@ class TallyBank(RowByRow):
         xs = np.ascontiguousarray(xs, dtype=np.float64).reshape(-1, 1)
         if len(xs) != ys.size or copies.size != ys.size:
             raise ValueError("the lessons do not fit this bank: give an encoded x, a copy and a label for each")
-        if ys.size and not (0 <= copies.min() <= copies.max() < self._copies and 0 <= ys.min() <= ys.max() <= 1):
+        if ys.size and not (0 <= copies.min() <= copies.max() < self.copies and 0 <= ys.min() <= ys.max() <= 1):
             raise ValueError("the lessons name a copy or a label that does not exist")
         return _teach(self._tally, copies.astype(np.int64), xs, ys.astype(np.int64))
 
@@ -386,13 +377,13 @@ class TallyBank(RowByRow):
 
     def run_counted(self, rounds: Rounds, ticks: Ticks) -> None:
         """The same where a noisy counter decides when to halt."""
-        if rounds.polls != self._copies:
+        if rounds.polls != self.copies:
             raise ValueError("tallied copies are asked all together: plan without polls")
         _ask(self._tally, sealed(rounds), ticks)
 
     def reset(self, copies: Iterable[int]) -> None:
         """Make the copies forget everything, and wipe their memory."""
-        checked = [integer(copy, "a copy", 0, self._copies - 1) for copy in copies]
+        checked = [integer(copy, "a copy", 0, self.copies - 1) for copy in copies]
         _reset(self._tally, np.array(checked, dtype=np.int64))
 
     def state(self, trusted: bool = False) -> State:
@@ -402,11 +393,9 @@ class TallyBank(RowByRow):
 
     def load_state(self, state: State, trusted: bool = False) -> None:
         """Take over the state of a bank with the same learner, points and copies."""
-        for key, value in self._name.items():
-            if state.get(key) != value:
-                raise ValueError(f"the state belongs to another bank: its {key} is not {value}")
+        refuse_others(state, self._name)
         taught, memory = np.asarray(state["taught"]), np.asarray(state["array memory"])
-        in_order = (np.diff(taught) > 0).all() and ((taught >= 0) & (taught < self._copies)).all()
+        in_order = (np.diff(taught) > 0).all() and ((taught >= 0) & (taught < self.copies)).all()
         shape = (taught.size, self._memory.shape[1])
         if not (in_order and memory.shape == shape and memory.dtype == self._memory.dtype and self._sound(memory)):
             raise ValueError("the state is damaged: take an older one")
@@ -427,7 +416,7 @@ class TallyBank(RowByRow):
         return bool((rows.sum(axis=1) <= most).all())
 
     def __repr__(self) -> str:
-        return f"TallyBank({type(self._learner).__name__}, copies={self._copies})"
+        return f"TallyBank({type(self._learner).__name__}, copies={self.copies})"
 
     @property
     def _name(self) -> dict[str, str | int]:
@@ -436,7 +425,7 @@ class TallyBank(RowByRow):
             "learner": repr(self._learner),
             "features": repr(self._encoder),
             "points": self._points,
-            "copies": self._copies,
+            "copies": self.copies,
         }
 
     def _check(self, x: Floats) -> None:

@@ -26,8 +26,6 @@ from confide.learners.base import Base, Learner
 from confide.learners.called import Called, NoLabel
 from confide.learners.features import Encoder, Pipeline
 
-__all__ = ["stands_still", "try_out"]
-
 _ZERO, _TEXT = float(0), ""
 _MADE_UP = (_ZERO, _TEXT)
 _TIMES = 3

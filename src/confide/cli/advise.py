@@ -15,16 +15,15 @@ from confide.cli import options as given
 from confide.cli.terminal import console, say
 from confide.data.datasets import FILES
 from confide.data.rows import Stream
-from confide.runs.advising import LEARNERS, MOST_ROWS, WARNING, Advice, Asked, advise_sample
+from confide.planning.promise import DELTA
+from confide.runs.advising import LEARNERS, MOST_ROWS, WARNING, Advice, Deployment, advise_sample
 from confide.runs.checkpoints import write_private
 from confide.runs.names import declared, streams
-from confide.runs.proposal import HEADINGS, cells, proposal
+from confide.runs.page import HEADINGS, cells, proposal
 from confide.runs.rehearsal import Sample
-from confide.runs.settings import DELTA, EPSILON, Settings
+from confide.runs.settings import EPSILON, Settings
 
-__all__ = ["advise"]
-
-_FILE = "A public .csv, .tsv (also .gz) or .parquet file with rows like the stream's, or visits, sea, agrawal …"
+_FILE = "A public .csv, .tsv (also .gz) or .parquet file with rows like the stream's, or visits, sea …"
 _ROUNDS = "How many rounds the real stream will have."
 _LEARNERS = f"What copies are tried of; may be repeated.  [default: {', '.join(LEARNERS)}]"
 _UNIT = "The column that names the person to protect; the file then has all rows of its people."
@@ -77,7 +76,7 @@ def advise(
     if not settings.people and {unit_unsure, unit_labels} - {None, 1}:
         raise ValueError("--unit-unsure and --unit-labels are for people: say with --unit which column names them")
     promise = EPSILON if epsilon is None else epsilon, DELTA if delta is None else delta, rounds
-    asked = Asked(*promise, history, unit_unsure, unit_labels, settings.people)
+    asked = Deployment(*promise, history, unit_unsure, unit_labels, settings.people)
     stream, _ = streams(settings)
     say(WARNING, "bold red")
     advice = _with_bar(_sample(stream, asked), asked, learner or LEARNERS)
@@ -102,7 +101,7 @@ def _settings(asked: dict[str, Any]) -> Settings:
     return Settings(file, rounds=MOST_ROWS, **known)
 
 
-def _sample(stream: Stream, asked: Asked) -> Sample:
+def _sample(stream: Stream, asked: Deployment) -> Sample:
     """The rows that can be used, as many as are read."""
     xs, ys, units, left = [], [], [], 0
     index = {label: i for i, label in enumerate(stream.labels)}
@@ -123,7 +122,7 @@ def _sample(stream: Stream, asked: Asked) -> Sample:
     return Sample(rows, np.array(ys, dtype=np.int64), stream.labels, stream.features, people)
 
 
-def _with_bar(sample: Sample, asked: Asked, learners: Any) -> Advice:
+def _with_bar(sample: Sample, asked: Deployment, learners: Any) -> Advice:
     columns = (SpinnerColumn(), BarColumn(30), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("")

@@ -21,8 +21,6 @@ from confide.cli.successor import successor
 from confide.cli.token import token
 from confide.cli.verify import verify
 
-__all__ = ["app", "start"]
-
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",

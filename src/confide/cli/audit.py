@@ -16,8 +16,6 @@ from confide.extras import need
 if TYPE_CHECKING:
     from confide.games.report import Report
 
-__all__ = ["audit"]
-
 
 def audit(
     only: Annotated[str | None, typer.Argument(help="Which, separated by commas; `list` lists them.")] = None,

@@ -5,9 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-__all__ = ["main"]
-
-PACKAGES = ("click", "rich", "typer")
+PACKAGES = ("click", "jinja2", "rich", "typer")
 
 
 def main() -> None:

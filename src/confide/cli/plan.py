@@ -18,8 +18,6 @@ from confide.planning.promise import Protect
 from confide.planning.text import expect
 from confide.runs.settings import LEANS
 
-__all__ = ["plan"]
-
 MILLION = 1_000_000
 """Rounds that are planned for where nothing is said."""
 

@@ -17,8 +17,6 @@ from confide.runs.hints import hints
 from confide.runs.names import declared, fallback_named, learner_of, streams, weights_named
 from confide.runs.settings import Settings
 
-__all__ = ["EXAMPLES", "run"]
-
 SHOWCASE = 1_000_000
 """Rounds of what `confide run` does alone."""
 
@@ -46,7 +44,7 @@ Examples:
 
 * `confide run today.csv --history lastyear.csv --delay 500` — learn from history, labels come late
 
-* `confide run kdd99 --no-guide --learner "trees(memory=128)" --copies 4000` — copies of a learner alone
+* `confide run visits.csv --no-guide --learner "trees(memory=128)" --copies 4000` — copies of a learner alone
 
 * `confide plan -T 200000 --json plan.json && confide run sea --plan plan.json` — a plan made before
 

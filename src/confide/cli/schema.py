@@ -13,8 +13,6 @@ from confide.data.files import draft
 from confide.data.schema import Schema
 from confide.data.survey import HEAD
 
-__all__ = ["schema"]
-
 
 def schema(
     file: Annotated[Path, typer.Argument(help="A .csv, .tsv (also .gz) or .parquet file; best a public sample.")],

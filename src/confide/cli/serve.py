@@ -9,8 +9,6 @@ import typer
 
 from confide.extras import need
 
-__all__ = ["serve"]
-
 _WHAT = "`confide serve`"
 
 

@@ -14,8 +14,6 @@ from confide.pop.look import standing
 from confide.pop.state import look
 from confide.runs.checkpoints import read_run
 
-__all__ = ["status"]
-
 
 def _where(seen: dict[str, Any]) -> str:
     plan, rounds, halted = seen["plan"], seen["rounds"], seen["halted"]

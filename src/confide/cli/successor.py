@@ -14,9 +14,10 @@ from confide.data.layout import Layout
 from confide.data.schema import read_schema
 from confide.planning.lives import Life
 from confide.planning.plan import Plan
+from confide.planning.promise import DELTA
 from confide.pop.heirs import options_of
 from confide.pop.pop import POP
-from confide.runs.settings import DELTA, EPSILON
+from confide.runs.settings import EPSILON
 
 __all__ = ["successor"]
 

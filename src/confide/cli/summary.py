@@ -16,11 +16,8 @@ from confide.cli.terminal import OPERATOR, console, say
 from confide.pop.base import SOURCES
 from confide.pop.pop import POP
 from confide.runs import advice, runner
-from confide.runs.page import state_of
 from confide.runs.tally import LATE, Tally, percent
-from confide.runs.verdict import failed, rare, recalls, taught_of_brought, verdict
-
-__all__ = ["bar", "summary"]
+from confide.runs.verdict import failed, rare, recalls, state_of, taught_of_brought, verdict
 
 
 @contextmanager
@@ -117,13 +114,9 @@ def _private_rows(outcome: runner.Outcome) -> list[tuple[str, str]]:
         counts = f"{tally.refused:,} unreadable, {tally.unlabelled:,} without a usable label"
         counts += f", {tally.nobodys:,} of nobody, which took no round" if tally.nobodys else ""
         rows.append(("bad rows", escape(f"{counts}; the first is line {line}: {reason}")))
-    rows += [(name, f"[bold red]{escape(said)}[/]") for name, said in _alarms(outcome) if said]
+    alarms = ("learner", failed(outcome)), ("worth", verdict(outcome))
+    rows += [(name, f"[bold red]{escape(said)}[/]") for name, said in alarms if said]
     return rows
-
-
-def _alarms(outcome: runner.Outcome) -> list[tuple[str, str]]:
-    """What makes a run useless."""
-    return [("learner", failed(outcome)), ("worth", verdict(outcome))]
 
 
 def _advise(outcome: runner.Outcome) -> None:

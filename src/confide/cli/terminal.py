@@ -9,8 +9,6 @@ from rich.console import Console
 
 from confide.planning.plan import Plan
 
-__all__ = ["OPERATOR", "console", "planning", "say", "warn"]
-
 OPERATOR = "operator only, outside the guarantee"
 
 console = Console()

@@ -10,8 +10,6 @@ import typer
 from confide.extras import need
 from confide.service.doors import Keys, Tokens, seconds
 
-__all__ = ["token"]
-
 
 def token(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The deployment's file.")],

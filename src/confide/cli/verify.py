@@ -12,8 +12,6 @@ from confide.cli.terminal import say
 from confide.planning.plan import Guarantee, Plan
 from confide.pop.state import check
 
-__all__ = ["verify"]
-
 
 def verify(
     path: Annotated[

@@ -1,4 +1,4 @@
-"""Streams by name: made in blocks, KDD-99 and Elec from a folder, River's data sets and generators, and files."""
+"""Streams by name: the showcase, Elec from a folder, River's data sets and generators, and files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from confide.data.agrawal import agrawal
 from confide.data.files import draft, open_file
 from confide.data.lines import TEXTS
 from confide.data.rows import BadRow, Item, Row, Stream
@@ -20,8 +19,6 @@ from confide.data.values import WORDS
 from confide.data.visits import visits
 from confide.extras import need
 from confide.learners import Features
-
-__all__ = ["FILES", "open_stream"]
 
 FILES = (*TEXTS, ".parquet")
 """How the names of files end that can be read."""
@@ -42,10 +39,9 @@ def open_stream(
     Parameters
     ----------
     name
-        A path ending in .csv, .tsv (both also .gz) or .parquet; `visits`, the showcase; `agrawal` or `agrawal:N` for
-        one of its ten label functions; `kdd99`, `kdd99:all` or `elec` from the folder that the environment variable
-        CONFIDE_DATA names; or a classification data set or generator of River's in lower case, such as `shuttle`,
-        `sea`, `sea:2` or `led`.
+        A path ending in .csv, .tsv (both also .gz) or .parquet; `visits`, the showcase; `elec` from the folder that
+        the environment variable CONFIDE_DATA names; or a classification data set or generator of River's in lower
+        case, such as `shuttle`, `sea`, `sea:2`, `led` or `agrawal:3`, by its fourth label function.
     rows
         How many rows to take; endless generators need it.
     seed
@@ -70,16 +66,9 @@ def open_stream(
     base, _, which = name.lower().partition(":")
     if base == "visits" and not which:
         return visits(name, _endless(name, rows), seed)
-    if base == "agrawal":
-        return agrawal(name, _number(name, which, 9), _endless(name, rows), seed)
-    if base in ("kdd99", "elec"):
-        _no_seed(seed)
-    if base == "kdd99" and which in ("", "all"):
-        path = _data("kddcup.data_10_percent.gz", "KDD Cup 1999's 10 % file from the UCI repository")
-        read: Stream = need("confide.data.kdd99", "parquet", "kdd99").kdd99(name, path, which == "all")
-        return read
     if base == "elec" and not which:
-        path = _data("elec.csv", "OpenML's data set `electricity`")
+        _no_seed(seed)
+        path = _elec()
         asked = Schema(label="class", labels=("0", "1"))
         return replace(open_file(path, schema=draft(path, asked, ranges=True)[0]), name=name, notes=())  # a public file
     return _river(name, base, which, rows, seed)
@@ -102,16 +91,15 @@ def _endless(name: str, rows: int | None) -> int:
     return rows
 
 
-def _data(file: str, source: str) -> Path:
-    """A file in the folder of data sets, or how to get it."""
+def _elec() -> Path:
     folder = os.environ.get("CONFIDE_DATA")
-    path = Path(folder or ".") / file
-    if folder and path.is_file():
+    if folder and (path := Path(folder) / "elec.csv").is_file():
         return path
-    raise ValueError(f"{file} is missing: get {source}, put it in a folder, and name that in CONFIDE_DATA")
+    raise ValueError("elec.csv is missing: get OpenML's `electricity`, put it in a folder, and name it in CONFIDE_DATA")
 
 
-_VARIANTS = {"sea": ("variant", 3), "sine": ("classification_function", 3), "stagger": ("classification_function", 2)}
+_FUNCTION = "classification_function"
+_VARIANTS = {"agrawal": (_FUNCTION, 9), "sea": ("variant", 3), "sine": (_FUNCTION, 3), "stagger": (_FUNCTION, 2)}
 
 
 def _river(name: str, base: str, which: str, rows: int | None, seed: int) -> Stream:
@@ -122,7 +110,7 @@ def _river(name: str, base: str, which: str, rows: int | None, seed: int) -> Str
     kind = known.get(base)
     if kind is None or not issubclass(kind, datasets.base.Dataset):
         raise ValueError(
-            f"no stream is called {name!r}: give a file ({', '.join(FILES)}), visits, agrawal, kdd99, elec, or "
+            f"no stream is called {name!r}: give a file ({', '.join(FILES)}), visits, elec, or "
             "a data set of River's in lower case"
         )
     endless = issubclass(kind, datasets.base.SyntheticDataset)

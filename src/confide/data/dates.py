@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from datetime import datetime
 from functools import lru_cache
 
-__all__ = ["Sample", "check_format", "date_in", "formats_of"]
-
 _TIMES = ("", " %H:%M", " %H:%M:%S")
 _PLAIN = ("%Y/%m/%d", "%Y%m%d", "%d.%m.%Y", "%d %b %Y", "%d %B %Y", "%b %d %Y", "%B %d %Y")
 """Forms that have one reading; commas, and points after words, are left out before."""

@@ -30,8 +30,6 @@ from confide.data.values import SOME_WORDS, WORDS, Value, sort_key, text_of
 from confide.data.values import read as read_value
 from confide.extras import need
 
-__all__ = ["draft", "open_file"]
-
 MOST_LABELS = 1000
 """Labels that a first pass may find before it asks whether this is the label column."""
 

@@ -12,8 +12,6 @@ from confide.frames import Unreadable
 from confide.learners import Features
 from confide.text import TextEncoder
 
-__all__ = ["KINDS", "Column", "Layout", "UnreadableError", "reading"]
-
 KINDS = ("number", "log", "category", "text", "date", "mixed", "any", "drop")
 """What a column may be declared as; see `Layout`."""
 

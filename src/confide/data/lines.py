@@ -14,8 +14,6 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-__all__ = ["TEXTS", "Fields", "Form", "Lines", "form_of", "lines"]
-
 TEXTS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 """How the names of text files end."""
 

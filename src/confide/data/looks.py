@@ -13,8 +13,6 @@ from confide.data.dates import Sample, formats_of
 from confide.data.layout import Column, reading
 from confide.data.values import read, text_of
 
-__all__ = ["Look"]
-
 _DIGITS = 8
 _SOME = 0.05  # the share of unreadable values from which on they are said
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}([.,' ]\d{3})+([.,]\d+)?", re.ASCII)

@@ -10,8 +10,6 @@ import pyarrow.parquet as pq
 from confide.data.lines import Lines
 from confide.frames import values_of
 
-__all__ = ["lines"]
-
 PLAIN = (
     *(pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string),
     *(pa.types.is_date, pa.types.is_timestamp, pa.types.is_null),

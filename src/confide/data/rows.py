@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 from confide.learners import Features
 
-__all__ = ["BadRow", "Item", "Row", "Stream"]
-
 
 class Row(NamedTuple):
     """One round to ask, its right label, whose it is, and where it stood."""
@@ -72,11 +70,9 @@ class Stream:
     Examples
     --------
     >>> from confide.data.datasets import open_stream
-    >>> stream = open_stream("agrawal", rows=3)
-    >>> stream.labels, stream.length
-    ((0, 1), 3)
-    >>> [row.y for row in stream.rows()]
-    [0, 1, 1]
+    >>> stream = open_stream("visits", rows=3)
+    >>> stream.labels, stream.length, next(stream.rows()).y
+    (('kept', 'missed'), 3, 'kept')
     """
 
     name: str

@@ -28,8 +28,6 @@ from typing import Any, Self
 from confide.data.layout import Column
 from confide.data.values import day_of, read
 
-__all__ = ["Schema", "alike", "read_schema"]
-
 _ENTRIES = {"label", "labels", "label_weights", "unit", "separator", "columns"}
 _PARTS = {"kind", "low", "high", "width", "encoder", "format"}
 _ENDS = ("low", "high")

@@ -22,8 +22,6 @@ from confide.data.lines import Fields
 from confide.data.schema import Schema
 from confide.data.values import LARGEST, WORDS, Value, read, text_of
 
-__all__ = ["HEAD", "ID_ROWS", "ID_SHARE", "survey"]
-
 HEAD = """\
 # How {name} is read. Drafted by looking at the whole file: check every line before you use it, since
 # what stands here counts as public. Kinds: number, log (a number of very different sizes), category, text, date,

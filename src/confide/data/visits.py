@@ -13,11 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.data.agrawal import BLOCK
 from confide.data.rows import Item, Row, Stream
 from confide.learners import Features
-
-__all__ = ["VISITS", "block", "chances", "visits"]
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _REASONS = ("check", "follow-up", "test", "pain", "vaccination", "other")
@@ -25,6 +22,9 @@ _WARDS = tuple(f"ward {i}" for i in range(1, 41))
 _OF_DAY = np.array([0.4, -0.2, -0.3, 0.0, 0.5, 0.9])
 _OF_REASON = np.array([0.5, 0.1, -0.3, -1.6, 0.3, 0.0])
 _OF_WARD = np.sin(np.arange(len(_WARDS)) * 2.4) * 1.2  # some wards have more patience than others
+
+BLOCK = 4096
+"""Rows made at a time."""
 
 VISITS = Features(
     numeric=("age", "hour", "missed before", "days ahead", "distance"),
@@ -79,12 +79,9 @@ def visits(name: str, rows: int, seed: int) -> Stream:
         for start in range(0, rows, BLOCK):
             made = block(rng, BLOCK)
             missed = (rng.random(BLOCK) < chances(made)).tolist()
-            columns = [[names[key][i] for i in part] if key in names else part for key, part in _lists(made)]
+            lists = {key: column.tolist() for key, column in made.items()}
+            columns = [[names[key][i] for i in part] if key in names else part for key, part in lists.items()]
             for *values, y in islice(zip(*columns, missed, strict=True), rows - start):
                 yield Row(dict(zip(made, values, strict=True)), "missed" if y else "kept")
 
     return Stream(name, ("kept", "missed"), (*VISITS.numeric, *names), VISITS, source, rows)
-
-
-def _lists(made: Block) -> Iterator[tuple[str, list[Any]]]:
-    return ((key, column.tolist()) for key, column in made.items())

@@ -17,8 +17,6 @@ from confide.games.moves import BOTTOM, Batch, Label, Round, View
 from confide.planning.plan import Plan
 from confide.privacy.halting import Halting
 
-__all__ = ["LastDrop", "RandomAdversary", "WorstMargin", "tally"]
-
 
 def tally(view: View) -> tuple[int, int]:
     """How many of the visible answers were unsure, and how many sure."""
@@ -43,13 +41,10 @@ class RandomAdversary:
     labels: tuple[Any, ...] = (0, 1)
 
     def play(self, coins: np.random.Generator) -> Generator[Round, Any, None]:
-        at = int(coins.integers(self.rounds))
+        at, many = int(coins.integers(self.rounds)), len(self.labels)
         for i in range(self.rounds):
-            first, second = ((coins.normal(size=self.features), self._label(coins)) for _ in range(2))
+            first, second = ((coins.normal(size=self.features), self.labels[int(coins.integers(many))]) for _ in "ab")
             yield Round(first, second, challenge=True) if i == at else Round(first)
-
-    def _label(self, coins: np.random.Generator) -> Any:
-        return self.labels[int(coins.integers(len(self.labels)))]
 
 
 def silence(plan: Plan, people: bool = False) -> Batch | None:
@@ -150,13 +145,9 @@ class WorstMargin:
         """The turns of the visible rounds, batch by batch."""
         first, more = self._lengths
         asked, rows = 0, first
-        while asked < self._visible:
+        while asked < self.plan.rounds - self.plan.silent - self.challenges * (2 if self.late else 1):
             yield coins.integers(self.plan.copies, size=rows)
             asked, rows = asked + rows, more
-
-    @property
-    def _visible(self) -> int:
-        return self.plan.rounds - self.plan.silent - self.challenges * (2 if self.late else 1)
 
     @cached_property
     def _lengths(self) -> tuple[int, int]:

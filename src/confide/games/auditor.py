@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import norm
 
 from confide._checks import integer, probability
+from confide.arrays import Floats
 from confide.games.bounds import Choice, Point, both_ways, choose, measure
 from confide.games.engine import Game, play_many
 from confide.games.fit import misfit
@@ -29,9 +29,6 @@ from confide.games.report import ALARM, Report
 from confide.planning.plan import Guarantee, Plan
 from confide.privacy.renyi import check_delta
 
-__all__ = ["Terms", "audit", "audit_game", "planned"]
-
-Floats = NDArray[np.float64]
 PARTS = 100
 """So many times the audit is also made with a hundredth of its games."""
 

@@ -12,14 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betainccinv, betaincinv
 
 from confide._checks import integer, probability
+from confide.arrays import Floats
 
-__all__ = ["Choice", "Point", "at_least", "at_most", "both_ways", "choose", "gap_at_least", "measure"]
-
-Floats = NDArray[np.float64]
 CURVE = 12
 """Points of the curve besides the two that are chosen for advantage and ε."""
 

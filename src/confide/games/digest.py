@@ -20,8 +20,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["digest", "sources"]
-
 PACKAGE = __name__.partition(".")[0]
 _PLACES = "stdlib", "platstdlib", "purelib", "platlib"
 INSTALLED = tuple(str(Path(sysconfig.get_path(place)).resolve()) for place in _PLACES)

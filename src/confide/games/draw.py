@@ -15,8 +15,6 @@ from matplotlib.figure import Figure
 from confide.games.laws import Curve
 from confide.games.report import Report
 
-__all__ = ["draw"]
-
 MEASURED, EXACT, CERTIFIED, COIN = "#e07a1f", "#22577a", "#dfe7ee", "#8b95a1"
 _STYLE: dict[Any, Any] = {
     "font.size": 10,

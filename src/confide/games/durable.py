@@ -12,8 +12,6 @@ from confide.guide.guide import Guide
 from confide.ledger.book import Book, Entry
 from confide.pop.loop import Loop
 
-__all__ = ["Durable", "coins_that_return", "spending"]
-
 Public = tuple[object, ...]
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from confide.arrays import Floats
 from confide.games.digest import digest, sources
 from confide.games.learned import summary
 from confide.games.moves import View
@@ -27,9 +27,6 @@ from confide.games.others import GeneralGame
 from confide.games.play import OnlineGame
 from confide.notebook import bar
 
-__all__ = ["Game", "play_many"]
-
-Floats = NDArray[np.float64]
 BATCH = 500
 """Games at each bit that are played, and kept, together."""
 

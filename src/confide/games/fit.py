@@ -6,18 +6,15 @@ which shows with far fewer games. Proof page: docs/proofs/audit.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import binom
 
+from confide.arrays import Floats
 from confide.games.laws import Law
 
-__all__ = ["Misfit", "cuts", "misfit", "odd_hits"]
-
-Floats = NDArray[np.float64]
 QUANTILES = (0.01, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 0.99)
 """Where the laws are compared: at these places of each number's law."""
 
@@ -42,16 +39,14 @@ class Misfit:
 
 def cuts(laws: Sequence[Law]) -> list[tuple[int, int, float, float]]:
     """What is compared, whatever the games show: (number, bit, threshold, its exact probability of being exceeded)."""
-    return list(_cuts(laws))
-
-
-def _cuts(laws: Sequence[Law]) -> Iterator[tuple[int, int, float, float]]:
+    found = []
     for number, law in enumerate(laws):
         values = np.unique(law.values)
         for bit in (0, 1):
             tails = law.tails(bit, values)
             places = {int(np.argmin(np.abs(tails - quantile))) for quantile in QUANTILES}
-            yield from ((number, bit, float(values[at]), float(tails[at])) for at in sorted(places))
+            found += [(number, bit, float(values[at]), float(tails[at])) for at in sorted(places)]
+    return found
 
 
 def odd_hits(games: int, expected: float, level: float) -> tuple[int, int]:

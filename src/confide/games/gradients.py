@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2, norm
 
+from confide.arrays import Floats, Ints
 from confide.games.laws import Curve, Law
 from confide.games.moves import Batch, Round, View
 from confide.guide.columns import Columns
@@ -24,11 +25,6 @@ from confide.guide.linear import first_lesson
 from confide.guide.maps import FeatureMap
 from confide.planning.guided import GuidePlan
 from confide.planning.plan import Plan
-
-__all__ = ["OppositeLabels"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _CELLS = 2000
 _REACH = 9.0  # deviations on either side of the means that are told apart
@@ -98,11 +94,6 @@ class OppositeLabels:
         """How far the two means are apart, in deviations of the noise."""
         apart = (self._means[1] - self._means[0]).astype(np.float64)
         return math.sqrt(float((self._factor**2).sum() * (apart**2).sum()) / self.guide.sigma2)
-
-    @property
-    def exact_advantage(self) -> float:
-        """The total variation distance of what everybody sees."""
-        return float(2 * norm.cdf(self.distance / 2) - 1)
 
     @cached_property
     def _edges(self) -> Floats:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from confide.arrays import Floats, Ints
 from confide.contained import contained
 from confide.errors import StateError
 from confide.games.script import Ask, AskMany, Cut, Follow, Label, LabelMany, Own, Step, Teach, TeachMany
@@ -27,10 +27,6 @@ from confide.guide.model import Batch, Question
 from confide.pop.guiding import Guiding
 from confide.pop.loop import Loop
 
-__all__ = ["Given", "Released", "Shadow"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Key = tuple[str, int]
 
 
@@ -154,7 +150,7 @@ class Shadow:
         batch, first, left, counting = step.batch, self.guide.rounds, step.after, self.guide.counting
         rows = len(batch.xs)
         for i in range(rows):
-            while left and self._close_next():
+            while left and self.own.close_next() and self.guide.close_next():
                 left -= 1
             if left == 0:
                 self._mark(loop, batch, range(i, rows), counting - i, given)
@@ -162,9 +158,6 @@ class Shadow:
             self.round(loop, batch, i, own.has(i), given[i])
         for guide in (self.own, self.guide):
             guide.go_to(first + rows)
-
-    def _close_next(self) -> bool:
-        return self.own.close_next() and self.guide.close_next()
 
     def _mark(self, loop: Loop, batch: AskMany | Follow, rows: range, counting: int, given: Sequence[Given]) -> None:
         for at, i in enumerate(rows):

@@ -21,14 +21,11 @@ from scipy.special import logsumexp, xlogy
 from scipy.stats import hypergeom
 
 from confide._checks import integer
+from confide.arrays import Floats
 from confide.planning.plan import Plan
 from confide.privacy.halting import Halting
 from confide.privacy.lean import Lean
 from confide.privacy.renyi import check_delta
-
-__all__ = ["Curve", "Law", "Outcomes", "Turned", "constant_query", "outcomes", "shares", "unsure_share", "yardstick"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -66,14 +63,8 @@ class Curve:
 
     def tails(self, thresholds: Floats) -> tuple[Floats, Floats]:
         """P(score > c) at bit 0 and at bit 1 for each threshold c."""
-        order = np.argsort(self.scores.ravel(), kind="stable")
-        scores = self.scores.ravel()[order]
-        at = np.searchsorted(scores, thresholds, side="right")
-        tails = []
-        for law in (self.zero, self.one):
-            above = np.concatenate([np.cumsum(law.ravel()[order][::-1])[::-1], [0.0]])
-            tails.append(above[at])
-        return tails[0], tails[1]
+        law = Law("score", self.scores.ravel(), self.zero.ravel(), self.one.ravel())
+        return law.tails(0, thresholds), law.tails(1, thresholds)
 
     @property
     def advantage(self) -> float:
@@ -255,7 +246,7 @@ class Turned:
             for held, total, p, q in zip(inside, totals, (here, 1 - here), (elsewhere, 1 - elsewhere), strict=True):
                 places += xlogy(held, p) + xlogy(total - held, q)
             logs.append(path + float(logsumexp(places)))
-        return _difference(logs[1], logs[0])
+        return 0.0 if logs[1] == logs[0] else logs[1] - logs[0]  # both −inf: what neither world shows says nothing
 
     def _inside(self, turns: NDArray[np.int64]) -> Floats:
         """For every place c: in how many of these rounds (c + turn) mod `copies` < `ones`."""
@@ -276,10 +267,6 @@ class Turned:
             with np.errstate(divide="ignore"):
                 logs.append(np.log(weight) + np.log(factors).sum())
         return float(logsumexp(logs))
-
-
-def _difference(one: float, zero: float) -> float:
-    return 0.0 if one == zero else one - zero  # both −inf: what neither world shows says nothing
 
 
 def constant_query(plan: Plan, fewer: int, more: int, shift: int = 0, rounds: int | None = None) -> Curve:

@@ -20,8 +20,6 @@ from confide.privacy.gate import lead, passes
 from confide.privacy.lean import Lean
 from confide.privacy.weigh import Weights
 
-__all__ = ["Ear", "Offsets", "Scores", "decided", "offsets_for", "word_for"]
-
 Scores = NDArray[np.float64] | None
 """The guide's scores of one row; None where it has none."""
 

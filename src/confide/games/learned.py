@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from confide.arrays import Floats
 from confide.games.moves import BOTTOM, View
 
-__all__ = ["Learned", "summary"]
-
-Floats = NDArray[np.float64]
 BINS = 24
 WINDOWS = 4
 

@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from confide.banks import bank_for
-from confide.data.rows import Row, Stream
 from confide.games.adversaries import WorstMargin
 from confide.games.moves import BOTTOM, Adversary, Batch, Record, Records, Round, RuleBroken, Seen, View
 from confide.games.others import Query, Start
 from confide.games.play import OnlineGame
 from confide.pop.base import Answer
 from confide.privacy.random import Random
-
-__all__ = ["Membership", "Repeated", "Simulator", "Unprotected"]
 
 
 @dataclass(frozen=True)
@@ -80,17 +76,6 @@ class Membership:
     target: Sequence[tuple[Any, Any]]
     probes: Any
     people: bool = False
-
-    @classmethod
-    def of_stream(cls, stream: Stream, records: int, repeats: int = 10, probes: int = 20, people: bool = True) -> Self:
-        """From a stream: its first records are everybody else's; the next one's person brings it with a wrong label.
-
-        `repeats` times, since one person may say a thing as often as they like, and the probes ask for the same x.
-        """
-        rows = [row for row in islice(stream.rows(), records + 1) if isinstance(row, Row)]
-        xs, ys = np.array([row.x for row in rows]), np.array([row.y for row in rows])
-        wrong = next(label for label in stream.labels if label != ys[-1])
-        return cls(xs[:-1], ys[:-1], [(xs[-1], wrong)] * repeats, np.tile(xs[-1], (probes, 1)), people)
 
     def __repr__(self) -> str:
         return f"Membership({len(self.xs)} records, {len(self.target)} of the target, {len(self.probes)} probes)"

@@ -11,24 +11,6 @@ import numpy as np
 
 from confide.pop.base import Unit
 
-__all__ = [
-    "BOTTOM",
-    "Adversary",
-    "Batch",
-    "Label",
-    "Mechanism",
-    "Move",
-    "Record",
-    "Records",
-    "Round",
-    "RuleBroken",
-    "Seen",
-    "View",
-    "flag",
-    "name_of",
-    "same",
-]
-
 
 class RuleBroken(ValueError):
     """The adversary did what the game does not allow."""

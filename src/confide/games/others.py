@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,30 +12,20 @@ import numpy as np
 
 from confide._checks import integer
 from confide.errors import Halted
-from confide.games.moves import BOTTOM, Mechanism, RuleBroken, View, flag, name_of, same
+from confide.games.moves import BOTTOM, RuleBroken, View, flag, name_of, same
 from confide.games.play import OnlineGame
 from confide.pop.base import Unit
 
-__all__ = [
-    "AdaptiveInput",
-    "AdaptiveQuery",
-    "ChallengeATGame",
-    "CompositionGame",
-    "GeneralGame",
-    "Input",
-    "OnData",
-    "Phase",
-    "Query",
-    "Session",
-    "Start",
-]
+Moves = Generator[Any, Any, None]
+Take = Callable[[Any], Any]
+"""Takes a move, and gives what is shown of it."""
 
 
-class _Bits:
+class _Bits(ABC):
     """What all games do: give the adversary its coins, carry moves to the mechanism, and keep the view."""
 
-    def __init__(self, adversary: Any, rounds: int) -> None:
-        self.adversary = adversary
+    def __init__(self, make_mechanism: Any, adversary: Any, rounds: int) -> None:
+        self.make_mechanism, self.adversary = make_mechanism, adversary
         self.rounds = integer(rounds, "rounds", 1)
 
     def play(self, bit: int) -> View:
@@ -43,7 +34,10 @@ class _Bits:
         view = View(coins=secrets.randbits(64))
         moves = self.adversary.play(np.random.default_rng(view.coins))
         try:
-            self._rounds(bit, moves, view)
+            take = self._begin(bit, moves, view)
+            view.answers.append(take(next(moves)))
+            while len(view.answers) < self.rounds and not view.halted:
+                view.answers.append(take(moves.send(view.answers[-1])))
         except StopIteration:
             pass
         except Halted:
@@ -52,8 +46,9 @@ class _Bits:
             moves.close()
         return view
 
-    def _rounds(self, bit: int, moves: Generator[Any, Any, None], view: View) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _begin(self, bit: int, moves: Moves, view: View) -> Take:
+        """Make the mechanism; what comes back takes the moves."""
 
 
 @dataclass(frozen=True)
@@ -128,22 +123,31 @@ class AdaptiveQuery(_Bits):
     """
 
     def __init__(self, make_mechanism: Callable[[Any], Any], adversary: Any, rounds: int, sensitivity: int = 1) -> None:
-        super().__init__(adversary, rounds)
-        self.make_mechanism = make_mechanism
+        super().__init__(make_mechanism, adversary, rounds)
         self.sensitivity = integer(sensitivity, "sensitivity", 1)
 
-    def _rounds(self, bit: int, moves: Generator[Any, Any, None], view: View) -> None:
+    def _begin(self, bit: int, moves: Moves, view: View) -> Take:
         data = _neighbours(next(moves))
-        mechanism = self.make_mechanism(data[bit])
-        move = next(moves)
-        while True:
+        mechanism, pair = self.make_mechanism(data[bit]), self._rule()
+
+        def take(move: Any) -> Any:
+            two = pair(move)
+            for query in two:  # in a challenge the two may be far apart; each of them has this sensitivity
+                _check_query(query, data, self.sensitivity)
+            answer = mechanism.query(two[bit])
+            return BOTTOM if move.challenge else answer
+
+        return take
+
+    def _rule(self) -> Callable[[Any], tuple[Any, Any]]:
+        """What checks a move, and gives its two queries."""
+
+        def pair(move: Any) -> tuple[Any, Any]:
             if not isinstance(move, Query) or flag(move.challenge) or move.second is not None:
                 raise RuleBroken("a move in this game is one Query: there are no challenges")
-            _check_query(move.first, data, self.sensitivity)
-            view.answers.append(mechanism.query(move.first))
-            if len(view.answers) == self.rounds:
-                return
-            move = moves.send(view.answers[-1])
+            return move.first, move.first
+
+        return pair
 
 
 class AdaptiveInput(_Bits):
@@ -159,70 +163,39 @@ class AdaptiveInput(_Bits):
         The most inputs.
     """
 
-    def __init__(self, make_mechanism: Callable[[], Any], adversary: Any, rounds: int) -> None:
-        super().__init__(adversary, rounds)
-        self.make_mechanism = make_mechanism
-
-    def _rounds(self, bit: int, moves: Generator[Any, Any, None], view: View) -> None:
-        mechanism, posed = self.make_mechanism(), 0
-        move = next(moves)
-        while True:
-            if not isinstance(move, Input):
-                raise RuleBroken("a move in this game is an Input")
-            posed += flag(move.challenge)
-            pair = _pair(move, posed)
-            view.answers.append(mechanism.step(pair[bit]))
-            if len(view.answers) == self.rounds:
-                return
-            move = moves.send(view.answers[-1])
+    def _begin(self, bit: int, moves: Moves, view: View) -> Take:
+        mechanism, pair = self.make_mechanism(), _one_challenge(Input, "a move in this game is an Input")
+        return lambda move: mechanism.step(pair(move)[bit])
 
 
-def _pair(move: Any, posed: int) -> tuple[Any, Any]:
-    if posed > 1:
-        raise RuleBroken("there is one challenge in this game")
-    if move.challenge:
-        return move.first, move.second
-    if move.second is not None and not same(move.first, move.second):
-        raise RuleBroken("the two inputs differ, and this is no challenge")
-    return move.first, move.first
+def _one_challenge(kind: type[Query | Input | Phase], otherwise: str) -> Callable[[Any], tuple[Any, Any]]:
+    """What checks that moves are of a kind, and one of them at most a challenge; gives the two inputs of a move."""
+    posed = 0
+
+    def pair(move: Any) -> tuple[Any, Any]:
+        nonlocal posed
+        if not isinstance(move, kind):
+            raise RuleBroken(otherwise)
+        posed += flag(move.challenge)
+        if posed > 1:
+            raise RuleBroken("there is one challenge in this game")
+        if move.challenge:
+            return move.first, move.second
+        if move.second is not None and not same(move.first, move.second):
+            raise RuleBroken("the two inputs differ, and this is no challenge")
+        return move.first, move.first
+
+    return pair
 
 
-class ChallengeATGame(_Bits):
-    """ChallengeAT-Game_B: queries of one of two neighbouring data sets, one of them a challenge and not shown.
+class ChallengeATGame(AdaptiveQuery):
+    """ChallengeAT-Game_B: as AdaptiveQuery, but one of the queries is a challenge and not shown.
 
-    Parameters
-    ----------
-    make_mechanism
-        Makes a mechanism with `query(function)` from a data set: `lambda data: OnData(data, ChallengeAT(…))`.
-    adversary
-        Yields a `Start`, then `Query` after `Query`; is sent the answers, BOTTOM for the challenge.
-    rounds
-        The most queries.
-    sensitivity
-        Δ: how far a query's values on the two data sets may be apart. The game evaluates both.
+    A mechanism for it is `lambda data: OnData(data, ChallengeAT(…))`. The adversary is sent BOTTOM for the challenge.
     """
 
-    def __init__(self, make_mechanism: Callable[[Any], Any], adversary: Any, rounds: int, sensitivity: int = 1) -> None:
-        super().__init__(adversary, rounds)
-        self.make_mechanism = make_mechanism
-        self.sensitivity = integer(sensitivity, "sensitivity", 1)
-
-    def _rounds(self, bit: int, moves: Generator[Any, Any, None], view: View) -> None:
-        data = _neighbours(next(moves))
-        mechanism, posed = self.make_mechanism(data[bit]), 0
-        move = next(moves)
-        while True:
-            if not isinstance(move, Query):
-                raise RuleBroken("a move in this game is a Query")
-            posed += flag(move.challenge)
-            pair = _pair(move, posed)
-            for query in pair:  # in the challenge the two may be far apart; each of them has this sensitivity
-                _check_query(query, data, self.sensitivity)
-            answer = mechanism.query(pair[bit])
-            view.answers.append(BOTTOM if move.challenge else answer)
-            if len(view.answers) == self.rounds:
-                return
-            move = moves.send(view.answers[-1])
+    def _rule(self) -> Callable[[Any], tuple[Any, Any]]:
+        return _one_challenge(Query, "a move in this game is a Query")
 
 
 class Session:
@@ -278,19 +251,12 @@ class GeneralGame(_Bits):
         T: the most phases.
     """
 
-    def __init__(self, make_mechanism: Callable[[], Mechanism], adversary: Any, rounds: int) -> None:
-        super().__init__(adversary, rounds)
-        self.make_mechanism = make_mechanism
+    def _begin(self, bit: int, moves: Moves, view: View) -> Take:
+        mechanism, known = self.make_mechanism(), set[bytes]()
+        pair = _one_challenge(Phase, "a move in this game is a Phase")
 
-    def _rounds(self, bit: int, moves: Generator[Any, Any, None], view: View) -> None:
-        mechanism: Any = self.make_mechanism()
-        posed, known = 0, set[bytes]()
-        move = next(moves)
-        while True:
-            if not isinstance(move, Phase):
-                raise RuleBroken("a move in this game is a Phase")
-            posed += flag(move.challenge)
-            pair = _pair(move, posed)
+        def take(move: Any) -> Any:
+            two = pair(move)
             if move.unit is not None:
                 if name_of(move.unit) in known:
                     raise RuleBroken("a phase is all of its user's rounds: a new user each")
@@ -298,17 +264,16 @@ class GeneralGame(_Bits):
             session = Session(mechanism, move.unit)
             seen = None
             try:
-                seen = pair[bit](session)  # Halted ends the game
+                seen = two[bit](session)  # Halted ends the game
             except ValueError:  # the unit's own: a label or a record that was refused
                 if not move.challenge:
                     raise
             if move.challenge and session.asked != move.asks:
                 raise RuleBroken(f"the challenge asked {session.asked} times, not {move.asks}: that is public")
-            view.answers.append(BOTTOM if move.challenge else seen)
             view.halted = getattr(mechanism, "state", None) == "halted"
-            if len(view.answers) == self.rounds or view.halted:
-                return
-            move = moves.send(view.answers[-1])
+            return BOTTOM if move.challenge else seen
+
+        return take
 
 
 class CompositionGame(_Bits):
@@ -323,14 +288,12 @@ class CompositionGame(_Bits):
     """
 
     def __init__(self, adversary: Any, times: int) -> None:
-        super().__init__(adversary, times)
+        super().__init__(None, adversary, times)
 
-    def _rounds(self, bit: int, moves: Generator[Any, Any, None], view: View) -> None:
-        move = next(moves)
-        while True:
+    def _begin(self, bit: int, moves: Moves, view: View) -> Take:
+        def take(move: Any) -> View:
             if not isinstance(move, OnlineGame) or move.challenges > 1:
                 raise RuleBroken("a move in this game is an OnlineGame with one challenge")
-            view.answers.append(move.play(bit))
-            if len(view.answers) == self.rounds:
-                return
-            move = moves.send(view.answers[-1])
+            return move.play(bit)
+
+        return take

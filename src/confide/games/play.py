@@ -39,8 +39,6 @@ from confide.games.moves import (
 from confide.pop.base import Unit
 from confide.pop.evaluate import Follows, label_numbers
 
-__all__ = ["OnlineGame"]
-
 
 class OnlineGame:
     """OnlineGame_{M,B,T,g} of the paper.

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import binom
 
 from confide._checks import integer, probability
@@ -27,9 +26,6 @@ from confide.planning.plan import Plan
 from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
 
-__all__ = ["Fault", "Power", "faulty_laws", "power", "smallest"]
-
-Floats = NDArray[np.float64]
 Kind = Literal["entry", "skipped", "shifted"]
 STEPS = 40
 """Parts into which the number of false positives is cut: more of them make the bound a little better."""

@@ -28,8 +28,6 @@ from confide.privacy.gate import lead
 from confide.privacy.halting import Halting, goes_on
 from confide.privacy.random import Random
 
-__all__ = ["Before", "Expected", "Line", "Reference", "Round", "copy_of", "digests"]
-
 
 class Round(NamedTuple):
     """What a round must show, by the reference."""

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from confide.planning.plan import Guarantee, Plan
 from confide.privacy.renyi import check_delta, check_epsilon, compose, delta_from_renyi, group
 
-__all__ = ["Region"]
-
 ORDERS = (2, 3, 4, 5, 6, 8, 11, 16, 24, 40)
 EPSILONS = tuple(0.01 * 1.12**i for i in range(70))
 

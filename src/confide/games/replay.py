@@ -4,25 +4,7 @@ A *script* is what happens to it: people ask, bring labels, teach, want to be fo
 process is closed or crashes. Steps wrapped in `Hidden` belong to the one protected unit and have a version for each
 world; all others are the same in both. `replay` runs the script in two worlds on one tape of coins, the second with its
 gates, leans and halting draws forced to what they decided in the first, and raises AssertionError, naming round, copy
-and cause, unless after every step
-
-- in each world by itself, what was shown is what votes, words, tables and cap say, and a lean's offsets are what the
-  guide says of that question by itself; the count grew by exactly the unsure, uncapped, well-formed rounds; and a halt
-  began in a question, as the halting word against the table says;
-- no question changed a copy, and a lesson changed its own copy only;
-- at most one copy differs between the worlds, and always the same one;
-- every vote count of a visible round differs by at most one vote;
-- the unit was counted unsure at most G times, so that the counts of unsure answers differ by at most G;
-- the worlds used the same coins, fallbacks answered alike, and nothing that others see (errors, tickets, rounds, state)
-  differs;
-- the monitor's inputs differ by at most its rounds per unit;
-- the guide released what rounds, labels, caps and earlier releases say, when the number of rounds says so, and with the
-  same noise the worlds' releases differ by the unit's own gradients and by nothing else, in integers;
-- what others asked reached the copies unchanged;
-- each question wrote one entry, on all who asked, and no answer or halt could be seen before it was durable;
-- a request that was sent again took no round, drew and wrote nothing, whether or not its person was forgotten;
-- a batch that was cut off, by an interrupt or a crash, took all of its rounds, and nothing of it is released twice;
-- a load forgot nothing that was spent, and brought back no coin, no used ticket and nobody who was forgotten.
+and cause, unless after every step all that docs/replay.md lists is so, in each world by itself and between the two.
 
 Of a mechanism that does not show its inside to its operator only what others see is compared. Whether the noise itself
 is large enough is not seen here: that is for games (`confide.games`). Proof pages: docs/proofs/people.md,
@@ -81,8 +63,8 @@ __all__ = [
     "Label",
     "LabelMany",
     "Load",
-    "Outcome",
     "Over",
+    "Replayed",
     "Script",
     "Step",
     "Teach",
@@ -92,7 +74,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Replayed:
     """What a replay has seen, for tests that want to know that it saw something."""
 
     copy: int | None
@@ -125,7 +107,7 @@ def _load(folder: Path, rng: Random) -> POP:
     return POP.load(folder, trusted=True, rng=rng)
 
 
-def replay(make: Make, script: Script, *, load: LoadFrom = _load, seed: int = 0, forced: bool = True) -> Outcome:
+def replay(make: Make, script: Script, *, load: LoadFrom = _load, seed: int = 0, forced: bool = True) -> Replayed:
     """Run a script in two worlds; AssertionError names the round, the copy and the cause of the first difference.
 
     Parameters
@@ -168,7 +150,7 @@ def replay(make: Make, script: Script, *, load: LoadFrom = _load, seed: int = 0,
     seen = checker.copy, checker.apart, checker.parted, checker.unsure, checker.hidden, checker.steps
     leant = [round.offsets for line in one for round in line.rounds if round.leans]
     led = 0 if first.plan is None else sum(offsets != offsets_for(first.plan, None) for offsets in leant)
-    return Outcome(*seen, sure, halted, checker.released, checker.moved, len(leant), led)
+    return Replayed(*seen, sure, halted, checker.released, checker.moved, len(leant), led)
 
 
 class _Checker:

@@ -13,8 +13,6 @@ from confide.games.laws import Curve
 from confide.games.region import Region
 from confide.notebook import card
 
-__all__ = ["ALARM", "Report"]
-
 ALARM = 1e-6
 """Probability of a false alarm of one audit, of either kind."""
 

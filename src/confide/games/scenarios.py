@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
-from confide.data.datasets import open_stream
+import numpy as np
+
 from confide.games.adversaries import LastDrop, WorstMargin
 from confide.games.auditor import audit_game
 from confide.games.gradients import OppositeLabels
@@ -25,10 +27,6 @@ from confide.planning.guided import GuidePlan
 from confide.planning.plan import Plan
 from confide.planning.promise import Promise
 from confide.pop.pop import POP
-
-__all__ = [
-    "SCENARIOS", "GuidedPOP", "Prepared", "Scenario", "SplitPOP", "TaughtPOP", "guide_plan", "split_plan",
-]  # fmt: skip
 
 DELTA = 1e-6
 """δ of every plan here."""
@@ -109,19 +107,8 @@ def split_plan(
 ) -> Plan:
     """A plan to attack, δ = 10⁻⁶: unless said otherwise every copy is polled, and there is no silent start."""
     polls = copies if polls is None else polls
-    return Plan.tight(
-        epsilon,
-        DELTA,
-        rounds,
-        unsure=unsure,
-        copies=copies,
-        polls=polls,
-        silent=silent,
-        unit_unsure=unit_unsure,
-        beta=BETA,
-        guide=None,
-        lean=lean,
-    )
+    given: dict[str, Any] = {"unsure": unsure, "copies": copies, "polls": polls, "silent": silent, "lean": lean}
+    return Plan.tight(epsilon, DELTA, rounds, **given, unit_unsure=unit_unsure, beta=BETA, guide=None)
 
 
 @dataclass(frozen=True)
@@ -158,50 +145,32 @@ def _near(plan: Plan) -> int:
     return next(ones for ones in range(plan.copies, plan.copies // 2, -1) if unsure_share(plan, ones) >= 0.8)
 
 
-def _worst(epsilon: float, unsure: int, rounds: int, copies: int) -> Prepared:
-    plan = split_plan(epsilon, unsure, rounds, copies)
-    game = OnlineGame(SplitPOP(plan), WorstMargin(plan, ones=_near(plan)), rounds)
-    return Prepared(game, Region.of(plan), yardstick(plan)[0])
+def _margin(
+    *numbers: Any,
+    best: bool = False,
+    units: Literal["rounds", "people"] = "rounds",
+    group: int = 1,
+    how: Mapping[str, Any] = MappingProxyType({}),
+    **planned: Any,
+) -> Prepared:
+    """The worst margin against a plan of these numbers: asked for where it is best, or near it."""
+    plan = split_plan(*numbers, **planned)
+    exact, ones = yardstick(plan) if group == 1 else yardstick(plan, shift=group, step=group)
+    adversary = WorstMargin(plan, ones=ones if best else _near(plan), **how)
+    game = OnlineGame(SplitPOP(plan, units), adversary, plan.rounds, challenges=group)
+    return Prepared(game, Region.of(plan) if group == 1 else Region.of(plan).of_group(group), exact)
+
+
+def _late(most: int, rounds: int, *numbers: Any, **planned: Any) -> Prepared:
+    """A person of so many rounds, whose labels all come after them."""
+    how = {"challenges": rounds, "person": True, "late": True}
+    return _margin(*numbers, unit_unsure=most, units="people", how=how, **planned)
 
 
 def _leaning(epsilon: float, unsure: int, rounds: int, copies: int) -> Prepared:
     plan = split_plan(epsilon, unsure, rounds, copies, lean="fill")
     exact, ones = lean_yardstick(plan)
     return Prepared(OnlineGame(SplitPOP(plan), WorstLean(plan, ones=ones), rounds), Region.of(plan), exact)
-
-
-def _group(size: int) -> Prepared:
-    plan = split_plan(1.0, 100, 800, 1000)
-    adversary = WorstMargin(plan, ones=_near(plan), challenges=size)
-    game = OnlineGame(SplitPOP(plan), adversary, plan.rounds, challenges=size)
-    return Prepared(game, Region.of(plan).of_group(size), yardstick(plan, shift=size, step=size)[0])
-
-
-def _person(most: int) -> Prepared:
-    plan = split_plan(4.0, 100, 900, 400, unit_unsure=most)
-    adversary = WorstMargin(plan, ones=_near(plan), challenges=50, person=True, late=True)
-    game = OnlineGame(SplitPOP(plan, "people"), adversary, plan.rounds, challenges=1)
-    return Prepared(game, Region.of(plan), yardstick(plan)[0])
-
-
-def _polls() -> Prepared:
-    plan = split_plan(8.0, 100, 800, 400, polls=101, silent=320)
-    exact, ones = yardstick(plan)
-    return Prepared(OnlineGame(SplitPOP(plan), WorstMargin(plan, ones=ones), plan.rounds), Region.of(plan), exact)
-
-
-def _polled_person() -> Prepared:
-    plan = split_plan(8.0, 100, 800, 400, unit_unsure=3, polls=101, silent=320)
-    exact, ones = yardstick(plan)
-    adversary = WorstMargin(plan, ones=ones, challenges=20, person=True, late=True)
-    return Prepared(OnlineGame(SplitPOP(plan, "people"), adversary, plan.rounds), Region.of(plan), exact)
-
-
-def _batch() -> Prepared:
-    plan = split_plan(8.0, 100, 800, 160, silent=320)
-    adversary = WorstMargin(plan, ones=_near(plan), person=True, together=True)
-    game = OnlineGame(SplitPOP(plan, "people"), adversary, plan.rounds)
-    return Prepared(game, Region.of(plan), yardstick(plan)[0])
 
 
 def _composition(times: int) -> Prepared:
@@ -230,17 +199,23 @@ class TaughtPOP:
 
 
 def _membership() -> Prepared:
-    plan = split_plan(8.0, 100, 400, 160)
-    attack = Membership.of_stream(open_stream("agrawal", rows=2001), records=2000)
+    """Nine numbers a person, of which the third decides: in its outer thirds the label is 1."""
+    plan, xs = split_plan(8.0, 100, 400, 160), np.random.default_rng(0).uniform(size=(2001, 9))
+    ys = (np.abs(xs[:, 2] - 0.5) > 1 / 6).astype(int)
+    wrong = (xs[-1], 1 - ys[-1])
+    attack = Membership(xs[:-1], ys[:-1], [wrong] * 10, np.tile(xs[-1], (20, 1)), people=True)
     game = OnlineGame(TaughtPOP(plan, 9), attack, 100)
     return Prepared(game, Region.of(plan), None)
 
 
+_POLLED = (8.0, 100, 800, 400)
+_SILENT: dict[str, Any] = {"polls": 101, "silent": 320}
+
 SCENARIOS = (
-    Scenario("worst margin, eps 1", "eps1", 100_000, 1200, partial(_worst, 1.0, 100, 800, 1000)),
-    Scenario("worst margin, eps 2", "eps2", 40_000, 1200, partial(_worst, 2.0, 100, 800, 500)),
-    Scenario("worst margin, eps 4", "eps4", 220_000, 1500, partial(_worst, 4.0, 300, 1200, 400)),
-    Scenario("worst margin, eps 8", "eps8", 140_000, 1500, partial(_worst, 8.0, 400, 1600, 200)),
+    Scenario("worst margin, eps 1", "eps1", 100_000, 1200, partial(_margin, 1.0, 100, 800, 1000)),
+    Scenario("worst margin, eps 2", "eps2", 40_000, 1200, partial(_margin, 2.0, 100, 800, 500)),
+    Scenario("worst margin, eps 4", "eps4", 220_000, 1500, partial(_margin, 4.0, 300, 1200, 400)),
+    Scenario("worst margin, eps 8", "eps8", 140_000, 1500, partial(_margin, 8.0, 400, 1600, 200)),
     Scenario("worst lean, eps 1", "lean1", 60_000, 1200, partial(_leaning, 1.0, 100, 700, 1200)),
     Scenario("worst lean, eps 4", "lean4", 20_000, 1200, partial(_leaning, 4.0, 200, 500, 400)),
     Scenario("worst lean, eps 8", "lean8", 20_000, 1200, partial(_leaning, 8.0, 300, 600, 240)),
@@ -250,12 +225,16 @@ SCENARIOS = (
     Scenario("person of 4 labels against a guide, eps 4", "guided4", 20_000, 1200, partial(_opposite, 4.0, 4)),
     Scenario("last drop, eps 8", "drop8", 20_000, 500, _last_drop),
     Scenario("membership in a stream, eps 8", "member8", 3000, 150, _membership),
-    Scenario("group of 3, eps 1 each", "group3", 20_000, 500, partial(_group, 3)),
+    Scenario("group of 3, eps 1 each", "group3", 20_000, 500,
+             partial(_margin, 1.0, 100, 800, 1000, group=3, how={"challenges": 3})),
     Scenario("composition of 3, eps 1 each", "composition3", 10_000, 300, partial(_composition, 3)),
-    Scenario("person of 50 rounds, G = 1, eps 4", "person1", 10_000, 300, partial(_person, 1)),
-    Scenario("person of 50 rounds, G = 3, eps 4", "person3", 10_000, 300, partial(_person, 3)),
-    Scenario("person of 50 rounds, G = 10, eps 4", "person10", 10_000, 300, partial(_person, 10)),
-    Scenario("polls of 101 of 400, silence, eps 8", "polls8", 20_000, 500, _polls),
-    Scenario("person of 20 rounds, polls, silence, G = 3, eps 8", "people8", 10_000, 300, _polled_person),
-    Scenario("person in a batch of others, silence, eps 8", "batch8", 20_000, 500, _batch),
-)
+    Scenario("person of 50 rounds, G = 1, eps 4", "person1", 10_000, 300, partial(_late, 1, 50, 4.0, 100, 900, 400)),
+    Scenario("person of 50 rounds, G = 3, eps 4", "person3", 10_000, 300, partial(_late, 3, 50, 4.0, 100, 900, 400)),
+    Scenario("person of 50 rounds, G = 10, eps 4", "person10", 10_000, 300, partial(_late, 10, 50, 4.0, 100, 900, 400)),
+    Scenario("polls of 101 of 400, silence, eps 8", "polls8", 20_000, 500,
+             partial(_margin, *_POLLED, best=True, **_SILENT)),
+    Scenario("person of 20 rounds, polls, silence, G = 3, eps 8", "people8", 10_000, 300,
+             partial(_late, 3, 20, *_POLLED, best=True, **_SILENT)),
+    Scenario("person in a batch of others, silence, eps 8", "batch8", 20_000, 500,
+             partial(_margin, 8.0, 100, 800, 160, silent=320, units="people", how={"person": True, "together": True})),
+)  # fmt: skip

@@ -6,31 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = [
-    "Again",
-    "Ask",
-    "AskMany",
-    "Cut",
-    "Disk",
-    "Follow",
-    "Forget",
-    "Hidden",
-    "Label",
-    "LabelMany",
-    "Load",
-    "Over",
-    "Own",
-    "Script",
-    "Step",
-    "Teach",
-    "TeachMany",
-    "check_script",
-    "own_rows",
-    "size",
-    "units_of",
-    "version",
-]
-
 Unit = str | bytes
 
 
@@ -173,17 +148,13 @@ class Hidden:
     second: Step | None
     rows: tuple[int, ...] = ()
 
-    def version(self, world: int) -> Step | None:
-        """What happens in this world."""
-        return (self.first, self.second)[world]
-
 
 Script = Sequence[Step | Hidden]
 
 
 def version(step: Step | Hidden, world: int) -> Step | None:
     """What happens in this world."""
-    return step.version(world) if isinstance(step, Hidden) else step
+    return (step.first, step.second)[world] if isinstance(step, Hidden) else step
 
 
 @dataclass(frozen=True)

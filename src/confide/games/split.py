@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from confide.arrays import Floats, Ints, Slots
 from confide.kernels import memory as compiled
 from confide.kernels.compile import jit
-from confide.learners.base import Arrays, Floats, Ints, Layout, Slots, Stacked
+from confide.learners.base import Arrays, Layout, Stacked
 from confide.privacy.random import Random
-
-__all__ = ["SplitVote"]
 
 
 class SplitVote(Stacked):

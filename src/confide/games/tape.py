@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from confide.privacy.draws import draw_below, draw_subset
 from confide.privacy.random import Random
 
-__all__ = ["LEAST", "MOST", "Drawn", "Tape", "read_rows"]
-
 MOST = (1 << 64) - 1
 """A word that is below no threshold."""
 
@@ -43,7 +41,7 @@ class Tape(Random):
     def at(self, step: int, forced: Mapping[int, int] | None = None) -> None:
         """Go to a step."""
         self.forced = {} if forced is None else forced
-        self._start(self._key_of(step))
+        self._start(hashlib.sha256(f"{self._seed} {self._name} {step}".encode()).digest())
         for tape in self.spawned:
             tape.at(step)
 
@@ -61,9 +59,6 @@ class Tape(Random):
     def twin(self) -> Tape:
         """The same words once more, from its beginning."""
         return Tape(self._seed, self._name)
-
-    def _key_of(self, step: int) -> bytes:
-        return hashlib.sha256(f"{self._seed} {self._name} {step}".encode()).digest()
 
     def _fill(self, out: NDArray[np.uint64]) -> None:
         first = self._produced

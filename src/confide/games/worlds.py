@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from confide.banks.base import Bank
 from confide.errors import StateError
@@ -52,8 +51,6 @@ from confide.pop.loop import Loop
 from confide.pop.pop import Operator
 from confide.privacy.halting import Halting
 from confide.privacy.random import Random
-
-__all__ = ["World", "inside"]
 
 Make = Callable[[Random], Any]
 LoadFrom = Callable[[Path, Random], Any]
@@ -185,22 +182,23 @@ class World:
 
     def _interrupted(self, guide: Guide, step: Cut) -> None:
         """Take the batch, up to so many releases of the guide or to the end of its part."""
-        left, release, follow = [step.after], guide._release, guide.follow
+        left, close_next, follow = [step.after], guide.close_next, guide.follow
 
-        def cutting(kind: str) -> None:
-            release(kind)
-            left[0] -= 1
-            if left[0] == 0:
+        def cutting() -> bool:
+            closed = close_next()
+            left[0] -= closed
+            if closed and left[0] == 0:
                 raise KeyboardInterrupt
+            return closed
 
         def ended(*args: Any) -> Asked:
             follow(*args)
             raise KeyboardInterrupt
 
-        guide._release, guide.follow = cutting, ended  # type: ignore[method-assign, assignment]
+        guide.close_next, guide.follow = cutting, ended  # type: ignore[method-assign, assignment]
         with contextlib.suppress(KeyboardInterrupt):
             self._call(step.batch)
-        guide._release, guide.follow = release, follow  # type: ignore[method-assign]
+        guide.close_next, guide.follow = close_next, follow  # type: ignore[method-assign]
 
     def _settle(self, reference: Reference, number: int, own: Own, forced: Mapping[int, int]) -> str:
         """What the step must have done, by the reference; the guide's part first, whose scores a lean goes by."""
@@ -211,7 +209,8 @@ class World:
             return "" if self.shadow is None else self.shadow.compare()
         if not self.disk.works:
             self.shadow = None  # nothing is answered any more
-        words, rows = self._words(reference.drawn, number, forced), size(step)
+        drawn, rows = reference.drawn, size(step)
+        words = self.tape.words_of(number, drawn[-1].end, forced) if drawn else np.empty(0, dtype=np.uint64)
         while done.taken < rows:
             if not loop.goes_on and (reference.over if plan.copies else done.taken >= self._left):
                 break
@@ -371,10 +370,6 @@ class World:
             if drawn is not None:
                 return drawn
             n *= 2
-
-    def _words(self, drawn: Sequence[Drawn], number: int, forced: Mapping[int, int]) -> NDArray[np.uint64]:
-        """The words of a step that draws so much."""
-        return self.tape.words_of(number, drawn[-1].end, forced) if drawn else np.empty(0, dtype=np.uint64)
 
     def _forced(self, reference: Reference, own: Own, other: Line) -> dict[int, int]:
         """Words that decide here what they decided there: gates and leans of visible rounds, halting draws of all.

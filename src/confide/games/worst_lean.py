@@ -11,20 +11,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import binom
 
+from confide.arrays import Floats, Ints
 from confide.games.adversaries import WorstMargin
 from confide.games.laws import Curve, Law, Outcomes, outcomes, shares
 from confide.games.moves import BOTTOM, View
 from confide.planning.plan import Plan
 from confide.privacy.halting import Halting
 from confide.privacy.lean import Lean
-
-__all__ = ["Tilt", "WorstLean", "lean_yardstick", "leaned_curve"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 GRAIN = 0.01
 """Log-likelihoods are told apart in steps of this, so that scores that add up are whole numbers of steps."""

@@ -13,15 +13,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from confide.arrays import Floats, Ints
 from confide.guide.linear import MODELS
 from confide.planning.stages import Stage
-
-__all__ = ["Choice", "keeps"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _FAST, _SLOW = 1000.0, 5.0  # of the past: hardly a mean, for drift; and a fifth, where noise is all
 _WINDOW = 2.0  # losses are counted over about half of the past

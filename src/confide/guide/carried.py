@@ -7,19 +7,14 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from confide.arrays import Floats, Ints
 from confide.guide.candidates import Choice
 from confide.guide.linear import MODELS
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Map
 from confide.guide.partitions import Renewal
 from confide.planning.stages import Stage
-
-__all__ = ["Carried"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _SIZES = 6  # integers before all else
 

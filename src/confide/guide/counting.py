@@ -8,13 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.arrays import Ints
 from confide.guide.columns import Columns
 from confide.guide.maps import FeatureMap
 from confide.guide.ranges import COUNTS, add_counts, declared, from_counts, weights_of
-
-__all__ = ["RangeCounts"]
-
-Ints = NDArray[np.int64]
 
 
 class RangeCounts:

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from confide._checks import label_weights as checked_weights
 from confide._checks import own_process
+from confide.arrays import Floats, Ints
 from confide.contained import contained
 from confide.errors import StateError
 from confide.guide.carried import Carried
@@ -47,10 +48,6 @@ from confide.planning.guided import GuidePlan
 from confide.privacy.gaussian import GaussianNoise
 from confide.privacy.random import Random
 
-__all__ = ["Asked", "Guide", "Release", "alike"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 MANY = 1 << 20

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
+from confide.arrays import Floats, Ints
 from confide.contained import contained
 from confide.guide.columns import digest, parts_of, words_of
 from confide.guide.maps import Encoded
@@ -22,10 +23,6 @@ from confide.guide.ranges import octave
 from confide.kernels.compile import jit
 from confide.reading import Plain, read_anything
 
-__all__ = ["HashedMap"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Digests = NDArray[np.uint64]
 
 _BIAS, _SINGLE, _PAIR = 0.1, 1.0, 1.0  # shares of the squared norm, up to scale

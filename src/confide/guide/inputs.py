@@ -11,8 +11,6 @@ from confide.guide.hashed import HashedMap
 from confide.learners import Columns as Arrays
 from confide.learners import Features, Pipeline
 
-__all__ = ["columns_for"]
-
 
 def columns_for(features: Any) -> tuple[Columns | HashedMap, dict[str, tuple[float, float]]]:
     """The guide's columns or map for `features`, and the declared ranges of numeric columns: what `Guide` takes.

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from confide.arrays import Floats, Ints
 from confide.guide.candidates import Choice, keeps
 from confide.guide.carried import Carried
 from confide.guide.linear import MODELS, Thetas, average, follow, units
@@ -23,11 +23,6 @@ from confide.planning.stages import SHORTEST, Stage
 from confide.privacy.gaussian import GaussianNoise
 from confide.privacy.random import Random
 from confide.privacy.sums import Products, overlap
-
-__all__ = ["Leaves"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _YOUNG = 0.4  # of the rounds: a partition that began later has not had its chance yet
 _OFTEN = 8  # without an end: how often, while rounds double, partitions may be drawn anew

@@ -12,14 +12,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = ["STEPS", "USUAL", "Grid", "atoms", "below", "bin_cuts", "centre_and_inverse", "cut_at", "reference"]
+from confide.arrays import Floats
 
 Grid = tuple[float, ...] | None
 """None where nothing is known: such a column has bins of quarter octaves, and no other part."""
 
-Floats = NDArray[np.float64]
 
 STEPS = 64
 USUAL = 0.25  # of the mass: a level that has more is the reference

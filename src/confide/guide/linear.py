@@ -10,26 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from confide.arrays import Floats, Ints
 from confide.kernels.compile import jit
-
-__all__ = [
-    "MODELS",
-    "Thetas",
-    "add_gradient",
-    "add_lesson",
-    "average",
-    "first_lesson",
-    "follow",
-    "ordered",
-    "run_rows",
-    "scores",
-    "units",
-]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _TRIES = 64
 

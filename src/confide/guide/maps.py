@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
+from confide.arrays import Floats, Ints
 from confide.guide.columns import Columns, Row, digest, parts_of, words_of
 from confide.guide.levels import STEPS, Grid, bin_cuts, centre_and_inverse, reference
 from confide.guide.partitions import DEPTH, Renewal, draw_partitions, find_parts, usual_parts
@@ -34,8 +35,6 @@ from confide.text import Embedding
 
 __all__ = ["Encoded", "FeatureMap"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _BIAS, _LINEAR, _BINNED, _PARTED = 0.1, 2.5, 0.5, 2.0  # shares of the squared norm, up to scale
 _WORDED = _VECTORED = 4.0  # what a text says by its words, and by its vector

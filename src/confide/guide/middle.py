@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.arrays import Floats
 from confide.guide.columns import digest
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Map
 from confide.guide.rows import Table
 
-__all__ = ["mean_row"]
-
-Floats = NDArray[np.float64]
 _ROWS = 512
 _NOTHING = np.zeros(0)
 

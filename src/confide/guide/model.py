@@ -9,15 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.arrays import Floats, Ints
 from confide.guide.hashed import HashedMap
 from confide.guide.linear import scores
 from confide.guide.maps import Encoded, FeatureMap
 from confide.guide.rows import Table, read_many
 
-__all__ = ["Batch", "Model", "Question", "encode_batch", "map_from_params", "map_params", "score_of"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Map = FeatureMap | HashedMap
 
 

@@ -19,8 +19,6 @@ from confide.guide.columns import digest
 from confide.guide.levels import USUAL, Grid, below, cut_at
 from confide.kernels.compile import jit
 
-__all__ = ["DEPTH", "Partitions", "Renewal", "draw_partitions", "find_parts", "mean_squares", "renewals", "usual_parts"]
-
 DEPTH = 6
 _SETS = (2, 3, 6)  # columns of a partition: cut three times, twice, or once each
 _MANY = 4096  # sets of columns beyond which they are drawn one by one, not dealt

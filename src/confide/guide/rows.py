@@ -17,8 +17,6 @@ from confide.contained import contained
 from confide.guide.columns import Columns, code_of
 from confide.reading import category_of, number_of, text_of
 
-__all__ = ["Table", "read_many"]
-
 _NUMBERS = frozenset({float, int, bool, type(None), np.float64, np.float32, np.int64, np.int32, np.bool_})
 _CATEGORIES = frozenset({str, bytes, float, int, bool, type(None)})  # of these, equal ones have equal digests
 

@@ -6,14 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from confide.arrays import Floats, Ints
 from confide.text import Embedding
-
-__all__ = ["Encoded", "Vectors", "weave"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 class Encoded(NamedTuple):

@@ -29,8 +29,6 @@ from numba.core import serialize as untyped_serialize
 caching: Any = untyped_caching
 serialize: Any = untyped_serialize
 
-__all__ = ["KernelCache", "kernel_sources"]
-
 PACKAGE = Path(__file__).resolve().parent.parent
 SETTLED = 2.0
 """Seconds after which an edit is surely older than what this process has read."""

@@ -13,8 +13,6 @@ from confide.kernels.cache import KernelCache
 
 ccallback: Any = untyped
 
-__all__ = ["callback", "inlined", "jit"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

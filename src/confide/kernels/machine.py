@@ -16,8 +16,6 @@ from numba.extending import intrinsic
 
 cgutils: Any = untyped
 
-__all__ = ["LINE", "dot", "high_product", "prefetch"]
-
 LINE = 16  # float32 numbers in a cache line
 
 

@@ -24,8 +24,6 @@ from confide.kernels.compile import callback
 
 carray: Any = getattr(numba, "carray")  # noqa: B009, which Numba's own types leave out
 
-__all__ = ["TEACH", "VOTE", "Descriptor", "Kernels", "describe", "kernel", "view"]
-
 Descriptor = NDArray[np.int64]
 Kernels = tuple[Callable[..., None], Callable[..., None]]
 """A vote and a lesson, as plain functions of the two signatures below."""

@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from confide._checks import integer, probability
+from confide.arrays import Floats, Ints
 from confide.kernels.compile import jit
-from confide.learners.base import Arrays, Floats, Ints, Layout
+from confide.learners.base import Arrays, Layout
 from confide.learners.classes import FiniteLearner, Words
 from confide.learners.theory.littlestone import FiniteClass
 from confide.learners.weighted_majority import BETA, majority_bound
-
-__all__ = ["AgnosticExperts"]
 
 _MOST_STATES = 1 << 16
 

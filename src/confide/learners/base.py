@@ -14,34 +14,13 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from confide._checks import integer
+from confide.arrays import Floats, Ints, Slots
 from confide.contained import contained
 from confide.kernels.compile import jit
 from confide.kernels.memory import TEACH, VOTE, Kernels, describe, kernel
 from confide.learners.follow import follow
 
-__all__ = [
-    "LARGEST",
-    "Arrays",
-    "Base",
-    "Bounded",
-    "Floats",
-    "Ints",
-    "Layout",
-    "Learner",
-    "Singles",
-    "Slots",
-    "Stacked",
-    "fresh",
-    "held",
-    "positive",
-    "vector",
-]
-
 Arrays = dict[str, NDArray[Any]]
-Floats = NDArray[np.float64]
-Singles = NDArray[np.float32]
-Ints = NDArray[np.int64]
-Slots = NDArray[np.int32]
 Layout = Mapping[str, tuple[tuple[int, ...], DTypeLike]]
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -166,7 +145,7 @@ class Stacked(Base, ABC):
         for kind in type(self).__mro__:
             if "kernels" in vars(kind):
                 return self.kernels
-            if any(name in vars(kind) for name in ("vote", "teach", "layout", "memory", "constants", "allocate")):
+            if vars(kind).keys() & {"vote", "teach", "grow", "layout", "memory", "constants", "allocate"}:
                 return None
         return None
 

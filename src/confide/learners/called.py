@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from confide.contained import contained
 
-__all__ = ["ABSTAINS", "NO_LABEL", "RAISED", "Called", "Labels", "NoLabel", "called_by", "values_of"]
-
 Labels = int | Sequence[Hashable]
 """All labels, or only their number: then they are called 0 … L−1."""
 

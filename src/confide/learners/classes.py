@@ -13,10 +13,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from confide.arrays import Floats, Ints, Slots, Words
 from confide.kernels.compile import jit
-from confide.learners.base import Arrays, Floats, Ints, Layout, Slots, Stacked, vector
+from confide.learners.base import Arrays, Layout, Stacked, vector
 from confide.learners.theory.littlestone import FiniteClass
-from confide.learners.theory.search import Words
 
 __all__ = ["MOST_VARIABLES", "ClassLearner", "FiniteLearner", "VersionSpace", "Words", "bits", "width"]
 

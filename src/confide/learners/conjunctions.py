@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from confide._checks import integer
+from confide.arrays import Floats, Ints, Slots
 from confide.kernels import memory as compiled
 from confide.kernels.compile import jit
-from confide.learners.base import Arrays, Floats, Ints, Layout, Slots
+from confide.learners.base import Arrays, Layout
 from confide.learners.classes import MOST_VARIABLES, ClassLearner, Words, bits, width
-
-__all__ = ["Conjunctions"]
 
 
 class Conjunctions(ClassLearner):

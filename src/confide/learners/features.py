@@ -24,8 +24,6 @@ from confide.reading import Plain, Reader, read_anything
 from confide.text import Embedding, TextEncoder
 from confide.values import plain_number
 
-__all__ = ["AsGiven", "Columns", "Encoder", "Features", "HashedFeatures", "Pipeline", "encoder_for"]
-
 _WORD = re.compile(r"\w+")
 
 

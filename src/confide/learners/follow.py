@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from confide.arrays import Floats, Ints
 from confide.kernels.compile import jit
 from confide.kernels.memory import view
 from confide.privacy.gate import lead
-
-__all__ = ["follow"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _seen = view(np.int64, 0)
 

@@ -15,8 +15,6 @@ from confide.learners.features import Pipeline
 from confide.learners.refit import Refit, classifies
 from confide.learners.rowwise import Heard, ask, ask_each
 
-__all__ = ["FromRiver", "FromSklearn", "as_learner"]
-
 
 class FromRiver(Base):
     """A River classifier or pipeline as a learner: `predict_one` and `learn_one`.
@@ -76,10 +74,6 @@ class FromRiver(Base):
         row = np.asarray(x).tolist()
         return dict(enumerate(row)) if self.names is None else dict(zip(self.names, row, strict=True))
 
-    def __setstate__(self, saved: dict[str, Any]) -> None:
-        called = Called(saved["labels"])
-        vars(self).update({"_called": called, "_hears": called, **saved})  # of 0.2
-
 
 class FromSklearn(Base):
     """A scikit-learn classifier with `partial_fit` as a learner.
@@ -131,9 +125,6 @@ class FromSklearn(Base):
         first = {} if self._taught else {"classes": self._heard.array}  # to check them again takes a third of it
         self.model.partial_fit(np.array([x]), self._heard.array[[self._called.learned(y)]], **first)
         self._taught = True
-
-    def __setstate__(self, saved: dict[str, Any]) -> None:
-        vars(self).update({"_called": Called(saved["labels"]), "_heard": Heard(saved["labels"]), **saved})  # of 0.2
 
 
 def as_learner(

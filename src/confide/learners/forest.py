@@ -8,19 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
+from confide.arrays import Floats, Ints, Singles, Slots
 from confide.kernels import memory as compiled
 from confide.kernels.compile import jit
 from confide.kernels.machine import prefetch
-from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Slots, Stacked
+from confide.learners.base import Arrays
 from confide.learners.refit import due
-from confide.learners.tree import leads_on
-
-__all__ = ["ExtraTrees"]
+from confide.learners.tree import Remembering, keep_record
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
-class ExtraTrees(Stacked):
+class ExtraTrees(Remembering):
     """A few trees on a copy's own last records, each with cuts at random places, that vote as one.
 
     In a node every feature is tried at `cuts` random places between its least and its largest value, and the best of
@@ -37,20 +36,12 @@ class ExtraTrees(Stacked):
     ----------
     trees
         Trees in a copy: an odd number has fewer ties.
-    memory
-        Records kept; the oldest is replaced first. The trees are grown anew as `DecisionTree` is.
-    max_depth
-        Questions asked at most.
-    min_leaf
-        Records in a leaf at least.
+    memory, max_depth, min_leaf
+        As for `DecisionTree`, as which the trees are grown anew.
     cuts
         Places tried in each feature: with many the trees become alike, and that of `DecisionTree`.
-    class_weight
-        One positive weight for each label, or None for all equal.
-    warmup
-        Abstain until this many labels were learned.
-    labels
-        The number of labels; POP and the banks set it.
+    class_weight, warmup, labels
+        As for `Stacked`.
 
     Examples
     --------
@@ -73,29 +64,13 @@ class ExtraTrees(Stacked):
         warmup: int = 1,
         labels: int = 2,
     ) -> None:
-        super().__init__(labels, warmup, class_weight)
+        super().__init__(memory, max_depth, min_leaf, class_weight, warmup, labels)
         self.trees = integer(trees, "trees", 1, 1 << 10)
-        self.memory = integer(memory, "memory", 2, 1 << 15)
-        self.max_depth = integer(max_depth, "max_depth", 1)
-        self.min_leaf = integer(min_leaf, "min_leaf", 1, memory)
         self.cuts = integer(cuts, "cuts", 1)
 
-    def layout(self, features: int) -> Layout:
-        if features >= 1 << 15:
-            raise ValueError("a tree takes at most 32767 features: hash them to fewer")
-        room = 2 * max(1, self.memory // self.min_leaf)
-        return {
-            "records": ((self.memory, features), np.float32),
-            "targets": ((self.memory,), np.int16),
-            "fitted": ((), np.int64),  # what `seen` was at the last fit
-            "nodes": ((self.trees * room, 2), np.int32),
-        }
-
-    def sound(self, arrays: Arrays) -> bool:
-        targets, features, nodes = arrays["targets"], arrays["records"].shape[2], arrays["nodes"]
-        named = bool(((targets >= 0) & (targets < self.labels)).all())
-        each = nodes.reshape(-1, nodes.shape[1] // self.trees, 2)
-        return super().sound(arrays) and named and leads_on(each, features, self.labels)
+    @property
+    def _trees(self) -> int:
+        return self.trees
 
     def constants(self) -> Floats:
         numbers = [self.trees, self.memory, self.max_depth, self.min_leaf, self.cuts]
@@ -105,16 +80,9 @@ class ExtraTrees(Stacked):
         nodes = arrays["nodes"]
         _vote(nodes, nodes.view(np.float32), self.trees, slots, slots[:0], x, counts)
 
-    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
-        place = seen % self.memory
-        arrays["records"][slot, place] = x
-        arrays["targets"][slot, place] = y
-        if due(seen + 1, int(arrays["fitted"][slot]), self.memory):
-            size = min(seen + 1, self.memory)
-            records, targets = arrays["records"][slot, :size], arrays["targets"][slot, :size]
-            nodes, limits = arrays["nodes"][slot], (self.max_depth, self.min_leaf, self.cuts)
-            _plant(records, targets, self._weight, self.trees, *limits, nodes, nodes.view(np.float32))
-            arrays["fitted"][slot] = seen + 1
+    def grow(self, records: Singles, targets: NDArray[np.int16], nodes: NDArray[np.int32]) -> None:
+        limits = self.max_depth, self.min_leaf, self.cuts
+        _plant(records, targets, self._weight, self.trees, *limits, nodes, nodes.view(np.float32))
 
 
 # Nodes are those of `confide.learners.tree`, each tree's after those of the one before, children numbered within the
@@ -331,10 +299,7 @@ def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, 
 
 def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
     records, targets, fitted, most = _records(memory, 1), _targets(memory, 2), _fitted(memory, 3), int(constants[1])
-    place = seen % most
-    for i in range(x.size):
-        records[slot, place, i] = x[i]
-    targets[slot, place] = y
+    keep_record(records[slot], targets[slot], seen % most, x, y)
     if due(seen + 1, fitted[slot], most):
         size, trees = min(seen + 1, most), int(constants[0])
         depth, leaf, tries = int(constants[2]), int(constants[3]), int(constants[4])

@@ -7,8 +7,6 @@ import numpy as np
 from confide.learners.classes import VersionSpace, Words
 from confide.learners.theory.search import pack
 
-__all__ = ["Halving"]
-
 
 class Halving(VersionSpace):
     """Halving: answers what most hypotheses say that have never been wrong.

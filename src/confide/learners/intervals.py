@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from confide._checks import integer
+from confide.arrays import Floats, Ints, Slots
 from confide.kernels import memory as compiled
 from confide.kernels.compile import jit
-from confide.learners.base import Arrays, Floats, Ints, Layout, Slots
+from confide.learners.base import Arrays, Layout
 from confide.learners.classes import ClassLearner
-
-__all__ = ["Intervals", "sound_ends", "teach_ends"]
+from confide.learners.thresholds import place_of
 
 
 class Intervals(ClassLearner):
@@ -52,10 +52,10 @@ class Intervals(ClassLearner):
         return super().sound(arrays) and sound_ends(arrays["ends"], self.points)
 
     def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
-        _vote(arrays["ends"], slots, _place(x, self.points), counts)
+        _vote(arrays["ends"], slots, place_of(x, self.points), counts)
 
     def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
-        teach_ends(arrays["ends"][slot], _place(x, self.points), self.points, y)
+        teach_ends(arrays["ends"][slot], place_of(x, self.points), self.points, y)
 
     def constants(self) -> Floats:
         return np.array([self.points], dtype=np.float64)
@@ -67,12 +67,6 @@ def sound_ends(ends: Ints, points: int) -> bool:
     first, last, least, most = known.T
     within = (first >= 0) & (first <= last) & (last < least) & (least <= most) & (most <= points)
     return bool(within.all()) and not ends[ends[:, 3] <= 0].any()
-
-
-@jit
-def _place(x: Floats, points: int) -> int:
-    """The number of the point that x belongs to; −1 and `points` lie outside of every interval."""
-    return int(min(max(x[0], -1.0), float(points)) // 1.0)
 
 
 @jit
@@ -112,12 +106,12 @@ _ends = compiled.view(np.int64, 1)
 
 
 def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
-    _vote(_ends(memory, 1), slots, _place(x, int(constants[0])), counts)
+    _vote(_ends(memory, 1), slots, place_of(x, int(constants[0])), counts)
 
 
 def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
     points = int(constants[0])
-    teach_ends(_ends(memory, 1)[slot], _place(x, points), points, y)
+    teach_ends(_ends(memory, 1)[slot], place_of(x, points), points, y)
 
 
 Intervals.kernels = (_vote_compiled, _teach_compiled)

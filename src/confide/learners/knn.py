@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
+from confide.arrays import Floats, Ints, Singles, Slots
 from confide.kernels import memory as compiled
 from confide.kernels.compile import jit
-from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Slots, Stacked
-
-__all__ = ["KNNClassifier"]
+from confide.learners.base import Arrays, Layout, Stacked
 
 
 class KNNClassifier(Stacked):
@@ -26,12 +25,8 @@ class KNNClassifier(Stacked):
         Records kept; the oldest is replaced first.
     scale
         Measure each feature in its own running standard deviations.
-    class_weight
-        One positive weight for each label, or None for all equal.
-    warmup
-        Abstain until this many labels were learned.
-    labels
-        The number of labels; POP and the banks set it.
+    class_weight, warmup, labels
+        As for `Stacked`.
 
     Examples
     --------

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from confide.arrays import Floats, Ints, Singles, Slots
 from confide.kernels import memory as compiled
 from confide.kernels.compile import jit
 from confide.kernels.machine import LINE, dot, prefetch
-from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Slots, Stacked
-
-__all__ = ["LOGISTIC", "PASSIVE_AGGRESSIVE", "PERCEPTRON", "Linear"]
+from confide.learners.base import Arrays, Layout, Stacked
 
 LOGISTIC, PERCEPTRON, PASSIVE_AGGRESSIVE = 0, 1, 2
 

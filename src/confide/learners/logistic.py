@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from confide.learners.base import positive
 from confide.learners.linear import LOGISTIC, Linear
 
-__all__ = ["LogisticRegression"]
-
 
 class LogisticRegression(Linear):
     """Logistic regression by stochastic gradient descent: a sigmoid for two labels, a softmax for more.
@@ -22,12 +20,8 @@ class LogisticRegression(Linear):
         Strength of the pull of all weights, the bias left out, to zero.
     scale
         Standardise features by the copy's own running mean and deviation.
-    class_weight
-        One positive weight for each label, or None for all equal.
-    warmup
-        Abstain until this many labels were learned.
-    labels
-        The number of labels; POP and the banks set it.
+    class_weight, warmup, labels
+        As for `Stacked`.
 
     Examples
     --------

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.arrays import Floats, Ints, Singles, Slots
 from confide.kernels import memory as compiled
 from confide.kernels.compile import jit
 from confide.kernels.machine import prefetch
-from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Slots, Stacked, positive
-
-__all__ = ["BernoulliNB", "GaussianNB"]
+from confide.learners.base import Arrays, Layout, Stacked, positive
 
 
 class GaussianNB(Stacked):
@@ -25,12 +24,8 @@ class GaussianNB(Stacked):
     ----------
     smoothing
         Weight of the variance of all records, in records.
-    class_weight
-        One positive weight for each label, which multiplies its prior, or None for all equal.
-    warmup
-        Abstain until this many labels were learned.
-    labels
-        The number of labels; POP and the banks set it.
+    class_weight, warmup, labels
+        As for `Stacked`; the weight multiplies its prior.
 
     Examples
     --------
@@ -83,12 +78,8 @@ class BernoulliNB(Stacked):
         Smoothing: how often each feature counts as seen, and as not seen, before the first record.
     true_threshold
         A feature is there when it is above this.
-    class_weight
-        One positive weight for each label, which multiplies its prior, or None for all equal.
-    warmup
-        Abstain until this many labels were learned.
-    labels
-        The number of labels; POP and the banks set it.
+    class_weight, warmup, labels
+        As for `Stacked`; the weight multiplies its prior.
 
     Examples
     --------

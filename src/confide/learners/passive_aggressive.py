@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from confide.learners.base import positive
 from confide.learners.linear import PASSIVE_AGGRESSIVE, Linear
 
-__all__ = ["PAClassifier"]
-
 
 class PAClassifier(Linear):
     """Passive-aggressive: the smallest change that answers the record with margin 1, but no step above `C`.
@@ -20,12 +18,8 @@ class PAClassifier(Linear):
         The longest step: small is calm, large is aggressive.
     scale
         Standardise features by the copy's own running mean and deviation.
-    class_weight
-        One positive weight for each label, which multiplies its `C`, or None for all equal.
-    warmup
-        Abstain until this many labels were learned.
-    labels
-        The number of labels; POP and the banks set it.
+    class_weight, warmup, labels
+        As for `Stacked`; the weight multiplies its `C`.
 
     Examples
     --------

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from confide.learners.base import positive
 from confide.learners.linear import PERCEPTRON, Linear
 
-__all__ = ["Perceptron"]
-
 
 class Perceptron(Linear):
     """The perceptron: after a mistake, one step towards the record that was missed.
@@ -21,12 +19,8 @@ class Perceptron(Linear):
         Strength of the pull of all weights, the bias left out, to zero.
     scale
         Standardise features by the copy's own running mean and deviation.
-    class_weight
-        One positive weight for each label, or None for all equal.
-    warmup
-        Abstain until this many labels were learned.
-    labels
-        The number of labels; POP and the banks set it.
+    class_weight, warmup, labels
+        As for `Stacked`.
 
     Examples
     --------

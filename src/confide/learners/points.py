@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from confide.arrays import Floats, Ints, Slots
 from confide.kernels import memory as compiled
 from confide.kernels.compile import jit
-from confide.learners.base import Arrays, Floats, Ints, Layout, Slots
+from confide.learners.base import Arrays, Layout
 from confide.learners.classes import ClassLearner, Words
-
-__all__ = ["Points"]
 
 
 class Points(ClassLearner):

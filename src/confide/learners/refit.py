@@ -14,8 +14,6 @@ from confide.learners.base import Base, fresh, vector
 from confide.learners.called import ABSTAINS, Called, Labels, NoLabel
 from confide.learners.rowwise import Heard, ask, ask_each
 
-__all__ = ["Refit", "classifies", "due"]
-
 
 def classifies(estimator: Any) -> None:
     """Refuse a scikit-learn estimator that predicts something else than labels, or shares a cache between copies.
@@ -144,9 +142,6 @@ class Refit(Base):
             model = fresh(self.estimator)
             model.fit(records.copy(), self._heard.array[targets])
             self._model = model
-
-    def __setstate__(self, saved: dict[str, Any]) -> None:
-        vars(self).update({"_called": Called(saved["labels"]), "_heard": Heard(saved["labels"]), **saved})  # of 0.2
 
     def _vector(self, x: Any) -> NDArray[np.float64]:
         return vector(x, None if self._records is None else self._records.shape[1])

@@ -20,8 +20,6 @@ from confide.contained import contained
 from confide.kernels.compile import jit
 from confide.learners.called import NO_LABEL, RAISED, Called, Labels, values_of
 
-__all__ = ["Heard", "ask", "ask_each", "is_linear", "is_rowwise"]
-
 # Each is tried in the tests, score by score. CategoricalNB is not here: one row that it refuses would refuse them all.
 _BY_ROW = {
     "GaussianNB",

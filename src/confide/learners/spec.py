@@ -12,8 +12,6 @@ from confide.errors import StateError
 from confide.learners.base import Base
 from confide.text import UnknownEncoder
 
-__all__ = ["from_spec", "to_spec"]
-
 
 def to_spec(thing: Any) -> Any:
     """A learner, features, a number of features, or a pipeline of these as JSON; None for what JSON cannot hold.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from confide.learners.classes import VersionSpace, Words
 
-__all__ = ["StandardOptimal"]
-
 
 class StandardOptimal(VersionSpace):
     """The Standard Optimal Algorithm: answers the label that leaves the class with the larger Littlestone dimension.

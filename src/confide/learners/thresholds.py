@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from confide._checks import integer
+from confide.arrays import Floats, Ints, Slots
 from confide.kernels import memory as compiled
 from confide.kernels.compile import jit
-from confide.learners.base import Arrays, Floats, Ints, Layout, Slots
+from confide.learners.base import Arrays, Layout
 from confide.learners.classes import ClassLearner
-
-__all__ = ["Thresholds", "teach_cut"]
 
 
 class Thresholds(ClassLearner):
@@ -51,18 +50,21 @@ class Thresholds(ClassLearner):
         return super().sound(arrays) and bool(within)
 
     def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
-        _vote(arrays["cut"], slots, 2 * _place(x, self.points) + 1 - self.points, counts)
+        _vote(arrays["cut"], slots, 2 * place_of(x, self.points) + 1 - self.points, counts)
 
     def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
-        teach_cut(arrays["cut"][slot], _place(x, self.points), self.points, y)
+        teach_cut(arrays["cut"][slot], place_of(x, self.points), self.points, y)
 
     def constants(self) -> Floats:
         return np.array([self.points], dtype=np.float64)
 
 
 @jit
-def _place(x: Floats, points: int) -> int:
-    """The largest threshold at which x has label 1, or −1."""
+def place_of(x: Floats, points: int) -> int:
+    """The number of the point that x belongs to, which is the largest threshold at which x has label 1; −1 below all.
+
+    From `points` on x lies above all of them.
+    """
     return int(min(max(x[0], -1.0), float(points)) // 1.0)
 
 
@@ -95,12 +97,12 @@ _cuts = compiled.view(np.int64, 1)
 
 def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
     points = int(constants[0])
-    _vote(_cuts(memory, 1), slots, 2 * _place(x, points) + 1 - points, counts)
+    _vote(_cuts(memory, 1), slots, 2 * place_of(x, points) + 1 - points, counts)
 
 
 def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
     points = int(constants[0])
-    teach_cut(_cuts(memory, 1)[slot], _place(x, points), points, y)
+    teach_cut(_cuts(memory, 1)[slot], place_of(x, points), points, y)
 
 
 Thresholds.kernels = (_vote_compiled, _teach_compiled)

@@ -2,21 +2,67 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
+from confide.arrays import Floats, Ints, Singles, Slots
 from confide.kernels import memory as compiled
 from confide.kernels.compile import jit
-from confide.learners.base import Arrays, Floats, Ints, Layout, Singles, Slots, Stacked
+from confide.learners.base import Arrays, Layout, Stacked
 from confide.learners.refit import due
 
-__all__ = ["DecisionTree", "leads_on"]
+
+class Remembering(Stacked):
+    """Base of trees: a copy keeps its last records, and grows anew whenever they have grown by a quarter."""
+
+    def __init__(
+        self, memory: int, max_depth: int, min_leaf: int, class_weight: Sequence[float] | None, warmup: int, labels: int
+    ) -> None:
+        super().__init__(labels, warmup, class_weight)
+        self.memory = integer(memory, "memory", 2, 1 << 15)
+        self.max_depth = integer(max_depth, "max_depth", 1)
+        self.min_leaf = integer(min_leaf, "min_leaf", 1, memory)
+
+    @property
+    def _trees(self) -> int:
+        """How many trees a copy has: their nodes lie one after the other."""
+        return 1
+
+    @abstractmethod
+    def grow(self, records: Singles, targets: NDArray[np.int16], nodes: NDArray[np.int32]) -> None:
+        """Fill `nodes` from the records."""
+
+    def layout(self, features: int) -> Layout:
+        if features >= 1 << 15:
+            raise ValueError("a tree takes at most 32767 features: hash them to fewer")
+        return {
+            "records": ((self.memory, features), np.float32),
+            "targets": ((self.memory,), np.int16),
+            "fitted": ((), np.int64),  # what `seen` was at the last fit
+            "nodes": ((self._trees * 2 * max(1, self.memory // self.min_leaf), 2), np.int32),
+        }
+
+    def sound(self, arrays: Arrays) -> bool:
+        targets, nodes = arrays["targets"], arrays["nodes"]
+        named = bool(((targets >= 0) & (targets < self.labels)).all())
+        each = nodes.reshape(-1, nodes.shape[1] // self._trees, 2)
+        return super().sound(arrays) and named and leads_on(each, arrays["records"].shape[2], self.labels)
+
+    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
+        place = seen % self.memory
+        arrays["records"][slot, place] = x
+        arrays["targets"][slot, place] = y
+        if due(seen + 1, int(arrays["fitted"][slot]), self.memory):
+            size = min(seen + 1, self.memory)
+            self.grow(arrays["records"][slot, :size], arrays["targets"][slot, :size], arrays["nodes"][slot])
+            arrays["fitted"][slot] = seen + 1
 
 
-class DecisionTree(Stacked):
+class DecisionTree(Remembering):
     """A classification tree on its own last records, grown anew whenever they have grown by a quarter.
 
     A copy sees few records, so it keeps them. Before `memory` is full it is refit whenever a quarter more
@@ -35,12 +81,8 @@ class DecisionTree(Stacked):
         Records in a leaf at least.
     criterion
         "gini" or "entropy".
-    class_weight
-        One positive weight for each label, or None for all equal.
-    warmup
-        Abstain until this many labels were learned.
-    labels
-        The number of labels; POP and the banks set it.
+    class_weight, warmup, labels
+        As for `Stacked`.
 
     Examples
     --------
@@ -62,28 +104,10 @@ class DecisionTree(Stacked):
         warmup: int = 1,
         labels: int = 2,
     ) -> None:
-        super().__init__(labels, warmup, class_weight)
-        self.memory = integer(memory, "memory", 2, 1 << 15)
-        self.max_depth = integer(max_depth, "max_depth", 1)
-        self.min_leaf = integer(min_leaf, "min_leaf", 1, memory)
+        super().__init__(memory, max_depth, min_leaf, class_weight, warmup, labels)
         if criterion not in ("gini", "entropy"):
             raise ValueError('criterion must be "gini" or "entropy"')
         self.criterion = criterion
-
-    def layout(self, features: int) -> Layout:
-        if features >= 1 << 15:
-            raise ValueError("a tree takes at most 32767 features: hash them to fewer")
-        return {
-            "records": ((self.memory, features), np.float32),
-            "targets": ((self.memory,), np.int16),
-            "fitted": ((), np.int64),  # what `seen` was at the last fit
-            "nodes": ((2 * max(1, self.memory // self.min_leaf), 2), np.int32),
-        }
-
-    def sound(self, arrays: Arrays) -> bool:
-        targets, features = arrays["targets"], arrays["records"].shape[2]
-        named = bool(((targets >= 0) & (targets < self.labels)).all())
-        return super().sound(arrays) and named and leads_on(arrays["nodes"], features, self.labels)
 
     def constants(self) -> Floats:
         numbers = [self.memory, self.max_depth, self.min_leaf, self.criterion == "entropy"]
@@ -93,17 +117,9 @@ class DecisionTree(Stacked):
         nodes = arrays["nodes"]
         _vote(nodes, nodes.view(np.float32), slots, x, counts)
 
-    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
-        place = seen % self.memory
-        arrays["records"][slot, place] = x
-        arrays["targets"][slot, place] = y
-        if due(seen + 1, int(arrays["fitted"][slot]), self.memory):
-            size = min(seen + 1, self.memory)
-            records, targets = arrays["records"][slot, :size], arrays["targets"][slot, :size]
-            nodes, entropy = arrays["nodes"][slot], self.criterion == "entropy"
-            cuts = nodes.view(np.float32)
-            _grow(records, targets, self._weight, self.max_depth, self.min_leaf, entropy, nodes, cuts)
-            arrays["fitted"][slot] = seen + 1
+    def grow(self, records: Singles, targets: NDArray[np.int16], nodes: NDArray[np.int32]) -> None:
+        entropy, cuts = self.criterion == "entropy", nodes.view(np.float32)
+        _grow(records, targets, self._weight, self.max_depth, self.min_leaf, entropy, nodes, cuts)
 
 
 # A node is two 32-bit words, so that eight of them share a cache line. The first is the cut, as a float32
@@ -129,6 +145,14 @@ def _vote(
             node = (word & 0xFFFF) + (x[word >> 16] > cuts[slot, node, 0])
             word = nodes[slot, node, 1]
         counts[-1 - word] += 1
+
+
+@jit
+def keep_record(records: Singles, targets: NDArray[np.int16], place: int, x: Floats, y: int) -> None:
+    """Write a record over the one in its place."""
+    for i in range(x.size):
+        records[place, i] = x[i]
+    targets[place] = y
 
 
 @jit
@@ -316,10 +340,7 @@ def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, 
 
 def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
     records, targets, fitted, most = _records(memory, 1), _targets(memory, 2), _fitted(memory, 3), int(constants[0])
-    place = seen % most
-    for i in range(x.size):
-        records[slot, place, i] = x[i]
-    targets[slot, place] = y
+    keep_record(records[slot], targets[slot], seen % most, x, y)
     if due(seen + 1, fitted[slot], most):
         size, depth, leaf, entropy = min(seen + 1, most), int(constants[1]), int(constants[2]), constants[3] > 0.0
         nodes, cuts = _nodes(memory, 4)[slot], _cuts(memory, 4)[slot]

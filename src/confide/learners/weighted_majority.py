@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from confide._checks import integer, probability
+from confide.arrays import Ints
 from confide.kernels.compile import jit
-from confide.learners.base import Arrays, Ints, Layout
+from confide.learners.base import Arrays, Layout
 from confide.learners.classes import FiniteLearner, Words
 from confide.learners.theory.littlestone import FiniteClass
-
-__all__ = ["WeightedMajority", "majority_bound"]
 
 BETA = math.exp(-1)
 

@@ -6,12 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
+from confide.arrays import Floats, Ints, Slots
 from confide.kernels import memory as compiled
 from confide.kernels.compile import jit
-from confide.learners.base import Arrays, Floats, Ints, Layout, Slots
+from confide.learners.base import Arrays, Layout
 from confide.learners.classes import MOST_VARIABLES, ClassLearner
-
-__all__ = ["Winnow"]
 
 _LEAST = -1000  # the smallest power of two that is kept; one below stands for 0
 

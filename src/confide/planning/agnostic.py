@@ -94,7 +94,7 @@ class AgnosticSearch(Search):
                 "epsilon, more rounds, or a learner with a smaller extra"
             ) from None
         note = "one phase of many: when it halts the next one starts with fresh copies (confide.pop.phases.Phases)"
-        unsure, gate, halting, got, rate, lean = tables
+        unsure, (gate, halting, got, lean), rate = tables
         return Found(number, number, unsure, gate, halting, got, lean=lean, notes=(note,)), rate
 
     def _need(self, rate: Rates, copies: int) -> int:

@@ -19,7 +19,7 @@ from confide.planning.arguments import check_rare, check_tables
 from confide.planning.design import (
     LEAST_START,
     Budget,
-    Certified,
+    Built,
     Found,
     Split,
     build,
@@ -28,11 +28,10 @@ from confide.planning.design import (
     reach,
     renyi_budget,
 )
-from confide.planning.leaning import SHARE, Led, build_lean
+from confide.planning.leaning import SHARE, build_lean
 from confide.planning.mistakes import Rates, certificate, quantile, rates
 from confide.planning.parts import TooRare, Unreachable
 from confide.privacy.gate import LEAST_TIE_SURE, Gate
-from confide.privacy.halting import Halting
 from confide.privacy.lean import Lean
 from confide.privacy.weigh import Weights
 
@@ -41,7 +40,7 @@ FILLED = 0.3
 
 
 @dataclass(frozen=True)
-class Asked(Numbers):
+class CertifiedRequest(Numbers):
     """What `Plan.certified` is asked for; see there."""
 
     epsilon: float
@@ -61,11 +60,8 @@ class Tables(NamedTuple):
     """Finished tables of a search, and their rates."""
 
     unsure: int
-    gate: Gate
-    halting: Halting
-    got: Certified
+    built: Built
     rate: Rates
-    lean: Lean | Weights | None
 
 
 @dataclass
@@ -184,19 +180,19 @@ class Search(Numbers):
         if not math.isfinite(expected):
             raise Unreachable("so many copies certify nothing")
         for _ in range(40):
-            gate, halting, got, lean = self._build(self.budget(copies, unsure))
-            rate = self._rates(gate, copies, lean)
+            built = self._build(self.budget(copies, unsure))
+            rate = self._rates(built.gate, copies, built.lean)
             need = self._need(rate, copies)
             if need <= unsure:
-                return Tables(unsure, gate, halting, got, rate, lean)
+                return Tables(unsure, built, rate)
             if need > min(self.rounds, 12 * self.mistakes * copies):
                 break
-            unsure = math.ceil(unsure * 1.002 if lean is None else need * 1.002)  # a lean's draft is not so good
+            unsure = math.ceil(unsure * 1.002 if built.lean is None else need * 1.002)  # a lean's draft is not so good
         raise Unreachable("no consistent tables")
 
-    def _build(self, budget: Budget) -> Led | tuple[Gate, Halting, Certified, None]:
+    def _build(self, budget: Budget) -> Built:
         if self.lean is None:
-            return *build(budget, self.split), None
+            return build(budget, self.split)
         # No guide goes with a certificate, so there is one offset, and its table has all of the budget.
         make = partial(Lean.fill if self.lean == "fill" else Lean.additive, offsets=1)
         return build_lean(budget, self.split, self.labels, make)
@@ -227,7 +223,7 @@ def check_lean(lean: str | None, labels: int) -> None:
         raise ValueError(f'lean={lean!r} must be None, "additive", or for two labels "fill"')
 
 
-def best(asked: Asked) -> Found:
+def best(asked: CertifiedRequest) -> Found:
     """The best certified plan, or ValueError with the nearest that can be had; see `Plan.certified`."""
     check_tables(asked.epsilon)
     check_lean(asked.lean, asked.labels)
@@ -242,16 +238,16 @@ def best(asked: Asked) -> Found:
         raise ValueError(_refusal(asked)) from None
 
 
-def _search(asked: Asked) -> Search:
+def _search(asked: CertifiedRequest) -> Search:
     return Search(
         asked.epsilon, asked.delta, asked.rounds, asked.mistakes, asked.beta, asked.polls, asked.fallback_error,
         asked.labels, asked.lean,
     )  # fmt: skip
 
 
-def _found(asked: Asked) -> Found:
+def _found(asked: CertifiedRequest) -> Found:
     copies, found = _search(asked).finished(asked.copies)
-    unsure, gate, halting, got, rate, lean = found
+    unsure, (gate, halting, got, lean), rate = found
     stated = certificate(
         rate,
         rounds=asked.rounds,
@@ -268,7 +264,7 @@ def _found(asked: Asked) -> Found:
     return Found(copies, polls, unsure, gate, halting, got, certificate=stated, lean=lean, notes=notes)
 
 
-def _works(asked: Asked) -> bool:
+def _works(asked: CertifiedRequest) -> bool:
     """Whether some number of copies has drafted tables that certify something, and whose near-ties δ can bear."""
     search, copies = _search(asked), max(16, asked.polls or 0)
     while asked.mistakes * copies <= asked.rounds:
@@ -279,7 +275,7 @@ def _works(asked: Asked) -> bool:
     return False
 
 
-def _refusal(asked: Asked) -> str:
+def _refusal(asked: CertifiedRequest) -> str:
     """Why nothing is certified, and the nearest that is: each of them was drafted."""
     if asked.copies is not None and _works(replace(asked, copies=None)):
         return (
@@ -287,7 +283,8 @@ def _refusal(asked: Asked) -> str:
             "leave copies out and the planner finds the best number"
         )
     free, ways = replace(asked, copies=None), []
-    fewer = next((d for d in _halves(asked.mistakes) if _works(replace(free, mistakes=d))), None)
+    halves = (asked.mistakes >> n for n in range(1, asked.mistakes.bit_length()))
+    fewer = next((d for d in halves if _works(replace(free, mistakes=d))), None)
     if fewer is not None:
         ways.append(f"mistakes={fewer}")
     else:
@@ -302,14 +299,9 @@ def _refusal(asked: Asked) -> str:
     )
 
 
-def _refuse_delta(asked: Asked) -> str:
+def _refuse_delta(asked: CertifiedRequest) -> str:
     """Why δ is out of reach, and the nearest that is not: each of them was drafted."""
     said = f"delta={asked.delta:g} is below what 64-bit tables can keep over so many unsure answers; "
     larger = (10.0**power for power in range(max(-16, math.ceil(math.log10(asked.delta))), -2))
     works = (f"delta={delta:g} can" for delta in larger if _works(replace(asked, delta=delta)))
     return said + next(works, "ask for a larger delta or a larger epsilon")
-
-
-def _halves(number: int) -> list[int]:
-    """number/2, number/4, … down to 1, whole."""
-    return [number >> n for n in range(1, number.bit_length())]

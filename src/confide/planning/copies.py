@@ -14,10 +14,9 @@ import numpy as np
 from confide._checks import Numbers, integer, real
 from confide.planning import outlook, paper
 from confide.planning.design import Found, Spending, reach, spends
-from confide.planning.leaning import spends_lean, spends_weights
 from confide.planning.parts import Cap, Part, Price
 from confide.planning.tight import labels_each
-from confide.privacy.gate import Gate
+from confide.privacy.gate import Gate, runs_of
 from confide.privacy.halting import Halting
 from confide.privacy.lean import Lean
 from confide.privacy.renyi import check_beta
@@ -27,8 +26,6 @@ from confide.privacy.weigh import Weights
 if TYPE_CHECKING:
     from confide.planning.plan import Plan
     from confide.planning.promise import Promise
-
-__all__ = ["Copies", "copies_of", "early_halt"]
 
 SLACK = 1e-9
 """Relative: two searches for the least of a bound, or its last digits, may differ by this much."""
@@ -109,12 +106,8 @@ class Copies(Part, Numbers, kind="copies"):
         return Price(curve=curve, bad=spent.bad, order=self.order)
 
     def _spends(self, halting: Halting, order: int) -> Spending:
-        share = self.poll_fraction
-        if self.lean is None:
-            return spends(self.gate, halting, order=order, poll_fraction=share)
-        if isinstance(self.lean, Lean):
-            return spends_lean(self.lean, halting, order=order, poll_fraction=share)
-        return spends_weights(self.lean, self.gate, halting, order=order, poll_fraction=share, labels=self.labels)
+        how: dict[str, Any] = {"poll_fraction": self.poll_fraction, "lean": self.lean, "labels": self.labels}
+        return spends(self.gate, halting, order=order, **how)
 
     def check(self, promise: Promise) -> None:
         """Refuse tables that do not keep what the numbers say of them."""
@@ -162,11 +155,9 @@ class Copies(Part, Numbers, kind="copies"):
     def from_params(cls, params: dict[str, Any]) -> Copies:
         """The part that `params` describes."""
         lean = params["lean"]
-        tables = {
-            "gate": _gate(params["gate"]),
-            "halting": _halting(params["halting"]),
-            "lean": None if lean is None else _lean(lean),
-        }
+        if lean is not None:
+            lean = Weights.from_params(lean) if "weights" in lean else Lean.from_params(lean)
+        tables = {"gate": _gate(params["gate"]), "halting": _halting(params["halting"]), "lean": lean}
         check_beta(params["beta"])
         return cls(**{**params, **tables})
 
@@ -276,10 +267,6 @@ def _gate(saved: dict[str, Any]) -> Gate:
     return Gate.laplace(scale=scale, threshold=quarters / 4)
 
 
-def _lean(saved: dict[str, Any]) -> Lean | Weights:
-    return Weights.from_params(saved) if "weights" in saved else Lean.from_params(saved)
-
-
 def _halting_params(halting: Halting | CounterBudget) -> dict[str, Any]:
     if isinstance(halting, Halting):
         return {"go": _runs(halting.go), "shift": halting.shift}
@@ -297,10 +284,7 @@ def _halting(saved: dict[str, Any]) -> Halting | CounterBudget:
 
 def _runs(values: Any) -> list[list[Any]]:
     """Run-length form [[value, times], …] with values in decimal strings (64-bit integers do not fit JSON numbers)."""
-    changes = np.flatnonzero(np.diff(values)) + 1
-    starts = np.concatenate([[0], changes])
-    ends = np.concatenate([changes, [len(values)]])
-    return [[str(int(values[s])), int(e - s)] for s, e in zip(starts, ends, strict=True)]
+    return [[str(int(values[start])), int(length)] for start, length in zip(*runs_of(values), strict=True)]
 
 
 def _expand(runs: list[list[Any]]) -> list[int]:

@@ -10,8 +10,9 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,9 +21,12 @@ from confide.planning.mistakes import Certificate
 from confide.planning.parts import Unreachable, left_of
 from confide.privacy.gate import FLOOR, LEAST_TIE_SURE, Gate
 from confide.privacy.halting import Halting, backward, joint_renyi
-from confide.privacy.lean import Lean
+from confide.privacy.lean import Lean, joint_lean
 from confide.privacy.renyi import epsilon_from_renyi, renyi_from_epsilon, sum_up
-from confide.privacy.weigh import Weights
+from confide.privacy.weigh import MOST_LABELS as MANY
+from confide.privacy.weigh import Weights, joint_weights
+
+AnyLean = Lean | Weights | None
 
 MOST_JOINT = 10
 """For larger shifts the joint programme would take long; the plain sum is certified instead."""
@@ -71,38 +75,42 @@ class Spending(NamedTuple):
         return Fraction(self.ties) + Fraction(self.survive)
 
 
-def spending(tau: float, joint: float, tie_sure: float, halting: Halting, order: int) -> Spending:
-    """With a gate of cost τ that shows a label in a tie so often; `joint`: the divergence of gate and halt together."""
+def spends(
+    gate: Gate, halting: Halting, *, order: int, poll_fraction: Fraction, lean: AnyLean = None, labels: int = MANY
+) -> Spending:
+    """What these very tables cost; `gate_cost` is that of gate and lean together. A lean of two labels is the gate too.
+
+    Proof pages: docs/proofs/halting.md, docs/proofs/lean.md.
+    """
+    how: dict[str, Any] = {"order": order, "poll_fraction": poll_fraction}
+    run: Callable[..., float]
+    if isinstance(lean, Lean):
+        tau, tie_sure, run = lean.cost(**how), lean.tie_sure, partial(joint_lean, lean)
+    else:
+        tau, tie_sure, run = gate.cost(**how), gate.tie_sure, partial(joint_renyi, gate)
+    if isinstance(lean, Weights):
+        tau = math.nextafter(tau + lean.cost(gate, labels=labels, **how), math.inf)
+        run = partial(joint_weights, lean, gate, labels=labels)
+    joint = run(halting, **how) if halting.shift <= MOST_JOINT else math.inf
     halt = halting.cost(order=order)
     summed = math.nextafter((halting.visible * tau + halt) * (1 + 1e-15), math.inf)
     ties = math.nextafter(halting.visible * tie_sure * (1 + 1e-15), math.inf)
     return Spending(min(joint, summed), tau, halt, ties, halting.survive)
 
 
-def spends(gate: Gate, halting: Halting, *, order: int, poll_fraction: Fraction) -> Spending:
-    """What these very tables cost."""
-    tau, joint = gate.cost(order=order, poll_fraction=poll_fraction), math.inf
-    if halting.shift <= MOST_JOINT:
-        joint = joint_renyi(gate, halting, order=order, poll_fraction=poll_fraction)
-    return spending(tau, joint, gate.tie_sure, halting, order)
+def certify(
+    gate: Gate, halting: Halting, *, order: int, delta: float, poll_fraction: Fraction, beside: float = 0.0,
+    lean: AnyLean = None, labels: int = MANY,
+) -> Certified:  # fmt: skip
+    """The (ε, δ) of these very tables at this total δ, with a guide of so much Rényi divergence `beside` them.
 
-
-def converted(spent: Spending, order: int, delta: float, beside: float = 0.0) -> Certified:
-    """From Rényi divergence to (ε, δ), with other parts of so much divergence `beside`."""
+    Proof pages: docs/proofs/halting.md, docs/proofs/conversion.md, docs/proofs/guide.md.
+    """
+    spent = spends(gate, halting, order=order, poll_fraction=poll_fraction, lean=lean, labels=labels)
     rest = left_of(delta, spent.bad)
     epsilon = epsilon_from_renyi(sum_up(spent.renyi, beside), order, rest)
     cost = spent.renyi, spent.gate_cost, spent.halting_cost
     return Certified(epsilon, delta, order, *cost, rest, spent.ties, spent.survive)
-
-
-def certify(
-    gate: Gate, halting: Halting, *, order: int, delta: float, poll_fraction: Fraction, beside: float = 0.0
-) -> Certified:
-    """The (ε, δ) of these very tables at this total δ, with a guide of so much Rényi divergence `beside` them.
-
-    Proof pages: docs/proofs/halting.md, docs/proofs/guide.md.
-    """
-    return converted(spends(gate, halting, order=order, poll_fraction=poll_fraction), order, delta, beside)
 
 
 @dataclass(frozen=True)
@@ -133,7 +141,7 @@ class Found(Numbers):
     got: Certified
     silent: int = 0
     certificate: Certificate | None = None
-    lean: Lean | Weights | None = None
+    lean: AnyLean = None
     notes: tuple[str, ...] = ()
 
 
@@ -242,21 +250,31 @@ def sketch(budget: Budget, split: Split) -> Gate | None:
     return None if drafted is None else gate_for(budget, split, *drafted)
 
 
-def build(budget: Budget, split: Split) -> tuple[Gate, Halting, Certified]:
+class Built(NamedTuple):
+    """Finished tables."""
+
+    gate: Gate
+    """With a lean of two labels its envelope: the largest P(unsure) over all offsets."""
+    halting: Halting
+    got: Certified
+    lean: AnyLean = None
+
+
+def build(budget: Budget, split: Split) -> Built:
     """Finished tables whose certified ε is at most the budget's, as close below as a few corrections bring it."""
     drafted = draft(budget, split)
     if drafted is None:
         raise Unreachable(f"epsilon={budget.epsilon:g} at delta={budget.delta:g} is out of reach at this split")
     tau, halting = drafted[0], _halting(budget, split)
-    best: tuple[Gate, Halting, Certified] | None = None
+    best: Built | None = None
     renyi, kept, share = renyi_budget(budget, split), beside(budget, split), budget.poll_fraction
     for _ in range(12):
         gate = gate_for(budget, split, tau, halting.visible)
         certified = certify(
             gate, halting, order=split.order, delta=budget.delta, poll_fraction=share, beside=kept
         )
-        if certified.epsilon <= budget.epsilon and (best is None or certified.epsilon > best[2].epsilon):
-            best = gate, halting, certified
+        if certified.epsilon <= budget.epsilon and (best is None or certified.epsilon > best.got.epsilon):
+            best = Built(gate, halting, certified)
             if certified.epsilon > budget.epsilon * (1 - 2e-4):
                 break
         tau *= min(4.0, renyi / certified.renyi) * (1 - 2e-5)

@@ -17,8 +17,6 @@ from confide.privacy.gaussian import LARGEST
 from confide.privacy.renyi import check_delta, check_epsilon
 from confide.privacy.sums import MOST_LEAVES, SquareRoot
 
-__all__ = ["GuidePlan", "TooNoisy"]
-
 SCALE = 1 << 16
 """C: gradients are integers in units of 1/C. It costs nothing, since the noise is scaled with it."""
 

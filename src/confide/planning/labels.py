@@ -18,8 +18,6 @@ from confide.privacy.response import Response, each, together
 if TYPE_CHECKING:
     from confide.planning.plan import Plan
 
-__all__ = ["NOT_PROTECTED", "ONE_SIDED", "LabelGuarantee", "RandomizedLabels", "label_guarantee", "labels_alone"]
-
 NOT_PROTECTED = "labels are protected; rows, and whether and when a label came, are not"
 """The word of this promise, on every surface."""
 

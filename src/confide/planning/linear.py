@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from confide.planning.plan import Plan
     from confide.planning.promise import Promise
 
-__all__ = ["FAINT", "LinearPart", "faint"]
-
 _SHOWN = (1_000, 10_000)  # rounds of a plan without an end, before that of its first epoch
 
 FAINT = 300.0

@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import Numbers, integer
+from confide.arrays import Floats
 from confide.privacy.gate import Gate
 from confide.privacy.lean import Lean
 from confide.privacy.least import least
 from confide.privacy.weigh import Weights
-
-Floats = NDArray[np.float64]
 
 HYPOTHESES = (
     "every copy errs at most d times on the records it is taught (realizable)",

@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     from confide.planning.guided import GuidePlan
     from confide.planning.plan import Plan
 
-__all__ = [
-    "begins", "lead_at_twice_epsilon", "more_for_copies", "more_for_guide", "strength_at_twice", "taught", "waiting",
-    "who_answers",
-]  # fmt: skip
-
 _ORDERS = range(2, 513)
 
 

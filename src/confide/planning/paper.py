@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 from confide._checks import Numbers
 from confide.planning.arguments import MISTAKE_BETA
@@ -65,10 +66,6 @@ def reports(copies: int, mistakes: int, beta: float) -> int:
     return math.ceil(18 * (mistakes * copies + 1) + 6 * math.log(1 / beta) + mistakes * copies)
 
 
-def _counter(epsilon: float, rounds: int, unsure: int, beta: float, delta: float) -> CounterBudget:
-    return CounterBudget.make(epsilon=epsilon, rounds=rounds, unsure=unsure, beta=beta / 3, delta=delta / 4)
-
-
 def _scale(epsilon: float, delta: float, visible: int) -> tuple[float, int]:
     """γ and the order for `visible` unsure answers; a vote's step of 1 in v/2 is a threshold query's step of 1."""
     # Past 3000 reports the table's cost scales as 1/γ² to four digits: search at a smaller size, then scale up.
@@ -86,7 +83,7 @@ def _searched_scale(epsilon: float, delta: float, reports: int) -> tuple[float, 
 
 
 @dataclass(frozen=True)
-class Asked(Numbers):
+class PaperRequest(Numbers):
     """What `Plan.paper` is asked for; see there."""
 
     epsilon: float
@@ -99,7 +96,7 @@ class Asked(Numbers):
     counter_share: float | None = None
 
 
-def size(asked: Asked) -> PaperSize:
+def size(asked: PaperRequest) -> PaperSize:
     """The paper's parameters; k and r are mutually dependent, so k is found by iteration when it is not given."""
     epsilon, delta, rounds, beta, counter_share = (
         asked.epsilon, asked.delta, asked.rounds, asked.beta, asked.counter_share
@@ -111,7 +108,8 @@ def size(asked: Asked) -> PaperSize:
     def at(copies_now: int) -> PaperSize:
         r = reports(copies_now, asked.mistakes, beta / 3) if asked.unsure is None else asked.unsure
         # γ ∝ √N/ε_gate decides which share of ε the counter should have.
-        counters = {share: _counter(epsilon * share, rounds, r, beta, delta) for share in shares}
+        how: dict[str, Any] = {"rounds": rounds, "unsure": r, "beta": beta / 3, "delta": delta / 4}
+        counters = {share: CounterBudget.make(epsilon=epsilon * share, **how) for share in shares}
         share = min(counters, key=lambda s: math.sqrt(counters[s].visible) / (1 - s))
         counter = counters[share]
         try:
@@ -165,7 +163,7 @@ def tables(found: PaperSize, *, epsilon: float, delta: float, rounds: int) -> tu
     )
 
 
-def best(asked: Asked) -> tuple[PaperSize, Gate, PaperCertified]:
+def best(asked: PaperRequest) -> tuple[PaperSize, Gate, PaperCertified]:
     """The paper's plan, or ValueError with the fewest copies that do not leak."""
     found = size(asked)
     try:
@@ -176,7 +174,7 @@ def best(asked: Asked) -> tuple[PaperSize, Gate, PaperCertified]:
         raise ValueError(f"{error}; copies={enough} is enough for {promise}") from None
 
 
-def _fewest_copies(asked: Asked, found: PaperSize) -> int:
+def _fewest_copies(asked: PaperRequest, found: PaperSize) -> int:
     """The fewest copies, to one in a hundred, whose majority does not leak."""
 
     def sizes(k: int) -> PaperSize:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from confide.planning.plan import Plan
     from confide.planning.promise import Promise, Protect
 
-__all__ = ["Cap", "Part", "Price", "TooRare", "Unreachable", "left_of", "price_of", "read_part"]
-
 _ORDERS = (*range(2, 65), *range(68, 257, 4), *range(288, 1025, 32))
 
 _kinds: dict[str, type[Part]] = {}

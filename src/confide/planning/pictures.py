@@ -17,8 +17,6 @@ from confide.planning.linear import faint
 from confide.planning.plan import Plan
 from confide.privacy.halting import Halting
 
-__all__ = ["BLUE", "GREEN", "RED", "Picture", "draw", "panels", "picture", "thousands"]
-
 BLUE, GREEN, RED, SOFT = "#22577a", "#7a9e3f", "#b5446e", "#8b95a1"
 
 thousands = FuncFormatter(

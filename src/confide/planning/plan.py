@@ -341,7 +341,7 @@ class Plan(Numbers):
         last = HORIZON if rounds is None else rounds
         check(epsilon, delta, last, beta=beta, labels=labels, silent=silent, unit_unsure=most, copies=copies,
               unsure=unsure, polls=polls)  # fmt: skip
-        asked = tight.Asked(
+        asked = tight.TightRequest(
             epsilon, delta, last, copies, unsure, polls, silent, most, labels, beta, dissent,
             lean=None if lean == "auto" else lean,
         )  # fmt: skip
@@ -428,8 +428,8 @@ class Plan(Numbers):
         check(epsilon, delta, rounds, beta=beta, labels=labels, copies=copies, polls=polls)
         mistakes = mistake_bound(mistakes)
         error = 1 - 1 / labels if fallback_error is None else float(fallback_error)
-        asked = certified_plans.Asked(epsilon, delta, rounds, mistakes, beta, copies, polls, error, labels, lean)
-        found = certified_plans.best(asked)
+        numbers = epsilon, delta, rounds, mistakes, beta, copies, polls, error, labels, lean
+        found = certified_plans.best(certified_plans.CertifiedRequest(*numbers))
         promise, parts = Promise(epsilon, delta, rounds, labels), (copies_of(found, labels, beta),)
         kept = Guarantee(found.got.epsilon, delta)
         return cls(promise, parts, "certified", kept, found.certificate, mistakes, found.notes)
@@ -466,7 +466,7 @@ class Plan(Numbers):
         """
         check(epsilon, delta, rounds, beta=beta, labels=labels, copies=copies, unsure=unsure)
         mistakes = mistake_bound(mistakes)
-        asked = paper_plans.Asked(epsilon, delta, rounds, mistakes, beta, copies, unsure, counter_share)
+        asked = paper_plans.PaperRequest(epsilon, delta, rounds, mistakes, beta, copies, unsure, counter_share)
         size, gate, got = paper_plans.best(asked)
         certificate = paper_plans.bounded(
             gate, copies=size.copies, unsure=size.unsure, mistakes=mistakes, rounds=rounds, beta=beta

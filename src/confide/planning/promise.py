@@ -9,8 +9,6 @@ from confide._checks import Numbers, integer
 from confide.planning.arguments import promised_delta, whole_number
 from confide.privacy.renyi import check_epsilon
 
-__all__ = ["DELTA", "Promise", "Protect", "Units"]
-
 DELTA = 1e-6
 """δ where none is said."""
 

@@ -48,16 +48,16 @@ class Shared(Numbers):
 
 @dataclass(frozen=True)
 class Wish(Numbers):
-    """What `Plan.tight` is asked for beside what `tight.Asked` holds; see there."""
+    """What `Plan.tight` is asked for beside what `tight.TightRequest` holds; see there."""
 
     guide: Guide = "auto"
     unit_labels: int = 1
     history: int = 0
     lean: bool = False
-    """Whether what is chosen may lean; what is given leans only if `Asked` says so."""
+    """Whether what is chosen may lean; what is given leans only if `TightRequest` says so."""
 
 
-def best(asked: tight.Asked, wish: Wish) -> Shared:
+def best(asked: tight.TightRequest, wish: Wish) -> Shared:
     """The plan that was asked for, or ValueError with the nearest that can be had."""
     _check(asked, wish)
     given = any(value is not None for value in (asked.copies, asked.unsure, asked.polls))
@@ -68,7 +68,7 @@ def best(asked: tight.Asked, wish: Wish) -> Shared:
     return shared
 
 
-def endless(asked: tight.Asked, wish: Wish) -> Shared:
+def endless(asked: tight.TightRequest, wish: Wish) -> Shared:
     """The same without a last round: a guide alone, as copies need one."""
     _check(asked, wish)
     if wish.guide not in ("auto", 1) or any(value is not None for value in (asked.copies, asked.unsure, asked.polls)):
@@ -84,7 +84,7 @@ def endless(asked: tight.Asked, wish: Wish) -> Shared:
     return Shared(None, guide, ("no last round: copies would need one, so the guide answers alone",))
 
 
-def _shared(asked: tight.Asked, wish: Wish, given: bool) -> Shared:
+def _shared(asked: tight.TightRequest, wish: Wish, given: bool) -> Shared:
     if wish.guide is None:
         return _without(asked)
     if wish.guide == 1:
@@ -96,7 +96,7 @@ def _shared(asked: tight.Asked, wish: Wish, given: bool) -> Shared:
     return _largest(asked, wish) if given else _chosen(asked, wish)
 
 
-def _check(asked: tight.Asked, wish: Wish) -> None:
+def _check(asked: tight.TightRequest, wish: Wish) -> None:
     check_tables(asked.epsilon)
     tight.check_dissent(asked.dissent)
     integer(wish.unit_labels, "unit_labels", 1)
@@ -107,7 +107,7 @@ def _check(asked: tight.Asked, wish: Wish) -> None:
         raise ValueError(f"guide={share!r} {said}")
 
 
-def _without(asked: tight.Asked) -> Shared:
+def _without(asked: tight.TightRequest) -> Shared:
     found = tight.best(asked)
     return Shared(found, None, found.notes)
 
@@ -119,7 +119,7 @@ _GUIDE = {"unit_labels": 1, "history": 0}
 """The same for the guide."""
 
 
-def _refuse_unused(asked: tight.Asked, wish: Wish, copies: bool, guide: bool) -> None:
+def _refuse_unused(asked: tight.TightRequest, wish: Wish, copies: bool, guide: bool) -> None:
     """Refuse a number that the plan would not heed."""
     if not copies:
         _refuse(_COPIES, vars(asked), "is for copies, and this plan has none: leave it out, or give copies")
@@ -135,7 +135,7 @@ def _refuse(neutral: Mapping[str, Any], given: Mapping[str, Any], said: str) -> 
             raise Unused(name, f"{name}={given[name]} {said}")
 
 
-def _beside(asked: tight.Asked, wish: Wish, share: float) -> Shared:
+def _beside(asked: tight.TightRequest, wish: Wish, share: float) -> Shared:
     """Tables on what a guide with this part leaves; the guide then has all that they left."""
     found = tight.best(replace(asked, guide=share))
     got = found.got
@@ -146,7 +146,7 @@ def _beside(asked: tight.Asked, wish: Wish, share: float) -> Shared:
     return Shared(found, guide, (*found.notes, note))
 
 
-def _largest(asked: tight.Asked, wish: Wish) -> Shared:
+def _largest(asked: tight.TightRequest, wish: Wish) -> Shared:
     """What was given is kept: the guide has the largest part that leaves the copies able to answer."""
     for share in SHARES:
         try:
@@ -159,7 +159,7 @@ def _largest(asked: tight.Asked, wish: Wish) -> Shared:
     return Shared(found, None, (*found.notes, note))
 
 
-def _chosen(asked: tight.Asked, wish: Wish) -> Shared:
+def _chosen(asked: tight.TightRequest, wish: Wish) -> Shared:
     """Copies and a guide where each copy would see enough labels, else the guide alone."""
     labels = asked.rounds + wish.history
     try:
@@ -179,7 +179,7 @@ def _chosen(asked: tight.Asked, wish: Wish) -> Shared:
     return _alone(asked, wish, (said.replace("would see about one label each", "would see one label each"),))
 
 
-def _often(asked: tight.Asked, wish: Wish, copies: int) -> Shared:
+def _often(asked: tight.TightRequest, wish: Wish, copies: int) -> Shared:
     """As many copies as are taught enough, and as many unsure answers as they leave room for: a narrow gate answers."""
     unsure = tight.most_unsure(replace(asked, guide=SHARES[0], copies=copies), OFTEN)
     lean = ("fill" if asked.labels == 2 else "additive") if wish.lean else None
@@ -198,7 +198,7 @@ def _often(asked: tight.Asked, wish: Wish, copies: int) -> Shared:
     return replace(shared, notes=(*notes, *shared.notes))
 
 
-def _alone(asked: tight.Asked, wish: Wish, notes: tuple[str, ...]) -> Shared:
+def _alone(asked: tight.TightRequest, wish: Wish, notes: tuple[str, ...]) -> Shared:
     guide = _made(asked, wish)
     if guide is None or guide.strength < LEAST:
         raise ValueError(
@@ -208,7 +208,7 @@ def _alone(asked: tight.Asked, wish: Wish, notes: tuple[str, ...]) -> Shared:
     return Shared(None, guide, notes)
 
 
-def _made(asked: tight.Asked, wish: Wish) -> GuidePlan | None:
+def _made(asked: tight.TightRequest, wish: Wish) -> GuidePlan | None:
     """A guide with the whole budget; None where ε asks for more noise at this δ than can be drawn."""
     if asked.rounds + wish.history > MOST_ROUNDS:
         raise ValueError(
@@ -221,7 +221,7 @@ def _made(asked: tight.Asked, wish: Wish) -> GuidePlan | None:
         return None
 
 
-def _enough(asked: tight.Asked, wish: Wish) -> str:
+def _enough(asked: tight.TightRequest, wish: Wish) -> str:
     """The nearest budget, and the nearest number of rounds, with which something is learned."""
     epsilon, rounds = asked.epsilon, asked.rounds
 

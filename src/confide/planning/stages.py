@@ -10,8 +10,6 @@ from functools import cached_property, lru_cache
 from confide._checks import Numbers
 from confide.privacy.sums import MOST_LEAVES, SquareRoot
 
-__all__ = ["MEMORY", "SHORTEST", "STEADY", "Stage", "ends_of", "epoch_ends", "epoch_of", "epoch_start"]
-
 SHORTEST = 16
 """Rounds of the first leaves."""
 

@@ -10,17 +10,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 from confide._checks import Numbers
-from confide.planning.arguments import BETA, check, check_rare, check_tables
-from confide.planning.design import Budget, Certified, Found, Split, build, draft, reach, search, sketch
+from confide.planning.arguments import BETA, check_rare
+from confide.planning.design import Budget, Built, Found, Split, build, draft, reach, search, sketch
 from confide.planning.leaning import build_lean
 from confide.planning.parts import TooRare, Unreachable
 from confide.privacy.gate import LEAST_TIE_SURE, Gate
-from confide.privacy.halting import Halting
 from confide.privacy.lean import Lean
-from confide.privacy.weigh import Weights
 
 DISSENT = 0.1
 """Where the user leaves the number of copies open: room for this share of the poll to disagree."""
@@ -60,17 +58,8 @@ class Refused(ValueError):
         return ValueError, (str(self),)
 
 
-class Tables(NamedTuple):
-    """Finished tables; with a lean for two labels the gate is its envelope."""
-
-    gate: Gate
-    halting: Halting
-    got: Certified
-    lean: Lean | Weights | None
-
-
 @dataclass(frozen=True)
-class Asked(Numbers):
+class TightRequest(Numbers):
     """What `Plan.tight` is asked for; see there. None is chosen."""
 
     epsilon: float
@@ -89,58 +78,48 @@ class Asked(Numbers):
     lean: str | None = None
     """"fill" or "additive", or None for a coin when unsure."""
 
+    @property
+    def live(self) -> int:
+        """Rounds that are not silent."""
+        return self.rounds - (int(SILENT * self.rounds) if self.silent is None else self.silent)
 
-def best(asked: Asked) -> Found:
+    @property
+    def usual_unsure(self) -> int:
+        """√rounds, or a tenth of the live ones."""
+        return max(1, min(round(math.sqrt(self.rounds)), self.live // 10))
+
+    def target(self, unsure: int) -> Target:
+        """What tables for so many unsure answers must do."""
+        polls = default_polls(self.copies) if self.polls is None else self.polls
+        numbers = self.epsilon, self.delta, self.live, unsure, self.unit_unsure, self.beta, polls
+        return Target(*numbers, unsure / (2 * self.live), self.guide, self.lean, self.labels)
+
+
+def best(asked: TightRequest) -> Found:
     """The plan that was asked for, or ValueError with the nearest that can be had."""
-    check(
-        asked.epsilon,
-        asked.delta,
-        asked.rounds,
-        beta=asked.beta,
-        labels=asked.labels,
-        silent=asked.silent,
-        unit_unsure=asked.unit_unsure,
-        copies=asked.copies,
-        unsure=asked.unsure,
-        polls=asked.polls,
-    )
-    check_tables(asked.epsilon)
-    check_dissent(asked.dissent)
-    silent = int(SILENT * asked.rounds) if asked.silent is None else asked.silent
-    live = asked.rounds - silent
-    unsure = max(1, min(round(math.sqrt(asked.rounds)), live // 10)) if asked.unsure is None else asked.unsure
+    unsure, live = asked.usual_unsure if asked.unsure is None else asked.unsure, asked.live
     if unsure > live:
         raise ValueError(f"unsure={unsure} is more than the {live} live rounds; plan for a tenth of them at most")
     check_rare(asked.beta, asked.rounds, live)
-    polls = default_polls(asked.copies) if asked.polls is None else asked.polls
-    allowed = unsure / (2 * live)
-    target = Target(
-        asked.epsilon, asked.delta, live, unsure, asked.unit_unsure, asked.beta, polls, allowed,
-        asked.guide, asked.lean, asked.labels,
-    )  # fmt: skip
+    target = asked.target(unsure)
     copies, (gate, halting, got, lean) = _tables(asked, target)
-    notes = _notes(asked, copies, target, silent, gate)
-    return Found(copies, polls, unsure, gate, halting, got, silent=silent, lean=lean, notes=notes)
+    notes = _notes(asked, copies, target, gate)
+    return Found(copies, target.polls, unsure, gate, halting, got, silent=asked.rounds - live, lean=lean, notes=notes)
 
 
-def most_unsure(asked: Asked, often: float) -> int:
+def most_unsure(asked: TightRequest, often: float) -> int:
     """The most unsure answers, up to a part of the live rounds, that the copies given leave room for; at least √T.
 
     More of them are a smaller cost each, a flatter gate, and more copies that it needs.
     """
     assert asked.copies is not None
-    live = asked.rounds - (int(SILENT * asked.rounds) if asked.silent is None else asked.silent)
-    polls = default_polls(asked.copies) if asked.polls is None else asked.polls
-    least = max(1, min(round(math.sqrt(asked.rounds)), live // 10))
-    low, high = least, max(least, int(often * live))
+    least = asked.usual_unsure
+    low, high = least, max(least, int(often * asked.live))
     while high > 1.02 * low:
         middle = math.isqrt(low * high) + 1
-        target = Target(
-            asked.epsilon, asked.delta, live, middle, asked.unit_unsure, asked.beta, polls, middle / (2 * live),
-            asked.guide, None, asked.labels,
-        )  # fmt: skip
+        target = replace(asked.target(middle), lean=None)
         try:
-            needed = target.fewest_copies((1 - 2 * asked.dissent) * polls)
+            needed = target.fewest_copies((1 - 2 * asked.dissent) * target.polls)
         except Unreachable:  # not for any number of copies
             needed = None
         low, high = (middle, high) if needed is not None and needed <= asked.copies else (low, middle - 1)
@@ -158,7 +137,7 @@ def default_polls(copies: int | None) -> int:
     return copies if copies is not None and copies < 2 * POLLS else POLLS
 
 
-def _tables(asked: Asked, target: Target) -> tuple[int, Tables]:
+def _tables(asked: TightRequest, target: Target) -> tuple[int, Built]:
     """Copies and tables, or ValueError in the words of the arguments."""
     try:
         if target.unsure * LEAST_TIE_SURE >= target.delta:
@@ -182,10 +161,11 @@ def _tables(asked: Asked, target: Target) -> tuple[int, Tables]:
     return copies, tables
 
 
-def _notes(asked: Asked, copies: int, target: Target, silent: int, gate: Gate) -> tuple[str, ...]:
+def _notes(asked: TightRequest, copies: int, target: Target, gate: Gate) -> tuple[str, ...]:
     """What was chosen, and why."""
     polls, notes = target.polls, []
     if asked.silent is None:
+        silent = asked.rounds - asked.live
         notes.append(f"silent={silent:,}: copies learn for 40 % of the rounds before their votes are used")
     if asked.unsure is None:
         notes.append(f"unsure={target.unsure:,}: the square root of the rounds")
@@ -236,14 +216,14 @@ class Target(Numbers):
         """The split of the budget whose gate falls to the allowed rate soonest."""
         return _steepest(self, copies)
 
-    def tables(self, copies: int) -> Tables:
+    def tables(self, copies: int) -> Built:
         """Finished tables for so many copies."""
         budget, split = self.budget(copies, margins=max(2, self.polls)), self.split(copies)
         if self.lean is None:
-            return Tables(*build(budget, split), None)
-        return Tables(*build_lean(budget, split, self.labels, Lean.fill if self.lean == "fill" else Lean.additive))
+            return build(budget, split)
+        return build_lean(budget, split, self.labels, Lean.fill if self.lean == "fill" else Lean.additive)
 
-    def sure_enough(self, tables: Tables) -> bool:
+    def sure_enough(self, tables: Built) -> bool:
         """Whether unanimous polls are unsure no more often than is allowed."""
         gate = tables.gate
         return bool(gate.table[min(self.polls, gate.sure.size - 1)] <= self.allowed)

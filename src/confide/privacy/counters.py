@@ -13,28 +13,18 @@ import operator
 import os
 from abc import ABC, abstractmethod
 from fractions import Fraction
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer, own_process, probability
 from confide.kernels.compile import jit
-from confide.privacy.chains import (
-    balanced_code,
-    best_code,
-    exact_epsilon,
-    round_up,
-    smooth_depths,
-    tree_depths,
-    tree_error,
-    tree_levels,
-    tree_scale,
-    union_bound,
-)
+from confide.privacy import chains
+from confide.privacy.chains import exact_epsilon, tree_depths, tree_error, tree_levels, tree_scale, union_bound
 from confide.privacy.random import Random, discrete_laplace, fits
 
-__all__ = ["Counter", "SmoothCounter", "Ticks", "TreeCounter", "tick", "tree_error", "tree_levels", "tree_scale"]
+__all__ = ["SmoothCounter", "Ticks", "TreeCounter", "tick", "tree_error", "tree_levels", "tree_scale"]
 
 
 class Ticks(NamedTuple):
@@ -69,29 +59,15 @@ def tick(ticks: Ticks, value: int, noise: int) -> int:
     return answer
 
 
-class Counter(Protocol):
-    """What a private counter offers."""
-
-    @property
-    def epsilon(self) -> Fraction:
-        """The price of all answers together, for the whole of one unit's inputs."""
-
-    def step(self, value: int, /) -> int:
-        """Take the next input, and return the noisy sum of all inputs so far."""
-
-    def error(self, beta: float, two_sided: bool = True, at: int | None = None) -> float:
-        """A bound that all answers' errors keep, together, with probability at least 1 − beta."""
-
-
 class _ChainCounter(ABC):
     """The chain of nodes; a subclass says which of them a step merges, and how wide the noise is."""
 
     def __init__(
         self, epsilon: Fraction | float, horizon: int | None, shift: int, rng: Random | None
     ) -> None:
-        self._epsilon = exact_epsilon(epsilon)
-        self._horizon = None if horizon is None else integer(horizon, "horizon", at_least=1)
-        self._shift = integer(shift, "shift", at_least=1)
+        self.epsilon = exact_epsilon(epsilon)
+        self.horizon = None if horizon is None else integer(horizon, "horizon", at_least=1)
+        self.shift = integer(shift, "shift", at_least=1)
         self._rng = Random() if rng is None else rng
         self._pid = os.getpid()
         # The steps taken, the label of the last, and for the chain's nodes their exact sums (private) and the
@@ -112,21 +88,6 @@ class _ChainCounter(ABC):
         self._state = time, time, tuple(sums), tuple(answers)
         self._rng.give_back(cursor)
         self._lent = None
-
-    @property
-    def epsilon(self) -> Fraction:
-        """The price of all answers together, for the whole of one unit's inputs."""
-        return self._epsilon
-
-    @property
-    def horizon(self) -> int | None:
-        """How many steps may be taken; None for any number."""
-        return self._horizon
-
-    @property
-    def shift(self) -> int:
-        """The largest total change that one unit can make to the inputs."""
-        return self._shift
 
     @property
     def time(self) -> int:
@@ -152,11 +113,11 @@ class _ChainCounter(ABC):
             value = operator.index(value)
         except TypeError:
             raise ValueError("an input must be an integer") from None
-        if not 0 <= value <= self._shift:
+        if not 0 <= value <= self.shift:
             raise ValueError("an input must lie between 0 and shift: clip it, or pay for a larger shift")
         self._settle()
         time, label, sums, answers = self._state
-        if time == self._horizon:
+        if time == self.horizon:
             raise ValueError("the counter has taken all the steps of its horizon: plan a longer one")
         label, merged, scale = self._next(label)
         keep = len(sums) - merged
@@ -168,7 +129,7 @@ class _ChainCounter(ABC):
     def __repr__(self) -> str:
         seeded = "" if self._rng.secure else ", insecure: seeded"
         name = type(self).__name__
-        return f"{name}(epsilon={self._epsilon}, horizon={self._horizon}, shift={self._shift}{seeded})"
+        return f"{name}(epsilon={self.epsilon}, horizon={self.horizon}, shift={self.shift}{seeded})"
 
 
 class TreeCounter(_ChainCounter):
@@ -208,11 +169,11 @@ class TreeCounter(_ChainCounter):
     ) -> None:
         super().__init__(epsilon, horizon, shift, rng)
         # of every tree so far; a known horizon has one tree
-        self._scales = [tree_scale(self._epsilon, 1 if self._horizon is None else self._horizon, self._shift)]
+        self._scales = [tree_scale(self.epsilon, 1 if self.horizon is None else self.horizon, self.shift)]
 
     def _scale_of(self, tree: int) -> Fraction:
         """The scale of tree number `tree`, which has so many levels, where the horizon is not known."""
-        return tree_scale(self._epsilon, (1 << tree) - 1, self._shift)
+        return tree_scale(self.epsilon, (1 << tree) - 1, self.shift)
 
     @property
     def scale(self) -> Fraction:
@@ -222,7 +183,7 @@ class TreeCounter(_ChainCounter):
     def _next(self, label: int) -> tuple[int, int, Fraction]:
         label += 1
         place = label
-        if self._horizon is None:  # tree number k = 1, 2, … holds the steps 2ᵏ⁻¹ to 2ᵏ − 1 and has k levels
+        if self.horizon is None:  # tree number k = 1, 2, … holds the steps 2ᵏ⁻¹ to 2ᵏ − 1 and has k levels
             levels = label.bit_length()
             if levels > len(self._scales):
                 self._scales.append(self._scale_of(levels))
@@ -232,7 +193,7 @@ class TreeCounter(_ChainCounter):
     @property
     def lends(self) -> bool:
         """Whether a compiled loop may take its steps: with a known horizon, small noise and one stream of words."""
-        return self._horizon is not None and self._rng.one_stream and fits(self.scale)
+        return self.horizon is not None and self._rng.one_stream and fits(self.scale)
 
     def lend(self, words: int, limit: int) -> Ticks:
         """The counter for a compiled loop, with at least so many words, until its next use here."""
@@ -254,10 +215,10 @@ class TreeCounter(_ChainCounter):
         """
         probability(beta, "beta")
         sides = 2 if two_sided else 1
-        if self._horizon is not None:
+        if self.horizon is not None:
             if at is not None:
                 raise ValueError("with a known horizon one bound holds for all steps: leave out `at`")
-            return union_bound(math.log(sides / beta), [(self.scale, tree_depths(self._horizon))])
+            return union_bound(math.log(sides / beta), [(self.scale, tree_depths(self.horizon))])
         if at is None:
             raise ValueError("without a horizon the bound grows with the step: say at which one")
         last = integer(at, "at", at_least=1).bit_length()
@@ -305,37 +266,23 @@ class SmoothCounter(_ChainCounter):
     ) -> None:
         horizon = integer(horizon, "horizon", at_least=1)
         super().__init__(epsilon, horizon, shift, rng)
-        self._ones, self._zeros = balanced_code(horizon) if balanced else best_code(horizon)
-        self._scale = round_up(self._shift * self._zeros / self._epsilon)
-        self._state = 0, (1 << self._ones) - 1, (), (0,)
-
-    @property
-    def ones(self) -> int:
-        """The most nodes a past is made of."""
-        return self._ones
-
-    @property
-    def zeros(self) -> int:
-        """The most nodes an input lies in."""
-        return self._zeros
-
-    @property
-    def scale(self) -> Fraction:
-        """The scale of the noise in every node."""
-        return self._scale
+        self.ones, self.zeros = chains.balanced_code(horizon) if balanced else chains.best_code(horizon)
+        """The most nodes a past is made of, and an input lies in."""
+        self.scale = chains.round_up(self.shift * self.zeros / self.epsilon)
+        self._state = 0, (1 << self.ones) - 1, (), (0,)
 
     def _next(self, label: int) -> tuple[int, int, Fraction]:
         lowest = label & -label
         carried = label + lowest
         run = (label ^ carried).bit_count() - 1  # the length of the lowest block of ones
         merged = 0 if lowest == 1 else run  # ones at the very bottom stand for empty nodes
-        return carried | ((1 << (run - 1)) - 1), merged, self._scale
+        return carried | ((1 << (run - 1)) - 1), merged, self.scale
 
     def error(self, beta: float, two_sided: bool = True, at: int | None = None) -> float:
         """A bound that the errors of all answers keep together, with probability at least 1 − beta."""
         probability(beta, "beta")
         if at is not None:
             raise ValueError("with a known horizon one bound holds for all steps: leave out `at`")
-        assert self._horizon is not None
-        depths = smooth_depths(self._horizon, self._ones, self._zeros)
-        return union_bound(math.log((2 if two_sided else 1) / beta), [(self._scale, depths)])
+        assert self.horizon is not None
+        depths = chains.smooth_depths(self.horizon, self.ones, self.zeros)
+        return union_bound(math.log((2 if two_sided else 1) / beta), [(self.scale, depths)])

@@ -15,20 +15,6 @@ from numpy.typing import NDArray
 from confide.kernels.compile import jit
 from confide.kernels.machine import high_product
 
-__all__ = [
-    "LARGE",
-    "SHORT",
-    "draw_below",
-    "draw_laplace",
-    "draw_marked",
-    "draw_subset",
-    "exact_bernoulli_exp",
-    "exact_gaussian",
-    "exact_laplace",
-    "fill_below",
-    "fill_laplace",
-]
-
 SHORT = -1  # the words ran out
 LARGE = -2  # a value did not fit in 64 bits
 

@@ -20,8 +20,6 @@ from typing import NamedTuple
 from confide.privacy.cost import DOWN, UP, float_up
 from confide.privacy.renyi import check_delta, check_epsilon
 
-__all__ = ["LEAST_DEVIATION", "MOST_MU", "Noise", "delta_of", "epsilon_of", "most_mu2", "slack_of"]
-
 MOST_MU = 100
 """The proof asks for a μ of at most this."""
 

@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from confide._checks import integer
+from confide.arrays import Floats, Words
 from confide.kernels.compile import jit
 from confide.privacy.cost import ONE
 from confide.privacy.gate import LEAST_TIE_SURE, check_fraction, check_order, integers
-
-__all__ = ["FAR", "MOST_OFFSETS", "check_design", "fill_row", "lean_width", "logistic_rows", "whole_offsets"]
+from confide.privacy.tables import on_grid
 
 MOST_OFFSETS = 65
 """Rows of a table: offsets are quantised to this many values at most."""
@@ -25,8 +24,6 @@ MOST_OFFSETS = 65
 FAR = 24.0
 """Log-odds at which a lean stops: beyond it 64-bit rounding would cost more than the last wrong answers are worth."""
 
-Words = NDArray[np.uint64]
-Floats = NDArray[np.float64]
 State = tuple[float, float, float, float]
 """P(unsure), P(sure), and where unsure P(first), P(second)."""
 
@@ -105,16 +102,6 @@ def lean_width(order: int, target: float, part: float) -> float:
 
 
 @jit
-def _on_grid(theta: float) -> tuple[float, float]:
-    """P(unsure), P(sure) at logit θ as the shipped integers will have them, unsure rounded up."""
-    if theta > 0.0:
-        sure = math.floor(2.0**64 / (1.0 + math.exp(theta))) * 2.0**-64
-        return 1.0 - sure, sure
-    unsure = math.ceil(2.0**64 / (1.0 + math.exp(-theta))) * 2.0**-64
-    return unsure, 1.0 - unsure
-
-
-@jit
 def _block_excess(before: tuple[float, float], after: tuple[float, float], z: Floats, order: int, part: float) -> float:
     """The step from one doubled entry to the next: log-odds `z` at two states of each."""
     a, b = _state(before[0], before[1], z[0]), _state(before[0], before[1], z[1])
@@ -125,13 +112,13 @@ def _block_excess(before: tuple[float, float], after: tuple[float, float], z: Fl
 @jit
 def _next_logit(theta: float, guess: float, target: float, z: Floats, order: int, part: float) -> float:
     """The widest step of the logit down from θ that the target allows, by false position (Illinois)."""
-    before = _on_grid(theta)
+    before = on_grid(theta, True)
     f_low = _block_excess(before, before, z, order, part) / target - 1.0
     if f_low >= 0.0:
         return 0.0
     low, high, f_high, step = 0.0, np.inf, 0.0, guess
     for _ in range(100):
-        f = _block_excess(before, _on_grid(theta - step), z, order, part) / target - 1.0
+        f = _block_excess(before, on_grid(theta - step, True), z, order, part) / target - 1.0
         if f <= 0.0:
             low, f_low = step, f
             f_high *= 0.5
@@ -166,7 +153,7 @@ def fill_row(
     reach = unsure.size // 2
     theta_tie = math.log1p(-tie_sure) - math.log(tie_sure)
     lowest = math.log(floor) - math.log1p(-floor)
-    t, s = _on_grid(theta_tie)
+    t, s = on_grid(theta_tie, True)
     for v in range(-min(2, reach), min(2, reach) + 1):
         unsure[reach + v], sure[reach + v] = t, s
     z = np.empty(4)
@@ -178,7 +165,7 @@ def fill_row(
             if theta > lowest:
                 step = _next_logit(theta, max(step, 1e-6), target, z, order, part)
                 theta = max(theta - step, lowest)
-            t_now, s_now = _on_grid(theta)
+            t_now, s_now = on_grid(theta, True)
             if theta > lowest:
                 theta = math.log(t_now) - math.log(s_now)
             for k in range(v, min(v + 2, reach + 1)):

@@ -195,6 +195,16 @@ def thresholds(values: Sequence[int] | NDArray[np.uint64], name: str) -> NDArray
     return np.array([int(value) for value in values], dtype=np.uint64)
 
 
+_Held = tuple[NDArray[np.uint64], tuple[float, int] | None, int]
+"""The integers, or the scale and four times the threshold of Laplace noise; and where entries stop changing."""
+
+
+def runs_of(values: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where each run of equal entries begins, and how long it is: tables are constant over long runs."""
+    starts = np.concatenate([[0], np.flatnonzero(values[1:] != values[:-1]) + 1])
+    return starts, np.diff(np.concatenate([starts, [values.size]]))
+
+
 class Gate:
     """A table of P(unsure) by margin, held as 64-bit integers and certified as such.
 
@@ -228,12 +238,13 @@ class Gate:
             raise ValueError("a gate's table is a non-empty one-dimensional list of probabilities by margin")
         if not bool(np.all((unsure >= 0) & (unsure <= 1))):
             raise ValueError("a gate's table holds probabilities: every entry must lie in [0, 1]")
-        self._set(integers(unsure, 1.0 - unsure))
+        self.__setstate__((integers(unsure, 1.0 - unsure), None, unsure.size - 1))
 
-    def _set(self, sure: NDArray[np.uint64]) -> None:
-        self._made = np.array(sure, dtype=np.uint64)
-        self._laplace: tuple[float, int] | None = None
-        self._last = self._made.size - 1
+    def __getstate__(self) -> _Held:
+        return self._made, self._laplace, self._last
+
+    def __setstate__(self, held: _Held) -> None:
+        self._made, self._laplace, self._last = held
 
     @property
     def rule(self) -> Rule:
@@ -249,8 +260,8 @@ class Gate:
     @classmethod
     def from_integers(cls, sure: Sequence[int] | NDArray[np.uint64]) -> Gate:
         """The gate with these very integers: label iff a uniform 64-bit word is below `sure[v]`."""
-        gate = cls.__new__(cls)
-        gate._set(thresholds(sure, "sure thresholds"))
+        gate, made = cls.__new__(cls), np.array(thresholds(sure, "sure thresholds"))
+        gate.__setstate__((made, None, made.size - 1))
         return gate
 
     @classmethod
@@ -292,9 +303,7 @@ class Gate:
         doubled = np.concatenate([[0], np.repeat(np.arange(unsure.size), 2)])
         if margins is not None:
             doubled = doubled[: margins + 1]
-        gate = cls.__new__(cls)
-        gate._set(integers(unsure[doubled], sure[doubled]))
-        return gate
+        return cls.from_integers(integers(unsure[doubled], sure[doubled]))
 
     @classmethod
     def laplace(cls, *, scale: float, threshold: float, margins: int | None = None) -> Gate:
@@ -315,15 +324,14 @@ class Gate:
             raise ValueError(f"scale={scale} must be a positive number of votes")
         if not (threshold >= 0 and float(4 * threshold).is_integer()):
             raise ValueError(f"threshold={threshold} must be a number of votes ≥ 0, in whole quarters")
-        gate = cls.__new__(cls)
-        gate._set(np.zeros(1, dtype=np.uint64))
-        gate._laplace = float(scale), int(4 * threshold)
+        gate, none, numbers = cls.__new__(cls), np.zeros(1, dtype=np.uint64), (float(scale), int(4 * threshold))
+        gate.__setstate__((none, numbers, 0))
         if margins is not None:
             return cls.from_integers(gate.entries(np.arange(integer(margins, "margins", at_least=2) + 1)))
         last = max(2, math.ceil(2 * (threshold - scale * math.log(2 * FLOOR))))
         while gate.entries(np.array([last]))[0] != MOST_SURE:
             last += 1
-        gate._last = last
+        gate.__setstate__((none, numbers, last))
         return gate
 
     @property

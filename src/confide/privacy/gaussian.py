@@ -24,8 +24,6 @@ from confide.kernels.compile import jit
 from confide.privacy.draws import exact_bernoulli_exp, exact_gaussian
 from confide.privacy.random import Random
 
-__all__ = ["LARGEST", "GaussianNoise"]
-
 _WORD = 1 << 64
 _FINE = 5  # a cell is between sigma/2⁶ and sigma/2⁵ wide: few pairs are refused
 _SMALL = 1 << 20  # below this variance cells would be too short to be worth it

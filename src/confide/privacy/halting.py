@@ -25,7 +25,7 @@ from confide.privacy.cost import (
     power_moments,
     triples,
 )
-from confide.privacy.gate import VOTE, Gate, Words, check_fraction, check_order, integers, thresholds
+from confide.privacy.gate import VOTE, Gate, Words, check_fraction, check_order, integers, runs_of, thresholds
 from confide.privacy.tables import climb
 
 
@@ -123,8 +123,7 @@ class Halting:
     def survive(self) -> float:
         """δ_h = Π (1 − h[i]) for i = 1 … n_stop − G, rounded up."""
         go, product = self._go[1 : self.visible + 1], Decimal(1)
-        start = np.concatenate([[0], np.flatnonzero(np.diff(go) != 0) + 1])  # tables are constant over long runs
-        for first, times in zip(start, np.diff(np.concatenate([start, [go.size]])), strict=True):
+        for first, times in zip(*runs_of(go), strict=True):
             each = UP.divide(Decimal(int(go[first])), Decimal(ONE))
             product = UP.multiply(product, _power_up(each, int(times)))
         return float_up(product)
@@ -134,8 +133,8 @@ class Halting:
         order = check_order(order)
         last = self.visible
         # Tables are constant over long runs: it is enough to look at every two runs that hold counts at most G apart.
-        start = np.concatenate([[0], np.flatnonzero(np.diff(self._go) != 0) + 1])
-        run = np.repeat(np.arange(start.size), np.diff(np.concatenate([start, [self._go.size]])))
+        start, lengths = runs_of(self._go)
+        run = np.repeat(np.arange(start.size), lengths)
         own = np.arange(run[last - 1] + 1)
         end = np.minimum(np.concatenate([start[1:], [self._go.size]])[own] - 1, last - 1)
         first, final = run[np.maximum(start[own] - self.shift, 0)], run[end + self.shift]
@@ -145,8 +144,8 @@ class Halting:
         excess = moment_excess(self._go[start[p]], self._go[start[q]], order)
         at = int(excess.argmax())
         worst, place = float(excess[at]), (int(start[p[at]]), int(start[q[at]]))
-        for other in range(max(0, last - self.shift), self.stop + 1):
-            pair = power_moments(self._go[last : last + 1], self._go[other : other + 1], order)
+        for count in range(max(0, last - self.shift), self.stop + 1):
+            pair = power_moments(self._go[last : last + 1], self._go[count : count + 1], order)
             worst = max(worst, float(pair.unsure[0]) - 1.0)
         if not math.isfinite(worst):
             raise ValueError(f"counts {place[0]} and {place[1]} may be the two worlds', and no cost bounds that step")
@@ -159,8 +158,8 @@ class Halting:
         """
         width = self.shift + 1
         # Tables are constant over long runs, so few pairs of entries are distinct: bound those, then look them up.
-        run = np.concatenate([[0], np.cumsum(np.diff(self._go) != 0)])
-        first = np.concatenate([[0], np.flatnonzero(np.diff(self._go) != 0) + 1])
+        first, lengths = runs_of(self._go)
+        run = np.repeat(np.arange(first.size), lengths)
         ends = np.minimum(np.arange(self.visible + 1)[:, None] + np.arange(width), self.stop)
         other = np.concatenate([[True], (run[ends[1:]] != run[ends[:-1]]).any(axis=1)])  # another row than before it
         other[max(0, self.visible - self.shift) :] = True
@@ -237,9 +236,12 @@ def joint_renyi(gate: Gate, halting: Halting, *, order: int, poll_fraction: Frac
     The backward programme of docs/proofs/halting.md. Returns +inf where the tables are not bounded at this order.
     """
     order, poll_fraction = check_order(order), check_fraction(poll_fraction)
-    rho, d = _gate_points(gate, order, poll_fraction)
-    halt, room = halting.moments(order)
-    log_moment = backward(rho, d, halt, room)
+    return renyi_of(*_gate_points(gate, order, poll_fraction), halting, order=order)
+
+
+def renyi_of(rho: NDArray[np.float64], d: NDArray[np.float64], halting: Halting, *, order: int) -> float:
+    """The programme's value for points (ρ, D): Rényi divergence of a whole run, rounded up."""
+    log_moment = backward(rho, d, *halting.moments(check_order(order)))
     if not math.isfinite(log_moment):
         return math.inf
     return max(0.0, log_moment + abs(log_moment) * 1e-14 + 1e-14) / (order - 1) * (1 + 1e-15)

@@ -1,15 +1,12 @@
-"""Intervals of doubles in compiled loops: every operation widens its result (docs/proofs/gate.md, "One widening").
-
-`confide.privacy.cost` has the same operations for whole arrays.
-"""
+"""Intervals of doubles in compiled loops: every operation widens its result (docs/proofs/gate.md, "One widening")."""
 
 from __future__ import annotations
+
+from fractions import Fraction
 
 import numpy as np
 
 from confide.kernels.compile import jit
-
-__all__ = ["WIDEN", "Interval", "add", "complement", "difference", "div", "gain", "mul", "power_end", "share", "wide"]
 
 WIDEN = 10 * 2.0**-53
 """An operation rounds at most three times, correctly and without cancellation: its relative error is below 4·2⁻⁵³."""
@@ -89,3 +86,11 @@ def difference(a: np.uint64, b: np.uint64) -> Interval:
     """Encloses (a − b)/2⁶⁴: the subtraction is exact, and 0 stays 0."""
     value = np.float64(a - b) * _UNIT if a >= b else -(np.float64(b - a) * _UNIT)
     return wide(value, value)
+
+
+def mixture(poll_fraction: Fraction) -> tuple[Interval, Interval]:
+    """Enclosures of q and 1 − q; exact for a full poll, where nothing is mixed."""
+    if poll_fraction == 1:
+        return (1.0, 1.0), (0.0, 0.0)
+    part, rest = float(poll_fraction), float(1 - poll_fraction)
+    return wide(part, part), wide(rest, rest)

@@ -15,17 +15,15 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from confide._checks import Numbers, integer
+from confide.arrays import Floats, Words
 from confide.kernels.compile import jit
 from confide.privacy.cost import cost_from_excess
 from confide.privacy.fill import MOST_OFFSETS, check_design, fill_row, lean_width, logistic_rows, whole_offsets
-from confide.privacy.gate import FLOOR, TIE_SURE, Gate, check_fraction, check_order, integers, thresholds
-from confide.privacy.halting import Halting, backward
-from confide.privacy.outcomes import Points, Survey, survey
-
-__all__ = ["Lean", "joint_lean", "lean_answer", "leans", "offset_of", "renyi_of", "settles"]
+from confide.privacy.gate import FLOOR, TIE_SURE, Gate, check_fraction, check_order, integers, runs_of, thresholds
+from confide.privacy.halting import Halting, renyi_of
+from confide.privacy.outcomes import Survey, survey
 
 CLIP = 5.0
 """Log-odds at which offsets are cut: 1 in 148."""
@@ -40,9 +38,6 @@ MOST_MARGINS = 1_000_000
 """A longer row is refused: no poll is so large."""
 
 TIES = 2  # where two worlds' tops may differ, no margin is larger
-
-Words = NDArray[np.uint64]
-Floats = NDArray[np.float64]
 
 
 @jit
@@ -346,8 +341,8 @@ class Lean(Numbers):
 
 def _runs(row: Words) -> tuple[list[int], list[int]]:
     """A row as values and how often each is repeated."""
-    start = np.concatenate([[0], np.flatnonzero(row[1:] != row[:-1]) + 1])
-    return row[start].tolist(), np.diff(np.concatenate([start, [row.size]])).tolist()
+    starts, lengths = runs_of(row)
+    return row[starts].tolist(), lengths.tolist()
 
 
 def _unrolled(values: list[int], lengths: list[int]) -> Words:
@@ -369,13 +364,4 @@ def joint_lean(lean: Lean, halting: Halting, *, order: int, poll_fraction: float
 
     The backward programme of docs/proofs/halting.md over three outcomes. Returns +inf where the tables are not bounded.
     """
-    return renyi_of(lean.survey(order=order, poll_fraction=poll_fraction).points, halting, order=order)
-
-
-def renyi_of(points: Points, halting: Halting, *, order: int) -> float:
-    """The programme's value for these points: Rényi divergence of a whole run, rounded up."""
-    halt, room = halting.moments(check_order(order))
-    log_moment = backward(points.rho, points.d, halt, room)
-    if not math.isfinite(log_moment):
-        return math.inf
-    return max(0.0, log_moment + abs(log_moment) * 1e-14 + 1e-14) / (order - 1) * (1 + 1e-15)
+    return renyi_of(*lean.survey(order=order, poll_fraction=poll_fraction).points, halting, order=order)

@@ -4,8 +4,7 @@ A table gives two 64-bit integers for each public row and each integer state (a 
 *sure*, and that of the first label where unsure. Neighbouring worlds see states at most two apart in the same row. The
 kernels bound inequality (**) of docs/proofs/lean.md for every such pair, and with polls for every triple.
 
-The arithmetic is that of `confide.privacy.intervals`: a lean has dozens of rows, and a compiled loop reads a table in a
-second that the arrays of `confide.privacy.cost` would take half a minute for.
+The arithmetic is that of `confide.privacy.intervals`.
 """
 
 from __future__ import annotations
@@ -15,21 +14,16 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from confide.arrays import Floats, Words
 from confide.kernels.compile import jit
-from confide.privacy.intervals import WIDEN, Interval, add, complement, difference, gain, mul, share, wide
-
-__all__ = ["LEAST_FRACTION", "Points", "Survey", "survey"]
+from confide.privacy.intervals import WIDEN, Interval, add, complement, difference, gain, mixture, mul, share
 
 LEAST_FRACTION = Fraction(1, 2**100)
 """With a smaller share of the copies, asked or not, a product of probabilities might leave the range of doubles."""
 
 _BUCKETS = 4 * 128 + 1
 _SPAN = 3  # states of a window: one vote moves a margin by at most 2
-
-Words = NDArray[np.uint64]
-Floats = NDArray[np.float64]
 
 
 @jit
@@ -135,10 +129,7 @@ def survey(sure: Words, first: Words, *, order: int, poll_fraction: Fraction) ->
         raise ValueError(
             f"poll_fraction={float(poll_fraction):g} is too near to 0 or 1 to certify: ask more of the copies, or all"
         )
-    share, other = float(poll_fraction), float(1 - poll_fraction)
-    part, rest = wide(share, share), wide(other, other)
-    if poll_fraction == 1:
-        part, rest = (1.0, 1.0), (0.0, 0.0)
+    part, rest = mixture(poll_fraction)
     rho, low, high = np.zeros(_BUCKETS), np.full(_BUCKETS, np.inf), np.zeros(_BUCKETS)
     excess, *place = _survey(sure, first, order, part, rest, rho, low, high)
     used = rho > 0

@@ -12,11 +12,10 @@ from fractions import Fraction
 from numbers import Real
 
 from confide._checks import integer
-from confide.privacy.cost import UP, float_up
+from confide.privacy.cost import UP, float_up, log_up
 from confide.privacy.gate import check_order
 
 _PRECISE = Context(prec=50)
-_SLACK = Decimal("1e-38")
 _ROUND = 1 + 1e-12
 """Rounds a few float operations up."""
 
@@ -70,12 +69,6 @@ def _check_renyi(renyi: float, order: int) -> int:
     return check_order(order)
 
 
-def _ln(value: Decimal) -> Decimal:
-    """ln rounded up: `decimal` rounds correctly at 50 digits, then we step outward."""
-    result = value.ln(_PRECISE)
-    return UP.add(result, _PRECISE.multiply(result.copy_abs(), _SLACK))
-
-
 def epsilon_from_renyi(renyi: float, order: int, delta: float) -> float:
     """ε of a mechanism whose Rényi divergence of this order is at most `renyi`, at this δ; rounded up.
 
@@ -91,8 +84,8 @@ def epsilon_from_renyi(renyi: float, order: int, delta: float) -> float:
     if math.isinf(renyi):
         return math.inf
     alpha = Decimal(order)
-    keep = _ln(UP.subtract(Decimal(1), _PRECISE.divide(Decimal(1), alpha)))
-    price = UP.divide(_ln(UP.divide(Decimal(1), _PRECISE.multiply(alpha, Decimal(delta)))), Decimal(order - 1))
+    keep = log_up(UP.subtract(Decimal(1), _PRECISE.divide(Decimal(1), alpha)))
+    price = UP.divide(log_up(UP.divide(Decimal(1), _PRECISE.multiply(alpha, Decimal(delta)))), Decimal(order - 1))
     return max(0.0, float_up(UP.add(UP.add(Decimal(renyi), keep), price)))
 
 

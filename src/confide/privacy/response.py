@@ -13,18 +13,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from confide._checks import Numbers, integer, real
+from confide.arrays import Floats, Ints, Words
 from confide.kernels.compile import jit
 from confide.privacy.cost import ONE, UP, float_up
 from confide.privacy.renyi import check_epsilon
-
-__all__ = ["MOST_LABELS", "Response", "each", "respond", "respond_many", "together"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Words = NDArray[np.uint64]
 
 MOST_LABELS = 1 << 16
 """Every draw compares its word with one threshold for each label."""

@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,10 +68,6 @@ def best_order(renyi: Callable[[int], float], delta: float, hint: int = 8) -> tu
     return best
 
 
-def _total(cost: Callable[[float, int], float], scale: float, reports: int, order: int) -> float:
-    return cost(scale, order) * reports
-
-
 def leading_scale(epsilon: float, delta: float, reports: int) -> tuple[float, int]:
     """(γ, order) to leading order, γ = √(reports·order/renyi): where a search starts, never what is certified."""
     check_epsilon(epsilon), check_delta(delta)
@@ -92,10 +87,14 @@ def smallest_scale(
     """
     first, order = leading_scale(epsilon, delta, reports)
     scale, low, high, best = max(least, first * least), 0.0, math.inf, order
+
+    def total(order: int) -> float:
+        return cost(scale, order) * reports
+
     for _ in range(100):
         if high - low <= 1e-3 * high < math.inf:
             return high, best
-        got, order = best_order(partial(_total, cost, scale, reports), delta, order)
+        got, order = best_order(total, delta, order)
         if got <= epsilon:
             high, best = scale, order
         else:

@@ -1,12 +1,9 @@
 """Noisy prefix sums of integer vectors: what a guide learns from (docs/proofs/guide.md).
 
 The inputs are *leaves*, integer vectors g₀, g₁, …; released are *nodes*, integer combinations of leaves plus discrete
-Gaussian noise; everything else is computed from nodes. Two ways to combine:
-
-- `SquareRoot`: node i is Σ_s F_is·g_s with F the square root of the prefix matrix, its columns made equally long, in
-  integers. The best known factorisation up to small constants (Henzinger, Upadhyay, Upadhyay 2023; Fichtenberger,
-  Henzinger, Upadhyay 2023).
-- `BinaryTree`: a node is a block of 2ʲ leaves. Four times the variance; it is here as the reference one can read.
+Gaussian noise; everything else is computed from nodes. Node i is Σ_s F_is·g_s with F the square root of the prefix
+matrix, its columns made equally long, in integers: the best known factorisation up to small constants (Henzinger,
+Upadhyay, Upadhyay 2023; Fichtenberger, Henzinger, Upadhyay 2023). The binary tree has four times the variance.
 
 *Load* is the price: the largest squared column norm of the integer matrix, so that a unit that moves its leaves by at
 most Δ in total norm moves all nodes by at most μ = Δ·√load/σ deviations. It is computed in integers.
@@ -27,13 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import integer
+from confide.arrays import Floats, Ints
 from confide.kernels.compile import jit
 from confide.privacy.cost import UP, float_up
 
-__all__ = ["BinaryTree", "Products", "SquareRoot", "divergence"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 _Array = TypeVar("_Array", Ints, Floats)
 
 MOST_LEAVES = 1024
@@ -157,35 +151,6 @@ def _inverted(factor: list[float]) -> Floats:
 def _fixed(array: _Array) -> _Array:
     array.flags.writeable = False
     return array
-
-
-class BinaryTree:
-    """The binary tree: node (j, i) is the sum of the i-th block of 2ʲ leaves; a prefix is a sum of few nodes.
-
-    Examples
-    --------
-    >>> tree = BinaryTree(1000)
-    >>> tree.load, round(float(tree.load * tree.variances().mean()), 1)
-    (10, 49.4)
-    >>> tree.closing(4), tree.prefix(6)
-    ([(0, 3), (1, 1), (2, 0)], [(2, 0), (1, 2)])
-    """
-
-    def __init__(self, leaves: int) -> None:
-        self.leaves = integer(leaves, "leaves", at_least=1)
-        self.load = self.leaves.bit_length()
-
-    def closing(self, leaves: int) -> list[tuple[int, int]]:
-        """The nodes (level, number) that close with leaf number `leaves`, counted from 1."""
-        return [(j, (leaves >> j) - 1) for j in range(leaves.bit_length()) if leaves % (1 << j) == 0]
-
-    def prefix(self, leaves: int) -> list[tuple[int, int]]:
-        """The nodes whose sum is the first `leaves` leaves: one for each binary one."""
-        return [(j, (leaves >> j) - 1) for j in reversed(range(leaves.bit_length())) if leaves >> j & 1]
-
-    def variances(self) -> Floats:
-        """The variance of each decoded prefix sum, for noise of variance 1 in every node."""
-        return np.array([i.bit_count() for i in range(1, self.leaves + 1)], dtype=np.float64)
 
 
 class Products:

@@ -72,7 +72,7 @@ def widest_step(theta: float, guess: float, order: int, q: float, target: float,
 
 
 @jit
-def _on_grid(theta: float, up: bool) -> tuple[float, float]:
+def on_grid(theta: float, up: bool) -> tuple[float, float]:
     """P(unsure), P(sure) at logit θ as the shipped integers will have them, unsure rounded up or down."""
     if theta > 0.0:
         sure = 2.0**64 / (1.0 + math.exp(theta))
@@ -92,7 +92,7 @@ def descend(
     unsure, sure = np.empty(size), np.empty(size)
     theta = math.log1p(-tie_sure) - math.log(tie_sure)
     lowest = math.log(floor) - math.log1p(-floor)
-    unsure[0], sure[0] = _on_grid(theta, True)
+    unsure[0], sure[0] = on_grid(theta, True)
     theta = math.log(unsure[0]) - math.log(sure[0])
     count, delta = 1, 1.0
     while count < most and theta > lowest:
@@ -103,7 +103,7 @@ def descend(
         if count == size:
             unsure, sure = np.append(unsure, np.empty(size)), np.append(sure, np.empty(size))
             size *= 2
-        unsure[count], sure[count] = _on_grid(theta, True)
+        unsure[count], sure[count] = on_grid(theta, True)
         if unsure[count] == unsure[count - 1] and sure[count] == sure[count - 1]:
             break  # the step is below the grid
         if theta > lowest:
@@ -119,7 +119,7 @@ def climb(
     """Greedy ascent in logit space until Π(1 − h) over blocks of `shift` counts is below `survive`, and one more."""
     size = 256
     halt, go = np.empty(size), np.empty(size)
-    halt[0], go[0] = _on_grid(math.log(start) - math.log1p(-start), False)
+    halt[0], go[0] = on_grid(math.log(start) - math.log1p(-start), False)
     theta = math.log(halt[0]) - math.log(go[0])
     count, delta, log_left, extra = 1, 0.1, 0.0, 0
     goal = math.log(survive)
@@ -131,7 +131,7 @@ def climb(
         if count == size:
             halt, go = np.append(halt, np.empty(size)), np.append(go, np.empty(size))
             size *= 2
-        halt[count], go[count] = _on_grid(theta, False)
+        halt[count], go[count] = on_grid(theta, False)
         if halt[count] == halt[count - 1] and go[count] == go[count - 1]:
             break
         theta = math.log(halt[count]) - math.log(go[count])

@@ -14,18 +14,15 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from confide._checks import Numbers, integer
+from confide.arrays import Floats, Ints, Words
 from confide.kernels.compile import jit
 from confide.kernels.machine import high_product
-from confide.privacy.cost import UP, float_up
+from confide.privacy.cost import UP, float_up, log_up
 from confide.privacy.gate import VOTE, Gate, check_fraction, check_order, thresholds
-from confide.privacy.halting import Halting
-from confide.privacy.lean import renyi_of
-from confide.privacy.outcomes import Points, survey
-
-__all__ = ["MOST_LABELS", "Weights", "joint_weights", "offsets_of", "weigh"]
+from confide.privacy.halting import Halting, renyi_of
+from confide.privacy.outcomes import survey
 
 TOP = 2**52
 """The weight of the best label."""
@@ -35,10 +32,6 @@ MOST_LABELS = 1024
 
 FAR = 16.0
 """Log-odds at which weights stop falling: 1 in 9 million, and still 29 bits."""
-
-Words = NDArray[np.uint64]
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @jit
@@ -71,12 +64,6 @@ def weigh(word: np.uint64, weights: Words, counts: Ints, offsets: Ints) -> int:
         below += weights[min(best - counts[label] - offsets[label], weights.size - 1)]
         chosen += int(point >= below)
     return chosen
-
-
-def _log_up(value: Fraction) -> Decimal:
-    """An upper bound of ln(value), value > 1."""
-    log = UP.divide(Decimal(value.numerator), Decimal(value.denominator)).ln()
-    return UP.multiply(log, Decimal(1) + Decimal("1e-25"))
 
 
 def _ratios(values: list[int], apart: int) -> tuple[Fraction, Fraction]:
@@ -184,7 +171,8 @@ class Weights(Numbers):
         # own steps are not quite equal.
         grain = Fraction(labels * TOP, whole[-1] * 2**64)
         uneven = (1 + grain) / (1 - grain) * (step / least) ** 2
-        log = _log_up(_range(step, _steepest(gate), fraction) * uneven)
+        most = _range(step, _steepest(gate), fraction) * uneven
+        log = log_up(UP.divide(Decimal(most.numerator), Decimal(most.denominator)))
         # The range is twice this, and the cost order/8 times its square.
         return float_up(UP.multiply(UP.multiply(log, log), UP.divide(Decimal(order), Decimal(2))))
 
@@ -235,4 +223,4 @@ def joint_weights(
     if (order - 1) * extra > 700:
         return math.inf
     factor = math.exp((order - 1) * extra * (1 + 1e-15)) * (1 + 1e-13)  # more than the few roundings of this line
-    return renyi_of(Points(rho * factor, d), halting, order=order)
+    return renyi_of(rho * factor, d, halting, order=order)

@@ -12,8 +12,6 @@ from confide.planning.plan import Plan
 from confide.runs.runner import Outcome
 from confide.runs.settings import EPSILON, Settings
 
-__all__ = ["AGAIN", "NOTHING", "next_settings", "what_happened"]
-
 LABELS_A_COPY = 15
 """Labels that a copy should see at least before its vote is worth anything."""
 
@@ -73,12 +71,9 @@ def next_settings(outcome: Outcome) -> Settings | None:
             plan=None, silent=None, copies=None, polls=None, unsure=None
         )  # copies that know nothing disagree
     epsilon = plan.guarantee.epsilon if settings.plan is not None else settings.epsilon or EPSILON
-    found = _search(settings, epsilon, plan.rounds, plan.silent, plan.labels, plan.polls, _margins(outcome))
+    margins = tuple(sorted(outcome.tally.margins.items()))
+    found = _search(settings, epsilon, plan.rounds, plan.silent, plan.labels, plan.polls, margins)
     return chosen if found is None and not settings.guide else found
-
-
-def _margins(outcome: Outcome) -> tuple[tuple[int, int], ...]:
-    return tuple(sorted(outcome.tally.margins.items()))
 
 
 @lru_cache(maxsize=1)  # the terminal, the page and the JSON ask for the same one

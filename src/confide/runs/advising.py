@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 
 from confide.frames import rows_of, values_of
 from confide.planning.plan import Plan
+from confide.planning.promise import DELTA
 from confide.pop.base import Unit, Xs
 from confide.pop.evaluate import label_numbers
 from confide.runs.advice import LABELS_A_COPY
 from confide.runs.names import learner_named
 from confide.runs.rehearsal import Guided, Rehearsed, Sample, TooShort, constant, guided, paired, play, twin, votes
-from confide.runs.settings import DELTA, EPSILON
+from confide.runs.settings import EPSILON
 from confide.runs.tally import LATE, percent
-
-__all__ = ["LEARNERS", "MOST_ROWS", "WARNING", "Advice", "Asked", "Tried", "advise", "advise_sample"]
 
 WARNING = (
     "Only a sample that is nobody's secret may be measured like this, never protected data: the proposal depends on "
@@ -77,7 +76,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Deployment:
     """The promise, and what the real stream will be; as for `advise`."""
 
     epsilon: float
@@ -106,7 +105,7 @@ class Asked:
 class Advice:
     """A plan that was proposed for a stream, and what it was chosen from."""
 
-    asked: Asked
+    asked: Deployment
     rows: int
     """Rows of the sample that were used."""
     labels: tuple[Hashable, ...]
@@ -138,6 +137,7 @@ class Advice:
     def explain(self) -> str:
         """What is proposed, what to expect of it and what would change it, in plain words: one sentence a line."""
         chosen, run, free = self.chosen, self.chosen.run, self.free
+        halted = f"The copies would be out of budget after {run.halted or 0:.0%} of the rounds; then the guide answers."
         lines = [
             WARNING,
             f"{self.rows:,} rows of the sample stood for the {self.asked.rounds + self.asked.history:,} of the stream, "
@@ -148,7 +148,7 @@ class Advice:
             f"and {percent(run.late_error)} after the first {LATE:.0%} of the rounds; without privacy "
             f"{free.name} has {percent(free.run.late_error)} there.",
             f"Answers come from {_sources(run.coverage)}.",
-            *([] if run.halted is None else [_halted(run.halted)]),
+            *([] if run.halted is None else [halted]),
             self._changes(),
             "A stream that is not like the sample will do otherwise; and the best of several looks a little better "
             "than it is.",
@@ -225,26 +225,27 @@ def advise(
         raise ValueError("give one label, and where people are protected one unit, for each row")
     if units is None and {unit_unsure, unit_labels} - {None, 1}:
         raise ValueError("unit_unsure and unit_labels are for people: give units=, one id for each row")
-    asked = Asked(epsilon, delta, rounds, history, unit_unsure, unit_labels, units is not None)
+    asked = Deployment(epsilon, delta, rounds, history, unit_unsure, unit_labels, units is not None)
     sample = Sample(xs, numbers, known, features, None if units is None else tuple(units))
     return advise_sample(sample, asked, learners, progress)
 
 
 def advise_sample(
-    sample: Sample, asked: Asked, learners: Sequence[Any] = LEARNERS, progress: Progress | None = None
+    sample: Sample, asked: Deployment, learners: Sequence[Any] = LEARNERS, progress: Progress | None = None
 ) -> Advice:
     """`advise` for a sample that was read already."""
     if sample.rows < FEWEST_ROWS or len(sample.labels) < 2:
         raise ValueError(f"a sample of at least {FEWEST_ROWS} rows, with two labels or more, is needed to advise")
     sample = sample.first(min(MOST_ROWS, asked.rounds + asked.history))
-    named = {text if isinstance(text, str) else type(text).__name__: _learner(text) for text in learners}
+    named = {one if isinstance(one, str) else type(one).__name__: one for one in learners}
+    named = {name: learner_named(one) if isinstance(one, str) else one for name, one in named.items()}
     return _Advising(sample, asked, named, progress).go()
 
 
 class _Advising:
     """One piece of advice in the making."""
 
-    def __init__(self, sample: Sample, asked: Asked, learners: dict[str, Any], progress: Progress | None) -> None:
+    def __init__(self, sample: Sample, asked: Deployment, learners: dict[str, Any], progress: Progress | None) -> None:
         self.sample, self.asked, self.learners, self.progress = sample, asked, learners, progress
         self.labels, self.notes, self.done = len(sample.labels), list[str](), 0
         self.guides: dict[str, Guided] = {}
@@ -282,7 +283,7 @@ class _Advising:
             self.progress(min(self.done, self.total), self.total, what)
         self.done += 1
 
-    def _alone(self, name: str, asked: Asked) -> Tried:
+    def _alone(self, name: str, asked: Deployment) -> Tried:
         self._step(name)
         plan = asked.plan(self.labels, guide=1.0)
         return Tried(name, play(plan, self.sample, self._guided(plan), None), plan, None, (("guide", 1.0),))
@@ -342,10 +343,6 @@ def _clearly(one: Tried, other: Tried) -> bool:
     return gain > SURE * error
 
 
-def _learner(given: Any) -> Any:
-    return learner_named(given) if isinstance(given, str) else given
-
-
 def _literal(value: Any) -> str:
     return f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) else repr(value)
 
@@ -353,7 +350,3 @@ def _literal(value: Any) -> str:
 def _sources(coverage: dict[str, float]) -> str:
     parts = [f"the {name} in {percent(share)}" for name, share in reversed(coverage.items()) if share]
     return f"{', '.join(parts)} of the rounds"
-
-
-def _halted(part: float) -> str:
-    return f"The copies would be out of budget after {part:.0%} of the rounds; then the guide answers."

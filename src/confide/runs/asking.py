@@ -9,14 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.arrays import Flags, Ints
 from confide.data.rows import Item
 from confide.pop.base import SOURCES, Answer
 from confide.pop.pop import POP
-
-__all__ = ["Shown", "ask_and_teach", "ask_only", "questions"]
-
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,6 @@ from typing import Any
 from confide.runs.settings import Settings
 from confide.runs.tally import Tally
 
-__all__ = ["Checkpoint", "claim", "read_claim", "read_run", "write_private", "write_run"]
-
 FORMAT, VERSION = "confide-run", 3
 
 

@@ -16,8 +16,6 @@ from confide.planning.labels import ONE_SIDED
 from confide.planning.linear import faint
 from confide.planning.plan import Plan
 
-__all__ = ["hints"]
-
 _NAMED = 3  # columns that are named
 _FIRST = 200  # rows that show which columns hold numbers
 

@@ -18,10 +18,6 @@ from confide.data.rows import Stream
 from confide.data.schema import Schema, read_schema
 from confide.runs.settings import Settings
 
-__all__ = [
-    "LEARNERS", "declared", "fallback_named", "learner_named", "learner_of", "schema_named", "streams", "weights_named",
-]  # fmt: skip
-
 LEARNERS: dict[str, Any] = {
     "trees": learners.DecisionTree,
     "forest": learners.ExtraTrees,
@@ -122,8 +118,8 @@ def weights_named(given: tuple[str, ...] | None, stream: Stream) -> dict[Hashabl
     Examples
     --------
     >>> from confide.data.datasets import open_stream
-    >>> weights_named(("1=2.5",), open_stream("agrawal", rows=3))
-    {1: 2.5}
+    >>> weights_named(("missed=2.5",), open_stream("visits", rows=3))
+    {'missed': 2.5}
     """
     if given is None:
         return dict(stream.label_weights) or None

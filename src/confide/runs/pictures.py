@@ -1,4 +1,4 @@
-"""The pictures of a report, as SVG text to put into a page."""
+"""The pictures of a report, as SVG to put into a page."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from confide.planning.pictures import thousands
 from confide.planning.plan import Plan
 from confide.privacy.halting import Halting
 from confide.runs.style import COLOURS, in_colours
 from confide.runs.tally import Tally
-
-__all__ = ["curves", "errors", "margins", "unsure"]
 
 WINDOWS = 40
 """Parts of a run over which its error is averaged."""
@@ -41,15 +41,11 @@ _STYLE: dict[Any, Any] = {
     "axes.axisbelow": True,
     "legend.frameon": False,
 }
-_THOUSANDS = FuncFormatter(
-    lambda value, _: f"{value / 1e6:g} M" if value >= 1e6 else f"{value / 1e3:g} k" if value >= 1e3 else f"{value:g}"
-)
-
 
 _STEEP = 8.0  # times of what comes later: a start above it is cut off, since it would hide the rest
 
 
-def errors(plan: Plan, tally: Tally, twin: bool) -> str:
+def errors(plan: Plan, tally: Tally, twin: bool) -> Markup:
     """The error in the last rounds, beside the guide's own and the twin's."""
 
     def paint(axes: Axes) -> None:
@@ -72,7 +68,7 @@ def errors(plan: Plan, tally: Tally, twin: bool) -> str:
     return _svg("errors", paint)
 
 
-def curves(lines: list[tuple[str, str, list[float]]], rounds: int) -> str:
+def curves(lines: list[tuple[str, str, list[float]]], rounds: int) -> Markup:
     """Learning curves of a stream, each with its name and style: the error in one part after the other."""
 
     def paint(axes: Axes) -> None:
@@ -82,7 +78,7 @@ def curves(lines: list[tuple[str, str, list[float]]], rounds: int) -> str:
             axes.plot(ends, curve, color=colour, ls=style, lw=2, label=name)
             top = max([top, *curve[len(curve) // 8 :]])
         axes.set(xlim=(0, rounds), ylim=(0, min(1.04, 1.25 * top) or 1), xlabel="rounds", ylabel="wrong")
-        axes.xaxis.set_major_formatter(_THOUSANDS)
+        axes.xaxis.set_major_formatter(thousands)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
         axes.legend(loc="upper left", bbox_to_anchor=(0, 1.13), ncols=3)
 
@@ -97,7 +93,7 @@ def _moving(tally: Tally, curve: list[int]) -> tuple[list[float], list[float]]:
     return x[ends].tolist(), ((y[ends] - y[ends - step]) / np.maximum(1, known[ends] - known[ends - step])).tolist()
 
 
-def unsure(plan: Plan, tally: Tally) -> str:
+def unsure(plan: Plan, tally: Tally) -> Markup:
     """Unsure answers against what was planned, and where the run would halt for certain."""
 
     def paint(axes: Axes) -> None:
@@ -116,12 +112,12 @@ def unsure(plan: Plan, tally: Tally) -> str:
         axes.set_ylim(top=1.12 * max(height for height, *_ in lines))
         _rounds(axes, plan, tally)
         axes.set_ylabel("unsure answers")
-        axes.yaxis.set_major_formatter(_THOUSANDS)
+        axes.yaxis.set_major_formatter(thousands)
 
     return _svg("unsure", paint)
 
 
-def margins(plan: Plan, tally: Tally) -> str:
+def margins(plan: Plan, tally: Tally) -> Markup:
     """How far the winning label led, against the gate's probability to say unsure."""
 
     def paint(axes: Axes) -> None:
@@ -155,31 +151,26 @@ def _rounds(axes: Axes, plan: Plan, tally: Tally) -> None:
     last = tally.rounds if plan.endless else plan.rounds
     axes.set_xlim(0, max(last, 1))
     axes.set_ylim(bottom=0)
-    axes.xaxis.set_major_formatter(_THOUSANDS)
+    axes.xaxis.set_major_formatter(thousands)
     axes.set_xlabel("rounds")
     if plan.silent:
         axes.axvspan(0, plan.silent, color=QUIET, lw=0, zorder=0)
-        axes.text(
-            0.5 * plan.silent,
-            0.25,
-            "silent: copies learn",
-            transform=axes.get_xaxis_transform(),
-            ha="center",
-            color=SOFT,
-        )
+        place: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "ha": "center"}
+        axes.text(0.5 * plan.silent, 0.25, "silent: copies learn", color=SOFT, **place)
     if tally.rounds < last:
         axes.axvline(tally.rounds, color=SOFT, lw=1)
     if tally.halted_at is not None:
         axes.axvline(tally.halted_at, color=LIMIT, lw=1.5)
-        place: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+        place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
         axes.annotate("copies halted", (tally.halted_at, 0.97), (4, -8), color=LIMIT, **place)
 
 
-def _svg(name: str, paint: Callable[[Axes], None]) -> str:
+def _svg(name: str, paint: Callable[[Axes], None]) -> Markup:
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}):  # a salt each: ids must not meet in one page
         figure = Figure(figsize=(6.3, 3.2), layout="constrained")
         paint(figure.add_subplot())
         page = io.StringIO()
         figure.savefig(page, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = page.getvalue()
-    return in_colours(text[text.index("<svg") :]).replace("<svg ", f'<svg role="img" aria-label="{name}" ', 1)
+    svg = in_colours(text[text.index("<svg") :]).replace("<svg ", f'<svg role="img" aria-label="{name}" ', 1)
+    return Markup(svg)  # Matplotlib escapes what it draws

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from confide.arrays import Floats, Ints
 from confide.data.rows import Item
 from confide.guide.columns import Columns
 from confide.guide.inputs import columns_for
@@ -17,11 +17,6 @@ from confide.guide.maps import FeatureMap
 from confide.guide.model import Map, encode_batch
 from confide.guide.ranges import from_sample
 from confide.kernels.compile import jit
-
-__all__ = ["Regression"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 FIRST = 1000
 """Rows that show where the numbers lie; until then the most frequent label is answered."""

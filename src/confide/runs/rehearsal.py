@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.arrays import Floats, Ints
 from confide.banks import bank_for
 from confide.data.rows import Row
 from confide.guide.guide import Guide
@@ -44,11 +45,6 @@ from confide.runs.regression import Regression
 from confide.runs.tally import LATE
 from confide.runs.twin import Twin
 
-__all__ = [
-    "MOST_SHARED", "Guided", "Rehearsed", "Sample", "TooShort", "constant", "guided", "paired", "play",
-    "scaled", "twin", "votes",
-]  # fmt: skip
-
 MOST_SHARED = 0.2
 """The largest part of the sample that a copy may be taught: beyond it copies would agree because they are alike."""
 
@@ -61,8 +57,6 @@ CHUNKS = 200
 WINDOWS = 25
 """Points of a learning curve."""
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 _WORDS = 2.0**64
 
 

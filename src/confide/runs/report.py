@@ -12,11 +12,9 @@ from typing import Any
 
 from confide.runs.advice import next_settings
 from confide.runs.checkpoints import write_private
-from confide.runs.page import notes_of, page, state_of
+from confide.runs.page import notes_of, page
 from confide.runs.runner import Outcome
-from confide.runs.verdict import verdict
-
-__all__ = ["numbers", "write_html", "write_json"]
+from confide.runs.verdict import state_of, verdict
 
 _PLAN = ("kind", "silent", "copies", "polls", "unsure", "unit_unsure", "labels", "beta")
 
@@ -62,7 +60,7 @@ def numbers(outcome: Outcome) -> dict[str, Any]:
             "late_frequent_error": _number(tally.late(tally.curve_frequent)),
             "verdict": verdict(outcome),
             "notes": notes_of(outcome),
-            "failures": pop.operator.failures._asdict(),
+            "failures": pop.operator.failures.counts(),
             "labels_brought": tally.brought,
             "twin": outcome.twin if outcome.settings.twin else None,
             "twin_error": _number(tally.twin_error) if outcome.settings.twin else None,

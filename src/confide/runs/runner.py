@@ -31,8 +31,6 @@ from confide.runs.tally import Tally
 from confide.runs.twin import LabelTwin, Twin
 from confide.runs.work import Progress, Work, interrupts, warned_once
 
-__all__ = ["Hooks", "Outcome", "resume", "run"]
-
 BLOCKS = 200
 """Points of a curve."""
 

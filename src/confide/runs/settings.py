@@ -15,8 +15,6 @@ from confide.planning.promise import DELTA
 from confide.privacy.lean import Lean
 from confide.privacy.renyi import check_epsilon
 
-__all__ = ["DELTA", "EPSILON", "LEANS", "VERSION", "Settings"]
-
 VERSION = 3
 """Of the settings as JSON; version 1 was 0.1's, in which a bad row took no round; version 2 knew no guide."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["LATE", "Tally", "percent"]
-
 FIRST_BAD = 20
 """Bad rows that are reported one by one; all are counted."""
 

@@ -16,8 +16,6 @@ from confide.learners.called import Labels, called_by
 from confide.pop.randomizing import read_by
 from confide.privacy.response import Response
 
-__all__ = ["LabelTwin", "Twin"]
-
 MEMORY = 4096
 """Records that the twin of a decision tree keeps: it is one, and learns everything."""
 

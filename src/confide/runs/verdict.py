@@ -11,8 +11,6 @@ from confide.learners import Features
 from confide.runs.runner import Outcome
 from confide.runs.tally import LATE, percent
 
-__all__ = ["failed", "rare", "recalls", "taught_of_brought", "verdict"]
-
 FEWEST = 100
 """Late rounds below which nothing is said."""
 
@@ -46,6 +44,17 @@ def verdict(outcome: Outcome) -> str:
         found = f"a balanced error of {percent(tally.balanced_error)} against {percent(1 - 1 / seen)}"
         return f"More often wrong than a constant answer, but it finds the rarer labels: {said}; {found}."
     return f"No better than a constant answer: {said}. {_ways_on(outcome, constant)}"
+
+
+def state_of(outcome: Outcome) -> str:
+    """Where the run stands (public)."""
+    if outcome.interrupted:
+        return "interrupted"
+    if not outcome.out_of_budget:
+        left = f": the planned rounds are over, and {outcome.unasked:,} rows were not asked" if outcome.unasked else ""
+        return f"finished{left}"
+    then = "the fallback" if outcome.pop.plan.guide is None else "the guide"
+    return f"finished: the copies were out of budget, and {then} answered on"
 
 
 def _no_better(wrong: int, constant: int) -> bool:

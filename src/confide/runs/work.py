@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from confide.arrays import Flags, Ints
 from confide.data.rows import BadRow, Item, Stream
 from confide.errors import ConfideWarning, TicketError
 from confide.pop.base import SOURCES
@@ -26,8 +26,6 @@ from confide.runs.regression import Regression
 from confide.runs.settings import Settings
 from confide.runs.tally import Tally
 from confide.runs.twin import LabelTwin, Twin
-
-__all__ = ["CLAIM", "Progress", "Work", "interrupts", "warned_once"]
 
 MARGINS = 20_000
 """Vote margins sampled in a run, about."""
@@ -53,8 +51,6 @@ MISFIT = "its features do not fit the learner"
 """What is said of a row that was read, and that the mechanism refused."""
 
 Progress = Callable[[POP, Tally], None]
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 class _Waiting(NamedTuple):

@@ -16,11 +16,12 @@ from confide.ledger.snapshot import exists, read_extra, write_extra
 from confide.planning.arguments import Unused
 from confide.planning.lives import Life
 from confide.planning.plan import Plan
+from confide.planning.promise import DELTA
 from confide.pop.monitor import Monitor
 from confide.pop.pop import POP
 from confide.pop.succession import Inherited
 from confide.runs.names import learner_named
-from confide.runs.settings import DELTA, Settings
+from confide.runs.settings import Settings
 from confide.service.base import Desk
 from confide.service.config import ModelConfig
 from confide.service.desk import PopDesk

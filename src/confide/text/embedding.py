@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from confide.contained import contained, tried
 from confide.text.names import encoder_named
 
-__all__ = ["GRID", "LONGEST", "Embedding", "TextEncoder"]
-
 GRID = 1 << 20
 """Coordinates are whole multiples of 1/GRID: then a norm can be checked in integers, and is."""
 
@@ -61,8 +59,8 @@ class Embedding:
 
     def __init__(self, encoder: str | TextEncoder) -> None:
         self.name = encoder if isinstance(encoder, str) else None
-        self._encoder: TextEncoder = encoder_named(encoder) if isinstance(encoder, str) else encoder
-        if not isinstance(self._encoder, TextEncoder):
+        self.encoder: TextEncoder = encoder_named(encoder) if isinstance(encoder, str) else encoder
+        if not isinstance(self.encoder, TextEncoder):
             raise ValueError("an encoder must have a method encode(texts) that returns one row of numbers a text")
         self.width = self._probe()
         self.asked = self.failed = 0
@@ -71,7 +69,7 @@ class Embedding:
     def _probe(self) -> int:
         """The width of the vectors; an encoder that cannot do its work is refused before anybody depends on it."""
         found, failed = tried(
-            lambda: [np.asarray(self._encoder.encode([text]), dtype=np.float64) for text in _PROBE]
+            lambda: [np.asarray(self.encoder.encode([text]), dtype=np.float64) for text in _PROBE]
         )
         if failed is not None:
             raise ValueError("the encoder failed on a plain text: try encode(['a text']) by itself first") from failed
@@ -88,7 +86,7 @@ class Embedding:
         self.asked += 1
         with contained:  # its errors are between it and this one text
             plain = text[:LONGEST].encode("utf-8", "replace").decode()  # lone surrogates are no text to most encoders
-            found = np.asarray(self._encoder.encode([plain]), dtype=np.float64).reshape(self.width)
+            found = np.asarray(self.encoder.encode([plain]), dtype=np.float64).reshape(self.width)
             if np.isfinite(found).all():
                 return _direction(found)
         self.failed += 1
@@ -97,16 +95,16 @@ class Embedding:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Embedding):
             return NotImplemented
-        return self._encoder is other._encoder if self.name is None else self.name == other.name
+        return self.encoder is other.encoder if self.name is None else self.name == other.name
 
     def __hash__(self) -> int:
-        return hash(self.name or id(self._encoder))
+        return hash(self.name or id(self.encoder))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Embedding:
         return self  # public and frozen
 
     def __repr__(self) -> str:
-        return f"Embedding({self.name or type(self._encoder).__name__!r})"
+        return f"Embedding({self.name or type(self.encoder).__name__!r})"
 
 
 def _direction(values: NDArray[np.float64]) -> NDArray[np.float64]:

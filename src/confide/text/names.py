@@ -10,8 +10,6 @@ from typing import Any
 from confide.text.packages import need
 from confide.text.wordllama import WordLlama
 
-__all__ = ["NAMES", "UnknownEncoder", "encoder_named", "register"]
-
 NAMES = ("wordllama", "minilm")
 """Encoders whose weights come with a package; anything else with `register`."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-__all__ = ["need"]
-
 
 def need(module: str, package: str, encoder: str) -> ModuleType:
     """A module by name; where it is missing, ValueError says what to install."""

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from confide.text.packages import need
 
-__all__ = ["WordLlama"]
-
 _EXTRA = "confide[text]"
 _TABLE, _TOKENS = "weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json"
 

@@ -14,16 +14,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import nbinom
 
 from confide._checks import integer, probability
+from confide.arrays import Floats, Ints
 from confide.privacy.random import Random
-
-__all__ = ["STRATEGIES", "Strategy", "View", "best_tail", "coin_game", "event_bound", "reward_bound", "tail_bound"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from confide.learners.theory.search import Words, pack, sauer, search
+from confide.arrays import Words
+from confide.learners.theory.search import pack, sauer, search
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["FiniteClass", "Memo", "Tree", "littlestone_dimension", "perceptron_bound"]
 
 _LOCK = threading.RLock()
 _MOST_ENTRIES = 1 << 16

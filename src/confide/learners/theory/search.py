@@ -11,11 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.arrays import Words
 from confide.kernels.compile import jit
-
-__all__ = ["Words", "pack", "sauer", "search"]
-
-Words = NDArray[np.uint64]
 
 _ONE, _LOW = np.uint64(1), np.uint64(63)
 _MIX = np.uint64(0x9E3779B97F4A7C15)

@@ -1,7 +1,8 @@
-"""KDD-99: how a record becomes numbers, and the file as a stream; needs pyarrow."""
+"""KDD-99: how a record becomes numbers, and the file, in the folder that CONFIDE_DATA names, as a stream."""
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Hashable, Iterator
 from pathlib import Path
@@ -9,13 +10,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
+from numpy.typing import NDArray
 
-from confide.data.agrawal import BLOCK, from_block
 from confide.data.rows import Item, Row, Stream
 from confide.learners import Features
-from confide.learners.base import Floats
 
-__all__ = ["KDD99", "KDD99_WEIGHTS", "kdd99"]
+Floats = NDArray[np.float64]
+FILE = "kddcup.data_10_percent.gz"
+
+BLOCK = 4096
+"""Rows encoded at a time."""
 
 # The published order. ~ marks counts of very different sizes, taken by their logarithm; =N a category in N columns.
 _KDD_SCHEMA = """
@@ -48,8 +52,11 @@ such a choice looks at private records, and is outside the guarantee.
 """
 
 
-def kdd99(name: str, path: Path, every_class: bool) -> Stream:
+def kdd99(every_class: bool = False) -> Stream:
     """The 10 % file, shuffled by a fixed seed: in the file the attacks come one kind after the other."""
+    path = Path(os.environ.get("CONFIDE_DATA", ".")) / FILE
+    if not path.is_file():
+        raise ValueError(f"{FILE} is missing: get it from the UCI repository, and name its folder in CONFIDE_DATA")
     kinds = {column: pa.string() if column in _KDD_TEXTS else pa.float64() for column in _KDD_NAMES}
     try:
         table = pacsv.read_csv(
@@ -66,12 +73,11 @@ def kdd99(name: str, path: Path, every_class: bool) -> Stream:
     def source(dicts: bool) -> Iterator[Item]:
         for start in range(0, table.num_rows, BLOCK):
             part = table.slice(start, BLOCK)
-            if dicts:
-                yield from map(Row, part.drop_columns(["label"]).to_pylist(), labels[start : start + BLOCK])
-            else:
-                yield from from_block(_kdd_block(part), labels[start : start + BLOCK], None)
+            xs = part.drop_columns(["label"]).to_pylist() if dicts else _kdd_block(part)
+            yield from map(Row, xs, labels[start : start + BLOCK])
 
     classes: tuple[Hashable, ...] = tuple(_KDD_LABELS.split()) if every_class else (0, 1)
+    name = "kdd99:all" if every_class else "kdd99"
     return Stream(name, classes, tuple(_KDD_NAMES), KDD99.width, source, table.num_rows)
 
 

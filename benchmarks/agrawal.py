@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.data.rows import Item, Row, Stream
-from confide.learners.base import Floats
-
-__all__ = ["AGRAWAL", "BLOCK", "agrawal", "agrawal_label", "agrawal_rows", "from_block"]
-
-BLOCK = 4096
-"""Rows made or encoded at a time."""
+Floats = NDArray[np.float64]
 
 AGRAWAL = ("salary", "commission", "age", "elevel", "car", "zipcode", "hvalue", "hyears", "loan")
 """The nine features of Agrawal, Imielinski and Swami, "Database Mining: A Performance Perspective" (1993)."""
@@ -95,23 +87,3 @@ def agrawal_label(function: int, x: Floats) -> NDArray[np.bool_]:
         case _:
             raise ValueError(f"function={function} must be from 0 to 9")
     return np.less_equal(left, 1)
-
-
-def agrawal(name: str, function: int, rows: int, seed: int) -> Stream:
-    """So many rows by one of the ten functions."""
-
-    def source(dicts: bool) -> Iterator[Item]:
-        rng = np.random.default_rng(seed)
-        for start in range(0, rows, BLOCK):
-            block = agrawal_rows(rng, BLOCK)[: rows - start]
-            labels = agrawal_label(function, block).astype(int).tolist()
-            yield from from_block(block, labels, AGRAWAL if dicts else None)
-
-    return Stream(name, (0, 1), AGRAWAL, len(AGRAWAL), source, rows)
-
-
-def from_block(block: Floats, labels: Sequence[Hashable], names: Sequence[str] | None) -> Iterator[Row]:
-    """The rows of a block, as arrays, or as dicts where there are names."""
-    if names is None:
-        return map(Row, block, labels)
-    return (Row(dict(zip(names, x, strict=True)), y) for x, y in zip(block.tolist(), labels, strict=True))

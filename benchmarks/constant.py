@@ -12,8 +12,6 @@ from confide._checks import integer
 from confide.privacy.gate import VOTE, Gate, check_fraction
 from confide.privacy.renyi import check_delta
 
-__all__ = ["constant_query_epsilon"]
-
 
 def _constant_query_delta(
     epsilon: NDArray[np.float64], p: NDArray[np.float64], q: NDArray[np.float64], reports: int
