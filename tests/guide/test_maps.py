@@ -70,7 +70,7 @@ def test_what_is_missing_takes_no_room() -> None:
     alone = features.encode({"t": "so far so good"}).values ** 2
     assert alone[features.active :].sum() > 0.8
     only = features.encode({"k": "x"})
-    parts = only.values[7 : features.active]
+    parts = only.values[8 : features.active]
     cut = [2 in row for row in features.parts[1].tolist()]
     assert [bool(value) for value in parts] == cut, "partitions that do not cut k have nothing to tell rows apart by"
 
