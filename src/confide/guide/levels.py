@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 __all__ = ["STEPS", "USUAL", "Grid", "atoms", "below", "bin_cuts", "centre_and_inverse", "cut_at", "reference"]
 
 Grid = tuple[float, ...] | None
-"""None where nothing is known: such a column has bins of quarter octaves, and no other part."""
+"""None where nothing is known: such a column has a line between powers of two, and bins of quarter octaves."""
 
 Floats = NDArray[np.float64]
 

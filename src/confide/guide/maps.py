@@ -49,7 +49,7 @@ class _Tables(NamedTuple):
 
     centre: Floats
     inverse: Floats  # 1/spread; 0 where one value only is known
-    first_line: Ints
+    first_line: Ints  # of each column; those that are free have one place for each power of two
     cuts: Floats  # of all columns, one after the other
     first_cut: Ints
     first_bin: Ints
@@ -79,7 +79,8 @@ class FeatureMap:
     columns
         The columns and their kinds.
     grids
-        For each numeric column where it lies (`confide.guide.ranges`), or None: then its bins are quarter octaves.
+        For each numeric column where it lies (`confide.guide.ranges`), or None: then it is a line between powers of
+        two, its bins are quarter octaves, and no partition cuts it.
     partitions
         How many random partitions.
     places
