@@ -47,6 +47,14 @@ def test_the_usual_window_answers_unless_another_errs_less_by_more_than_noise_wo
     assert told([-0.02, -0.05, -0.2, 0, 0]).chosen == 3
 
 
+@pytest.mark.parametrize("share", [0.05, 0.95])
+def test_a_label_that_is_frequent_answers_until_rows_tell_more(share: float) -> None:
+    skew = 2 * share - 1
+    assert told([0, 0, 0, 0, skew], leaves=5).chosen == 3, "nothing is known of the usual window"
+    assert told([0, 0, 0, 0, skew / 3], leaves=5).chosen == 0, "hardly frequent"
+    assert told([0, 0, 0.04, 0, skew]).chosen == 0, "it errs more often, by more than the noise"
+
+
 def test_the_deviation_that_a_choice_allows_for_is_that_of_its_noise() -> None:
     choice = told([0.0] * 5, leaves=100)
     rows, weights = np.random.default_rng(1).normal(size=(100, 4000)), STAGE.root.decoder[:100, :100]
@@ -62,6 +70,20 @@ def test_the_frequent_label_and_its_odds_are_read_from_released_counts(share: fl
     assert choice.frequent == label
     expected = np.log(max(1 - share, 0.01) / min(share, 0.99))
     assert choice.odds[0] == pytest.approx(-expected, rel=0.02, abs=0.01)
+
+
+def test_labels_are_told_loudest_where_nothing_else_is_known() -> None:
+    """A row adds half of the clip for its label at first and a tenth later; shares are the same whatever it is."""
+    label = [int(units(CLIP, 1, leaf)[-1]) for leaf in range(200)]
+    assert label[0] == CLIP // 2 and label[96] == label[-1] == CLIP // 10 and sorted(label, reverse=True) == label
+    for leaf in (0, 40, 200):
+        assert (units(1000, 1, leaf).astype(object) ** 2).sum() <= 0.48 * 1000**2
+    choice, sums = Choice.first(STAGE, 1), np.zeros(5)
+    for leaf in range(200):
+        unit, before = units(CLIP, 1, leaf), sums
+        sums = sums + STAGE.length(leaf) * np.array([0, 0, 0, 0, 2 * 0.3 - 1]) * unit
+        choice = choice.after(STAGE, unit, leaf, sums, before)
+    assert choice.odds[0] == pytest.approx(np.log(3 / 7), abs=0.01)
 
 
 def test_of_many_labels_the_most_frequent_is_found() -> None:
@@ -197,6 +219,9 @@ def test_steps_are_shorter_where_the_mean_row_is_long() -> None:
         steady = stage.steady(mean2)
         assert steady.momentum == 0.0 and steady.step * steady.longest == pytest.approx(most)
         assert (1 - steady.along(mean2)) * steady.step * steady.longest * mean2 == pytest.approx(4.0)
+    unplaced = stage.steady(0.05, 0.8)
+    assert unplaced.momentum == 0.0 and unplaced.step * unplaced.longest == pytest.approx(10.0), "nobody knows where"
+    assert stage.steady(0.05, 0.1) is stage
     slow = replace(STAGE, step=1 / STAGE.longest, momentum=0.0)
     assert slow.steady(0.9).step == slow.step and slow.along(0.9) == 0.0
 

@@ -15,7 +15,18 @@ from confide.guide.columns import Columns, digest
 from confide.guide.hashed import HashedMap
 from confide.guide.maps import Encoded, FeatureMap
 from confide.guide.partitions import DEPTH, draw_partitions
-from confide.guide.ranges import COUNTS, OCTAVES, add_counts, declared, from_counts, from_sample, octave, weights_of
+from confide.guide.ranges import (
+    COUNTS,
+    NODES,
+    OCTAVES,
+    add_counts,
+    between,
+    declared,
+    from_counts,
+    from_sample,
+    octave,
+    weights_of,
+)
 
 pytestmark = pytest.mark.claim("guide.md")
 
@@ -52,14 +63,14 @@ def test_what_is_missing_takes_no_room() -> None:
     """A file's column that nobody declared is a number, a category and perhaps words: some are always missing."""
     columns = Columns(numeric=("a", "b"), categorical=("k", "l"), text=("t",))
     features = FeatureMap(columns, (None, declared({"b": (0, 1)}, ["b"])[0]), partitions=12, words=64)
-    assert features.active == 1 + 4 + 2 + 12
+    assert features.active == 1 + 3 + 2 + 2 + 12
     said = features.encode({"b": 0.3, "t": "so far so good"}).values ** 2
-    assert said[3] == said[5] == said[6] == 0.0, "the number a, the categories k and l"
+    assert not said[[1, 2, 4, 6, 7]].any(), "the number a, the categories k and l"
     assert said[features.active :].sum() > 0.8, "one number beside a text"
     alone = features.encode({"t": "so far so good"}).values ** 2
     assert alone[features.active :].sum() > 0.8
     only = features.encode({"k": "x"})
-    parts = only.values[7 : features.active]
+    parts = only.values[8 : features.active]
     cut = [2 in row for row in features.parts[1].tolist()]
     assert [bool(value) for value in parts] == cut, "partitions that do not cut k have nothing to tell rows apart by"
 
@@ -158,6 +169,32 @@ def test_octaves_agree_with_logarithms(value: float) -> None:
         assert low - 1e-9 <= math.log2(abs(value)) <= high + 1e-9
     else:
         assert place == (0 if abs(value) < 1 else 4 * OCTAVES)
+
+
+@settings(deadline=None)
+@given(st.floats())
+def test_a_number_whose_place_is_unknown_lies_on_a_line_between_powers_of_two(value: float) -> None:
+    node, here, there = between(value)
+    assert 0 <= node < NODES - 1
+    if 2.0**-24 <= abs(value) < 2.0**64:
+        low = 2.0 ** (node - 24)
+        assert here * low + there * 2 * low == pytest.approx(value, rel=1e-12)
+        assert abs(here) + abs(there) == pytest.approx(1.0) and here * there >= 0.0
+    else:
+        assert (here, there) == ((0.0, math.copysign(1.0, value)) if abs(value) > 1 else (0.0, 0.0))
+
+
+def test_rows_of_numbers_that_nobody_knows_are_alike_where_they_are_near() -> None:
+    """With bins alone 40 and 49 would have nothing in common."""
+    features = FeatureMap(Columns(numeric=("a",)))
+    rows = np.zeros((5, features.width))
+    for row, value in zip(rows, (40.0, 49.0, 63.0, -40.0, 0.0), strict=True):
+        encoded = features.encode({"a": value})
+        row[encoded.indices] = encoded.values
+    rows = rows[:, 1:]
+    near, far, opposite, nothing = rows[0] @ rows[1:].T
+    assert near > 1.1 * far > 0.0 > opposite and nothing == 0.0
+    assert 0.5 < features.unplaced < 1.0 == 1.0 - FeatureMap(Columns(numeric=("a",)), from_sample(rows[:, :1])).unplaced
 
 
 @settings(deadline=None, max_examples=50)

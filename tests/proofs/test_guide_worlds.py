@@ -116,12 +116,15 @@ def test_others_are_the_same_whatever_the_unit_does(forced: np.ndarray) -> None:
 
 
 def test_gradients_at_exact_sums_would_reach_others() -> None:
-    """The same test finds a guide whose θ follows what it should not know."""
-    life, found = Life({}, 1, 0), []
+    """The same test finds a guide whose θ follows what it should not know.
+
+    Steps are long, so that a gradient at another θ is not clipped to the same integers.
+    """
+    life, found, plan = Life({}, 1, 0), [], replace(PLAN, step=16.0)
     for kind in (Guide, AtExactSums):
         worlds = []
         for own in (True, False):
-            guide = kind(PLAN, MAP, rng=Random(seed=1), store=(kept := []).append)
+            guide = kind(plan, MAP, rng=Random(seed=1), store=(kept := []).append)
             for i in range(PLAN.leaf + 1):
                 guide.begin_round()
                 if i == 0 and own:
@@ -129,7 +132,7 @@ def test_gradients_at_exact_sums_would_reach_others() -> None:
                 if i == 1:
                     guide.gradient(guide.encode(OTHERS[0][0]), OTHERS[0][1])
             worlds.append(kept[0].exact)
-        alone = kind(PLAN, MAP, rng=Random(seed=1), store=(kept := []).append)
+        alone = kind(plan, MAP, rng=Random(seed=1), store=(kept := []).append)
         for i in range(PLAN.leaf + 1):
             alone.begin_round()
             if i == 0:

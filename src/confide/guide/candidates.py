@@ -1,9 +1,10 @@
 """Which of a few models answers, and how sure it may be: by losses that are released with the sums.
 
 A taught row adds, beside its gradient, what it tells of the candidates (`confide.guide.linear.add_lesson`): θ averaged
-over other windows, and the frequent label for every row. The candidate with the least decayed count answers, and the
-usual window has one deviation of the noise in its favour. One more coordinate tells whether what was said is too sure,
-and scales it. All of this is a function of released rows and public constants.
+over other windows, and the frequent label for every row. The candidate with the least decayed count answers. The
+usual window has one deviation of the noise in its favour; while noise is all that is known of it, the frequent label
+has, if it is frequent enough. One more coordinate tells whether what was said is too sure, and scales it. All of this
+is a function of released rows and public constants.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from confide.guide.linear import MODELS
 from confide.planning.stages import Stage
 
 _FAST, _SLOW = 1000.0, 5.0  # of the past: hardly a mean, for drift; and a fifth, where noise is all
-_WINDOW = 2.0  # losses are counted over about half of the past
+_WINDOW, _LABELS = 2.0, 0.5  # losses are counted over about half of the past, labels over nearly all of it
 _SURER, _LEAST, _MOST = 0.1, -2.0, 3.0  # the noise of a scale's logarithm; and how far that goes
 _TOWARDS = 4.0  # as `STEADY`, for the scale: its curvature is below ½
 _RARE = 0.01  # no label is taken to be rarer
@@ -39,11 +40,11 @@ class Choice:
     Parameters
     ----------
     counts
-        Decayed sums of the losses as they were released.
+        Decayed sums of the losses as they were released: in rows, but for the labels', which are in units of the sums.
     weights
         What each released row weighs in them, before they are divided by their units: the noise is σ·‖weights‖.
     rounds
-        The rounds in them, decayed alike.
+        The rounds in them, each as much as a label's unit was, decayed alike.
     chosen
         0 for the usual window, 1 and 2 for the fast and the slow one, 3 for the frequent label.
     scale
@@ -52,6 +53,8 @@ class Choice:
         The logarithm of that scale, and what of it is from earlier epochs.
     older
         The variance of the noise that earlier epochs left in the counts, before they are divided by their units.
+    rows
+        The rounds in the other losses, decayed as they are.
     """
 
     counts: Floats
@@ -62,6 +65,7 @@ class Choice:
     surer: float = 0.0
     before: float = 0.0
     older: float = 0.0
+    rows: float = 0.0
 
     @classmethod
     def first(cls, stage: Stage, vectors: int) -> Choice:
@@ -88,22 +92,39 @@ class Choice:
 
         `units` are those of the losses.
         """
-        keep = max(0.0, 1.0 - _WINDOW / stage.weight(leaf))
-        decoder, length, older = stage.root.decoder, stage.length(leaf), keep * keep * self.older
-        unit = np.maximum(units, 1).astype(np.float64)  # a clip below 10 leaves no room for losses
+        past, length, decoder = stage.weight(leaf), stage.length(leaf), stage.root.decoder
+        keep, keep_labels = max(0.0, 1.0 - _WINDOW / past), max(0.0, 1.0 - _LABELS / past)
+        unit, labels = np.maximum(units, 1).astype(np.float64), slice(MODELS + 1, None)  # a clip below 10 has no room
         weights = keep * self.weights + decoder[leaf] - (decoder[leaf - 1] if leaf else 0.0)
-        counts = keep * self.counts + (decoded - before) / unit
+        counts, older = keep * self.counts + (decoded - before) / unit, keep * keep * self.older
+        counts[labels] = keep_labels * self.counts[labels] + decoded[labels] - before[labels]
+        rounds, rows = keep_labels * self.rounds + length * float(unit[-1]), keep * self.rows + length
         deviation = math.sqrt(stage.sigma2 * math.fsum((weights**2).tolist()) + older)
-        told = [0.0, *(counts + deviation / unit)[:MODELS].tolist()]
+        told = [0.0, *(counts[:MODELS] + deviation / unit[:MODELS]).tolist()]
+        told[MODELS] += _expected(counts[labels], deviation, rounds) * float(deviation / unit[MODELS - 1]) ** 2 / rows
         towards = min(_TOWARDS / stage.longest, _SURER * float(unit[MODELS]) / stage.deviation)
         surer = min(max(self.before - towards * float(decoded[MODELS] / unit[MODELS]), _LEAST), _MOST)
         chosen, scale = told.index(min(told)), _exponential(surer)
-        return Choice(counts, weights, keep * self.rounds + length, chosen, scale, surer, self.before, older)
+        return Choice(counts, weights, rounds, chosen, scale, surer, self.before, older, rows)
 
     def over(self, stage: Stage) -> Choice:
         """The same when the next epoch begins: its nodes have noise of their own."""
         older = self.older + stage.sigma2 * math.fsum((self.weights**2).tolist())
         return replace(self, weights=np.zeros_like(self.weights), before=self.surer, older=older)
+
+
+def _expected(labels: Floats, deviation: float, rounds: float) -> float:
+    """What to expect of a model, against the frequent label, before any row tells; at most 0.
+
+    A model may be better than a coin by anything up to always being right, all of it equally likely, and by how much
+    the frequent label is better is known. Of two normal laws the mean of the difference, over its variance: times the
+    variance of what was counted this is what the count must be moved by to be the likeliest, both known.
+    """
+    one = labels.size == 1
+    most = 0.5 if one else 1 - 1 / labels.size
+    found = float(labels[0]) if one else float(labels.max()) - math.fsum(labels.tolist()) / labels.size
+    ahead = math.sqrt(max(0.0, found * found - deviation * deviation)) / rounds * (most if one else 1.0)
+    return min(0.0, most / 2 - ahead) * 12 / most**2
 
 
 def _exponential(value: float) -> float:

@@ -44,9 +44,9 @@ class Carried(NamedTuple):
         choice, renewed = self.choice, features.renewed if isinstance(features, FeatureMap) else ()
         flat = [np.array([len(one.columns), one.number, one.deal, *one.columns], dtype=np.int64) for one in renewed]
         sizes = [first, choice.weights.size, self.since_round.size, choice.counts.size, choice.chosen, len(renewed)]
-        told = np.array([choice.rounds, choice.scale, choice.surer, choice.before, choice.older, self.step])
+        numbers = choice.rounds, choice.scale, choice.surer, choice.before, choice.older, choice.rows, self.step
         floats = [self.theta.ravel(), self.models.ravel(), self.answering.ravel(), self.sums, self.noise]
-        bits = np.concatenate([*floats, choice.counts, told]).view(np.int64)
+        bits = np.concatenate([*floats, choice.counts, np.array(numbers)]).view(np.int64)
         return np.concatenate([np.array(sizes, dtype=np.int64), self.since_round, *flat, bits])
 
     @classmethod
@@ -68,15 +68,15 @@ class Carried(NamedTuple):
             renewed.append(Renewal(int(row[at + 1]), tuple(columns), int(row[at + 2])))
             at += 3 + size
         width, floats = features.width, row[at:].view(np.float64)
-        sizes = (width * vectors, width * models * vectors, width * vectors, None, partitions, counts, 6)
+        sizes = (width * vectors, width * models * vectors, width * vectors, None, partitions, counts, 7)
         rest = floats.size - sum(size for size in sizes if size is not None)
         fits = np.isfinite(floats).all() and chosen <= models and counts == rest - width * vectors > 0
         if not fits or (renewed and not isinstance(features, FeatureMap)):
             return None
         ends = np.cumsum([0, *(rest if size is None else size for size in sizes)])
         parts = [floats[a:b].copy() for a, b in pairwise(ends.tolist())]
-        rounds, scale, surer, before, older, step = parts[6].tolist()
-        choice = Choice(parts[5], np.zeros(stage.leaves), rounds, chosen, scale, surer, before, older)
+        rounds, scale, surer, before, older, rows, step = parts[6].tolist()
+        choice = Choice(parts[5], np.zeros(stage.leaves), rounds, chosen, scale, surer, before, older, rows)
         theta, answering = parts[0].reshape(width, vectors), parts[2].reshape(width, vectors)
         many = parts[1].reshape(width, models * vectors)
         known = replace(features, renewed=tuple(renewed)) if isinstance(features, FeatureMap) else features

@@ -41,7 +41,7 @@ class Leaves:
     def __init__(
         self, plan: GuidePlan, stage: Stage, features: Map, rng: Random, carried: Carried | None = None
     ) -> None:
-        self._units = units(plan.clip, plan.vectors)
+        self._units = units(plan.clip, plan.vectors, stage.before)
         size = features.width * plan.vectors + self._units.size
         if size > plan.node_values:
             raise ValueError(
@@ -185,6 +185,7 @@ class Leaves:
         told = slice(decoded.size - self._units.size, decoded.size)
         choice = self.choice.after(stage, self._units, self.closed, decoded[told], self._decoded[told])
         later = {"closed": closed, "theta": theta, "models": models, "_decoded": decoded, "choice": choice}
+        later["_units"] = units(self.plan.clip, self.plan.vectors, stage.before + closed)
         if isinstance(self.features, FeatureMap) and closed in self.renewing():
             later |= self._renewed(self.features, since, later)
         return later | {"answering": self._chosen(choice, models)}
@@ -266,5 +267,5 @@ def _steady(stage: Stage, features: Map) -> tuple[Floats, float, Stage]:
     """The map's mean row, of norm 1, how much of the sums along it is left out, and the stage with steady steps."""
     mean = mean_row(features)
     mean2 = math.fsum((mean**2).tolist())
-    steady = stage.steady(mean2)
+    steady = stage.steady(mean2, features.unplaced if isinstance(features, FeatureMap) else 0.0)
     return (mean / math.sqrt(mean2) if mean2 else mean), steady.along(mean2), steady

@@ -16,7 +16,7 @@ import numpy as np
 from confide.arrays import Floats
 
 Grid = tuple[float, ...] | None
-"""None where nothing is known: such a column has bins of quarter octaves, and no other part."""
+"""None where nothing is known: such a column has a line between powers of two, and bins of quarter octaves."""
 
 
 STEPS = 64

@@ -7,6 +7,7 @@ of one unit's row reaches another's gradient (docs/proofs/guide.md).
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -34,9 +35,14 @@ class Thetas(NamedTuple):
     """What a whole loss is in each of its coordinates."""
 
 
-def units(clip: int, vectors: int) -> Ints:
-    """For the other windows, the frequent label, the scale, and the labels' counts: a quarter of clip² is theirs."""
-    return np.array([*(3,) * (MODELS - 1), 2, 1, *(1,) * vectors], dtype=np.int64) * clip // 10
+def units(clip: int, vectors: int, leaf: int = 0) -> Ints:
+    """For the other windows, the frequent label, the scale, and the labels' counts: less than half of clip² is theirs.
+
+    Labels are what can be known first: in the first leaf their counts have half of the clip, later less.
+    """
+    others = [part * clip // 10 for part in (*(3,) * (MODELS - 1), 2, 1)]
+    label = max(clip // 10, math.isqrt(clip * clip // (4 + leaf)))
+    return np.array([*others, *(label,) * vectors], dtype=np.int64)
 
 
 @jit

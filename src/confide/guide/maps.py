@@ -27,7 +27,7 @@ from confide.arrays import Floats, Ints
 from confide.guide.columns import Columns, Row, digest, parts_of, words_of
 from confide.guide.levels import STEPS, Grid, bin_cuts, centre_and_inverse, reference
 from confide.guide.partitions import DEPTH, Renewal, draw_partitions, find_parts, usual_parts
-from confide.guide.ranges import QUARTERS, octave
+from confide.guide.ranges import NODES, QUARTERS, between, octave
 from confide.guide.rows import Table
 from confide.guide.vectors import Encoded, Vectors, weave
 from confide.kernels.compile import jit
@@ -48,7 +48,8 @@ class _Tables(NamedTuple):
     """The map's constants as the kernel takes them."""
 
     centre: Floats
-    inverse: Floats  # 1/spread; 0 where there is no linear part
+    inverse: Floats  # 1/spread; 0 where one value only is known
+    first_line: Ints  # of each column; those that are free have one place for each power of two
     cuts: Floats  # of all columns, one after the other
     first_cut: Ints
     first_bin: Ints
@@ -78,7 +79,8 @@ class FeatureMap:
     columns
         The columns and their kinds.
     grids
-        For each numeric column where it lies (`confide.guide.ranges`), or None: then its bins are quarter octaves.
+        For each numeric column where it lies (`confide.guide.ranges`), or None: then it is a line between powers of
+        two, its bins are quarter octaves, and no partition cuts it.
     partitions
         How many random partitions.
     places
@@ -135,7 +137,8 @@ class FeatureMap:
         value, rest = self._values(parts.column.shape[0])
         cuts = [bin_cuts(grid) for grid in self.grids]
         bins = [2 * QUARTERS + 2 if g is None else len(cut) + 2 for cut, g in zip(cuts, self.grids, strict=True)]
-        first_bin = 1 + d + np.concatenate([[0], np.cumsum(bins)]).astype(np.int64)
+        first_line = np.cumsum([1, *(NODES if grid is None else 1 for grid in self.grids)], dtype=np.int64)
+        first_bin = first_line[-1] + np.concatenate([[0], np.cumsum(bins)]).astype(np.int64)
         first_place = first_bin[-1] + self.places * np.arange(categories + 1, dtype=np.int64)
         first_part = int(first_place[-1])
         first_word = first_part + (parts.column.shape[0] << DEPTH)
@@ -144,6 +147,7 @@ class FeatureMap:
         tables = _Tables(
             centre,
             inverse,
+            first_line,
             np.concatenate([np.zeros(0), *cuts]),
             np.concatenate([[0], np.cumsum([len(cut) for cut in cuts])]).astype(np.int64),
             first_bin,
@@ -172,19 +176,18 @@ class FeatureMap:
         And the norm of all parts but the constant and those of texts, to which every row is scaled.
         """
         d, categories, texts = self._sizes()
-        known = sum(grid is not None for grid in self.grids)
         encoded = sum(encoder is not None for encoder in self.columns.encoders)
-        row = (_LINEAR + _BINNED) / max(d + categories, 1)  # every column the same, whatever its kind
+        columns = max(d + categories, 1)  # every column the same, whatever its kind
         shares = [
             _BIAS,
-            known * row * _LINEAR / (_LINEAR + _BINNED),
-            known * row * _BINNED / (_LINEAR + _BINNED) + (d - known) * row,
-            categories * row,
-            _PARTED * min(1.0, _DENSE / max(d + categories, 1)) if partitions else 0.0,
+            d * _LINEAR / columns,
+            d * _BINNED / columns,
+            categories * (_LINEAR + _BINNED) / columns,
+            _PARTED * min(1.0, _DENSE / columns) if partitions else 0.0,
             texts * _WORDED if self.words else 0.0,
             encoded * _VECTORED,
         ]
-        counts = [1, known, d, categories, partitions, texts, encoded]
+        counts = [1, d, d, categories, partitions, texts, encoded]
         values = [
             math.sqrt(share / sum(shares) / count) * _UNDER if count else 0.0
             for share, count in zip(shares, counts, strict=True)
@@ -196,8 +199,13 @@ class FeatureMap:
     @cached_property
     def active(self) -> int:
         """How many features of a row are active, without those of texts."""
-        parts = int(self._tables.column.shape[0])
-        return 1 + 2 * len(self.columns.numeric) + len(self.columns.categorical) + parts
+        parts, free = int(self._tables.column.shape[0]), self.grids.count(None)
+        return 1 + 2 * len(self.columns.numeric) + free + len(self.columns.categorical) + parts
+
+    @property
+    def unplaced(self) -> float:
+        """What of a row's squared norm, at most, columns write of which nothing is known: perhaps in all rows alike."""
+        return self.grids.count(None) * self._tables.linear**2
 
     @property
     def constant(self) -> float:
@@ -321,10 +329,16 @@ def _nothing(numbers: Floats, codes: NDArray[np.uint64], columns: Ints) -> bool:
 def _encode(numbers: Floats, codes: NDArray[np.uint64], tables: _Tables, indices: Ints, values: Floats) -> None:
     indices[0], values[0] = 0, tables.bias
     d, at, missing = numbers.size, 1, 0
-    for j in range(d):  # a missing number, and one whose place is unknown, is 0 here
-        z = (numbers[j] - tables.centre[j]) * tables.inverse[j]
-        z = min(max(z, -1.0), 1.0) if z == z else 0.0
-        indices[at], values[at] = 1 + j, tables.linear * z
+    for j in range(d):  # a missing number is 0 here
+        if tables.free[j]:
+            node, here, there = between(numbers[j])
+            indices[at], values[at] = tables.first_line[j] + node, tables.linear * here
+            at += 1
+            indices[at], values[at] = tables.first_line[j] + node + 1, tables.linear * there
+        else:
+            z = (numbers[j] - tables.centre[j]) * tables.inverse[j]
+            z = min(max(z, -1.0), 1.0) if z == z else 0.0
+            indices[at], values[at] = tables.first_line[j], tables.linear * z
         at += 1
     for j in range(d):
         value, bin_ = numbers[j], -1  # the first bin is for missing numbers

@@ -42,6 +42,8 @@ _FINE = 0.1  # of the squared norm for the finer scales
 _INSIDE, _SURE = 0.8, 3.0  # of a column's rows in its band; deviations of its noise that their count must exceed
 _CLEAR, _WIDEST = 4.0, 16  # deviations of its noise that a sum of counts must exceed; the most bins of a sum
 QUARTERS = 4 * OCTAVES
+NODES = OCTAVES + 1
+"""Powers of two: between two of them a column of which nothing is known has a linear part."""
 
 
 def weights_of(norm: int, columns: int) -> tuple[int, int]:
@@ -180,6 +182,22 @@ def octave(value: float, parts: int) -> int:
         if fraction >= 0.5 * 2.0 ** (k / parts):
             part = k
     return (exponent - 1 - _LOW) * parts + part + 1
+
+
+@jit
+def between(value: float) -> tuple[int, float, float]:
+    """Which node is next below |value|, from 0, and what the value has of it and of the next, with its sign.
+
+    Nothing of either for zero and for what is next to it, and for a value that is missing.
+    """
+    size, sign = abs(value), -1.0 if value < 0.0 else 1.0
+    if not size >= 2.0**_LOW:
+        return 0, 0.0, 0.0
+    if size >= 2.0**_HIGH:
+        return NODES - 2, 0.0, sign
+    fraction, exponent = math.frexp(size)
+    part = 2.0 * fraction - 1.0
+    return exponent - 1 - _LOW, sign * (1.0 - part), sign * part
 
 
 @jit

@@ -71,13 +71,15 @@ class Stage(Numbers):
         squares = math.fsum(map(math.fsum, (self.root.decoder**2).tolist()))  # no library's sum: a choice follows it
         return math.sqrt(self.sigma2 * squares / self.leaves)
 
-    def steady(self, mean2: float) -> Stage:
+    def steady(self, mean2: float, unplaced: float = 0.0) -> Stage:
         """The stage with steps that do not swing on a map whose mean row has this squared norm.
+
+        What is `unplaced` may be a part of it, too, and nobody knows in which direction: there steps are shorter still.
 
         All rows of a leaf meet one θ: along their mean, whose curvature is at most mean2/4, steps of more than 8/mean2
         in all swing. Where that is less than a plan allows, steps are shorter, down to half, and without momentum.
         """
-        most = max(STEADY / 2, 8 / max(mean2, 2.0**-20))
+        most = min(max(STEADY / 2, 8 / max(mean2, 2.0**-20)), 8 / max(unplaced, 2.0**-20))
         if most >= STEADY:
             return self
         return replace(self, step=min(self.step, most / self.longest), momentum=0.0, memory=MEMORY)
