@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -103,6 +104,7 @@ class Rows:
                 yield Row._make((*fields, x[: size - 1] if size else None))
 
     @classmethod
+    @cache
     def of(cls, width: int) -> Rows:
         """The rows of this width."""
         return cls(width - _HEAD.size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NoReturn
@@ -95,7 +96,8 @@ class Mender:
 
     def _run(self) -> None:
         with contextlib.suppress(Exception):  # it could not be written: that is why it is closed
-            self._failed.pop().close()  # and nobody has it any more: its copies are gone before there are new ones
+            self._failed.pop().close()
+        gc.collect()  # nobody has it any more: all that it remembered is gone before it is read again
         wait = FIRST
         while not self._ending.is_set():
             try:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from confide.pop.keeping import Keeper, Past
@@ -13,6 +16,19 @@ from confide.service.requests import Requests
 __all__ = ["recover"]
 
 
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Meanwhile no cycles are looked for: there are none among so many rows, and each look goes through them all."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+@_without_collecting()
 def recover(saved: Saved, keeper: Keeper, requests: Requests, counts: Counts) -> None:
     """Teach what was learned since the snapshot, let open questions wait again, and remember stored answers.
 
