@@ -8,7 +8,7 @@ import pytest
 
 from confide.errors import StateError
 from confide.ledger.file import File
-from confide.pop.base import SOURCES
+from confide.pop.base import OWN_SOURCES
 from confide.service.counts import Counts
 from confide.service.desk import PopDesk
 from tests.saved import make, small_plan
@@ -52,7 +52,7 @@ def test_a_label_is_counted_after_a_kill_though_its_question_was_dropped_from_th
     assert seen(desk)["labels"] == 100
     back = again(desk)
     assert back.private()["labels"] == 100 and sum(back.private()["series"]["fallback"]) <= 100
-    assert sum(sum(back.private()["series"][source]) for source in SOURCES) == 100
+    assert sum(sum(back.private()["series"][source]) for source in OWN_SOURCES) == 100
     back.close()
 
 
