@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import threading
+import weakref
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -105,6 +106,25 @@ def test_a_model_whose_opening_exits_is_tried_again() -> None:
 
     go(main())
     assert len(tries) == 3
+
+
+def test_all_that_a_failed_desk_remembered_is_gone_before_its_model_is_opened_again() -> None:
+    failed, begun, found = [MemoryDesk()], threading.Event(), list[bool]()
+    failed[0].itself = failed[0]  # type: ignore[attr-defined]  # as a desk and its parts name each other
+    failed[0].close = lambda: begun.wait(10)  # type: ignore[method-assign]
+    known = weakref.ref(failed[0])
+
+    def reopen() -> Desk:
+        found.append(known() is None)
+        return MemoryDesk()
+
+    opened = threading.Event()
+    mender = mending.Mender(failed[0], reopen, lambda why: None, lambda desk: opened.set())
+    failed.clear()
+    begun.set()
+    assert opened.wait(10)
+    mender.end()
+    assert found == [True]
 
 
 def test_one_line_a_minute_names_the_disk_or_the_connection() -> None:
