@@ -234,6 +234,6 @@ class TeachStopsAtTheFirst(Broken):
 class LearnStopsAtTheFirst(Broken):
     """A batch of labels ends at its first bad one: one person's label decides whether everybody else's is learned."""
 
-    def learn_many(self, tickets: Sequence[str], ys: Sequence[Hashable], *, _alone: bool = False) -> None:
+    def learn_many(self, tickets: Sequence[str], ys: Sequence[Hashable]) -> None:
         for ticket, y in zip(tickets, ys, strict=True):
-            super().learn_many([ticket], [y], _alone=True)
+            self.learn(ticket, y)

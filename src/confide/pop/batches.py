@@ -151,7 +151,7 @@ def follow(loop: Loop, xs: Any, labels: Ints, whos: Sequence[bytes | None]) -> C
         chunk.shown[i], chunk.sure[i] = outcome.label, outcome.sure
         chunk.source[i], chunk.guided[i] = outcome.source, outcome.guided
         if labels[i] >= 0:
-            lesson = loop.learn((loop.tickets.epoch, outcome.number), int(labels[i]))
+            lesson = loop.learn((loop.tickets.epoch, loop.account.rounds), int(labels[i]))
             loop.account.used.discard(lesson.key)  # nobody holds it, and no snapshot has it
     loop.lessons.apply()
     return chunk

@@ -155,8 +155,8 @@ class Keeper:
         self, xs: Any, whos: Sequence[bytes | None], note: Callable[[Sequence[Outcome]], Note] | None = None
     ) -> tuple[list[Outcome], Entered]:
         """Rounds, in order; one that a halt refused has the error `Halted`, and no number."""
-        loop, outcomes = self._loop, list[Outcome]()
-        whos = whos if self._people else [None] * len(whos)
+        loop, whos = self._loop, whos if self._people else [None] * len(whos)
+        outcomes: list[Outcome] = []
         with self.lock:
             self.begin()
             if (loop.account.open() or loop.goes_on) and whos:
@@ -164,7 +164,7 @@ class Keeper:
                 outcomes = [loop.ask(xs[0], whos[0])] if len(whos) == 1 else batches.ask_many(loop, xs, whos)
             if len(outcomes) < len(whos):
                 outcomes += [self._halted() for _ in range(len(outcomes), len(whos))]
-            return outcomes, self._enter(*whos, notes=() if note is None else (note(outcomes),))
+            return outcomes, self._enter(*whos, **({} if note is None else {"notes": (note(outcomes),)}))
 
     def _halted(self) -> Outcome:
         loop = self._loop
@@ -191,7 +191,9 @@ class Keeper:
 
         A note must name the tickets: of a call that is not cut off, nothing else says that they were used.
         """
-        loop, taken, refused = self._loop, list[Lesson](), dict[int, ValueError]()
+        loop = self._loop
+        taken: list[Lesson] = []
+        refused: dict[int, ValueError] = {}
         with self.lock:
             self.begin()
             for i, (key, label) in enumerate(labels):

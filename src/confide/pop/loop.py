@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.banks.base import NONE, Bank, Failures, Tallied
-from confide.contained import contained
+from confide.contained import by_signal, contained
 from confide.planning.plan import Plan
 from confide.pop.account import Account
 from confide.pop.base import COPIES, FALLBACK, LEAN
@@ -252,8 +252,11 @@ class Loop:
 
     def label(self, y: Hashable) -> int:
         """The number of a label."""
-        with contained:  # whatever y does when it is looked up, it is its bringer's alone
+        try:
             return self.index[y]
+        except BaseException as error:  # whatever y does when it is looked up, it is its bringer's alone
+            if by_signal(error):
+                raise
         raise ValueError("y is not one of the labels this POP was made with; labels are public and fixed")
 
     def forget(self, who: bytes) -> int:

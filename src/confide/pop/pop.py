@@ -225,22 +225,26 @@ class POP:
 
     def _learn(self, tickets: Sequence[str], ys: Sequence[Hashable]) -> dict[int, ValueError]:
         """By row, what is wrong with the labels that were not taken."""
-        loop, given, refused = self._loop, dict[int, tuple[Key, int]](), dict[int, ValueError]()
+        loop = self._loop
+        given: list[tuple[Key, int]] = []
+        places: list[int] = []
+        refused: dict[int, ValueError] = {}
         for i, (ticket, y) in enumerate(zip(tickets, ys, strict=True)):
             try:
                 label = loop.label(y)
-                given[i] = loop.tickets.read(ticket), label
+                given.append((loop.tickets.read(ticket), label))
+                places.append(i)
             except ValueError as error:
                 refused[i] = error
         with self._keeper.lock:
             late = loop.late
-            bad, entered = self._keeper.learn(given.values())
-            if self.tells:
+            bad, entered = self._keeper.learn(given)
+            if self.tells and (loop.late is not late or loop.account.halted is not None):
                 self._telling.labels(late, len(tickets))
         with contextlib.suppress(StateError):  # the labels are taken all the same: the marks go out with the next round
             self._keeper.settle(entered, private=True)
-        places = list(given)
-        refused.update((places[i], error) for i, error in bad.items())
+        for i, why in bad.items():
+            refused[places[i]] = why
         return dict(sorted(refused.items()))
 
     def teach_many(self, xs: Xs, ys: Sequence[Hashable], units: Sequence[Unit] | None = None) -> None:

@@ -387,7 +387,8 @@ class Parts:
 
     def ask(self, x: Any, who: Who, error: BaseException | None) -> Said:
         """A public round begins; each part is asked x, unless something is wrong with it, here or before."""
-        questions = list[Any]()
+        questions: list[Any] = []
+        lessons: list[Any] = []
         for one in self._each:
             one.begin()
         for one in self._each if error is None else ():
@@ -395,7 +396,7 @@ class Parts:
             if error is not None:
                 break
             questions.append(question)
-        label, source, scores, lessons = -1, -1, None, list[Any]()
+        label, source, scores = -1, -1, None
         for one, question in zip(self._each, questions if error is None else (), strict=False):
             said, found = one.propose(question)
             if scores is None:

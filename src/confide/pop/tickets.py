@@ -92,10 +92,9 @@ class Tickets:
         """The key of a ticket that was signed for its holder; TicketError for any other. It needs no lock."""
         key, known = None, False
         with contained:  # whatever it is
-            text, _, mac = ticket.rpartition("-")
-            epoch, number = (int(part) for part in ticket.split("-")[:2])
+            parts, (text, _, mac) = ticket.split("-", 2), ticket.rpartition("-")
             known = hmac.compare_digest(self._mac(text, whose), mac)
-            key = epoch, number
+            key = int(parts[0]), int(parts[1])
         if key is None:
             raise TicketError("this is not a ticket: bring back the one that came with the answer")
         if not known:

@@ -311,7 +311,9 @@ class PopDesk:
 
     def _take(self, fresh: Sequence[Request]) -> Entered:
         """Take the rounds, and write them down with what came of each."""
-        rows, keeper = list[Row](), self._keeper
+        keeper = self._keeper
+        rows: list[Row] = []
+        about: list[tuple[Row, bytes, bytes, Waiting | None]] = []
         if keeper.rounds - self._noted >= self._note_every:
             self._note_counts()
 
@@ -322,7 +324,6 @@ class PopDesk:
 
         xs = together([Unreadable() if one.x is None else one.question.x for one in fresh], [one.x for one in fresh])
         outcomes, entered = keeper.ask(xs, [one.whose for one in fresh], note)
-        about = list[tuple[Row, bytes, bytes, Waiting | None]]()
         for one, outcome, row in zip(fresh, outcomes, rows, strict=True):
             one.wrong = "" if outcome.error is None else str(outcome.error)
             about.append((row, one.name, one.counted, outcome.waiting if row.label >= 0 else None))

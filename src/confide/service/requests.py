@@ -183,7 +183,9 @@ class Requests:
 
     def fresh(self, requests: Iterable[Request], minute: int) -> list[Request]:
         """Those that take a round: the others were asked before, or their sender must wait, and each says so then."""
-        fresh, asked, now = dict[bytes, Request](), Counter[bytes](), self.clock.at(minute)
+        now = self.clock.at(minute)
+        fresh: dict[bytes, Request] = {}
+        asked: Counter[bytes] = Counter()
         for one in requests:
             one.again = one.name in fresh or one.name in self._by_name
             if not one.again:
