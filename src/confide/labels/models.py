@@ -236,7 +236,7 @@ def _accepts(method: Any, name: str) -> bool:
 
 class _River:
     def __init__(self, learner: FromRiver, labels: Labels) -> None:
-        self._learner, self._called = learner, learner._hears
+        self._learner, self._called = learner, learner.hears
         last = learner.model
         while isinstance(steps := getattr(last, "steps", None), Mapping) and steps:  # a pipeline
             last = list(steps.values())[-1]
@@ -266,7 +266,7 @@ class _River:
 
 class _Sklearn:
     def __init__(self, learner: FromSklearn, labels: Labels) -> None:
-        self._learner, self._labels = learner, learner._called
+        self._learner, self._labels = learner, learner.called
         model = learner.model
         linear = type(model).__name__ == "SGDClassifier" and getattr(model, "loss", None) == "log_loss"
         self.weighs = linear and _accepts(model.partial_fit, "sample_weight")
@@ -276,17 +276,17 @@ class _Sklearn:
 
     def shares(self, x: Any) -> Floats | None:
         learner = self._learner
-        if not learner._taught or not hasattr(learner.model, "predict_proba"):
+        if not learner.taught or not hasattr(learner.model, "predict_proba"):
             return None
-        found: Floats = _shares(learner.model, np.array([x]), learner._heard)[0]
+        found: Floats = _shares(learner.model, np.array([x]), learner.heard)[0]
         return found
 
     def tell(self, x: Any, out: int, weight: float) -> None:
         learner = self._learner
-        first = {} if learner._taught else {"classes": learner._heard.array}
+        first = {} if learner.taught else {"classes": learner.heard.array}
         weighed = {"sample_weight": np.array([weight])} if self.weighs else {}
-        learner.model.partial_fit(np.array([x]), learner._heard.array[[out]], **first, **weighed)
-        learner._taught = True
+        learner.model.partial_fit(np.array([x]), learner.heard.array[[out]], **first, **weighed)
+        learner.taught = True
 
 
 class _Plain:

@@ -48,24 +48,24 @@ class FromRiver(Base):
     def __init__(self, model: Any, labels: Labels = 2, names: Sequence[str] | None = None) -> None:
         _classifies(model)
         self.model, self.labels, self.names = model, labels, names
-        self._called = Called(labels)
-        self._hears = Called(Heard(labels).array.tolist())
+        self.called = Called(labels)
+        self.hears = Called(Heard(labels).array.tolist())
         if not getattr(model, "_multiclass", True):
-            if len(self._called.values) > 2:
+            if len(self.called.values) > 2:
                 raise ValueError(
                     "this River model knows two labels only: wrap it in river.multiclass.OneVsRestClassifier"
                 )
-            if set(self._called.values) != {False, True}:
-                self._hears = Called((False, True))
+            if set(self.called.values) != {False, True}:
+                self.hears = Called((False, True))
 
     def predict(self, x: Any, /) -> Any:
         """What the model predicts, or None where it predicts nothing."""
-        number = self._hears.number(self.model.predict_one(self.named(x)))
-        return None if number < 0 else self._called.values[number]
+        number = self.hears.number(self.model.predict_one(self.named(x)))
+        return None if number < 0 else self.called.values[number]
 
     def learn(self, x: Any, y: Any, /) -> None:
         """Teach the model."""
-        self.model.learn_one(self.named(x), self._hears.values[self._called.learned(y)])
+        self.model.learn_one(self.named(x), self.hears.values[self.called.learned(y)])
 
     def named(self, x: Any) -> Mapping[Any, Any]:
         """x as River takes it."""
@@ -102,29 +102,29 @@ class FromSklearn(Base):
     def __init__(self, model: Any, labels: Labels = 2) -> None:
         classifies(model)
         self.model, self.labels = model, labels
-        self._called, self._heard = Called(labels), Heard(labels)
-        self._taught = hasattr(model, "classes_")
-        if self._taught and set(np.asarray(model.classes_).tolist()) != set(self._heard.array.tolist()):
+        self.called, self.heard = Called(labels), Heard(labels)
+        self.taught = hasattr(model, "classes_")
+        if self.taught and set(np.asarray(model.classes_).tolist()) != set(self.heard.array.tolist()):
             raise ValueError("the model was taught other labels than those given: teach it all of them, and no others")
 
     def predict(self, x: Any, /) -> Any:
         """What the model predicts, or None before it was taught."""
-        if not self._taught:
+        if not self.taught:
             return None
-        number = int(self._heard.numbers(ask(self.model, np.array([x])))[0])
+        number = int(self.heard.numbers(ask(self.model, np.array([x])))[0])
         if number < 0:
             raise NoLabel("the model answered something else than a label")
-        return self._called.values[number]
+        return self.called.values[number]
 
     def predict_numbers(self, xs: Any, /) -> NDArray[np.int64]:
         """The number of `predict` of each of several rows; negative where it abstains or fails."""
-        return ask_each(self.model, np.asarray(xs), self._heard) if self._taught else np.full(len(xs), ABSTAINS)
+        return ask_each(self.model, np.asarray(xs), self.heard) if self.taught else np.full(len(xs), ABSTAINS)
 
     def learn(self, x: Any, y: Any, /) -> None:
         """Teach the model."""
-        first = {} if self._taught else {"classes": self._heard.array}  # to check them again takes a third of it
-        self.model.partial_fit(np.array([x]), self._heard.array[[self._called.learned(y)]], **first)
-        self._taught = True
+        first = {} if self.taught else {"classes": self.heard.array}  # to check them again takes a third of it
+        self.model.partial_fit(np.array([x]), self.heard.array[[self.called.learned(y)]], **first)
+        self.taught = True
 
 
 def as_learner(
