@@ -198,4 +198,4 @@ def test_what_would_be_ignored_is_refused(option: list[str], tmp_path: Path) -> 
 def test_a_learner_that_would_not_be_used_is_told_of_this_way(tmp_path: Path) -> None:
     report = str(tmp_path / "r.html")
     told = CliRunner().invoke(app, ["run", str(written(tmp_path)), "--learner", "logistic", "--report", report])
-    assert "with --protect labels it answers itself" in " ".join(told.output.split())
+    assert told.exit_code != 0 and "say --protect labels, and it answers itself" in str(told.exception)

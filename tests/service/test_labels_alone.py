@@ -206,7 +206,7 @@ def test_the_true_label_is_in_no_file(folder: Path) -> None:
     class Other:
         secure = False
 
-        def word(self) -> int:
+        def fresh_word(self) -> int:
             return 0  # "no" comes out, whatever came in
 
     with opened(folder) as desk:

@@ -286,6 +286,7 @@ class PopDesk:
             fresh = requests.fresh(asked, minute)
             self._fill(len(fresh))
             entered = self._take(fresh) if fresh else None
+            self._fill(0)  # of a batch that is longer than the deadline
             found = [requests.request(one.name) for one in asked]
             if requests.expire(keeper.rounds):
                 self._tear(ASKED)
