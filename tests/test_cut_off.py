@@ -28,7 +28,6 @@ import confide
 from confide import POP, StateError, evaluate
 from confide.learners import Features, LogisticRegression
 from confide.ledger.book import Book
-from confide.pop.guiding import Guiding
 from confide.pop.tickets import Key
 from tests.saved import fork
 from tests.worlds import guided_plan
@@ -60,21 +59,22 @@ def make(kind: str, **more: Any) -> POP:
     return POP(learner, plan_for(kind), labels=[0, 1], features=features, seed=1, **more)
 
 
-def place_of(guiding: Guiding, x: Any) -> int:
-    """Where the sums have a row's category: behind two constants and its number, before the partitions."""
-    encoded = guiding.read(x)
-    assert encoded is not None
-    return int(encoded.encoded.indices[3])
+def place_of(encode: Callable[[Any], Any], x: Any) -> int:
+    """Where the sums have a row's category: its first place that rows of other categories do not all have too."""
+    others = (set(encode({"a": 1.0, "c": f"other {i}"}).indices.tolist()) for i in range(3))
+    common = set.intersection(*others)
+    return next(place for place in encode(x).indices.tolist() if place not in common)
 
 
 def rows() -> list[dict[str, Any]]:
     """Rows that each have a place of their own in the sums. The guide hashes categories: some of them meet."""
     guiding = make("guide alone").operator.loop.guiding
-    assert guiding is not None
+    assert guiding is not None and guiding.guide._leaves is not None
+    encode = guiding.guide._leaves.features.encode
     found: dict[int, dict[str, Any]] = {}
     for i in range(100 * ROWS):
         x = {"a": 1.0, "c": f"row {i}"}
-        found.setdefault(place_of(guiding, x), x)
+        found.setdefault(place_of(encode, x), x)
         if len(found) == ROWS:
             break
     return list(found.values())
@@ -91,7 +91,7 @@ def taught(pop: POP) -> list[int]:
     times = np.zeros(ROWS, dtype=np.int64)
     for leaves in {id(one): one for one in (guiding.guide._warm, guiding.guide._leaves) if one is not None}.values():
         total = leaves.sums[: leaves.closed].sum(axis=0) + leaves.open
-        each = total[[int(leaves.features.encode(x).indices[3]) for x in XS]]
+        each = total[[place_of(leaves.features.encode, x) for x in XS]]
         one = np.abs(each[each != 0]).min(initial=1 << 62)  # gradients differ by a little: losses beside them do
         times += np.rint(np.abs(each) / one).astype(np.int64)
     return times.tolist()

@@ -125,7 +125,7 @@ def test_a_plan_explains_what_it_chose() -> None:
 
 def test_a_plan_for_the_other_unit_is_refused() -> None:
     with pytest.raises(ValueError, match="made for people"):
-        make("people")
+        make("people", units="rounds")
     with pytest.raises(ValueError, match="leave unit_unsure and unit_labels out"):
         Plan.tight(20.0, 1e-2, ROUNDS, units="rounds", unit_labels=2)
 
@@ -205,8 +205,8 @@ def test_silent_unsure_and_capped_rounds_are_the_guides() -> None:
     assert done.error_after(0.5) < 0.25 and done.guide_error < 0.4 and set(done.errors) == set(done.coverage)
 
 
-def test_a_learner_that_is_not_used_is_said_and_one_that_is_missing_refused() -> None:
-    with pytest.warns(UserWarning, match="the guide answers alone"):
+def test_a_learner_that_would_not_be_used_is_refused_and_so_is_one_that_is_missing() -> None:
+    with pytest.raises(ValueError, match="LogisticRegression would never answer"):
         make("alone", LogisticRegression())
     with pytest.raises(ValueError, match=r"guide=1\.0"):
         POP(None, plan("copies"), labels=["no", "yes"], features=3)

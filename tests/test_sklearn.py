@@ -148,7 +148,7 @@ def test_rows_after_the_halt_are_answered() -> None:
     with pytest.warns(UserWarning, match="rounds used up: the guide answers all further rows"):
         answers = guided.predict(X[:150])
     assert (answers[100:] == guided.classes_[guided.predict_proba(X[100:150]).argmax(axis=1)]).all()
-    assert (answers == y[:150]).mean() > 0.8
+    assert (answers == y[:150]).mean() > 0.7
     model = small(plan=planned(rounds=100, unsure=10, guide=None), fallback=2, after_halt="raise").fit(X, y)
     with pytest.warns(UserWarning, match="the fallback answers"):
         assert (model.predict(X[:150])[100:] == 2).all()

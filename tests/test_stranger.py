@@ -580,7 +580,7 @@ def test_the_program_says_its_version_and_can_be_completed(main: Main) -> None:
     assert done.returncode == 0 and done.stdout.startswith("confide ")
 
 
-@pytest.mark.parametrize(("typed", "offered"), [("ver", {"verify"}), ("s", {"schema", "serve", "status"})])
+@pytest.mark.parametrize(("typed", "offered"), [("ver", {"verify"}), ("s", {"schema", "serve", "status", "successor"})])
 def test_the_shell_completes_commands(typed: str, offered: set[str]) -> None:
     asked = {"_CONFIDE_COMPLETE": "complete_bash", "COMP_WORDS": f"confide {typed}", "COMP_CWORD": "1"}
     program = "import sys; sys.argv[0] = 'confide'; from confide.cli.main import main; main()"

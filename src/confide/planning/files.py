@@ -54,6 +54,8 @@ def read(text: str | Path) -> dict[str, Any]:
 
 def _fields(body: dict[str, Any]) -> dict[str, Any]:
     promise = Promise.from_params(body["promise"])
+    if promise.labels is None:
+        raise TypeError("a plan says how many labels there are")
     return {
         "promise": promise,
         "parts": tuple(read_part(part) for part in body["parts"]),

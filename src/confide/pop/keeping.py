@@ -96,8 +96,7 @@ class Keeper:
 
     def who(self, subject: str) -> bytes:
         """A keyed hash of somebody's id: the person's own, and whoever asks where rounds are protected."""
-        name, key = subject.encode("utf-8", "surrogatepass"), self._loop.routing.people_key
-        return blake2b(name, key=key, digest_size=16, person=b"unit").digest()
+        return self.hash(b"unit", subject.encode("utf-8", "surrogatepass"))
 
     def hash(self, purpose: bytes, *parts: bytes) -> bytes:
         """16 bytes that nobody can compute without this state's key."""
@@ -109,7 +108,9 @@ class Keeper:
         for purpose, *parts in given:
             keyed = self._keyed.get(purpose)
             if keyed is None:
-                keyed = blake2b(key=self._loop.routing.ticket_key, digest_size=16, person=purpose)
+                routing = self._loop.routing
+                key = routing.people_key if purpose == b"unit" else routing.ticket_key
+                keyed = blake2b(key=key, digest_size=16, person=purpose)
                 self._keyed[purpose] = keyed
             one = keyed.copy()
             one.update(b"".join(parts))

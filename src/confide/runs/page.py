@@ -25,7 +25,11 @@ HEADINGS = ("tried", "copies", "labels each", "unsure", "wrong", "±", f"after {
 """Of the table of what advice has tried."""
 
 _PAGES = Environment(
-    loader=PackageLoader("confide.runs", "pages"), autoescape=True, trim_blocks=True, undefined=StrictUndefined
+    loader=PackageLoader("confide.runs", "pages"),
+    autoescape=True,
+    trim_blocks=True,
+    keep_trailing_newline=True,
+    undefined=StrictUndefined,
 )
 _PAGES.globals["colours"] = COLOURS
 _PAGES.filters |= {
