@@ -22,8 +22,8 @@ from confide.service.talk import Place, Send, Steps, Told, go_on
 
 __all__ = ["AsyncClient", "Client"]
 
-DEADLINE = 30.0
-"""Seconds after which a request is not sent again: longer than a restart takes."""
+DEADLINE = 60.0
+"""Seconds after which a request is not sent again: longer than a restart takes, up to half a million rounds a day."""
 
 TIMEOUT, LONG = 15.0, 600.0
 """Seconds that each try waits at the public port, where nobody waits longer than that, and at the operator's."""
