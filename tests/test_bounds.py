@@ -105,7 +105,7 @@ def neighbours(draw: st.DrawFn) -> tuple[int, int]:
 @example((2**63, 2**63 + 1), 60, 2**63, FULL)
 @example((LAST, LAST - 1), 60, LAST, Fraction(1, 2))
 @example((LAST - 1, LAST), 2, LAST, FULL)
-@settings(CALM, max_examples=250)
+@settings(CALM, max_examples=600)
 def test_bounds_are_never_below_exact_arithmetic(
     pair: tuple[int, int], order: int, mixed: int, fraction: Fraction
 ) -> None:

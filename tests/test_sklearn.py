@@ -66,6 +66,18 @@ def blobs(rows: int = 1500, seed: int = 1) -> tuple[Rows, Labels]:
 # ------------------------------------------------------------------ learning and answering
 
 
+def test_a_plans_guide_learns_from_all_rows_of_fit_or_somebody_is_told() -> None:
+    X, y = blobs()
+    numbers: dict[str, Any] = {"copies": 200, "unsure": 20, "silent": 0, "guide": 0.5}
+    made = PrivateClassifier(learners.GaussianNB(), plan=partial(Plan.tight, 20.0, 0.01, 100, **numbers), seed=1)
+    made.fit(X, y)
+    assert made.pop_.plan.guide is not None and made.pop_.plan.guide.history == len(X)
+    assert (made.predict_proba(X).argmax(axis=1) == y).mean() > 0.9
+    short = Plan.tight(20.0, 0.01, 100, labels=3, **numbers)
+    with pytest.warns(confide.ConfideWarning, match="the plan is for 0 rows of history, and fit has 1,500"):
+        PrivateClassifier(learners.GaussianNB(), plan=short, seed=1).fit(X, y)
+
+
 TREE = DecisionTreeClassifier()
 
 
@@ -148,7 +160,7 @@ def test_rows_after_the_halt_are_answered() -> None:
     with pytest.warns(UserWarning, match="rounds used up: the guide answers all further rows"):
         answers = guided.predict(X[:150])
     assert (answers[100:] == guided.classes_[guided.predict_proba(X[100:150]).argmax(axis=1)]).all()
-    assert (answers == y[:150]).mean() > 0.7
+    assert (answers == y[:150]).mean() > 0.8
     model = small(plan=planned(rounds=100, unsure=10, guide=None), fallback=2, after_halt="raise").fit(X, y)
     with pytest.warns(UserWarning, match="the fallback answers"):
         assert (model.predict(X[:150])[100:] == 2).all()
@@ -303,7 +315,7 @@ def test_an_estimator_that_would_never_answer_is_refused_with_the_three_ways_on(
 
 def test_a_plan_is_taken_as_it_is() -> None:
     X, y = blobs()
-    leaning = planned(rounds=2000, copies=200, unsure=100, guide=0.3, lean="additive")(labels=3)
+    leaning = planned(rounds=2000, copies=200, unsure=100, guide=0.3, lean="additive", history=1500)(labels=3)
     model = small(plan=leaning).fit(X, y)
     assert model.pop_.plan is leaning and clone(model).plan is leaning and model.predict(X[:20]).shape == (20,)
     with pytest.raises(ValueError, match="the plan is for 3 labels, and there are 2"):

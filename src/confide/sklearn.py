@@ -29,7 +29,7 @@ except ModuleNotFoundError as missing:
 
 from confide._checks import label_weights
 from confide.contained import Contained, contained
-from confide.errors import Halted
+from confide.errors import ConfideWarning, Halted
 from confide.frames import rows_of, values_of
 from confide.learners import Features
 from confide.planning.chosen import Kept, check_given, kept, refuse_another
@@ -53,9 +53,12 @@ _LABELS_ONLY = (
 
 
 @lru_cache(maxsize=64)
-def _made(make: Callable[..., Plan], labels: int) -> Plan:
-    """What makes a plan for so many labels, asked once."""
-    return make(labels=labels)
+def _made(make: Callable[..., Plan], labels: int, history: int = 0) -> Plan:
+    """What makes a plan for so many labels and, where it has a guide and does not say it, so many rows of history."""
+    plan = make(labels=labels)
+    if history and isinstance(plan, Plan) and plan.guide is not None and not plan.guide.history:
+        return make(labels=labels, history=history)
+    return plan
 
 
 def _guided(model: PrivateClassifier) -> bool:
@@ -94,7 +97,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         past rounds that were given a guide answers as it is then, and copies, which need a number, halt.
     plan
         A `confide.Plan` that keeps a promise, instead of one: for copies, leans and shares of your own choice. Where
-        labels are read from y it may be what makes a plan for so many labels:
+        labels are read from y it may be what makes a plan for so many labels, and as many rows of history as `fit` has:
         `functools.partial(Plan.tight, 8.0, 1e-6, 100_000, copies=400, unsure=300, silent=0)`.
     history
         Rows that will be taught before the first is asked about, by one call or many; public. None: those of the first
@@ -322,7 +325,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _plan(self, labels: int, rows: int, online: bool) -> Plan:
         """The plan; a guide alone that nobody promised rounds for learns from its history only."""
-        given = self.promise, _made(self.plan, labels) if callable(self.plan) else self.plan
+        rows_before = 0 if online else rows
+        given = self.promise, _made(self.plan, labels, rows_before) if callable(self.plan) else self.plan
         promise, plan = check_given(given)
         if plan is not None and self.history is not None:
             raise ValueError("a plan says how much history there is: leave history out")
@@ -333,6 +337,13 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("a guide alone without rounds never halts: leave after_halt out, or promise rounds")
         history = rows if self.history is None else self.history
         if plan is not None:
+            if plan.guide is not None and plan.guide.history < rows_before:
+                warnings.warn(
+                    f"the plan is for {plan.guide.history:,} rows of history, and fit has {rows_before:,}: the guide "
+                    f"learns little from the others; plan with history={rows_before}",
+                    ConfideWarning,
+                    stacklevel=4,
+                )
             return kept(given, labels, self.estimator)
         if self.estimator is not None or online or not self._endless:
             return kept(given, labels, self.estimator, silent=0, history=history)

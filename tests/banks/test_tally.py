@@ -55,7 +55,7 @@ def questions(name: str) -> list[list[float]]:
 def test_every_vote_is_that_of_the_plain_bank(name: str) -> None:
     """Whatever was taught, in whatever order, labels that the class cannot give included; also after resets."""
     ours, theirs, dice = tallied(name, 13), plain(name, 13), np.random.default_rng(1)
-    for lesson in range(150):
+    for lesson in range(400):
         one, x, y = int(dice.integers(13)), questions(name)[dice.integers(len(questions(name)))], int(dice.integers(2))
         for bank in (ours, theirs):
             if lesson % 57 == 56:
@@ -70,7 +70,7 @@ def test_every_vote_is_that_of_the_plain_bank(name: str) -> None:
 
 @EVERY
 def test_it_keeps_to_what_a_bank_must(name: str) -> None:
-    numbers = np.random.default_rng(2).integers(0, 7, 30)
+    numbers = np.random.default_rng(2).integers(0, 7, 60)
     records = [(np.array([float(x)]), int(x > 3)) for x in numbers]
     checks.check_bank(lambda copies: tallied(name, copies), records)
 
