@@ -381,3 +381,10 @@ def test_a_batch_that_is_cut_off_has_taken_its_rounds_and_caps_before_anything_i
     for name in ("ann", "bob", "carl"):
         with pytest.raises(ValueError, match="for life"):
             model.teach([1.0, 1.0], "yes", name)
+
+
+def test_half_a_label_is_none_and_takes_no_round() -> None:
+    model = Randomized(None, labels=["no", "yes"], epsilon=1.0, features=2, seed=1)
+    with pytest.raises(ValueError, match="give one number"):
+        model.follow_many([[1.0, 2.0]] * 3, np.array([0.0, 0.5, 1.0]))  # type: ignore[arg-type]
+    assert model.rounds == 0

@@ -416,7 +416,8 @@ class Randomized:
         """
         xs, ys = rows_of(xs, True), np.asarray(ys)
         ids = self._ids(units, len(xs))
-        if ys.ndim != 1 or len(ys) != len(xs) or not ((ys >= -1) & (ys < len(self.labels))).all():
+        whole = not ys.size or ys.dtype.kind in "iu"  # half a label is none
+        if ys.ndim != 1 or len(ys) != len(xs) or not whole or not ((ys >= -1) & (ys < len(self.labels))).all():
             raise ValueError(f"give one number from 0 to {len(self.labels) - 1} for each row, or −1 for no label")
         if self.deadline is not None:
             return self._one_by_one(xs, ys, ids)
