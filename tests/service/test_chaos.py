@@ -60,7 +60,7 @@ def test_a_server_that_is_restarted_under_load_loses_no_ticket(tmp_path: Path) -
 
 def test_a_server_that_says_durable_too_early_is_found_out(tmp_path: Path) -> None:
     with chaos(tmp_path, fault="forgetful", patience=5.0) as run:
-        run.run(5)
+        run.run(30)
         assert run.wrong
 
 
@@ -82,7 +82,7 @@ def test_only_the_last_rounds_of_a_life_may_be_told_to_nobody() -> None:
 
 def test_a_server_that_burns_rounds_without_being_killed_is_found_out(tmp_path: Path) -> None:
     with chaos(tmp_path, fault="wasteful") as run:
-        run.run(1)
+        run.run(1, advance=lambda: Asker(run, 90).new("copies", "somebody", [[0.0, 0.0]] * 3))
         assert any("told to nobody" in words for words in run.wrong), run.verdict(1)
 
 
