@@ -29,6 +29,9 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 WIDE = 1 << 32
 """Added to what must not show by its size: SQLite stores all numbers from here to 2⁴⁷ in six bytes."""
 
+_EIGHT, _NOTHING = (8).to_bytes(8, "little"), (-1).to_bytes(8, "little", signed=True)
+"""How long a number is, and what stands for the length of nothing."""
+
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS model(
     id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, epoch INTEGER NOT NULL, sequence INTEGER NOT NULL,
@@ -84,13 +87,16 @@ def checksum(*values: int | str | bytes | None) -> int:
     It is of raw bytes: how long it takes depends on how long the values are, and a number has eight bytes whatever it
     is. So it does not tell what was counted, nor what the exact sums are.
     """
-    found = 0
+    parts = list[bytes]()
     for value in values:
-        raw = value.to_bytes(8, "little", signed=True) if isinstance(value, int) else value
-        raw = raw.encode() if isinstance(raw, str) else raw
-        size = -1 if raw is None else len(raw)
-        found = zlib.crc32(raw or b"", zlib.crc32(size.to_bytes(8, "little", signed=True), found))
-    return found + WIDE
+        if isinstance(value, int):
+            parts.append(_EIGHT + value.to_bytes(8, "little", signed=True))
+        elif value is None:
+            parts.append(_NOTHING)
+        else:
+            raw = value.encode() if isinstance(value, str) else value
+            parts += len(raw).to_bytes(8, "little"), raw
+    return zlib.crc32(b"".join(parts)) + WIDE
 
 
 def without(whose: bytes, left: Iterable[bytes], width: int, body: bytes) -> bytes:

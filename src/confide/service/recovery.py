@@ -35,12 +35,15 @@ def recover(saved: Saved, keeper: Keeper, requests: Requests, counts: Counts) ->
     The order is that of the journal. See docs/proofs/people.md for what may be taught again, and to whom.
     """
     lessons, counted = list[Past](), list[tuple[bytes, Any]]()
+    since, closed = saved.header["sequence"], keeper.leaf
     if counts.sequence < 0 and not counts.empty:  # older counts do not say it, and are as old as the snapshot
-        counts.sequence = saved.header["sequence"]
-    for kind, sequence, width, body in saved.journal():
+        counts.sequence = since
+    journal = saved.journal()
+    for kind, sequence, _, body in journal:
+        if kind == COUNTED and sequence > counts.sequence:  # before rows that are in it would be counted for nothing
+            counts.read(body, sequence)
+    for kind, sequence, width, body in journal:
         if kind == COUNTED:
-            if sequence > counts.sequence:
-                counts.read(body, sequence)
             continue
         rows = list(Rows.of(width).read(body))
         if kind == ASKED:
@@ -55,10 +58,13 @@ def recover(saved: Saved, keeper: Keeper, requests: Requests, counts: Counts) ->
             came = [row for row in rows if row.number > 0 and row.epoch > 0]
             counts.labelled([row.number for row in came], [row.label != _answered(row, requests) for row in came])
         requests.taught(rows, sequence, saved.spent.rounds)
-        told = [(row, unpack(row.x)) for row in rows if row.x is not None]
-        lessons += [Past(sequence, row.copy, x, row.label, row.leaf, row.number) for row, x in told]
+        lessons += [
+            Past(sequence, row.copy, unpack(row.x), row.label, row.leaf, row.number)
+            for row in rows
+            if row.x is not None and (sequence > since or row.leaf >= closed)
+        ]
     keeper.recount(counted)
-    keeper.replay(lessons, saved.header["sequence"], [(sequence, copy) for sequence, copy, _ in saved.spent.forgot])
+    keeper.replay(lessons, since, [(sequence, copy) for sequence, copy, _ in saved.spent.forgot])
     if saved.noted:
         keeper.noted()
     requests.expire(saved.spent.rounds)
