@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from confide import POP, Monitor, Plan
 from confide.learners import Features
+from confide.privacy import exact
 from confide.service.counts import Counts
 from confide.service.metrics import public_text
 from confide.service.views import private, public
@@ -37,6 +40,17 @@ def test_of_rounds_the_monitor_says_of_how_many() -> None:
     shown = public("spam", monitored("rounds"), 10, 24, 100, 10)
     assert set(shown["monitor"]) == {"mistakes", "rounds", "error"} and shown["monitor"]["rounds"] == 19
     assert 'number="rounds"} 19.0' in public_text({"spam": shown}).decode()
+
+
+def test_a_look_does_not_compute_the_price_of_the_plan_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That was nearly all that a look took, and everybody may look as often as they like."""
+    pop, other, computed = monitored("rounds"), Plan.tight(7.0, 1e-4, 600), list[Any]()
+    first = public("spam", pop, 10, 24, 100, 10)
+    monkeypatch.setattr(exact, "hockey_stick", lambda *numbers: computed.append(numbers))
+    assert public("spam", pop, 10, 24, 100, 10) == first and not computed
+    with pytest.raises(TypeError):
+        str(other)
+    assert computed, "what another plan promises is computed"
 
 
 class Failing:

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
 
 from confide._checks import Numbers
@@ -134,7 +135,7 @@ class Price(Numbers):
     def epsilon(self, delta: float, people: int = 1) -> float:
         """ε at this δ, rounded up; for several units together only where it is Gaussian."""
         if self.mu2 is not None:
-            return epsilon_of(delta, self._moved(people), self._noises(people))
+            return _exactly(delta, self._moved(people), self._noises(people))
         if self.only_pure and people == 1:
             return self.pure
         order = self.best_order(delta)
@@ -152,6 +153,10 @@ class Price(Numbers):
         if self.mu2 is None:
             raise ValueError("not all parts are Gaussian, so that nothing is converted exactly: take epsilon(delta)")
         return self.mu2 * people**2
+
+
+_exactly = lru_cache(maxsize=256)(epsilon_of)
+"""Of plans, which are public: one is described in every look at a served model."""
 
 
 def left_of(delta: float, bad: Fraction) -> float:
