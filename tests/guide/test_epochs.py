@@ -73,6 +73,7 @@ def test_leaves_of_all_epochs_are_named_by_the_number_of_rounds_alone() -> None:
         assert epoch == 0 or epoch_of(start - 1, *growing) == epoch - 1
     many = np.arange(ends[-1])
     assert (SMALL.closed_after(many) == np.searchsorted(ends, many, side="right")).all()
+    assert [SMALL.closed_at(int(one)) for one in many] == SMALL.closed_after(many).tolist()
     assert epoch_of(10**15, 1024, 2048, 256) > 10**8  # in no time
 
 

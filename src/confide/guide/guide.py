@@ -211,7 +211,7 @@ class Guide:
         past = self.rounds - self._first
         if self._warm is not None and past < 0:
             return next(end for end in self._warm.stage.ends if end > self.rounds) - self.rounds
-        closed = int(self.plan.closed_after(np.array([past]))[0])
+        closed = self.plan.closed_at(past)
         stage = self.plan.epoch(closed // self.plan.leaves if self.plan.endless else 0)
         return MANY if closed == stage.before + stage.leaves else stage.ends[closed - stage.before] - past
 

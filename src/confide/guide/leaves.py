@@ -145,9 +145,10 @@ class Leaves:
 
     def map_after(self, rounds: int) -> Map:
         """The map as it was after so many rounds of this stage, before later partitions were drawn."""
-        features, closed = self.features, int(self.plan.closed_after(np.array([rounds]))[0])
-        if not isinstance(features, FeatureMap):
+        features = self.features
+        if not isinstance(features, FeatureMap) or not features.renewed:
             return features
+        closed = self.plan.closed_at(rounds)
         known = tuple(one for one in features.renewed if one.deal <= closed or one in self.given)
         if len(known) == len(features.renewed):
             return features

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -196,6 +197,14 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
         start, ends = epoch_start(number, *growing), epoch_ends(number, *growing)
         pace = _pace(self.step, ends[-1] - (ends[-2] if self.leaves > 1 else start), self.memory)
         return Stage("node", 1, ends, self.sigma2, self.root, *pace, start, number)
+
+    def closed_at(self, rounds: int) -> int:
+        """`closed_after` of one number."""
+        if not self.endless:
+            return bisect_right(self.main.ends, rounds)
+        growing = self.leaves, self.leaf, self.growth
+        number = epoch_of(rounds, *growing)
+        return number * self.leaves + bisect_right(epoch_ends(number, *growing), rounds)
 
     def closed_after(self, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
         """How many leaves of that stage, of all epochs, have ended after so many of its rounds."""
