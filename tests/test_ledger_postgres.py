@@ -13,10 +13,15 @@ from typing import Any
 
 import pytest
 
+from confide import POP
 from confide.errors import StateError
 from confide.ledger import Book, Entry, Ledger, Spent
 from tests.saved import fork
 from tests.servers import Cluster, start
+from tests.test_periods import by_period, next_period
+from tests.test_periods import people as periodical
+from tests.test_periods import taught as teaches
+from tests.test_successors import TWO, people, taught
 
 psycopg = pytest.importorskip("psycopg", reason='no psycopg here: pip install "confide[postgres]"')
 postgres = pytest.importorskip("confide.ledger.postgres")
@@ -372,3 +377,41 @@ def test_no_password_is_in_a_sentence() -> None:
     ledger = Ledger("postgresql://ann:hunter2@127.0.0.1:1/books?password=hunter3")
     said = refused(ledger.models, "cannot be opened") + repr(ledger) + ledger.name
     assert "hunter" not in said and "postgresql://127.0.0.1:1/books" in said
+
+
+# ---------------------------------------------------------------------- lives
+
+
+def test_lives_go_on_over_successors_in_one_ledger(url: str, tmp_path: Path) -> None:
+    """Each person teaches one label in each of two models: one is sealed for its heir, and has no other."""
+    old = people()
+    old.save(tmp_path / "1", ledger=url, model="first")
+    assert taught(old, "ann") == [True]
+    old.predict([1.0, 2.0], "bob")
+    old.close()
+    where: dict[str, Any] = {"ledger": url, "old_ledger": url, "old_model": "first"}
+    refused(lambda: people().succeed(tmp_path / "1", tmp_path / "2", TWO, model="first", **where), "already")
+    new = people()
+    assert new.succeed(tmp_path / "1", tmp_path / "2", TWO, model="second", **where).people == 1
+    assert taught(new, "ann", "ann", "bob") == [True, False, True]
+    new.close()
+    refused(lambda: POP.load(tmp_path / "1", ledger=url, model="first"), "has a successor")
+    refused(lambda: people().succeed(tmp_path / "1", tmp_path / "3", TWO, model="third", **where), "another successor")
+    new = POP.load(tmp_path / "2", ledger=url, model="second")
+    assert taught(new, "ann", "bob") == [False, False]
+    new.close()
+    third, where = people(), {**where, "old_model": "second"}
+    assert third.succeed(tmp_path / "2", tmp_path / "4", model="third", **where).spent == 1
+    assert taught(third, "ann", "bob") == [False, True]
+    third.close()
+
+
+def test_caps_by_period_live_in_it(url: str, tmp_path: Path) -> None:
+    pop = periodical(by_period(periods=2))
+    pop.save(tmp_path / "s", ledger=url, model="m")
+    for learned in ([True, False], [True, False], [False, False]):
+        assert [teaches(pop), teaches(pop)] == learned
+        next_period(pop)
+        pop.close()
+        pop = POP.load(tmp_path / "s", ledger=url, model="m")
+    pop.close()

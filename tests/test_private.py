@@ -66,8 +66,8 @@ def test_every_option_is_heeded() -> None:
     watched = make(monitor=confide.Monitor(0.1))
     assert watched.guarantee.epsilon > make().guarantee.epsilon
     assert set(Options.__annotations__) == {
-        "rounds", "labels_per_person", "history", "label_weights", "fallback", "ticket_life", "monitor", "deadline",
-        "seed",
+        "rounds", "labels_per_person", "per", "periods", "history", "label_weights", "fallback", "ticket_life",
+        "monitor", "deadline", "seed",
     }  # fmt: skip
 
 

@@ -35,6 +35,10 @@ class Options(TypedDict, total=False):
     """Questions that it is planned for, where that is known; without it there is no last one. Copies need it."""
     labels_per_person: int
     """Labels of one person that teach it, in all their life; more of them cost more noise for all."""
+    per: int
+    """Another promise to people: ε for what one person told within one period of so many rounds."""
+    periods: int
+    """In how many such periods one person teaches; `guarantee.life` is the ε for all of them together."""
     history: int
     """Labelled rows that are taught before the first question, by `teach_many`."""
     label_weights: Mapping[Any, float] | Sequence[float] | None
@@ -51,7 +55,8 @@ class Options(TypedDict, total=False):
     """For tests and benchmarks only: whatever is made with one promises nothing."""
 
 
-_ROWS = ("rounds", "history", "label_weights", "fallback", "monitor")  # what is for the promise to rows
+_PEOPLE = ("labels_per_person", "per", "periods")  # what is for people
+_ROWS = ("rounds", "history", "per", "periods", "label_weights", "fallback", "monitor")  # … for the promise to rows
 _LABELS = ("deadline",)  # … and to labels alone
 
 
@@ -121,6 +126,8 @@ class Private:
             len(tuple(labels)),
             "people" if people else "rounds",
             unit_labels=options.get("labels_per_person", 1),
+            per=options.get("per"),
+            periods=options.get("periods"),
         )
         self._mechanism = POP(
             learner,
@@ -272,8 +279,9 @@ def _check(protect: str, people: bool, options: Mapping[str, Any]) -> None:
     for name in _ROWS if protect == "labels" else _LABELS:
         if name in options:
             raise ValueError(f'{name} has no meaning with protect="{protect}": leave it out')
-    if not people and "labels_per_person" in options:
-        raise ValueError("labels_per_person is for people, and rounds are protected: say people=True, or leave it out")
+    for name in _PEOPLE:
+        if not people and name in options:
+            raise ValueError(f"{name} is for people, and rounds are protected: say people=True, or leave it out")
 
 
 def _randomized(

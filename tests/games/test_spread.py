@@ -15,6 +15,7 @@ from confide.guide.guide import Guide
 from confide.guide.leaves import Leaves
 from confide.planning.guided import GuidePlan
 from confide.planning.lives import UNIT, Life, cost_of
+from confide.planning.periods import Periods
 from confide.planning.promise import Promise
 from confide.pop.guiding import Guiding
 from confide.privacy.random import Random
@@ -120,6 +121,40 @@ def test_an_epoch_that_ends_by_what_was_learned_is_found(monkeypatch: pytest.Mon
     monkeypatch.setattr(Guide, "_due", early)
     found = lives(PLANS[1], 3, lambda epoch: epoch == 1)
     assert found.fault == "when something is released depends on what was learned"
+
+
+# ---------------------------------------------------------------------- periods
+
+
+def periods(plan: Plan) -> Verdict:
+    """Of a person who brings a label in each of eight periods; each begins at another place of an epoch."""
+    life, counted = plan.life_price(), plan.promise.counted
+    assert life is not None and life.mu2 is not None and counted is not None
+    found = []
+    for game in range(2 * GAMES):
+        witness, pop = Witness(game % 2, float(life.mu2)), made(plan)
+        witness.meet(pop)
+        for number in range(1, 8 * counted.per + 1):
+            if number % counted.per == 1:
+                witness.teach(pop, X)
+            else:
+                pop.predict(X, "a stranger")
+        found.append(witness)
+    return law_of(found, np.random.default_rng(1))
+
+
+def test_a_person_who_teaches_in_all_their_periods_has_the_law_that_the_plan_states_for_a_life() -> None:
+    plan = small(1).but(units="people", per=5, periods=6)
+    found = periods(plan)
+    assert found.fault == "" and 0.4 < found.moved <= 1
+    assert periods(plan.but(periods=1)).moved > 0.99
+
+
+def test_periods_that_never_end_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    endless, right = Periods(5, 100, 1), Periods.one_more
+    monkeypatch.setattr(Periods, "one_more", lambda self, count, period: right(endless, count, period))
+    found = periods(small(1).but(units="people", per=5, periods=2))
+    assert found.fault == "the person moved more than the promise allows" and found.moved > 2
 
 
 # ---------------------------------------------------------------------- two successors

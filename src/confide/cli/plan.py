@@ -45,6 +45,8 @@ def plan(
     silent: Annotated[int | None, typer.Option(help="Rounds at the start in which copies only learn.")] = None,
     unit_unsure: Annotated[int, typer.Option(help="Unsure answers one person may receive (person-level).")] = 1,
     unit_labels: Annotated[int, typer.Option(help="Labels of one person that the guide learns from.")] = 1,
+    per: Annotated[int | None, typer.Option(help="ε is for what one person told within so many rounds.")] = None,
+    periods: Annotated[int | None, typer.Option(help="With --per: periods in which one person teaches.")] = None,
     history: Annotated[int, typer.Option(help="Labelled rows that will be taught before the first question.")] = 0,
     lean: Lean = None,
     guide: Annotated[bool, typer.Option(help="Whether a guide may have the budget, or a part of it.")] = True,
@@ -69,6 +71,8 @@ def plan(
 
     * `confide plan --protect labels --units people --unit-labels 3` — only what was answered as right is secret
 
+    * `confide plan --endless --units people --per 1000000 --periods 5` — ε for a period, and for five of them
+
     * `confide plan --json plan.json && confide verify plan.json` — re-certify from the tables alone
 
     Must nobody learn what was asked, or only what was answered as right? A plan is for the first, unless you say
@@ -88,6 +92,8 @@ def plan(
     given = {name: value for name, value in given.items() if value is not None}
     given |= {"labels": labels} | ({} if unit_unsure == 1 else {"unit_unsure": unit_unsure}) | _lean(lean)
     ours: dict[str, Any] = {"unit_labels": unit_labels, "history": history, "endless": endless, "units": units}
+    by_period = {name: value for name, value in (("per", per), ("periods", periods)) if value is not None}
+    ours |= by_period
     if paper or show_frontier or mistakes is not None:
         _refuse(ours, "is for a guide, or for a plan of ours without a certificate, and this is neither: leave it out")
     elif not guide:
@@ -110,9 +116,11 @@ def plan(
         made = Plan.certified(*promise, mistakes, **given)
     else:
         given |= {"unit_labels": unit_labels, "history": history} if guide else {"guide": None}
+        given |= {"guide": 1.0} if by_period else {}
         last = None if endless else promise[2]
         with planning(last):
             made = Plan.tight(epsilon, delta, last, units=units, **given)  # type: ignore[arg-type]
+        made = made.but(**by_period) if by_period else made
     _show(made, json, "")
     if not paper and mistakes is None:
         say(f"\n{WHICH}", "dim")

@@ -55,6 +55,8 @@ def _certified(plan: Plan, got: Guarantee) -> str:
         how = "exactly"
     elif price.mu2 is not None:
         how = f"exactly, δ = {price.delta(plan.guarantee.epsilon):.6g} at the ε claimed"
+        if got.life is not None:
+            how += f"; for all {got.periods:,} periods of one person ε = {got.life:.6g}"
     return (
         f"certified: the integers keep ε = {got.epsilon:.6g} at δ = {got.delta:.3g} "
         f"(claimed {plan.guarantee.epsilon:.6g}); {how}; {', '.join(part.certified(plan) for part in plan.parts)}"

@@ -70,8 +70,8 @@ class Region:
 
 
 def _pairs(plan: Plan) -> Iterable[tuple[float, float]]:
-    yield plan.guarantee.epsilon, plan.guarantee.delta
-    price = plan.price()
+    said, price = plan.guarantee, plan.life_price() or plan.price()  # a game hides all that its unit tells
+    yield said.epsilon if said.life is None else said.life, said.delta
     if price.mu2 is not None:
         yield from ((epsilon, delta) for epsilon in EPSILONS if (delta := price.delta(epsilon)) < 1)
         return

@@ -201,6 +201,12 @@ class Guide:
         return (self._leaves if self._warm is None else self._warm).stage.ends[0]
 
     @property
+    def behind(self) -> bool:
+        """Whether the open leaf ended before the last round, through which this guide was not led (public)."""
+        closed, ends = self._leaves.closed, self._leaves.stage.ends
+        return closed == len(ends) or self.rounds - self._began > ends[closed]
+
+    @property
     def counting(self) -> int:
         """How many of the next rounds are counted for the ranges (public)."""
         return max(0, self._first - self.rounds)

@@ -89,7 +89,7 @@ def planned(promise: Promise, learner: Any, *, takes: str, **numbers: Any) -> Pl
     if plan.endless:
         why = "copies of a learner are planned for a number of rounds, millions of them, and none was given (rounds=)"
     refuse_unasked(learner, plan, takes, why)
-    return plan
+    return plan if promise.per is None else plan.but(per=promise.per, periods=promise.periods)
 
 
 def refuse_unasked(learner: Any, plan: Plan, takes: str, why: str = "the plan has no copies") -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -31,12 +32,17 @@ def write(plan: Plan) -> str:
         "kind": plan.kind,
         "promise": plan.promise.params(),
         "parts": [{"part": part.kind, **part.params()} for part in plan.parts],
-        "guarantee": {"epsilon": plan.guarantee.epsilon},
+        "guarantee": _stated(plan.guarantee),
         "certificate": None if plan.certificate is None else vars(plan.certificate),
         "mistakes": plan.mistakes,
         "notes": plan.notes,
     }
     return json.dumps(body, indent=1, default=int)  # NumPy's integers are integers
+
+
+def _stated(guarantee: Guarantee) -> dict[str, float]:
+    life = {} if guarantee.life is None else {"life": guarantee.life}
+    return {"epsilon": guarantee.epsilon, **life}
 
 
 def read(text: str | Path) -> dict[str, Any]:
@@ -60,11 +66,16 @@ def _fields(body: dict[str, Any]) -> dict[str, Any]:
         "promise": promise,
         "parts": tuple(read_part(part) for part in body["parts"]),
         "kind": body["kind"],
-        "guarantee": Guarantee(check_epsilon(body["guarantee"]["epsilon"]), promise.delta),
+        "guarantee": _guarantee(body["guarantee"], promise),
         "certificate": None if body["certificate"] is None else _certificate(body["certificate"], body["kind"]),
         "mistakes": body["mistakes"],
         "notes": tuple(str(note) for note in body["notes"]),
     }
+
+
+def _guarantee(saved: dict[str, Any], promise: Promise) -> Guarantee:
+    said = Guarantee(check_epsilon(saved["epsilon"]), promise.delta)
+    return said if promise.per is None else replace(said, life=check_epsilon(saved["life"]))
 
 
 def _certificate(saved: dict[str, Any], kind: str) -> Certificate:

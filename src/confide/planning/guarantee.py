@@ -21,6 +21,12 @@ class Guarantee(Numbers):
     secure: bool = True
     unit_labels: int | None = None
     """Labels of one unit that a guide learns from; None where there is no guide."""
+    per: int | None = field(default=None, kw_only=True)
+    """Rounds of a period, where ε is for what one person told within one; None where it is for life."""
+    periods: int | None = field(default=None, kw_only=True)
+    """In how many periods one person teaches, at most."""
+    life: float | None = field(default=None, kw_only=True)
+    """ε for all that one person ever told, in all their periods together, at the same δ."""
     units: Literal["rounds", "people"] | None = field(default=None, compare=False)
     """Who a unit is, where that was said: for the sentence alone."""
     caps: tuple[str, ...] = field(default=(), compare=False)
@@ -38,11 +44,15 @@ class Guarantee(Numbers):
         """
         if not 0 <= epsilon < math.inf:
             raise ValueError("what is added to a guarantee is an epsilon of at least 0")
-        return replace(self, epsilon=sum_up(self.epsilon, epsilon))
+        life = None if self.life is None else sum_up(self.life, epsilon)
+        return replace(self, epsilon=sum_up(self.epsilon, epsilon), life=life)
 
     def __str__(self) -> str:
         seeded = "" if self.secure else " (insecure: seeded, so nothing is promised)"
-        return f"({self.epsilon:.4g}, {self.delta:.3g})-challenge-DP{seeded}"
+        said = f"({self.epsilon:.4g}, {self.delta:.3g})-challenge-DP"
+        if self.life is not None:
+            said += f" a period of {self.per:,} rounds, ({self.life:.4g}, {self.delta:.3g}) for all {self.periods:,}"
+        return f"{said}{seeded}"
 
     @property
     def brief(self) -> str:
@@ -61,12 +71,18 @@ class Guarantee(Numbers):
     @property
     def sentence(self) -> str:
         """The guarantee in one sentence that a lawyer could read."""
-        chance = f"{self.delta:.2g}"
-        factor = f"{math.exp(self.epsilon):.3g}" if self.epsilon < 700 else f"e to the {self.epsilon:.4g}"
+        within = "" if self.per is None else f" within one period of {self.per:,} rounds"
+        said = (
+            f"Whatever {self._whose} told the system{within}, everyone else together, asking adaptively for as long as "
+            "they like, sees any given pattern of answers with a probability that changes by at most a factor of "
+            f"{_factor(self.epsilon)}, except with probability {self.delta:.2g}."
+        )
+        if self.life is None:
+            return said
         return (
-            f"Whatever {self._whose} told the system, everyone else together, asking adaptively for as long as they "
-            "like, sees any given pattern of answers with a probability that changes by at most a factor of "
-            f"{factor} (ε = {self.epsilon:.4g}), except with probability {chance}."
+            f"{said} That holds even if all that they told in other periods is known. One person teaches in at most "
+            f"{self.periods:,} periods; for all that they ever told the factor is at most {_factor(self.life)}, with "
+            "the same exception."
         )
 
     @property
@@ -77,3 +93,8 @@ class Guarantee(Numbers):
         if self.units == "people":
             return f"one person, who {who},"
         return f"one unit (a single round, or a person who {who})"
+
+
+def _factor(epsilon: float) -> str:
+    factor = f"{math.exp(epsilon):.3g}" if epsilon < 700 else f"e to the {epsilon:.4g}"
+    return f"{factor} (ε = {epsilon:.4g})"

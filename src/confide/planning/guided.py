@@ -62,7 +62,7 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
     scale
         C.
     unit_labels
-        c: the gradients that one unit may add in its life.
+        c: the gradients that one unit may add in its life; or, where a promise has periods, in each of them.
     sigma2
         The variance of the noise in every coordinate of a node.
     factor_scale, column_scale
@@ -250,10 +250,14 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
         counts of ranges by at most √2·range_norm.
         """
         worst = Fraction(self.load, self.sigma2)
-        if not self.range_rounds:
-            return (2 * self.unit_labels * self.clip) ** 2 * worst
-        worst = max(worst, Fraction(self.warm_root.load, self.warm_sigma2))
-        return (2 * self.unit_labels * self.clip) ** 2 * worst + Fraction(2 * self.range_norm**2, self.range_sigma2)
+        if self.range_rounds:
+            worst = max(worst, Fraction(self.warm_root.load, self.warm_sigma2))
+        return (2 * self.unit_labels * self.clip) ** 2 * worst + self.range_mu2
+
+    @property
+    def range_mu2(self) -> Fraction:
+        """What of that one row of counts for ranges moves."""
+        return Fraction(2 * self.range_norm**2, self.range_sigma2) if self.range_rounds else Fraction(0)
 
     @property
     def noises(self) -> tuple[Noise, ...]:

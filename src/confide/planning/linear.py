@@ -73,6 +73,23 @@ class LinearPart(Part):
             "The guide is a linear model that learns from noisy sums of what people teach. It is private itself, so "
             f"everyone may see it. {outlook.begins(guide)}; before that the fallback does.",
             *(self._without_end(plan) if guide.endless else self._at_the_end(plan)),
+            *self._by_period(plan),
+        ]
+
+    def _counted(self, plan: Plan) -> str:
+        return f"what a unit may teach is counted for {'life' if plan.promise.per is None else 'each period'}"
+
+    def _by_period(self, plan: Plan) -> list[str]:
+        said, most = plan.guarantee, self._own.unit_labels
+        if said.life is None:
+            return []
+        labels = "one label of a person teaches" if most == 1 else f"{most:,} labels of a person teach"
+        return [
+            f"Every {said.per:,} rounds a new period begins. In each of them {labels}, in at most {said.periods:,} "
+            f"periods of their life, and then no more. Later labels are accepted and teach nothing, and so are labels "
+            "whose question was asked in an earlier period.",
+            f"What one person told within one period has ε = {said.epsilon:.4g}, all that they ever told has ε = "
+            f"{said.life:.4g}.",
         ]
 
     def _at_the_end(self, plan: Plan) -> list[str]:
@@ -85,7 +102,7 @@ class LinearPart(Part):
         return [
             "It has no last round. Rounds are cut into epochs by their numbers. The first ends after "
             f"{guide.epoch(1).start:,} rounds. In each of them sums and noise begin anew; what was learned is kept. "
-            "The promise is one for all of them: what a unit may teach is counted for life.",
+            f"The promise is one for all of them: {self._counted(plan)}.",
             f"Labels for each deviation of the noise in its sums{self._if_taught(plan)}: {', '.join(shown)} rounds; "
             "300 are enough for two labels, 30 for ten.",
         ]
@@ -95,6 +112,8 @@ class LinearPart(Part):
         most = self._own.unit_labels
         if plan.units != "people":
             return ""
+        if plan.promise.per is not None:
+            return f", if nobody brings more than {most:,} label{'s' * (most > 1)} a period: no more of them teach"
         if most == 1:
             return ", if every round is another person's: of each person one label teaches, and no other"
         return f", if nobody brings more than {most:,} labels: no more of one person teach"

@@ -103,9 +103,8 @@ class Cost(NamedTuple):
 
 def cost_of(guide: GuidePlan, counts: bool) -> Cost:
     """What a guide costs one person; `counts`: whether rows are counted for its ranges."""
-    ranges = Fraction(2 * guide.range_norm**2, guide.range_sigma2) if guide.range_rounds else Fraction(0)
-    label = (guide.mu2 - ranges) / guide.unit_labels**2
-    return Cost(math.ceil(label * UNIT), math.ceil(ranges * UNIT) if counts else 0, guide.unit_labels)
+    label = (guide.mu2 - guide.range_mu2) / guide.unit_labels**2
+    return Cost(math.ceil(label * UNIT), math.ceil(guide.range_mu2 * UNIT) if counts else 0, guide.unit_labels)
 
 
 def noises_of(plans: Sequence[Plan]) -> list[Noise]:

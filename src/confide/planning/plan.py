@@ -25,8 +25,10 @@ from confide.planning.guided import GuidePlan
 from confide.planning.labels import label_guarantee, labels_alone
 from confide.planning.mistakes import Certificate
 from confide.planning.parts import Part, Price, price_of
+from confide.planning.periods import together
 from confide.planning.promise import Promise, Units
 from confide.planning.tight import DISSENT
+from confide.privacy.exact import MOST_MU
 from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
 from confide.privacy.lean import Lean
@@ -84,12 +86,16 @@ class Plan(Numbers):
         said = self.guarantee
         if said is None:
             said = Guarantee(min(self.promise.epsilon, self.price().epsilon(self.promise.delta)), self.promise.delta)
-        caps = tuple(part.cap.long for part in self.parts if part.cap is not None)
+        a_period = "" if self.promise.per is None else " in each period"
+        caps = tuple(f"{part.cap.long}{a_period}" for part in self.parts if part.cap is not None)
         learned = None if self.guide is None else self.guide.unit_labels
         if self.promise.protect == "labels":
             learned = self.promise.unit_labels if self.units == "people" else None
             said = label_guarantee(self.promise, self.parts, said.epsilon)
         said = replace(said, units=self.units, unit_unsure=self.unit_unsure, unit_labels=learned, caps=caps)
+        if (life := self.life_price()) is not None:
+            whole = life.epsilon(self.promise.delta) if said.life is None else said.life
+            said = replace(said, per=self.promise.per, periods=self.promise.periods, life=whole)
         object.__setattr__(self, "guarantee", said)
 
     def part(self, kind: type[P]) -> P | None:
@@ -121,11 +127,25 @@ class Plan(Numbers):
             raise ValueError(f"this plan has no copies, and so no {', no '.join(voted)}: leave them out")
         if voted:
             parts = tuple(replace(part, **voted) if isinstance(part, Copies) else part for part in parts)
+        own.setdefault("guarantee", replace(self.guarantee, per=None, periods=None, life=None))  # computed anew
         return replace(self, promise=promise, parts=parts, **own)
 
     def price(self) -> Price:
         """What all parts cost together, from their integers."""
         return price_of(self.parts)
+
+    def life_price(self) -> Price | None:
+        """What all periods of one person cost together; None where a promise has none, and the price is for life."""
+        if (counted := self.promise.counted) is None:
+            return None
+        if self.guide is None or self.parts != (self.guide,):
+            raise ValueError(
+                "per and periods are proved for a guide alone: plan without copies (guide=1.0), or leave both out"
+            )
+        price = together(self.guide, counted)
+        if price.mu2 is not None and price.mu2 > MOST_MU**2:
+            raise ValueError(f"periods={counted.most} together promise nothing: take fewer, or a smaller epsilon")
+        return price
 
     def __deepcopy__(self, _: Any) -> Plan:
         """Itself: a plan does not change, so that clones of a model share it, and it is certified once."""

@@ -44,6 +44,7 @@ def _rows(plan: Plan) -> list[tuple[str, str]]:
     rows = [
         ("promise", str(plan.guarantee)),
         ("to whom", _whom(plan)),
+        *_periods(plan),
         ("rounds", f"{plan.rounds:,}, the first {plan.silent:,} silent" if plan.silent else _rounds(plan)),
         *(row for part in plan.parts for row in part.rows(plan)),
         ("labels", f"{plan.labels}"),
@@ -53,6 +54,14 @@ def _rows(plan: Plan) -> list[tuple[str, str]]:
     if _whom(plan) == "each round":
         rows.append(("ten rounds of one person", _ten(plan)))
     return rows
+
+
+def _periods(plan: Plan) -> list[tuple[str, str]]:
+    said = plan.guarantee
+    if said.life is None:
+        return []
+    many = f"{said.per:,} rounds each; a person teaches in {said.periods:,} of them, and then no more"
+    return [("periods", many), ("all periods of one person", f"({said.life:.4g}, {said.delta:.3g}), exactly")]
 
 
 def _rounds(plan: Plan) -> str:
@@ -72,7 +81,8 @@ def _ten(plan: Plan) -> str:
 
 def _whom(plan: Plan) -> str:
     caps = [part.cap for part in plan.parts if part.cap is not None]
-    people = f"each person, up to {' and '.join(cap.short for cap in caps)}" if caps else "each person"
+    each = "" if plan.promise.per is None else " a period"
+    people = f"each person, up to {' and '.join(cap.short for cap in caps)}{each}" if caps else "each person"
     if plan.units is not None:
         return people if plan.units == "people" else "each round"
     return people if any(cap.most > 1 for cap in caps) else "each round"
@@ -103,6 +113,11 @@ def warnings(plan: Plan) -> tuple[str, ...]:
         found.append(
             f"delta={plan.guarantee.delta:.2g}: nothing is promised with that probability, so that of {rounds:,} "
             f"rounds about {plan.guarantee.delta * rounds:,.0f} may be told; take {safe:.0e} or less"
+        )
+    if plan.guarantee.life is not None and plan.guarantee.life > WEAK >= plan.guarantee.epsilon:
+        found.append(
+            f"periods={plan.guarantee.periods}: all of them together are epsilon={plan.guarantee.life:.4g} for who "
+            "teaches in each, which is hardly a promise; take fewer periods, longer ones, or a smaller epsilon"
         )
     if plan.guarantee.epsilon > WEAK:
         found.append(f"epsilon={plan.guarantee.epsilon:.4g} is hardly a promise; 1 is strong, 8 already weak")

@@ -36,6 +36,8 @@ def verify(plan: Plan) -> Guarantee:
             f"the plan keeps ε = {plan.guarantee.epsilon:.6g} at δ = {plan.guarantee.delta:.3g} where "
             f"ε = {plan.promise.epsilon:.6g} at δ = {plan.promise.delta:.3g} is promised: do not run this plan"
         )
+    if (life := plan.life_price()) is not None and plan.guarantee.life is not None:
+        _epsilon(life, replace(plan.guarantee, epsilon=plan.guarantee.life))
     if plan.certificate is not None:
         _check_certificate(plan, plan.certificate)
     return replace(plan.guarantee, epsilon=epsilon)

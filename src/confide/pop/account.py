@@ -60,13 +60,15 @@ class Account:
         self.watched: dict[bytes, int] = {}
         """Rounds of each person that the monitor counts."""
         self.labels: dict[bytes, int] = {}
-        """Labels of each person that public parts learned: private."""
+        """Labels of each person that public parts learned, or, by periods, a count of them (`Periods`): private."""
         self.history = 0
         """Rows of history taken (public)."""
         self.used: set[tuple[int, int]] = set()
         """Tickets that were used and are not yet written down: each before its label teaches anything."""
         self._named: set[bytes] = set()  # people whose labels are not yet written down
         self._most = plan.promise.unit_labels if plan.public else None
+        self.periods = plan.promise.counted
+        """How labels are counted by periods; None where a cap is for life."""
         self.halted: str | None = None
         self.book: Book | None = None
         """Where it is durable, once the run has been saved."""
@@ -140,20 +142,36 @@ class Account:
         self.watched[who] = used + 1
         return True
 
-    def learns(self, who: bytes | None) -> bool:
-        """Whether one more label of this unit may be learned; if so, it is counted. A round has but one."""
+    def learns(self, who: bytes | None, number: int | None = None) -> bool:
+        """Whether one more label of this unit may be learned; if so, it is counted. A round has but one.
+
+        `number` is the round in which it comes: the one that is led, or another one of a batch.
+        """
         if who is None or self._most is None:
             return True
         self._named.add(who)  # also past the cap: the form of what is written must not tell
         used = self.labels.get(who, 0)
-        if used >= self._most:
-            return False
-        self.labels[who] = used + 1
-        return True
+        more: int | None = used + 1 if used < self._most else None
+        if self.periods is not None:
+            more = self.periods.one_more(used, self.periods.at(self.rounds if number is None else number))
+        if more is not None:
+            self.labels[who] = more
+        return more is not None
+
+    def learned(self, who: bytes) -> int:
+        """Labels of a person that count as learned: private."""
+        count = self.labels.get(who, 0)
+        return count if self.periods is None else self.periods.taught(count)
+
+    def past(self, number: int) -> bool:
+        """Whether the period of a round is over: then a label of it teaches nothing (public)."""
+        return self.periods is not None and self.periods.at(number) != self.periods.at(self.rounds)
 
     def barred(self, who: bytes | None) -> bool:
         """Whether earlier models have left this unit nothing at all: then no row of theirs is counted either."""
-        return who is not None and self._most is not None and self.labels.get(who, 0) > self._most
+        if who is None or self._most is None or self.periods is not None:  # by periods there are no earlier models
+            return False
+        return self.labels.get(who, 0) > self._most
 
     def name(self, whos: Iterable[bytes | None]) -> None:
         """The next entry says how many labels were learned of each of these, whether or not there were any."""

@@ -149,9 +149,12 @@ class Guiding(Running, runs=GuidePlan):
     def teach(self, question: Question | None, label: int, who: bytes | None) -> int:
         """A label came: one gradient, if the unit's cap allows. The leaf that has it, −1 for none: nobody is told.
 
-        That of a question of the warm-up comes too late once the warm-up is over, and spends nothing.
+        That of a question of the warm-up comes too late once the warm-up is over, and spends nothing. Where labels are
+        counted by periods, so does one that would be taught to a leaf that ended before this round.
         """
-        if question is None or question.stage != self.guide.stage or not self._account.learns(who):
+        if question is None or question.stage != self.guide.stage:
+            return -1
+        if (self._account.periods is not None and self.guide.behind) or not self._account.learns(who):
             return -1
         self.guide.gradient(question, label)
         return self.leaf
@@ -221,8 +224,9 @@ class Guiding(Running, runs=GuidePlan):
         elif n:
             first = max(0, guide.counting)
             counted[:first] = [not wrong and self._counts(who) for who, wrong in zip(whos[:first], bad, strict=False)]
+            before = self._account.rounds
             for i in np.flatnonzero(taught >= 0).tolist():
-                if not self._account.learns(whos[i]):
+                if not self._account.learns(whos[i], before if history else before + i + 1):
                     taught[i] = -1
         return guide.follow(xs, taught, counted, bad, keep), taught
 

@@ -27,6 +27,10 @@ TOO_LATE = (
 """What to do about labels that come too late."""
 
 
+PAST = "they teach nothing; bring labels sooner, or plan with longer periods"
+"""… and about those of a period that is over."""
+
+
 class Lesson(NamedTuple):
     """A label that was taken."""
 
@@ -44,15 +48,23 @@ class Late(NamedTuple):
     labels: int = 0
     old: int = 0
     """Those of them that came after a tenth of all rounds or more, as where all is asked before anything is taught."""
+    past: int = 0
+    """Those of them that came after the period in which their question was asked."""
 
     def plus(self, rounds: int, number: int) -> Late:
         """One more, of this round, after so many rounds."""
-        return Late(self.labels + 1, self.old + (10 * (rounds - number) >= rounds))
+        return self._replace(labels=self.labels + 1, old=self.old + (10 * (rounds - number) >= rounds))
+
+    def one_past(self) -> Late:
+        """One more, of a period that is over."""
+        return self._replace(labels=self.labels + 1, past=self.past + 1)
 
     @property
     def sentence(self) -> str:
         """In words, where they are worth any; else nothing."""
-        return f"{self.labels:,} labels came too late to teach anything: {TOO_LATE}" if self.old else ""
+        said = [f"{self.labels:,} labels came too late to teach anything: {TOO_LATE}"] if self.old else []
+        said += [f"{self.past:,} labels came later than the period of their question: {PAST}"] if self.past else []
+        return "; ".join(said)
 
 
 NEVER_LATE = Late()

@@ -9,6 +9,7 @@ from confide.errors import StateError
 from confide.ledger import snapshot
 from confide.ledger.ledger import Ledger, Spent
 from confide.planning.lives import Life, cost_of
+from confide.planning.periods import Periods
 from confide.planning.plan import Plan
 from confide.pop.routing import Routing
 from confide.pop.succession import Line, account, accounts, before_of, line_of
@@ -37,6 +38,9 @@ def look(folder: Path, place: str | None, model: str, person: str | None = None)
         if person is not None:
             raise ValueError("people have accounts where they are the units and a guide answers alone")
         return Seen(public, [f"rounds    {spent.rounds:,}; every unit is charged its model's whole price"])
+    if (periods := plan.promise.counted) is not None:
+        who = None if person is None else _who(folder, person)
+        return Seen(public, _by_period(periods, spent, who))
     life = Life(plan.guarantee.epsilon, plan.guarantee.delta) if line is None else line.life
     personal = line is not None and line.personal(plan)
     before = ledger.read(before_of(model)) if personal else Spent()
@@ -44,8 +48,7 @@ def look(folder: Path, place: str | None, model: str, person: str | None = None)
     cost = cost_of(plan.guide, _counts(line, spent))
     lined, people = line if personal else None, ledger.people(model, 0 if personal else -1)
     if person is not None:
-        who = Routing("people", 0, Random(), snapshot.read_key(folder)).who(person)
-        assert who is not None
+        who = _who(folder, person)
         known = who in people
         moved, labels = before.labels.get(who, 0), spent.labels.get(who, 0)
         now = account(cost, lined, moved, labels) if known else moved
@@ -64,6 +67,33 @@ def look(folder: Path, place: str | None, model: str, person: str | None = None)
     ])  # fmt: skip
 
 
+def _who(folder: Path, person: str) -> bytes:
+    who = Routing("people", 0, Random(), snapshot.read_key(folder)).who(person)
+    assert who is not None
+    return who
+
+
+def _by_period(periods: Periods, spent: Spent, who: bytes | None) -> list[str]:
+    """In how many periods people have taught, and who teaches no more."""
+    now = periods.at(spent.rounds)
+    said = [f"period    number {now + 1:,}, of {periods.per:,} rounds each"]
+    if who is None:
+        counts = spent.labels.values()
+        over = sum(periods.over(count, now) for count in counts)
+        most = max((periods.used(count) for count in counts), default=0)
+        return [
+            *said,
+            f"people    {len(spent.labels):,} who taught, of whom {over:,} teach nothing any more",
+            f"most      {most:,} of {periods.most:,} periods used by one person",
+        ]
+    count = spent.labels.get(who, 0)
+    return [
+        *said,
+        f"person    taught {periods.taught(count):,} labels, in {periods.used(count):,} of {periods.most:,} periods",
+        f"labels    {periods.left(count, now):,} more of theirs are learned in this period, of {periods.labels:,}",
+    ]
+
+
 def _counts(line: Line | None, spent: Spent) -> bool:
     """Whether rows were, or are, counted for the ranges of the newest model."""
     kinds = {kind.rpartition("/")[2] for kind, *_ in spent.released}
@@ -72,6 +102,9 @@ def _counts(line: Line | None, spent: Spent) -> bool:
 
 def _public(plan: Plan, line: Line | None) -> list[str]:
     said = [f"promise   {plan.guarantee}"]
+    if plan.guarantee.life is not None:
+        life = f"ε = {plan.guarantee.life:.4g}, δ = {plan.guarantee.delta:g}"
+        return [*said, f"life      {life}: all {plan.guarantee.periods:,} periods of one person, together"]
     if line is None:
         return [*said, "life      that of this model alone: it has no predecessor"]
     older = ", ".join(f"ε = {one.plan.guarantee.epsilon:.4g}" for one in line.older)

@@ -223,6 +223,10 @@ class Loop:
             self.monitor.wrong(self.account.rounds - key[1])
         if waiting.copy >= 0:
             self.lessons.add(waiting.copy, waiting.x, label)
+        if self.account.past(key[1]):
+            self.late = self.late.one_past()
+            self.account.name((waiting.who,))
+            return Lesson(key, waiting, label, NOTHING)
         if self.missed(key[1]):
             self.late = self.late.plus(self.account.rounds, key[1])
         return Lesson(key, waiting, label, self.parts.teach(waiting.questions, label, waiting.who))

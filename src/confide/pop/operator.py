@@ -58,7 +58,17 @@ class Operator:
         if not self.loop.parts or self.loop.routing.units != "people":
             return None
         with self._lock:
-            return sum(account.labels.values()) - (0 if self.loop.line is None else self.loop.line.taken)
+            return sum(map(account.learned, account.labels)) - (0 if self.loop.line is None else self.loop.line.taken)
+
+    @property
+    def ended(self) -> int | None:
+        """People who have taught in all periods that a person has, and teach nothing any more; None without periods."""
+        account = self.loop.account
+        if (periods := account.periods) is None:
+            return None
+        with self._lock:
+            now = periods.at(account.rounds)
+            return sum(periods.over(count, now) for count in account.labels.values())
 
     @property
     def late(self) -> Late:

@@ -12,7 +12,7 @@ from typing import Any
 
 from confide.contained import contained
 from confide.errors import ConfideWarning
-from confide.pop.lessons import TOO_LATE, Late
+from confide.pop.lessons import PAST, TOO_LATE, Late
 from confide.pop.look import learns, standing
 from confide.pop.loop import Loop
 
@@ -106,6 +106,8 @@ class Telling:
             count = late.labels - before.labels
             own = "the label" if brought == 1 else f"{count:,} of {brought:,} labels"
             self._warn(None, f"{own} of this call came too late to teach anything: {TOO_LATE}", _LEVEL + 1)
+        if late.past > before.past:
+            self._warn(None, f"labels of this call came later than the period of their question: {PAST}", _LEVEL + 1)
 
     def records(self, rows: int) -> None:
         """Of records that teach the guide nothing (`Guiding.teach_rows`): that depends on calls alone."""

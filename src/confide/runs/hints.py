@@ -56,14 +56,14 @@ def _absurd(stream: Stream, plan: Plan) -> list[str]:
     if guide is None or stream.unit is None:
         return said
     enough = faint(plan.labels) * guide.deviation()
-    people = set[str]()
+    people, each = set[str](), guide.unit_labels * (plan.promise.periods or 1)
     for item in stream.rows():
         if item.unit is not None:
             people.add(item.unit)
-            if len(people) * guide.unit_labels >= enough:
+            if len(people) * each >= enough:
                 return said
     said.append(
-        f"column {stream.unit!r} names {len(people):,} people, of whom {len(people) * guide.unit_labels:,} labels "
+        f"column {stream.unit!r} names {len(people):,} people, of whom {len(people) * each:,} labels "
         f"teach the guide at most: about {enough:,.0f} are needed to stand out of the noise; protect rounds, if each "
         "row is another person's, or ask for a larger epsilon"
     )

@@ -106,8 +106,12 @@ def taught_of_brought(outcome: Outcome) -> str:
         return f"{late:,} of {brought:,} labels came too late to teach anything, by --delay"
     if learned is None or guide is None or learned >= brought:
         return ""
-    most = f"of each person at most {guide.unit_labels:,}"
+    most = f"of each person at most {guide.unit_labels:,}{_by_period(outcome.pop.plan.promise.periods)}"
     return f"the guide learned from {learned:,} of {brought:,} labels: {most}"
+
+
+def _by_period(periods: int | None) -> str:
+    return "" if periods is None else f" a period, in at most {periods:,} of them"
 
 
 def failed(outcome: Outcome) -> str:

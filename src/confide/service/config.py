@@ -143,7 +143,7 @@ class PredecessorConfig(_Table):
 _LABELS_ONLY = ("deadline", "missing")
 _ROWS_ONLY = (
     "plan", "delta", "rounds", "copies", "polls", "unsure", "silent", "unit_unsure", "history", "guide", "beta",
-    "monitor", "monitor_delay", "label_weights", "after_halt",
+    "monitor", "monitor_delay", "label_weights", "after_halt", "per", "periods",
 )  # fmt: skip
 
 
@@ -179,6 +179,10 @@ class ModelConfig(_Table):
     silent: int | None = None
     unit_unsure: int | None = None
     unit_labels: int | None = None
+    per: int | None = None
+    """Rounds of a period, where ε is for what one person told within one, and …"""
+    periods: int | None = None
+    """… in how many of them one person teaches."""
     history: int = 0
     guide: bool = True
     lean: Literal["none", "fill", "additive"] | None = None

@@ -152,6 +152,8 @@ def _held(config: ModelConfig, desk: PopDesk) -> dict[str, Any]:
         "delta": None if config.delta is None else shown["guarantee"]["delta"],
         "unit_labels": None if config.unit_labels is None else least,
         "unit_unsure": None if config.unit_unsure is None else max(plan.unit_unsure, counted),
+        "per": None if config.per is None else plan.promise.per,
+        "periods": None if config.periods is None else plan.promise.periods,
         "monitor": None if monitor is None else monitor.epsilon,
         "label_weights": None if options["label_weights"] is None else list(options["label_weights"]),
     }  # fmt: skip
@@ -215,9 +217,19 @@ def planned(config: ModelConfig) -> Plan:
         raise ValueError(f"history = {config.history} contradicts {config.plan}: leave it out")
     if config.history and not config.guide:
         raise ValueError("history is for a guide, and guide is false: leave it out, copies are taught without it")
+    by_period = {"per": config.per, "periods": config.periods}
+    if filed is not None:
+        if {*by_period.values()} != {None} and by_period.items() - vars(filed.promise).items():
+            raise ValueError(f"per and periods contradict {config.plan}: leave them out")
+        return filed
+    made = _tight(config, settings)
+    return made if {*by_period.values()} == {None} else made.but(**by_period)
+
+
+def _tight(config: ModelConfig, settings: Settings) -> Plan:
     asked = len(_labels(config)), None, config.history
     try:
-        return filed or settings.tight(*asked, endless=True)
+        return settings.tight(*asked, endless=True)
     except Unused as unused:
         if unused.name != "unit_unsure" or not _monitored(config):
             raise

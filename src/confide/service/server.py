@@ -113,6 +113,9 @@ def _learned(desk: Desk) -> str | None:
     most = "the first label" if many == 1 else f"the first {many:,} labels"
     if guide is None:
         return f"{most} of each person, ever: a further one is refused; unit_labels in a new model's file says how many"
+    if (periods := desk.plan.promise.counted) is not None:
+        often = f"in each period of {periods.per:,} rounds, in at most {periods.most:,} of them"
+        return f"the guide learns {most} of each person {often}; unit_labels, per and periods in a new file say so"
     return f"the guide learns {most} of each person, ever; unit_labels in a new model's file says how many"
 
 

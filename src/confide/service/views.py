@@ -64,7 +64,8 @@ def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> di
         "rounds": account.rounds,
         "taught": pop.operator.taught,
         "guide_labels": pop.operator.guide_labels if own is None else None,
-        "most_guide_labels": None if plan.guide is None else plan.guide.unit_labels,
+        "most_guide_labels": None if plan.guide is None else plan.guide.unit_labels * (plan.promise.periods or 1),
+        "people_ended": pop.operator.ended,
         "failures": failures._asdict(),
         "open_tickets": waiting,
         "shares": {source: totals[source] / answered if answered else 0.0 for source in OWN_SOURCES},
@@ -83,18 +84,24 @@ def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> di
 def _said(pop: POP, brought: int) -> tuple[str, ...]:
     """What an operator should hear of a model that answers."""
     operator, guide = pop.operator, pop.plan.guide
-    learned, capped = operator.guide_labels, ""
+    learned, capped, ended = operator.guide_labels, "", ""
+    if operator.ended:
+        ended = (
+            f"{operator.ended:,} people have taught in all of their {pop.plan.promise.periods:,} periods, and teach "
+            "nothing any more"
+        )
+    each = "" if pop.plan.promise.per is None else " a period"
     if learned is not None and guide is not None and brought >= MANY and 2 * learned < brought:
         capped = (
             f"the guide learned {learned:,} of {brought:,} labels that came, of each person at most "
-            f"{guide.unit_labels:,}: a new model with a larger unit_labels learns more of each, with more noise"
+            f"{guide.unit_labels:,}{each}: a new model with a larger unit_labels learns more of each, with more noise"
         )
     if (own := operator.randomizing) is not None and own.over >= MANY and own.over > own.learned:
         capped = (
             f"{own.over:,} labels came past a person's cap and were not taken, {own.learned:,} were: a new model with "
             "a larger unit_labels takes more of each person, each with more noise"
         )
-    return operator.failures.sentence, operator.late.sentence, capped
+    return operator.failures.sentence, operator.late.sentence, capped, ended
 
 
 def person(pop: POP, whose: bytes, life: int, stored: Sequence[Stored]) -> dict[str, Any]:
@@ -109,7 +116,9 @@ def person(pop: POP, whose: bytes, life: int, stored: Sequence[Stored]) -> dict[
         "open_tickets": sum(one.open for one in stored),
         "unsure": account.shares.get(whose, 0),
         "most_unsure": plan.unit_unsure,
-        "guide_labels": account.labels.get(whose, 0),
-        "most_guide_labels": plan.promise.unit_labels if plan.public else None,
+        "guide_labels": account.learned(whose),
+        "most_guide_labels": plan.promise.unit_labels * (plan.promise.periods or 1) if plan.public else None,
+        "periods": None if account.periods is None else account.periods.used(account.labels.get(whose, 0)),
+        "most_periods": plan.promise.periods,
         "monitored": account.watched.get(whose, 0),
     }

@@ -39,8 +39,9 @@ async function run(button, notice, work) {
 const WORDS = {
   rounds: "rounds that are remembered", labels: "of them with a label", open_tickets: "open tickets",
   unsure: "unsure answers counted for them", guide_labels: "labels of theirs that were learned", monitored: "rounds in the monitor",
+  periods: "periods in which they taught",
 };
-const MOST = { unsure: "most_unsure", guide_labels: "most_guide_labels" };
+const MOST = { unsure: "most_unsure", guide_labels: "most_guide_labels", periods: "most_periods" };
 
 export function person(model, notice) {
   const input = h("input", { id: "subject", name: "subject", required: true, maxlength: 256, autocomplete: "off", spellcheck: "false" });

@@ -170,6 +170,7 @@ export function queue() {
         ["Open tickets", whole(held.open_tickets)], [held.labels_over == null ? "Lessons of the copies" : "Labels taught", whole(held.taught)],
         held.late_labels ? ["Labels that came too late to teach", `${whole(held.late_labels)} since the model was opened`] : null,
         held.guide_labels == null ? null : ["Labels that the guide learned", `${whole(held.guide_labels)} of ${whole(held.labels)} brought: of each person at most ${whole(held.most_guide_labels)}`],
+        held.people_ended == null ? null : ["People who taught in all their periods, and teach no more", whole(held.people_ended)],
         held.labels_over == null ? null : ["Labels past a person's cap, not taken", whole(held.labels_over)],
         ["Memory of the copies", bytes(held.nbytes)],
         ["Late responses", service.release_every === null ? "not paced" : whole(service.late)],
