@@ -92,9 +92,7 @@ class PopDesk:
         self._keeper, self._book, self._rows = pop.keep(), book, Rows(room)
         self._alone: Randomizing | None = pop.operator.randomizing  # where labels alone are protected
         if self._alone is not None and self._alone.part.deadline is not None:
-            ticket_hours, self._alone.filled = 0, True
-            if self._keeper.tickets.life != self._alone.part.deadline:
-                raise ValueError("a ticket is good until its label is due: ticket_life must be the deadline")
+            ticket_hours = 0
         self._requests = Requests(pop, self._keeper, room, 60 * ticket_hours)
         self._hours, self._wall = ticket_hours, wall
         self._counts, self._noted = Counts(read_extra(folder, "counts.json")), 0

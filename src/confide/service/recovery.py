@@ -10,7 +10,7 @@ from typing import Any
 from confide.pop.keeping import Keeper, Past
 from confide.pop.state import Saved
 from confide.service.counts import Counts
-from confide.service.journal import ASKED, COUNTED, Row, Rows, unpack
+from confide.service.journal import ASKED, COUNTED, TAUGHT, Row, Rows, unpack
 from confide.service.requests import Requests
 
 __all__ = ["recover"]
@@ -41,6 +41,8 @@ def recover(saved: Saved, keeper: Keeper, requests: Requests, counts: Counts) ->
         if kind == COUNTED:
             if sequence > counts.sequence:
                 counts.read(body, sequence)
+            continue
+        if kind not in (ASKED, TAUGHT):  # a part's own, from before there was a desk
             continue
         rows = list(Rows.of(width).read(body))
         if kind == ASKED:

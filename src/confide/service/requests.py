@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from confide.banks.base import FORM
-from confide.pop.base import COPIES, SOURCES, Answer
+from confide.pop.base import COPIES, SOURCES, Answer, Told
 from confide.pop.keeping import Keeper
 from confide.pop.loop import Outcome
 from confide.pop.pop import POP
-from confide.pop.randomized import Told
 from confide.pop.tickets import Key, Waiting
 from confide.service.base import Question, Refusal, Reply
 from confide.service.journal import ASKED, IMPORT, NOBODY, TAUGHT, Row, canonical, pack
