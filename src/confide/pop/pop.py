@@ -330,6 +330,11 @@ class POP:
         return self._settings.label_weights
 
     @property
+    def options(self) -> dict[str, Any]:
+        """What it was made with beside learner and plan, by name."""
+        return self._settings.options()
+
+    @property
     def units(self) -> Literal["rounds", "people"]:
         """Whose privacy is protected."""
         return self._settings.units
