@@ -21,9 +21,8 @@ from evidence.streams import GENERATORS, asked, labels_of, load, matrix
 from river import tree
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from confide import evaluate
+from confide import POP, Plan, evaluate
 from confide.learners import DecisionTree, Refit
-from confide.pop.randomized import Randomized
 
 CHOSEN = ("agrawal0", "agrawal2", "agrawal4", "agrawal6", "agrawal8", "led", "shuttle", "elec", "kdd99x23", "sst2")
 LOOKED = (
@@ -53,14 +52,9 @@ def run(name: str, epsilon: float, method: str, seed: int, file_order: bool = Fa
     if file_order:
         back = np.argsort(np.random.default_rng(7).permutation(len(labels)))
         xs, labels = [xs[i] for i in back], labels[back]
-    model = Randomized(
-        learner(method),
-        labels=range(labels_of(stream)),
-        epsilon=epsilon,
-        features=features,
-        units="rounds" if units is None else "people",
-        seed=seed,
-    )
+    many = labels_of(stream)
+    plan = Plan.labels_alone(epsilon, many, units="rounds" if units is None else "people")
+    model = POP(learner(method), plan, labels=range(many), features=features, seed=seed)
     said = _listen(model) if method == "default" else []
     begun = time.perf_counter()
     result = evaluate(model, xs, labels, units)
@@ -72,7 +66,7 @@ def run(name: str, epsilon: float, method: str, seed: int, file_order: bool = Fa
         "seed": seed,
         "late": round(100 * result.error_after(LATE), 4),
         "seconds": round(took, 1),
-        "failures": sum(model.failures),
+        "failures": sum(model.operator.failures),
     }
     if said:
         late = slice(int(LATE * len(labels)), None)
@@ -81,9 +75,11 @@ def run(name: str, epsilon: float, method: str, seed: int, file_order: bool = Fa
     return line
 
 
-def _listen(model: Randomized) -> list[Any]:
+def _listen(model: POP) -> list[Any]:
     """The probability with which each answer is said, as the run goes on."""
-    ours: Any = model.model
+    alone = model.operator.randomizing
+    assert alone is not None
+    ours: Any = alone.model
     said, asked = list[Any](), ours.follow_probabilities
 
     def heard(rows: Any, outs: Any) -> Any:

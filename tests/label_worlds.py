@@ -3,12 +3,11 @@
 The words that are drawn are forced to those whose output is the same for every label (docs/proofs/labels.md: the first
 L·o words). Then both worlds are one and the same function of rows, times and outputs, so whatever differs saw the true
 label. What is compared after each step: the answer and its probabilities, the error, what the model knows, when it was
-fitted, the files of its folder, and how many words were used.
+fitted, its ledger and journal, and how many words were used.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,10 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from confide.pop.randomized import Randomized
+from confide import POP
+from confide.ledger import Ledger
 from confide.privacy.response import Response
+from tests.label_pops import Full, part
 
-Make = Callable[[], Randomized]
+Make = Callable[[], POP]
 
 
 class Step(NamedTuple):
@@ -63,12 +64,12 @@ class World:
 
     def __init__(self, make: Make, folder: Path | None) -> None:
         self.mechanism, self.folder = make(), folder
-        self.mechanism._routing.secret = bytes(64)
-        self.mechanism._tickets._key = bytes(32)
         if folder is not None:
-            self.mechanism.save(folder, trusted=True)
-        self.words = Forced(self.mechanism.response, self.mechanism.deadline is not None)
-        self.mechanism._rng = self.words  # type: ignore[assignment]
+            self.mechanism.save(folder)
+            self.mechanism.operator.loop.tickets.lives = {}  # the mark of a life is random
+        self.part = part(self.mechanism)
+        self.words = Forced(self.part.part.response, self.part.part.deadline is not None)
+        self.part.rng = self.words  # type: ignore[assignment]
         self.tickets: list[str] = []
         self.brought: set[int] = set()
         self.fits = 0
@@ -76,7 +77,7 @@ class World:
 
     def _moments(self) -> int:
         """How often a fitted model was replaced so far."""
-        fitted = getattr(self.mechanism.model, "_model", None)
+        fitted = getattr(self.part.model, "_model", None)
         self.fits += fitted is not self._last
         self._last = fitted
         return self.fits
@@ -88,7 +89,7 @@ class World:
             if step.what == "ask":
                 answer = self.mechanism.predict([float(len(self.tickets)), 1.0])
                 self.tickets.append(answer.ticket)
-                said = (answer.label, answer.probabilities, answer.source, answer.ticket)
+                said = (answer.label, getattr(answer, "probabilities", None), answer.source, answer.ticket)
             elif step.labels[which] is not None:
                 self.mechanism.learn(self.tickets[step.of], step.labels[which])
         except ValueError as raised:
@@ -97,32 +98,26 @@ class World:
             "an answer": said,
             "a message": error,
             "when it was fitted": self._moments(),
-            "what the model knows": {k: v.tobytes() for k, v in sorted(self.mechanism.model.state().items())},
-            "a file": self._files(),
-            "public numbers": (self.mechanism.rounds, self.mechanism.frequencies),
+            "what the model knows": {k: v.tobytes() for k, v in sorted(self.part.model.state().items())},
+            "a file": None if step.what == "ask" else self._written(),
+            "public numbers": (self.mechanism.rounds, self.part.outputs.tolist()),
         }
 
-    def _files(self) -> dict[str, bytes]:
+    def _written(self) -> Any:
         if self.folder is None:
-            return {}
-        return {path.name: path.read_bytes() for path in sorted(self.folder.glob("*.journal"))}
+            return None
+        ledger = Ledger(self.folder / "ledger.db")
+        return ledger.read("pop"), ledger.journal("pop")
 
 
 def violated(make: Make, script: Sequence[Step], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """What differs first, and after which step; or that a label was drawn for twice; "" where nothing is wrong."""
-    durable = any(step.disk_full for step in script) or make().deadline is None
+    durable = part(make()).part.deadline is None  # with one the ledger knows that a ticket was used: the operator does
     worlds = [World(make, tmp_path / f"{i}" if durable else None) for i in range(2)]
-    write, full = os.write, [False]
-
-    def writing(file: int, body: Any) -> int:
-        if full[0]:
-            raise OSError(28, "No space left on device")
-        return write(file, body)
-
-    monkeypatch.setattr("confide.labels.journal.os.write", writing)
+    disk = Full(monkeypatch)
     try:
         for number, step in enumerate(script):
-            full[0] = step.disk_full
+            disk.full = step.disk_full
             for world in worlds:
                 world.words.begin(number)
             lines = [world.do(step, which) for which, world in enumerate(worlds)]
@@ -131,10 +126,10 @@ def violated(make: Make, script: Sequence[Step], tmp_path: Path, monkeypatch: py
                     return f"step {number}: {what} differs between the worlds"
         asked = sum(step.what == "ask" for step in script)
         for world in worlds:  # with a deadline each question has a draw for the declared label too
-            if world.words.used > asked * (1 if world.mechanism.deadline is None else 2):
+            if world.words.used > asked * (1 if world.part.part.deadline is None else 2):
                 return "a label was drawn for twice"
     finally:
-        full[0] = False
+        disk.full = False
         for world in worlds:
             world.mechanism.close()
     return ""

@@ -15,10 +15,11 @@ from sklearn.tree import DecisionTreeClassifier
 from confide.games import audit
 from confide.games.laws import Curve
 from confide.games.moves import Round
-from confide.pop.randomized import Randomized
+from confide.pop.loop import Loop
+from confide.pop.randomizing import Randomizing
 from tests.broken import labels as broken
+from tests.label_pops import LABELS, Last, Listening, alone, part
 from tests.label_worlds import Step, violated
-from tests.test_randomized import LABELS, Last, Listening
 
 pytestmark = pytest.mark.claim("labels.md")
 
@@ -41,8 +42,8 @@ DUE = [*LATE, ASK, ASK]
 """In one world the label comes, in the other it does not."""
 
 
-def make(kind: type[Randomized], learner: Any = None, **options: Any) -> Any:
-    return lambda: kind(learner, **{"labels": LABELS, "epsilon": 1.0, "features": 2, "seed": 1, **options})
+def make(learner: Any = None, **options: Any) -> Any:
+    return lambda: alone(learner, seed=1, **options)
 
 
 SCRIPTS = {"brought": brought(), "brought again": RETRIED}
@@ -56,44 +57,44 @@ SCRIPTS = {"brought": brought(), "brought again": RETRIED}
 def test_two_worlds_are_the_same(
     learner: Any, script: list[Step], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert violated(make(Randomized, learner), script, tmp_path, monkeypatch) == ""
+    assert violated(make(learner), script, tmp_path, monkeypatch) == ""
 
 
 def test_with_a_deadline_they_are_the_same_where_a_label_comes_in_one_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options: dict[str, Any] = {"deadline": 3, "missing": "no"}
-    assert violated(make(Randomized, Last(), **options), DUE, tmp_path, monkeypatch) == ""
+    assert violated(make(Last(), due=(3, "no")), DUE, tmp_path, monkeypatch) == ""
 
 
 def test_without_a_deadline_one_sided_labels_protect_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page says so: the same script without a deadline differs at once."""
-    assert "differs" in violated(make(Randomized, Last()), LATE, tmp_path, monkeypatch)
+    assert "differs" in violated(make(Last()), LATE, tmp_path, monkeypatch)
 
 
-DUED: dict[str, Any] = {"deadline": 3, "missing": "no"}
-DOUBLES: list[tuple[Any, list[Step], str]] = [
-    (make(broken.AnewAtRetry, Last()), RETRIED, "drawn for twice"),
-    (make(broken.WeightSawTruth, Listening()), brought(), "what the model knows|an answer|a file"),
-    (make(broken.OnlyWhenItCame, Last(), **DUED), DUE, "what the model knows|an answer"),
-    (make(broken.TaughtBeforeDeadline, Last(), **DUED), LATE, "what the model knows"),
-    (make(broken.TruthInJournal, Last()), brought(), "a file"),
-    (make(broken.RefitByLabel, DecisionTreeClassifier()), brought(), "when it was fitted|what the model knows"),
-    (make(broken.ErrorQuotes, Last()), brought(), "a message"),
+DOUBLES: list[tuple[type[Randomizing] | type[Loop], Any, list[Step], str]] = [
+    (broken.AnewAtRetry, Last(), RETRIED, "drawn for twice"),
+    (broken.WeightSawTruth, Listening(), brought(), "what the model knows|an answer|a file"),
+    (broken.OnlyWhenItCame, Last(), DUE, "what the model knows|an answer"),
+    (broken.TaughtBeforeDeadline, Last(), LATE, "what the model knows"),
+    (broken.TruthInJournal, Last(), brought(), "a file"),
+    (broken.RefitByLabel, DecisionTreeClassifier(), brought(), "when it was fitted|what the model knows"),
+    (broken.ErrorQuotes, Last(), brought(), "a message"),
 ]
 
 
-@pytest.mark.parametrize(("made", "script", "cause"), DOUBLES, ids=[d[0]().__class__.__name__ for d in DOUBLES])
+@pytest.mark.parametrize(("kind", "learner", "script", "cause"), DOUBLES, ids=[d[0].__name__ for d in DOUBLES])
 def test_every_double_is_caught_with_its_cause(
-    made: Any, script: list[Step], cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: Any, learner: Any, script: list[Step], cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = violated(made, script, tmp_path, monkeypatch)
-    assert any(part in said for part in cause.split("|")), said
+    options = {"loop": kind} if issubclass(kind, Loop) else {"runs": kind}
+    due = {"due": (3, "no")} if script in (DUE, LATE) else {}
+    said = violated(make(learner, **options, **due), script, tmp_path, monkeypatch)
+    assert any(one in said for one in cause.split("|")), said
 
 
 def test_every_double_is_here_and_says_what_is_broken() -> None:
     elsewhere = {"CountedAfterWriting"}  # tests/test_label_attacks.py interrupts it
-    assert {d[0]().__class__.__name__ for d in DOUBLES} | elsewhere == set(broken.__all__)
+    assert {d[0].__name__ for d in DOUBLES} | elsewhere == set(broken.__all__)
     assert all(getattr(broken, name).__doc__ for name in broken.__all__)
 
 
@@ -123,11 +124,11 @@ def test_the_auditor_reaches_the_exact_advantage(epsilon: float) -> None:
 
     The report's is a lower bound, some 2.6 deviations below what was seen; 5 more are missed once in 10⁶ runs.
     """
-    promised = Randomized(Last(), labels=LABELS, epsilon=epsilon, features=2)
+    promised = alone(Last(), epsilon=epsilon)
     games = 2500
     report = audit(
-        lambda: Randomized(Last(), labels=LABELS, epsilon=epsilon, features=2),
-        Asker(promised.response),
+        lambda: alone(Last(), epsilon=epsilon),
+        Asker(part(promised).part.response),
         games=games,
         certificate=(promised.guarantee.epsilon, 1e-9),
     )

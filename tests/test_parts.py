@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -273,10 +274,11 @@ def open_leaf(pop: POP) -> list[int]:
 def test_a_part_is_served_by_a_desk_and_comes_back_after_a_crash(name: str, tmp_path: Path) -> None:
     plan, (xs, ys) = plan_of(name), stream(ROUNDS)
     desk = PopDesk.open(tmp_path / "s", lambda: make(plan))
-    tickets = []
+    tickets, who = [], Counter[str]()
     for i in range(120):
         asked = desk.ask([Question(f"ann{i}", "one", xs[i])])[0]
         assert asked.answer is not None
+        who[asked.answer.source] += 1
         tickets.append((asked.answer.ticket, f"ann{i}"))
     desk.save()
     desk.learn([Taught(whose, ticket, ys[i]) for i, (ticket, whose) in enumerate(tickets)])
@@ -288,6 +290,8 @@ def test_a_part_is_served_by_a_desk_and_comes_back_after_a_crash(name: str, tmp_
     assert open_leaf(again.pop) == taught, "what was in no release is taught again, once"
     assert again.ask([Question("ann0", "one", xs[0])])[0].again
     assert again.public()["rounds"] == 120
+    shares = {name: share for name, share in again.private()["shares"].items() if share}
+    assert shares == {name: many / 120 for name, many in who.items()}, "each under the name of its part"
     again.close()
 
 

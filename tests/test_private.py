@@ -134,8 +134,8 @@ def test_what_is_for_rows_is_refused_there() -> None:
             labels_alone(**more)
     with pytest.raises(ValueError, match="leave delta out"):
         labels_alone(delta=1e-6)
-    with pytest.raises(ValueError, match="no plan"):
-        _ = labels_alone().plan
+    with pytest.raises(ValueError, match="the label that stands for a missing one"):
+        labels_alone(deadline=(5, "maybe"))
 
 
 def test_a_state_of_one_promise_is_never_loaded_as_the_other(tmp_path: Path) -> None:
@@ -144,27 +144,23 @@ def test_a_state_of_one_promise_is_never_loaded_as_the_other(tmp_path: Path) -> 
         model.save(tmp_path / "labels")
     with make() as rows:
         rows.save(tmp_path / "rows")
-    with pytest.raises(confide.StateError):
-        confide.POP.load(tmp_path / "labels")
-    columns = Features(numeric=["a"])
-    with confide.Private.load(tmp_path / "labels", labels=["no", "yes"], epsilon=2.0, features=columns) as again:
-        assert again.protect == "labels" and again.rounds == 100
-    with pytest.raises(confide.StateError, match="another promise"):
-        confide.Private.load(tmp_path / "labels", labels=["no", "yes"], epsilon=1.0, features=columns)
-    with confide.Private.load(tmp_path / "rows") as again:
-        assert again.protect == "rows"
+    for name, other in (("labels", "rows"), ("rows", "labels")):
+        with confide.Private.load(tmp_path / name) as again:
+            assert again.protect == name and again.guarantee.brief.endswith("labels alone") == (name == "labels")
+        with pytest.raises(confide.StateError, match=name):
+            confide.Private.load(tmp_path / name, protect=other)
+        confide.Private.load(tmp_path / name, protect=name).close()
 
 
 def test_who_was_promised_something_is_promised_it_after_a_load(tmp_path: Path) -> None:
-    """A cap that is not given again, or people that became rounds, would spend labels a second time."""
-    columns = Features(numeric=["a"])
-    how: dict[str, Any] = {"features": columns, "people": True, "deadline": (5, "no")}
+    """A cap that was lost, or people that became rounds, would spend labels a second time."""
+    how: dict[str, Any] = {"features": Features(numeric=["a"]), "people": True, "deadline": (5, "no")}
     with labels_alone(**how) as model:
         model.predict({"a": 1.0}, person="ann")
         model.save(tmp_path / "state")
-    given: dict[str, Any] = {"labels": ["no", "yes"], "epsilon": 2.0, **how}
-    for change in ({"people": False}, {"deadline": (6, "no")}, {"deadline": (5, "yes")}, {"labels": ["yes", "no"]}):
-        with pytest.raises(confide.StateError, match="another promise"):
-            confide.Private.load(tmp_path / "state", **{**given, **change})
-    with confide.Private.load(tmp_path / "state", **given) as again:
-        assert again.rounds == 1
+        before = model.guarantee
+    with confide.Private.load(tmp_path / "state") as again:
+        assert again.rounds == 1 and again.guarantee == before and "within 5 rounds" in str(before)
+        again.predict({"a": 2.0}, person="ann")
+        alone = again.operator.randomizing
+        assert alone is not None and alone.over == 1

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from river import base, checks, compose, evaluate, linear_model, metrics, naive_bayes, optim, preprocessing
+from river import base, checks, compose, evaluate, linear_model, metrics, naive_bayes, optim, preprocessing, tree
 from river import feature_extraction as fx
 from river.datasets import synth
 
@@ -440,3 +440,15 @@ def test_what_was_left_out_and_would_help_is_said_once_and_answers_come_from_the
     assert {one.source for one in answers} == {"guide"}, "nobody is answered by a coin"
     right = sum(one.label == int(i % 5 > 2) for i, one in enumerate(answers))
     assert right > (150 if declared else 130)  # seeded: no chance
+
+
+def test_where_labels_alone_are_protected_the_model_itself_is_taught_randomized_labels() -> None:
+    model = tree.HoeffdingTreeClassifier(grace_period=50)
+    private = PrivateClassifier(model, promise=Promise(4.0, protect="labels"), labels=(0, 1), seed=1)
+    for i in range(1500):
+        x = {"a": float(i % 5)}
+        private.predict_one(x)
+        private.learn_one(x, int(i % 5 > 2))
+    assert [private.predict_one({"a": float(i)}) for i in range(5)] == [0, 0, 0, 1, 1]
+    assert private.predict_proba_one({"a": 4.0})[1] > 0.8 and private.pop.plan.promise.protect == "labels"
+    assert "rows, and whether and when a label came, are not" in str(private.pop.guarantee)

@@ -536,3 +536,13 @@ def test_seeded_ones_are_copied_and_secure_ones_are_not() -> None:
     for attempt in (copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="not copied or pickled"):
             attempt(secure)
+
+
+def test_where_labels_alone_are_protected_the_estimator_itself_is_taught_randomized_labels() -> None:
+    xs = np.arange(1200.0)[:, None] % 5
+    ys = (xs[:, 0] > 2).astype(int)
+    for estimator in (None, DecisionTreeClassifier(max_depth=2)):
+        private = PrivateClassifier(estimator, promise=Promise(4.0, protect="labels"), seed=1).fit(xs[:800], ys[:800])
+        private.partial_fit(xs[800:], ys[800:])
+        assert private.predict(xs[:5]).tolist() == [0, 0, 0, 1, 1] and private.predict_proba(xs[4:5])[0, 1] > 0.8
+        assert private.pop_.operator.taught == 1200 and private.pop_.guarantee.delta == 0

@@ -257,10 +257,11 @@ def test_what_an_adapter_would_not_use_is_refused() -> None:
         with pytest.raises(ValueError, match=said):
             sklearn.PrivateClassifier(**given).fit(xs, ys)
     labels = Promise(1.0, protect="labels")
-    with pytest.raises(ValueError, match="labels alone"):
-        _ = river.PrivateClassifier(promise=labels).pop
-    with pytest.raises(ValueError, match="labels alone"):
-        sklearn.PrivateClassifier(promise=labels).fit(xs, ys)
+    with pytest.raises(ValueError, match="label_weights are the guide's"):
+        _ = river.PrivateClassifier(promise=labels, label_weights=[1, 2]).pop
+    for given, said in (({"history": 5}, "leave history out"), ({"after_halt": "raise"}, "never halts")):
+        with pytest.raises(ValueError, match=said):
+            sklearn.PrivateClassifier(promise=labels, **given).fit(xs, ys)
     for wrong in ({"promise": 1.0}, {"plan": 1.0}):
         with pytest.raises(ValueError, match="must be a confide"):
             river.PrivateClassifier(**wrong)

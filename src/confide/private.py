@@ -18,11 +18,9 @@ from confide.planning.chosen import planned
 from confide.planning.plan import Guarantee, Plan
 from confide.planning.promise import DELTA, Promise, Protect
 from confide.pop.base import TICKET_LIFE, Answer, Unit, Xs
-from confide.pop.label_folder import labels_alone
 from confide.pop.monitor import Monitor
 from confide.pop.operator import Operator
 from confide.pop.pop import POP
-from confide.pop.randomized import Randomized
 from confide.privacy.random import Random
 
 __all__ = ["Options", "Private"]
@@ -114,146 +112,133 @@ class Private:
         **options: Unpack[Options],
     ) -> None:
         _check(protect, people, options)
-        if protect == "labels":
-            if delta:
-                raise ValueError("labels alone are protected with δ = 0: leave delta out")
-            self._mechanism: POP | Randomized = _randomized(learner, labels, epsilon, features, people, options)
-            return
+        if protect == "labels" and delta:
+            raise ValueError("labels alone are protected with δ = 0: leave delta out")
+        labels, due = tuple(labels), options.get("deadline")
         promise = Promise(
             epsilon,
             DELTA if delta is None else delta,
             options.get("rounds"),
-            len(tuple(labels)),
+            len(labels),
             "people" if people else "rounds",
-            unit_labels=options.get("labels_per_person", 1),
-            per=options.get("per"),
-            periods=options.get("periods"),
+            protect,
+            options.get("labels_per_person", 1),
+            options.get("per"),
+            options.get("periods"),
         )
-        self._mechanism = POP(
+        if due is None:
+            plan = planned(promise, learner, takes="confide.POP", history=options.get("history", 0))
+        else:
+            plan = _due(promise, labels, due)
+        self.mechanism = POP(
             learner,
-            planned(promise, learner, takes="confide.POP", history=options.get("history", 0)),
+            plan,
             labels=labels,
             features=features,
             fallback=options.get("fallback", "coin"),
             label_weights=options.get("label_weights"),
             seed=options.get("seed"),
-            ticket_life=options.get("ticket_life", TICKET_LIFE),
+            ticket_life=options.get("ticket_life", TICKET_LIFE) if due is None else due[0],
             monitor=options.get("monitor"),
         )
+        """What runs underneath: for `confide.evaluate`, games and the auditor."""
 
     # ------------------------------------------------------------------ ask and teach
 
     def predict(self, x: Any, person: Unit | None = None) -> Answer:
         """Answer one question: the label, who answered, and a ticket to bring the right label back with."""
-        return self._mechanism.predict(x, person)
+        return self.mechanism.predict(x, person)
 
     def learn(self, ticket: str, y: Hashable) -> None:
         """The right label of an answered question: at any time, or never. A ticket is good once."""
-        self._mechanism.learn(ticket, y)
+        self.mechanism.learn(ticket, y)
 
     def teach(self, x: Any, y: Hashable, person: Unit | None = None) -> None:
         """A labelled row that nobody asked about."""
-        self._mechanism.teach(x, y, person)
+        self.mechanism.teach(x, y, person)
 
     def predict_many(self, xs: Xs, people: Sequence[Unit] | None = None) -> list[Answer]:
         """Answer many questions in order, as `predict` does, much faster; what is wrong with a row is in its answer."""
-        return self._mechanism.predict_many(xs, people)
+        return self.mechanism.predict_many(xs, people)
 
     def learn_many(self, tickets: Sequence[str], ys: Sequence[Hashable]) -> None:
         """Many right labels. All good ones are taken; if some were bad, ValueError says so afterwards."""
-        self._mechanism.learn_many(tickets, ys)
+        self.mechanism.learn_many(tickets, ys)
 
     def teach_many(self, xs: Xs, ys: Sequence[Hashable], people: Sequence[Unit] | None = None) -> None:
         """Many labelled rows: history, before the first question."""
-        self._mechanism.teach_many(xs, ys, people)
+        self.mechanism.teach_many(xs, ys, people)
 
     def probabilities(self, x: Any) -> dict[Hashable, float]:
         """How likely each label is, by the model that everyone may see. It is free, and takes no round."""
-        if isinstance(self._mechanism, Randomized):
-            return self._mechanism.probabilities(x)
-        guide = self._mechanism.guide
-        if guide is None:
-            raise ValueError("there are no probabilities where copies alone vote: their votes are nobody's to see")
-        return dict(zip(self.labels, guide.probabilities(x).tolist(), strict=True))
+        return self.mechanism.probabilities(x)
 
     # ------------------------------------------------------------------ what may be seen
 
     @property
     def labels(self) -> tuple[Hashable, ...]:
         """All labels, public."""
-        return self._mechanism.labels
+        return self.mechanism.labels
 
     @property
     def guarantee(self) -> Guarantee:
         """What is promised; `guarantee.sentence` says it in words."""
-        return self._mechanism.guarantee
+        return self.mechanism.guarantee
 
     @property
     def protect(self) -> Protect:
         """What is protected: rows, or labels alone."""
-        return "labels" if isinstance(self._mechanism, Randomized) else self._mechanism.plan.promise.protect
+        return self.plan.promise.protect
 
     @property
     def plan(self) -> Plan:
-        """Every number of the run, public; randomized labels need no plan, and ValueError says so."""
-        return self._rows("plan").plan
+        """Every number of the run, public."""
+        return self.mechanism.plan
 
     @property
     def rounds(self) -> int:
         """Questions answered so far (public)."""
-        return self._mechanism.rounds
+        return self.mechanism.rounds
 
     @property
     def standing(self) -> str:
         """Where it stands, in words (public)."""
-        return self._mechanism.standing
-
-    @property
-    def mechanism(self) -> POP | Randomized:
-        """What runs underneath: for `confide.evaluate`, games and the auditor."""
-        return self._mechanism
+        return self.mechanism.standing
 
     @property
     def operator(self) -> Operator:
         """Exact numbers for the operator's eyes only: outside the guarantee."""
-        return self._rows("operator").operator
-
-    def _rows(self, what: str) -> POP:
-        if isinstance(self._mechanism, Randomized):
-            raise ValueError(f"where labels alone are protected there is no {what}: see model.mechanism")
-        return self._mechanism
+        return self.mechanism.operator
 
     def explain(self) -> str:
         """What is promised, who answers, what to expect and why, in plain words."""
-        if isinstance(self._mechanism, Randomized):
-            who = f"{self._mechanism.model!r} answers, taught labels that were randomized as they came"
-            return f"{self.guarantee.sentence}\n{who}. There is no last round, and nothing halts."
-        return f"{self.guarantee.sentence}\n{self.plan.explain()}"
+        alone = self.operator.randomizing
+        who = "" if alone is None else f"\n{alone.model!r} answers, taught labels that were randomized as they came."
+        return f"{self.guarantee.sentence}{who}\n{self.plan.explain()}"
 
     # ------------------------------------------------------------------ state on disk
 
     def save(self, folder: str | Path, **how: Any) -> None:
         """Write the state to this folder, and from now on keep a ledger there of everything that is spent."""
-        self._mechanism.save(folder, **how)
+        self.mechanism.save(folder, **how)
 
     @classmethod
     def load(cls, folder: str | Path, **again: Any) -> Self:
         """Go on from a folder that `save` wrote; what cannot be stored is given again, as for `POP.load`.
 
-        Where labels alone are protected everything that it was made with is given again, and refused where it differs.
+        Who says `protect=` is refused where the folder has the other promise.
         """
-        loaded, alone = cls.__new__(cls), labels_alone(Path(folder))
-        if again.pop("protect", "labels" if alone else "rows") != ("labels" if alone else "rows"):
-            raise StateError(f"{folder} protects {'labels alone' if alone else 'rows'}: say so with protect=")
-        if alone:
-            loaded._mechanism = _loaded(folder, **again)
-        else:
-            loaded._mechanism = POP.load(folder, **again)
+        loaded, expected = cls.__new__(cls), again.pop("protect", None)
+        loaded.mechanism = POP.load(folder, **again)
+        if expected not in (None, loaded.protect):
+            loaded.close()
+            what = "labels alone" if loaded.protect == "labels" else "rows"
+            raise StateError(f"{folder} protects {what}: say so with protect=")
         return loaded
 
     def close(self) -> None:
         """Give the folder back; another process may load it then."""
-        self._mechanism.close()
+        self.mechanism.close()
 
     def __enter__(self) -> Self:
         return self
@@ -284,32 +269,12 @@ def _check(protect: str, people: bool, options: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} is for people, and rounds are protected: say people=True, or leave it out")
 
 
-def _randomized(
-    learner: Any, labels: Sequence[Hashable], epsilon: float, features: Any, people: bool, options: Options
-) -> Randomized:  # fmt: skip
-    seed, (deadline, missing) = options.get("seed"), options.get("deadline", (None, None))
-    if isinstance(seed, Random):
-        raise ValueError("where labels alone are protected a seed is a number")
-    return Randomized(
-        learner,
-        labels=labels,
-        epsilon=epsilon,
-        features=features,
-        units="people" if people else "rounds",
-        unit_labels=options.get("labels_per_person", 1),
-        deadline=deadline,
-        missing=missing,
-        ticket_life=options.get("ticket_life", TICKET_LIFE),
-        seed=seed,
-    )
-
-
-def _loaded(
-    folder: str | Path, learner: Any = None, trusted: bool = False, people: bool = False, **made: Any
-) -> Randomized:  # fmt: skip
-    """A saved model of labels alone, by what `Private` was made with."""
-    if "labels_per_person" in made:
-        made["unit_labels"] = made.pop("labels_per_person")
-    if "deadline" in made:
-        made["deadline"], made["missing"] = made["deadline"]
-    return Randomized.load(folder, learner, trusted=trusted, units="people" if people else "rounds", **made)
+def _due(promise: Promise, labels: Sequence[Hashable], due: tuple[int, Hashable]) -> Plan:
+    """The plan for labels alone with a deadline, and the label that stands for one that has not come by then."""
+    rounds, missing = due
+    if missing not in labels:
+        raise ValueError("declare a deadline together with the label that stands for a missing one: (rounds, label)")
+    return Plan.labels_alone(
+        promise.epsilon, len(labels), units=promise.units or "rounds", unit_labels=promise.unit_labels,
+        due=(rounds, labels.index(missing)),
+    )  # fmt: skip

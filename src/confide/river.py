@@ -56,7 +56,8 @@ class PrivateClassifier(base.Classifier):
     model
         None: the guide alone, which is what streams of less than millions of rounds need. Or a River classifier or
         pipeline, a Confide learner for dicts (`Features(...) | DecisionTree()`), or anything else that `confide.POP`
-        takes: a prototype, never taught, of which there are copies. It is refused where they would not answer.
+        takes: a prototype, never taught, of which there are copies. It is refused where they would not answer. Where
+        the promise is to labels alone one fresh model like it is taught randomized labels.
     promise
         A `confide.Promise`: ε, δ, how many rounds, and whether rounds or people are protected. None: ε = 1, δ = 10⁻⁶,
         for each round, without a last one. Copies need a number of rounds. With `units="people"` both methods take
@@ -172,21 +173,21 @@ class PrivateClassifier(base.Classifier):
         Where copies answer too, the most probable label is not always what `predict_one` says.
         """
         self._look_in_front()
-        guide, planned = self.pop.guide, self.pop.plan.guide
-        if guide is None or planned is None:
+        plan = self.pop.plan
+        if plan.guide is None and plan.promise.protect == "rows":
             raise NotImplementedError(
                 "PrivateClassifier gives labels only where its plan has no guide: probabilities would show how the "
                 "copies voted, which leaks what people told them; use a metric of labels, such as Accuracy"
             )
-        if self._lessons is not None and self._lessons > planned.first and self.pop.rounds == 0:
+        if self._lessons is not None and plan.guide and self._lessons > plan.guide.first and self.pop.rounds == 0:
             self._lessons = None
             warnings.warn(
                 "the guide learns as rounds are asked, and predict_one was never called: all its probabilities are "
                 "alike; call predict_one as well for every x",
                 stacklevel=2,
             )
-        labels: tuple[Any, ...] = self.pop.labels
-        return dict(zip(labels, guide.probabilities(x).tolist(), strict=True))
+        shares: dict[Any, float] = self.pop.probabilities(x)
+        return shares
 
     @property
     def _multiclass(self) -> bool:

@@ -65,7 +65,7 @@ def _guided(model: PrivateClassifier) -> bool:
     """Whether there are probabilities; where there are none, AttributeError says why."""
     pop: POP | None = getattr(model, "pop_", None)
     plan = (_made(model.plan, 2) if callable(model.plan) else model.plan) if pop is None else pop.plan
-    if isinstance(plan, Plan) and plan.guide is None:
+    if isinstance(plan, Plan) and plan.guide is None and plan.promise.protect == "rows":
         raise AttributeError(_LABELS_ONLY)
     return True
 
@@ -90,7 +90,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     estimator
         None: the guide alone, which is what tables of less than millions of rows need. Or a scikit-learn classifier or
         pipeline, a Confide learner, or a River classifier: a prototype, never taught, of which there are copies. It is
-        refused where they would not answer.
+        refused where they would not answer. Where the promise is to labels alone one fresh model like it is taught
+        randomized labels.
     promise
         A `confide.Promise`: ε, δ, and how many rows may be asked about while it goes on learning. None: ε = 1,
         δ = 10⁻⁶. Without rounds it learns from its history, and then answers any number of rows, each always alike;
@@ -263,9 +264,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "pop_")
         refuse_another(self._kept, (self.promise, self.plan))
-        X, guide = validate_data(self, X, dtype=np.float64, reset=False), self.pop_.guide
-        assert guide is not None
-        return np.array([guide.probabilities(x) for x in X])
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return np.array([list(self.pop_.probabilities(x).values()) for x in X])
 
     @available_if(_guided)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
@@ -332,10 +332,16 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("a plan says how much history there is: leave history out")
         if (promise if plan is None else plan).units == "people":
             raise ValueError(_ROWS_ONLY)
-        self._endless = self.estimator is None and (promise.rounds is None if plan is None else plan.endless)
+        alone = (promise if plan is None else plan.promise).protect == "labels"
+        unended = promise.rounds is None if plan is None else plan.endless
+        self._endless = unended and (alone or self.estimator is None)
         if self.after_halt == "raise" and self._endless:
             raise ValueError("a guide alone without rounds never halts: leave after_halt out, or promise rounds")
+        if alone and self.history is not None:
+            raise ValueError("where labels alone are protected history needs no plan: leave history out")
         history = rows if self.history is None else self.history
+        if alone:
+            return kept(given, labels, self.estimator)
         if plan is not None:
             if plan.guide is not None and plan.guide.history < rows_before:
                 warnings.warn(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from confide.labels.journal import Entry
-from confide.pop.randomized import Key, Randomized, Unlabelled
+from confide.errors import StateError
+from confide.pop.lessons import Lesson
+from confide.pop.loop import Loop
+from confide.pop.randomizing import Randomizing
+from confide.pop.running import Who
+from confide.pop.tickets import Key
 
 __all__ = [
     "AnewAtRetry", "CountedAfterWriting", "ErrorQuotes", "OnlyWhenItCame", "RefitByLabel", "TaughtBeforeDeadline",
@@ -14,64 +18,76 @@ __all__ = [
 ]  # fmt: skip
 
 
-class AnewAtRetry(Randomized):
+class AnewAtRetry(Loop):
     """A label that could not be written is drawn for anew when it is brought again: two looks cost 2ε."""
 
-    def _learn(self, key: Key, asked: Unlabelled, number: int) -> None:
+    def learn(self, key: Key, label: int) -> Lesson:
+        waiting = dict(self.tickets).get(key)
         try:
-            super()._learn(key, asked, number)
-        except BaseException:
-            asked.out = -1
+            return super().learn(key, label)
+        except StateError:
+            if waiting is not None:
+                self.tickets.restore(key, waiting)
             raise
 
 
-class _Peeking(Randomized):
+class ErrorQuotes(Loop):
+    """The message of a refused label quotes it, and messages end in logs."""
+
+    def learn(self, key: Key, label: int) -> Lesson:
+        try:
+            return super().learn(key, label)
+        except ValueError as error:
+            raise type(error)(f"{error} (label: {label})") from None
+
+
+class _Peeking(Randomizing):
     """Remembers the true label between the draw and the lesson."""
 
     peeked = -1
 
-    def _draw(self, number: int, word: int) -> int:
-        self.peeked = number
-        return super()._draw(number, word)
+    def receive(self, label: int, who: Who) -> int:
+        self.peeked = label
+        return super().receive(label, who)
 
 
 class WeightSawTruth(_Peeking):
     """An output that is a lie is taught with no weight: the model never hears it, which tells the truth."""
 
-    def _teach(self, row: Any, out: int) -> None:
+    def _learn(self, row: Any, out: int) -> None:
         if out == self.peeked:
-            super()._teach(row, out)
+            super()._learn(row, out)
         else:
-            self._counts[out] += 1
+            self.outputs[out] += 1
 
 
-class OnlyWhenItCame(Randomized):
+class OnlyWhenItCame(Randomizing):
     """At its deadline a label that did not come is left out: then that it came is what it was."""
 
-    def _settle(self, key: Key, asked: Unlabelled) -> None:
-        if asked.counted:
-            super()._settle(key, asked)
+    def teach(self, question: Any, label: int, who: Who) -> int:
+        self.__dict__.setdefault("came", set()).add(question.number)
+        return super().teach(question, label, who)
 
-    def _draw(self, number: int, word: int) -> int:
-        for key, asked in self._pending.items():
-            asked.counted |= key not in dict(self._tickets)  # it was redeemed just now
-        return super()._draw(number, word)
+    def _settle(self) -> None:
+        came = self.__dict__.get("came", set())
+        self.drop([n for n in self._held if n + self.part.deadline <= self._at and n not in came])
+        super()._settle()
 
 
-class TaughtBeforeDeadline(Randomized):
+class TaughtBeforeDeadline(Randomizing):
     """A label is taught when it comes, and not at its deadline: who watches the model sees that it came."""
 
-    def learn(self, ticket: str, y: Hashable) -> None:
-        key = tuple(int(part) for part in ticket.split("-")[:2])
-        super().learn(ticket, y)
-        self._settle((key[0], key[1]), self._pending[key[0], key[1]])
+    def teach(self, question: Any, label: int, who: Who) -> int:
+        number = super().teach(question, label, who)
+        self._teach([self._held.pop(number)[:2]])
+        return number
 
 
 class TruthInJournal(_Peeking):
     """The line in the journal has the true label beside what came out, “for debugging”."""
 
-    def _write(self, entries: Sequence[Entry]) -> None:
-        super()._write([*entries, Entry((-2, self.rounds), self.peeked, None, None)])
+    def _write(self, lessons: Sequence[tuple[Any, int]]) -> None:
+        super()._write([*lessons, (lessons[0][0], self.peeked)])
 
 
 class RefitByLabel(_Peeking):
@@ -79,31 +95,24 @@ class RefitByLabel(_Peeking):
 
     positives = 0
 
-    def _teach(self, row: Any, out: int) -> None:
-        super()._teach(row, out)
+    def _learn(self, row: Any, out: int) -> None:
+        super()._learn(row, out)
         self.positives += self.peeked
         if self.positives == 2:
             self.model._fit()  # type: ignore[attr-defined]
 
 
-class ErrorQuotes(Randomized):
-    """The message of a refused label quotes it, and messages end in logs."""
-
-    def learn(self, ticket: str, y: Hashable) -> None:
-        try:
-            super().learn(ticket, y)
-        except ValueError as error:
-            raise type(error)(f"{error} (label: {y})") from None
-
-
-class CountedAfterWriting(Randomized):
+class CountedAfterWriting(Randomizing):
     """A person's cap is counted after the write: cut off in between, the next label of theirs is one too many."""
 
-    def _allow(self, asked: Unlabelled) -> bool:
-        return asked.who is None or self._taken.get(asked.who, 0) < self._cap
+    whose: Who = None
 
-    def _write(self, entries: Sequence[Entry]) -> None:
-        super()._write(entries)
-        for entry in entries:
-            if entry.who is not None:
-                self._taken[entry.who] = self._taken.get(entry.who, 0) + 1
+    def receive(self, label: int, who: Who) -> int:
+        if who is not None and self._account.labels.get(who, 0) >= self.part.unit_labels:
+            raise ValueError("for life")
+        self.whose = who
+        return self.part.response.draw(label, self.rng.fresh_word())
+
+    def _write(self, lessons: Sequence[tuple[Any, int]]) -> None:
+        super()._write(lessons)
+        self._account.learns(self.whose)

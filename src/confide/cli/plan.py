@@ -78,51 +78,24 @@ def plan(
     Must nobody learn what was asked, or only what was answered as right? A plan is for the first, unless you say
     `--protect labels`. Then any model can be taught, nothing ends, and errors are fewer; rows are not protected.
     """
-    if protect not in get_args(Protect):
-        raise ValueError("--protect must be rows, what was asked and what was right, or labels, only what was right")
-    if protect == "labels":
+    if protect != "rows":
         _labels_alone(context, epsilon, labels, units, unit_labels, json)
         return
-    if endless and rounds is not None:
-        raise ValueError("--endless means that there is no last round: leave --rounds out")
-    if plot is not None and not show_frontier:
-        raise ValueError("--plot draws the frontier: add --frontier")
     promise = epsilon, delta, MILLION if rounds is None else rounds
     given: dict[str, Any] = {"copies": copies, "polls": polls, "unsure": unsure, "silent": silent, "beta": beta}
     given = {name: value for name, value in given.items() if value is not None}
     given |= {"labels": labels} | ({} if unit_unsure == 1 else {"unit_unsure": unit_unsure}) | _lean(lean)
     ours: dict[str, Any] = {"unit_labels": unit_labels, "history": history, "endless": endless, "units": units}
-    by_period = {name: value for name, value in (("per", per), ("periods", periods)) if value is not None}
-    ours |= by_period
-    if paper or show_frontier or mistakes is not None:
-        _refuse(ours, "is for a guide, or for a plan of ours without a certificate, and this is neither: leave it out")
-    elif not guide:
-        _refuse({**ours, "units": None}, "is for a guide, and this plan has none: leave it out")
+    ours |= {name: value for name, value in (("per", per), ("periods", periods)) if value is not None}
+    if plot is not None and not show_frontier:
+        raise ValueError("--plot draws the frontier: add --frontier")
+    certified = paper or show_frontier or mistakes is not None
+    _check_ours(ours, rounds, certified, guide)
     if show_frontier:
-        if mistakes is not None or paper or json is not None or given.keys() & {"copies", "beta", "lean"}:
-            raise ValueError(
-                "--frontier chooses for itself: leave out --copies, --mistakes, --paper, --json, --beta and --lean"
-            )
-        _show_frontier(promise, given, plot)
+        _show_frontier(promise, given, plot, mistakes is not None or paper or json is not None)
         return
-    if paper:
-        if given.keys() & {"polls", "silent", "unit_unsure", "lean"}:
-            options = "--polls, --silent, --unit-unsure and --lean"
-            raise ValueError(f"the paper's plan asks every copy for rounds, and does not lean: leave out {options}")
-        made = Plan.paper(*promise, 1 if mistakes is None else mistakes, **given)
-    elif mistakes is not None:
-        if given.keys() & {"unsure", "silent", "unit_unsure"}:
-            raise ValueError("a certificate fixes --unsure, --silent and --unit-unsure itself: leave them out")
-        made = Plan.certified(*promise, mistakes, **given)
-    else:
-        given |= {"unit_labels": unit_labels, "history": history} if guide else {"guide": None}
-        given |= {"guide": 1.0} if by_period else {}
-        last = None if endless else promise[2]
-        with planning(last):
-            made = Plan.tight(epsilon, delta, last, units=units, **given)  # type: ignore[arg-type]
-        made = made.but(**by_period) if by_period else made
-    _show(made, json, "")
-    if not paper and mistakes is None:
+    _show(_certified(promise, given, mistakes, paper) if certified else _ours(promise, given, ours, guide), json, "")
+    if not certified:
         say(f"\n{WHICH}", "dim")
 
 
@@ -133,10 +106,47 @@ WHICH = (
 """Asked once, where a promise is made."""
 
 
+def _check_ours(ours: dict[str, Any], rounds: int | None, certified: bool, guide: bool) -> None:
+    """Refuse what only a plan of ours with a guide heeds, where it is another."""
+    if ours["endless"] and rounds is not None:
+        raise ValueError("--endless means that there is no last round: leave --rounds out")
+    if certified:
+        _refuse(ours, "is for a guide, or for a plan of ours without a certificate, and this is neither: leave it out")
+    elif not guide:
+        _refuse({**ours, "units": None}, "is for a guide, and this plan has none: leave it out")
+
+
+def _ours(promise: tuple[float, float, int], given: dict[str, Any], ours: dict[str, Any], guide: bool) -> Plan:
+    """The plan that `confide.Private` would take."""
+    epsilon, delta, rounds = promise
+    own = {"unit_labels": ours["unit_labels"], "history": ours["history"]} if guide else {"guide": None}
+    last = None if ours["endless"] else rounds
+    by_period = {name: ours[name] for name in ("per", "periods") if name in ours}
+    own |= {"guide": 1.0} if by_period else {}  # they have a price of their own, and copies have none
+    with planning(last):
+        made = Plan.tight(epsilon, delta, last, units=ours["units"], **given, **own)
+    return made.but(**by_period) if by_period else made
+
+
+def _certified(promise: tuple[float, float, int], given: dict[str, Any], mistakes: int | None, paper: bool) -> Plan:
+    """A plan with a mistake bound: the paper's own, or ours."""
+    if paper:
+        if given.keys() & {"polls", "silent", "unit_unsure", "lean"}:
+            options = "--polls, --silent, --unit-unsure and --lean"
+            raise ValueError(f"the paper's plan asks every copy for rounds, and does not lean: leave out {options}")
+        return Plan.paper(*promise, 1 if mistakes is None else mistakes, **given)
+    assert mistakes is not None
+    if given.keys() & {"unsure", "silent", "unit_unsure"}:
+        raise ValueError("a certificate fixes --unsure, --silent and --unit-unsure itself: leave them out")
+    return Plan.certified(*promise, mistakes, **given)
+
+
 def _labels_alone(
     context: typer.Context, epsilon: float, labels: int, units: str | None, unit_labels: int, json: Path | None
 ) -> None:
     """Show the plan for labels alone; whatever would be ignored is refused."""
+    if context.params["protect"] not in get_args(Protect):
+        raise ValueError("--protect must be rows, what was asked and what was right, or labels, only what was right")
     taken = {"epsilon", "labels", "protect", "units", "unit_labels", "json"}
     for name in context.params:
         source = context.get_parameter_source(name)
@@ -170,7 +180,12 @@ def _refuse(given: dict[str, Any], said: str) -> None:
             raise ValueError(f"--{name.replace('_', '-')} {said}")
 
 
-def _show_frontier(promise: tuple[float, float, int], given: dict[str, Any], plot: Path | None) -> None:
+def _show_frontier(promise: tuple[float, float, int], given: dict[str, Any], plot: Path | None, more: bool) -> None:
+    """Show what fewer copies cost; `more` says that something was asked for which it chooses for itself."""
+    if more or given.keys() & {"copies", "beta", "lean"}:
+        raise ValueError(
+            "--frontier chooses for itself: leave out --copies, --mistakes, --paper, --json, --beta and --lean"
+        )
     epsilon, delta, rounds = promise
     asked = given.pop("unsure", None)
     numbers = UNSURE if asked is None else tuple(sorted({*UNSURE, asked}))

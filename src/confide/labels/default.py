@@ -213,7 +213,7 @@ class Default:
         if isinstance(self._source, Columns):
             grids = [None if np.isnan(g[0]) else tuple(g.tolist()) for g in state["grids"]]
             self._map = FeatureMap(self._source, tuple(grids))
-        model = Softmax(*(np.array(state[f"model/{name}"], dtype=np.float64) for name in Softmax._fields))
+        model = Softmax(*(np.array(state[f"model/{name}"], dtype=np.float64) for name in Softmax.__annotations__))
         if tuple(map(np.shape, model)) != tuple(map(np.shape, self._blank())):
             raise ValueError("this state is of a model with other features or labels: load it with the same ones")
         self._model = model

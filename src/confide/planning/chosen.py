@@ -72,8 +72,9 @@ def planned(promise: Promise, learner: Any, *, takes: str, **numbers: Any) -> Pl
     True
     """
     if promise.protect == "labels":
-        raise ValueError(
-            'this promise is to labels alone, which need no plan: say protect="labels" to confide.Private instead'
+        units, most = promise.units or "rounds", promise.unit_labels
+        return Plan.labels_alone(
+            promise.epsilon, promise.labels or 2, rounds=promise.rounds, units=units, unit_labels=most
         )
     plan = _tight(
         promise.epsilon,
@@ -94,7 +95,7 @@ def planned(promise: Promise, learner: Any, *, takes: str, **numbers: Any) -> Pl
 
 def refuse_unasked(learner: Any, plan: Plan, takes: str, why: str = "the plan has no copies") -> None:
     """Refuse a learner that the plan would never ask, with the ways on: nobody believes that it answered."""
-    if learner is None or plan.copies:
+    if learner is None or plan.copies or plan.promise.protect == "labels":
         return
     name = learner.__name__ if isinstance(learner, type) else type(learner).__name__
     raise ValueError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
@@ -15,7 +15,7 @@ from confide.planning.plan import Guarantee
 
 __all__ = [
     "COPIES", "FALLBACK", "GUIDE", "LEAN", "OWN_SOURCES", "SOURCES", "TICKET_LIFE", "WHO", "Answer", "Durable",
-    "Followed", "Mechanism", "Unit", "Xs", "source_number",
+    "Followed", "Mechanism", "Told", "Unit", "Xs", "source_number",
 ]  # fmt: skip
 
 Unit = str | bytes
@@ -73,6 +73,14 @@ class Answer:
             return card("not answered", alarms=(self.error,))
         own = [] if self.guide is None else [("the guide’s own", self.guide)]
         return card(f"{self.label}", [("answered by", WHO[self.source]), *own])
+
+
+@dataclass(frozen=True, slots=True)
+class Told(Answer):
+    """An answer where labels alone are protected, with the probability of every label if the model knows them."""
+
+    probabilities: Mapping[Hashable, float] | None = None
+    """All of it is public."""
 
 
 class Followed(NamedTuple):

@@ -9,6 +9,7 @@ which go before the copies, learn or release anything of them. Proof pages: docs
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
@@ -126,7 +127,7 @@ def follow(loop: Loop, xs: Any, labels: Ints, whos: Sequence[bytes | None]) -> C
     """Ask each row, then teach its label (−1: none) before the next row, as many as plan and budget allow."""
     loop.reserve(whos)
     if fuses(loop):
-        first, labels = loop.account.rounds, loop.parts.receive_rows(labels, whos)
+        first, labels = loop.account.rounds, loop.parts.receive_rows(labels, whos)[0]
         chunk = _chunk(loop, xs, labels, whos)
         for i in range(chunk.rows if loop.monitor is not None else 0):
             watched = loop.watch(whos[i], first + i + 1)
@@ -151,8 +152,10 @@ def follow(loop: Loop, xs: Any, labels: Ints, whos: Sequence[bytes | None]) -> C
         chunk.shown[i], chunk.sure[i] = outcome.label, outcome.sure
         chunk.source[i], chunk.guided[i] = outcome.source, outcome.guided
         if labels[i] >= 0:
-            lesson = loop.learn((loop.tickets.epoch, loop.account.rounds), int(labels[i]))
-            loop.account.used.discard(lesson.key)  # nobody holds it, and no snapshot has it
+            key = loop.tickets.epoch, loop.account.rounds
+            with suppress(ValueError):  # past its person's cap
+                loop.learn(key, int(labels[i]))
+            loop.account.used.discard(key)  # nobody holds it, and no snapshot has it
     loop.lessons.apply()
     return chunk
 
@@ -331,6 +334,8 @@ class Records(NamedTuple):
     leaves: Ints
     """The open releases that have it (`confide.pop.running.Parts.stamp`); −1 for none."""
     refused: dict[int, ValueError]
+    past: dict[int, ValueError]
+    """Labels that a part did not take: past a person's cap."""
 
 
 def teach_many(loop: Loop, xs: Any, ys: Sequence[Hashable], whos: Sequence[bytes | None]) -> Records:
@@ -348,10 +353,10 @@ def teach_many(loop: Loop, xs: Any, ys: Sequence[Hashable], whos: Sequence[bytes
     good = np.array([i for i in range(len(copies)) if i not in refused], dtype=np.int64)
     taught: Any = rows[good] if isinstance(rows, np.ndarray) else [rows[i] for i in good.tolist()]
     labels[list(refused)] = NOTHING
-    labels = loop.parts.receive_rows(labels, whos)
+    labels, past = loop.parts.receive_rows(labels, whos)
     if loop.plan.copies:
         loop.lessons.many(copies[good], taught, labels[good])
-    return Records(copies, labels, loop.parts.teach_rows(xs, labels, whos), dict(sorted(refused.items())))
+    return Records(copies, labels, loop.parts.teach_rows(xs, labels, whos), dict(sorted(refused.items())), past)
 
 
 def refuse(refused: Mapping[int, ValueError]) -> None:

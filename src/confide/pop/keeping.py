@@ -65,11 +65,13 @@ class Keeper:
         self.lock, self._pid = threading.RLock(), os.getpid()
         self.closed = False
         """Whether the state was given back: nothing is called any more."""
+        self._sealed: str | None = None
 
     def journaled(self) -> Keeper:
         """From now on the owner's journal has the open tickets, and the owner decides when they end."""
         loop, self._keyed = self._loop, {}
         loop.tickets.kept = True
+        loop.parts.journaled()
         if loop.account.book is not None:
             loop.tickets.epoch = loop.account.book.epoch
         return self
@@ -82,6 +84,8 @@ class Keeper:
             )
         if self.closed:
             raise StateError("this POP was closed: load it again from its folder")
+        if self._sealed is not None:
+            raise StateError(self._sealed)
         loop = self._loop
         loop.account.begin(ends=not loop.goes_on)
         loop.parts.go_to(loop.account.rounds + loop.account.history)
@@ -295,6 +299,7 @@ class Keeper:
         """Nobody is to be answered any more, by no later life either."""
         with self.lock:
             self.begin()
+            self._sealed = why
             return self._enter(sealed=why)
 
     # ------------------------------------------------------------------ after a load

@@ -272,6 +272,7 @@ class Loop:
         self.lessons.apply()
         self.bank.reset([copy] if self.plan.copies else [])
         self.tickets.drop(who)
+        self.parts.forget(who)
         return copy
 
 

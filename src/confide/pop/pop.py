@@ -23,7 +23,7 @@ from confide.planning.lives import Life
 from confide.planning.plan import Guarantee, Plan
 from confide.pop import batches, state
 from confide.pop.account import Account
-from confide.pop.base import SOURCES, TICKET_LIFE, Answer, Followed, Unit, Xs
+from confide.pop.base import SOURCES, TICKET_LIFE, Answer, Followed, Told, Unit, Xs
 from confide.pop.fallback import Fallback
 from confide.pop.guiding import PublicGuide
 from confide.pop.heirs import succeed
@@ -34,13 +34,14 @@ from confide.pop.look import card_of, standing
 from confide.pop.loop import Loop, Outcome
 from confide.pop.monitor import MonitorState
 from confide.pop.operator import Operator
+from confide.pop.randomizing import Randomizing
 from confide.pop.routing import Routing
 from confide.pop.running import Parts
 from confide.pop.settings import Options, Settings, check_options
 from confide.pop.state import Saved
 from confide.pop.succession import Inherited, Predecessor
 from confide.pop.telling import Telling
-from confide.pop.tickets import Key, Tickets
+from confide.pop.tickets import ROLLED_BACK, Key, Tickets
 from confide.privacy.random import Random
 
 __all__ = ["POP", "Operator"]
@@ -237,6 +238,9 @@ class POP:
             except ValueError as error:
                 refused[i] = error
         with self._keeper.lock:
+            if any(loop.tickets.lost(tickets[i], loop.account.rounds) for i in places if loop.tickets.lives):
+                self._keeper.settle(self._keeper.seal(ROLLED_BACK))
+                raise StateError(ROLLED_BACK)
             late = loop.late
             bad, entered = self._keeper.learn(given)
             if self.tells and (loop.late is not late or loop.account.halted is not None):
@@ -259,7 +263,7 @@ class POP:
             taught, _ = self._keeper.teach(rows, ys, self._whos(units, len(rows)))
             if self.tells:
                 self._telling.records(len(rows))
-        batches.refuse(taught.refused)
+        batches.refuse({**taught.refused, **taught.past})
 
     def follow_many(self, xs: Any, ys: NDArray[np.int64], units: Sequence[Unit] | None = None) -> Followed:
         """Ask each row, then teach its label (a number, −1 for none) before the next one: `confide.evaluate`'s work."""
@@ -301,7 +305,12 @@ class POP:
             return Answer(None, False, "", str(outcome.error))
         labels = self._settings.labels
         guide = None if outcome.guided < 0 else labels[outcome.guided]
-        return Answer(labels[outcome.label], outcome.sure, outcome.ticket, None, SOURCES[outcome.source], guide)
+        said = labels[outcome.label], outcome.sure, outcome.ticket, None, SOURCES[outcome.source], guide
+        alone = self._loop.parts.get(Randomizing)
+        if alone is None:
+            return Answer(*said)
+        shares = alone.told(outcome.waiting)
+        return Told(*said, None if shares is None else dict(zip(labels, shares, strict=True)))
 
     # ------------------------------------------------------------------ what may be seen
 
@@ -319,6 +328,11 @@ class POP:
     def label_weights(self) -> tuple[float, ...] | None:
         """How much the guide makes of each label, public; None where all are alike."""
         return self._settings.label_weights
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What it was made with beside learner and plan, by name."""
+        return self._settings.options()
 
     @property
     def units(self) -> Literal["rounds", "people"]:
@@ -374,6 +388,19 @@ class POP:
         """The guide, which everyone may see; None where the plan has none."""
         guiding = self._loop.guiding
         return None if guiding is None else PublicGuide(guiding, self._keeper.lock)
+
+    def probabilities(self, x: Any) -> dict[Hashable, float]:
+        """How likely each label is, by the model that everyone may see. It is free, and takes no round."""
+        guide, alone = self.guide, self._loop.parts.get(Randomizing)
+        if alone is not None:
+            with self._keeper.lock:
+                self._keeper.begin()
+                shares = alone.probabilities(x)
+        elif guide is not None:
+            shares = guide.probabilities(x)
+        else:
+            raise ValueError("there are no probabilities where copies alone vote: their votes are nobody's to see")
+        return dict(zip(self.labels, shares.tolist(), strict=True))
 
     @property
     def released(self) -> list[tuple[str, int, NDArray[np.int64]]]:

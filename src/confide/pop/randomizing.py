@@ -3,14 +3,16 @@
 The true label ends in `Randomizing.receive`: the loop, the journal, the ledger, snapshots and counts have what came out
 and nothing else. That is noted in the same entry as the cap it used, and no answer that it changed leaves before that
 entry is on the disk (docs/proofs/people.md, "The journal"). Everything after the draw is a function of rows, times and
-outputs, and may be shown. Proof page: docs/proofs/labels.md.
+outputs, and may be shown. Where no owner keeps a journal the part notes its outputs itself, and each is on the disk
+before it is taught. Proof page: docs/proofs/labels.md.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +22,8 @@ from confide.contained import contained
 from confide.errors import StateError
 from confide.labels.base import Taught
 from confide.labels.default import Default
-from confide.labels.journal import row_of, written
 from confide.labels.models import model_for
+from confide.labels.writing import as_text, row_of, written
 from confide.learners import Encoder, Pipeline
 from confide.planning.labels import RandomizedLabels
 from confide.pop.account import Account
@@ -30,6 +32,9 @@ from confide.pop.tickets import Waiting
 from confide.privacy.random import Random
 
 __all__ = ["Randomizing", "Seen", "read_by", "takes_rows"]
+
+_NOBODY = bytes(16)
+"""A note begins with whose it is: outputs stay when a person is forgotten."""
 
 
 @dataclass(slots=True, repr=False)
@@ -44,6 +49,14 @@ class Seen:
     come, so that which are taught does not depend on that."""
     shares: Floats | None = None
     """The probability of every label when it was asked, where the model tells any: public."""
+
+
+class Held(NamedTuple):
+    """What came out, until its deadline."""
+
+    row: Any
+    out: int
+    who: Who
 
 
 class Randomizing(Running, runs=RandomizedLabels):
@@ -62,6 +75,7 @@ class Randomizing(Running, runs=RandomizedLabels):
     """
 
     source = "guide"
+    notes = True
 
     def __init__(
         self, part: RandomizedLabels, features: Any, label_weights: Any, rng: Random, account: Account
@@ -74,16 +88,20 @@ class Randomizing(Running, runs=RandomizedLabels):
         """How often each label came out: public."""
         self.over = 0
         """Labels past their person's cap, which were not drawn for: for the operator."""
-        self.filled = False
-        """Whether somebody brings the declared label where none has come: a desk does."""
+        self._kept = False  # whether an owner's journal has what came out, and brings what stands for a missing label
         self._at = self._heard = self._closed = 0
         self._before = Failures()  # in earlier lives: a snapshot's header has these
-        self._held: dict[int, tuple[Any, int]] = {}  # by round: what came out, until its deadline
+        self._held: dict[int, Held] = {}  # by round
 
     def given(self, learner: Any, labels: Sequence[Hashable]) -> None:
         """Make the model: ours, or one of the learner's kind that has learned nothing."""
         self._encoder, own = read_by(learner, self._features)
         self.model = model_for(learner, labels, self.part.response, own)
+
+    def journaled(self) -> None:
+        """An owner's journal has what came out, and brings the declared label where none has come: a desk's does."""
+        self._kept = True
+        self._held.clear()
 
     @property
     def failures(self) -> Failures:
@@ -98,6 +116,19 @@ class Randomizing(Running, runs=RandomizedLabels):
     def learned(self) -> int:
         """How many outputs were taught so far (public)."""
         return int(self.outputs.sum())
+
+    @property
+    def frequencies(self) -> Floats:
+        """The shares of true labels so far, unbiased: from what came out, by the known law (public)."""
+        many = self.part.labels
+        return self.part.response.frequencies(self.outputs) if self.outputs.any() else np.full(many, 1.0 / many)
+
+    def probabilities(self, x: Any) -> Floats:
+        """How likely each label is, the channel undone; ValueError where the model does not say."""
+        shares = self.model.answer(self._read(x))[1]
+        if shares is None:
+            raise ValueError("this model gives labels only: take one that tells probabilities, or none")
+        return shares
 
     def wrongs(self, labels: int, differed: int) -> float:
         """How many of so many answers differ from true labels, where so many differ from what came out: unbiased."""
@@ -118,23 +149,40 @@ class Randomizing(Running, runs=RandomizedLabels):
     def _settle(self) -> None:
         """Teach what has reached its deadline, in the order of questions."""
         if self._held:
-            for number in sorted(n for n in self._held if n + self.part.deadline <= self._at):
-                self._learn(*self._held.pop(number))
+            due = sorted(n for n in self._held if n + self.part.deadline <= self._at)
+            self._teach([self._held.pop(number)[:2] for number in due])
 
     def drop(self, numbers: Iterable[int]) -> None:
         """Forget the labels of these rounds that wait for their deadline, whether or not they came."""
         for number in numbers:
             self._held.pop(number, None)
 
+    def forget(self, who: bytes) -> None:
+        """Drop what waits for the deadline of this person's questions; what was taught stays."""
+        self.drop([number for number, one in self._held.items() if one.who == who])
+
     def _read(self, x: Any) -> Any:
-        if self.part.deadline is not None and not self.filled:
-            raise ValueError("a deadline needs a desk, which brings the declared label: take confide.Private")
-        return self.model.read(x if self._encoder is None else self._encoder.encode(x))
+        row = self.model.read(x if self._encoder is None else self._encoder.encode(x))
+        if self._writes:
+            as_text(written(row))  # refused to its asker, before anybody has its label
+        return row
+
+    @property
+    def _writes(self) -> bool:
+        return self._account.book is not None and not self._kept
 
     def encode(self, x: Any, who: Who) -> Seen:
-        """x as the model reads it."""
+        """x as the model reads it. With a deadline the declared label is drawn for now, whether or not one comes."""
         row = self._read(x)
-        return Seen(row, self._at, self.part.deadline is not None and not self._account.learns(who))
+        if self.part.deadline is None:
+            return Seen(row, self._at)
+        past = not self._account.learns(who)
+        if not self._kept:
+            self.over += past
+            out = self.part.response.draw(self.part.missing, self.rng.fresh_word())
+            if not past:
+                self._held[self._at] = Held(row, int(out), who)
+        return Seen(row, self._at, past)
 
     def check(self, x: Any) -> None:
         """ValueError for an x that the model cannot read."""
@@ -157,24 +205,46 @@ class Randomizing(Running, runs=RandomizedLabels):
         return int(self.outputs.argmax()) if self.outputs.any() else -1
 
     def receive(self, label: int, who: Who) -> int:
-        """Randomize a label: the one place that sees it. −1 for one past its person's cap: nothing is drawn for it."""
+        """Randomize a label: the one place that sees it. ValueError past its person's cap: nothing is drawn for it."""
         if label < 0:
             return -1
         if self.part.deadline is None and not self._account.learns(who):
             self.over += 1
-            return -1
+            raise ValueError(f"of each person {self.part.unit_labels:,} labels are taken, for life: this one was not")
         return int(self.part.response.draw(label, self.rng.fresh_word()))
 
     def teach(self, question: Seen | None, label: int, who: Who) -> int:
         """Teach what came out, or hold it until its deadline; the number by which a journal finds it again."""
         if question is None or question.past or label < 0:
             return -1
-        self._heard += 1
         if self.part.deadline is None:
-            self._learn(question.row, label)
+            self._heard += 1
+            self._teach([(question.row, label)])
             return self._heard - 1
-        self._held[question.number] = question.row, label
+        if not self._kept and question.number not in self._held:
+            return -1  # it was due, and what stood for it was taught
+        self._heard += 1
+        self._held[question.number] = Held(question.row, label, who)
         return question.number
+
+    def _teach(self, lessons: Sequence[tuple[Any, int]]) -> None:
+        """Teach what came out, once it is written down."""
+        self._write(lessons)
+        for row, out in lessons:
+            self._learn(row, out)
+
+    def _write(self, lessons: Sequence[tuple[Any, int]]) -> None:
+        """Note rows and outputs, on the disk when this returns, with the caps and the tickets that they used."""
+        book = self._account.book
+        if book is not None and self._writes and lessons:
+            body = _NOBODY + as_text([[out, written(row)] for row, out in lessons])
+            book.wait(self._account.enter(notes=((self.note, len(body), body),)).sequence)
+
+    def noted_since(self, body: bytes) -> None:
+        """What came out since the snapshot, from a note: it is taught as it was, and never drawn again."""
+        for out, row in json.loads(body[len(_NOBODY) :]):
+            self._heard += 1
+            self._learn(row_of(row), out)
 
     def _learn(self, row: Any, out: int) -> None:
         self.outputs[out] += 1
@@ -202,6 +272,8 @@ class Randomizing(Running, runs=RandomizedLabels):
         self._at += len(labels)
         rows = self.model.read_many(xs if self._encoder is None else self._encoded(xs, bad))
         outs = np.where(bad | rows.refused, -1, labels)
+        if self._writes:  # whatever could not be written is among the bad
+            self._write([(self._read(xs[i]), int(outs[i])) for i in np.flatnonzero(outs >= 0).tolist()])
         leaders = self._leaders(outs)
         answers = self.model.follow(rows, outs)
         self._heard += int((outs >= 0).sum())
@@ -224,17 +296,18 @@ class Randomizing(Running, runs=RandomizedLabels):
 
     def teach_one(self, x: Any, label: int, who: Who) -> int:
         """One record, whose label was received."""
-        return -1 if label < 0 else self._again(x, label)
+        return int(self.teach_rows([x], np.array([label]), [who])[0])
 
     def teach_rows(self, xs: Any, labels: Ints, whos: Sequence[Who]) -> Ints:
-        """Many of them; −1 for one that was refused."""
-        return np.array([self.teach_one(x, int(y), None) for x, y in zip(xs, labels, strict=True)], dtype=np.int64)
-
-    def _again(self, x: Any, out: int) -> int:
-        with contained:  # it was read before
-            self._learn(self._read(x), out)
-        self._heard += 1
-        return self._heard - 1
+        """Many of them, all written down before the first is taught; −1 for one that was refused."""
+        came, lessons = labels >= 0, list[tuple[Any, int]]()
+        for i in np.flatnonzero(came).tolist():
+            with contained:  # it was read before
+                lessons.append((self._read(xs[i]), int(labels[i])))
+        numbers = np.where(came, self._heard + np.cumsum(came) - 1, -1)
+        self._heard += int(came.sum())
+        self._teach(lessons)
+        return numbers
 
     # ------------------------------------------------------------------ state
 
@@ -254,7 +327,7 @@ class Randomizing(Running, runs=RandomizedLabels):
         if label < 0:
             return
         if self.part.deadline is None:
-            self._again(x, label)
+            self.teach_one(x, label, None)
         elif (question := self.read_as_of(x, number)) is not None:
             self.teach(question, label, None)
 
@@ -263,13 +336,16 @@ class Randomizing(Running, runs=RandomizedLabels):
         self._settle()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The model, and how far it has heard. What waits for a deadline stays in the journal."""
+        """The model, how far it has heard, and what waits for its deadline; that stays in an owner's journal."""
         self._settle()
+        self._held = {number: one for number, one in self._held.items() if tried(as_text, written(one.row))[1] is None}
+        held = [[number, one.out, one.who and one.who.hex(), written(one.row)] for number, one in self._held.items()]
         deadline = self.part.deadline
         self._closed = self._heard if deadline is None else max(0, self._at - deadline + 1)
         return {
             "numbers": np.array([self._heard, self._closed, self.over], dtype=np.int64),
             "outputs": self.outputs,
+            "held": np.frombuffer(as_text([] if self._kept else held), dtype=np.uint8),
             "model": np.array(_named(self.model)),
             **{f"learner/{name}": value for name, value in self.model.state().items()},
         }
@@ -285,10 +361,14 @@ class Randomizing(Running, runs=RandomizedLabels):
         self.outputs = arrays["outputs"].astype(np.int64)
         self.model.restore(held)
         self._before = self._failures
+        for number, out, who, row in json.loads(arrays["held"].tobytes()):
+            if number + self.part.deadline > self._at:  # what was due by the ledger's rounds was taught, and noted
+                self._held[number] = Held(row_of(row), out, who and bytes.fromhex(who))
 
     def pack(self, question: Seen) -> tuple[Any, dict[str, NDArray[Any]]]:
-        """Its round, and the row as it was read."""
-        return [question.number, written(question.row)], {}
+        """Its round, and the row as it was read; ValueError for a row that cannot be written."""
+        as_text(row := written(question.row))
+        return [question.number, row], {}
 
     def unpack(self, about: Any, arrays: Mapping[str, NDArray[Any]]) -> Seen:
         """The same question."""

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from confide.banks.base import FORM, Failures
 from confide.contained import by_signal
 from confide.errors import StateError
+from confide.ledger.book import Book
 from confide.ledger.ledger import Spent
 from confide.planning.parts import Part
 from confide.planning.plan import Plan
@@ -110,6 +111,8 @@ class Running:
 
     source: ClassVar[str] = ""
     """What `Answer.source` says where it answers; empty where it never proposes."""
+    notes: ClassVar[bool] = False
+    """Whether it notes what it learns by itself, where no owner keeps a journal."""
 
     def __init_subclass__(cls, runs: type[Part] | None = None, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -120,10 +123,15 @@ class Running:
         self.part: Any = part
         self.rng, self._account = rng, account
         self.number = source_number(self.source) if self.source else -1
+        self.note = f"part/{part.kind}"
+        """The kind of its notes in a journal."""
         self._offered: dict[str, tuple[int, bytes]] = {}  # by kind, the last release that was given to a ledger
 
     def given(self, learner: Any, labels: Sequence[Hashable]) -> None:
         """What else the POP was given: for a part that teaches a learner itself."""
+
+    def journaled(self) -> None:
+        """From now on an owner's journal has every question and every label."""
 
     # ------------------------------------------------------------------ one round
 
@@ -153,8 +161,14 @@ class Running:
         return question
 
     def receive(self, label: int, who: Who) -> int:
-        """A label comes in; what this gives is all that anything sees of it, and −1 means that none came."""
+        """A label comes in; what this gives is all that anything sees of it, and −1 means that none came.
+
+        ValueError, for its bringer, where it is not taken.
+        """
         return label
+
+    def forget(self, who: bytes) -> None:
+        """Drop what waits of a person."""
 
     def teach(self, question: Any, label: int, who: Who) -> int:
         """A label came. The number of its open release, which has it now; −1 for none: nobody is told."""
@@ -292,6 +306,9 @@ class Running:
     def recount(self, x: Any, who: Who) -> None:
         """A question that was counted, and is in no release."""
 
+    def noted_since(self, body: bytes) -> None:
+        """One of its own notes that is later than the snapshot."""
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a snapshot keeps of it beside its releases."""
         return {}
@@ -364,6 +381,11 @@ class Parts:
             one.given(learner, labels)
         return self
 
+    def journaled(self) -> None:
+        """From now on an owner's journal has every question and every label."""
+        for one in self._each:
+            one.journaled()
+
     def __iter__(self) -> Iterator[Running]:
         return iter(self._each)
 
@@ -412,13 +434,23 @@ class Parts:
             label = one.receive(label, who)
         return label
 
-    def receive_rows(self, labels: Ints, whos: Sequence[Who]) -> Ints:
-        """`receive` of each; −1 stays."""
+    def receive_rows(self, labels: Ints, whos: Sequence[Who]) -> tuple[Ints, dict[int, ValueError]]:
+        """`receive` of each, −1 where there is none, or where it is not taken; and why it is not."""
+        refused: dict[int, ValueError] = {}
+        if all(type(one).receive is Running.receive for one in self._each):
+            return labels, refused
+        came = np.full(len(labels), -1)
+        for i, (label, who) in enumerate(zip(labels.tolist(), whos, strict=True)):
+            try:
+                came[i] = self.receive(label, who) if label >= 0 else -1
+            except ValueError as error:
+                refused[i] = error
+        return came, refused
+
+    def forget(self, who: bytes) -> None:
+        """Drop what waits of a person."""
         for one in self._each:
-            if type(one).receive is not Running.receive:
-                came = [one.receive(y, who) if y >= 0 else -1 for y, who in zip(labels.tolist(), whos, strict=True)]
-                labels = np.array(came, dtype=np.int64)
-        return labels
+            one.forget(who)
 
     def teach(self, questions: tuple[Any, ...], label: int, who: Who) -> int:
         """A label came; the stamp of the open releases that have it (`stamp`)."""
@@ -566,6 +598,19 @@ class Parts:
         for one in self._each:
             name = f"part/{one.part.kind}/"
             one.restore({key.removeprefix(name): a for key, a in arrays.items() if key.startswith(name)}, trusted)
+
+    def saved(self, book: Book) -> None:
+        """A snapshot has all that was learned so far: notes up to now are needed no more."""
+        for one in self._each:
+            if one.notes:
+                book.tear(one.note, book.sequence)
+
+    def catch_up(self, journal: Iterable[tuple[str, int, int, bytes]], since: int) -> None:
+        """Learn from the parts' own notes what came after the snapshot with this number."""
+        own = {one.note: one for one in self._each if one.notes}
+        for kind, sequence, _, body in journal if own else ():
+            if kind in own and sequence > since:
+                own[kind].noted_since(body)
 
     def fingerprints(self) -> dict[str, list[Any]]:
         """How often each was released, and what it answers by: what `check` computes again."""

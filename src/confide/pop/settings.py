@@ -94,8 +94,9 @@ class Settings:
                 "the plan has copies, and so needs a learner; for a guide alone plan with "
                 f"Plan.tight(epsilon, delta, rounds={plan.rounds}, guide=1.0)"
             )
-        if plan.promise.protect == "rows":
-            refuse_unasked(self.learner, plan, "confide.POP")
+        refuse_unasked(self.learner, plan, "confide.POP")
+        if any(getattr(part, "deadline", None) not in (None, self.ticket_life) for part in plan.public):
+            raise ValueError("a ticket is good until its label is due: ticket_life must be the deadline")
         if self.monitor is not None and plan.promise.protect == "labels":
             raise ValueError(
                 "a monitor has its own ε for rows, and labels alone are protected here: leave it out; the error can be "

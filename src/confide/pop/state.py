@@ -73,6 +73,7 @@ def save(
     book.wait(book.sequence, private=True)  # what waits may be private: this save alone fails with it
     snapshot.write(folder, {**header, "sequence": book.sequence, "life": [book.epoch, book.mark]}, arrays)
     book.prune(loop.account.rounds - settings.ticket_life)
+    loop.parts.saved(book)
 
 
 def check_savable(settings: Settings) -> None:
@@ -98,6 +99,8 @@ def _first(loop: Loop, folder: Path, ledger: Ledger, model: str, before: Mapping
     ledger.create(model, loop.parts.spent(spent))
     account.book = ledger.claim(model)
     account.book.home = folder.resolve()
+    loop.tickets.epoch = account.book.epoch
+    loop.tickets.lives = {account.book.epoch: (account.book.mark, account.stated)}
     return account.book
 
 
@@ -156,7 +159,10 @@ def _open_tickets(loop: Loop, arrays: dict[str, Any]) -> list[list[Any]]:
                 continue
             if entry[4] != waiting.x:
                 continue
-        rows.append([*entry, loop.parts.write(waiting.questions, questions)])
+        try:
+            rows.append([*entry, loop.parts.write(waiting.questions, questions)])
+        except ValueError:  # a row that cannot be written
+            continue
     if kept:
         arrays["open"] = np.concatenate(kept)
     arrays |= {f"open/{name}": np.concatenate(each) for name, each in questions.items()}
@@ -229,6 +235,7 @@ class Saved:
         loop.routing = Routing(loop.routing.units, loop.plan.copies, loop.rng, secret)
         loop.tickets = Tickets(loop.routing.ticket_key, loop.tickets.life)
         loop.tickets.epoch, loop.tickets.used = self.book.epoch, self.spent.used
+        loop.tickets.lives = self.spent.lives
         gone = [(copy, who) for sequence, copy, who in self.spent.forgot if sequence > self.header["sequence"]]
         loop.bank.reset([copy for copy, _ in gone])
         self._reopen(loop, {who for _, who in gone})
@@ -239,6 +246,9 @@ class Saved:
         loop.account.book = self.book
         loop.parts.resume(self.spent, loop.account)
         loop.parts.restore(self.arrays, trusted)
+        for _, who in gone:
+            loop.parts.forget(who)
+        loop.parts.catch_up(self.journal() if any(one.notes for one in loop.parts) else (), self.header["sequence"])
 
     def _reopen(self, loop: Loop, gone: set[bytes]) -> None:
         """The tickets that were open at the snapshot, less those of people forgotten since."""

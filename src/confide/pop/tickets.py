@@ -16,7 +16,12 @@ from typing import Any
 from confide.contained import contained
 from confide.errors import TicketError
 
-__all__ = ["Tickets", "Waiting"]
+__all__ = ["ROLLED_BACK", "Tickets", "Waiting"]
+
+ROLLED_BACK = (
+    "a ticket came that this model issued after the last round in its ledger, so the ledger was rolled back and what "
+    "was spent since is not counted: nobody is answered any more; bring back the newest ledger, or start a new model"
+)
 
 Key = tuple[int, int]
 """Which load of the state issued it, and the number of its round."""
@@ -56,7 +61,7 @@ class Tickets:
         self.held: Callable[[Key], Waiting | None] | None = None
         """Takes an open question out of the store of an owner who keeps a journal; None for one that is not there."""
         self.lives: Mapping[int, tuple[int, int]] = {}
-        """(mark, rounds before it) of every life of the model, by its epoch, where a journal has the tickets."""
+        """(mark, rounds before it) of every life of the model, by its epoch, once there is a ledger."""
         self.used: frozenset[Key] = frozenset()
         """What earlier lives marked as used: never good again, whoever has them as open."""
         self._key = key
@@ -81,7 +86,7 @@ class Tickets:
             self._open.pop(due.popleft(), None)
 
     def sign(self, key: Key, whose: bytes = b"") -> str:
-        """The ticket of a round; where a journal has them, for its holder alone, with the life that issued it."""
+        """The ticket of a round, with the life that issued it; where a journal has them, for its holder alone."""
         text = f"{key[0]}-{key[1]}-{self.lives[key[0]][0]:x}" if self.lives else f"{key[0]}-{key[1]}"
         return f"{text}-{self._mac(text, whose)}"
 
@@ -103,10 +108,12 @@ class Tickets:
 
     def lost(self, ticket: str, rounds: int) -> bool:
         """Whether the ledger, after so many rounds, has forgotten the round that a ticket we signed came from."""
-        epoch, number, mark, _ = ticket.split("-")
+        epoch, number, *mark, _ = ticket.split("-")
+        if not mark:  # from before there was a ledger
+            return False
         life = self.lives.get(int(epoch), (-1, 0))
         later = [began for one, (_, began) in self.lives.items() if one > int(epoch)]
-        return life[0] != int(mark, 16) or int(number) > min(later, default=rounds)
+        return life[0] != int(mark[0], 16) or int(number) > min(later, default=rounds)
 
     def redeem(self, ticket: str, now: int) -> tuple[Key, Waiting]:
         """Take a ticket back: good once, and in time."""

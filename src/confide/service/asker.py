@@ -8,9 +8,8 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from confide.frames import rows_of, values_of
-from confide.pop.base import Answer, Unit, Xs
+from confide.pop.base import Answer, Told, Unit, Xs
 from confide.pop.batches import refuse
-from confide.pop.randomized import Told
 from confide.service.talk import Send, Steps, error_of, label_of, person_of, plain, settled, text_of
 
 __all__ = ["Asker", "Token"]

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Any
 
-from confide.pop.base import GUIDE, OWN_SOURCES
+from confide.pop.base import GUIDE, OWN_SOURCES, SOURCES
 from confide.service.journal import NOBODY
 
 __all__ = ["Counts"]
 
-_COLUMNS = (*OWN_SOURCES, "refused", "labels", "wrong", "unsure")
 _BINS = 256
-_NOTE = Struct(f"<16s3q{_BINS * len(_COLUMNS)}q")
 
 
 class Counts:
@@ -26,9 +24,16 @@ class Counts:
     ----------
     older
         What an earlier Confide kept in a file of its own, as JSON; None for nothing.
+    parts
+        What answers of the plan's parts are called; those of Confide's own are counted anyway.
     """
 
-    def __init__(self, older: bytes | None = None) -> None:
+    def __init__(self, older: bytes | None = None, parts: Sequence[str] = ()) -> None:
+        self.sources = (*OWN_SOURCES, *sorted({name for name in parts if name} - {*OWN_SOURCES}))
+        """Who may answer."""
+        self._columns = (*self.sources, "refused", "labels", "wrong", "unsure")
+        self._column = {SOURCES.index(name): i for i, name in enumerate(self.sources)} | {-1: len(self.sources)}
+        self._note = Struct(f"<16s3q{_BINS * len(self._columns)}q")
         about: dict[str, Any] = {"width": 64, "last": 0, "bins": []} if older is None else json.loads(older)
         self.sequence: int = about.get("sequence", -1)
         """The ledger's entry up to which everything is in the note; −1 for none."""
@@ -38,9 +43,8 @@ class Counts:
     def asked(self, numbers: Sequence[int], sources: Sequence[int], unsure: int) -> None:
         """Rounds were answered from these sources, −1 where they were refused; so many unsure answers were counted."""
         for number, source in zip(numbers, sources, strict=True):
-            own = source if source < len(OWN_SOURCES) else GUIDE  # another public part counts with the guide
             row = self._bin(number)
-            row[own if own >= 0 else len(OWN_SOURCES)] += 1
+            row[self._column.get(source, GUIDE)] += 1  # a number that this process does not know is of a part
             self._last = max(self._last, number)
         if numbers:
             last = row if number == self._last else self._bin(self._last)
@@ -50,15 +54,15 @@ class Counts:
         """The labels of rounds came, and some differed from the answer."""
         for number, one in zip(numbers, wrong, strict=True):
             row = self._bin(number)
-            row[len(OWN_SOURCES) + 1] += 1
-            row[len(OWN_SOURCES) + 2] += one
+            row[-3] += 1
+            row[-2] += one
 
     def _bin(self, number: int) -> list[int]:
         while (found := (number - 1) // self._width) >= _BINS:
-            pairs = zip(self._bins[::2], [*self._bins[1::2], [0] * len(_COLUMNS)], strict=False)
+            pairs = zip(self._bins[::2], [*self._bins[1::2], [0] * len(self._columns)], strict=False)
             self._bins, self._width = [_joined(one, other) for one, other in pairs], 2 * self._width
         while found >= len(self._bins):
-            self._bins.append([0] * len(_COLUMNS))
+            self._bins.append([0] * len(self._columns))
         return self._bins[found]
 
     @property
@@ -68,23 +72,23 @@ class Counts:
 
     def totals(self) -> dict[str, int]:
         """All bins together."""
-        return {name: sum(row[i] for row in self._bins) for i, name in enumerate(_COLUMNS[:-1])}
+        return {name: sum(row[i] for row in self._bins) for i, name in enumerate(self._columns[:-1])}
 
     def series(self) -> dict[str, Any]:
         """The bins: `round` is the first round of each, `unsure` the count at its end, 0 where nothing was asked."""
-        columns = {name: [row[i] for row in self._bins] for i, name in enumerate(_COLUMNS)}
+        columns = {name: [row[i] for row in self._bins] for i, name in enumerate(self._columns)}
         return {"width": self._width, "round": [1 + i * self._width for i in range(len(self._bins))], **columns}
 
     def note(self) -> bytes:
         """Everything, as a row of the journal that is nobody's; its size does not depend on what was counted."""
         numbers = [number for row in self._bins for number in row]
-        room = [0] * (_BINS * len(_COLUMNS) - len(numbers))
-        return _NOTE.pack(NOBODY, self._width, self._last, len(self._bins), *numbers, *room)
+        room = [0] * (_BINS * len(self._columns) - len(numbers))
+        return self._note.pack(NOBODY, self._width, self._last, len(self._bins), *numbers, *room)
 
     def read(self, note: bytes, sequence: int) -> None:
         """Go on from what `note` gave, which has everything up to this entry of the ledger."""
-        _, self._width, self._last, bins, *numbers = _NOTE.unpack(note)
-        self._bins = [numbers[i * len(_COLUMNS) :][: len(_COLUMNS)] for i in range(bins)]
+        _, self._width, self._last, bins, *numbers = self._note.unpack(note)
+        self._bins = [numbers[i * len(self._columns) :][: len(self._columns)] for i in range(bins)]
         self.sequence = sequence
 
 

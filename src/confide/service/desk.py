@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, TypedDict, Unpack
 
 from confide.errors import StateError, TicketError
 from confide.ledger.snapshot import exists, read_extra
@@ -50,6 +50,15 @@ __all__ = ["PopDesk"]
 
 _COUNTED = 1024
 """Public rounds after which the operator's counts are noted; a ticket's life, if that is less."""
+
+
+class DeskOptions(TypedDict, total=False):
+    """What a desk takes by name, as `PopDesk` says it."""
+
+    room: int
+    save_every: int | None
+    ticket_hours: int
+    wall: Callable[[], float]
 
 
 class PopDesk:
@@ -92,12 +101,11 @@ class PopDesk:
         self._keeper, self._book, self._rows = pop.keep(), book, Rows(room)
         self._alone: Randomizing | None = pop.operator.randomizing  # where labels alone are protected
         if self._alone is not None and self._alone.part.deadline is not None:
-            ticket_hours, self._alone.filled = 0, True
-            if self._keeper.tickets.life != self._alone.part.deadline:
-                raise ValueError("a ticket is good until its label is due: ticket_life must be the deadline")
+            ticket_hours = 0
         self._requests = Requests(pop, self._keeper, room, 60 * ticket_hours)
         self._hours, self._wall = ticket_hours, wall
-        self._counts, self._noted = Counts(read_extra(folder, "counts.json")), 0
+        self._counts = Counts(read_extra(folder, "counts.json"), [part.source for part in pop.operator.loop.parts])
+        self._noted = 0
         self._life = self._keeper.tickets.life
         self._note_every = min(_COUNTED, self._life)
         self._lock = threading.RLock()
@@ -123,22 +131,19 @@ class PopDesk:
         make: Callable[[], POP],
         *,
         name: str = "model",
-        room: int = 512,
-        save_every: int | None = 100_000,
         learner: Any = None,
         fallback: Any = None,
         trusted: bool = False,
         ledger: str | None = None,
-        ticket_hours: int = 0,
-        wall: Callable[[], float] = time.time,
         succeeds: Callable[[POP, str | None, str], object] | None = None,
+        **options: Unpack[DeskOptions],
     ) -> Self:
         """The desk of the model in a folder; a folder that is not there, or empty, gets the POP that `make()` gives.
 
         After a crash everything that was durable is there: copies from the snapshot, taught again what came since;
         open tickets; stored answers. `learner`, `fallback` and `trusted` are as for `POP.load`;
         `ledger` names a PostgreSQL server that has the ledger, where the model is then called `name`; `succeeds` saves
-        a new POP there as another's successor (`POP.succeed`).
+        a new POP there as another's successor (`POP.succeed`). The other options are those of `PopDesk`.
 
         Raises
         ------
@@ -146,8 +151,6 @@ class PopDesk:
             If the state must not be used: another process owns it, it was rolled back, or it is damaged.
         """
         folder, model = Path(folder), MODEL if ledger is None else name
-        options: dict[str, Any] = {"room": room, "save_every": save_every, "ticket_hours": ticket_hours}
-        options["wall"] = wall
         if not exists(folder):
             if succeeds is None:
                 clear(folder, ledger, model)
@@ -339,10 +342,8 @@ class PopDesk:
 
     def _row(self, one: Request, outcome: Outcome, epoch: int) -> Row:
         """What the journal has of a question; with a deadline it also says whose label will not be taken."""
-        row = one.row(outcome, epoch)
-        if self._alone is None or outcome.waiting is None or row.label < 0 or not self._alone.past(outcome.waiting):
-            return row
-        return row._replace(copy=PAST)
+        waiting = outcome.waiting
+        return one.row(outcome, epoch, self._alone is not None and waiting is not None and self._alone.past(waiting))
 
     # ------------------------------------------------------------------ labels
 

@@ -24,7 +24,7 @@ from pydantic import (
 )
 from pydantic_core import from_json
 
-from confide.pop.randomized import Told
+from confide.pop.base import Told
 from confide.service.base import Problem, Question, Refusal, Reply
 
 __all__ = [

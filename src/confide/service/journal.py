@@ -101,7 +101,8 @@ class Rows:
         """The rows of a body that were not erased."""
         for *fields, size, x in self._struct.iter_unpack(body):
             if fields[0] != NOBODY:
-                yield Row._make((*fields, x[: size - 1] if size else None))
+                read: list[Any] = [*fields, x[: size - 1] if size else None]
+                yield Row(*read)
 
     @classmethod
     @cache

@@ -138,7 +138,7 @@ def _check(name: str, config: ModelConfig, desk: PopDesk) -> None:
 
 def _held(config: ModelConfig, desk: PopDesk) -> dict[str, Any]:
     """What the model itself says of its entries: for folders in which they were not written."""
-    shown, plan, options = desk.public(), desk.plan, desk.pop._settings.options()
+    shown, plan, options = desk.public(), desk.plan, desk.pop.options
     least = plan.promise.unit_labels if plan.promise.protect == "labels" else None
     least = least if plan.guide is None else plan.guide.unit_labels
     epsilon, monitor = shown["guarantee"]["epsilon"], options["monitor"]

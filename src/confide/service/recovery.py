@@ -10,7 +10,7 @@ from typing import Any
 from confide.pop.keeping import Keeper, Past
 from confide.pop.state import Saved
 from confide.service.counts import Counts
-from confide.service.journal import ASKED, COUNTED, Row, Rows, unpack
+from confide.service.journal import ASKED, COUNTED, TAUGHT, Row, Rows, unpack
 from confide.service.requests import Requests
 
 __all__ = ["recover"]
@@ -44,6 +44,8 @@ def recover(saved: Saved, keeper: Keeper, requests: Requests, counts: Counts) ->
             counts.read(body, sequence)
     for kind, sequence, width, body in journal:
         if kind == COUNTED:
+            continue
+        if kind not in (ASKED, TAUGHT):  # a part's own, from before there was a desk
             continue
         rows = list(Rows.of(width).read(body))
         if kind == ASKED:

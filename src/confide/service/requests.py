@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from confide.banks.base import FORM
-from confide.pop.base import COPIES, SOURCES, Answer
+from confide.pop.base import COPIES, SOURCES, Answer, Told
 from confide.pop.keeping import Keeper
 from confide.pop.loop import Outcome
 from confide.pop.pop import POP
-from confide.pop.randomized import Told
 from confide.pop.tickets import Key, Waiting
 from confide.service.base import Question, Refusal, Reply
-from confide.service.journal import ASKED, IMPORT, NOBODY, TAUGHT, Row, canonical, pack
+from confide.service.journal import ASKED, IMPORT, NOBODY, PAST, TAUGHT, Row, canonical, pack
 from confide.service.quota import DAY, Clock, Quota
 from confide.service.words import FORGOTTEN, HALTED, OTHER_QUESTION, OVER
 
@@ -51,12 +50,13 @@ class Request:
     wrong: str = ""
     """What is wrong with it, where that was found when it was asked."""
 
-    def row(self, outcome: Outcome, epoch: int) -> Row:
-        """What the journal has of it, once it was asked."""
+    def row(self, outcome: Outcome, epoch: int, past: bool = False) -> Row:
+        """What the journal has of it, once it was asked; also where its label will not be taken (`past`)."""
         head, waiting = (self.whose, self.id, self.digest, outcome.number, epoch), outcome.waiting
         if waiting is None or self.x is None:
             return Row(*head, -1, self.minute, -1, -1, -1, self.x)
-        return Row(*head, waiting.copy, self.minute, outcome.label, outcome.guided, outcome.source, self.x)
+        copy = PAST if past else waiting.copy
+        return Row(*head, copy, self.minute, outcome.label, outcome.guided, outcome.source, self.x)
 
 
 @dataclass(slots=True, repr=False)

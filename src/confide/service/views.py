@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from confide.pop.base import OWN_SOURCES, SOURCES
+from confide.pop.base import SOURCES
 from confide.pop.pop import POP
 from confide.service.counts import Counts
 from confide.service.requests import Stored
@@ -56,7 +56,7 @@ def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> di
     if own is not None:  # they were counted against what came out
         series["wrong"] = [own.wrongs(*both) for both in zip(series["labels"], series["wrong"], strict=True)]
         totals["wrong"] = min(totals["labels"], max(0.0, sum(series["wrong"])))
-    answered = sum(totals[source] for source in OWN_SOURCES)
+    answered = sum(totals[source] for source in counts.sources)
     return {
         "unsure": unsure,
         "planned_unsure": plan.unsure,
@@ -66,9 +66,9 @@ def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> di
         "guide_labels": pop.operator.guide_labels if own is None else None,
         "most_guide_labels": None if plan.guide is None else plan.guide.unit_labels * (plan.promise.periods or 1),
         "people_ended": pop.operator.ended,
-        "failures": failures._asdict(),
+        "failures": failures.counts(),
         "open_tickets": waiting,
-        "shares": {source: totals[source] / answered if answered else 0.0 for source in OWN_SOURCES},
+        "shares": {source: totals[source] / answered if answered else 0.0 for source in counts.sources},
         "labels": totals["labels"],
         "error": totals["wrong"] / totals["labels"] if totals["labels"] else None,
         "series": series,

@@ -1,15 +1,13 @@
 """What is told where a desk refuses: one sentence that says what to do, and never anything of somebody else."""
 
+from confide.pop.tickets import ROLLED_BACK
+
 __all__ = [
     "AGAIN", "CAPPED", "FIRST", "FORGOTTEN", "GONE", "HALTED", "NOT_YOURS", "NO_HISTORY", "NO_ID", "NO_LABEL",
     "NO_SUBJECT", "ONE_IMPORT", "OTHER_LABEL", "OTHER_QUESTION", "OTHER_RECORDS", "OVER", "ROLLED_BACK", "UNSAVED",
     "UNWRITTEN",
 ]  # fmt: skip
 
-ROLLED_BACK = (
-    "a ticket came that this model issued after the last round in its ledger, so the ledger was rolled back and what "
-    "was spent since is not counted: nobody is answered any more; bring back the newest ledger, or start a new model"
-)
 HALTED = "this model has halted: its rounds or its privacy budget are used up"
 OTHER_QUESTION = "ask again with an id of its own: this id was used for another question"
 OVER = "these are more rounds than one person may take in a day: ask again later, with the same id"

@@ -9,6 +9,8 @@ const POINTS = 60;
 const OWN = ["audit"]; // this page looks whether an audit runs: nobody asked for one
 const SOURCES = [["copies", "sure: the copies"], ["lean", "lean"], ["guide", "guide"], ["fallback", "fallback"], ["refused", "refused"]];
 
+const shade = (name) => (SOURCES.some(([known]) => known === name) ? name : "guide"); // the colour of other parts
+
 export function panel(title, ...children) {
   return h("section", { class: "panel" }, h("h3", null, title), ...children);
 }
@@ -100,14 +102,16 @@ export function sources() {
     element: panel("Sure, lean, guided, fallback", now, chart.element),
     update({ private: held }) {
       const shares = held.shares ?? {};
-      put(now, facts(SOURCES.slice(0, 4).map(([name, words]) => [words, share(shares[name])])));
-      const points = grouped(held.series, POINTS).map((one) => ({ ...one, all: SOURCES.reduce((sum, [name]) => sum + one[name], 0) })).filter((one) => one.all);
+      const parts = Object.keys(shares).filter((name) => !SOURCES.some(([known]) => known === name)); // of the plan's own
+      const kinds = [...SOURCES, ...parts.map((name) => [name, name])];
+      put(now, facts(kinds.filter(([name]) => name !== "refused").map(([name, words]) => [words, share(shares[name])])));
+      const points = grouped(held.series, POINTS).map((one) => ({ ...one, all: kinds.reduce((sum, [name]) => sum + one[name], 0) })).filter((one) => one.all);
       if (!points.length) return chart.empty("No round was asked yet.");
-      const used = SOURCES.filter(([name]) => points.some((one) => one[name]));
+      const used = kinds.filter(([name]) => points.some((one) => one[name]));
       chart.show((width) => stacks(width, {
-        x: [points[0].from - 1, points.at(-1).to], format: (at) => share(at, 0), kinds: used.map(([name]) => name),
+        x: [points[0].from - 1, points.at(-1).to], format: (at) => share(at, 0), kinds: used.map(([name]) => shade(name)),
         bars: points.map((one) => ({ from: one.from - 1, to: one.to - 1, parts: used.map(([name]) => one[name] / one.all) })),
-      }), used.map(([name, words]) => [words, name]),
+      }), used.map(([name, words]) => [words, shade(name)]),
       used.map(([name, words]) => `${words} ${share(points.at(-1)[name] / points.at(-1).all, 0)}`).join(", ") + " at the end",
       points.map((one) => [`${whole(one.from)} to ${whole(one.to)}`, ...SOURCES.map(([name]) => share(one[name] / one.all))]));
     },

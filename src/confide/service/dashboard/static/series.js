@@ -1,6 +1,7 @@
 // From the counts that the service keeps to what is drawn: few points, so that a curve is a curve.
 
 const SUMMED = ["copies", "lean", "guide", "fallback", "refused", "labels", "wrong"];
+const ENDS = ["round", "unsure"]; // what is not summed
 
 // Neighbouring bins together, at most so many points.
 export function grouped(series, most) {
@@ -12,7 +13,7 @@ export function grouped(series, most) {
   for (let start = 0; start < bins; start += width) {
     const end = Math.min(bins, start + width);
     const point = { from: series.round[start], to: series.round[end - 1] + series.width - 1 };
-    for (const name of SUMMED) {
+    for (const name of new Set([...SUMMED, ...Object.keys(series).filter((one) => Array.isArray(series[one]) && !ENDS.includes(one))])) {
       point[name] = 0;
       for (let i = start; i < end; i++) point[name] += series[name]?.[i] ?? 0;
     }
