@@ -132,6 +132,7 @@ class Guiding(Running, runs=GuidePlan):
         if who is None:
             return self._account.history == 0
         first = who not in self._counted and not self._account.barred(who)
+        self._account.name((who,))  # no count leaves before the ledger has everybody who is in it
         self._counted.add(who)
         return first
 
