@@ -88,6 +88,11 @@ class Spent:
     sealed: str | None = None
     """Why nobody is to be answered any more."""
 
+    @property
+    def counted(self) -> bool:
+        """Whether anything was ever asked of it, taught as history, or written down: it is never taken away then."""
+        return bool(self.sequence or self.rounds or self.history)
+
 
 @dataclass(frozen=True)
 class Batch:

@@ -147,8 +147,7 @@ class Ledger:
         try:
             claim = self._place.claim(model)
             try:
-                spent = self.read(model)
-                if spent.sequence or spent.rounds or spent.history or spent.released:
+                if self.read(model).counted:
                     raise StateError(
                         f"the ledger {self.name} has counted something for {model!r}, which is never taken away: "
                         "restore the newest backup of its snapshot, or choose another name"

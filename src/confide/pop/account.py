@@ -76,6 +76,7 @@ class Account:
         """The paper's noisy counter; a table needs none."""
         if isinstance(plan.halting, CounterBudget):
             self.counter = TreeCounter(plan.halting.noise_epsilon, plan.rounds, 1, rng.spawn())
+        self._early: set[bytes] = set()  # people whom entries would have named before there was a ledger
         self._asked: set[bytes] = set()  # people of rounds that are taken and not yet written down
         self._shown: tuple[int, str | None] | None = None  # where a halt that everybody may see has left it
         self._settled = 0  # rounds that are durable
@@ -197,9 +198,11 @@ class Account:
         it. Those that the call's own notes name (`noted`) are left out.
         """
         sequence, rounds = 0, self.stated
-        if self.book is not None:
-            people = sorted({who for who in whos if who is not None}.union(() if released else self._asked))
-            named = people if self._most is not None else []
+        people = sorted({who for who in whos if who is not None}.union(() if released else self._asked))
+        named = self._named.union(people if self._most is not None else ())
+        if self.book is None:
+            self._early |= named
+        else:
             entry = Entry(
                 rounds=rounds,
                 unsure=self.unsure,
@@ -208,7 +211,7 @@ class Account:
                 watched=tuple((who, self.watched.get(who, 0)) for who in people),
                 used=tuple(sorted(self.used.difference(noted))),
                 forgot=forgot,
-                labels=tuple((who, self.labels.get(who, 0)) for who in sorted(self._named.union(named))),
+                labels=tuple((who, self.labels.get(who, 0)) for who in sorted(named)),
                 history=self.history,
                 released=released,
                 dropped=dropped,
@@ -250,10 +253,12 @@ class Account:
 
     @property
     def spent(self) -> Spent:
-        """What was spent so far, for a ledger that begins now; what parts released is not in it."""
-        return Spent(
-            self.stated, self.unsure, self.halted, self.shares, self.watched, labels=self.labels, history=self.history
-        )
+        """What was spent so far, for a ledger that begins now; what parts released is not in it.
+
+        It has everybody whom entries would have named: of whom nothing else was counted, a row may have been.
+        """
+        labels, history = dict.fromkeys(self._early | self._named, 0) | self.labels, self.history
+        return Spent(self.stated, self.unsure, self.halted, self.shares, self.watched, labels=labels, history=history)
 
     def restore(self, spent: Spent) -> None:
         """Go on from what a ledger says."""

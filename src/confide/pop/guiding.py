@@ -67,6 +67,7 @@ class Guiding(Running, runs=GuidePlan):
         self.plan, self._inputs, self._weights = plan, columns_for(features), label_weights
         self.guide = self.fresh(rng, self._store, self.guide_type)
         self._counted: set[bytes] = set()  # people whose row is in the counts of the ranges
+        self._past = False  # whether rows of history are in them
         self._begun = 0  # the epoch whose beginning the ledger has, or will begin with
         self._again = self._under_way = False
         self._model: tuple[int, Model] | None = None
@@ -125,13 +126,14 @@ class Guiding(Running, runs=GuidePlan):
         self.guide.encode(x)
 
     def _counts(self, who: bytes | None) -> bool:
-        """Whether this row is counted: a person's first; of rounds all, unless history was taught.
+        """Whether this row is counted: a person's first; of rounds all, unless rows of history are in the counts.
 
         A row that is asked may be one that was taught, and both one unit, as in scikit-learn's fit and predict.
         """
         if who is None:
-            return self._account.history == 0
+            return not self._past
         first = who not in self._counted and not self._account.barred(who)
+        self._account.name((who,))  # no count leaves before the ledger has everybody who is in it
         self._counted.add(who)
         return first
 
@@ -181,10 +183,15 @@ class Guiding(Running, runs=GuidePlan):
             return self.guide.encode_as_of(x, number + self._account.history)
         return None
 
-    def recount(self, x: Any, who: bytes | None) -> None:
+    def recount(self, x: Any, who: bytes | None, history: bool = False) -> None:
         """A row that was counted for ranges that were not released."""
+        self._past |= history
         with contained:
-            self.encode(x, who)
+            if history and who is None:
+                self.check(x)
+                self.guide.count(x)
+            else:
+                self.encode(x, who)
 
     def read(self, x: Any) -> Question | None:
         """x for the guide as it reads it now; it is not counted, whatever is."""
@@ -220,6 +227,7 @@ class Guiding(Running, runs=GuidePlan):
         taught, counted = np.where(bad, -1, labels), ~bad
         self._account.name(whos)
         if n and whos[0] is None:
+            self._past |= history
             counted &= history or self._counts(None)
         elif n:
             first = max(0, guide.counting)

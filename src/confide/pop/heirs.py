@@ -20,7 +20,18 @@ from confide.pop.loop import Loop
 from confide.pop.routing import Routing
 from confide.pop.running import released_of
 from confide.pop.settings import Settings
-from confide.pop.succession import Inherited, Line, Older, Predecessor, accounts, before_of, line_of, prepare_key, seal
+from confide.pop.succession import (
+    Inherited,
+    Line,
+    Older,
+    Predecessor,
+    accounts,
+    before_of,
+    line_of,
+    prepare_key,
+    seal,
+    unfinished,
+)
 from confide.pop.tickets import Tickets
 
 __all__ = ["options_of", "succeed"]
@@ -47,6 +58,8 @@ def succeed(
     header, _ = snapshot.read(old.folder)
     state.check_savable(settings)
     _check(settings, loop, header)
+    if unfinished(folder):
+        state.clear(folder, ledger, model, heir=True)
     if ledger is not None and ledger == old.ledger and {model, before_of(model)} & set(old.place().models()):
         raise StateError(f"the ledger {old.place().name} has a model {model!r} already: choose another name")
     found = _read(old, header)
@@ -57,8 +70,8 @@ def succeed(
     line = Line(life, older, counts, settings.units == "people")
     line.check(settings.plan)
     _bring(line, settings.plan, found)
-    secret = prepare_key(folder, snapshot.read_key(old.folder), loop.routing.secret)
-    seal(old, header, secret)
+    secret = prepare_key(folder, state.key_of(old.folder, header), loop.routing.secret)
+    seal(old, header, secret, "" if ledger is None else model)
     found = _read(old, header)  # as it stays
     moved, taken = _bring(line, settings.plan, found)
     loop.line = Line(life, older, counts, line.people, sum(taken.values()))
@@ -83,7 +96,9 @@ def options_of(folder: Path) -> dict[str, Any]:
 
 def _check(settings: Settings, loop: Loop, header: Mapping[str, Any]) -> None:
     """Refuse what no theorem covers."""
-    if loop.account.rounds or loop.account.history or loop.account.book is not None or loop.line is not None:
+    account, lessons = loop.account, loop.lessons
+    begun = account.rounds or account.history or account.labels or lessons.taught or lessons.failed
+    if begun or account.book is not None or loop.line is not None:
         raise ValueError("a successor is a POP that has not begun: make a new one")
     if header["units"] != settings.units:
         raise ValueError(f"the old model protects {header['units']}: so must its successor")

@@ -319,11 +319,16 @@ class Keeper:
                     waiting[key] = Waiting(copy, _own(rows[i]), answered, False, who, read)
         return waiting
 
-    def recount(self, asked: Iterable[tuple[bytes, Any]]) -> None:
-        """Questions (whose, x) that were counted for what was not released: again, in order."""
+    def recount(self, records: Sequence[tuple[bytes, Any]], asked: Sequence[tuple[bytes, Any]]) -> None:
+        """Rows of history, and questions (whose, x), that were counted for what was not released: again, in order.
+
+        Of records those that took a row's number each; x is None where one was refused.
+        """
         with self.lock:
-            for whose, x in asked:
-                self._loop.parts.recount(x, whose if self._people else None)
+            for given, history in ((records[: self._loop.account.history], True), (asked, False)):
+                for whose, x in given:
+                    if x is not None:
+                        self._loop.parts.recount(x, whose if self._people else None, history)
 
     def replay(self, lessons: Sequence[Past], since: int, resets: Iterable[tuple[int, int]]) -> None:
         """Lessons from the journal, in order.

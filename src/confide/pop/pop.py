@@ -464,7 +464,12 @@ class POP:
             self._keeper.begin()
             about = {"insecure": self._insecure, "own_bank": self._own_bank}
             given = Predecessor(Path(old), old_ledger, old_model)
-            found = succeed(self._settings, self._loop, Path(path), about, given, life, ledger=ledger, model=model)
+            heir = self._loop.line is not None
+            try:
+                found = succeed(self._settings, self._loop, Path(path), about, given, life, ledger=ledger, model=model)
+            except BaseException:
+                self._keeper.closed = self._loop.line is not None and not heir  # the next try makes another one
+                raise
             self._insecure |= found.insecure
             return found
 

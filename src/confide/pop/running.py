@@ -303,8 +303,8 @@ class Running:
     def again(self, x: Any, label: int, number: int) -> None:
         """A lesson of the open release that was lost with the process that had it: its unit's cap has it already."""
 
-    def recount(self, x: Any, who: Who) -> None:
-        """A question that was counted, and is in no release."""
+    def recount(self, x: Any, who: Who, history: bool = False) -> None:
+        """A question, or a row of history, that was counted, and is in no release."""
 
     def noted_since(self, body: bytes) -> None:
         """One of its own notes that is later than the snapshot."""
@@ -556,11 +556,11 @@ class Parts:
             if leaf >= one.closed:
                 one.again(x, label, number)
 
-    def recount(self, x: Any, who: Who) -> None:
-        """A question from a journal that was counted, and is in no release."""
+    def recount(self, x: Any, who: Who, history: bool = False) -> None:
+        """A question, or a row of history, from a journal that was counted, and is in no release."""
         for one in self._each:
             if one.counting:
-                one.recount(x, who)
+                one.recount(x, who, history)
 
     def read_as_of(self, x: Any, number: int) -> tuple[Any, ...]:
         """x as they read it in this round."""

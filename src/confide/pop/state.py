@@ -35,11 +35,11 @@ from confide.pop.monitor import Monitor
 from confide.pop.routing import Routing
 from confide.pop.running import Again, check_parts
 from confide.pop.settings import Settings
-from confide.pop.succession import before_of, check_line, line_of
+from confide.pop.succession import before_of, check_line, check_same, line_of
 from confide.pop.tickets import Tickets, Waiting
 from confide.privacy.sparse import CounterBudget
 
-__all__ = ["MODEL", "Checked", "Saved", "check", "check_savable", "clear", "look", "opened", "save"]
+__all__ = ["MODEL", "Checked", "Saved", "check", "check_savable", "clear", "key_of", "look", "opened", "save"]
 
 MODEL = "pop"
 """The name of the one model in a POP's own ledger."""
@@ -227,9 +227,7 @@ class Saved:
 
     def restore(self, loop: Loop, trusted: bool) -> None:
         """Bring a fresh loop to where this state stands, and hand it the book."""
-        secret = snapshot.read_key(self.folder)
-        if blake2b(secret).hexdigest() != self.header["key"]:
-            raise StateError(f"the key in {self.folder} is not the one this state was made with")
+        secret = key_of(self.folder, self.header)
         stored = {name.removeprefix("bank/"): a for name, a in self.arrays.items() if name.startswith("bank/")}
         loop.bank.load_state({**self.header["bank"], **stored}, trusted=trusted)
         loop.routing = Routing(loop.routing.units, loop.plan.copies, loop.rng, secret)
@@ -261,22 +259,34 @@ class Saved:
                 loop.tickets.restore((epoch, number), Waiting(copy, x, answered, False, whose, questions))
 
 
-def clear(folder: Path, ledger: str | None = None, model: str = MODEL) -> None:
+def key_of(folder: Path, header: Mapping[str, Any]) -> bytes:
+    """The key in a folder; StateError where people would have other names by it."""
+    secret = snapshot.read_key(folder)
+    if blake2b(secret).hexdigest() != header["key"]:
+        raise StateError(f"the key in {folder} is not the one this state was made with")
+    return secret
+
+
+def clear(folder: Path, ledger: str | None = None, model: str = MODEL, *, heir: bool = False) -> None:
     """Take away what a first save left that was killed before it was finished: nothing had been shown by then.
 
-    StateError for anything else: a ledger that has counted something is never taken away.
+    An heir's key stays: its predecessor is sealed for whoever has it. StateError for anything else: a ledger that has
+    counted something is never taken away.
     """
     if snapshot.exists(folder) or not folder.is_dir():
         return
     if ledger is not None:
-        if (folder / "key").exists() and model in Ledger(ledger).models():  # else the name is somebody else's
-            Ledger(ledger).discard(model)
-    elif (path := folder / "ledger.db").is_file() and path.stat().st_size:
+        mine = {model, before_of(model)} if heir else {model}
+        for name in mine.intersection(Ledger(ledger).models()) if (folder / "key").exists() else ():
+            Ledger(ledger).discard(name)  # without a key the name is somebody else's
+    if (path := folder / "ledger.db").is_file() and path.stat().st_size:
         own = Ledger(path)
         spent = [own.read(name) for name in own.models()]
-        if any(one.rounds or one.history or one.released or one.epoch > 1 for one in spent):
+        if any(one.counted or one.epoch > 1 for one in spent):
             raise StateError(f"the snapshot in {folder} is gone: restore its newest backup beside the ledger")
-    for name in ("key", "key.new", "snapshot.npz.new", *(one.name for one in folder.glob("ledger.db*"))):
+    if not heir:
+        (folder / "key").unlink(missing_ok=True)
+    for name in ("key.new", "snapshot.npz.new", *(one.name for one in folder.glob("ledger.db*"))):
         (folder / name).unlink(missing_ok=True)
 
 
@@ -291,27 +301,15 @@ def opened(folder: Path, ledger: str | None = None, model: str = MODEL) -> Itera
     try:
         header, arrays = snapshot.read(folder)
         spent = kept.read(model)
-        _check_same(folder, header, spent)
+        if spent.sealed is not None:
+            raise StateError(spent.sealed)
+        check_same(folder, header, spent)
         if (line := line_of(header)) is not None:
             check_line(line, Plan.from_json(header["plan"]), kept, model, spent)
         yield Saved(folder, header, arrays, spent, book, kept, model)
     except BaseException:
         book.close()
         raise
-
-
-def _check_same(folder: Path, header: Mapping[str, Any], spent: Spent) -> None:
-    """Refuse a ledger that does not know what this snapshot knows."""
-    if spent.sequence < header["sequence"]:
-        raise StateError(f"the ledger in {folder} is older than its snapshot: this state must not be used")
-    if spent.sealed is not None:
-        raise StateError(spent.sealed)
-    epoch, mark = header.get("life", (0, 0))
-    if epoch and spent.lives.get(epoch, (0, 0))[0] != mark:
-        raise StateError(
-            f"the snapshot in {folder} was written in a life that its ledger does not know: the ledger was rolled "
-            "back, or is another model's; bring back the newest one"
-        )
 
 
 @dataclass(frozen=True)

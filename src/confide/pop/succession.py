@@ -23,9 +23,11 @@ from confide.planning.lives import Cost, Life, check_whole, cost_of, noises_of
 from confide.planning.plan import Plan
 
 __all__ = [
-    "Inherited", "Line", "Older", "Predecessor", "account", "accounts", "before_of", "check_line", "line_of",
-    "prepare_key", "seal",
+    "Inherited", "Line", "Older", "Predecessor", "account", "accounts", "before_of", "check_line", "check_same",
+    "line_of", "prepare_key", "seal", "unfinished",
 ]  # fmt: skip
+
+_KEY = 96  # bytes of a successor's key (`confide.pop.routing.Routing`)
 
 _SEALED = "this model has a successor, and its people's lives go on there: nobody is asked or taught here any more"
 
@@ -169,32 +171,45 @@ def check_line(line: Line, plan: Plan, ledger: Ledger, model: str, spent: Spent)
         raise StateError("a person could teach more here than their earlier models left them: do not use this state")
 
 
+def unfinished(folder: Path) -> bool:
+    """Whether a folder has an heir's key and no snapshot: its succession was cut off, or the snapshot was lost."""
+    return (folder / "key").is_file() and not snapshot.exists(folder) and len(snapshot.read_key(folder)) == _KEY
+
+
 def prepare_key(folder: Path, old_secret: bytes, own: bytes) -> bytes:
     """The successor's key, durable before the old model is sealed for whoever has it; after a crash the same again."""
     if (folder / "key").is_file():
-        found = snapshot.read_key(folder)
-        if snapshot.exists(folder) or len(found) != 96:
+        if not unfinished(folder):
             raise StateError(f"{folder} has a model already: a successor needs a folder of its own")
-        for path in (*folder.glob("ledger.db*"), folder / "snapshot.npz.new", folder / "key.new"):
-            path.unlink(missing_ok=True)  # of a successor that was never finished, and so never asked
-        return found
+        return snapshot.read_key(folder)
     snapshot.make_folder(folder)
     secret = own[:64] + (old_secret[64:] or old_secret[32:64])
     snapshot.write_key(folder, secret)
     return secret
 
 
-def seal(old: Predecessor, header: Mapping[str, Any], secret: bytes) -> None:
-    """Seal the old model for the heir with this key: nobody is asked or taught there from now on.
+def check_same(folder: Path, header: Mapping[str, Any], spent: Spent) -> None:
+    """Refuse a ledger that does not know what this snapshot knows."""
+    if spent.sequence < header["sequence"]:
+        raise StateError(f"the ledger in {folder} is older than its snapshot: this state must not be used")
+    epoch, mark = header.get("life", (0, 0))
+    if epoch and spent.lives.get(epoch, (0, 0))[0] != mark:
+        raise StateError(
+            f"the snapshot in {folder} was written in a life that its ledger does not know: the ledger was rolled "
+            "back, or is another model's; bring back the newest one"
+        )
+
+
+def seal(old: Predecessor, header: Mapping[str, Any], secret: bytes, name: str) -> None:
+    """Seal the old model for the heir with this key, and name on a server: nobody is asked or taught there any more.
 
     StateError where it has another heir: two would spend what is left of a life twice.
     """
-    why = f"{_SEALED} ({blake2b(secret, digest_size=8).hexdigest()})"
+    why = f"{_SEALED} ({blake2b(secret + name.encode(), digest_size=8).hexdigest()})"
     ledger = old.place()
     with ledger.claim(old.model) as book:
         spent = ledger.read(old.model)
-        if spent.sequence < header["sequence"]:
-            raise StateError(f"the ledger in {old.folder} is older than its snapshot: this state must not be used")
+        check_same(old.folder, header, spent)
         if spent.sealed not in (None, why):
             raise StateError(f"{old.folder} is sealed: it has another successor, or must not be used")
         if spent.sealed is None:

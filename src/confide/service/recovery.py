@@ -34,7 +34,7 @@ def recover(saved: Saved, keeper: Keeper, requests: Requests, counts: Counts) ->
 
     The order is that of the journal. See docs/proofs/people.md for what may be taught again, and to whom.
     """
-    lessons, counted = list[Past](), list[tuple[bytes, Any]]()
+    lessons, records, counted = list[Past](), list[tuple[bytes, Any]](), list[tuple[bytes, Any]]()
     since, closed = saved.header["sequence"], keeper.leaf
     if counts.sequence < 0 and not counts.empty:  # older counts do not say it, and are as old as the snapshot
         counts.sequence = since
@@ -60,12 +60,15 @@ def recover(saved: Saved, keeper: Keeper, requests: Requests, counts: Counts) ->
             came = [row for row in rows if row.number > 0 and row.epoch > 0]
             counts.labelled([row.number for row in came], [row.label != _answered(row, requests) for row in came])
         requests.taught(rows, sequence, saved.spent.rounds)
+        if keeper.counting:
+            history = [row for row in rows if row.number == 0 and row.epoch == 0]
+            records += [(row.whose, None if row.x is None else unpack(row.x)) for row in history]
         lessons += [
             Past(sequence, row.copy, unpack(row.x), row.label, row.leaf, row.number)
             for row in rows
             if row.x is not None and (sequence > since or row.leaf >= closed)
         ]
-    keeper.recount(counted)
+    keeper.recount(records, counted)
     keeper.replay(lessons, since, [(sequence, copy) for sequence, copy, _ in saved.spent.forgot])
     if saved.noted:
         keeper.noted()
