@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
 from confide.errors import StateError
+from confide.guide.importance import told
 from confide.notebook import card
 from confide.planning.chosen import planned
 from confide.planning.plan import Guarantee, Plan
@@ -217,11 +218,13 @@ class Private:
         return self._mechanism
 
     def explain(self) -> str:
-        """What is promised, who answers, what to expect and why, in plain words."""
+        """What is promised, who answers, what to expect and why, and which columns it learned from, in plain words."""
         if isinstance(self._mechanism, Randomized):
             who = f"{self._mechanism.model!r} answers, taught labels that were randomized as they came"
             return f"{self.guarantee.sentence}\n{who}. There is no last round, and nothing halts."
-        return f"{self.guarantee.sentence}\n{self.plan.explain()}"
+        guide = self._mechanism.guide
+        learned = "" if guide is None or not guide.released else f"\n{told(guide.importance())}"
+        return f"{self.guarantee.sentence}\n{self.plan.explain()}{learned}"
 
     # ------------------------------------------------------------------ state on disk
 

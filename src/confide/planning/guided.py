@@ -197,6 +197,10 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
         pace = _pace(self.step, ends[-1] - (ends[-2] if self.leaves > 1 else start), self.memory)
         return Stage("node", 1, ends, self.sigma2, self.root, *pace, start, number)
 
+    def began(self, number: int) -> int:
+        """After how many rounds of that stage an epoch begins."""
+        return epoch_start(number, self.leaves, self.leaf, self.growth)
+
     def closed_after(self, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
         """How many leaves of that stage, of all epochs, have ended after so many of its rounds."""
         if not self.endless or not rounds.size:

@@ -418,6 +418,20 @@ class PublicGuide:
             model, labels = self._guiding.model, self._guiding.plan.labels
         return np.full(labels, 1 / labels) if model is None else model.probabilities(x)
 
+    def importance(self) -> dict[str, float]:
+        """The share that each column has of what was learned, largest first; columns that the noise hides have none.
+
+        Empty where none stands out, where names are hashed, and while the most frequent label is answered.
+        """
+        with self._lock:
+            return self._guiding.guide.importance()
+
+    def epochs(self, rounds: int) -> list[int]:
+        """After which of so many questions a new epoch began, where there is no last round."""
+        with self._lock:
+            guide = self._guiding.guide
+            return [began for one in guide.epochs if (began := one - guide.rounds + rounds) > 0]
+
     def export(self) -> dict[str, Any]:
         """The model as JSON's kinds of values: it may be shipped. `confide.guide.model.Model.from_params` reads it."""
         with self._lock:
