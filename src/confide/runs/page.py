@@ -91,7 +91,8 @@ def _cards(outcome: Outcome) -> list[tuple[str, str]]:
         cards.append((percent(tally.late(tally.curve_guide)), own))
     if outcome.settings.twin:
         cards.append((percent(tally.late(tally.curve_twin)), f"wrong {late} without privacy: {outcome.twin}"))
-    cards.append((percent(tally.balanced_error), "balanced error: the mean of what recall leaves, every label as heavy as any other"))
+    balanced = "balanced error: the mean of what recall leaves, every label as heavy as any other"
+    cards.append((percent(tally.balanced_error), balanced))
     if (found := rare(outcome)) is not None:
         cards.append(found)
     if plan.copies:

@@ -19,7 +19,9 @@ MOMENTS, DEEDS = 256, 200
 
 
 class Past:
-    """How one model did, moment by moment: when there are many, every second one is dropped, and they come half as often.
+    """How one model did, moment by moment. When there are many, every second one is dropped.
+
+    Then they come half as often.
 
     Parameters
     ----------

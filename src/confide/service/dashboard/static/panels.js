@@ -13,8 +13,8 @@ export function panel(title, ...children) {
   return h("section", { class: "panel" }, h("h3", null, title), ...children);
 }
 
-function facts(pairs) {
-  return h("dl", { class: "facts" }, pairs.map(([name, value]) => h("div", { class: String(value).length > 28 ? "long" : null }, h("dt", null, name), h("dd", null, value))));
+function facts(pairs, kind = "facts") {
+  return h("dl", { class: kind }, pairs.map(([name, value]) => h("div", { class: String(value).length > 28 ? "long" : null }, h("dt", null, name), h("dd", null, value))));
 }
 
 // ------------------------------------------------------------------ what may be shown
@@ -49,9 +49,12 @@ export function promise() {
 // count is no rate, and none is made of it.
 function monitored(seen, monitor) {
   if (!monitor) return "none yet, or none in the plan";
+  return `${whole(monitor.mistakes)} wrong answers, give or take ${whole(monitor.error)}, ${among(seen, monitor)}`;
+}
+
+function among(seen, monitor) {
   const first = monitor.rounds_per_unit > 1 ? `first ${whole(monitor.rounds_per_unit)} answers` : "first answer";
-  return `${whole(monitor.mistakes)} wrong answers, give or take ${whole(monitor.error)}, `
-    + (seen.units === "people" ? `among the ${first} to each person` : `in ${whole(monitor.rounds)} rounds`);
+  return seen.units === "people" ? `among the ${first} to each person` : `in ${whole(monitor.rounds)} rounds`;
 }
 
 function rates({ units, monitor }) {
@@ -62,15 +65,17 @@ function rates({ units, monitor }) {
 
 export function learned() {
   const shares = h("div");
-  const element = panel("What it has learned from", shares,
-    h("p", { class: "hint" }, "Of what stands out of the noise in the guide's released sums, the part of each column. Columns that are not here do not stand out."));
+  const element = panel("What it has learned from", shares);
   return {
     element,
     update({ public: seen }) {
       const found = Object.entries(seen.guide?.importance ?? {});
-      element.hidden = !found.length;
-      put(shares, h("table", { class: "shares" }, h("tbody", null, found.map(([name, part]) =>
-        h("tr", null, h("th", { scope: "row" }, name), h("td", null, h("meter", { min: 0, max: 1, value: part, "aria-label": name })), h("td", null, share(part, 0)))))));
+      element.hidden = !seen.guide;
+      put(shares, found.length ? h("table", { class: "shares" }, h("tbody", null, found.map(([name, part]) =>
+        h("tr", null, h("th", { scope: "row" }, name), h("td", null, h("meter", { min: 0, max: 1, value: part, "aria-label": name })), h("td", null, share(part, 0)))))) : null,
+      h("p", { class: "hint" }, found.length
+        ? "Of what stands out of the noise in the guide's released sums, the part of each column. Columns that are not here do not stand out."
+        : "No column stands out of the noise of the guide's released sums yet, or its columns have no names."));
     },
   };
 }
@@ -107,7 +112,7 @@ export function deeds() {
     update({ service }) {
       const done = service.deeds ?? [];
       put(list, done.length
-        ? h("table", null, h("thead", null, h("tr", null, ["when", "operator", "did"].map((one) => h("th", { scope: "col" }, one)))),
+        ? h("table", { class: "deeds" }, h("thead", null, h("tr", null, ["when", "operator", "did"].map((one) => h("th", { scope: "col" }, one)))),
             h("tbody", null, done.map((one) => h("tr", null, h("td", null, when(one.time)), h("td", null, one.operator.replace(/^tokens:/, "")), h("td", null, DEEDS[one.operation] ?? one.operation)))))
         : h("p", { class: "empty" }, "Nobody did anything since the service began."));
     },
@@ -157,7 +162,7 @@ export function sources() {
     element: panel("Sure, lean, guided, fallback", now, chart.element),
     update({ public: seen, private: held }) {
       const shares = held.shares ?? {};
-      put(now, facts(SOURCES.slice(0, 4).map(([name, words]) => [words, share(shares[name])])));
+      put(now, facts(SOURCES.slice(0, 4).map(([name, words]) => [words, share(shares[name])]), "facts four"));
       const points = grouped(held.series, POINTS).map((one) => ({ ...one, all: SOURCES.reduce((sum, [name]) => sum + one[name], 0) })).filter((one) => one.all);
       if (!points.length) return chart.empty("No round was asked yet.");
       const used = SOURCES.filter(([name]) => points.some((one) => one[name]));
@@ -181,8 +186,8 @@ export function errors() {
         h("div", null, h("span", { class: "mark eyes" }, "for your eyes"), h("p", { class: "big" }, share(held.error)),
           h("p", null, `of ${whole(held.labels)} labels that came since the model was opened`
             + (seen.protect === "labels" ? ": an estimate, from what came out for them" : ""))),
-        seen.protect === "labels" ? null : h("div", null, h("span", { class: "mark shown" }, "may be shown"), h("p", { class: "big" }, rates(seen) ? share(rates(seen).rate) : seen.monitor ? whole(seen.monitor.mistakes) : "–"),
-          h("p", null, `the private monitor: ${monitored(seen, seen.monitor)}`)));
+        seen.protect === "labels" ? null : h("div", null, h("span", { class: "mark shown" }, "may be shown"), h("p", { class: "big" }, rates(seen) ? share(rates(seen).rate) : seen.monitor ? `${whole(seen.monitor.mistakes)} ± ${whole(seen.monitor.error)}` : "–"),
+          h("p", null, `the private monitor: ${rates(seen) || !seen.monitor ? monitored(seen, seen.monitor) : `wrong answers ${among(seen, seen.monitor)}`}`)));
       const points = grouped(held.series, POINTS).filter((one) => one.labels);
       if (!points.length) return chart.empty("No label has come yet.");
       for (const one of points) one.wrong = Math.min(one.labels, Math.max(0, one.wrong));  // an estimate may be beyond
@@ -209,7 +214,7 @@ export function latency() {
     update({ name }, rows) {
       const found = latencies(rows, name).filter((one) => one.quantiles[0] !== null && !OWN.includes(one.operation)).sort((a, b) => b.requests - a.requests);
       put(table, found.length
-        ? h("table", null, h("thead", null, h("tr", null, ["operation", "requests", "half", "95 %", "99 %"].map((one) => h("th", { scope: "col" }, one)))),
+        ? h("table", null, h("thead", null, h("tr", null, ["what", "count", "half", "95 %", "99 %"].map((one) => h("th", { scope: "col" }, one)))),
             h("tbody", null, found.map((one) => h("tr", null, h("th", { scope: "row" }, one.operation, one.refused ? h("small", null, ` ${whole(one.refused)} refused`) : null), h("td", null, whole(one.requests)), one.quantiles.map((q) => h("td", null, seconds(q)))))))
         : h("p", { class: "empty" }, "No request came yet."));
     },
