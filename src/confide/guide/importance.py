@@ -1,22 +1,25 @@
 """Which columns a guide's model has learned from: a function of released sums and public constants, so public itself.
 
 θ is a multiple of the released sums, and how much noise is in them is known. What of a column's coordinates is more
-than noise explains is what was learned of that column. A partition cuts several columns: each has its part.
+than noise explains is what was learned of that column. A partition cuts several columns: each has its part. What does
+not stand out by itself, a column's own features or a partition, counts for nothing: there are many, and all have noise.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 
+from confide.arrays import Floats
 from confide.guide.leaves import Leaves
 from confide.guide.maps import FeatureMap
 from confide.guide.partitions import DEPTH
 
 __all__ = ["importance", "told"]
 
-_CLEAR = 4.0  # deviations of noise alone: what is below stands for nothing
+_CLEAR = 5.0  # deviations of noise alone: what is below stands for nothing
 _SHOWN = 5
 
 
@@ -31,21 +34,20 @@ def importance(leaves: Leaves) -> dict[str, float]:
     columns = features.columns
     names = (*columns.numeric, *columns.categorical, *columns.text)
     squares, plain, parted = leaves.standing()
-    found, noise = np.zeros(len(names)), np.zeros(len(names))
-    owners = features.owners
-    own = owners >= 0
-    np.add.at(found, owners[own], squares[own] - vectors * plain)
-    np.add.at(noise, owners[own], 2 * vectors * plain**2)
-    first, cut = features.parts
-    for i, (level, variance) in enumerate(zip(cut, parted, strict=True)):
-        each, size = np.unique(level), 1 << DEPTH
-        part = squares[first + i * size : first + (i + 1) * size]
-        found[each] += (part.sum() - size * vectors * variance) / each.size
-        noise[each] += 2 * size * vectors * variance**2 / each.size**2
-    clear = found > _CLEAR * np.sqrt(noise)
-    order = [j for j in np.argsort(-found, kind="stable").tolist() if clear[j] and found[j] > 0]
-    whole = float(found[order].sum())
-    return {names[j]: float(found[j]) / whole for j in order}
+    found = np.array([_clear(squares[features.owners == j], vectors, plain) for j in range(len(names))])
+    (first, cut), size = features.parts, 1 << DEPTH
+    for i, variance in enumerate(parted.tolist()):
+        each = np.unique(cut[i])
+        found[each] += _clear(squares[first + i * size : first + (i + 1) * size], vectors, variance) / each.size
+    whole = float(found.sum())
+    return {names[j]: float(found[j]) / whole for j in np.argsort(-found, kind="stable").tolist() if found[j] > 0}
+
+
+def _clear(squares: Floats, vectors: int, variance: float) -> float:
+    """What these features have beyond their noise; 0 where noise alone might have it."""
+    expected, deviation = squares.size * vectors * variance, math.sqrt(2 * squares.size * vectors) * variance
+    beyond = float(squares.sum()) - expected
+    return beyond if beyond > _CLEAR * deviation else 0.0
 
 
 def told(shares: Mapping[str, float]) -> str:
@@ -60,8 +62,8 @@ def told(shares: Mapping[str, float]) -> str:
     """
     if not shares:
         return "No column stands out of the noise of the guide yet, or its columns have no names."
-    first, *rest = list(shares.items())[:_SHOWN]
-    said = [f"{first[0]} has {first[1]:.0%}", *(f"{name} {share:.0%}" for name, share in rest)]
+    first, *rest = ((f"column {name}" if name.isdigit() else name, share) for name, share in shares.items())
+    said = [f"{first[0]} has {first[1]:.0%}", *(f"{name} {share:.0%}" for name, share in rest[: _SHOWN - 1])]
     more = f", {len(shares) - _SHOWN} others the rest" if len(shares) > _SHOWN else ""
     words = ", ".join(said).replace("%", " %")
     return f"Of what the guide has learned by now, which everyone may see, {words}{more}."
