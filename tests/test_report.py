@@ -14,6 +14,7 @@ from markupsafe import escape
 from confide import Plan
 from confide.data.rows import Item, Row, Stream
 from confide.learners import DecisionTree
+from confide.runs import pictures
 from confide.runs.advice import next_settings
 from confide.runs.page import page
 from confide.runs.report import numbers, write_html, write_json
@@ -94,11 +95,25 @@ def test_a_guides_page_is_whole_and_shows_no_copies(guided: Outcome) -> None:
     read = Page()
     read.feed(text)
     assert read.open == [] and read.fetched == [] and text.count("<svg") == 1
-    assert "unsure answers used" not in text and "the guide’s own answers" in text and "without privacy" in text
+    assert "unsure answers used" not in text and "the guide’s own answers" not in text and "without privacy" in text
+    assert text.lower().count("balanced error") == 1  # no number is said twice
     assert escape(guided.pop.plan.explain()) in text and "balanced error" in text and "precision" in text
     private = numbers(guided)["operator_only"]
     assert private["guide_error"] < 0.2 and private["twin"] == guided.twin and len(private["recalls"]) == 2
     assert numbers(guided)["public"]["guide"] == guided.pop.plan.guide.params()  # type: ignore[union-attr]
+
+
+def test_what_the_guide_learned_from_and_where_epochs_began_are_public_and_shown(guided: Outcome) -> None:
+    shares = numbers(guided)["public"]["importance"]
+    assert list(shares) == ["0"] and sum(shares.values()) == pytest.approx(1)  # the other column is noise
+    assert "What the guide has learned from" in page(guided) and numbers(guided)["public"]["epochs"] == []
+    assert "a new epoch" in pictures.errors(guided.pop.plan, guided.tally, False, [3000, 5000])
+    assert "a new epoch" not in page(guided)
+
+
+def test_words_between_backticks_are_code(guided: Outcome) -> None:
+    told = page(replace(guided, heard=("ask `confide schema <file>` first",)))
+    assert "ask <code>confide schema &lt;file&gt;</code> first" in told.lower() and "`" not in told
 
 
 def test_who_answered_adds_up(outcome: Outcome, guided: Outcome) -> None:

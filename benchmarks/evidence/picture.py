@@ -6,8 +6,6 @@ black.
 
 from __future__ import annotations
 
-import math
-
 from .table import Place, Table
 
 SHOWN = {
@@ -17,15 +15,15 @@ SHOWN = {
     "boosted": ("boosted trees, not private", "#8a94a0"),
 }
 INK, LINE = "#7d8894", "#7d889455"
-WIDTH, LEFT, ROW, TOP = 460, 100, 20, 62
-TICKS = (-10, -2, 0, 2, 10, 20, 40)
-SPAN = (-10.0, 45.0)
+WIDTH, LEFT, ROW, TOP = 460, 116, 20, 62
+TICKS = (-5, 0, 5, 10, 15, 20, 25)
+SPAN = (-5.0, 27.5)
+"""Points that the axis shows; what is beyond stands at its end, with its number."""
 
 
 def _place(excess: float) -> float:
-    """From 0 to 1: by the square root, so that small and large ones can be told apart."""
-    low, at, high = (math.copysign(math.sqrt(abs(v)), v) for v in (SPAN[0], excess, SPAN[1]))
-    return min(1.0, max(0.0, (at - low) / (high - low)))
+    """From 0 to 1."""
+    return min(1.0, max(0.0, (excess - SPAN[0]) / (SPAN[1] - SPAN[0])))
 
 
 def _mark(method: str, x: float, y: float, colour: str, title: str) -> str:
@@ -45,7 +43,7 @@ def draw(table: Table, epsilons: tuple[float, ...] = (1.0, 4.0)) -> str:
     short = min((place[1] for place in table.places() if place[1]), default=0)
     places = [place for place in table.places() if place[1] in (None, short) and table.without(place) is not None]
     places.sort(key=lambda place: place[1] is None)
-    each, panel = ROW * len(places) + 64, WIDTH - LEFT - 14
+    each, panel = ROW * len(places) + 64, WIDTH - LEFT - 12
     height = TOP + each * len(epsilons) + 26
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="system-ui, sans-serif" '
@@ -68,8 +66,8 @@ def draw(table: Table, epsilons: tuple[float, ...] = (1.0, 4.0)) -> str:
         for i, place in enumerate(places):
             y = top + 24 + ROW * i + ROW / 2
             out += _line(table, place, epsilon, LEFT, panel, y)
-            out.append(f'<text x="{LEFT - 12}" y="{y + 4.5:.1f}" text-anchor="end">{place[0]}</text>')
-    words = ("points of error more than the better of one tree and the guide,", "both without privacy; by square roots")
+            out.append(f'<text x="{LEFT - 12}" y="{y + 4.5:.1f}" text-anchor="end" font-size="12">{place[0]}</text>')
+    words = ("points of error more than the better of one tree and the guide,", "both without privacy")
     for i, line in enumerate(words):
         out.append(f'<text x="20" y="{height - 22 + 16 * i}" font-size="12">{line}</text>')
     out.append("</svg>")
@@ -84,5 +82,9 @@ def _line(table: Table, place: Place, epsilon: float, left: float, panel: float,
         if found is not None:
             excess = found.median - without
             title = f"{place[0]}, {words}: {found.median:.2f} %, {excess:+.2f} points"
-            marks.append(_mark(method, left + panel * _place(excess), y, colour, title))
+            at = left + panel * _place(excess)
+            marks.append(_mark(method, at, y, colour, title))
+            if not SPAN[0] <= excess <= SPAN[1]:
+                far = f'x="{at - 9:.1f}" y="{y + 4:.1f}" text-anchor="end" font-size="11"'
+                marks.append(f"<text {far}>{excess:+.0f} →</text>")
     return [f'<path d="M{left:.0f} {y:.1f}H{left + panel:.0f}" stroke="{LINE}"/>', *marks]

@@ -77,9 +77,9 @@ def need(path: Path) -> None:
         for ends in (useful, copies):
             first = max(0, sum(end >= most for end in ends) - 1)  # from where the line comes in at the right
             ax.plot(ends[first:], EPSILONS[first:], color=BLUES[0], linewidth=1.5)
-        ax.text(600, 1.0, "few labels\nfor the noise", ha="left", va="center", color=INK)
+        ax.text(350, 0.72, "few labels\nfor the\nnoise", ha="left", va="center", color=INK, fontsize=9)
         ax.text(2e5, 2.0, "the guide answers", ha="center", va="center", color=INK)
-        ax.text(2.6e7, 5.0, "copies\nvote too", ha="right", va="center", color=INK)
+        ax.text(2.7e7, 6.4, "copies\nvote too", ha="right", va="center", color=INK, fontsize=9)
         ax.set(xscale="log", yscale="log", xlim=(300, most), ylim=(0.5, 8), xlabel="rounds, all in all", ylabel="ε")
         ax.set_yticks([0.5, 1, 2, 4, 8], ["0.5", "1", "2", "4", "8"])
         ticks = [10**i for i in range(3, 8)]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
 from confide.errors import StateError
+from confide.guide.importance import told
 from confide.notebook import card
 from confide.planning.chosen import planned
 from confide.planning.plan import Guarantee, Plan
@@ -211,10 +212,11 @@ class Private:
         return self.mechanism.operator
 
     def explain(self) -> str:
-        """What is promised, who answers, what to expect and why, in plain words."""
-        alone = self.operator.randomizing
+        """What is promised, who answers, what to expect and why, and which columns it learned from, in plain words."""
+        alone, guide = self.operator.randomizing, self.mechanism.guide
         who = "" if alone is None else f"\n{alone.model!r} answers, taught labels that were randomized as they came."
-        return f"{self.guarantee.sentence}{who}\n{self.plan.explain()}"
+        learned = "" if guide is None or not guide.released else f"\n{told(guide.importance())}"
+        return f"{self.guarantee.sentence}{who}\n{self.plan.explain()}{learned}"
 
     # ------------------------------------------------------------------ state on disk
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import itertools
 import random
 import threading
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from confide.service.doors import Tokens
 from confide.service.logs import Log
 from confide.service.metrics import Metrics
 from confide.service.owner import Owner
+from confide.service.past import Past
 from confide.service.public import public_app
 from tests.service.desks import ASKERS, OPERATORS, token
 
@@ -40,9 +42,10 @@ def pop(plan: Plan) -> POP:
     )  # fmt: skip
 
 
-def past(desk: PopDesk, rounds: int) -> None:
+def past(desk: PopDesk, rounds: int) -> Past:
     """So many rounds of made-up people; two of three bring a label, and a tenth of the labels is wrong."""
-    coins = random.Random(1)
+    coins, minutes = random.Random(1), itertools.count(1_900_000_000, 60)
+    seen = Past(clock=lambda: float(next(minutes)))
     for start in range(0, rounds, 100):
         asked = []
         for i in range(start, start + 100):
@@ -55,6 +58,8 @@ def past(desk: PopDesk, rounds: int) -> None:
                 right = (question.x[0] > 0) != (coins.random() < 0.1)
                 lessons.append(Taught(question.subject, one.answer.ticket, "spam" if right else "ham"))
         desk.learn(lessons)
+        seen.note(desk.public(), desk.private())
+    return seen
 
 
 def made(folder: Path) -> Service:
@@ -64,8 +69,7 @@ def made(folder: Path) -> Service:
     models = {}
     for name, plan, rounds in (("spam", COPIES, 1500), ("queue", GUIDE, 400)):
         desk = PopDesk.open(folder / name, lambda plan=plan: pop(plan), name=name)  # type: ignore[misc]
-        past(desk, rounds)
-        models[name] = Model(Owner(desk, metrics))
+        models[name] = Model(past=past(desk, rounds), owner=Owner(desk, metrics))
     service = Service(models, Tokens("asker", ASKERS), Tokens("operator", OPERATORS), metrics, log)
     asyncio.run(_asked(service))
     return service

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import time
@@ -21,6 +22,7 @@ from confide.service.app import Service
 from confide.service.dashboard.audits import AuditRunning, Audits
 from confide.service.dashboard.fresh import FreshPOP, OneUnit, audit_fresh
 from confide.service.operators import operator_app
+from confide.service.past import EVERY, Past
 from tests.service.browsed import COPIES, made, served
 from tests.service.chromium import MISSING, Chromium, found
 from tests.service.desks import MemoryDesk, operator, service, token
@@ -65,6 +67,35 @@ def test_the_pages_name_no_other_host_and_no_inline_script() -> None:
         assert "innerHTML =" not in text and "eval(" not in text and 'setAttribute("style"' not in text
     page = (STATIC / "index.html").read_text(encoding="utf-8")
     assert "style=" not in page and "onclick" not in page and page.count("<script") == 1
+
+
+# ---------------------------------------------------------------------- what is remembered
+
+
+def test_who_did_what_is_told_to_operators_of_that_model_and_never_about_whom() -> None:
+    async def go() -> list[Any]:
+        house = service(MemoryDesk(), MemoryDesk("other"))
+        transport = httpx.ASGITransport(operator_app(house))  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            await client.post("/models/spam/forget", json={"subject": "canary"}, headers=operator())
+            await client.post("/models/spam/drain", json={"on": False}, headers=token())  # is not let in
+            await client.get("/models/spam", headers=operator())
+            told = [await client.get(f"/models/{name}", headers=operator()) for name in ("spam", "other")]
+            assert "canary" not in told[0].text
+            return [one.json()["service"]["deeds"] for one in told]
+
+    here, there = asyncio.run(go())
+    assert [(one["operator"], one["operation"]) for one in here] == [("tokens:op", "forget")] and there == []
+
+
+def test_a_long_past_has_few_moments_farther_apart() -> None:
+    seconds = itertools.count(0, EVERY)
+    past = Past(clock=lambda: float(next(seconds)))
+    for rounds in range(3000):
+        past.note({"rounds": rounds, "monitor": {"mistakes": 7}}, {"labels": 1})
+    times = [one["time"] or 0.0 for one in past.moments]
+    assert 128 <= len(times) <= 256 and times[0] == 0.0 and times[-1] > 2900 * EVERY
+    assert past.moments[-1]["mistakes"] == 7 and min(b - a for a, b in itertools.pairwise(times)) >= 16 * EVERY
 
 
 # ---------------------------------------------------------------------- audits
@@ -216,11 +247,12 @@ def test_what_may_be_shown_is_apart_from_what_may_not(page: Chromium) -> None:
     shown, eyes = inside(page, "shown"), inside(page, "eyes")
     for words in ("The promise", "ε = 41, δ = 0.001", "1,510 of 3,000", "first 8 answers to each person", "Insecure"):
         assert words in shown, words
-    for words in ("Budget spent", "planned unsure", "Who answered", "labels that came", "Latency", "Open tickets"):
+    private = ("Budget spent", "planned unsure", "Who answered", "labels that came", "Latency", "Open tickets")
+    for words in (*private, "Over time"):
         assert words in eyes and words not in shown, words
-    assert page.run("document.querySelectorAll('.part.eyes svg[role=img][aria-label]').length") == 3
+    assert page.run("document.querySelectorAll('.part.eyes svg[role=img][aria-label]').length") == 4
     assert page.run("document.querySelectorAll('.part.shown svg').length") == 0
-    rows = page.run("[...document.querySelectorAll('.part.eyes table')].at(-1).innerText")
+    rows = page.run("document.querySelector('[aria-label=\"Latency, in numbers\"] table').innerText")
     assert "ask" in rows and "label" in rows and "ms" in rows and "audit" not in rows
 
 
@@ -228,6 +260,7 @@ def test_what_may_be_shown_is_apart_from_what_may_not(page: Chromium) -> None:
 def test_a_model_without_copies_says_so(page: Chromium, url: str) -> None:
     at(page, url, "#/queue")
     assert "This plan has no copies" in inside(page, "eyes")
+    assert "What it has learned from" in inside(page, "shown")
     at(page, url, "#/nix")
     assert "There is no such model" in page.text()
 
@@ -238,6 +271,8 @@ def test_a_person_is_looked_up_and_forgotten_by_keyboard(page: Chromium) -> None
     page.type("person 3")
     page.press("Enter")
     page.wait("document.body.innerText.includes('rounds that are remembered')")
+    page.wait("document.body.innerText.includes('looked a person up')")
+    assert "person 3" not in page.run("document.querySelector('[aria-label=\"Who did what\"]').innerText")
     assert "10" in page.run("document.querySelector('#subject').closest('.panel').querySelector('dd').innerText")
     for escape in (True, False):
         page.run("document.querySelector('#subject').closest('.panel').querySelector('.danger').focus()")

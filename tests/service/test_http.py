@@ -383,6 +383,7 @@ def test_the_page_shows_every_operation_with_a_worked_example_and_loads_nothing(
                 if "requestBody" in operation:
                     content = operation["requestBody"]["content"]["application/json"]
                     assert content["examples"]["worked"]["value"]
+        assert "`" not in page and "<code>GET /models/{model}</code> says what is promised" in page
 
     go(main())
 

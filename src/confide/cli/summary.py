@@ -94,7 +94,7 @@ def _private_rows(outcome: runner.Outcome) -> list[tuple[str, str]]:
         for name, counts in sorted(tally.sources.items(), key=lambda item: -SOURCES.index(item[0]))
     ]
     rows.append(("answers by", ", ".join(answered)))
-    if plan.guide is not None and tally.guided:
+    if plan.guide is not None and plan.copies and tally.guided:  # alone, its answers are the answers
         rows.append(("guide", f"{percent(tally.late(tally.curve_guide))} of its own answers wrong {late}"))
     if said := taught_of_brought(outcome):
         rows.append(("taught", said))

@@ -38,8 +38,9 @@ from confide.guide.carried import Carried
 from confide.guide.columns import Columns
 from confide.guide.counting import RangeCounts
 from confide.guide.hashed import HashedMap
+from confide.guide.importance import importance
 from confide.guide.leaves import Leaves
-from confide.guide.linear import add_lesson, ordered, run_rows, scores
+from confide.guide.linear import MODELS, add_lesson, ordered, run_rows, scores
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Batch, Map, Model, Question, encode_batch, map_from_params, map_params, score_of
 from confide.guide.ranges import declared
@@ -178,6 +179,12 @@ class Guide:
     def epoch(self) -> int:
         """The epoch that learns, from 0 on (public); a guide with a last round has one only."""
         return self._leaves.stage.epoch
+
+    @property
+    def epochs(self) -> list[int]:
+        """After how many rounds each epoch began but the first, up to the one that learns (public)."""
+        begun = (self._began + self.plan.began(number) for number in range(1, self.epoch + 1))
+        return [rounds for rounds in begun if rounds > 0]  # a successor's own
 
     @property
     def features(self) -> Map:
@@ -393,6 +400,14 @@ class Guide:
         """One a label, all alike before the first release. Public and free: it takes no round and changes nothing."""
         self.read(x)
         return np.full(self.plan.labels, 1 / self.plan.labels) if self.closed == 0 else self.model.probabilities(x)
+
+    def importance(self) -> dict[str, float]:
+        """How much of what it has learned each column has (`confide.guide.importance`): public and free.
+
+        Empty before the first release, and while the most frequent label is answered.
+        """
+        leaves = self._answers
+        return importance(leaves) if self.closed and leaves.choice.chosen < MODELS else {}
 
     def export(self) -> dict[str, Any]:
         """The model as JSON's kinds of values: it was released privately, and may be shipped (`Model.from_params`)."""

@@ -227,6 +227,17 @@ class Leaves:
         later |= {"_carried": carried, "_carried_noise": noise, "_since_round": since_round}
         return later | {"_base": base, "_born": born, "features": renewed}
 
+    def standing(self) -> tuple[Floats, float, Floats]:
+        """What θ follows of each feature, squared, over all vectors; and the variance of the noise in one coordinate.
+
+        That of features of no partition, and that of each partition's.
+        """
+        now = np.zeros_like(self.theta)
+        follow(self._since(self._decoded, self.closed), 1.0, 0.0, self._mean, self._along, now)
+        noise = self.stage.sigma2 * overlap(self.stage.root.decoder, self.closed, self.closed)
+        before = float(self._carried_noise.max()) if self._carried_noise.size else 0.0
+        return np.square(now).sum(axis=1), noise + before, self._left(self.closed)[1]
+
     def _parted(self, values: Floats) -> Floats:
         """What of all coordinates belongs to partitions, one row each: a view."""
         first = self.features.parts[0] * self.plan.vectors if isinstance(self.features, FeatureMap) else 0

@@ -217,6 +217,17 @@ class FeatureMap:
         """The first feature of the partitions, and the columns that each of them cuts."""
         return self._tables.first_part, self._tables.column
 
+    @cached_property
+    def owners(self) -> Ints:
+        """Each feature's column: numbers first, then categories, then texts; −1 for the constant and partitions."""
+        tables, (d, categories, texts) = self._tables, self._sizes()
+        of = np.concatenate([np.arange(d), np.arange(d + categories)])
+        ends = np.concatenate([tables.first_line, tables.first_bin[1:], tables.first_place[1:]])
+        widths = [0 if encoder is None else encoder.width for encoder in self.columns.encoders] or [0] * texts
+        said = d + categories + np.arange(texts)
+        fixed = np.concatenate([[-1], np.repeat(of, np.diff(ends)), np.full(self._first_word - tables.first_part, -1)])
+        return np.concatenate([fixed, np.repeat(said, self.words), np.repeat(said, widths)]).astype(np.int64)
+
     def encode(self, x: Any, /) -> Encoded:
         """The active features of `x`, or a ValueError that says what is wrong with it."""
         return self.encode_row(self.columns.read(x))

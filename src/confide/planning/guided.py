@@ -206,6 +206,10 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
         number = epoch_of(rounds, *growing)
         return number * self.leaves + bisect_right(epoch_ends(number, *growing), rounds)
 
+    def began(self, number: int) -> int:
+        """After how many rounds of that stage an epoch begins."""
+        return epoch_start(number, self.leaves, self.leaf, self.growth)
+
     def closed_after(self, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
         """How many leaves of that stage, of all epochs, have ended after so many of its rounds."""
         if not self.endless or not rounds.size:

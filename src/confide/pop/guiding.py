@@ -71,6 +71,7 @@ class Guiding(Running, runs=GuidePlan):
         self._begun = 0  # the epoch whose beginning the ledger has, or will begin with
         self._again = self._under_way = False
         self._model: tuple[int, Model] | None = None
+        self._importance: tuple[int, dict[str, float]] | None = None
 
     def fresh(self, rng: Random, store: Callable[[Release], None], kind: type[Guide] = Guide) -> Guide:
         """A guide like this one at its beginning."""
@@ -330,6 +331,13 @@ class Guiding(Running, runs=GuidePlan):
             self._model = guide.closed, Model(guide.model.features, guide.model.theta.copy())
         return self._model[1]
 
+    def importance(self) -> dict[str, float]:
+        """What each column has of what was learned, as of the last release."""
+        guide = self.guide
+        if self._importance is None or self._importance[0] != guide.closed:
+            self._importance = guide.closed, guide.importance()
+        return dict(self._importance[1])
+
     def fingerprint(self) -> str:
         """A digest of θ, bit for bit: what `confide verify` computes again from the ledger."""
         return _digest(self.model)
@@ -429,6 +437,20 @@ class PublicGuide:
         with self._lock:
             model, labels = self._guiding.model, self._guiding.plan.labels
         return np.full(labels, 1 / labels) if model is None else model.probabilities(x)
+
+    def importance(self) -> dict[str, float]:
+        """The share that each column has of what was learned, largest first; columns that the noise hides have none.
+
+        Empty where none stands out, where names are hashed, and while the most frequent label is answered.
+        """
+        with self._lock:
+            return self._guiding.importance()
+
+    def epochs(self, rounds: int) -> list[int]:
+        """After which of so many questions a new epoch began, where there is no last round."""
+        with self._lock:
+            guide = self._guiding.guide
+            return [began for one in guide.epochs if (began := one - guide.rounds + rounds) > 0]
 
     def export(self) -> dict[str, Any]:
         """The model as JSON's kinds of values: it may be shipped. `confide.guide.model.Model.from_params` reads it."""

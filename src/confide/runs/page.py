@@ -14,7 +14,7 @@ from confide.runs import advice as advised
 from confide.runs.advising import WARNING, Advice, Tried
 from confide.runs.hints import hints
 from confide.runs.runner import Outcome
-from confide.runs.style import COLOURS
+from confide.runs.style import COLOURS, said
 from confide.runs.tally import LATE, percent
 from confide.runs.verdict import failed, rare, state_of, taught_of_brought, verdict
 
@@ -35,6 +35,7 @@ _PAGES.globals["colours"] = COLOURS
 _PAGES.filters |= {
     "count": "{:,}".format,
     "percent": percent,
+    "said": said,
     "sentence": lambda said: f"{said[0].upper()}{said[1:].removesuffix('.')}.",
 }
 
@@ -57,6 +58,7 @@ def page(outcome: Outcome) -> str:
         notes=notes_of(outcome),
         pictures=_pictures(outcome),
         labels=_by_label(outcome),
+        learned={} if (guide := outcome.pop.guide) is None else guide.importance(),
         widest=WIDEST,
     )
 
@@ -84,14 +86,15 @@ def _cards(outcome: Outcome) -> list[tuple[str, str]]:
         (percent(tally.late_error), f"wrong {late}, when most is learned"),
         (percent(tally.late(tally.curve_frequent)), f"wrong {late} if always the most frequent label were answered"),
     ]
-    if plan.guide is not None:
+    if plan.guide is not None and plan.copies:  # alone, its answers are the answers
         own = f"the guide’s own answers wrong {late}; {percent(tally.guide_error)} of all it had"
         cards.append((percent(tally.late(tally.curve_guide)), own))
     if outcome.settings.twin:
         cards.append((percent(tally.late(tally.curve_twin)), f"wrong {late} without privacy: {outcome.twin}"))
-    cards.append((percent(tally.balanced_error), "balanced error: every label as heavy as any other"))
-    if (said := rare(outcome)) is not None:
-        cards.append(said)
+    balanced = "balanced error: the mean of what recall leaves, every label as heavy as any other"
+    cards.append((percent(tally.balanced_error), balanced))
+    if (found := rare(outcome)) is not None:
+        cards.append(found)
     if plan.copies:
         cards.append((f"{tally.unsure:,}", f"unsure answers used, {plan.unsure:,} planned"))
     cards.append((f"{outcome.rounds_per_second:,.0f}/s", f"rounds a second; {_duration(tally.seconds)} in all"))
@@ -132,7 +135,8 @@ def _pictures(outcome: Outcome) -> list[tuple[str, Markup, str]]:
         plots: Any = need("confide.runs.pictures", "report", "drawing the pictures of a report")
     except ValueError as error:
         return [("Pictures", Markup(), str(error))]
-    drawn = [("How wrong, as the rounds went on", plots.errors(plan, tally, outcome.settings.twin), "")]
+    epochs = [] if (guide := outcome.pop.guide) is None else guide.epochs(outcome.pop.rounds)
+    drawn = [("How wrong, as the rounds went on", plots.errors(plan, tally, outcome.settings.twin, epochs), "")]
     if plan.copies:
         seen = sum(tally.margins.values())
         note = f"A sample of {seen:,} live rounds. Where the curve is high, a lead is too small to answer."
@@ -161,10 +165,10 @@ def cells(one: Tried) -> tuple[str, ...]:
 
 def proposal(advice: Advice, name: str, command: str) -> str:
     """The page: what is proposed for a stream like the sample of this name, and what it was chosen from."""
-    said = "\n".join(advice.explain().splitlines()[1:])
+    words = "\n".join(advice.explain().splitlines()[1:])
     known = {"advice": advice, "name": name, "command": command, "warning": WARNING, "headings": HEADINGS}
     rows = [(cells(one), one is advice.chosen) for one in (*advice.table, *advice.changes)]
-    return _PAGES.get_template("advice.html").render(**known, said=said, rows=rows, picture=_curves(advice))
+    return _PAGES.get_template("advice.html").render(**known, words=words, rows=rows, picture=_curves(advice))
 
 
 def _curves(advice: Advice) -> Markup | str:

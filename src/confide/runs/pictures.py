@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import matplotlib
@@ -45,8 +45,8 @@ _STYLE: dict[Any, Any] = {
 _STEEP = 8.0  # times of what comes later: a start above it is cut off, since it would hide the rest
 
 
-def errors(plan: Plan, tally: Tally, twin: bool) -> Markup:
-    """The error in the last rounds, beside the guide's own and the twin's."""
+def errors(plan: Plan, tally: Tally, twin: bool, epochs: Sequence[int] = ()) -> Markup:
+    """The error in the last rounds, beside the guide's own and the twin's; `epochs` are the rounds where one began."""
 
     def paint(axes: Axes) -> None:
         lines = [("answers", OURS, "-", tally.curve_wrong)]
@@ -60,10 +60,12 @@ def errors(plan: Plan, tally: Tally, twin: bool) -> Markup:
             axes.plot(x, y, color=colour, ls=style, lw=2, label=name)
             top, start = max([top, *y[len(y) // 8 :]]), max([start, *y[: len(y) // 8 + 1]])
         _rounds(axes, plan, tally)
+        for i, begins in enumerate(epochs):
+            axes.axvline(begins, color=SOFT, lw=1, ls=":", label=None if i else "a new epoch")
         axes.set_ylabel("wrong, in the last rounds")
         axes.set_ylim(0, min(1.04, max(1.25 * top, 1.05 * start if start < _STEEP * top else 0.0)) or 1)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
-        axes.legend(loc="upper left", bbox_to_anchor=(0, 1.13), ncols=3)
+        axes.legend(loc="upper left", bbox_to_anchor=(0, 1.13), ncols=4)
 
     return _svg("errors", paint)
 

@@ -49,6 +49,8 @@ def numbers(outcome: Outcome) -> dict[str, Any]:
             "rows_of_nobody": tally.nobodys,
             "state": state_of(outcome),
             "monitor": None if pop.monitor is None else pop.monitor.numbers(pop.units),
+            "importance": {} if pop.guide is None else pop.guide.importance(),
+            "epochs": [] if pop.guide is None else pop.guide.epochs(pop.rounds),
         },
         "operator_only": {
             "warning": "exact numbers, outside the guarantee: never to be shown to others",

@@ -1,5 +1,9 @@
 """The colours of a report by day and by night: each has a name, also inside the pictures. The rest: pages/base.html."""
 
+import re
+
+from markupsafe import Markup, escape
+
 COLOURS = {
     "ink": ("#1f2933", "#e4e8ec"),
     "soft": ("#5b6672", "#a3adb8"),
@@ -17,6 +21,17 @@ COLOURS = {
     "none": ("#b8c0c8", "#6b7681"),
 }
 """Each by its name, on light paper and in the dark."""
+
+
+def said(text: object) -> Markup:
+    """Text as a page has it, everything escaped: what stands between backticks is code.
+
+    Examples
+    --------
+    >>> str(said("say `a < b`, or not"))
+    'say <code>a &lt; b</code>, or not'
+    """
+    return Markup(re.sub(r"`([^`\n]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def in_colours(picture: str) -> str:

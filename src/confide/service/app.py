@@ -26,6 +26,7 @@ from confide.service.logs import Log
 from confide.service.metrics import Metrics
 from confide.service.owner import Busy, Owner, Work, lane
 from confide.service.pace import Ticks
+from confide.service.past import Deeds, Past
 from confide.service.proxy import Proxy
 
 __all__ = ["CALLER", "KNOWN", "Guard", "Limits", "Model", "Operations", "Service", "body", "make_app", "read", "said"]
@@ -65,6 +66,7 @@ class Model:
 
     owner: Owner
     ticks: Ticks | None = None
+    past: Past = field(default_factory=Past)
 
 
 @dataclass
@@ -80,6 +82,7 @@ class Service:
     clock: Callable[[], float] = time.perf_counter
     elsewhere: Mapping[str, Proxy] = field(default_factory=dict)
     """Models that other processes own."""
+    deeds: Deeds = field(default_factory=Deeds)
 
     def operator(self, request: Request) -> Caller:
         """Let an operator in, and nobody else; where the path names no model, they see those that are theirs alone."""
@@ -219,8 +222,10 @@ class Operations:
 
         def add(endpoint: Operated) -> Operated:
             async def operate(request: Request) -> Response:
-                service.operator(request)
-                model = service.model(request.path_params["model"])
+                caller, name = service.operator(request), request.path_params["model"]
+                model = service.model(name)
+                if method == "POST":
+                    service.deeds.note(caller.subject, part.strip("/"), name)
                 return said(await endpoint(model, None if form is None else await read(request, form, check)))
 
             operate.__doc__ = endpoint.__doc__

@@ -18,7 +18,7 @@ from confide.service.dashboard import add_dashboard
 from confide.service.pages import add_description
 from confide.service.public import health
 
-__all__ = ["operator_app"]
+__all__ = ["both", "operator_app"]
 
 OPERATIONS = frozenset(
     {
@@ -47,14 +47,16 @@ def operator_app(service: Service) -> ASGIApp:
     return Guard(app, service, service.operators, OPERATIONS, paced=False, most=service.limits.history_body)
 
 
-def _both(desk: Desk) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def both(desk: Desk) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """What of a model may be shown, and what may not."""
     return desk.public(), desk.private()
 
 
 async def _seen(service: Service, model: Model) -> dict[str, Any]:
     """Everything there is to see of a model."""
     owner = model.owner
-    public, private = await owner.call(_both)
+    public, private = await owner.call(both)
+    model.past.note(public, private)
     return {
         "name": owner.name,
         "public": public,
@@ -63,6 +65,7 @@ async def _seen(service: Service, model: Model) -> dict[str, Any]:
             "waiting": owner.waiting, "draining": owner.draining, "failure": owner.failure,
             "late": service.metrics.lates(owner.name),
             "release_every": None if model.ticks is None else model.ticks.every,
+            "past": model.past.moments, "deeds": service.deeds.of(owner.name),
         },
     }  # fmt: skip
 
@@ -70,7 +73,8 @@ async def _seen(service: Service, model: Model) -> dict[str, Any]:
 def _looking(app: FastAPI, service: Service, operation: Operations) -> None:
     @app.get("/models", summary="All models, with their private numbers")
     async def models(request: Request) -> Response:
-        """Each with `public`, what may be shown, `private`, what may not, and `service`, how the queue does.
+        """Each with `public`, what may be shown, `private`, what may not, and `service`: how the queue does, how the
+        model did since the service began, and which operator did what.
 
         `elsewhere` says where the owners of the other models are.
         """

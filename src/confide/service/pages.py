@@ -15,6 +15,7 @@ from fastapi.openapi.utils import get_openapi
 from jinja2 import Environment
 from starlette.responses import Response
 
+from confide.runs import style
 from confide.service.app import said
 from confide.service.forms import FORMS
 
@@ -82,5 +83,6 @@ def page(described: dict[str, Any]) -> str:
         return "" if example is None else json.dumps(example, ensure_ascii=False)
 
     text = (files("confide.service") / "docs.html").read_text(encoding="utf-8")
-    template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(text)
-    return template.render(**described, sent=sent, told=told)
+    pages = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    pages.filters["said"] = style.said
+    return pages.from_string(text).render(**described, sent=sent, told=told)

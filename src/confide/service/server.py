@@ -25,9 +25,10 @@ from confide.service.files import Room, raised, room_for
 from confide.service.logs import Log
 from confide.service.metrics import Metrics
 from confide.service.models import taken
-from confide.service.operators import operator_app
+from confide.service.operators import both, operator_app
 from confide.service.owner import Owner
 from confide.service.pace import Ticks
+from confide.service.past import EVERY
 from confide.service.proxy import Proxy
 from confide.service.public import public_app
 from confide.service.verifiers import JwtDoor, ProxyDoor
@@ -205,7 +206,7 @@ async def _run(service: Service, sockets: list[socket.socket], places: list[Plac
     gc.collect()
     gc.freeze()  # what was opened stays until the end
     log.event("serving", public=ports[0], operator=ports[1])
-    tasks = [asyncio.create_task(one) for one in (_sweep(), *(some.watch() for some in places))]
+    tasks = [asyncio.create_task(one) for one in (_sweep(), _remember(service), *(some.watch() for some in places))]
     await asyncio.gather(*(server.serve([one]) for server, one in zip(servers, sockets, strict=True)))
     for task in tasks:
         task.cancel()
@@ -218,6 +219,16 @@ async def _sweep() -> None:
     while True:
         await asyncio.sleep(SWEEP)
         gc.collect()
+
+
+async def _remember(service: Service) -> None:
+    """Look at every model now and then, so that the operator's page has a past to show."""
+    while True:
+        for model in service.models.values():
+            if model.owner.failure is None:
+                with contextlib.suppress(Exception):  # it is told where it is asked for
+                    model.past.note(*await model.owner.call(both))
+        await asyncio.sleep(EVERY)
 
 
 def _server(app: ASGIApp, places: Places, backlog: int) -> _Server:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from confide.pop.base import SOURCES
+from confide.pop.guiding import PublicGuide
 from confide.pop.pop import POP
 from confide.service.counts import Counts
 from confide.service.requests import Stored
@@ -43,9 +44,13 @@ def public(name: str, pop: POP, life: int, hours: int, quota: int | None, room: 
         "quota": quota,
         "room": room,
         "monitor": None if monitor is None else monitor.numbers(pop.units),
-        "guide": None if pop.guide is None else {"released": pop.guide.released},
+        "guide": None if pop.guide is None else _guide(pop.guide, pop.rounds),
         "deadline": getattr(guarantee, "deadline", None),
     }
+
+
+def _guide(guide: PublicGuide, rounds: int) -> dict[str, Any]:
+    return {"released": guide.released, "epochs": guide.epochs(rounds), "importance": guide.importance()}
 
 
 def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> dict[str, Any]:

@@ -115,7 +115,7 @@ export function audit(model, notice) {
     if (!seen) return;
     bar.max = 2 * seen.games;
     bar.value = seen.played;
-    put(state, { running: `${whole(seen.played)} of ${whole(2 * seen.games)} games`, done: "Done.", stopped: "Stopped.", failed: "It failed: try `confide audit` on the command line." }[seen.state]);
+    put(state, { running: `${whole(seen.played)} of ${whole(2 * seen.games)} games`, done: "Done.", stopped: "Stopped.", failed: ["It failed: try ", h("code", null, "confide audit"), " on the command line."] }[seen.state]);
     put(found, ...(seen.report ? reported(seen.report) : []));
   };
   form.addEventListener("submit", (event) => {

@@ -59,12 +59,12 @@ function overview() {
 function detail(name) {
   document.title = `Confide: ${name}`;
   const top = h("p", { class: "row" });
-  const shown = [[panels.promise()], [actions.audit(name, notice)]];
+  const shown = [panels.promise(), panels.learned(), actions.audit(name, notice)];
   const eyes = [
-    [panels.spending(), panels.errors(), actions.person(name, notice)],
-    [panels.sources(), panels.latency(), panels.queue(), actions.doing(name, notice, refresh)],
+    panels.overTime(), panels.errors(), panels.sources(), panels.spending(), panels.queue(), panels.latency(),
+    actions.person(name, notice), actions.doing(name, notice, refresh), panels.deeds(),
   ];
-  const columns = (all) => h("div", { class: "columns" }, all.map((some) => h("div", null, some.map((one) => one.element))));
+  const columns = (all) => h("div", { class: "columns" }, all.map((one) => one.element));
   const warned = panels.alarms();
   $("main").replaceChildren(h("h1", null, name), top, warned.element,
     h("section", { class: "part eyes", "aria-labelledby": "eyes" },
@@ -79,7 +79,7 @@ function detail(name) {
     const model = models.find((one) => one.name === name);
     if (!model) return put(top, h("span", { class: "alarm" }, "There is no such model."));
     put(top, badges(model));
-    await Promise.all([warned, ...eyes.flat(), ...shown.flat()].map((one) => one.update(model, rows)));
+    await Promise.all([warned, ...eyes, ...shown].map((one) => one.update(model, rows)));
   };
 }
 

@@ -1,7 +1,7 @@
 // Two pictures, drawn at the size that they have on the screen so that letters stay readable; the numbers are beside.
 
 import { h, s } from "./dom.js";
-import { short, ticks } from "./series.js";
+import { moments, short, ticks } from "./series.js";
 
 const HEIGHT = 210;
 const PAD = { left: 46, right: 10, top: 12, bottom: 34 };
@@ -44,7 +44,14 @@ function tabled(heads, rows) {
     h("tbody", null, rows.map((row) => h("tr", null, row.map((one) => h("td", null, one))))));
 }
 
-function frame(width, x, y, format) {
+// The axis below: rounds, or, where `clock` says so, the time of day.
+function below(x, about, clock) {
+  if (!clock) return { at: ticks(x[0], x[1], about), format: short, name: "round" };
+  const { at, format } = moments(x[0], x[1], about);
+  return { at, format, name: "" };
+}
+
+function frame(width, x, y, format, clock = false) {
   const inner = { width: width - PAD.left - PAD.right, height: HEIGHT - PAD.top - PAD.bottom };
   const px = (value) => PAD.left + (inner.width * (value - x[0])) / (x[1] - x[0] || 1);
   const py = (value) => PAD.top + inner.height * (1 - value / (y || 1));
@@ -53,17 +60,26 @@ function frame(width, x, y, format) {
     svg.append(s("line", { class: "grid", x1: PAD.left, x2: width - PAD.right, y1: py(at), y2: py(at) }),
       s("text", { class: "tick", x: PAD.left - 6, y: py(at) + 4, "text-anchor": "end" }, format(at)));
   }
-  for (const at of ticks(x[0], x[1], Math.max(2, Math.floor(inner.width / 130)))) {
+  const axis = below(x, Math.max(2, Math.floor(inner.width / 130)), clock);
+  for (const at of axis.at) {
     const anchor = px(at) > width - 26 ? "end" : "middle";
-    svg.append(s("text", { class: "tick", x: px(at), y: HEIGHT - 18, "text-anchor": anchor }, short(at)));
+    svg.append(s("text", { class: "tick", x: px(at), y: HEIGHT - 18, "text-anchor": anchor }, axis.format(at)));
   }
-  svg.append(s("text", { class: "tick", x: PAD.left + inner.width / 2, y: HEIGHT - 3, "text-anchor": "middle" }, "round"));
+  svg.append(s("text", { class: "tick", x: PAD.left + inner.width / 2, y: HEIGHT - 3, "text-anchor": "middle" }, axis.name));
   return { svg, px, py };
 }
 
+// Where epochs of a plan without an end begin: over whatever else is drawn.
+function cut(svg, px, x, cuts) {
+  for (const at of cuts.filter((one) => one > x[0] && one < x[1])) {
+    svg.append(s("line", { class: "cut", x1: px(at), x2: px(at), y1: PAD.top, y2: HEIGHT - PAD.bottom }, s("title", null, `a new epoch, after round ${short(at)}`)));
+  }
+  return svg;
+}
+
 // lines: [{kind, points: [[x, y], …]}], drawn in this order.
-export function lines(width, { x, y, format, lines: drawn, marks = [] }) {
-  const { svg, px, py } = frame(width, x, y, format);
+export function lines(width, { x, y, format, lines: drawn, marks = [], cuts = [], clock = false }) {
+  const { svg, px, py } = frame(width, x, y, format, clock);
   for (const { kind, points } of drawn) {
     const path = points.map(([a, b], i) => `${i ? "L" : "M"}${px(a).toFixed(1)} ${py(Math.min(b, y)).toFixed(1)}`).join("");
     svg.append(s("path", { class: `line ${kind}`, d: path }));
@@ -78,11 +94,11 @@ export function lines(width, { x, y, format, lines: drawn, marks = [] }) {
     }
     svg.append(s("line", { class: `line ${kind}`, x1: PAD.left, x2: width - PAD.right, y1: py(Math.min(at, y)), y2: py(Math.min(at, y)) }));
   }
-  return svg;
+  return cut(svg, px, x, cuts);
 }
 
 // bars: [{from, to, parts: [share, …]}] with shares that add up to 1, one class of kinds for each part.
-export function stacks(width, { x, format, kinds, bars }) {
+export function stacks(width, { x, format, kinds, bars, cuts = [] }) {
   const { svg, px, py } = frame(width, x, 1, format);
   for (const { from, to, parts } of bars) {
     let below = 0;
@@ -92,5 +108,5 @@ export function stacks(width, { x, format, kinds, bars }) {
       below += part;
     });
   }
-  return svg;
+  return cut(svg, px, x, cuts);
 }

@@ -15,6 +15,9 @@ function fill(element, attributes, children) {
 export const h = (name, attributes, ...children) => fill(document.createElement(name), attributes, children);
 export const s = (name, attributes, ...children) => fill(document.createElementNS(SVG, name), attributes, children);
 
+// What stands between backticks is code.
+export const coded = (text) => String(text).split("`").map((part, i) => (i % 2 ? h("code", null, part) : part));
+
 export const whole = (value) => (value === null || value === undefined ? "–" : Math.round(value).toLocaleString("en"));
 export const share = (value, digits = 1) =>
   value === null || value === undefined ? "–" : `${(100 * value).toFixed(digits)} %`;

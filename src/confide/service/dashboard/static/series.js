@@ -35,5 +35,18 @@ export function ticks(low, high, about = 4) {
   return found;
 }
 
+// Round times of day for an axis of seconds since 1970, or days where it is long; in the reader's own time.
+const STEPS = [60, 300, 600, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 2592000];
+export function moments(low, high, about) {
+  const step = STEPS.find((one) => (high - low) / one <= about) ?? STEPS.at(-1) * Math.ceil((high - low) / about / STEPS.at(-1));
+  const shift = 60 * new Date(1000 * high).getTimezoneOffset();
+  const at = [];
+  for (let one = Math.ceil((low - shift) / step) * step + shift; one <= high; one += step) at.push(one);
+  const form = step < 86400 ? { hour: "2-digit", minute: "2-digit", hour12: false } : { day: "numeric", month: "short" };
+  return { at, format: (one) => new Intl.DateTimeFormat("en", form).format(new Date(1000 * one)) };
+}
+
+export const when = (time) => new Intl.DateTimeFormat("en", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hour12: false }).format(new Date(1000 * time));
+
 export const short = (value) =>
   value >= 1e6 ? `${Number((value / 1e6).toPrecision(3))} M` : value >= 1e4 ? `${Number((value / 1e3).toPrecision(3))} k` : value.toLocaleString("en");
