@@ -331,6 +331,8 @@ class Records(NamedTuple):
     leaves: Ints
     """The open releases that have it (`confide.pop.running.Parts.stamp`); −1 for none."""
     refused: dict[int, ValueError]
+    numbered: int
+    """How many, the first ones, took a row's number each, and may be counted for ranges (public)."""
 
 
 def teach_many(loop: Loop, xs: Any, ys: Sequence[Hashable], whos: Sequence[bytes | None]) -> Records:
@@ -351,7 +353,8 @@ def teach_many(loop: Loop, xs: Any, ys: Sequence[Hashable], whos: Sequence[bytes
     labels = loop.parts.receive_rows(labels, whos)
     if loop.plan.copies:
         loop.lessons.many(copies[good], taught, labels[good])
-    return Records(copies, labels, loop.parts.teach_rows(xs, labels, whos), dict(sorted(refused.items())))
+    before, leaves = loop.account.history, loop.parts.teach_rows(xs, labels, whos)
+    return Records(copies, labels, leaves, dict(sorted(refused.items())), loop.account.history - before)
 
 
 def refuse(refused: Mapping[int, ValueError]) -> None:
