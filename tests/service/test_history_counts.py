@@ -33,19 +33,43 @@ def _counts(pop: POP) -> np.ndarray:
 @pytest.mark.parametrize("units", ["rounds", "people"])
 def test_rows_of_history_are_counted_again_after_a_restart(units: str, folder: Path) -> None:
     """Ann is in the history twice, and asks: a person's first row counts; one is refused, one comes after them all."""
-    desk = PopDesk.open(folder, lambda: make(_plan(), units=units))
+    desk = PopDesk.open(folder, lambda: make(_plan(), units=units, ticket_life=1))
     whos = ["ann", "bob", "ann", "carl", "dora", "emil", "fritz"]
     sent = [(who, ROWS[i].tolist(), int(LABELS[i])) for i, who in enumerate(whos)]
     sent[3] = ("carl", [1.0], 1)
     desk.teach(sent, "import")
     for i, who in enumerate(["ann", "gerd"]):
         ask(desk, who, f"q{i}", ROWS[10 + i].tolist())
+    desk.save()  # which drops nothing that is still to be counted
     before = _counts(desk.pop)
     assert before.any()
     other = again(desk)
     assert (_counts(other.pop) == before).all()
     ask(other, "hans", "q9", ROWS[20].tolist())
     assert (_counts(other.pop) == before).all() == (units == "rounds"), "a question may be a row of history"
+
+
+@pytest.mark.parametrize("how", ["taken", "refused", "forgotten"])
+def test_what_became_of_one_record_decides_about_nobody_elses_count(how: str, folder: Path) -> None:
+    """Neither whether it can be read nor whether its person was forgotten: else one unit would change all counts."""
+    desk = PopDesk.open(folder, lambda: make(_plan()))
+    desk.teach([("ann", [1.0] if how == "refused" else [1.0, 2.0], 1)])
+    if how == "forgotten":
+        desk.forget("ann")
+    ask(desk, "bob", "q1", ROWS[1].tolist())
+    assert _counts(again(desk).pop).any() == (how == "taken")
+
+
+def test_a_record_that_was_not_counted_is_not_counted_for_another_who_was_forgotten(folder: Path) -> None:
+    desk = PopDesk.open(folder, lambda: make(_plan(), units="people"))
+    whos = [f"person {i}" for i in range(HISTORY + 1)]
+    desk.teach([(who, ROWS[i].tolist(), 1) for i, who in enumerate(whos)])
+    kept = _counts(desk.pop)
+    desk.forget(whos[0])
+    other = again(desk)
+    weight = kept.sum() // HISTORY
+    assert _counts(other.pop).sum() == kept.sum() - weight
+    assert len(other.pop.operator.loop.guiding._counted) == HISTORY - 1  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("loads", [False, True])

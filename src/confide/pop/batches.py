@@ -336,6 +336,8 @@ class Records(NamedTuple):
     refused: dict[int, ValueError]
     past: dict[int, ValueError]
     """Labels that a part did not take: past a person's cap."""
+    numbered: int
+    """How many, the first ones, took a row's number each, and may be counted for ranges (public)."""
 
 
 def teach_many(loop: Loop, xs: Any, ys: Sequence[Hashable], whos: Sequence[bytes | None]) -> Records:
@@ -356,7 +358,8 @@ def teach_many(loop: Loop, xs: Any, ys: Sequence[Hashable], whos: Sequence[bytes
     labels, past = loop.parts.receive_rows(labels, whos)
     if loop.plan.copies:
         loop.lessons.many(copies[good], taught, labels[good])
-    return Records(copies, labels, loop.parts.teach_rows(xs, labels, whos), dict(sorted(refused.items())), past)
+    before, leaves = loop.account.history, loop.parts.teach_rows(xs, labels, whos)
+    return Records(copies, labels, leaves, dict(sorted(refused.items())), past, loop.account.history - before)
 
 
 def refuse(refused: Mapping[int, ValueError]) -> None:

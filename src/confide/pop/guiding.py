@@ -24,7 +24,7 @@ from confide.guide.maps import Encoded
 from confide.guide.model import Map, Model, Question
 from confide.planning.guided import GuidePlan
 from confide.pop.account import Account
-from confide.pop.running import Asked, Released, Running
+from confide.pop.running import Asked, Counted, Released, Running
 from confide.privacy.random import Random
 
 __all__ = ["Guiding", "PublicGuide", "bytes_of", "guide_from", "release_of"]
@@ -184,14 +184,16 @@ class Guiding(Running, runs=GuidePlan):
             return self.guide.encode_as_of(x, number + self._account.history)
         return None
 
-    def recount(self, x: Any, who: bytes | None, history: bool = False) -> None:
-        """A row that was counted for ranges that were not released."""
-        self._past |= history
-        with contained:
-            if history and who is None:
+    def recount(self, records: Sequence[Counted], asked: Sequence[Counted]) -> None:
+        """Rows that were counted for ranges that were not released. What is left of them decides about no other."""
+        self._past = self._account.history > 0
+        for x, who in records:
+            with contained:
                 self.check(x)
-                self.guide.count(x)
-            else:
+                if who is None or self._counts(who):
+                    self.guide.count(x)
+        for x, who in asked:
+            with contained:
                 self.encode(x, who)
 
     def read(self, x: Any) -> Question | None:

@@ -320,15 +320,10 @@ class Keeper:
         return waiting
 
     def recount(self, records: Sequence[tuple[bytes, Any]], asked: Sequence[tuple[bytes, Any]]) -> None:
-        """Rows of history, and questions (whose, x), that were counted for what was not released: again, in order.
-
-        Of records those that took a row's number each; x is None where one was refused.
-        """
+        """Rows of history, and questions (whose, x), that were counted for what was not released: again, in order."""
+        given = [[(x, whose if self._people else None) for whose, x in rows] for rows in (records, asked)]
         with self.lock:
-            for given, history in ((records[: self._loop.account.history], True), (asked, False)):
-                for whose, x in given:
-                    if x is not None:
-                        self._loop.parts.recount(x, whose if self._people else None, history)
+            self._loop.parts.recount(*given)
 
     def replay(self, lessons: Sequence[Past], since: int, resets: Iterable[tuple[int, int]]) -> None:
         """Lessons from the journal, in order.

@@ -29,13 +29,16 @@ from confide.pop.base import source_number
 from confide.privacy.random import Random
 
 __all__ = [
-    "Again", "Asked", "Parts", "Proposed", "Released", "Running", "check_parts", "released_of", "run_of", "tried",
+    "Again", "Asked", "Counted", "Parts", "Proposed", "Released", "Running", "check_parts", "released_of", "run_of",
+    "tried",
 ]  # fmt: skip
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Who = bytes | None
+Counted = tuple[Any, Who]
+"""A row that was counted, and whose it is."""
 Released = tuple[str, int, bytes, bytes]
 """(kind, number, noisy row, exact sums) of a release."""
 
@@ -303,8 +306,8 @@ class Running:
     def again(self, x: Any, label: int, number: int) -> None:
         """A lesson of the open release that was lost with the process that had it: its unit's cap has it already."""
 
-    def recount(self, x: Any, who: Who, history: bool = False) -> None:
-        """A question, or a row of history, that was counted, and is in no release."""
+    def recount(self, records: Sequence[Counted], asked: Sequence[Counted]) -> None:
+        """Rows of history, and questions, that were counted, and are in no release."""
 
     def noted_since(self, body: bytes) -> None:
         """One of its own notes that is later than the snapshot."""
@@ -556,11 +559,11 @@ class Parts:
             if leaf >= one.closed:
                 one.again(x, label, number)
 
-    def recount(self, x: Any, who: Who, history: bool = False) -> None:
-        """A question, or a row of history, from a journal that was counted, and is in no release."""
+    def recount(self, records: Sequence[Counted], asked: Sequence[Counted]) -> None:
+        """Rows of history, and questions, from a journal that were counted, and are in no release."""
         for one in self._each:
             if one.counting:
-                one.recount(x, who, history)
+                one.recount(records, asked)
 
     def read_as_of(self, x: Any, number: int) -> tuple[Any, ...]:
         """x as they read it in this round."""

@@ -265,7 +265,7 @@ class PopDesk:
 
     def _tear(self, kind: str) -> None:
         keeper = self._keeper
-        before = self._snapshot if kind == TAUGHT else -1 if keeper.counting else self._counts.sequence
+        before = -1 if keeper.counting else self._snapshot if kind == TAUGHT else self._counts.sequence
         done = self._requests.outlived(kind, keeper.rounds, before, keeper.leaf)
         if done is not None:
             self._book.tear(kind, done)

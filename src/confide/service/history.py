@@ -16,7 +16,7 @@ from typing import Any
 from confide.pop.batches import Records as Taken
 from confide.pop.keeping import Keeper
 from confide.service.base import Records, Refusal
-from confide.service.journal import IMPORT, NOBODY, Row, Unreadable, canonical, pack
+from confide.service.journal import IMPORT, NOBODY, NUMBERED, Row, Unreadable, canonical, pack
 from confide.service.requests import Imported
 from confide.service.words import NO_ID, NO_LABEL, NO_SUBJECT
 
@@ -110,7 +110,8 @@ class Import:
             rows.append(Row(self._sums, self.name, digest, rounds, IMPORT, part.stop, part.start, *none))
         for i, whose in enumerate(self.whos[part]):
             if taught.labels[i] >= 0:
-                about = int(taught.copies[i]), int(taught.leaves[i]), int(taught.labels[i]), -1, -1, packed[i]
+                numbered = NUMBERED if i < taught.numbered else -1
+                about = int(taught.copies[i]), int(taught.leaves[i]), int(taught.labels[i]), -1, numbered, packed[i]
                 rows.append(Row(whose, NOBODY, NOBODY, 0, 0, *about))
             else:
                 rows.append(Row(whose, NOBODY, NOBODY, 0, 0, -1, -1, -1, -1, -1, None))

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "ASKED", "COUNTED", "IMPORT", "NOBODY", "PAST", "TAUGHT", "Row", "Rows", "Unreadable", "canonical", "head", "pack",
-    "together", "unpack",
+    "ASKED", "COUNTED", "IMPORT", "NOBODY", "NUMBERED", "PAST", "TAUGHT", "Row", "Rows", "Unreadable", "canonical",
+    "head", "pack", "together", "unpack",
 ]  # fmt: skip
 
 ASKED, TAUGHT, COUNTED = "asked", "taught", "counted"
@@ -31,6 +31,9 @@ IMPORT = -1
 
 PAST = -2
 """The copy, which there is none of, of a question whose label is past its person's cap: none is ever taken for it."""
+
+NUMBERED = 0
+"""The source, which a lesson has none of, of a record that took a row's number, and may be counted for ranges."""
 
 _FIELDS = "<16s16s16sqiiihhbI"
 _HEAD = Struct(_FIELDS)
@@ -57,6 +60,7 @@ class Row(NamedTuple):
     guided: int
     """Of a question the guide's own answer; of a label's lesson what had been answered."""
     source: int
+    """Of a question; of a record `NUMBERED`, or −1."""
     x: bytes | None
     """Packed; None where it could not be."""
 

@@ -10,7 +10,7 @@ from typing import Any
 from confide.pop.keeping import Keeper, Past
 from confide.pop.state import Saved
 from confide.service.counts import Counts
-from confide.service.journal import ASKED, COUNTED, TAUGHT, Row, Rows, unpack
+from confide.service.journal import ASKED, COUNTED, NUMBERED, TAUGHT, Row, Rows, unpack
 from confide.service.requests import Requests
 
 __all__ = ["recover"]
@@ -61,8 +61,8 @@ def recover(saved: Saved, keeper: Keeper, requests: Requests, counts: Counts) ->
             counts.labelled([row.number for row in came], [row.label != _answered(row, requests) for row in came])
         requests.taught(rows, sequence, saved.spent.rounds)
         if keeper.counting:
-            history = [row for row in rows if row.number == 0 and row.epoch == 0]
-            records += [(row.whose, None if row.x is None else unpack(row.x)) for row in history]
+            history = [row for row in rows if (row.number, row.epoch, row.source) == (0, 0, NUMBERED)]
+            records += [(row.whose, unpack(row.x)) for row in history if row.x is not None]
         lessons += [
             Past(sequence, row.copy, unpack(row.x), row.label, row.leaf, row.number)
             for row in rows
