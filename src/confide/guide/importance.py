@@ -40,8 +40,10 @@ def importance(leaves: Leaves) -> dict[str, float]:
     for i, variance in enumerate(parted.tolist()):
         each = np.unique(cut[i])
         found[each] += _clear(squares[first + i * size : first + (i + 1) * size], vectors, variance) / each.size
-    whole = float(found.sum())
-    return {names[j]: float(found[j]) / whole for j in np.argsort(-found, kind="stable").tolist() if found[j] > 0}
+    by = dict.fromkeys(names, 0.0)
+    for name, beyond in zip(names, found.tolist(), strict=True):  # a column may be of two kinds
+        by[name] += beyond / float(found.sum()) if beyond else 0.0
+    return {name: share for name, share in sorted(by.items(), key=lambda one: -one[1]) if share > 0}
 
 
 def _clear(squares: Floats, vectors: int, variance: float) -> float:
