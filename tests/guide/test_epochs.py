@@ -295,3 +295,16 @@ def test_after_all_labels_change_it_follows() -> None:
     y[40_000:] = 1 - y[40_000:]
     wrong = Guide(GuidePlan.best(8.0, 1e-6), Columns.of_array(4), rng=Random(seed=1)).follow(x, y).answers != y
     assert wrong[40_000:40_500].mean() > 0.9 and wrong[50_000:].mean() < 0.05
+
+
+def test_where_epochs_began_and_what_was_learned_are_known_in_every_epoch() -> None:
+    guide = made()
+    assert guide.epochs == [] and guide.importance() == {}
+    for rounds in range(ROUNDS):
+        before = guide.epoch
+        led(guide, rounds, rounds + 1)
+        if guide.epoch > before:  # the round that begins it is the first one after
+            assert guide.epochs[-1] == rounds
+    assert len(guide.epochs) == guide.epoch >= 3
+    shares = guide.importance()
+    assert {"0", "1"} <= set(shares) and sum(shares.values()) == pytest.approx(1)

@@ -2,7 +2,7 @@
 
 θ is a multiple of the released sums, and how much noise is in them is known. What of a column's coordinates is more
 than noise explains is what was learned of that column. A partition cuts several columns: each has its part. What does
-not stand out by itself, a column's own features or a partition, counts for nothing: there are many, and all have noise.
+not stand out by itself, a feature, a column's own features or a partition, counts for nothing: all of them have noise.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from confide.guide.partitions import DEPTH
 __all__ = ["importance", "told"]
 
 _CLEAR = 5.0  # deviations of noise alone: what is below stands for nothing
+_ALONE = 24.0  # … and variances of one feature by itself: of thousands none has so much by chance
 _SHOWN = 5
 
 
@@ -39,15 +40,17 @@ def importance(leaves: Leaves) -> dict[str, float]:
     for i, variance in enumerate(parted.tolist()):
         each = np.unique(cut[i])
         found[each] += _clear(squares[first + i * size : first + (i + 1) * size], vectors, variance) / each.size
-    whole = float(found.sum())
-    return {names[j]: float(found[j]) / whole for j in np.argsort(-found, kind="stable").tolist() if found[j] > 0}
+    by = dict.fromkeys(names, 0.0)
+    for name, beyond in zip(names, found.tolist(), strict=True):  # a column may be of two kinds
+        by[name] += beyond / float(found.sum()) if beyond else 0.0
+    return {name: share for name, share in sorted(by.items(), key=lambda one: -one[1]) if share > 0}
 
 
 def _clear(squares: Floats, vectors: int, variance: float) -> float:
     """What these features have beyond their noise; 0 where noise alone might have it."""
-    expected, deviation = squares.size * vectors * variance, math.sqrt(2 * squares.size * vectors) * variance
-    beyond = float(squares.sum()) - expected
-    return beyond if beyond > _CLEAR * deviation else 0.0
+    beyond, spread = squares - vectors * variance, math.sqrt(2 * vectors) * variance
+    whole, alone = float(beyond.sum()), beyond > _ALONE * variance + _CLEAR * spread
+    return whole if whole > _CLEAR * spread * math.sqrt(squares.size) else float(beyond[alone].sum())
 
 
 def told(shares: Mapping[str, float]) -> str:
