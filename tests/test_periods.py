@@ -154,6 +154,8 @@ def test_history_is_of_the_first_period() -> None:
     pop = people(plan)
     pop.teach_many(ROWS[:3], LABELS[:3], ["ann"] * 3)
     assert pop.operator.guide_labels == 2 and not taught(pop)
+    account = pop.operator.loop.account
+    assert not any(account.barred(who) for who in account.labels), "a row of theirs may still be counted"
     next_period(pop)
     assert not taught(pop) and taught(pop, "bob")
 

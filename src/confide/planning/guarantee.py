@@ -51,7 +51,8 @@ class Guarantee(Numbers):
         seeded = "" if self.secure else " (insecure: seeded, so nothing is promised)"
         said = f"({self.epsilon:.4g}, {self.delta:.3g})-challenge-DP"
         if self.life is not None:
-            said += f" a period of {self.per:,} rounds, ({self.life:.4g}, {self.delta:.3g}) for all {self.periods:,}"
+            many = f"{self.periods:,} period{'s' * (self.periods != 1)}"
+            said += f" a period of {self.per:,} rounds, ({self.life:.4g}, {self.delta:.3g}) for {many}"
         return f"{said}{seeded}"
 
     @property
