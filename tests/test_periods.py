@@ -343,7 +343,7 @@ def test_a_service_counts_by_period_and_its_operator_sees_who_is_over(tmp_path: 
 
 def test_a_services_file_has_both_entries_and_keeps_them(tmp_path: Path) -> None:
     given: dict[str, Any] = {"folder": tmp_path / "m", "columns": 2, "labels": ["a", "b"], "epsilon": 4.0}
-    entries = {"units": "people", "per": 1000, "periods": 3}
+    entries: dict[str, Any] = {"units": "people", "per": 1000, "periods": 3}
     open_desk("m", ModelConfig(**given, **entries)).close()
     with pytest.raises(ValueError, match=r"models\.m\.periods is not"):
         open_desk("m", ModelConfig(**given, **{**entries, "periods": 4}))
