@@ -306,7 +306,7 @@ class POP:
         labels = self._settings.labels
         guide = None if outcome.guided < 0 else labels[outcome.guided]
         said = labels[outcome.label], outcome.sure, outcome.ticket, None, SOURCES[outcome.source], guide
-        alone = self._loop.parts.get(Randomizing)
+        alone = None if self.plan.promise.protect == "rows" else self._loop.parts.get(Randomizing)
         if alone is None:
             return Answer(*said)
         shares = alone.told(outcome.waiting)

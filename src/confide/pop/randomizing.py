@@ -361,7 +361,7 @@ class Randomizing(Running, runs=RandomizedLabels):
         self.outputs = arrays["outputs"].astype(np.int64)
         self.model.restore(held)
         self._before = self._failures
-        for number, out, who, row in json.loads(arrays["held"].tobytes()):
+        for number, out, who, row in json.loads(arrays["held"].tobytes()) if "held" in arrays else ():
             if number + self.part.deadline > self._at:  # what was due by the ledger's rounds was taught, and noted
                 self._held[number] = Held(row_of(row), out, who and bytes.fromhex(who))
 
