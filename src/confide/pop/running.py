@@ -602,6 +602,11 @@ class Parts:
             name = f"part/{one.part.kind}/"
             one.restore({key.removeprefix(name): a for key, a in arrays.items() if key.startswith(name)}, trusted)
 
+    @property
+    def notes(self) -> bool:
+        """Whether one of them notes what it learns by itself."""
+        return any(one.notes for one in self._each)
+
     def saved(self, book: Book) -> None:
         """A snapshot has all that was learned so far: notes up to now are needed no more."""
         for one in self._each:

@@ -99,8 +99,9 @@ def _first(loop: Loop, folder: Path, ledger: Ledger, model: str, before: Mapping
     ledger.create(model, loop.parts.spent(spent))
     account.book = ledger.claim(model)
     account.book.home = folder.resolve()
-    loop.tickets.epoch = account.book.epoch
-    loop.tickets.lives = {account.book.epoch: (account.book.mark, account.stated)}
+    if loop.parts.notes:  # tickets name their life: a rolled-back folder is known by them
+        loop.tickets.epoch = account.book.epoch
+        loop.tickets.lives = {account.book.epoch: (account.book.mark, account.stated)}
     return account.book
 
 
@@ -233,7 +234,7 @@ class Saved:
         loop.routing = Routing(loop.routing.units, loop.plan.copies, loop.rng, secret)
         loop.tickets = Tickets(loop.routing.ticket_key, loop.tickets.life)
         loop.tickets.epoch, loop.tickets.used = self.book.epoch, self.spent.used
-        loop.tickets.lives = self.spent.lives
+        loop.tickets.lives = self.spent.lives if loop.parts.notes else {}
         gone = [(copy, who) for sequence, copy, who in self.spent.forgot if sequence > self.header["sequence"]]
         loop.bank.reset([copy for copy, _ in gone])
         self._reopen(loop, {who for _, who in gone})
@@ -246,7 +247,7 @@ class Saved:
         loop.parts.restore(self.arrays, trusted)
         for _, who in gone:
             loop.parts.forget(who)
-        loop.parts.catch_up(self.journal() if any(one.notes for one in loop.parts) else (), self.header["sequence"])
+        loop.parts.catch_up(self.journal() if loop.parts.notes else (), self.header["sequence"])
 
     def _reopen(self, loop: Loop, gone: set[bytes]) -> None:
         """The tickets that were open at the snapshot, less those of people forgotten since."""

@@ -61,7 +61,7 @@ class Tickets:
         self.held: Callable[[Key], Waiting | None] | None = None
         """Takes an open question out of the store of an owner who keeps a journal; None for one that is not there."""
         self.lives: Mapping[int, tuple[int, int]] = {}
-        """(mark, rounds before it) of every life of the model, by its epoch, once there is a ledger."""
+        """(mark, rounds before it) of every life of the model, by its epoch, where tickets name their life."""
         self.used: frozenset[Key] = frozenset()
         """What earlier lives marked as used: never good again, whoever has them as open."""
         self._key = key
