@@ -40,6 +40,7 @@ _SCALES = 5
 COUNTS = BINS + 8 * _SCALES
 _FINE = 0.1  # of the squared norm for the finer scales
 _INSIDE, _SURE = 0.8, 3.0  # of a column's rows in its band; deviations of its noise that their count must exceed
+_FILLS = 1 / 16  # of a column: what is left of it counts from a bin's worth on
 _CLEAR, _WIDEST = 4.0, 16  # deviations of its noise that a sum of counts must exceed; the most bins of a sum
 QUARTERS = 4 * OCTAVES
 NODES = OCTAVES + 1
@@ -128,7 +129,7 @@ def _held(counts: NDArray[np.float64], deviation: float, spread: NDArray[np.floa
 
 
 def _add_rest(held: NDArray[np.float64], zeros: float, ones: float, deviation: float, whole: float) -> None:
-    """Add to what is held of a column of which 0 or 1 alone is shown what is left of the `whole`, if that is no noise.
+    """Add to what is held of a column of which 0 or 1 alone is shown what is left of the `whole`, if it fills a bin.
 
     The map must know how often such a column says something, wherever that lies: the other of 0 and 1, if its count is
     nearer to all that is left than to nothing; else, beside 0, the smallest numbers, from which on all are alike. Where
@@ -138,7 +139,7 @@ def _add_rest(held: NDArray[np.float64], zeros: float, ones: float, deviation: f
     if not held.any():
         if zeros + ones > _CLEAR * deviation * math.sqrt(2):
             held[_SIDE], held[_FROM_ONE] = max(zeros, 0.0), max(ones, 0.0)
-    elif np.count_nonzero(held) == 1 and held[_SIDE] + held[_FROM_ONE] > 0 and left > deviation:
+    elif np.count_nonzero(held) == 1 and held[_SIDE] + held[_FROM_ONE] > 0 and left > max(deviation, whole * _FILLS):
         if held[_SIDE] > 0:
             held[_FROM_ONE if ones > left / 2 else _SIDE + 1] = left
         elif zeros > left / 2:
