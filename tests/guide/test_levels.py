@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from confide.guide.columns import Columns
-from confide.guide.levels import STEPS, below, bin_cuts, cut_at, reference
+from confide.guide.levels import STEPS, below, bin_cuts, centre_and_inverse, cut_at, reference
 from confide.guide.maps import FeatureMap
 from confide.guide.partitions import DEPTH, draw_partitions, find_parts, usual_parts
 from confide.guide.ranges import COUNTS, add_counts, from_counts, from_sample, weights_of
@@ -34,6 +34,25 @@ def test_zeros_and_ones_are_found_as_atoms() -> None:
     for grid, share in zip(from_counts(noisy, 1e5), (0.2, 0.9), strict=True):
         assert grid is not None and set(grid) == {0.0, 1.0}
         assert abs(1 - below(grid, 0.5) - share) < 0.05
+
+
+def test_what_is_left_of_a_column_of_zeros_or_ones_is_known_too() -> None:
+    """Of 100 rows 15 count 3 deviations: too few to be shown, and yet the map must know that they are there."""
+    rare, scattered = [1.0] * 15 + [0.0] * 85, [*2.0 ** np.arange(-20, 25, 3)] + [0.0] * 85
+    often, missing = [0.0] * 15 + [1.0] * 85, [0.0] * 15 + [1.0] * 17 + [math.nan] * 68
+    rows = np.array([[0.0] * 100, rare, scattered, often, missing, [math.nan] * 100]).T.copy()
+    counts = np.zeros((6, COUNTS), dtype=np.int64)
+    add_counts(rows, 200, 0, counts)
+    never, rarely, anywhere, mostly, either, unknown = from_counts(counts, 1000.0)
+    assert never is not None and set(never) == {0.0} and unknown is None
+    assert rarely is not None and set(rarely) == {0.0, 1.0} and below(rarely, 0.5) == pytest.approx(0.85, abs=0.02)
+    assert mostly is not None and set(mostly) == {0.0, 1.0} and below(mostly, 0.5) == pytest.approx(0.15, abs=0.02)
+    assert either is not None and set(either) == {0.0, 1.0} and below(either, 0.5) == pytest.approx(15 / 32, abs=0.02)
+    assert anywhere is not None and np.mean(np.array(anywhere) == 0.0) == pytest.approx(0.85, abs=0.02)
+    centre, inverse = centre_and_inverse(anywhere)
+    assert centre == 0.0 and 2.0**-20 * inverse > 1.0, "whatever is not 0 is written alike"
+    fewer = from_counts(counts, 1000.0, most=17_500.0)[1:3]
+    assert all(grid is not None and set(grid) == {0.0} for grid in fewer), "of so few rows nothing is left"
 
 
 def test_cuts_lie_beside_an_atom_and_never_inside() -> None:

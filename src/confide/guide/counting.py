@@ -34,11 +34,11 @@ class RangeCounts:
         """Count rows of all numeric columns; a missing number adds nothing."""
         add_counts(np.ascontiguousarray(numbers, dtype=np.float64), *self._weights, self.counts)
 
-    def map(self, released: Ints, deviation: float) -> FeatureMap:
-        """The map that released counts give: a function of them and of public constants.
+    def map(self, released: Ints, deviation: float, rows: int) -> FeatureMap:
+        """The map that released counts of at most so many rows give: a function of them and of public constants.
 
         Where they show nothing of a column, what is declared of it stands.
         """
-        found = from_counts(released.reshape(self.counts.shape), deviation)
+        found = from_counts(released.reshape(self.counts.shape), deviation, rows * self._weights[0])
         grids = (given if grid is None else grid for given, grid in zip(self._declared, found, strict=True))
         return FeatureMap(self.columns, tuple(grids))

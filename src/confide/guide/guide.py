@@ -351,7 +351,7 @@ class Guide:
 
     def _found(self, row: Ints) -> None:
         self.ranges = row.copy()
-        known = self._counted.map(row, self.plan.range_sigma2**0.5)
+        known = self._counted.map(row, self.plan.range_sigma2**0.5, self._first)
         self._leaves = Leaves(self.plan, self.plan.main, known, self._rng)
 
     # ------------------------------------------------------------------ rows

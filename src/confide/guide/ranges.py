@@ -40,6 +40,7 @@ _SCALES = 5
 COUNTS = BINS + 8 * _SCALES
 _FINE = 0.1  # of the squared norm for the finer scales
 _INSIDE, _SURE = 0.8, 3.0  # of a column's rows in its band; deviations of its noise that their count must exceed
+_FILLS = 1 / 16  # of a column: what is left of it counts from a bin's worth on
 _CLEAR, _WIDEST = 4.0, 16  # deviations of its noise that a sum of counts must exceed; the most bins of a sum
 QUARTERS = 4 * OCTAVES
 NODES = OCTAVES + 1
@@ -82,11 +83,12 @@ def from_sample(rows: NDArray[np.float64]) -> tuple[Grid, ...]:
     return tuple(grids)
 
 
-def from_counts(counts: NDArray[np.int64], deviation: float) -> tuple[Grid, ...]:
+def from_counts(counts: NDArray[np.int64], deviation: float, most: float = math.inf) -> tuple[Grid, ...]:
     """Grids from noisy counts, one row of `COUNTS` a column; `deviation` is that of their noise.
 
-    Bins are joined by twos, fours, … until a sum stands out of its noise; what never does is left out. Inside a bin
-    values are taken to be spread evenly. A column that lies in one octave is looked at more closely.
+    Bins are joined by twos, fours, … until a sum stands out of its noise; what never does is left out, but for what is
+    left of a column of which 0 or 1 alone is shown. Inside a bin values are taken to be spread evenly. A column that
+    lies in one octave is looked at more closely. `most` is what the counts of one column add up to at most.
 
     Examples
     --------
@@ -98,9 +100,13 @@ def from_counts(counts: NDArray[np.int64], deviation: float) -> tuple[Grid, ...]
     edges = np.array([math.ldexp(_HALF if k % _PARTS else 1.0, _LOW + k // _PARTS) for k in range(_SIDE + 1)])
     low = np.insert(np.concatenate([-edges[:0:-1], [0.0], edges[:-1]]), _FROM_ONE, 1.0)
     high = np.insert(np.concatenate([-edges[-2::-1], [0.0], edges[1:]]), _FROM_ONE, 1.0)
+    columns, spread = counts.astype(np.float64), np.sqrt(np.maximum(high - low, edges[0]))
+    shown = [_held(column[:BINS], deviation, spread) for column in columns]
+    whole = min(most, max((float(held.sum()) for held in shown), default=0.0))
     grids: list[Grid] = []
-    for column in counts.astype(np.float64):
-        held = _held(column[:BINS], deviation, np.sqrt(np.maximum(high - low, edges[0])))
+    for column, held in zip(columns, shown, strict=True):
+        band = _band(held, column[BINS:].reshape(-1, 8), deviation) if held.any() else None
+        _add_rest(held, float(column[_SIDE]), float(column[_ONE]), deviation, whole)
         places = np.flatnonzero(held)
         if places.size == 0:
             grids.append(None)
@@ -109,7 +115,6 @@ def from_counts(counts: NDArray[np.int64], deviation: float) -> tuple[Grid, ...]
         x = np.column_stack([low[places], high[places]]).ravel()
         p = np.column_stack([share[places], share[places + 1]]).ravel()
         coarse = np.interp(np.linspace(0, 1, STEPS + 1), p, x)
-        band = _band(held, column[BINS:].reshape(-1, 8), deviation)
         grids.append(tuple((coarse if band is None else np.linspace(*band, STEPS + 1)).tolist()))
     return tuple(grids)
 
@@ -121,6 +126,24 @@ def _held(counts: NDArray[np.float64], deviation: float, spread: NDArray[np.floa
         joint, ones = octaves[_FROM_ONE] + ones, 0.0
         octaves[_FROM_ONE] = joint if joint > _CLEAR * deviation * math.sqrt(2) else octaves[_FROM_ONE]
     return np.insert(_denoised(octaves, deviation, np.delete(spread, _FROM_ONE)), _FROM_ONE, ones)
+
+
+def _add_rest(held: NDArray[np.float64], zeros: float, ones: float, deviation: float, whole: float) -> None:
+    """Add to what is held of a column of which 0 or 1 alone is shown what is left of the `whole`, if it fills a bin.
+
+    The map must know how often such a column says something, wherever that lies: the other of 0 and 1, if its count is
+    nearer to all that is left than to nothing; else, beside 0, the smallest numbers, from which on all are alike. Where
+    neither is shown, but both together are, the column is taken to be these two.
+    """
+    left = whole - float(held.sum())
+    if not held.any():
+        if zeros + ones > _CLEAR * deviation * math.sqrt(2):
+            held[_SIDE], held[_FROM_ONE] = max(zeros, 0.0), max(ones, 0.0)
+    elif np.count_nonzero(held) == 1 and held[_SIDE] + held[_FROM_ONE] > 0 and left > max(deviation, whole * _FILLS):
+        if held[_SIDE] > 0:
+            held[_FROM_ONE if ones > left / 2 else _SIDE + 1] = left
+        elif zeros > left / 2:
+            held[_SIDE] = left
 
 
 def _band(held: NDArray[np.float64], fine: NDArray[np.float64], deviation: float) -> tuple[float, float] | None:
