@@ -279,7 +279,7 @@ def test_interrupted_history_is_not_counted_again() -> None:
     dice, late = random.Random(1), 0
     for _ in range(40 if LONG else 10):
         pop = fresh()
-        with Interrupt(dice.randrange(1, counting.lines)):
+        with Interrupt(dice.randrange(1, counting.lines - 2)):  # the last three lines only return
             teach(pop)
         late += counts(pop) == counts(whole)
         teach(pop)

@@ -353,7 +353,10 @@ def test_columns_are_dropped_and_rows_sorted_and_it_is_said(main: Main) -> None:
 
 @pytest.mark.parametrize("people", [True, False], ids=["people", "rounds"])
 def test_what_one_person_sends_changes_nothing_public_with_a_guide(main: Main, people: bool) -> None:
-    """The same file with one person's rows spoilt: rounds, plan, all that is public stays the same."""
+    """The same file with one person's rows spoilt: rounds, plan, all that is public stays the same.
+
+    But for what the guide has learned from, which follows from released sums: noise hides there what one person sent.
+    """
     units = ("--unit", "who") if people else ()
     seen = []
     for spoils in ({}, {8: "x,1e99,p7,Y", 48: "5,1.5,p7,Y,more", 1008: "a text of many words,1.5,p7,Q", 2808: "5,,p7"}):
@@ -364,6 +367,7 @@ def test_what_one_person_sends_changes_nothing_public_with_a_guide(main: Main, p
         code, _, _ = main("run", "a.csv", "--labels", "N,Y", *QUICK, *units, "--no-twin", "--seed", "3")
         assert code == 0 and numbers()["operator_only"]["bad"] == len(spoils)
         seen.append(numbers()["public"])
+        assert seen[-1].pop("importance").keys() <= {"n", "n=", "who"}
     assert seen[0] == seen[1] and seen[0]["rounds"] == ROWS
 
 

@@ -154,7 +154,7 @@ def test_periods_that_never_end_are_found(monkeypatch: pytest.MonkeyPatch) -> No
     endless, right = Periods(5, 100, 1), Periods.one_more
     monkeypatch.setattr(Periods, "one_more", lambda self, count, period: right(endless, count, period))
     found = periods(small(1).but(units="people", per=5, periods=2))
-    assert found.fault == "the person moved more than the promise allows" and found.moved > 2
+    assert found.fault == "the person moved more than the promise allows" and found.moved > 1.5
 
 
 # ---------------------------------------------------------------------- two successors

@@ -3,6 +3,7 @@
 import gc
 import shutil
 import sqlite3
+import struct
 import threading
 import time
 from pathlib import Path
@@ -13,8 +14,10 @@ import pytest
 from confide import POP, StateError, TicketError
 from confide.learners import DecisionTree, Features, GaussianNB, LogisticRegression
 from confide.ledger import Book, Entry, Ledger, file, snapshot
+from confide.service import requests
 from confide.service.base import Later, Question, Taught
 from confide.service.desk import PopDesk
+from confide.service.journal import MOST_LABELS, NOBODY, Row, Rows
 from tests.saved import CLEAR, DOUBT, bank_of, copy_of, echo, full, make, share, small_plan
 from tests.service.opened import again, ask, both, folder, guided, killed, kind, learn, open_desk, ticket
 from tests.worlds import guided_plan
@@ -692,3 +695,13 @@ def test_everyone_sees_the_promise_and_the_operator_the_rest(folder: Path) -> No
     assert private["open_tickets"] == 0
     assert private["series"]["fallback"] == [6] and private["series"]["refused"] == [1]
     assert ann["rounds"] == 1 and ann["sources"] == {"refused": 1} and ann["unsure"] == 0
+
+
+def test_labels_that_no_row_of_the_journal_can_name_are_refused_before_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = Rows(8)
+    with pytest.raises(struct.error):
+        rows.body([Row(NOBODY, NOBODY, NOBODY, 1, 1, -1, 0, MOST_LABELS + 1, -1, -1, None)])
+    monkeypatch.setattr(requests, "MOST_LABELS", 1)
+    pop = guided("rounds")
+    with pytest.raises(ValueError, match="1 labels at most"):
+        requests.Requests(pop, pop.keep(), 8, 0)

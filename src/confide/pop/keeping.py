@@ -217,9 +217,9 @@ class Keeper:
         whos: Sequence[bytes | None],
         note: Callable[[Records], Note] | None = None,
     ) -> tuple[Records, Entered]:
-        """Records; an owner who notes them gives no more than `together`.
+        """Records; an owner who notes them gives no more than `together`; who does not says `taught` at the end.
 
-        Such a call that is cut off ends the book: what it taught is noted nowhere, and must never be released.
+        A noted call that is cut off ends the book: what it taught is noted nowhere, and must never be released.
         """
         loop, book, entered = self._loop, None if note is None else self._loop.account.book, _NOTHING
         whos = whos if self._people else [None] * len(whos)
@@ -231,9 +231,9 @@ class Keeper:
                 taught = batches.teach_many(loop, xs, ys, whos)
                 if note is not None:
                     entered = self._enter(notes=(note(taught),))
+                    loop.taught()
                 elif loop.parts:
                     entered = self._enter()
-                loop.taught()
                 return taught, entered
             except BaseException:
                 if book is not None:
@@ -248,7 +248,13 @@ class Keeper:
             loop.teach(x, y, who)
             if loop.parts:
                 self._enter()  # whose labels were learned: on the disk before the sum that holds them leaves
-            loop.taught()
+
+    def taught(self) -> None:
+        """A call that taught records comes to its end: said last of all, for whoever is cut off before may send again.
+
+        What an earlier call taught then teaches no public part a second time.
+        """
+        self._loop.taught()
 
     def forget(self, who: bytes, erased: tuple[Erased, ...] = ()) -> Entered:
         """Reset the copy that knows a person; drop their open questions, and overwrite rows of the journal.

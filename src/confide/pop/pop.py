@@ -177,8 +177,8 @@ class POP:
         """
         with self._keeper.lock:
             self._keeper.teach_one(x, y, self._loop.routing.who(unit))
-            if self.tells:
-                self._telling.records(1)
+            self._tell_records(1)
+            self._keeper.taught()
 
     def forget(self, unit: Unit) -> None:
         """Reset the copy that knows this person, and drop their open questions.
@@ -261,9 +261,19 @@ class POP:
             raise ValueError(f"there are {len(rows)} records for {len(ys)} labels: give one label for each")
         with self._keeper.lock:
             taught, _ = self._keeper.teach(rows, ys, self._whos(units, len(rows)))
+            refused = {**taught.refused, **taught.past}
+            self._tell_records(len(rows))
+            self._keeper.taught()
+        batches.refuse(refused)
+
+    def _tell_records(self, rows: int) -> None:
+        """Warn of what stands; a warning that is an error here comes after the records were taught, all of them."""
+        try:
             if self.tells:
-                self._telling.records(len(rows))
-        batches.refuse({**taught.refused, **taught.past})
+                self._telling.records(rows)
+        except Warning:
+            self._keeper.taught()
+            raise
 
     def follow_many(self, xs: Any, ys: NDArray[np.int64], units: Sequence[Unit] | None = None) -> Followed:
         """Ask each row, then teach its label (a number, −1 for none) before the next one: `confide.evaluate`'s work."""

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "ASKED", "COUNTED", "IMPORT", "NOBODY", "NUMBERED", "PAST", "TAUGHT", "Row", "Rows", "Unreadable", "canonical",
-    "head", "pack", "together", "unpack",
+    "ASKED", "COUNTED", "IMPORT", "MOST_LABELS", "NOBODY", "NUMBERED", "PAST", "TAUGHT", "Row", "Rows", "Unreadable",
+    "canonical", "head", "pack", "together", "unpack",
 ]  # fmt: skip
 
 ASKED, TAUGHT, COUNTED = "asked", "taught", "counted"
@@ -34,6 +34,9 @@ PAST = -2
 
 NUMBERED = 0
 """The source, which a lesson has none of, of a record that took a row's number, and may be counted for ranges."""
+
+MOST_LABELS = 2**15 - 1
+"""Labels that a row can name."""
 
 _FIELDS = "<16s16s16sqiiihhbI"
 _HEAD = Struct(_FIELDS)

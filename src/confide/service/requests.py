@@ -19,7 +19,7 @@ from confide.pop.loop import Outcome
 from confide.pop.pop import POP
 from confide.pop.tickets import Key, Waiting
 from confide.service.base import Question, Refusal, Reply
-from confide.service.journal import ASKED, IMPORT, NOBODY, PAST, TAUGHT, Row, canonical, pack
+from confide.service.journal import ASKED, IMPORT, MOST_LABELS, NOBODY, PAST, TAUGHT, Row, canonical, pack
 from confide.service.quota import DAY, Clock, Quota
 from confide.service.words import FORGOTTEN, HALTED, OTHER_QUESTION, OVER
 
@@ -152,6 +152,8 @@ class Requests:
     """
 
     def __init__(self, pop: POP, keeper: Keeper, room: int, minutes: int) -> None:
+        if len(pop.labels) > MOST_LABELS:
+            raise ValueError(f"a served model has {MOST_LABELS:,} labels at most: join those that are rare")
         self._pop, self._keeper, self._room, self._labels = pop, keeper, room, pop.labels
         self._life, self._minutes = keeper.tickets.life, minutes
         self.long = f"x has no JSON form, or one of more than {room:,} bytes: send a shorter one"
