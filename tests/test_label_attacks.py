@@ -346,7 +346,8 @@ def test_a_row_that_cannot_be_written_down_is_refused_to_its_asker_and_hinders_n
     """It would fail at its deadline, in somebody else's question, and for ever."""
     model = make(due=(2, "no"), features=None)
     model.predict({"when": date(2020, 1, 1)})
-    model.save(tmp_path / "state")
+    with pytest.warns(ConfideWarning, match="cannot be written down"):
+        model.save(tmp_path / "state")
     with pytest.raises(ValueError, match="written down"):
         model.predict({"when": date(2020, 1, 1)})
     for _ in range(5):
@@ -354,7 +355,8 @@ def test_a_row_that_cannot_be_written_down_is_refused_to_its_asker_and_hinders_n
     model.close()
     plain = make()
     waiting = plain.predict([date(2020, 1, 1), 2]).ticket
-    plain.save(tmp_path / "other")
+    with pytest.warns(ConfideWarning, match="cannot be written down"):
+        plain.save(tmp_path / "other")
     followed = plain.follow_many(np.array([[1, date(2020, 1, 1)], [2, 3.0]], dtype=object), np.array([0, 1]))
     assert followed.answers.tolist()[0] == -1 and [x for x, _ in heard(plain)] == [(2, 3.0)]
     with pytest.raises(ValueError, match="written down"):

@@ -21,9 +21,11 @@ from sklearn.preprocessing import OneHotEncoder
 
 import confide
 from confide import POP, TicketError, evaluate
-from confide.errors import StateError
+from confide.errors import ConfideWarning, StateError
 from confide.labels.models import Doubled
+from confide.pop import batches
 from confide.pop.base import Durable, Mechanism, Told
+from confide.pop.randomizing import Randomizing
 from tests.label_pops import LABELS, Full, Last, Listening, alone, part, taught
 
 pytestmark = pytest.mark.claim("labels.md")
@@ -350,3 +352,48 @@ def test_half_a_label_is_none_and_takes_no_round() -> None:
     with pytest.raises(ValueError, match="as a whole number"):
         model.follow_many([[1.0, 2.0]] * 3, np.array([0.0, 0.5, 1.0]))  # type: ignore[arg-type]
     assert model.rounds == 0
+
+
+class Odd:
+    """Reads anything."""
+
+    def predict(self, x: Any) -> str:
+        return "yes"
+
+    def learn(self, x: Any, y: str) -> None:
+        return
+
+
+@pytest.mark.parametrize("due", [None, (50, "no")], ids=["label by label", "with a deadline"])
+def test_a_row_that_cannot_be_written_ends_its_own_question_alone_and_who_saves_is_told(
+    due: tuple[int, str] | None, tmp_path: Path
+) -> None:
+    pop = make(Odd(), features=None, due=due)
+    tickets = [pop.predict({"a": a}).ticket for a in (1.0, {2.0}, 3.0)]
+    with pytest.warns(ConfideWarning, match="cannot be written down: give plain"):
+        pop.save(tmp_path / "m")
+    with pytest.raises(TicketError, match="written down"):
+        pop.learn(tickets[1], "yes")
+    pop.close()
+    with POP.load(tmp_path / "m", learner=Odd(), trusted=True) as back:
+        held = [waiting.questions[0].row for _, waiting in back.operator.loop.tickets]
+        assert held == [{"a": 1.0}, {"a": 3.0}]
+        back.learn_many([tickets[0], tickets[2]], ["yes", "no"])
+        with pytest.raises(TicketError):
+            back.learn(tickets[1], "yes")
+
+
+def test_only_a_label_past_its_cap_is_passed_over_in_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else is wrong with a label is told, and not taken for a cap."""
+    xs, _ = rows(4)
+    pop = make(Last(), units="people")
+    monkeypatch.setattr(batches, "fuses", lambda loop: False)
+    pop.follow_many(xs, np.array([1, 0, 1, 0]), ["ann", "ann", "bob", "bob"])
+    assert part(pop).over == 2 and part(pop).learned == 2
+
+    def wrong(*_: Any) -> int:
+        raise ValueError("something else")
+
+    monkeypatch.setattr(Randomizing, "receive", wrong)
+    with pytest.raises(ValueError, match="something else"):
+        pop.follow_many(xs, np.array([1, 0, 1, 0]), ["carl", "carl", "dora", "dora"])

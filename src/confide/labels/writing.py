@@ -10,7 +10,15 @@ import numpy as np
 from confide.guide.columns import Row
 from confide.guide.maps import Encoded
 
-__all__ = ["as_text", "row_of", "written"]
+__all__ = ["UNWRITTEN", "Unwritable", "as_text", "row_of", "written"]
+
+
+UNWRITTEN = "their rows cannot be written down: give plain numbers and texts"
+"""What is said to who saves."""
+
+
+class Unwritable(ValueError):
+    """A row has things in it that are neither numbers nor texts."""
 
 
 def written(row: Any) -> Any:
@@ -25,11 +33,11 @@ def written(row: Any) -> Any:
 
 
 def as_text(written: Any) -> bytes:
-    """JSON; ValueError for a row that has other things in it."""
+    """JSON; `Unwritable` for a row that has other things in it."""
     try:
         return json.dumps(written, separators=(",", ":")).encode()
     except (TypeError, ValueError):
-        raise ValueError("this row cannot be written down: give plain numbers and texts") from None
+        raise Unwritable("this row cannot be written down: give plain numbers and texts") from None
 
 
 def row_of(written: Any) -> Any:

@@ -20,6 +20,7 @@ from confide.banks.base import CURSOR, HALTED, ROW, TAUGHT, UNSURE, Fused, Round
 from confide.contained import contained
 from confide.pop.base import COPIES, FALLBACK, LEAN, Followed
 from confide.pop.loop import NOTHING, Loop, Outcome, merged_rows
+from confide.pop.running import PastCap
 from confide.pop.tickets import Waiting
 from confide.privacy.gate import lead
 from confide.privacy.halting import Halting
@@ -153,7 +154,7 @@ def follow(loop: Loop, xs: Any, labels: Ints, whos: Sequence[bytes | None]) -> C
         chunk.source[i], chunk.guided[i] = outcome.source, outcome.guided
         if labels[i] >= 0:
             key = loop.tickets.epoch, loop.account.rounds
-            with suppress(ValueError):  # past its person's cap
+            with suppress(PastCap):  # counted for the operator
                 loop.learn(key, int(labels[i]))
             loop.account.used.discard(key)  # nobody holds it, and no snapshot has it
     loop.lessons.apply()

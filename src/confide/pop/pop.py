@@ -6,6 +6,7 @@ Claims and proofs: docs/proofs/gate.md, docs/proofs/halting.md, docs/proofs/peop
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from confide._checks import label_weights as checked_weights
 from confide.banks import Bank, bank_for
 from confide.banks.none import NoBank
-from confide.errors import Halted, StateError
+from confide.errors import ConfideWarning, Halted, StateError
 from confide.frames import rows_of, values_of
 from confide.planning.lives import Life
 from confide.planning.plan import Guarantee, Plan
@@ -45,6 +46,12 @@ from confide.pop.tickets import ROLLED_BACK, Key, Tickets
 from confide.privacy.random import Random
 
 __all__ = ["POP", "Operator"]
+
+SERVED = (
+    "this folder is a served model's: what people told it since its last snapshot teaches nothing here, and their "
+    "tickets are not known; open it with `confide serve`"
+)
+"""What is said to who loads such a folder."""
 
 
 class POP:
@@ -516,6 +523,8 @@ class POP:
         with state.opened(Path(path), ledger, model) as saved:
             settings = saved.settings(learner, fallback, bank is not None)
             pop = cls(settings.learner, settings.plan, **settings.options(), seed=rng, bank=bank)
+            if saved.served:
+                warnings.warn(SERVED, ConfideWarning, stacklevel=2)
             return pop.resume(saved, trusted)
 
     def resume(self, saved: Saved, trusted: bool = False) -> Self:

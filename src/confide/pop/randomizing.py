@@ -10,6 +10,7 @@ before it is taught. Proof page: docs/proofs/labels.md.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,15 +20,15 @@ from numpy.typing import NDArray
 
 from confide.banks.base import Failures
 from confide.contained import contained
-from confide.errors import StateError
+from confide.errors import ConfideWarning, StateError
 from confide.labels.base import Taught
 from confide.labels.default import Default
 from confide.labels.models import model_for
-from confide.labels.writing import as_text, row_of, written
+from confide.labels.writing import UNWRITTEN, as_text, row_of, written
 from confide.learners import Encoder, Pipeline
 from confide.planning.labels import RandomizedLabels
 from confide.pop.account import Account
-from confide.pop.running import Asked, Bools, Floats, Ints, Running, Who, tried
+from confide.pop.running import Asked, Bools, Floats, Ints, PastCap, Running, Who, tried
 from confide.pop.tickets import Waiting
 from confide.privacy.random import Random
 
@@ -205,12 +206,12 @@ class Randomizing(Running, runs=RandomizedLabels):
         return int(self.outputs.argmax()) if self.outputs.any() else -1
 
     def receive(self, label: int, who: Who) -> int:
-        """Randomize a label: the one place that sees it. ValueError past its person's cap: nothing is drawn for it."""
+        """Randomize a label: the one place that sees it. `PastCap` past its person's cap: nothing is drawn for it."""
         if label < 0:
             return -1
         if self.part.deadline is None and not self._account.learns(who):
             self.over += 1
-            raise ValueError(f"of each person {self.part.unit_labels:,} labels are taken, for life: this one was not")
+            raise PastCap(f"of each person {self.part.unit_labels:,} labels are taken, for life: this one was not")
         return int(self.part.response.draw(label, self.rng.fresh_word()))
 
     def teach(self, question: Seen | None, label: int, who: Who) -> int:
@@ -338,7 +339,7 @@ class Randomizing(Running, runs=RandomizedLabels):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The model, how far it has heard, and what waits for its deadline; that stays in an owner's journal."""
         self._settle()
-        self._held = {number: one for number, one in self._held.items() if tried(as_text, written(one.row))[1] is None}
+        self._keep_writable()
         held = [[number, one.out, one.who and one.who.hex(), written(one.row)] for number, one in self._held.items()]
         deadline = self.part.deadline
         self._closed = self._heard if deadline is None else max(0, self._at - deadline + 1)
@@ -349,6 +350,14 @@ class Randomizing(Running, runs=RandomizedLabels):
             "model": np.array(_named(self.model)),
             **{f"learner/{name}": value for name, value in self.model.state().items()},
         }
+
+    def _keep_writable(self) -> None:
+        """Drop what waits and cannot be written, or a later entry could not be: rows decide that, who saves is told."""
+        bad = [number for number, one in self._held.items() if tried(as_text, written(one.row))[1] is not None]
+        self.drop(bad)
+        if bad:
+            words = f"{len(bad):,} questions that wait for their deadline teach nothing: {UNWRITTEN}"
+            warnings.warn(words, ConfideWarning, stacklevel=6)
 
     def restore(self, arrays: Mapping[str, NDArray[Any]], trusted: bool) -> None:
         """Go on from a snapshot; refused for another model, and for a pickle that nobody vouches for."""
@@ -366,7 +375,7 @@ class Randomizing(Running, runs=RandomizedLabels):
                 self._held[number] = Held(row_of(row), out, who and bytes.fromhex(who))
 
     def pack(self, question: Seen) -> tuple[Any, dict[str, NDArray[Any]]]:
-        """Its round, and the row as it was read; ValueError for a row that cannot be written."""
+        """Its round, and the row as it was read; `Unwritable` for a row that cannot be written."""
         as_text(row := written(question.row))
         return [question.number, row], {}
 

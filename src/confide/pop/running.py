@@ -29,8 +29,8 @@ from confide.pop.base import source_number
 from confide.privacy.random import Random
 
 __all__ = [
-    "Again", "Asked", "Counted", "Parts", "Proposed", "Released", "Running", "check_parts", "released_of", "run_of",
-    "tried",
+    "Again", "Asked", "Counted", "Parts", "PastCap", "Proposed", "Released", "Running", "check_parts", "released_of",
+    "run_of", "tried",
 ]  # fmt: skip
 
 Ints = NDArray[np.int64]
@@ -93,6 +93,10 @@ class Again(NamedTuple):
     """Of what it answers by; empty where there is nothing yet."""
     compared: bool
     """Whether it was compared with what a snapshot says was in use; not where the sums of then were dropped since."""
+
+
+class PastCap(ValueError):
+    """A label past its person's cap: nothing is drawn for it, and it teaches nothing."""
 
 
 class Running:
@@ -166,7 +170,7 @@ class Running:
     def receive(self, label: int, who: Who) -> int:
         """A label comes in; what this gives is all that anything sees of it, and −1 means that none came.
 
-        ValueError, for its bringer, where it is not taken.
+        `PastCap`, for its bringer, where it is not taken.
         """
         return label
 
@@ -446,7 +450,7 @@ class Parts:
         for i, (label, who) in enumerate(zip(labels.tolist(), whos, strict=True)):
             try:
                 came[i] = self.receive(label, who) if label >= 0 else -1
-            except ValueError as error:
+            except PastCap as error:
                 refused[i] = error
         return came, refused
 

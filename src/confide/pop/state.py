@@ -14,6 +14,7 @@ docs/proofs/people.md.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -24,7 +25,8 @@ from typing import Any
 import numpy as np
 
 from confide.banks.base import Failures
-from confide.errors import StateError
+from confide.errors import ConfideWarning, StateError
+from confide.labels.writing import UNWRITTEN, Unwritable
 from confide.learners.spec import from_spec, to_spec
 from confide.ledger import snapshot
 from confide.ledger.book import Book
@@ -36,7 +38,7 @@ from confide.pop.routing import Routing
 from confide.pop.running import Again, check_parts
 from confide.pop.settings import Settings
 from confide.pop.succession import before_of, check_line, check_same, line_of
-from confide.pop.tickets import Tickets, Waiting
+from confide.pop.tickets import Key, Tickets, Waiting
 from confide.privacy.sparse import CounterBudget
 
 __all__ = ["MODEL", "Checked", "Saved", "check", "check_savable", "clear", "key_of", "look", "opened", "save"]
@@ -144,14 +146,17 @@ def _loop_header(loop: Loop, arrays: dict[str, Any]) -> dict[str, Any]:
 
 
 def _open_tickets(loop: Loop, arrays: dict[str, Any]) -> list[list[Any]]:
-    """Open tickets whose x can be stored without pickle; others expire with this process."""
-    rows, kept, questions = list[list[Any]](), list[Any](), dict[str, list[Any]]()
+    """Open tickets whose x can be stored without pickle; others expire with this process.
+
+    One whose row a part cannot write down ends now: who saves is told, and later whoever brings its label.
+    """
+    rows, kept, questions, ended = list[list[Any]](), list[Any](), dict[str, list[Any]](), dict[Key, str]()
     if loop.tickets.kept:
         return []
     for (epoch, number), waiting in loop.tickets:
         entry = [epoch, number, waiting.copy, waiting.answered, None, waiting.who and waiting.who.hex()]
-        if isinstance(waiting.x, np.ndarray):
-            kept.append(waiting.x)
+        own = isinstance(waiting.x, np.ndarray)
+        if own:
             entry[4] = waiting.x.size
         else:
             try:
@@ -162,8 +167,15 @@ def _open_tickets(loop: Loop, arrays: dict[str, Any]) -> list[list[Any]]:
                 continue
         try:
             rows.append([*entry, loop.parts.write(waiting.questions, questions)])
-        except ValueError:  # a row that cannot be written
-            continue
+        except Unwritable as error:
+            ended[epoch, number] = str(error)
+        else:
+            kept += [waiting.x] if own else []
+    for key, why in ended.items():
+        loop.tickets.end(key, why)
+    if ended:
+        words = f"{len(ended):,} open questions take no label any more: {UNWRITTEN}"
+        warnings.warn(words, ConfideWarning, stacklevel=4)
     if kept:
         arrays["open"] = np.concatenate(kept)
     arrays |= {f"open/{name}": np.concatenate(each) for name, each in questions.items()}
@@ -198,6 +210,11 @@ class Saved:
     def journal(self) -> list[tuple[str, int, int, bytes]]:
         """What an owner who keeps a journal has noted (`Ledger.journal`)."""
         return self.ledger.journal(self.model)
+
+    @property
+    def served(self) -> bool:
+        """Whether a desk has noted questions and lessons in it, which a POP by itself does not read."""
+        return any(not kind.startswith("part/") for kind, *_ in self.journal())
 
     def settings(self, learner: Any, fallback: Any, own_bank: bool = False) -> Settings:
         """What the POP was made with; what cannot be stored is given again."""

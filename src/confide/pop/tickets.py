@@ -66,6 +66,7 @@ class Tickets:
         """What earlier lives marked as used: never good again, whoever has them as open."""
         self._key = key
         self._open: dict[Key, Waiting] = {}
+        self._ended: dict[Key, str] = {}
         self._due: deque[Key] = deque()  # every round, with a ticket or not: each expiry is the same work
 
     def issue(self, number: int, waiting: Waiting | None) -> str:
@@ -129,6 +130,8 @@ class Tickets:
             )
         waiting = self._open.pop(key, None) if self.held is None else self.held(key)
         if waiting is None:
+            if key in self._ended:
+                raise TicketError(self._ended[key])
             if key[0] != self.epoch:
                 raise TicketError("this ticket was used, or it expired when the POP was loaded again")
             raise TicketError("this ticket was used: a label is taken once")
@@ -142,6 +145,11 @@ class Tickets:
     def discard(self, key: Key) -> None:
         """Forget one open question."""
         self._open.pop(key, None)
+
+    def end(self, key: Key, why: str) -> None:
+        """Forget one open question; whoever brings its label is told why."""
+        self.discard(key)
+        self._ended[key] = why
 
     def __iter__(self) -> Iterator[tuple[Key, Waiting]]:
         return iter(self._open.items())
