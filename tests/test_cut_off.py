@@ -26,6 +26,7 @@ import pytest
 
 import confide
 from confide import POP, StateError, evaluate
+from confide.errors import ConfideWarning
 from confide.learners import Features, LogisticRegression
 from confide.ledger.book import Book
 from confide.pop.tickets import Key
@@ -495,7 +496,8 @@ def test_labels_of_a_journal_that_fail_and_are_released_are_not_taken_again(tmp_
     with pytest.raises(MemoryError):
         pop.keep().learn([(key, 1) for key in keys], note)
     released(pop)
-    pop = crash(pop, tmp_path)
+    with pytest.warns(ConfideWarning, match="a served model's"):
+        pop = crash(pop, tmp_path)
     keeper = pop.keep()
     waiting = keeper.reopen([(key, b"a", -1, 0, XS[i]) for i, key in enumerate(keys)])
     keeper.tickets.held = lambda key: waiting.pop(key, None)

@@ -687,7 +687,7 @@ def test_a_first_save_that_was_killed_is_begun_again(at: str, folder: Path, monk
 
 
 def test_everyone_sees_the_promise_and_the_operator_the_rest(folder: Path) -> None:
-    with open_desk(folder) as desk:
+    with PopDesk.open(folder, echo) as desk:
         for i in range(6):
             learn(desk, f"{i}", ticket(ask(desk, f"{i}", "1", DOUBT)), "yes")
         ask(desk, "ann", "1", [1.0])
