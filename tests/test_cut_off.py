@@ -42,7 +42,7 @@ ROWS, CHUNK, COUNTED = 150, 40, 12
 COLUMNS = Features(numeric=["a"], categorical={"c": 8})
 KINDS = {
     "guide alone": guided_plan(alone=True),
-    "ranges counted": guided_plan(alone=True, ranges=COUNTED),
+    "ranges counted": guided_plan(alone=True, ranges=COUNTED, apart=True),
     "with copies": guided_plan(copies=12, lean="fill"),
 }
 
@@ -260,7 +260,7 @@ def test_interrupted_history_is_not_taught_again() -> None:
 
 def test_interrupted_history_is_not_counted_again() -> None:
     """Sent again, it teaches nothing: nor is a row in the counts of the ranges twice, which hide one row of a unit."""
-    plan = guided_plan(alone=True, history=60, ranges=100)
+    plan = guided_plan(alone=True, history=60, ranges=100, apart=True)
 
     def fresh() -> POP:
         return POP(None, plan, labels=[0, 1], features=COLUMNS, seed=1)

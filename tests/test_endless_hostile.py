@@ -32,7 +32,7 @@ LABELS = (ROWS[:, 0] > 0).astype(np.int64)
 
 
 def endless(unit_labels: int = 1, ranges: bool = True) -> Plan:
-    best = GuidePlan.best(40.0, 1e-6, unit_labels=unit_labels)
+    best = GuidePlan.best(40.0, 1e-6, unit_labels=unit_labels, apart=False)
     none = {"range_norm": 0, "range_values": 0} if not ranges else {}
     counted = COUNTED if ranges else 0
     warm = len(ends_of(counted, LEAF, GROWTH))

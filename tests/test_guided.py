@@ -308,9 +308,9 @@ def test_a_person_teaches_the_guide_as_often_as_the_plan_says() -> None:
     for x in xs[:250]:
         pop.predict(x, unit="others")
     for x, y in zip(xs[250:260], ys[250:260], strict=True):
+        ticket, count = pop.predict(x, unit="ann").ticket, sum(account.labels.values())
         before = guide_of(pop)._leaves.open.copy()
-        count = sum(account.labels.values())
-        pop.learn(pop.predict(x, unit="ann").ticket, y)
+        pop.learn(ticket, y)
         moved = (guide_of(pop)._leaves.open != before).any()
         assert moved == (sum(account.labels.values()) > count)
     assert list(account.labels.values()) == [2]

@@ -25,12 +25,12 @@ from confide.service.desk import PopDesk
 from confide.sklearn import PrivateClassifier as Sklearn
 
 ROUNDS = 400
-PROMISE = confide.Promise(20.0, 1e-3, ROUNDS)
+PROMISE = confide.Promise(5.0, 1e-3, ROUNDS)
 
 
 @cache
 def planned(rounds: int = ROUNDS) -> confide.Plan:
-    return confide.Plan.tight(20.0, 1e-3, rounds, guide=1.0)
+    return confide.Plan.tight(5.0, 1e-3, rounds, guide=1.0)
 
 
 def made(**more: Any) -> POP:
@@ -52,7 +52,7 @@ def test_a_first_batch_with_most_of_the_rounds_is_said_to_teach_nothing() -> Non
     (said,) = heard(lambda: pop.predict_many(XS))
     assert said.startswith("400 of 400 planned rounds were asked in one call, and nothing was learned in them")
     assert "bring the labels of some hundred rows" in said
-    few, history = made(), confide.Plan.tight(20.0, 1e-3, ROUNDS, guide=1.0, history=100)
+    few, history = made(), confide.Plan.tight(5.0, 1e-3, ROUNDS, guide=1.0, history=100)
     assert heard(lambda: few.predict_many(XS[:150])) == []
     taught = confide.POP(None, history, labels=[0, 1], features=1)
     taught.teach_many(XS[:100], YS[:100])
@@ -125,7 +125,7 @@ def test_labels_of_the_warm_up_that_come_after_it_are_said_to_be_too_late() -> N
     tickets = [one.ticket for one in found.predict_many(xs)]
     (said,) = heard(lambda: found.learn_many(tickets, [0] * rows))
     assert said.startswith(f"{plan.guide.range_rounds:,} of {rows:,} labels of this call came too late")
-    short = confide.Plan.tight(1.0, 1e-6, 20_000, guide=1.0)  # counts would take an eighth: what is declared stands
+    short = confide.Plan.tight(1.0, 1e-6, 7_000, guide=1.0)  # counts would take a tenth: what is declared stands
     declared = confide.POP(None, short, labels=[0, 1], features=Features(numeric={"a": (0, 7)}))
     tickets = [one.ticket for one in declared.predict_many([{"a": float(x[0])} for x in xs])]
     assert heard(lambda: declared.learn_many(tickets, [0] * rows)) == [], "without a warm-up they are in the next sum"

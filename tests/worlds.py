@@ -85,7 +85,7 @@ def small_plan(
 def guided_plan(
     unit_unsure: int = 1, unit_labels: int = 1, history: int = 0, ranges: int = 0, alone: bool = False,
     copies: int = 12, polls: int = 12, start: float = 1e-9, rounds: int = 400, labels: int = 2,
-    lean: Literal["", "fill", "additive"] = "",
+    lean: Literal["", "fill", "additive"] = "", apart: bool = False,
 ) -> Plan:  # fmt: skip
     """A plan with a guide whose leaves are short, beside copies or alone; the noise is small, so that it learns."""
     guide = GuidePlan(
@@ -94,7 +94,7 @@ def guided_plan(
         factor_scale=1 << 6, column_scale=1 << 6, node_values=1 << 24, range_rounds=ranges,
         range_norm=(1 << 16) * (ranges > 0), range_sigma2=1 << 28, range_values=(1 << 24) * (ranges > 0),
         warm_leaves=-(-ranges // 5), warm_sigma2=1 << 56, warm_factor_scale=1 << 6, warm_column_scale=1 << 6,
-        warm_step=0.5, step=0.5, memory=60.0, momentum=0.0,
+        warm_step=0.5, step=0.5, memory=60.0, momentum=0.0, apart=apart,
     )  # fmt: skip
     if alone:
         return Plan(Promise(guide.epsilon(0.01), 0.01, rounds, unit_labels=unit_labels), (guide,), "tight")
@@ -282,7 +282,8 @@ def makers() -> dict[str, tuple[Callable[[Random], Any], bool]]:
                      after_halt="fallback"), True,
         ),
         "guide alone, counting": (
-            make_pop(None, plan=guided_plan(history=12, ranges=10, alone=True), after_halt="fallback"), False,
+            make_pop(None, plan=guided_plan(history=12, ranges=10, alone=True, apart=True), after_halt="fallback"),
+            False,
         ),
         "leaning": (make_pop(LogisticRegression(), plan=small_plan(lean="fill", unsure=300)), False),
         "leaning, people, polled": (

@@ -63,8 +63,8 @@ class _Leaving(Guide):
 
 
 class _Uncapped(Guiding):
-    def teach(self, question: Question | None, label: int, who: bytes | None) -> int:
-        return super().teach(question, label, None)
+    def teach(self, question: Question | None, label: int, who: bytes | None, counted: bool = False) -> int:
+        return super().teach(question, label, None, counted)
 
     def follow_rows(
         self,
@@ -87,11 +87,11 @@ class CapIgnored(WithGuide):
 class AtExactSums(Guide):
     """A guide whose gradients are taken at the exact sum of the open leaf as well."""
 
-    def gradient(self, question: Question, y: int, /) -> None:
+    def gradient(self, question: Question, y: int, /, *, counted: bool = False) -> None:
         leaves = self._leaves
         kept = leaves.theta.copy()
         leaves.theta -= leaves.stage.step / self.plan.scale * leaves.open[: kept.size].reshape(kept.shape)
-        super().gradient(question, y)
+        super().gradient(question, y, counted=counted)
         leaves.theta[:] = kept
 
 
@@ -108,10 +108,10 @@ class GradientsAtExactSums(WithGuide):
 class LossesBeside(Guide):
     """A guide whose gradients are as long as the clip, whatever losses stand beside them: a row's norm is larger."""
 
-    def gradient(self, question: Question, y: int, /) -> None:
+    def gradient(self, question: Question, y: int, /, *, counted: bool = False) -> None:
         leaves, plan = self._leaves, self.plan
         whole, size = leaves.open.copy(), leaves.theta.size
-        super().gradient(question, y)
+        super().gradient(question, y, counted=counted)
         add_gradient(leaves.theta, *question.encoded, y, 1.0, plan.clip, plan.scale, whole)
         leaves.open[:size] = whole[:size]
 
@@ -160,8 +160,8 @@ class TakesRoundsAfterwards(WithGuide):
 class _ByLabels(Guide):
     taught = 0
 
-    def gradient(self, question: Question, y: int, /) -> None:
-        super().gradient(question, y)
+    def gradient(self, question: Question, y: int, /, *, counted: bool = False) -> None:
+        super().gradient(question, y, counted=counted)
         self.taught += 1
 
     def _due(self) -> str | None:

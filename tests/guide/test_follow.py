@@ -20,7 +20,7 @@ pytestmark = pytest.mark.claim("guide.md")
 
 COLUMNS = Columns(numeric=("a", "b"), categorical=("k",))
 RANGES = {"a": (-2.0, 2.0), "b": (-2.0, 2.0)}
-PLANS = {labels: GuidePlan.best(40.0, 1e-6, 400, labels) for labels in (2, 3)}
+PLANS = {labels: GuidePlan.best(20.0, 1e-6, 400, labels) for labels in (2, 3)}
 BAD: list[Any] = [None, {"a": "text"}, [1.0], {"k": []}]
 
 

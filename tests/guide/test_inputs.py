@@ -25,8 +25,8 @@ from confide.privacy.random import Random
 
 pytestmark = pytest.mark.claim("guide.md")
 
-SHORT = GuidePlan.best(40.0, 1e-6, 400)
-RANGED = replace(SHORT, range_rounds=44, warm_leaves=3)
+SHORT = GuidePlan.best(20.0, 1e-6, 400)
+RANGED = replace(SHORT, range_rounds=44, warm_leaves=3, range_sigma2=SHORT.range_sigma2 // 16)
 RANGES = {"a": (-2.0, 2.0), "b": (-2.0, 2.0)}
 COLUMNS = Columns(numeric=("a", "b"), categorical=("k",))
 
@@ -138,8 +138,8 @@ def test_a_declared_range_stands_until_the_counts_show_where_the_column_lies() -
 
 
 def test_declared_ranges_stand_where_counts_would_take_too_many_rounds() -> None:
-    """An eighth of them: a guide that begins with what is declared has learned more by then."""
-    assert Guide(SHORT, COLUMNS, ranges={"b": (0.0, 1.0)}).counting == SHORT.range_rounds == SHORT.rounds // 8
+    """A tenth of them: a guide that begins with what is declared has learned more by then."""
+    assert Guide(SHORT, COLUMNS, ranges={"b": (0.0, 1.0)}).counting == SHORT.range_rounds == SHORT.rounds // 10
     guide = Guide(SHORT, COLUMNS, rng=Random(seed=1), ranges=RANGES)
     assert guide.counting == 0 and guide.stage == 1
     play(guide, rows(SHORT.rounds))

@@ -50,15 +50,16 @@ def load_of(leaves: int, scale: int, columns: int) -> int:
 
 def price(guide: dict[str, Any]) -> tuple[Any, Any]:
     """μ and the slack of a plan file's guide, from its numbers."""
-    worst, slack = mp.mpf(0), mp.mpf(0)
+    moved, slack = list[Any](), mp.mpf(0)
     for stage in ("", "warm_") if guide["range_rounds"] else ("",):
         leaves, sigma2 = guide[f"{stage}leaves"], guide[f"{stage}sigma2"]
         load = load_of(leaves, guide[f"{stage}factor_scale"], guide[f"{stage}column_scale"])
-        worst = max(worst, mp.mpf(load) / sigma2)
+        moved.append((2 * guide["unit_labels"] * guide["clip"]) ** 2 * mp.mpf(load) / sigma2)
         slack += mp.mpf(max(10**6, leaves * guide["node_values"])) / (2 * sigma2)
-    mu2 = (2 * guide["unit_labels"] * guide["clip"]) ** 2 * worst
+    mu2 = max(moved)
     if guide["range_rounds"]:
-        mu2 += mp.mpf(2 * guide["range_norm"] ** 2) / guide["range_sigma2"]
+        counts = mp.mpf(2 * guide["range_norm"] ** 2) / guide["range_sigma2"]
+        mu2 = max(moved[0], moved[1] + counts) if guide["apart"] else mu2 + counts
         slack += mp.mpf(max(10**6, guide["range_values"])) / (2 * guide["range_sigma2"])
     return mp.sqrt(mu2), slack
 

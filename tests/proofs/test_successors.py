@@ -147,7 +147,7 @@ def test_a_lifes_budget_is_the_largest_that_keeps_its_promise_with_all_noise_set
 
 @pytest.mark.parametrize("unit_labels", [1, 3])
 def test_prices_are_rounded_up_and_a_cap_never_passes_what_is_left(unit_labels: int) -> None:
-    plan = GuidePlan.best(1.0, 1e-6, unit_labels=unit_labels)
+    plan = GuidePlan.best(1.0, 1e-6, unit_labels=unit_labels, apart=False)
     cost, without = cost_of(plan, True), cost_of(plan, False)
     assert cost.of(unit_labels) >= plan.mu2 * UNIT > cost.of(unit_labels) - unit_labels**2 - 1
     assert without.ranges == 0 and without.label == cost.label

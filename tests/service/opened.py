@@ -29,9 +29,9 @@ def open_desk(folder: Path, **settings: Any) -> PopDesk:
     return PopDesk.open(folder, lambda: make(**settings), **options)
 
 
-def guided(units: str, rounds: int = 600, **settings: Any) -> POP:
+def guided(units: str, rounds: int = 600, epsilon: float = 8.0, **settings: Any) -> POP:
     """A guide alone, with leaves of a few rounds; x is two numbers."""
-    plan = Plan.tight(epsilon=8.0, delta=1e-5, rounds=rounds, guide=1.0, units=units)
+    plan = Plan.tight(epsilon=epsilon, delta=1e-5, rounds=rounds, guide=1.0, units=units)
     features = settings.pop("features", 2)
     return POP(None, plan, labels=["no", "yes"], features=features, units=units, **settings)  # type: ignore[arg-type]
 

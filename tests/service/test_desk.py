@@ -385,7 +385,7 @@ def test_lessons_of_the_open_leaf_are_the_guides_again(units: str, saved: bool, 
 @pytest.mark.parametrize("units", ["rounds", "people"])
 def test_a_question_teaches_after_a_load_what_it_would_have_taught_without(units: str, folder: Path) -> None:
     """One of the warm-up teaches the main stage nothing, and spends no label; those of the main stage the same bits."""
-    whole = guided_plan(alone=True, ranges=10)
+    whole = guided_plan(alone=True, ranges=10, apart=units == "rounds")
     desk = PopDesk.open(
         folder, lambda: POP(None, whole, labels=["no", "yes"], features=2, units=units), save_every=None  # type: ignore[arg-type]
     )

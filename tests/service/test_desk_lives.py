@@ -171,8 +171,8 @@ def test_random_lives_of_a_guide(units: str, folder: Path) -> None:
     Noise is new in every life, so θ is not the same; at θ = 0, before the first release, gradients are.
     """
     coins = random.Random(7)
-    desk = PopDesk.open(folder, lambda: guided(units), save_every=None)
-    twin = PopDesk.open(folder.with_name("twin"), lambda: guided(units), save_every=None)
+    desk = PopDesk.open(folder, lambda: guided(units, epsilon=2.0), save_every=None)
+    twin = PopDesk.open(folder.with_name("twin"), lambda: guided(units, epsilon=2.0), save_every=None)
     plan = desk.pop.plan.guide
     assert plan is not None and plan.range_rounds == 0
     waiting: list[tuple[str, str, str]] = []

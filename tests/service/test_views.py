@@ -13,12 +13,12 @@ from confide.service.counts import Counts
 from confide.service.metrics import public_text
 from confide.service.views import private, public
 
-PLAN = Plan.tight(8.0, 1e-4, 600)
+PLANS = {units: Plan.tight(8.0, 1e-4, 600, units=units) for units in ("rounds", "people")}  # type: ignore[arg-type]
 
 
 def monitored(units: str) -> POP:
     pop = POP(
-        None, PLAN, labels=["a", "b"], features=1, units=units,  # type: ignore[arg-type]
+        None, PLANS[units], labels=["a", "b"], features=1, units=units,  # type: ignore[arg-type]
         monitor=Monitor(1.0, rounds_per_unit=3 if units == "people" else 1, delay=1),
     )  # fmt: skip
     for i in range(20):
@@ -74,7 +74,7 @@ def test_a_learner_that_fails_is_an_alarm_for_the_operator_alone() -> None:
     assert held["alarms"][0] == "another" and held["alarms"][1].startswith("the learner failed: of 80 votes 40")
     assert "fail" not in str({name: value for name, value in shown.items() if name != "plan"})
     pop.predict([0.0])
-    assert private(POP(None, PLAN, labels=["a", "b"], features=1), Counts(), 0, [])["alarms"] == []
+    assert private(POP(None, PLANS["rounds"], labels=["a", "b"], features=1), Counts(), 0, [])["alarms"] == []
 
 
 def test_labels_learned_of_labels_brought_are_for_the_operator_alone() -> None:
@@ -92,7 +92,7 @@ def test_labels_learned_of_labels_brought_are_for_the_operator_alone() -> None:
 
 
 def test_where_a_model_stands_is_public_in_words() -> None:
-    pop = POP(None, PLAN, labels=["a", "b"], features=1)
+    pop = POP(None, PLANS["rounds"], labels=["a", "b"], features=1)
     assert public("spam", pop, 10, 24, None, 10)["standing"] == "live"
     pop.predict_many([[1.0]] * 601)
     assert "learns no more" in public("spam", pop, 10, 24, None, 10)["standing"]

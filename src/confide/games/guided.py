@@ -72,12 +72,16 @@ class Shadow:
     """What the guide of one world must do."""
 
     def __init__(self, guiding: Guiding, tape: Tape) -> None:
+        self.records = False
+        """Whether labels come as records: then these are counted, and questions are not."""
         self.given: Mapping[Key, Ints] = {}
         """What the other world released."""
         self.labels: dict[bytes, int] = {}
         """Labels of each person that the guide may have learned."""
         self.counted: set[bytes] = set()
         self.history = 0
+        self.recorded = False
+        """Whether rows of history are in the counts."""
         self.released: list[Released] = []
         """In this step."""
         self.fault = ""
@@ -94,7 +98,9 @@ class Shadow:
             return None
         if loop.account.periods is not None:
             raise ValueError("two worlds are not yet compared where labels are counted by periods: plan without per")
-        return cls(loop.guiding, tape.spawned[-1].twin())
+        found = cls(loop.guiding, tape.spawned[-1].twin())
+        found.records = loop.tickets.life == 1
+        return found
 
     def _begin(self, guiding: Guiding, tape: Tape) -> None:
         self.plan, self._tape, self._again = guiding.plan, tape, False
@@ -217,14 +223,27 @@ class Shadow:
         score = self.guide.score(question)
         if score is not None and found is not None and not np.array_equal(found, score[-found.size :]):
             self.fault = self.fault or "a row's score in a batch is not, bit for bit, the one that it has by itself"
-        if self.guide.finding and ((record or self.history == 0) if who is None else who not in self.counted):
+        if self.guide.finding and ((record or self._asks) if who is None else who not in self.counted):
             self.counted |= set() if who is None else {who}
-            for guide in (self.guide, self.own) if own else (self.guide,):
-                guide.count(x)
+            self._count(x, own)
         return question, self.guide.answer(question)
 
-    def taught(self, question: Question | None, label: int, who: bytes | None, own: bool) -> None:
-        """A label that belongs to one of its rounds; one that the warm-up waited for does not teach after it."""
+    @property
+    def _asks(self) -> bool:
+        """Whether questions of rounds are counted: not where rows of history are, nor, before a load, other records."""
+        return not self.recorded and (self._again or not self.records)
+
+    def _count(self, x: Any, own: bool) -> None:
+        for guide in (self.guide, self.own) if own else (self.guide,):
+            guide.count(x)
+
+    def taught(
+        self, question: Question | None, label: int, who: bytes | None, own: bool, counted: bool = False
+    ) -> None:
+        """A label that belongs to one of its rounds; one that the warm-up waited for does not teach after it.
+
+        Of a row that may be counted it teaches less after the warm-up.
+        """
         if question is None or label < 0 or question.stage != self.guide.stage:
             return
         if who is not None:
@@ -232,22 +251,26 @@ class Shadow:
                 return
             self.labels[who] = self.labels.get(who, 0) + 1
         for guide in (self.guide, self.own) if own else (self.guide,):
-            guide.gradient(question, label)
+            guide.gradient(question, label, counted=counted)
 
     def record(self, x: Any, label: int, who: bytes | None, own: bool, row: bool) -> None:
         """A record that was never asked; one of the plan's rows of history takes a row's number."""
         again = self._again and who is None
         if row:
             self.history += 1
+            self.recorded |= who is None
             question, _ = self.asked(x, who, label >= 0, own, record=True)
         else:
             question = self.guide.encode(x) if label >= 0 else None
-        self.taught(question, -1 if again else label, who, own)
+            if question is not None and who is None and not (again or self._asks or self.recorded):
+                self._count(x, own)
+        counted = not row and who is None and self._asks
+        self.taught(question, -1 if again else label, who, own, counted)
 
     def loaded(self, guiding: Guiding, tape: Tape, rounds: int) -> None:
         """The process died, and a load went on from what was durable: all that was released, and empty open leaves."""
         self.fault, self._heard = "", []
-        self.counted = set()  # counts that were not released are lost, and with them whose rows they had
+        self.counted, self.recorded = set(), False  # counts that were not released are lost, with whose rows they had
         try:
             self._begin(guiding, tape)
             self.guide.resume(rounds, self._all)

@@ -52,7 +52,7 @@ from confide.privacy.random import Random
 Mask = NDArray[np.bool_]
 
 MANY = 1 << 20
-_WORTH = 9  # of so many rounds one, at most, may go into counts of columns whose ranges are all declared
+_PLAIN = 2.0  # how plain counts must be, where all ranges are declared, to be better than what is declared
 _KINDS = ("map", "warm", "ranges", "epoch", "node")
 _NONE = np.zeros(0, dtype=np.int64)
 _PIECE = 1 << 13  # rows that are encoded at once: what they are encoded to takes memory
@@ -418,27 +418,29 @@ class Guide:
         """The answering model as it is now; it changes with the next release. `model.params()` may be shipped."""
         return Model(self._answers.features, self._answers.answering)
 
-    def gradient(self, question: Question, y: int, /) -> None:
+    def gradient(self, question: Question, y: int, /, *, counted: bool = False) -> None:
         """Teach the label index `y`: one gradient into the open leaf, if it was encoded for this stage.
 
-        The unit's cap is the caller's to keep.
+        The unit's cap is the caller's to keep. After the warm-up that of a row that may be `counted` is shorter, where
+        the plan has no place for both (`GuidePlan.record_clip`).
         """
         self._check()
-        self._add(question, y, self._leaves.open)
+        soft = counted and self._warm is not None and not self.finding
+        self._add(question, y, self._leaves.open, self.plan.record_clip if soft else self.plan.clip)
 
     def lesson(self, question: Question, y: int, /) -> Ints:
         """What `gradient` would add: a function of the row, its label and what was released."""
         out = np.zeros_like(self._leaves.open)
-        self._add(question, y, out)
+        self._add(question, y, out, self.plan.clip)
         return out
 
-    def _add(self, question: Question, y: int, leaf: Ints) -> None:
+    def _add(self, question: Question, y: int, leaf: Ints, clip: int) -> None:
         leaves, plan = self._leaves, self.plan
         known = ordered(question.encoded.indices, self.features.width)  # it may come from a file
         if known and question.stage == self.stage and self.rounds <= self._last and 0 <= y < plan.labels:
             said, weight = np.empty(plan.vectors), float(self._weights[y])
             scores(leaves.answering, *question.encoded, said)
-            add_lesson(leaves.thetas, said, *question.encoded, y, weight, plan.clip, plan.scale, leaf)
+            add_lesson(leaves.thetas, said, *question.encoded, y, weight, clip, plan.scale, leaf)
 
     # ------------------------------------------------------------------ many rounds
 
@@ -510,6 +512,8 @@ class Guide:
             leaves, past = self._leaves, self.rounds >= self._last
             left = self._last - self.rounds, self._began + leaves.stage.ends[leaves.closed] - self.rounds
             size = n - done if past else min(n - done, *left)
+            if size <= 0:
+                raise StateError("a leaf has ended and is not released: this state must not be used")
             part, rows = slice(done, done + size), slice(done, done + size + 1)
             taught = np.full(size, -1) if past else labels[part]
             run_rows(
@@ -636,9 +640,9 @@ class Guide:
 
 
 def _counts(plan: GuidePlan, columns: Columns, ranges: Mapping[str, tuple[float, float]]) -> bool:
-    """Whether it is counted where numbers lie: not if all ranges are declared, and that would take too many rounds."""
-    rounds, wanting = plan.range_rounds, set(columns.numeric) - set(ranges)
-    return bool(rounds and columns.numeric and (wanting or plan.endless or _WORTH * rounds <= plan.length))
+    """Whether it is counted where numbers lie: not if all ranges are declared, and the counts would be hardly plain."""
+    wanting = set(columns.numeric) - set(ranges)
+    return bool(plan.range_rounds and columns.numeric and (wanting or plan.endless or plan.plain >= _PLAIN))
 
 
 def alike(one: Map, other: Map) -> bool:

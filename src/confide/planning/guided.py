@@ -26,14 +26,14 @@ MOST_VALUES = 1 << 24
 
 _SCALES = ((1 << 9, 1 << 10), (1 << 7, 1 << 7), (1 << 6, 1 << 4))  # of the matrix: the finest that the noise allows
 _SQUARED = 1 << 31  # what a kernel squares in 64 bits, twice, is below this
-_RANGES = ((20, 0.03), (14, 0.045), (10, 0.06), (8, 0.1))  # look at the first T/20 rounds for 3 % of the budget, or …
-_SEEN = 0.12  # … of the rows looked at: a block of values this large must stand four deviations out of the noise
-_PLENTY = 4.0  # of what must be shown: rows beyond it are better answered than looked at
+_APART, _TOGETHER = 2 / 3, 0.06  # part of the budget for counts: of the warm-up's, or of all
+_SEEN = 0.12  # of the rows looked at: a block of values this large must stand four deviations out of the noise
+_LOOKED, _PLENTY = 10, 4.0  # look at a tenth of the rounds, and at most at so often as many as show enough
 _COLUMNS = 10  # numeric columns that this is worked out for
 _FEW, _LEAF = 512, 512  # leaves of a short stream, and rounds of a leaf from which on there are more
 _GROWTH = 30  # a leaf is a thirtieth of the past, so that θ is never older than that; more leaves, more noise
 _EPOCH, _LONGEST, _SLOWER = 1024, 2048, 256  # without an end: leaves of an epoch, the longest, and their growth
-_LOOK, _SHOWN = 0.1, 1.5  # … and the part of the budget for ranges; what must be shown, as above
+_SHOWN = 1.5  # … and so often as many are looked at
 _SHAKE = 0.8  # the noise of a score, in units of the logit
 _HEAVY, _HEAVIEST = 2.0, 0.95  # momentum, which pays where the noise allows steps so much longer than steady ones
 _LONGER = 20.0  # the memory with momentum: long steps follow the chance in labels too, and a longer mean sheds it
@@ -82,6 +82,9 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
         The answering θ is a running mean that forgets all but about the last 1/memory of the past; 0 for no mean.
     momentum
         What θ keeps of itself when a leaf ends: above 0 where steps that the noise allows would swing without it.
+    apart
+        Whether a unit is in the counts and the warm-up, or in the other stage, and never in both, so that it pays for
+        the dearer of them. So it is where units are rounds; people pay for both.
 
     Examples
     --------
@@ -120,6 +123,7 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
     step: float
     memory: float
     momentum: float
+    apart: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -142,6 +146,8 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
             raise ValueError("steps must be above 0, memory at least 0, all finite; momentum from 0 to below 1")
         if self.range_rounds and not (self.range_norm and self.range_values):
             raise ValueError("private ranges need range_norm and range_values above 0")
+        if self.apart and self.unit_labels > 1:
+            raise ValueError("apart is for units that are rounds, and they have one label each: plan for people anew")
 
     def _check_leaves(self) -> None:
         """Refuse other numbers of leaves than the lengths make, and nodes that do not fit in 64 bits."""
@@ -251,17 +257,40 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
         """μ²: by how much one unit moves everything the guide releases, in squared deviations of its noise, at most.
 
         A unit moves its leaves by at most 2c·κC in total norm, those of both stages and of all epochs together, and the
-        counts of ranges by at most √2·range_norm.
+        counts of ranges by at most √2·range_norm. Apart, it moves the warm-up and the counts, or the other stage.
         """
-        worst = Fraction(self.load, self.sigma2)
-        if self.range_rounds:
-            worst = max(worst, Fraction(self.warm_root.load, self.warm_sigma2))
-        return (2 * self.unit_labels * self.clip) ** 2 * worst + self.range_mu2
+        if self.apart and self.range_rounds:
+            first = self._moved(self.warm_root, self.warm_sigma2) + self.range_mu2
+            return max(first, self._moved(self.root, self.sigma2))
+        return self.labels_mu2 + self.range_mu2
+
+    def _moved(self, root: SquareRoot, sigma2: int) -> Fraction:
+        return Fraction((2 * self.unit_labels * self.clip) ** 2 * root.load, sigma2)
+
+    @property
+    def labels_mu2(self) -> Fraction:
+        """What of that a unit's labels move, in whichever stages."""
+        main = self._moved(self.root, self.sigma2)
+        return max(main, self._moved(self.warm_root, self.warm_sigma2)) if self.range_rounds else main
 
     @property
     def range_mu2(self) -> Fraction:
         """What of that one row of counts for ranges moves."""
         return Fraction(2 * self.range_norm**2, self.range_sigma2) if self.range_rounds else Fraction(0)
+
+    @property
+    def plain(self) -> float:
+        """How many times as many rounds are looked at for ranges as show enough of them."""
+        return self.range_rounds / _enough(float(self.range_mu2)) if self.range_rounds else 0.0
+
+    @property
+    def record_clip(self) -> int:
+        """κC of a record after the warm-up that may have been asked, and counted, in it.
+
+        Apart, it moves no more than μ² together with the counts of its row.
+        """
+        most = (self.mu2 - self.range_mu2) / self._moved(self.root, self.sigma2) if self.apart else Fraction(1)
+        return min(self.clip, math.isqrt(math.floor(most * self.clip**2)))
 
     @property
     def noises(self) -> tuple[Noise, ...]:
@@ -296,6 +325,22 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
         """
         return self.main.ends[-1] / self.deviation()
 
+    def together(self, epsilon: float | None = None, delta: float | None = None) -> GuidePlan:
+        """The same for people, who may be in both stages and in the counts: a guide alone that keeps (ε, δ).
+
+        Without them one beside copies, that costs no more than this one.
+        """
+        if not self.apart:
+            return self
+        how = self.rounds, self.labels, self.unit_labels, self.history
+        if epsilon is not None and delta is not None:
+            return self.best(epsilon, delta, *how, apart=False)
+        mu2, less = float(self.mu2), 1e-14
+        made = self.at(mu2, *how, apart=False)
+        while made.mu2 > self.mu2:
+            made, less = self.at(mu2 * (1 - less), *how, apart=False), 2 * less
+        return made
+
     @classmethod
     def best(
         cls,
@@ -306,13 +351,14 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
         unit_labels: int = 1,
         history: int = 0,
         private_ranges: bool = True,
+        apart: bool = True,
     ) -> GuidePlan:
         """The plan of a guide alone that keeps (ε, δ) with the least noise; the rest by public rule.
 
         Without `rounds` it has no end, and learns as well as if it knew one.
         """
         epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-        how = rounds, labels, unit_labels, history, private_ranges
+        how = rounds, labels, unit_labels, history, private_ranges, apart
         mu2 = most_mu2(epsilon, delta)
         plan, less = cls.at(mu2, *how), 1e-14
         slack = float(slack_of(plan.noises))
@@ -331,6 +377,7 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
         unit_labels: int = 1,
         history: int = 0,
         private_ranges: bool = True,
+        apart: bool = True,
     ) -> GuidePlan:
         """The plan with the least noise for this μ²; without `rounds` one that has no end."""
         history = integer(history, "history", 0)
@@ -338,19 +385,22 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
         if not mu2 > 0:
             raise ValueError("the guide's share of the budget must be above 0: give it more, or leave it out")
         scale, clip = SCALE, SCALE // 2 if labels == 2 else SCALE
-        ranges, part = _range_rounds(mu2, whole) if private_ranges else (0, 0.0)
+        apart = apart and integer(unit_labels, "unit_labels", 1) == 1
+        part = _APART if apart else _TOGETHER
+        ranges = _range_rounds(mu2 * part, whole) if private_ranges else 0
         leaves, leaf, growth = (_EPOCH, _LONGEST, _SLOWER) if whole is None else _lengths(whole, ranges)
         warm_leaves = len(ends_of(ranges, leaf, growth))
-        variance = (2 * integer(unit_labels, "unit_labels", 1) * clip) ** 2 / (mu2 * (1 - part))
-        root, sigma2, step = _matrix(leaves, leaf * clip, variance)
-        warm, warm_sigma2, warm_step = _matrix(max(1, warm_leaves), leaf * clip, variance)
+        variance = (2 * unit_labels * clip) ** 2 / mu2
+        less = 1 - part if ranges else 1.0
+        root, sigma2, step = _matrix(leaves, leaf * clip, variance if apart else variance / less)
+        warm, warm_sigma2, warm_step = _matrix(max(1, warm_leaves), leaf * clip, variance / less)
         range_sigma2 = math.ceil(2 * scale**2 / (mu2 * part) * (1 + 1e-14)) if ranges else 1
         step, memory, momentum = _pace(step, SHORTEST if whole is None else leaf, MEMORY)
         return cls(
             rounds=rounds, history=history, labels=labels, leaves=leaves, leaf=leaf, growth=growth, clip=clip,
             scale=scale, unit_labels=unit_labels, sigma2=sigma2, factor_scale=root.scale, column_scale=root.columns,
             node_values=MOST_VALUES, range_rounds=ranges, range_norm=scale if ranges else 0,
-            range_sigma2=range_sigma2, range_values=MOST_VALUES if ranges else 0,
+            range_sigma2=range_sigma2, range_values=MOST_VALUES if ranges else 0, apart=bool(apart and ranges),
             warm_leaves=warm_leaves, warm_sigma2=warm_sigma2 if ranges else 1, warm_factor_scale=warm.scale,
             warm_column_scale=warm.columns, warm_step=min(warm_step, STEADY / max(SHORTEST, ranges // growth)),
             step=step, memory=memory, momentum=momentum,
@@ -388,19 +438,19 @@ def _matrix(leaves: int, largest: int, variance: float) -> tuple[SquareRoot, int
     raise ValueError("a node would not fit in 64 bits: plan for fewer rounds")
 
 
-def _range_rounds(mu2: float, rounds: int | None) -> tuple[int, float]:
-    """How many rounds are looked at for ranges, and for which part of the budget: the least that shows enough.
+def _enough(mu2: float) -> float:
+    """How many rounds show enough of where numbers lie, for so much of the budget."""
+    return 4 * math.sqrt(2 * _COLUMNS / mu2) / _SEEN
 
-    Where even the most shows too little, none: ranges that are mostly noise are worse than a map that needs none.
+
+def _range_rounds(mu2: float, rounds: int | None) -> int:
+    """How many rounds are looked at for ranges, for so much of the budget; without an end where `rounds` is None.
+
+    None where that would show too little: ranges that are mostly noise are worse than a map that needs none.
     """
+    enough = _enough(mu2)
     if rounds is None:
-        needed = _SHOWN * 4 * math.sqrt(2 * _COLUMNS / (mu2 * _LOOK)) / _SEEN
-        looked = min(math.ceil(needed), epoch_start(1, MOST_LEAVES, _LONGEST, _SLOWER))
-        return (looked, _LOOK) if 2 * looked >= needed else (0, 0.0)
-    shown = 0.0
-    for divisor, part in _RANGES:
-        looked = rounds // divisor
-        shown = _SEEN * looked / (4 * math.sqrt(2 * _COLUMNS / (mu2 * part)))
-        if shown >= 1:
-            return math.ceil(looked * min(1.0, _PLENTY / shown)), part
-    return (looked, part) if shown >= 0.5 else (0, 0.0)
+        looked = min(math.ceil(_SHOWN * enough), epoch_start(1, MOST_LEAVES, _LONGEST, _SLOWER))
+        return looked if 2 * looked >= _SHOWN * enough else 0
+    looked = min(rounds // _LOOKED, math.ceil(_PLENTY * enough))
+    return looked if 2 * looked >= enough else 0

@@ -43,6 +43,8 @@ class LinearPart(Part):
             raise ValueError("the guide was made for other rounds or labels: do not run this plan")
         if guide.unit_labels != promise.unit_labels or (promise.units == "rounds" and guide.unit_labels != 1):
             raise ValueError("the guide learns another number of a unit's labels than the promise says")
+        if guide.apart and promise.units == "people":
+            raise ValueError("the guide was made for rounds, and people pay for their counts too: plan with units=")
 
     @property
     def cap(self) -> Cap:

@@ -103,7 +103,7 @@ class Cost(NamedTuple):
 
 def cost_of(guide: GuidePlan, counts: bool) -> Cost:
     """What a guide costs one person; `counts`: whether rows are counted for its ranges."""
-    label = (guide.mu2 - guide.range_mu2) / guide.unit_labels**2
+    label = guide.labels_mu2 / guide.unit_labels**2
     return Cost(math.ceil(label * UNIT), math.ceil(guide.range_mu2 * UNIT) if counts else 0, guide.unit_labels)
 
 

@@ -86,7 +86,7 @@ def strength_at_twice(guide: GuidePlan) -> float | None:
     ranges = guide.range_rounds > 0
     try:
         rounds = 2 * (guide.length - guide.history)
-        other = guide.at(float(guide.mu2), rounds, guide.labels, guide.unit_labels, guide.history, ranges)
+        other = guide.at(float(guide.mu2), rounds, guide.labels, guide.unit_labels, guide.history, ranges, guide.apart)
     except ValueError:
         return None
     return other.strength

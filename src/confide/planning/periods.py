@@ -114,7 +114,7 @@ def together(guide: GuidePlan, periods: Periods) -> Price:
     most, length = periods.most, max(guide.leaves * guide.leaf, guide.range_rounds)
     meets = min(most, (length - 2) // periods.per + 2) if guide.endless else most
     whole, rest = divmod(most, meets)
-    mu2 = (whole * meets**2 + rest**2) * (guide.mu2 - guide.range_mu2) + guide.range_mu2
+    mu2 = (whole * meets**2 + rest**2) * guide.labels_mu2 + guide.range_mu2
     nodes, *others = guide.noises
     epochs = most if guide.endless else 1
     return Price(mu2, (Noise(epochs * nodes.values, nodes.variance), *others), shared=not guide.endless)

@@ -105,7 +105,8 @@ class Plan(Numbers):
     def but(self, **numbers: Any) -> Plan:
         """The same with other numbers, whichever part has them; whether they still belong together, `verify` says.
 
-        Another guarantee is another promise too. `guide=None` leaves the guide out.
+        Another guarantee is another promise too. `guide=None` leaves the guide out; for people one that was made for
+        rounds is made anew.
 
         Examples
         --------
@@ -125,6 +126,9 @@ class Plan(Numbers):
         promise = replace(promise, **stated)
         if set(voted) - {"labels"} and not any(isinstance(part, Copies) for part in parts):
             raise ValueError(f"this plan has no copies, and so no {', no '.join(voted)}: leave them out")
+        if promise.units == "people":
+            alone = (promise.epsilon, promise.delta) if len(parts) == 1 else ()
+            parts = tuple(part.together(*alone) if isinstance(part, GuidePlan) else part for part in parts)
         if voted:
             parts = tuple(replace(part, **voted) if isinstance(part, Copies) else part for part in parts)
         own.setdefault("guarantee", replace(self.guarantee, per=None, periods=None, life=None))  # computed anew
@@ -365,7 +369,7 @@ class Plan(Numbers):
             epsilon, delta, last, copies, unsure, polls, silent, most, labels, beta, dissent,
             lean=None if lean == "auto" else lean,
         )  # fmt: skip
-        wish = shares.Wish(guide, learned, history, lean == "auto")
+        wish = shares.Wish(guide, learned, history, lean == "auto", units != "people")
         shared = shares.endless(asked, wish) if rounds is None else shares.best(asked, wish)
         promise = Promise(epsilon, delta, rounds, labels, units, unit_labels=learned)
         guided = () if shared.guide is None else (shared.guide,)

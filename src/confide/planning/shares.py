@@ -56,6 +56,13 @@ class Wish(Numbers):
     lean: bool = False
     """Whether what is chosen may lean; what is given leans only if `TightRequest` says so."""
 
+    apart: bool = True
+    """Whether units are rounds: see `GuidePlan.apart`."""
+
+    def of_guide(self, labels: int) -> tuple[int, int, int, bool, bool]:
+        """What a guide is planned with beside its budget and its rounds."""
+        return labels, self.unit_labels, self.history, True, self.apart
+
 
 def best(asked: tight.TightRequest, wish: Wish) -> Shared:
     """The plan that was asked for, or ValueError with the nearest that can be had."""
@@ -75,7 +82,7 @@ def endless(asked: tight.TightRequest, wish: Wish) -> Shared:
         raise ValueError("copies are planned for a number of rounds: give rounds, or leave copies and guide out")
     _refuse_unused(asked, wish, copies=False, guide=True)
     try:
-        guide = GuidePlan.best(asked.epsilon, asked.delta, None, asked.labels, wish.unit_labels, wish.history)
+        guide = GuidePlan.best(asked.epsilon, asked.delta, None, *wish.of_guide(asked.labels))
     except TooNoisy:
         raise ValueError(
             f"epsilon={asked.epsilon:g} at delta={asked.delta:g} asks for more noise than can be drawn: take more of "
@@ -141,7 +148,7 @@ def _beside(asked: tight.TightRequest, wish: Wish, share: float) -> Shared:
     got = found.got
     left = renyi_from_epsilon(asked.epsilon * _UNDER, got.order, got.conversion_delta) - got.renyi
     mu2 = 2 * left * _UNDER / got.order
-    guide = GuidePlan.at(mu2, asked.rounds, asked.labels, wish.unit_labels, wish.history)
+    guide = GuidePlan.at(mu2, asked.rounds, *wish.of_guide(asked.labels))
     note = f"guide: {left / (left + got.renyi):.0%} of the budget; it answers whenever the copies do not"
     return Shared(found, guide, (*found.notes, note))
 
@@ -216,7 +223,7 @@ def _made(asked: tight.TightRequest, wish: Wish) -> GuidePlan | None:
             "its history at the most, then for a new run"
         )
     try:
-        return GuidePlan.best(asked.epsilon, asked.delta, asked.rounds, asked.labels, wish.unit_labels, wish.history)
+        return GuidePlan.best(asked.epsilon, asked.delta, asked.rounds, *wish.of_guide(asked.labels))
     except TooNoisy:
         return None
 

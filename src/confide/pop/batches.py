@@ -343,6 +343,7 @@ class Records(NamedTuple):
 
 def teach_many(loop: Loop, xs: Any, ys: Sequence[Hashable], whos: Sequence[bytes | None]) -> Records:
     """Teach many records. Every row has its copy drawn."""
+    loop.parts.teaching()
     copies = loop.routing.copies_for(whos) if loop.plan.copies else np.full(len(whos), NOTHING)
     rows, errors = loop.bank.encode_many(xs)
     errors = {**loop.parts.unreadable(xs), **errors}

@@ -7,7 +7,7 @@ halt. Claims and proofs: docs/proofs/guide.md.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -67,7 +67,9 @@ class Guiding(Running, runs=GuidePlan):
         self.plan, self._inputs, self._weights = plan, columns_for(features), label_weights
         self.guide = self.fresh(rng, self._store, self.guide_type)
         self._counted: set[bytes] = set()  # people whose row is in the counts of the ranges
-        self._past = False  # whether rows of history are in them
+        self._records = False  # whether labels come as records, and not with tickets
+        self._past = False  # whether rows of history are in the counts
+        self._loaded = False  # whether it goes on from what was released: then what was counted before is lost
         self._begun = 0  # the epoch whose beginning the ledger has, or will begin with
         self._again = self._under_way = False
         self._model: tuple[int, Model] | None = None
@@ -77,6 +79,19 @@ class Guiding(Running, runs=GuidePlan):
         """A guide like this one at its beginning."""
         columns, ranges = self._inputs
         return kind(self.plan, columns, self._weights, rng, store, ranges=ranges)
+
+    def given(self, learner: Any, labels: Sequence[Hashable], records: bool = False) -> None:
+        """Where labels come as records, it is counted what they teach: a row that is asked may be taught later."""
+        self._records = records
+
+    def journaled(self) -> None:
+        """A journal has what is asked: it is counted, if nothing that was taught is."""
+        self._records = self._records and not self._loaded and self.guide.rounds > 0
+
+    @property
+    def _asks(self) -> bool:
+        """Whether questions of rounds are counted, and not what records teach (public: it follows from calls)."""
+        return not self._past and (self._loaded or not self._records)
 
     def rehearse(self) -> None:
         """Compile what rounds need, with a guide that is thrown away and rows that say nothing: nobody waits for it."""
@@ -127,12 +142,13 @@ class Guiding(Running, runs=GuidePlan):
         self.guide.encode(x)
 
     def _counts(self, who: bytes | None) -> bool:
-        """Whether this row is counted: a person's first; of rounds all, unless rows of history are in the counts.
+        """Whether a question is counted: a person's first; of rounds all, unless records are in the counts.
 
-        A row that is asked may be one that was taught, and both one unit, as in scikit-learn's fit and predict.
+        A row that is asked may be one that is taught, and both one unit, as in scikit-learn's fit and predict. After a
+        load what is asked is counted: what was counted before is lost, and a record may be a part of it.
         """
         if who is None:
-            return not self._past
+            return self._asks
         first = who not in self._counted and not self._account.barred(who)
         self._account.name((who,))  # no count leaves before the ledger has everybody who is in it
         self._counted.add(who)
@@ -149,7 +165,7 @@ class Guiding(Running, runs=GuidePlan):
         """What a label that comes later needs of it."""
         return question if question.asked is None else question._replace(asked=None)
 
-    def teach(self, question: Question | None, label: int, who: bytes | None) -> int:
+    def teach(self, question: Question | None, label: int, who: bytes | None, counted: bool = False) -> int:
         """A label came: one gradient, if the unit's cap allows. The leaf that has it, −1 for none: nobody is told.
 
         That of a question of the warm-up comes too late once the warm-up is over, and spends nothing. Where labels are
@@ -159,8 +175,18 @@ class Guiding(Running, runs=GuidePlan):
             return -1
         if (self._account.periods is not None and self.guide.behind) or not self._account.learns(who):
             return -1
-        self.guide.gradient(question, label)
+        self.guide.gradient(question, label, counted=counted)
         return self.leaf
+
+    def _record(self, x: Any, label: int, who: bytes | None) -> int:
+        """A record without a row's number: of a round it may have been asked, and counted, before.
+
+        Where labels come as records, it is counted now, and what was asked was not.
+        """
+        question, asks = self.read(x), self._asks
+        if who is None and not (asks or self._past) and question is not None:
+            self.guide.count(x)
+        return self.teach(question, label, who, counted=who is None and asks)
 
     def missed(self, number: int) -> bool:
         """Whether a label of this round comes too late to teach the guide (public)."""
@@ -176,7 +202,7 @@ class Guiding(Running, runs=GuidePlan):
         """A gradient of the open leaf that was lost with the process that had it: its unit's cap has it already."""
         question = self.read_as_of(x, number) if number else self.read(x)
         if question is not None and question.stage == self.guide.stage:
-            self.guide.gradient(question, label)
+            self.guide.gradient(question, label, counted=number == 0 and self._account.rounds > 0 and self._asks)
 
     def read_as_of(self, x: Any, number: int) -> Question | None:
         """x for the guide as it read it in this round."""
@@ -268,12 +294,11 @@ class Guiding(Running, runs=GuidePlan):
             self.guide.settle()  # what is due is of earlier rows, and its entry says nothing yet of these
         account.history += rows
         may = np.where(self._again, -1, labels) if whos and whos[0] is None else labels
-        self._under_way = True
         leaves = self.guide.leaves_of(len(labels))
         _, taught = self.follow_rows(xs[:rows], may[:rows], whos[:rows], may[:rows] < 0, history=True)
         leaves[:rows][taught < 0] = -1
         for i in range(rows, len(labels)):
-            leaves[i] = -1 if may[i] < 0 else self.teach(self.read(xs[i]), int(may[i]), whos[i])
+            leaves[i] = -1 if may[i] < 0 else self._record(xs[i], int(may[i]), whos[i])
         return leaves
 
     @property
@@ -299,8 +324,11 @@ class Guiding(Running, runs=GuidePlan):
         """One record into the open leaf, which it never closes; the leaf, −1 for none."""
         if label < 0 or (self._again and who is None):
             return -1
+        return self._record(x, label, who)
+
+    def teaching(self) -> None:
+        """A call that teaches records begins: whatever cuts it off, what it taught is not known."""
         self._under_way = True
-        return self.teach(self.read(x), label, who)
 
     def taught(self) -> None:
         """A call that taught records has come to its end: what one that is cut off taught, nobody knows."""
@@ -352,7 +380,7 @@ class Guiding(Running, runs=GuidePlan):
 
     def resume(self, rounds: int, released: Sequence[Released]) -> int:
         """θ as it was, the open leaf empty; the guide stands no earlier than what it released."""
-        self._again = True
+        self._again = self._loaded = True
         self._begun = max((number for kind, number, *_ in released if kind == "epoch"), default=0)
         self.guide.resume(rounds, [release_of(one) for one in released])
         return self.guide.rounds

@@ -239,7 +239,19 @@ class Loop:
         return self.parts.missed(number)
 
     def teach(self, x: Any, y: Hashable, who: bytes | None) -> None:
-        """A labelled record that was never asked, for its unit's one copy. Its copy is drawn whatever x is."""
+        """A labelled record that was never asked, for its unit's one copy. Its copy is drawn whatever x is.
+
+        That a call was cut off is known wherever it was: one that was refused has come to its end.
+        """
+        self.parts.teaching()
+        try:
+            self._teach(x, y, who)
+        except ValueError as error:
+            if not by_signal(error):
+                self.parts.taught()
+            raise
+
+    def _teach(self, x: Any, y: Hashable, who: bytes | None) -> None:
         copy = self.routing.copy_for(who) if self.plan.copies else NOTHING
         encoded, malformed = self.encode(x)
         malformed = self.parts.check(x) if malformed is None else malformed

@@ -151,7 +151,7 @@ class POP:
         fallback = Fallback(settings.fallback, index, rng.spawn())
         monitor = None if settings.monitor is None else settings.monitor.start(plan.horizon, rng.spawn())
         parts = Parts.of(plan, settings.inputs, settings.label_weights, rng, account)
-        parts.given(settings.learner, settings.labels)
+        parts.given(settings.learner, settings.labels, settings.ticket_life == 1)
         return self.loop_type(
             plan, index, rng, bank, account, tickets, routing, fallback, Lessons(bank), monitor,
             parts=parts, goes_on=settings.after_halt == "fallback", leaning=Leaning(plan) if plan.copies else None,

@@ -94,7 +94,7 @@ class Randomizing(Running, runs=RandomizedLabels):
         self._before = Failures()  # in earlier lives: a snapshot's header has these
         self._held: dict[int, Held] = {}  # by round
 
-    def given(self, learner: Any, labels: Sequence[Hashable]) -> None:
+    def given(self, learner: Any, labels: Sequence[Hashable], records: bool = False) -> None:
         """Make the model: ours, or one of the learner's kind that has learned nothing."""
         self._encoder, own = read_by(learner, self._features)
         self.model = model_for(learner, labels, self.part.response, own)

@@ -134,8 +134,8 @@ class Running:
         """The kind of its notes in a journal."""
         self._offered: dict[str, tuple[int, bytes]] = {}  # by kind, the last release that was given to a ledger
 
-    def given(self, learner: Any, labels: Sequence[Hashable]) -> None:
-        """What else the POP was given: for a part that teaches a learner itself."""
+    def given(self, learner: Any, labels: Sequence[Hashable], records: bool = False) -> None:
+        """What else the POP was given: for a part that teaches a learner itself; and whether labels come as records."""
 
     def journaled(self) -> None:
         """From now on an owner's journal has every question and every label."""
@@ -207,6 +207,9 @@ class Running:
         return Asked(answers, np.array(said).reshape(len(labels), width) if width else None, rows)
 
     # ------------------------------------------------------------------ history
+
+    def teaching(self) -> None:
+        """A call that teaches records begins: nothing of them was looked at."""
 
     def teach_one(self, x: Any, label: int, who: Who) -> int:
         """One labelled record that was never asked; the open release that has it, −1 for none."""
@@ -382,10 +385,10 @@ class Parts:
         """The public parts of a plan, each with a generator of its own."""
         return cls([run_of(part)(part, features, label_weights, rng.spawn(), account) for part in plan.public])
 
-    def given(self, learner: Any, labels: Sequence[Hashable]) -> Parts:
+    def given(self, learner: Any, labels: Sequence[Hashable], records: bool = False) -> Parts:
         """The same parts, told what else the POP was given."""
         for one in self._each:
-            one.given(learner, labels)
+            one.given(learner, labels, records)
         return self
 
     def journaled(self) -> None:
@@ -512,6 +515,11 @@ class Parts:
     def check(self, x: Any) -> BaseException | None:
         """What is wrong with a record."""
         return next((error for one in self._each if (error := tried(one.check, x)[1]) is not None), None)
+
+    def teaching(self) -> None:
+        """A call that teaches records begins."""
+        for one in self._each:
+            one.teaching()
 
     def teach_one(self, x: Any, label: int, who: Who) -> None:
         """One labelled record that was never asked."""

@@ -29,7 +29,8 @@ class Options(TypedDict, total=False):
     after_halt: Literal["raise", "fallback"]
     """What becomes of questions after a halt: answered by the guide, else the "fallback"; or "raise" `Halted`."""
     ticket_life: int
-    """Public rounds after which a ticket expires."""
+    """Public rounds after which a ticket expires. With 1 labels come with their rows (`teach`): ranges are then found
+    from what is taught, and not from what is asked."""
     monitor: Monitor | None
     """A private count of mistakes that may be shown to anybody; None for none."""
     public_start: bool
@@ -78,6 +79,8 @@ class Settings:
         integer(self.ticket_life, "ticket_life", at_least=1)
         if self.plan.units not in (None, self.units):
             raise ValueError(f"the plan was made for {self.plan.units}, this POP for {self.units}: plan with units=")
+        if self.units == "people" and self.plan.guide is not None and self.plan.guide.apart:
+            raise ValueError("the plan was made for rounds, this POP for people: plan with units='people'")
         self._check_learner()
         if self.units == "people" and sum(part.cap is not None for part in self.plan.public) > 1:
             raise ValueError(

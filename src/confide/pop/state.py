@@ -351,6 +351,8 @@ def check(folder: Path, ledger: str | None = None, model: str = MODEL) -> Checke
     header, _ = snapshot.read(folder)
     plan, kept = Plan.from_json(header["plan"]), _ledger(folder, ledger)
     spent, guarantee = kept.read(model), plan.verify()
+    if header["units"] == "people" and plan.guide is not None and plan.guide.apart:
+        raise StateError(f"{folder}: its plan was made for rounds, and it says that it protects people")
     if (line := line_of(header)) is not None:
         check_line(line, plan, kept, model, spent)
     if header["monitor"] is not None:

@@ -192,7 +192,7 @@ def scaled(guide: GuidePlan, lessons: int, asked: int = 0) -> GuidePlan:
     mu2, ranges = float(guide.mu2) * (whole / lessons) ** 2, guide.range_rounds > 0
     made = guide
     for _ in range(3):  # the number of leaves, and with it the noise of a sum, changes a little
-        made = GuidePlan.at(mu2, rows - history, guide.labels, guide.unit_labels, history, ranges)
+        made = GuidePlan.at(mu2, rows - history, guide.labels, guide.unit_labels, history, ranges, guide.apart)
         mu2 *= (guide.strength / (made.strength * lessons / rows)) ** 2
     longer = whole / lessons
     return replace(made, step=guide.step * longer, warm_step=guide.warm_step * longer)

@@ -1,0 +1,266 @@
+"""Counts and lessons apart: every life of a row in and after a warm-up, led through the POP itself, moves at most μ².
+
+A life says what the row holds, when its label comes, and whether with its ticket or as a record; in which round it is
+asked, if it is, is the same in both worlds. All lives are run with the same releases, which the adversary chose, so
+that whatever two of them leave in sums and counts differs by the unit alone. Three doubles go further than that.
+"""
+
+from __future__ import annotations
+
+import signal
+from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from confide import POP, Plan
+from confide.guide.guide import Release
+from confide.guide.model import Question
+from confide.planning.guided import GuidePlan
+from confide.planning.promise import Promise
+from confide.pop.guiding import Guiding
+from confide.service.base import Question as Asked
+from confide.service.desk import PopDesk
+
+pytestmark = pytest.mark.claim("guide.md", "exact.md")
+
+COUNTED, ROUNDS = 10, 30
+BASE = GuidePlan(
+    rounds=ROUNDS, history=0, labels=2, leaves=6, leaf=5, growth=0, clip=1 << 15, scale=1 << 16, unit_labels=1,
+    sigma2=1 << 56, factor_scale=1 << 6, column_scale=1 << 6, node_values=1 << 24, range_rounds=COUNTED,
+    range_norm=1 << 16, range_sigma2=1 << 34, range_values=1 << 24, warm_leaves=2, warm_sigma2=1 << 57,
+    warm_factor_scale=1 << 6, warm_column_scale=1 << 6, warm_step=0.5, step=0.5, memory=60.0, momentum=0.0, apart=True,
+)  # fmt: skip
+WARM, MAIN = (replace(BASE, apart=False, **{name: 1 << 80}).labels_mu2 for name in ("sigma2", "warm_sigma2"))
+GUIDE = replace(BASE, range_sigma2=int(2 * BASE.range_norm**2 / (MAIN - WARM)) + 1)
+
+
+class Life(NamedTuple):
+    """What one row does."""
+
+    asked: int | None
+    taught: int | None
+    record: bool
+    a: float | str
+    label: int
+
+
+def lives_of(asked: int | None) -> list[Life]:
+    """All of them with the row asked in this round; a word in place of a number cannot be read, and is not taught."""
+    taught = (None, 5, 9, 10, 20) if asked != 18 else (None, 9, 20)
+    every = (Life(asked, *rest) for rest in product(taught, (False, True), (0.5, 900.0, "word"), (0, 1)))
+    return [life for life in every if life.record or (asked is not None and (life.taught or 99) >= asked)]
+
+
+def plan_of(guide: GuidePlan) -> Plan:
+    return Plan(Promise(guide.epsilon(0.01), 0.01, ROUNDS), (guide,), "tight")
+
+
+class Seen:
+    """What a guide releases, and what everybody sees in its place: nothing, whatever the unit did."""
+
+    def __init__(self, pop: POP) -> None:
+        self.exact: dict[tuple[str, int], np.ndarray] = {}
+        guiding = pop.operator.loop.guiding
+        assert guiding is not None
+        guiding.guide.store = self
+        counts = guiding.guide._counted.counts
+        self.counts = lambda: counts.copy()
+
+    def __call__(self, release: Release) -> None:
+        exact = self.counts().ravel() if release.kind == "ranges" else release.exact
+        self.exact[release.kind, release.number] = exact.copy()
+        release.row[:] = 0
+
+
+def moved(guide: GuidePlan, kind: type[Guiding] = Guiding, **options: Any) -> Fraction:
+    """The most that any two lives are apart, in squared deviations of the noise."""
+    return max(_moved(guide, lives_of(asked), kind, **options) for asked in (None, 4, 18))
+
+
+def _moved(guide: GuidePlan, lives: list[Life], kind: type[Guiding], **options: Any) -> Fraction:
+    lives = [life for life in lives if life.record or not options]  # no ticket is brought where it is good for a round
+    worlds = [led(guide, life, kind, **options) for life in lives]
+    return max(apart(guide, one, other) for one, other in combinations(worlds, 2))
+
+
+def apart(
+    guide: GuidePlan, one: dict[tuple[str, int], np.ndarray], other: dict[tuple[str, int], np.ndarray]
+) -> Fraction:
+    """In squared deviations of the noise, by integers."""
+    noise = {"ranges": guide.range_sigma2, "warm": guide.warm_sigma2, "node": guide.sigma2}
+    moved = Fraction(0)
+    for name in one:
+        where = np.flatnonzero(one[name] != other[name])
+        far = one[name][where].astype(object) - other[name][where].astype(object)
+        moved += Fraction(int((far**2).sum()) if where.size else 0, noise[name[0]])
+    return moved
+
+
+def led(guide: GuidePlan, life: Life, kind: type[Guiding], **options: Any) -> dict[tuple[str, int], np.ndarray]:
+    """What a POP has in its sums, as its nodes weigh them, and counts, after this life among rounds of others."""
+    pop = POP(None, plan_of(guide), labels=[0, 1], features=1, seed=1, **options)
+    running = pop.operator.loop.guiding
+    assert running is not None
+    running.__class__ = kind
+    seen, ticket = Seen(pop), ""
+    for number in range(1, ROUNDS + 1):
+        with suppress(ValueError):  # of the word
+            ticket = pop.predict([life.a]).ticket or "" if life.asked == number else ticket
+        if life.asked != number:
+            pop.predict([3.0])
+        with suppress(ValueError):
+            if life.taught == number and life.record:
+                pop.teach([life.a], life.label)
+            elif life.taught == number and ticket:
+                pop.learn(ticket, life.label)
+    return noisy(guide, seen.exact)
+
+
+def noisy(guide: GuidePlan, exact: dict[tuple[str, int], np.ndarray]) -> dict[tuple[str, int], np.ndarray]:
+    """What noise is added to: the counts, and leaves' sums as nodes weigh them."""
+    nodes: dict[tuple[str, int], np.ndarray] = {("ranges", 0): exact["ranges", 0]}
+    for name, root in (("warm", guide.warm_root), ("node", guide.root)):
+        sums = [exact[name, i].astype(object) for i in range(sum(at[0] == name for at in exact))]
+        factor, weights = root.factor.tolist(), root.weights.tolist()
+        for i in range(len(sums)):
+            nodes[name, i] = sum(factor[i - s] * weights[s] * sums[s] for s in range(i + 1))
+    return nodes
+
+
+class Whole(Guiding):
+    """A record after the warm-up teaches as much as any other, though its row may be in the counts."""
+
+    def teach(self, question: Question | None, label: int, who: bytes | None, counted: bool = False) -> int:
+        return super().teach(question, label, who)
+
+
+class Late(Guiding):
+    """A label of a question of the warm-up teaches after it."""
+
+    def teach(self, question: Question | None, label: int, who: bytes | None, counted: bool = False) -> int:
+        late = None if question is None else question._replace(stage=self.guide.stage)
+        return super().teach(late, label, who, counted)
+
+
+class Both(Guiding):
+    """What is asked and what is taught is counted."""
+
+    def _counts(self, who: bytes | None) -> bool:
+        return True
+
+
+def test_the_dearer_of_two_is_paid() -> None:
+    assert GUIDE.mu2 == MAIN == GUIDE.labels_mu2 >= WARM + GUIDE.range_mu2 > 0.999 * MAIN
+    assert replace(GUIDE, apart=False).mu2 == MAIN + GUIDE.range_mu2
+    assert replace(GUIDE, apart=False).record_clip == GUIDE.clip > GUIDE.record_clip
+    louder = replace(GUIDE, range_sigma2=GUIDE.range_sigma2 // 2)
+    assert louder.mu2 == WARM + louder.range_mu2 and replace(GUIDE, sigma2=GUIDE.sigma2 // 2).mu2 == 2 * MAIN
+
+
+@pytest.mark.parametrize("options", [{}, {"ticket_life": 1}], ids=["tickets", "records"])
+def test_no_two_lives_of_a_row_are_further_apart_than_certified(options: dict[str, Any]) -> None:
+    assert 0.5 * GUIDE.mu2 < moved(GUIDE, **options) <= GUIDE.mu2
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [(Whole, {}), (Late, {}), (Both, {"ticket_life": 1})], ids=["whole", "late", "both"]
+)
+def test_a_row_that_is_in_both_goes_further(kind: type[Guiding], options: dict[str, Any]) -> None:
+    assert moved(GUIDE, kind, **options) > GUIDE.mu2
+
+
+def _live(pop: POP, life: Life | None) -> None:
+    with suppress(ValueError):
+        if life is not None:
+            pop.teach([life.a], life.label)
+
+
+def _handed_over(life: Life | None, folder: Path, **options: Any) -> dict[tuple[str, int], np.ndarray]:
+    """Its record is the only one; then a desk takes the POP over."""
+    pop = POP(None, plan_of(GUIDE), labels=[0, 1], features=1, seed=1, **options)
+    seen = Seen(pop)
+    pop.predict([3.0])
+    _live(pop, life)
+    pop.save(folder / f"{life}")
+    desk = PopDesk("m", pop, folder / f"{life}")
+    for i in range(ROUNDS - 1):
+        desk.ask([Asked(f"{i}", "q", [3.0])])
+    pop.close()
+    return noisy(GUIDE, seen.exact)
+
+
+def _cut_off(life: Life | None, folder: Path, **options: Any) -> dict[tuple[str, int], np.ndarray]:
+    """Its record comes first; another one's is cut off."""
+    pop = POP(None, plan_of(GUIDE), labels=[0, 1], features=1, seed=1, **options)
+    seen, guiding = Seen(pop), pop.operator.loop.guiding
+    assert guiding is not None
+    pop.predict([3.0])
+    _live(pop, life)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(guiding, "read", interrupted)
+        pop.teach([3.0], 0)
+    for _ in range(ROUNDS - 1):
+        pop.predict([3.0])
+        pop.teach([3.0], 0)
+    return noisy(GUIDE, seen.exact)
+
+
+def _cut_off_itself(life: Life | None, folder: Path, **options: Any) -> dict[tuple[str, int], np.ndarray]:
+    """Its own record is cut off, where a row that can be read is read, and another is found to be none."""
+    pop = POP(None, plan_of(GUIDE), labels=[0, 1], features=1, seed=1, **options)
+    seen, guiding = Seen(pop), pop.operator.loop.guiding
+    assert guiding is not None
+    pop.predict([3.0])
+    if life is not None:
+        place = "check" if life.a == "word" else "read"
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(guiding, place, interrupted)
+            pop.teach([life.a], life.label)
+    for _ in range(ROUNDS - 1):
+        pop.predict([3.0])
+        pop.teach([3.0], 0)
+    return noisy(GUIDE, seen.exact)
+
+
+def interrupted(_: Any) -> Any:
+    signal.raise_signal(signal.SIGINT)
+    raise AssertionError("Ctrl-C raises")
+
+
+@pytest.mark.parametrize("options", [{}, {"ticket_life": 1}], ids=["tickets", "records"])
+@pytest.mark.parametrize("lead", [_handed_over, _cut_off, _cut_off_itself])
+def test_what_one_record_is_decides_about_no_others_counts(lead: Any, options: dict[str, Any], tmp_path: Path) -> None:
+    lives = [Life(None, 1, True, a, 1) for a in (0.5, "word")]
+    one, other = (lead(life, tmp_path, **options) for life in lives)
+    assert apart(GUIDE, one, other) <= GUIDE.mu2
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0, 8.0])
+@pytest.mark.parametrize("rounds", [3000, 100_000, None])
+def test_what_is_planned_leaves_nothing_of_the_budget(epsilon: float, rounds: int | None) -> None:
+    plan = GuidePlan.best(epsilon, 1e-6, rounds)
+    main = replace(plan, apart=False, warm_sigma2=1 << 84).labels_mu2
+    assert main > (1 - 1e-9) * plan.mu2
+    if plan.apart:
+        warm = replace(plan, apart=False, sigma2=1 << 84).labels_mu2
+        assert warm + plan.range_mu2 > (1 - 1e-9) * plan.mu2
+        assert 4 * plan.record_clip**2 * Fraction(plan.load, plan.sigma2) + plan.range_mu2 <= plan.mu2
+
+
+def test_people_pay_for_both() -> None:
+    rounds, people = (Plan.tight(1.0, 1e-6, 100_000, units=units) for units in ("rounds", "people"))
+    assert rounds.guide is not None and people.guide is not None
+    assert rounds.guide.apart and not people.guide.apart
+    assert rounds.but(units="people").guide == people.guide and rounds.guide.together().mu2 <= rounds.guide.mu2
+    with pytest.raises(ValueError, match="plan with units='people'"):
+        POP(None, Plan.tight(1.0, 1e-6, 100_000), labels=[0, 1], features=1, units="people")
+    with pytest.raises(ValueError, match="made for rounds"):
+        replace(people, parts=(rounds.guide,)).verify()
+    with pytest.raises(ValueError, match="one label each"):
+        replace(GUIDE, unit_labels=2)
