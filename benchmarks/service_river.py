@@ -12,7 +12,7 @@ import asyncio
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,12 @@ class RiverDesk:
             for one in lessons:
                 self.model.learn_one(self.waiting.pop(one.ticket), bool(one.label))
         return [None] * len(lessons)
+
+    def refused(self, questions: Sequence[Question]) -> Mapping[int, Reply]:
+        return {}
+
+    def not_theirs(self, lessons: Sequence[Taught]) -> Mapping[int, Refusal]:
+        return {}
 
     def close(self) -> None:
         pass
