@@ -180,7 +180,9 @@ class POP:
         """Teach a labelled record that was never asked: history, free of charge, to its unit's one copy.
 
         Where rounds are protected, a record that was cut off (by Ctrl-C) must not be sent again: it may be in a copy,
-        and would come to another one. The guide takes no such records any more then.
+        and would come to another one. The guide takes no such records any more then. While ranges of numbers are found
+        and after that, what is asked is better taught with its ticket: the guide makes less of a record, which may have
+        been asked before; not with `ticket_life=1`, where all labels come as records.
         """
         with self._keeper.lock:
             self._keeper.teach_one(x, y, self._loop.routing.who(unit))
