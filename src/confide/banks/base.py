@@ -139,13 +139,16 @@ TABLES = ("go", "lean_sure", "lean_first", "weights")
 """The parts of `Rounds` that are only read, and the same for a whole run."""
 
 
+_TRY = "give it a few of your rows without Confide: a column of words and numbers, or with gaps, is the usual cause"
+
+
 class Failures(NamedTuple):
     """How often learners and encoders of texts failed: such a vote is an abstention, such a lesson is lost, and such a
     text has no vector. Private, for the operator.
 
     Examples
     --------
-    >>> Failures().with_votes(np.array([0, 1, RAISED, NO_LABEL, RAISED])).sentence
+    >>> Failures().with_votes(np.array([0, 1, RAISED, NO_LABEL, RAISED])).sentence.partition("; ")[0]
     'the learner failed: of 5 votes 2 were lost as it raised, 1 as it answered something else than a label'
     """
 
@@ -188,6 +191,8 @@ class Failures(NamedTuple):
             parts.append(lost + f", {self.no_label:,} as it answered something else than a label")
         if self.lessons:
             parts.append(f"{self.lessons:,} labels were not learned as it raised")
+        if self.raised or self.lessons:
+            parts.append(_TRY)
         said = [f"the learner failed: {'; '.join(parts)}"] if parts else []
         if self.unread:
             said.append(f"the text encoder failed: of {self.texts:,} texts {self.unread:,} have no vector")
