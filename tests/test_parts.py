@@ -27,7 +27,8 @@ from confide.games.moves import Batch, Round, View
 from confide.planning.guided import GuidePlan
 from confide.planning.parts import Cap, Part, Price, price_of
 from confide.planning.promise import Promise
-from confide.pop.running import Parts, Released, Running
+from confide.pop.running import Released, Running
+from confide.pop.several import Parts
 from confide.pop.state import check
 from confide.privacy.exact import Noise, delta_of
 from confide.privacy.random import discrete_gaussian, discrete_laplace

@@ -333,7 +333,7 @@ class Records(NamedTuple):
     labels: Ints
     """−1 where it was refused."""
     leaves: Ints
-    """The open releases that have it (`confide.pop.running.Parts.stamp`); −1 for none."""
+    """The open releases that have it (`confide.pop.several.Parts.stamp`); −1 for none."""
     refused: dict[int, ValueError]
     past: dict[int, ValueError]
     """Labels that a part did not take: past a person's cap."""

@@ -18,8 +18,8 @@ from confide.pop import state
 from confide.pop.guiding import Guiding, guide_from, release_of
 from confide.pop.loop import Loop
 from confide.pop.routing import Routing
-from confide.pop.running import released_of
 from confide.pop.settings import Settings
+from confide.pop.several import released_of
 from confide.pop.succession import (
     Inherited,
     Line,

@@ -39,7 +39,7 @@ class Lesson(NamedTuple):
     waiting: Waiting
     label: int
     leaf: int
-    """The open releases of public parts that have it (`confide.pop.running.Parts.stamp`); −1 for none."""
+    """The open releases of public parts that have it (`confide.pop.several.Parts.stamp`); −1 for none."""
 
 
 class Late(NamedTuple):

@@ -37,8 +37,8 @@ from confide.pop.monitor import MonitorState
 from confide.pop.operator import Operator
 from confide.pop.randomizing import Randomizing
 from confide.pop.routing import Routing
-from confide.pop.running import Parts
 from confide.pop.settings import Options, Settings, check_options
+from confide.pop.several import Parts
 from confide.pop.state import Saved
 from confide.pop.succession import Inherited, Predecessor
 from confide.pop.telling import Telling

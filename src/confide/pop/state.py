@@ -35,8 +35,8 @@ from confide.planning.plan import Guarantee, Plan
 from confide.pop.loop import Loop
 from confide.pop.monitor import Monitor
 from confide.pop.routing import Routing
-from confide.pop.running import Again, check_parts
 from confide.pop.settings import Settings
+from confide.pop.several import Again, check_parts
 from confide.pop.succession import before_of, check_line, check_same, line_of
 from confide.pop.tickets import Key, Tickets, Waiting
 from confide.privacy.sparse import CounterBudget

@@ -1,0 +1,400 @@
+"""All public parts of a run, as one: the loop, batches, journal and states never ask which parts there are."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from confide.banks.base import Failures
+from confide.errors import StateError
+from confide.ledger.book import Book
+from confide.ledger.ledger import Spent
+from confide.planning.parts import Part
+from confide.planning.plan import Plan
+from confide.pop.account import Account
+from confide.pop.running import (
+    Bools,
+    Counted,
+    Floats,
+    Ints,
+    PastCap,
+    Released,
+    Running,
+    Who,
+    run_of,
+    tried,
+)
+from confide.privacy.random import Random
+
+__all__ = ["Again", "Parts", "Proposed", "check_parts", "released_of"]
+
+_MOST_STAMP = 2**31 - 1
+
+R = TypeVar("R", bound=Running)
+
+
+class Said(NamedTuple):
+    """What public parts say to one row, as one."""
+
+    label: int
+    """Of the first part that proposes one; −1 where none does."""
+    source: int
+    """The number of that part's source; −1 for none."""
+    scores: Floats | None
+    """The first scores that one of them has."""
+    lessons: tuple[Any, ...]
+    """What tickets hold, a part each."""
+    error: BaseException | None
+    """What is wrong with x."""
+
+
+class Proposed(NamedTuple):
+    """What public parts say to many rows, as one."""
+
+    answers: Ints
+    sources: NDArray[np.int8]
+    scores: Floats | None
+    rows: list[tuple[Any, ...]]
+
+
+class Again(NamedTuple):
+    """A part, computed again from what a ledger has."""
+
+    released: int
+    """How often it was released."""
+    digest: str
+    """Of what it answers by; empty where there is nothing yet."""
+    compared: bool
+    """Whether it was compared with what a snapshot says was in use; not where the sums of then were dropped since."""
+
+
+class Parts:
+    """All public parts of a run, as one."""
+
+    def __init__(self, running: Sequence[Running] = ()) -> None:
+        self._each = tuple(running)
+        most = [one.most + 2 for one in self._each]
+        self._radix = [int(np.prod(most[:i], dtype=object)) for i in range(len(most))]
+        if len(most) > 1 and self._radix[-1] * most[-1] > _MOST_STAMP:
+            raise ValueError("these parts release more often together than a journal can count: plan for fewer leaves")
+
+    @classmethod
+    def of(cls, plan: Plan, features: Any, label_weights: Any, rng: Random, account: Account) -> Parts:
+        """The public parts of a plan, each with a generator of its own."""
+        return cls([run_of(part)(part, features, label_weights, rng.spawn(), account) for part in plan.public])
+
+    def given(self, learner: Any, labels: Sequence[Hashable], records: bool = False) -> Parts:
+        """The same parts, told what else the POP was given."""
+        for one in self._each:
+            one.given(learner, labels, records)
+        return self
+
+    def journaled(self) -> None:
+        """From now on an owner's journal has every question and every label."""
+        for one in self._each:
+            one.journaled()
+
+    def __iter__(self) -> Iterator[Running]:
+        return iter(self._each)
+
+    def __bool__(self) -> bool:
+        return bool(self._each)
+
+    def get(self, kind: type[R]) -> R | None:
+        """The running part of this kind; None where there is none."""
+        return next((one for one in self._each if isinstance(one, kind)), None)
+
+    def swap(self, other: Running) -> None:
+        """Run a part otherwise: for doubles in tests."""
+        self._each = tuple(other if one.part == other.part else one for one in self._each)
+
+    # ------------------------------------------------------------------ one round
+
+    def go_to(self, rounds: int) -> None:
+        """So many rounds and rows of history are over."""
+        for one in self._each:
+            one.go_to(rounds)
+
+    def ask(self, x: Any, who: Who, error: BaseException | None) -> Said:
+        """A public round begins; each part is asked x, unless something is wrong with it, here or before."""
+        questions: list[Any] = []
+        lessons: list[Any] = []
+        for one in self._each:
+            one.begin()
+        for one in self._each if error is None else ():
+            question, error = tried(one.encode, x, who)
+            if error is not None:
+                break
+            questions.append(question)
+        label, source, scores = -1, -1, None
+        for one, question in zip(self._each, questions if error is None else (), strict=False):
+            said, found = one.propose(question)
+            if scores is None:
+                scores = found
+            if label < 0 <= said:
+                label, source = said, one.number
+            lessons.append(one.lesson(question))
+        return Said(label, source, scores, tuple(lessons), error)
+
+    def receive(self, label: int, who: Who) -> int:
+        """A label comes in: as it is, where rows are protected. It is the one place before anything sees it."""
+        for one in self._each:
+            label = one.receive(label, who)
+        return label
+
+    def receive_rows(self, labels: Ints, whos: Sequence[Who]) -> tuple[Ints, dict[int, ValueError]]:
+        """`receive` of each, −1 where there is none, or where it is not taken; and why it is not."""
+        refused: dict[int, ValueError] = {}
+        if all(type(one).receive is Running.receive for one in self._each):
+            return labels, refused
+        came = np.full(len(labels), -1)
+        for i, (label, who) in enumerate(zip(labels.tolist(), whos, strict=True)):
+            try:
+                came[i] = self.receive(label, who) if label >= 0 else -1
+            except PastCap as error:
+                refused[i] = error
+        return came, refused
+
+    def forget(self, who: bytes) -> None:
+        """Drop what waits of a person."""
+        for one in self._each:
+            one.forget(who)
+
+    def teach(self, questions: tuple[Any, ...], label: int, who: Who) -> int:
+        """A label came; the stamp of the open releases that have it (`stamp`)."""
+        return self.stamp(
+            [one.teach(question, label, who) for one, question in zip(self._each, questions, strict=False)]
+        )
+
+    def stamp(self, leaves: Sequence[int]) -> int:
+        """One number for the open releases that have a lesson, a part each; −1 for none.
+
+        Of several parts one that has made more than its `most` counts as none: after a crash it goes without the
+        lesson, and no other part has it twice.
+        """
+        if len(leaves) == 1 or not leaves:
+            return leaves[0] if leaves else -1
+        digits = [leaf + 1 if leaf <= one.most else 0 for one, leaf in zip(self._each, leaves, strict=True)]
+        return sum(digit * radix for digit, radix in zip(digits, self._radix, strict=True)) - 1
+
+    def leaves(self, stamp: int) -> list[int]:
+        """The open releases that a stamp says."""
+        if len(self._each) <= 1:
+            return [stamp] * len(self._each)
+        return [(stamp + 1) // radix % (one.most + 2) - 1 for one, radix in zip(self._each, self._radix, strict=True)]
+
+    def missed(self, number: int) -> bool:
+        """Whether a label of this round comes too late to teach any of them (public)."""
+        return all(one.missed(number) for one in self._each)
+
+    # ------------------------------------------------------------------ many rounds
+
+    def unreadable(self, xs: Any) -> dict[int, str]:
+        """What is wrong with rows that one of them cannot read."""
+        errors: dict[int, str] = {}
+        for one in self._each:
+            errors = {**one.unreadable(xs), **errors}
+        return errors
+
+    def follow(self, xs: Any, labels: Ints, whos: Sequence[Who], bad: Bools, keep: bool = False) -> Proposed:
+        """Rounds, each asked and then taught its label (−1: none), part by part."""
+        answers, sources = np.full(len(labels), -1), np.full(len(labels), -1, dtype=np.int8)
+        scores, rows = None, list[Sequence[Any]]()
+        for one in self._each:
+            asked = one.follow(xs, labels, whos, bad, keep)
+            first = (answers < 0) & (asked.answers >= 0)
+            answers[first], sources[first] = asked.answers[first], one.number
+            scores = asked.scores if scores is None else scores
+            rows.append(asked.rows)
+        return Proposed(answers, sources, scores, list(zip(*rows, strict=True)) if keep and rows else [])
+
+    # ------------------------------------------------------------------ history
+
+    def check(self, x: Any) -> BaseException | None:
+        """What is wrong with a record."""
+        return next((error for one in self._each if (error := tried(one.check, x)[1]) is not None), None)
+
+    def teaching(self) -> None:
+        """A call that teaches records begins."""
+        for one in self._each:
+            one.teaching()
+
+    def teach_one(self, x: Any, label: int, who: Who) -> None:
+        """One labelled record that was never asked."""
+        for one in self._each:
+            one.teach_one(x, label, who)
+
+    def teach_rows(self, xs: Any, labels: Ints, whos: Sequence[Who]) -> Ints:
+        """Labelled records; the stamp of each."""
+        each = [one.teach_rows(xs, labels, whos) for one in self._each]
+        if len(each) <= 1:
+            return each[0] if each else np.full(len(labels), -1)
+        return np.array([self.stamp([int(one[i]) for one in each]) for i in range(len(labels))], dtype=np.int64)
+
+    def taught(self) -> None:
+        """A call that taught records has come to its end."""
+        for one in self._each:
+            one.taught()
+
+    @property
+    def together(self) -> int:
+        """How many records may be taught at once."""
+        return min((one.together for one in self._each), default=sys.maxsize)
+
+    @property
+    def knows(self) -> bool:
+        """Whether it is known which records taught them."""
+        return all(one.knows for one in self._each)
+
+    def noted(self) -> None:
+        """A journal has all records that ever taught them."""
+        for one in self._each:
+            one.noted()
+
+    # ------------------------------------------------------------------ state
+
+    @property
+    def closed(self) -> int:
+        """From which stamp on lessons may be needed again (public); of several parts, all of them."""
+        return self._each[0].closed if len(self._each) == 1 else 0
+
+    @property
+    def counting(self) -> bool:
+        """Whether questions themselves still add to something that will be released (public)."""
+        return any(one.counting for one in self._each)
+
+    def again(self, x: Any, label: int, number: int, stamp: int) -> None:
+        """A lesson from a journal: for the parts that have not released it."""
+        for one, leaf in zip(self._each, self.leaves(stamp), strict=True):
+            if leaf >= one.closed:
+                one.again(x, label, number)
+
+    def recount(self, records: Sequence[Counted], asked: Sequence[Counted]) -> None:
+        """Rows of history, and questions, from a journal that were counted, and are in no release."""
+        for one in self._each:
+            if one.counting:
+                one.recount(records, asked)
+
+    def read_as_of(self, x: Any, number: int) -> tuple[Any, ...]:
+        """x as they read it in this round."""
+        return tuple(one.read_as_of(x, number) for one in self._each)
+
+    @property
+    def failures(self) -> Failures:
+        """How often any of them failed, since they were made or loaded."""
+        return reduce(Failures.plus, (one.failures for one in self._each), Failures())
+
+    def rehearse(self) -> None:
+        """Compile what rounds need."""
+        for one in self._each:
+            one.rehearse()
+
+    def spent(self, spent: Spent) -> Spent:
+        """With everything that was released, for a ledger that begins now."""
+        return replace(spent, released=tuple(release for one in self._each for release in one.releases()))
+
+    def resume(self, spent: Spent, account: Account) -> None:
+        """Go on from what a ledger says. A release is of rounds that were taken, whether or not the ledger says so."""
+        _check_known(spent, [one.part for one in self._each])
+        at = spent.rounds + spent.history
+        for one in self._each:
+            at = max(at, one.resume(at, released_of(spent, one.part)))
+        account.taken = account.rounds = at - spent.history
+        self.go_to(at)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a snapshot keeps of parts beside their releases, by name."""
+        return {f"part/{one.part.kind}/{name}": held for one in self._each for name, held in one.arrays().items()}
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]], trusted: bool) -> None:
+        """Go on from what `arrays` gave."""
+        for one in self._each:
+            name = f"part/{one.part.kind}/"
+            one.restore({key.removeprefix(name): a for key, a in arrays.items() if key.startswith(name)}, trusted)
+
+    @property
+    def notes(self) -> bool:
+        """Whether one of them notes what it learns by itself."""
+        return any(one.notes for one in self._each)
+
+    def saved(self, book: Book) -> None:
+        """A snapshot has all that was learned so far: notes up to now are needed no more."""
+        for one in self._each:
+            if one.notes:
+                book.tear(one.note, book.sequence)
+
+    def catch_up(self, journal: Iterable[tuple[str, int, int, bytes]], since: int) -> None:
+        """Learn from the parts' own notes what came after the snapshot with this number."""
+        own = {one.note: one for one in self._each if one.notes}
+        for kind, sequence, _, body in journal if own else ():
+            if kind in own and sequence > since:
+                own[kind].noted_since(body)
+
+    def fingerprints(self) -> dict[str, list[Any]]:
+        """How often each was released, and what it answers by: what `check` computes again."""
+        return {one.part.kind: [one.closed, one.fingerprint()] for one in self._each}
+
+    def write(self, questions: tuple[Any, ...], arrays: dict[str, list[NDArray[Any]]]) -> list[Any]:
+        """The questions of an open ticket as JSON; what is not JSON is put to `arrays`."""
+        written: list[Any] = []
+        for one, question in zip(self._each, questions, strict=False):
+            made = None if question is None else one.pack(question)
+            if made is None:
+                written.append(None)
+                continue
+            for name, values in made[1].items():
+                arrays.setdefault(f"{one.part.kind}/{name}", []).append(values)
+            written.append([made[0], {name: values.size for name, values in made[1].items()}])
+        return written
+
+    def read(self, written: Sequence[Any], arrays: Mapping[str, NDArray[Any]], at: dict[str, int]) -> tuple[Any, ...]:
+        """The questions that `write` wrote; `at` says how far the arrays were read."""
+        questions = []
+        for one, saved in zip(self._each, written, strict=True):
+            found = {}
+            for name, size in {} if saved is None else saved[1].items():
+                key = f"{one.part.kind}/{name}"
+                begin = at.get(key, 0)
+                found[name], at[key] = arrays[f"open/{key}"][begin : begin + size], begin + size
+            questions.append(None if saved is None else one.unpack(saved[0], found))
+        return tuple(questions)
+
+
+def released_of(spent: Spent, part: Part) -> list[Released]:
+    """What a ledger says that a part released, by the part's own kinds."""
+    name = f"{part.kind}/"
+    return [(one[0].removeprefix(name), *one[1:]) for one in spent.released if one[0].startswith(name)]
+
+
+def _check_known(spent: Spent, parts: Sequence[Part]) -> None:
+    """Refuse releases that no part would take up: what is in them would be released again."""
+    known = {part.kind for part in parts}
+    if any(kind.partition("/")[0] not in known for kind, *_ in spent.released):
+        raise StateError("the ledger has releases of a part that the plan does not have: do not use this state")
+
+
+def check_parts(plan: Plan, features: Any, spent: Spent, known: Mapping[str, Sequence[Any]]) -> dict[str, Again]:
+    """How often each part was released, and its fingerprint, all from a ledger; `known` is what a snapshot says.
+
+    StateError where the two differ, or where a ledger has releases of a part that the plan does not have.
+    """
+    found: dict[str, Again] = {}
+    _check_known(spent, plan.public)
+    for part in plan.public:
+        released, run = released_of(spent, part), run_of(part)
+        closed, theta = known[part.kind]
+        then = run.again_from(part, features, released, closed)[1]
+        if then not in (theta, None):
+            raise StateError(
+                f"what the part {part.kind!r} answers by, computed again from the ledger, is not what was in use: do "
+                "not use this state"
+            )
+        now, digest = run.again_from(part, features, released, None)
+        found[part.kind] = Again(now, digest or "", then is not None)
+    return found
