@@ -278,3 +278,23 @@ def test_most_rows_at_one_place_are_not_all() -> None:
 def test_impossible_ranges_are_refused(ends: tuple[float, float]) -> None:
     with pytest.raises(ValueError, match="range"):
         declared({"a": ends}, ["a"])
+
+
+@pytest.mark.parametrize(("share", "missing"), [(1.0, 0.0), (0.25, 0.0), (1.0, 0.8)])
+def test_a_column_is_known_by_the_rows_that_were_counted_of_it(share: float, missing: float) -> None:
+    """Of people one row is counted, and numbers may be missing: a third of all rounds would be too much to ask for."""
+    rng, rounds = np.random.default_rng(1), 20_000
+    rows = rng.normal(50, 15, (int(share * rounds), 4))
+    rows[rng.random(len(rows)) < missing, 0] = np.nan
+    weights, counts = weights_of(1 << 16, 4), np.zeros((4, COUNTS), dtype=np.int64)
+    add_counts(rows, *weights, counts)
+    noise = 25.0 * weights[0]
+    grids = from_counts(counts + rng.normal(0, noise, counts.shape).astype(np.int64), noise, rounds * weights[0])
+    assert all(grid is not None and 0 < grid[0] < 50 < grid[-1] < 130 for grid in grids)
+
+
+def test_a_column_of_which_little_is_shown_is_not_known() -> None:
+    counts = np.zeros((1, COUNTS), dtype=np.int64)
+    counts[0, 200], counts[0, 210:235] = 100, 15  # most of it lies below the noise
+    assert from_counts(counts, 20.0)[0] is not None, "where nobody knows how many rows there were"
+    assert from_counts(counts, 20.0, 2000.0) == (None,)

@@ -41,7 +41,7 @@ COUNTS = BINS + 8 * _SCALES
 _FINE = 0.1  # of the squared norm for the finer scales
 _INSIDE, _SURE = 0.8, 3.0  # of a column's rows in its band; deviations of its noise that their count must exceed
 _FILLS = 1 / 16  # of a column: what is left of it counts from a bin's worth on
-_SHOWN = 1 / 3  # of all rows: a column of which less is shown is not known
+_SHOWN = 1 / 3  # of the rows that have a number: a column of which less is shown is not known
 _CLEAR, _WIDEST = 4.0, 16  # deviations of its noise that a sum of counts must exceed; the most bins of a sum
 QUARTERS = 4 * OCTAVES
 NODES = OCTAVES + 1
@@ -89,8 +89,8 @@ def from_counts(counts: NDArray[np.int64], deviation: float, most: float = math.
 
     Bins are joined by twos, fours, … until a sum stands out of its noise; what never does is left out, but for what is
     left of a column of which 0 or 1 alone is shown. Inside a bin values are taken to be spread evenly. A column that
-    lies in one octave is looked at more closely. `most` is what the counts of one column add up to at most: one of
-    which less than a third is shown is not known.
+    lies in one octave is looked at more closely. `most` is what the counts of one column add up to at most. A column
+    is not known if less is shown of it than a third of its rows, as many as they may be by all its counts.
 
     Examples
     --------
@@ -105,12 +105,15 @@ def from_counts(counts: NDArray[np.int64], deviation: float, most: float = math.
     columns, spread = counts.astype(np.float64), np.sqrt(np.maximum(high - low, edges[0]))
     shown = [_held(column[:BINS], deviation, spread) for column in columns]
     whole = min(most, max((float(held.sum()) for held in shown), default=0.0))
+    sums = columns[:, :BINS].sum(axis=1)
+    rows = min(most, float(sums.mean()) + 2 * deviation * math.sqrt(BINS / len(sums))) if len(sums) else 0.0
     grids: list[Grid] = []
     for column, held in zip(columns, shown, strict=True):
         band = _band(held, column[BINS:].reshape(-1, 8), deviation) if held.any() else None
         _add_rest(held, float(column[_SIDE]), float(column[_ONE]), deviation, whole)
         places = np.flatnonzero(held)
-        if places.size == 0 or (most < math.inf and float(held.sum()) < _SHOWN * most):
+        own = min(rows, float(column[:BINS].sum()) + 2 * deviation * math.sqrt(BINS))
+        if places.size == 0 or (most < math.inf and float(held.sum()) < _SHOWN * own):
             grids.append(None)
             continue
         share = np.concatenate([[0.0], np.cumsum(held)]) / held.sum()
