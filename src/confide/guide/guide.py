@@ -13,7 +13,9 @@ Its life, as POP leads it (under the model's lock):
 Many rounds at once are `follow`, or `settle`, `encode_batch` and `run` where the caller encodes.
 
 Where ranges are counted there are two stages: a *warm-up* learns on a map of the declared ranges alone while all are
-counted, and answers until the other one, whose map has them, has learned half as long. Else there is one stage only.
+counted, and then another on a map that has them. Where the plan has the budget for it, what the warm-up was taught is
+kept, and teaches the other stage when that begins: it stands then as if it had been there from round 1 on, and answers.
+Else the warm-up answers until the other one has learned half as long. Without counts there is one stage only.
 
 Everything here but the open leaf, the counts and the closed leaves' exact sums is a function of released nodes.
 """
@@ -39,12 +41,12 @@ from confide.guide.columns import Columns
 from confide.guide.counting import RangeCounts
 from confide.guide.hashed import HashedMap
 from confide.guide.importance import importance
-from confide.guide.leaves import Leaves
+from confide.guide.leaves import Kept, Leaves
 from confide.guide.linear import MODELS, add_lesson, ordered, run_rows, scores
-from confide.guide.maps import FeatureMap
+from confide.guide.maps import Encoded, FeatureMap
 from confide.guide.model import Batch, Map, Model, Question, encode_batch, map_from_params, map_params, score_of
 from confide.guide.ranges import declared
-from confide.guide.rows import read_many
+from confide.guide.rows import Table, read_many
 from confide.planning.guided import GuidePlan
 from confide.privacy.gaussian import GaussianNoise
 from confide.privacy.random import Random
@@ -155,7 +157,7 @@ class Guide:
             if self._counted.counts.size > plan.range_values:
                 raise ValueError("there are more numeric columns than the plan certifies counts of: take fewer of them")
             self._range_noise = GaussianNoise(plan.range_sigma2).draw(self._rng, self._counted.counts.size)
-            self._handover = plan.main.reaching(plan.range_rounds / 2)
+            self._handover = 0 if plan.kept_clip else plan.main.reaching(plan.range_rounds / 2)
             stage = plan.warm
         else:
             stage = plan.main
@@ -221,16 +223,20 @@ class Guide:
     @property
     def room(self) -> int:
         """For how many rounds nothing is released but what is due before the first of them (public)."""
-        past = self.rounds - self._first
-        if self._warm is not None and past < 0:
+        if self._warm is not None and self.rounds < self._first:
             return next(end for end in self._warm.stage.ends if end > self.rounds) - self.rounds
+        past = self.rounds - self._before
         closed = self.plan.closed_at(past)
         stage = self.plan.epoch(closed // self.plan.leaves if self.plan.endless else 0)
         return MANY if closed == stage.before + stage.leaves else stage.ends[closed - stage.before] - past
 
     @property
     def _began(self) -> int:  # rounds before the stage that learns
-        return 0 if self.finding else self._first
+        return 0 if self.finding else self._before
+
+    @property
+    def _before(self) -> int:  # rounds before the main stage: none where it is taught what the warm-up was
+        return 0 if self._warm is not None and self.plan.kept_clip else self._first
 
     def leaves_of(self, rounds: int) -> Ints:
         """Which leaf each of the next rounds teaches, by the numbers of `closed`; −1 past the last round (public)."""
@@ -238,7 +244,7 @@ class Guide:
 
     def _leaf_at(self, before: Ints) -> Ints:
         """Which leaf a round teaches that comes after so many."""
-        found = self.plan.closed_after(before - self._first)
+        found = self.plan.closed_after(before - self._before)
         if self._warm is not None:
             warm = self._warm.stage
             early = np.searchsorted(warm.ends, before, side="right")
@@ -280,6 +286,8 @@ class Guide:
             self._check()
         if self._leaves.closed == self._leaves.stage.leaves:
             self._turn()  # where an interrupt came between
+        if self._leaves.kept and not self.finding:
+            self._leaves.teach_kept(self._weights)
         due = self._due()
         if due is not None:
             self._release(due)
@@ -308,7 +316,7 @@ class Guide:
         if self.rounds >= self._last:
             return None  # past its rounds the guide is frozen
         leaves, finding = self._leaves, self._leaves is self._warm
-        past = self.rounds if finding else self.rounds - self._first
+        past = self.rounds - self._began
         if leaves.closed < leaves.stage.leaves and past >= leaves.stage.ends[leaves.closed]:
             return leaves.stage.kind
         return "ranges" if finding and past >= self._first else None
@@ -352,7 +360,11 @@ class Guide:
     def _found(self, row: Ints) -> None:
         self.ranges = row.copy()
         known = self._counted.map(row, self.plan.range_sigma2**0.5, self._first)
-        self._leaves = Leaves(self.plan, self.plan.main, known, self._rng)
+        main = Leaves(self.plan, self.plan.main, known, self._rng)
+        main.kept = self._leaves.kept
+        self._leaves = main
+        if self._warm is not None:
+            self._warm.kept = []
 
     # ------------------------------------------------------------------ rows
 
@@ -364,13 +376,24 @@ class Guide:
         """`x` as the guide takes it now. A malformed x is a ValueError."""
         leaves, answers = self._leaves, self._leaves if self._warm is None else self._answers
         asked = None if answers is leaves else answers.features.encode(x)
-        return Question(leaves.stage.number, leaves.features.encode(x), asked)
+        return self._question(x, leaves, leaves.features, asked)
+
+    def _question(self, x: Any, leaves: Leaves, features: Map, asked: Encoded | None = None) -> Question:
+        """`x` by a map of this stage, and as it was read, if what it is taught will be kept."""
+        if self._keeps and leaves is self._warm and isinstance(features, FeatureMap):
+            read = features.columns.read(x)
+            return Question(leaves.stage.number, features.encode_row(read), asked, read)
+        return Question(leaves.stage.number, features.encode(x), asked)
+
+    @property
+    def _keeps(self) -> bool:  # whether what is taught now is kept for the main stage
+        return self._leaves is self._warm and self.plan.kept_clip > 0
 
     def encode_as_of(self, x: Any, rounds: int, /) -> Question:
         """`x` as the guide took it in the so-many-th of all rounds and rows: for a question that was lost."""
         leaves = self._warm if self._warm is not None and rounds <= self._first else self._leaves
-        past = rounds - 1 - (0 if leaves is self._warm else self._first)
-        return Question(leaves.stage.number, leaves.map_after(past).encode(x))
+        past = rounds - 1 - (0 if leaves is self._warm else self._before)
+        return self._question(x, leaves, leaves.map_after(past))
 
     def unreadable(self, rows: Any) -> Mask:
         """Which rows the guide cannot read, now or later: that depends on its columns alone."""
@@ -426,7 +449,9 @@ class Guide:
         """
         self._check()
         soft = counted and self._warm is not None and not self.finding
-        self._add(question, y, self._leaves.open, self.plan.record_clip if soft else self.plan.clip)
+        taught = self._add(question, y, self._leaves.open, self.plan.record_clip if soft else self.plan.clip)
+        if taught and self._keeps and question.read is not None:
+            self._leaves.kept.append(Kept(self.rounds, question.read, y))
 
     def lesson(self, question: Question, y: int, /) -> Ints:
         """What `gradient` would add: a function of the row, its label and what was released."""
@@ -434,13 +459,15 @@ class Guide:
         self._add(question, y, out, self.plan.clip)
         return out
 
-    def _add(self, question: Question, y: int, leaf: Ints, clip: int) -> None:
+    def _add(self, question: Question, y: int, leaf: Ints, clip: int) -> bool:
         leaves, plan = self._leaves, self.plan
         known = ordered(question.encoded.indices, self.features.width)  # it may come from a file
         if known and question.stage == self.stage and self.rounds <= self._last and 0 <= y < plan.labels:
             said, weight = np.empty(plan.vectors), float(self._weights[y])
             scores(leaves.answering, *question.encoded, said)
             add_lesson(leaves.thetas, said, *question.encoded, y, weight, clip, plan.scale, leaf)
+            return True
+        return False
 
     # ------------------------------------------------------------------ many rounds
 
@@ -482,9 +509,19 @@ class Guide:
             batch = Batch(*batch[:4], batch.refused | bad[part])
             other = None if self._answers is self._leaves else encode_batch(self._answers.features, some)
             self._ask(batch, labels[part], asked.answers[part], asked.scores[part], other)
-            kept = (batch.row(i) for i in range(batch.refused.size if keep else 0))
-            asked.rows.extend(None if row is None else Question(self.stage, row) for row in kept)
+            table = some if self._keeps else None
+            if table is not None:
+                self._keep(table, batch.refused, labels[part])
+            for i in range(batch.refused.size if keep else 0):
+                row, read = batch.row(i), None if table is None else table.row(i)
+                asked.rows.append(None if row is None else Question(self.stage, row, None, read))
         return asked
+
+    def _keep(self, table: Table, refused: Mask, labels: Ints) -> None:
+        """Keep what the last rounds were taught, as `gradient` does."""
+        first = self.rounds - labels.size + 1
+        taught = np.flatnonzero(~refused & (labels >= 0) & (labels < self.plan.labels)).tolist()
+        self._leaves.kept.extend(Kept(first + i, table.row(i), int(labels[i])) for i in taught)
 
     def _ask(self, batch: Batch, labels: Ints, answers: Ints, said: Floats, other: Batch | None) -> None:
         """`run`, and the answers that follow from the scores."""
@@ -573,7 +610,7 @@ class Guide:
         fits = fits and (self.finding or self._loaded(nodes))
         if not fits:
             raise StateError("the releases do not belong to this guide: load it with its own plan, features and ledger")
-        self.rounds = max(rounds, self._began + self._leaves.past)
+        self.rounds = max(rounds, self._began + self._leaves.past, 0 if self.finding else self._first)
 
     def inherit(self, features: Map, carried: Carried | None, epoch: int) -> None:
         """A fresh guide begins with a predecessor's map, and, without an end, with what it had learned.

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from confide.arrays import Floats, Ints
 from confide.guide.candidates import Choice, keeps
 from confide.guide.carried import Carried
-from confide.guide.linear import MODELS, Thetas, average, follow, units
+from confide.guide.columns import Row
+from confide.guide.linear import MODELS, Thetas, average, follow, run_rows, units
 from confide.guide.maps import FeatureMap
 from confide.guide.middle import mean_row
-from confide.guide.model import Map
+from confide.guide.model import Map, encode_batch
 from confide.guide.partitions import DEPTH, Renewal, mean_squares, renewals
+from confide.guide.rows import Table
 from confide.planning.guided import GuidePlan
 from confide.planning.stages import SHORTEST, Stage
 from confide.privacy.gaussian import GaussianNoise
@@ -26,6 +29,15 @@ from confide.privacy.sums import Products, overlap
 
 _YOUNG = 0.4  # of the rounds: a partition that began later has not had its chance yet
 _OFTEN = 8  # without an end: how often, while rounds double, partitions may be drawn anew
+
+
+class Kept(NamedTuple):
+    """What the warm-up was taught."""
+
+    rounds: int
+    """How many had begun when its label came."""
+    row: Row
+    label: int
 
 
 class Leaves:
@@ -52,6 +64,7 @@ class Leaves:
         self._mean, self._along, self.stage = _steady(stage, features)
         self.closed = 0
         self.open = np.zeros(size, dtype=np.int64)
+        self.kept: list[Kept] = []  # what the warm-up was taught, and is not in a sum of this stage yet
         self.sums = np.zeros((stage.leaves, size), dtype=np.int64)
         self.rows = np.zeros((stage.leaves, size), dtype=np.int64)
         self.theta = np.zeros((features.width, plan.vectors))
@@ -116,7 +129,7 @@ class Leaves:
     def next(self, stage: Stage) -> Leaves:
         """The leaves of the next epoch: θ and the map go on, sums and noise begin anew."""
         after = Leaves(self.plan, stage, self.features, self._rng, self.carried())
-        after.given = self.given
+        after.given, after.kept = self.given, self.kept
         return after
 
     def left(self) -> Carried | None:
@@ -136,6 +149,21 @@ class Leaves:
         later = self._after(row)
         later |= {"open": np.zeros_like(self.open), "_ahead": self._noise.draw(self._rng, self.open.size)}
         vars(self).update(later)  # at once: whatever interrupts it, the leaf is closed or open, and nothing between
+
+    def teach_kept(self, weights: Floats) -> None:
+        """Add to the open leaf, all at once, what the warm-up was taught in its rounds: the bits of one by one."""
+        features, plan = self.features, self.plan
+        if not self.kept or self.full or not isinstance(features, FeatureMap):
+            return
+        here = bisect_right(self.kept, self.stage.ends[self.closed], key=lambda one: one.rounds)
+        batch = encode_batch(features, Table.of(features.columns, [one.row for one in self.kept[:here]]))
+        labels, later = np.array([one.label for one in self.kept[:here]], dtype=np.int64), self.open.copy()
+        said = np.empty((here, plan.vectors))
+        run_rows(
+            self.thetas, batch.starts, batch.indices, batch.values, labels, weights, plan.kept_clip, plan.scale, later,
+            said,
+        )  # fmt: skip
+        vars(self).update({"open": later, "kept": self.kept[here:]})  # an interrupt leaves both as they were, or neither
 
     def load(self, rows: Sequence[Ints], sums: Sequence[Ints]) -> None:
         """Rows that were released before, and their leaves' exact sums: θ is computed again, bit for bit."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.arrays import Floats, Ints
+from confide.guide.columns import Row
 from confide.guide.hashed import HashedMap
 from confide.guide.linear import scores
 from confide.guide.maps import Encoded, FeatureMap
@@ -26,6 +27,8 @@ class Question(NamedTuple):
     encoded: Encoded
     asked: Encoded | None = None
     """By the map of the stage that answers, while that is another one."""
+    read: Row | None = None
+    """As it was read, while what is taught is kept for another map."""
 
 
 class Batch(NamedTuple):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.contained import contained
-from confide.guide.columns import Columns, code_of
+from confide.guide.columns import Columns, Row, code_of
 from confide.reading import category_of, number_of, text_of
 
 _NUMBERS = frozenset({float, int, bool, type(None), np.float64, np.float32, np.int64, np.int32, np.bool_})
@@ -28,6 +28,18 @@ class Table(NamedTuple):
     codes: NDArray[np.uint64]
     texts: NDArray[np.object_]
     refused: NDArray[np.bool_]
+
+    def row(self, i: int) -> Row:
+        """One row, sharing nothing with the others."""
+        return Row(self.numbers[i].copy(), self.codes[i].copy(), tuple(self.texts[i].tolist()))
+
+    @classmethod
+    def of(cls, columns: Columns, rows: Sequence[Row]) -> Table:
+        """Rows that were read one by one."""
+        table = _empty(columns, len(rows))
+        for i, row in enumerate(rows):
+            table.numbers[i], table.codes[i], table.texts[i] = row
+        return table
 
 
 def read_many(columns: Columns, rows: Iterable[Any]) -> Table:

@@ -26,9 +26,10 @@ MOST_VALUES = 1 << 24
 
 _SCALES = ((1 << 9, 1 << 10), (1 << 7, 1 << 7), (1 << 6, 1 << 4))  # of the matrix: the finest that the noise allows
 _SQUARED = 1 << 31  # what a kernel squares in 64 bits, twice, is below this
-_APART, _TOGETHER = 2 / 3, 0.06  # part of the budget for counts: of the warm-up's, or of all
+_APART, _WARMED, _TOGETHER = 0.5, 0.15, 0.06  # parts of the budget: of a row of the warm-up for counts, and for
+# what it teaches there; the rest is for what it teaches after it. And of all for counts, where both stages are paid for
 _SEEN = 0.12  # of the rows looked at: a block of values this large must stand four deviations out of the noise
-_LOOKED, _PLENTY = 10, 4.0  # look at a tenth of the rounds, and at most at so often as many as show enough
+_LOOKED, _PLENTY = 10, 3.0  # look at a tenth of the rounds, and at most at so often as many as show enough
 _COLUMNS = 10  # numeric columns that this is worked out for
 _FEW, _LEAF = 512, 512  # leaves of a short stream, and rounds of a leaf from which on there are more
 _GROWTH = 30  # a leaf is a thirtieth of the past, so that θ is never older than that; more leaves, more noise
@@ -257,7 +258,8 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
         """μ²: by how much one unit moves everything the guide releases, in squared deviations of its noise, at most.
 
         A unit moves its leaves by at most 2c·κC in total norm, those of both stages and of all epochs together, and the
-        counts of ranges by at most √2·range_norm. Apart, it moves the warm-up and the counts, or the other stage.
+        counts of ranges by at most √2·range_norm. Apart, it moves the warm-up and the counts, or the other stage; what
+        the first two leave of the third is for what is kept (`kept_clip`).
         """
         if self.apart and self.range_rounds:
             first = self._moved(self.warm_root, self.warm_sigma2) + self.range_mu2
@@ -289,8 +291,20 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
 
         Apart, it moves no more than μ² together with the counts of its row.
         """
-        most = (self.mu2 - self.range_mu2) / self._moved(self.root, self.sigma2) if self.apart else Fraction(1)
-        return min(self.clip, math.isqrt(math.floor(most * self.clip**2)))
+        return self._clipped(self.mu2 - self.range_mu2) if self.apart else self.clip
+
+    @property
+    def kept_clip(self) -> int:
+        """κC of what a row of the warm-up teaches once more after it; 0 where nothing is kept.
+
+        Apart, it moves no more than μ² together with the counts of its row and its gradient in the warm-up.
+        """
+        warm = self._moved(self.warm_root, self.warm_sigma2)
+        return self._clipped(self.mu2 - self.range_mu2 - warm) if self.apart and self.range_rounds else 0
+
+    def _clipped(self, mu2: Fraction) -> int:
+        """The longest gradient of the main stage that moves no more than this."""
+        return min(self.clip, math.isqrt(math.floor(mu2 / self._moved(self.root, self.sigma2) * self.clip**2)))
 
     @property
     def noises(self) -> tuple[Noise, ...]:
@@ -388,12 +402,12 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
         apart = apart and integer(unit_labels, "unit_labels", 1) == 1
         part = _APART if apart else _TOGETHER
         ranges = _range_rounds(mu2 * part, whole) if private_ranges else 0
-        leaves, leaf, growth = (_EPOCH, _LONGEST, _SLOWER) if whole is None else _lengths(whole, ranges)
+        leaves, leaf, growth = (_EPOCH, _LONGEST, _SLOWER) if whole is None else _lengths(whole, 0 if apart else ranges)
         warm_leaves = len(ends_of(ranges, leaf, growth))
         variance = (2 * unit_labels * clip) ** 2 / mu2
         less = 1 - part if ranges else 1.0
         root, sigma2, step = _matrix(leaves, leaf * clip, variance if apart else variance / less)
-        warm, warm_sigma2, warm_step = _matrix(max(1, warm_leaves), leaf * clip, variance / less)
+        warm, warm_sigma2, warm_step = _matrix(max(1, warm_leaves), leaf * clip, variance / (_WARMED if apart else less))
         range_sigma2 = math.ceil(2 * scale**2 / (mu2 * part) * (1 + 1e-14)) if ranges else 1
         step, memory, momentum = _pace(step, SHORTEST if whole is None else leaf, MEMORY)
         return cls(
