@@ -229,10 +229,13 @@ def _taught(kind: type[Guiding], missing: int | None, late: int = 0) -> dict[tup
     return seen.exact
 
 
-@pytest.mark.parametrize(("kind", "leaves"), [(Guiding, {"warm": 1, "node": 1}), (InOrder, {"warm": 1, "node": 2})])
-@pytest.mark.parametrize("late", [0, 2])
+@pytest.mark.parametrize(
+    ("kind", "late", "leaves"),
+    [(Guiding, 0, {"warm": 1, "node": 1}), (Guiding, 2, {"warm": 1, "node": 1}), (InOrder, 0, {"warm": 1, "node": 2})],
+    ids=["in time", "late", "in order"],
+)
 def test_a_lesson_that_does_not_come_leaves_all_others_in_their_leaves(
-    kind: type[Guiding], leaves: dict[str, int], late: int
+    kind: type[Guiding], late: int, leaves: dict[str, int]
 ) -> None:
     whole, less = (_taught(kind, missing, late) for missing in (None, 4))
     moved = Counter(name for name, number in whole if not np.array_equal(whole[name, number], less[name, number]))
