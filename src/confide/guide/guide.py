@@ -150,6 +150,7 @@ class Guide:
         self.ranges: Ints | None = None
         """The released counts, where ranges are private."""
         self._first, self._handover = 0, 0  # rounds of the warm-up, and leaves after it until its answers end
+        self._again = False  # whether what it is taught is kept, and teaches the main stage
         self._warm: Leaves | None = None
         self._given: Release | None = None  # the map of a predecessor
         if isinstance(features, Columns) and _counts(plan, features, ranges):
@@ -157,7 +158,8 @@ class Guide:
             if self._counted.counts.size > plan.range_values:
                 raise ValueError("there are more numeric columns than the plan certifies counts of: take fewer of them")
             self._range_noise = GaussianNoise(plan.range_sigma2).draw(self._rng, self._counted.counts.size)
-            self._handover = 0 if plan.kept_clip else plan.main.reaching(plan.range_rounds / 2)
+            self._again = plan.kept_clip > 0
+            self._handover = 0 if self._again else plan.main.reaching(plan.range_rounds / 2)
             stage = plan.warm
         else:
             stage = plan.main
@@ -236,7 +238,7 @@ class Guide:
 
     @property
     def _before(self) -> int:  # rounds before the main stage: none where it is taught what the warm-up was
-        return 0 if self._warm is not None and self.plan.kept_clip else self._first
+        return 0 if self._warm is not None and self._again else self._first
 
     def leaves_of(self, rounds: int) -> Ints:
         """Which leaf each of the next rounds teaches, by the numbers of `closed`; −1 past the last round (public)."""
@@ -387,7 +389,7 @@ class Guide:
 
     @property
     def _keeps(self) -> bool:  # whether what is taught now is kept for the main stage
-        return self._leaves is self._warm and self.plan.kept_clip > 0
+        return self._again and self._leaves is self._warm
 
     def encode_as_of(self, x: Any, rounds: int, /) -> Question:
         """`x` as the guide took it in the so-many-th of all rounds and rows: for a question that was lost."""

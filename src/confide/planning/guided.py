@@ -299,8 +299,9 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
 
         Apart, it moves no more than μ² together with the counts of its row and its gradient in the warm-up.
         """
-        warm = self._moved(self.warm_root, self.warm_sigma2)
-        return self._clipped(self.mu2 - self.range_mu2 - warm) if self.apart and self.range_rounds else 0
+        if not (self.apart and self.range_rounds):
+            return 0
+        return self._clipped(self.mu2 - self.range_mu2 - self._moved(self.warm_root, self.warm_sigma2))
 
     def _clipped(self, mu2: Fraction) -> int:
         """The longest gradient of the main stage that moves no more than this."""
