@@ -83,7 +83,7 @@ def test_a_plan_with_a_guide_is_certified_from_its_integers(kind: str) -> None:
     assert made.guide is not None and made.verify() == made.guarantee
     assert Plan.from_json(made.to_json()) == made
     saved = flat(made)
-    less_of = {"sigma2": 0.99, "unit_labels": None, "clip": None, "range_sigma2": 0.5, "warm_sigma2": 0.5}
+    less_of = {"sigma2": 0.99, "unit_labels": None, "clip": None, "range_sigma2": 0.4, "warm_sigma2": 0.2}
     for name, less in less_of.items():
         changed = flat(made)
         value = saved["guide"][name]

@@ -181,7 +181,7 @@ def test_a_guide_that_was_lost_while_counting_releases_what_is_due(late: int) ->
     guide = Guide(RANGED, COLUMNS, rng=Random(seed=1), store=kept.append)
     guide.resume(RANGED.range_rounds + late, [])
     assert guide.settle() > 0
-    nodes = sum(end <= late for end in RANGED.main.ends)
+    nodes = sum(end <= RANGED.range_rounds + late for end in RANGED.main.ends)
     assert [r.kind for r in kept] == ["warm"] * RANGED.warm_leaves + ["ranges"] + ["node"] * nodes
     gone = Guide(RANGED, COLUMNS)
     gone.resume(RANGED.rounds, [])
@@ -249,7 +249,7 @@ def test_partitions_are_renewed_by_what_was_released_and_again_after_a_load() ->
 
 def test_a_warm_up_learns_from_round_one_and_answers_until_the_map_with_ranges_has_learned_half_as_long() -> None:
     """Every round is answered from the first release on; a label that comes after the warm-up teaches nothing else."""
-    plan, rng = GuidePlan.best(8.0, 1e-6, 4000), np.random.default_rng(1)
+    plan, rng = GuidePlan.best(8.0, 1e-6, 4000, apart=False), np.random.default_rng(1)
     numbers = rng.normal(size=(4000, 2))
     labels = (numbers[:, 0] > 0).astype(np.int64)
     guide = Guide(plan, Columns.of_array(2), rng=Random(seed=1))
@@ -271,6 +271,24 @@ def test_a_warm_up_learns_from_round_one_and_answers_until_the_map_with_ranges_h
         guide.follow(numbers[i : i + 1], labels[i : i + 1])
     assert guide.model.features is guide.features is not warm.features and guide.encode(numbers[0]).asked is None
     assert guide.leaves_of(2).tolist() == [guide.closed] * 2
+
+
+def test_where_rounds_are_protected_the_map_with_ranges_begins_with_all_that_the_warm_up_was_taught() -> None:
+    plan, rng = GuidePlan.best(8.0, 1e-6, 4000), np.random.default_rng(1)
+    numbers = rng.normal(size=(4000, 2))
+    labels = (numbers[:, 0] > 0).astype(np.int64)
+    guide = Guide(plan, Columns.of_array(2), rng=Random(seed=1))
+    first = plan.range_rounds
+    guide.follow(numbers[:first], labels[:first])
+    assert guide.finding and len(guide._leaves.kept) == first
+    said = guide.follow(numbers[first : 2 * first], labels[first : 2 * first]).answers
+    assert guide.model.features is guide.features and not guide._leaves.kept and (said >= 0).all()
+    assert (said != labels[first : 2 * first]).mean() < 0.2
+    whole = Guide(plan, guide._counted.map(guide.ranges, plan.range_sigma2**0.5, first), rng=Random(seed=2))
+    whole.follow(numbers[: 2 * first], labels[: 2 * first])
+    assert whole.closed == guide._leaves.closed and np.array_equal(whole._leaves.stage.ends, guide._leaves.stage.ends)
+    softer = sum(int(np.abs(sums).sum()) for sums in guide._leaves.sums[:5])
+    assert 0 < softer < 0.9 * sum(int(np.abs(sums).sum()) for sums in whole._leaves.sums[:5])
 
 
 def test_leaves_grow_with_the_past_up_to_the_longest_and_cover_all_rounds() -> None:
@@ -425,7 +443,7 @@ def test_a_question_with_a_place_that_the_map_has_not_is_not_read_beside_the_arr
     """It may come from a file, and of an encoder that was another then: a kernel does not check where it reads."""
     guide = Guide(PLAN, MAP, rng=Random(seed=1))
     guide.begin_round()
-    stage, encoded, _ = guide.encode({"a": 1.0})
+    stage, encoded, *_ = guide.encode({"a": 1.0})
     monkeypatch.setattr(guide_module, "scores", lambda *_: pytest.fail("it was read"))
     guide.gradient(Question(stage, Encoded(np.append(encoded.indices[:-1], place), encoded.values)), 1)
     assert not guide._leaves.open.any()
