@@ -26,6 +26,7 @@ from confide.guide.model import Question
 from confide.planning.guided import GuidePlan
 from confide.planning.promise import Promise
 from confide.pop.guiding import Guiding
+from confide.pop.state import check
 from confide.privacy.random import Random
 from confide.service.base import Question as Asked
 from confide.service.desk import PopDesk
@@ -342,6 +343,35 @@ def test_what_one_record_is_decides_about_no_others_counts(lead: Any, options: d
     lives = [Life(None, 1, True, a, 1) for a in (0.5, "word")]
     one, other = (lead(life, tmp_path, **options) for life in lives)
     assert apart(GUIDE, one, other) <= GUIDE.mu2
+
+
+@pytest.mark.parametrize(("kind", "number"), [("ranges", 0), ("node", 0), ("node", 1)])
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_state_that_was_saved_inside_the_switch_is_verified(
+    kind: str, number: int, durable: bool, tmp_path: Path
+) -> None:
+    pop, cut = POP(None, plan_of(KEPT), labels=[0, 1], features=1, seed=1), []
+    pop.save(tmp_path / "m")
+    guiding = pop.operator.loop.guiding
+    assert guiding is not None and guiding.guide.store is not None
+    store = guiding.guide.store
+
+    def cutting(release: Release) -> None:
+        here = not cut and (release.kind, release.number) == (kind, number)
+        if durable or not here:
+            store(release)
+        if here:
+            cut.append(release)
+            raise KeyboardInterrupt
+
+    guiding.guide.store = cutting
+    for i in range(20):
+        try:
+            pop.learn(pop.predict([float(i)]).ticket, i % 2)
+        except KeyboardInterrupt:
+            pop.save(tmp_path / "m")
+    pop.close()
+    assert cut and check(tmp_path / "m").parts["linear"].compared
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0, 8.0])

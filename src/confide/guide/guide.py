@@ -151,6 +151,7 @@ class Guide:
         """The released counts, where ranges are private."""
         self._first, self._handover = 0, 0  # rounds of the warm-up, and leaves after it until its answers end
         self._again = False  # whether what it is taught is kept, and teaches the main stage
+        self._teaches = False  # whether that is under way
         self._warm: Leaves | None = None
         self._given: Release | None = None  # the map of a predecessor
         if isinstance(features, Columns) and _counts(plan, features, ranges):
@@ -159,7 +160,7 @@ class Guide:
                 raise ValueError("there are more numeric columns than the plan certifies counts of: take fewer of them")
             self._range_noise = GaussianNoise(plan.range_sigma2).draw(self._rng, self._counted.counts.size)
             self._again = plan.kept_clip > 0
-            self._handover = 0 if self._again else plan.main.reaching(plan.range_rounds / 2)
+            self._handover = 1 if self._again else plan.main.reaching(plan.range_rounds / 2)
             stage = plan.warm
         else:
             stage = plan.main
@@ -288,8 +289,8 @@ class Guide:
             self._check()
         if self._leaves.closed == self._leaves.stage.leaves:
             self._turn()  # where an interrupt came between
-        if self._leaves.kept and not self.finding:
-            self._leaves.teach_kept(self._weights)
+        if self._teaches and not self.finding:
+            self._teach_kept()
         due = self._due()
         if due is not None:
             self._release(due)
@@ -362,11 +363,18 @@ class Guide:
     def _found(self, row: Ints) -> None:
         self.ranges = row.copy()
         known = self._counted.map(row, self.plan.range_sigma2**0.5, self._first)
-        main = Leaves(self.plan, self.plan.main, known, self._rng)
-        main.kept = self._leaves.kept
+        main = Leaves(self.plan, self.plan.main, known, self._rng, softer=self._first if self._again else 0)
+        main.kept, self._teaches = self._leaves.kept, self._again
         self._leaves = main
-        if self._warm is not None:
-            self._warm.kept = []
+
+    def _teach_kept(self) -> None:
+        """What the warm-up was taught in the rounds of the open leaf; the same steps, however few lessons there are."""
+        leaves = self._leaves
+        leaves.teach_kept(self._weights)
+        if leaves.full or leaves.stage.ends[leaves.closed] >= self._first:  # the last that has any
+            self._teaches = False
+            if self._warm is not None:
+                self._warm.kept = []
 
     # ------------------------------------------------------------------ rows
 
@@ -654,7 +662,8 @@ class Guide:
         found = Carried.unpack(row, self.features, self.plan.vectors, stage)
         if found is not None:
             given = self._leaves.given
-            self._leaves = Leaves(self.plan, stage, found[1], self._rng, found[0])
+            softer = self._first if self._warm is not None and self._again else 0
+            self._leaves = Leaves(self.plan, stage, found[1], self._rng, found[0], softer)
             self._leaves.given = given
         return found is not None
 

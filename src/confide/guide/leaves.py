@@ -51,16 +51,23 @@ class Leaves:
     """
 
     def __init__(
-        self, plan: GuidePlan, stage: Stage, features: Map, rng: Random, carried: Carried | None = None
+        self,
+        plan: GuidePlan,
+        stage: Stage,
+        features: Map,
+        rng: Random,
+        carried: Carried | None = None,
+        softer: int = 0,
     ) -> None:
-        self._units = units(plan.clip, plan.vectors, stage.before)
+        self.plan, self.stage, self._softer = plan, stage, softer  # rounds whose leaves have kept lessons alone
+        self._units = self._units_of(0)
         size = features.width * plan.vectors + self._units.size
         if size > plan.node_values:
             raise ValueError(
                 f"the map has {size:,} coordinates, and the plan's noise is certified for {plan.node_values:,}: take "
                 "fewer features or labels"
             )
-        self.plan, self.planned, self.features = plan, stage, features
+        self.planned, self.features = stage, features
         self._mean, self._along, self.stage = _steady(stage, features)
         self.closed = 0
         self.open = np.zeros(size, dtype=np.int64)
@@ -128,7 +135,7 @@ class Leaves:
 
     def next(self, stage: Stage) -> Leaves:
         """The leaves of the next epoch: θ and the map go on, sums and noise begin anew."""
-        after = Leaves(self.plan, stage, self.features, self._rng, self.carried())
+        after = Leaves(self.plan, stage, self.features, self._rng, self.carried(), self._softer)
         after.given, after.kept = self.given, self.kept
         return after
 
@@ -150,18 +157,25 @@ class Leaves:
         later |= {"open": np.zeros_like(self.open), "_ahead": self._noise.draw(self._rng, self.open.size)}
         vars(self).update(later)  # at once: whatever interrupts it, the leaf is closed or open, and nothing between
 
+    def _units_of(self, closed: int) -> Ints:
+        """What the losses of a row are in, in the leaf after so many: a kept lesson's are softer, as its gradient is."""
+        stage, plan = self.stage, self.plan
+        soft = closed < stage.leaves and stage.ends[closed] <= self._softer
+        clip = plan.kept_clip if soft else plan.clip
+        return units(clip, plan.vectors, stage.before + closed, stage.number == 0)
+
     def teach_kept(self, weights: Floats) -> None:
         """Add to the open leaf, all at once, what the warm-up was taught in its rounds: the bits of one by one."""
         features, plan = self.features, self.plan
-        if not self.kept or self.full or not isinstance(features, FeatureMap):
+        if self.full or not isinstance(features, FeatureMap):
             return
         here = bisect_right(self.kept, self.stage.ends[self.closed], key=lambda one: one.rounds)
         batch = encode_batch(features, Table.of(features.columns, [one.row for one in self.kept[:here]]))
         labels, later = np.array([one.label for one in self.kept[:here]], dtype=np.int64), self.open.copy()
-        said = np.empty((here, plan.vectors))
+        softer = units(plan.kept_clip, plan.vectors, self.total)
         run_rows(
-            self.thetas, batch.starts, batch.indices, batch.values, labels, weights, plan.kept_clip, plan.scale, later,
-            said,
+            self.thetas._replace(units=softer), batch.starts, batch.indices, batch.values, labels, weights,
+            plan.kept_clip, plan.scale, later, np.empty((here, plan.vectors)),
         )  # fmt: skip
         vars(self).update({"open": later, "kept": self.kept[here:]})  # an interrupt leaves both as they were, or neither
 
@@ -214,7 +228,7 @@ class Leaves:
         told = slice(decoded.size - self._units.size, decoded.size)
         choice = self.choice.after(stage, self._units, self.closed, decoded[told], self._decoded[told])
         later = {"closed": closed, "theta": theta, "models": models, "_decoded": decoded, "choice": choice}
-        later["_units"] = units(self.plan.clip, self.plan.vectors, stage.before + closed)
+        later["_units"] = self._units_of(closed)
         if isinstance(self.features, FeatureMap) and closed in self.renewing():
             later |= self._renewed(self.features, since, later)
         return later | {"answering": self._chosen(choice, models)}

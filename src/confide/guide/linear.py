@@ -35,13 +35,15 @@ class Thetas(NamedTuple):
     """What a whole loss is in each of its coordinates."""
 
 
-def units(clip: int, vectors: int, leaf: int = 0) -> Ints:
+def units(clip: int, vectors: int, leaf: int = 0, warm: bool = False) -> Ints:
     """For the other windows, the frequent label, the scale, and the labels' counts: less than half of clip² is theirs.
 
-    Labels are what can be known first: in the first leaf their counts have half of the clip, later less.
+    Labels are what can be known first: in the first leaf their counts have half of the clip, later less. In a warm-up
+    nearly all of it at first, since little else will be known in it.
     """
-    others = [part * clip // 10 for part in (*(3,) * (MODELS - 1), 2, 1)]
-    label = max(clip // 10, math.isqrt(clip * clip // (4 + leaf)))
+    loud, first = warm and leaf < 4, (5, 2, 4) if warm else (4, 1, 1)
+    others = [part * clip // (20 if loud else 10) for part in (*(3,) * (MODELS - 1), 2, 1)]
+    label = max(clip // 10, math.isqrt(clip * clip * first[2] // (first[0] + first[1] * leaf)))
     return np.array([*others, *(label,) * vectors], dtype=np.int64)
 
 
