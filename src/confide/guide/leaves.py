@@ -158,7 +158,7 @@ class Leaves:
         vars(self).update(later)  # at once: whatever interrupts it, the leaf is closed or open, and nothing between
 
     def _units_of(self, closed: int) -> Ints:
-        """What the losses of a row are in, in the leaf after so many: a kept lesson's are softer, as its gradient is."""
+        """What the losses of a row are in, in the leaf after so many; those of a kept lesson are softer."""
         stage, plan = self.stage, self.plan
         soft = closed < stage.leaves and stage.ends[closed] <= self._softer
         clip = plan.kept_clip if soft else plan.clip
@@ -177,7 +177,7 @@ class Leaves:
             self.thetas._replace(units=softer), batch.starts, batch.indices, batch.values, labels, weights,
             plan.kept_clip, plan.scale, later, np.empty((here, plan.vectors)),
         )  # fmt: skip
-        vars(self).update({"open": later, "kept": self.kept[here:]})  # an interrupt leaves both as they were, or neither
+        vars(self).update({"open": later, "kept": self.kept[here:]})  # an interrupt leaves both as they were, or none
 
     def load(self, rows: Sequence[Ints], sums: Sequence[Ints]) -> None:
         """Rows that were released before, and their leaves' exact sums: θ is computed again, bit for bit."""

@@ -408,7 +408,8 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
         variance = (2 * unit_labels * clip) ** 2 / mu2
         less = 1 - part if ranges else 1.0
         root, sigma2, step = _matrix(leaves, leaf * clip, variance if apart else variance / less)
-        warm, warm_sigma2, warm_step = _matrix(max(1, warm_leaves), leaf * clip, variance / (_WARMED if apart else less))
+        warmed = variance / (_WARMED if apart else less)
+        warm, warm_sigma2, warm_step = _matrix(max(1, warm_leaves), leaf * clip, warmed)
         range_sigma2 = math.ceil(2 * scale**2 / (mu2 * part) * (1 + 1e-14)) if ranges else 1
         step, memory, momentum = _pace(step, SHORTEST if whole is None else leaf, MEMORY)
         return cls(
