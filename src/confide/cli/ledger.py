@@ -26,7 +26,10 @@ class _Shows(TyperGroup):
         return super().parse_args(context, args)
 
 
-ledger = typer.Typer(cls=_Shows, no_args_is_help=True, rich_markup_mode="markdown", help="What people have spent.")
+ledger = typer.Typer(
+    cls=_Shows, no_args_is_help=True, rich_markup_mode="markdown",
+    help="Say what a model has cost its people, or move its ledger. Example: `confide ledger state/spam2 --person ann`",
+)  # fmt: skip
 
 
 @ledger.command()
