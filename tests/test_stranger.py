@@ -518,7 +518,7 @@ def test_reports_are_for_their_owner_alone(main: Main) -> None:
     Path("confide-report.html").write_text("an old one, which anybody may read, and longer than the new one" * 10_000)
     Path("confide-report.html").chmod(0o644)
     main("run", "a.csv", *SMALL, "--state", "s")
-    for name in ("confide-report.html", "confide-report.json", "s/run.json", "s/claimed"):
+    for name in ("confide-report.html", "confide-report.json", "s/run.json"):
         assert stat.S_IMODE(Path(name).stat().st_mode) == 0o600, name
     assert stat.S_IMODE(Path("s").stat().st_mode) == 0o700
     assert Path("confide-report.html").read_text().endswith("</html>\n")

@@ -148,6 +148,8 @@ def test_a_process_whose_threads_are_gone_is_not_alive() -> None:
             made.models["spam"].owner._threads.append(threading.Thread())  # one that does not run
             told = await client.get("/healthz")
             assert (told.status_code, told.json()["models"]) == (503, ["spam"])
+            told = await client.get("/readyz")
+            assert (told.status_code, told.json()["models"]) == (503, {"spam": "failed"}), "nor should it be asked"
 
     go(main())
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
@@ -507,6 +508,59 @@ def test_a_hangup_saves_and_ends_nothing(tmp_path: Path) -> None:
                 time.sleep(0.02)
             assert any(one.stat().st_mtime_ns != mtime for one, mtime in before.items() if one.exists())
             assert client.predict([1.0, 2.0]).label in ("no", "yes") and client.rounds == 2
+        assert nursery.end(signal.SIGTERM) == 0
+    finally:
+        nursery.close()
+
+
+def test_a_hangup_takes_new_keys_and_says_what_of_the_file_waits_for_a_start(tmp_path: Path) -> None:
+    path = tmp_path / "confide.toml"
+    text = SMALL.replace("port = 0", "port = {}").format(*free_ports(2))
+    path.write_text(text)
+    nursery = Nursery(path)
+
+    def hung_up(event: str) -> dict[str, str]:
+        """What the log says of one more hangup."""
+        before = len(nursery.written)
+        os.kill(nursery.pid, signal.SIGHUP)
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            for line in nursery.written[before:]:
+                if f'"event": "{event}"' in line:
+                    return dict(json.loads(line))
+            time.sleep(0.02)
+        raise AssertionError(nursery.written[before:])
+
+    def admitted(token: str) -> bool:
+        asked = urllib.request.Request(
+            f"{nursery.public}/models/spam/ask", b'{"x": [1.0, 2.0]}', {"authorization": f"Bearer {token}"}
+        )
+        try:
+            return bool(urllib.request.urlopen(asked, timeout=30).status == 200)
+        except urllib.error.HTTPError as error:
+            assert error.code == 401
+            return False
+
+    try:
+        nursery.start()
+        keys = read_config(path).doors.asker_keys
+        old = nursery.asker.sign("ann", expires=600.0)
+        line = f"new {'7' * 64}\n"
+        new = Tokens("asker", Keys({"new": bytes.fromhex("7" * 64)})).sign("ann", expires=600.0)
+        assert admitted(old) and not admitted(new)
+        keys.write_text(keys.read_text() + line)
+        hung_up("reloaded")
+        assert admitted(old) and admitted(new)
+        keys.write_text("no keys at all")
+        assert "is no file of keys" in hung_up("not reloaded")["why"]
+        assert admitted(old) and admitted(new), "what was there stays"
+        keys.write_text(line)
+        hung_up("reloaded")
+        assert not admitted(old) and admitted(new), "a key that is gone ends its tokens at once"
+        path.write_text(text + "save_every = 77\n")
+        assert hung_up("for the next start")["entry"] == "models.spam"
+        path.write_text("nonsense")
+        assert "is not valid TOML" in hung_up("not reloaded")["why"]
         assert nursery.end(signal.SIGTERM) == 0
     finally:
         nursery.close()

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from confide.cli import options as given
 from confide.cli.terminal import console, say
-from confide.data.datasets import FILES
+from confide.data.pieces import FILES
 from confide.data.rows import Stream
 from confide.planning.promise import DELTA
 from confide.runs.advising import LEARNERS, MOST_ROWS, WARNING, Advice, Deployment, advise_sample

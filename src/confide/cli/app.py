@@ -27,8 +27,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Confide makes any online learner private between its users. Start with `confide plan`.",
 )
-for command in (plan, advise, verify, schema, run, status, ledger, successor, audit, serve, token):
+for command in (plan, advise, verify, schema, run, status, successor, audit, serve, token):
     app.command(epilog=EXAMPLES if command is run else None)(command)
+app.add_typer(ledger, name="ledger")
 
 
 def _version(asked: bool) -> None:

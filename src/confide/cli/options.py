@@ -11,7 +11,7 @@ from confide.planning.promise import DELTA
 from confide.runs.names import LEARNERS
 from confide.runs.settings import EPSILON
 
-_FILES = "A .csv, .tsv (also .gz) or .parquet file, or visits, sea, led, agrawal:3, shuttle …"
+_FILES = "A .csv, .tsv (also .gz) or .parquet file, a folder of them (data/), or visits, sea, led, agrawal:3, shuttle…"
 _LEARNERS = f"{', '.join(LEARNERS)}, each with (key=value) if wanted, or module:Name."
 
 # How the options are told apart in --help.

@@ -10,7 +10,7 @@ import typer
 
 from confide.cli import options as given
 from confide.cli.summary import bar, summary
-from confide.cli.terminal import planning, say
+from confide.cli.terminal import planning, reading, say
 from confide.runs import report, runner
 from confide.runs.checkpoints import read_run
 from confide.runs.hints import hints
@@ -35,6 +35,8 @@ Examples:
 * `confide schema sample.csv --public -o visits.toml`, then `confide run visits.csv --schema visits.toml`
 
 * `confide run payments.csv --label-weights fraud=20` — find more of a rare label
+
+* `confide run visits/ --label outcome --state run1` — all Parquet files of a folder, however large
 
 * `confide run visits.parquet --unit patient` — protect people over all their rows
 
@@ -96,7 +98,7 @@ def run(
 
     Alone it runs the showcase: a million visits of a made-up clinic, with labels that are partly chance, at
     (1, 10⁻⁶). It ends with exit code 0 when every row was answered, with 3 when the privacy budget of the copies was
-    used up and no guide was there to go on, and with 130 after Ctrl-C.
+    used up and no guide was there to go on, and with 130 after Ctrl-C or a `kill`.
     """
     _check_places(report_file, json)
     if trusted and not resume:
@@ -135,7 +137,8 @@ def _start(settings: Settings, folder: Path | None) -> runner.Outcome:
     filed = settings.filed()
     if filed is not None and not filed.endless:
         settings = settings.but(rounds=filed.rounds)
-    stream, history = streams(settings)
+    with reading(settings.stream) as told:
+        stream, history = streams(settings, told)
     fallback = fallback_named(settings.fallback, stream)
     weights_named(settings.label_weights, stream)  # refused before a plan is searched
     if settings.seed is not None:
@@ -160,7 +163,7 @@ def _start(settings: Settings, folder: Path | None) -> runner.Outcome:
     if plan.copies:
         who.insert(0, f"{plan.copies:,} copies, {plan.polls:,} asked in a round")
     say("; ".join(who))
-    with bar(settings.lasts(plan, stream.length)) as hooks:
+    with bar(settings.lasts(plan, stream.length), stream) as hooks:
         rescue = _free_folder() if folder is None else None
         more: dict[str, Any] = {"learner": learner, "fallback": fallback, "history": history, "hooks": hooks}
         return runner.run(stream, plan=plan, settings=settings, state=folder, rescue=rescue, **more)
@@ -180,9 +183,11 @@ def _folder(context: typer.Context, folder: Path | None) -> Path:
 def _resume(folder: Path, trusted: bool, strict: bool, no_twin: bool) -> runner.Outcome:
     saved = read_run(folder).settings
     settings = saved.but(strict=saved.strict or strict, twin=saved.twin and not no_twin)
-    learner, (stream, history) = learner_of(settings), streams(settings)
+    learner = learner_of(settings)
+    with reading(settings.stream) as told:
+        stream, history = streams(settings, told)
     fallback = fallback_named(settings.fallback, stream)
-    with bar(settings.rounds or stream.length or 1) as hooks:
+    with bar(settings.rounds or stream.length or 1, stream) as hooks:
         more: dict[str, Any] = {"learner": learner, "fallback": fallback, "history": history, "hooks": hooks}
         return runner.resume(folder, stream, trusted=trusted, settings=settings, **more)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -31,4 +32,5 @@ def serve(
     server = need("confide.service.server", "service", _WHAT)
     models = need("confide.service.models", "service", _WHAT)
     logs = need("confide.service.logs", "service", _WHAT)
-    server.serve(settings.read_config(config), models.open_desk, logs.Log())
+    read = partial(settings.read_config, config)
+    server.serve(read(), models.open_desk, logs.Log(), read)

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRe
 from rich.table import Table
 
 from confide.cli.terminal import OPERATOR, console, say
+from confide.data.rows import Stream
 from confide.pop.base import SOURCES
 from confide.pop.pop import POP
 from confide.runs import advice, runner
@@ -21,20 +22,25 @@ from confide.runs.verdict import failed, rare, recalls, state_of, taught_of_brou
 
 
 @contextmanager
-def bar(rounds: int) -> Iterator[runner.Hooks]:
-    """A bar that moves, and what moves it."""
+def bar(rounds: int, stream: Stream) -> Iterator[runner.Hooks]:
+    """A bar that moves, and what moves it; of a folder it says which row of which file was asked last."""
     columns = (
         *(SpinnerColumn(), TextColumn("{task.fields[state]:>6}"), BarColumn(None)),
         *(TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.fields[speed]}"), TimeRemainingColumn()),
-        TextColumn("{task.fields[spent]}", style="dim"),
+        *(TextColumn("{task.fields[place]}", markup=False), TextColumn("{task.fields[spent]}", style="dim")),
     )
     with Progress(*columns, console=console) as progress:
-        task = progress.add_task("", total=rounds, state="", speed="", spent="")
+        task = progress.add_task("", total=rounds, state="", speed="", spent="", place="")
+        begun = {""}
 
         def update(pop: POP, tally: Tally) -> None:
             speed = f"{tally.rounds / max(tally.seconds, 1e-9):,.0f} rounds/s"
             spent = f"unsure {tally.unsure:,}/{pop.plan.unsure:,} (operator only)" if pop.plan.copies else ""
-            progress.update(task, completed=pop.rounds, state=pop.state, speed=speed, spent=spent)
+            place = stream.where(tally.position) if len(stream.files) > 1 and tally.position else ""
+            if not console.is_terminal and (name := place.partition(" of ")[2]) not in begun:
+                begun.add(name)
+                say(f"{tally.position:,} rows read; now in {name}")
+            progress.update(task, completed=pop.rounds, state=pop.state, speed=speed, spent=spent, place=place)
 
         yield runner.Hooks(update, lambda sentence: say(f"note: {sentence}", "yellow"))
 
@@ -113,7 +119,8 @@ def _private_rows(outcome: runner.Outcome) -> list[tuple[str, str]]:
         line, reason = tally.first_bad[0]
         counts = f"{tally.refused:,} unreadable, {tally.unlabelled:,} without a usable label"
         counts += f", {tally.nobodys:,} of nobody, which took no round" if tally.nobodys else ""
-        rows.append(("bad rows", escape(f"{counts}; the first is line {line}: {reason}")))
+        place = f"{outcome.stream.where(line)}: " if line else ""
+        rows.append(("bad rows", escape(f"{counts}; the first is {place}{reason}")))
     alarms = ("learner", failed(outcome)), ("worth", verdict(outcome))
     rows += [(name, f"[bold red]{escape(said)}[/]") for name, said in alarms if said]
     return rows

@@ -12,16 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from confide.data.files import draft, open_file
-from confide.data.lines import TEXTS
+from confide.data.pieces import FILES
 from confide.data.rows import BadRow, Item, Row, Stream
 from confide.data.schema import Schema
 from confide.data.values import WORDS
 from confide.data.visits import visits
 from confide.extras import need
 from confide.learners import Features
-
-FILES = (*TEXTS, ".parquet")
-"""How the names of files end that can be read."""
 
 
 def open_stream(
@@ -39,9 +36,10 @@ def open_stream(
     Parameters
     ----------
     name
-        A path ending in .csv, .tsv (both also .gz) or .parquet; `visits`, the showcase; `elec` from the folder that
-        the environment variable CONFIDE_DATA names; or a classification data set or generator of River's in lower
-        case, such as `shuttle`, `sea`, `sea:2`, `led` or `agrawal:3`, by its fourth label function.
+        A path ending in .csv, .tsv (both also .gz) or .parquet; a folder of such files, as `data/`; `visits`, the
+        showcase; `elec` from the folder that the environment variable CONFIDE_DATA names; or a classification data set
+        or generator of River's in lower case, such as `shuttle`, `sea`, `sea:2`, `led` or `agrawal:3`, by its fourth
+        label function.
     rows
         How many rows to take; endless generators need it.
     seed
@@ -56,13 +54,16 @@ def open_stream(
     """
     if rows is not None and rows < 1:
         raise ValueError(f"rows={rows} must be at least 1")
-    if name.endswith(FILES):
+    folder = Path(name).is_dir()
+    if name.endswith((*FILES, "/", os.sep)) or (folder and ("/" in name or os.sep in name)):
         _no_seed(seed)
         return open_file(Path(name), label=label, labels=labels, unit=unit, **reading)
     if Path(name).is_file():
         raise ValueError(f"{name} is a file, but none that can be read: its name must end in {', '.join(FILES)}")
+    reading.pop("told", None)
     if any((label, labels, unit, *reading.values())):
-        raise ValueError(f"--label, --labels, --unit and how to read columns are for files; {name!r} declares its own")
+        own = f"{name} is a folder, which is written {name}/" if folder else f"{name!r} declares its own"
+        raise ValueError(f"--label, --labels, --unit and how to read columns are for files; {own}")
     base, _, which = name.lower().partition(":")
     if base == "visits" and not which:
         return visits(name, _endless(name, rows), seed)
@@ -104,14 +105,15 @@ _VARIANTS = {"agrawal": (_FUNCTION, 9), "sea": ("variant", 3), "sine": (_FUNCTIO
 
 def _river(name: str, base: str, which: str, rows: int | None, seed: int) -> Stream:
     """A bundled data set or a generator of River's; its feature names and labels are published with it."""
-    datasets: Any = need("river.datasets", "river", f"{name!r} is none of Confide's streams; one of River's")
+    folder = f" (the folder is written {name}/)" if Path(name).is_dir() else ""
+    datasets: Any = need("river.datasets", "river", f"{name!r} is none of Confide's streams{folder}; one of River's")
     places = (datasets, datasets.synth)
     known = {k.lower(): v for place in places for k, v in vars(place).items() if inspect.isclass(v)}
     kind = known.get(base)
     if kind is None or not issubclass(kind, datasets.base.Dataset):
         raise ValueError(
-            f"no stream is called {name!r}: give a file ({', '.join(FILES)}), visits, elec, or "
-            "a data set of River's in lower case"
+            f"no stream is called {name!r}{folder}: give a file ({', '.join(FILES)}), a folder of them, visits, elec, "
+            "or a data set of River's in lower case"
         )
     endless = issubclass(kind, datasets.base.SyntheticDataset)
     made: Any = partial(kind, **_options(name, base, which, seed, kind if endless else None))

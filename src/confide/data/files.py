@@ -1,4 +1,4 @@
-"""Files as streams: CSV and TSV, gzipped or not, and Parquet.
+"""Files as streams: CSV and TSV, gzipped or not, and Parquet; a file, or a folder of them.
 
 Each value is read by a rule that looks at it alone; the names, and how the file is written, come from its first line;
 kinds of columns and labels from a schema or a public sample. What is taken from the file as a whole all the same, the
@@ -8,27 +8,23 @@ number of its rows and perhaps its labels, is said to be public.
 from __future__ import annotations
 
 import math
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from shlex import quote
 from typing import Any, NamedTuple
 
 from confide.data.layout import Column, Layout, UnreadableError, reading
-from confide.data.lines import Fields, Form, Lines, form_of
-from confide.data.lines import lines as text_lines
+from confide.data.lines import Fields
 from confide.data.looks import Look
+from confide.data.pieces import Pieces, Told, readable
 from confide.data.rows import BadRow, Item, Row, Stream
 from confide.data.schema import Schema, listed
 from confide.data.survey import ID_ROWS, ID_SHARE, survey
 from confide.data.values import SOME_WORDS, WORDS, Value, sort_key, text_of
 from confide.data.values import read as read_value
-from confide.extras import need
 
 MOST_LABELS = 1000
 """Labels that a first pass may find before it asks whether this is the label column."""
@@ -38,6 +34,9 @@ MANY_LABELS = 100
 
 LOOKED, SPARSE = 10_000, 32
 """Rows whose values are looked at for what is odd in them: the first ones, and one in so many of the rest."""
+
+IDS_LOOKED = 100_000
+"""Rows that tell whether a column names them: their values are kept, so a large file must not have all of them."""
 
 FIRST = 100
 """Rows of which at least one must be good: a wrong column or label set is an error before anything is asked."""
@@ -52,14 +51,16 @@ def open_file(
     schema: Schema | None = None,
     drop: Sequence[str] = (),
     order: Sequence[str] = (),
+    told: Told | None = None,
 ) -> Stream:
-    """A file with named columns as a stream; labels are its texts.
+    """A file with named columns as a stream, or the files of a folder as one; labels are their texts.
 
     Parameters
     ----------
     path
         A .csv or .tsv file (also .gz) whose first line names the columns, or a .parquet file. A comma, a semicolon, a
-        tab or | separates, whichever the first line has most of.
+        tab or | separates, whichever the first line has most of. Or a folder of such files, all of one kind and with
+        the same columns: they are read in the order of their names, and no more than a row group of one is in memory.
     label
         The label's column; the schema's, or the last one, if left out.
     labels
@@ -74,20 +75,22 @@ def open_file(
     order
         Columns to sort the rows by, the first one first; rows that are equal in them stay as they stand. Numbers and
         dates go by size, before texts, before what is missing; a row that cannot be read comes last. When each row is
-        asked is public, and so is then what this order tells.
+        asked is public, and so is then what this order tells. Not for a folder: all its rows would be in memory.
+    told
+        Called with the name of each file when its first pass begins.
     """
     schema = (schema or Schema()).but(label=label, labels=None if labels is None else tuple(labels), unit=unit)
-    with _readable(path):
-        read = _opened(path, schema, drop, order)
+    with readable(path):
+        read = _opened(_File(path, schema.separator, told), schema, drop, order)
 
     def source(dicts: bool) -> Iterator[Item]:
-        lines = _sorted(read.file, order, read.reader.layout) if order else read.file.body()
+        lines = _sorted(read.file, order, read.reader.layout) if order else read.file.lines()
         return (read.reader.item(line, fields, dicts) for line, fields in lines)
 
     layout, found, named = read.reader.layout, read.found, read.labels
-    public = _public(path, found, None if schema.labels is not None else named, order, schema.unit)
+    public = _public(read.file, found, None if schema.labels is not None else named, order, schema.unit)
     about = _notes(read.file, schema, public), public, _hints(read), schema.unit, schema.label_weights
-    return Stream(str(path), named, layout.names, layout.features, source, found.rows, *about)
+    return Stream(str(path), named, layout.names, layout.features, source, found.rows, *about, tuple(read.file.seen))
 
 
 class _Opened(NamedTuple):
@@ -102,9 +105,11 @@ class _Opened(NamedTuple):
     """Columns, where the schema says nothing of any."""
 
 
-def _opened(path: Path, schema: Schema, drop: Sequence[str], order: Sequence[str]) -> _Opened:
-    """Read the first line, then all others once; ValueError where something asked for does not fit the file."""
-    file = _File.at(path, schema.separator)
+def _opened(file: _File, schema: Schema, drop: Sequence[str], order: Sequence[str]) -> _Opened:
+    """Read all rows once; ValueError where something asked for does not fit the file."""
+    path = file.path
+    if order and file.folder:
+        raise ValueError(f"{path} is a folder, whose files are read one after another: sort them before; no --order")
     label, unit = file.header[-1] if schema.label is None else schema.label, schema.unit
     file.check(label, *(() if unit is None else (unit,)), *drop, *order)
     if unit == label:
@@ -130,7 +135,7 @@ def _opened(path: Path, schema: Schema, drop: Sequence[str], order: Sequence[str
         if said := look.refusal():
             raise ValueError(f"{path}: {said}")
     reader = _Reader(tuple(file.header), label, frozenset(named), unit, layout)
-    _check_first(path, reader, list(islice(file.body(), FIRST)), named)
+    _check_first(path, reader, list(islice(file.lines(), FIRST)), named)
     undeclared = [look.column.name for look in looks] if not schema.columns else []
     return _Opened(file, reader, found, named, looks, undeclared)
 
@@ -138,20 +143,12 @@ def _opened(path: Path, schema: Schema, drop: Sequence[str], order: Sequence[str
 def draft(path: Path, asked: Schema | None = None, ranges: bool = False) -> tuple[Schema, dict[str, str]]:
     """A schema for this file from all of its rows, and comments by column; `ranges` where the file is public."""
     asked = asked or Schema()
-    with _readable(path):
-        file = _File.at(path, asked.separator)
+    with readable(path):
+        file = _File(path, asked.separator)
+        if file.folder:
+            raise ValueError(f"{path} is a folder: a schema is drafted from one file, such as {file.first}")
         file.check(*(name for name in (asked.label, asked.unit) if name is not None))
-        return survey(path, file.header, file.body(), asked, file.comma, ranges)
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror or 'it is damaged'}") from None
-    except (EOFError, zlib.error):
-        raise ValueError(f"cannot read {path}: it is damaged, or not what its name says") from None
+        return survey(path, file.header, file.lines(), asked, file.comma, ranges)
 
 
 @dataclass(frozen=True)
@@ -166,23 +163,8 @@ class _Found:
     """Rows with more or fewer fields than the first line."""
 
 
-@dataclass(frozen=True)
-class _File:
-    """A file whose first line was read."""
-
-    path: Path
-    header: list[str]
-    read: Callable[[], Lines]
-    comma: bool
-    """Whether numbers may have decimal commas."""
-    unnamed: tuple[str, ...]
-    """What the columns are called to which the first line gives no name."""
-
-    @classmethod
-    def at(cls, path: Path, separator: str | None) -> _File:
-        read, form = _reading(path, separator)
-        header, unnamed = _header(path, next(read())[1])
-        return cls(path, header, read, form is not None and form.decimal_comma, unnamed)
+class _File(Pieces):
+    """A file, or all files of a folder, whose first line was read."""
 
     def check(self, *names: str) -> None:
         """Refuse names that no column has; a first line that may be somebody's row is not shown."""
@@ -194,19 +176,13 @@ class _File:
                 raise ValueError(f"{self.path} has no column {asked!r}: {here}")
             raise ValueError(f"{self.path} has no column {asked!r}; it has {', '.join(self.header)}")
 
-    def body(self) -> Lines:
-        """The lines after the first."""
-        lines = self.read()
-        next(lines)
-        return lines
-
     def count(self, label: str, collect: bool, looks: Sequence[Look], guessed: bool) -> _Found:
         """The number of rows; the labels, if asked for; and which columns that nobody declared look like ids."""
         rows, ragged, found, place = 0, 0, set[str](), self.header.index(label)
         places = [(look, self.header.index(look.column.name)) for look in looks]
         undeclared = [(look.column.name, at) for look, at in places if look.column.kind == "any"]
         seen = {name: _Different(at, self.comma) for name, at in undeclared}
-        for _, fields in self.body():
+        for _, fields in self.lines():
             rows += 1
             if not isinstance(fields, list) or len(fields) != len(self.header):
                 ragged += 1
@@ -218,9 +194,10 @@ class _File:
             if rows <= LOOKED or rows % SPARSE == 0:
                 for look, at in places:
                     look.add(fields[at])
-            seen = {name: one for name, one in seen.items() if one.add(fields, rows)}
+            if rows <= IDS_LOOKED:
+                seen = {name: one for name, one in seen.items() if one.add(fields, rows)}
         dates = {look.column.name for look in looks if look.dates}  # which are no ids, however many
-        many = [name for name, one in seen.items() if rows >= ID_ROWS and one.nearly_all(rows)]
+        many = [name for name, one in seen.items() if rows >= ID_ROWS and one.nearly_all(min(rows, IDS_LOOKED))]
         ids = tuple(name for name in many if name not in dates)
         return _Found(rows, tuple(sorted(found - {""}, key=_label_order)), ids, ragged)
 
@@ -249,16 +226,6 @@ class _Different:
         return len(self.values) >= ID_SHARE * rows
 
 
-def _reading(path: Path, separator: str | None) -> tuple[Callable[[], Lines], Form | None]:
-    """What opens the file from its first line, and how it is written where it is text."""
-    if path.suffix == ".parquet":
-        return partial(need("confide.data.parquet", "parquet", "reading .parquet files").lines, path), None
-    form = form_of(path)
-    if separator is not None:
-        form = replace(form, separator=separator)
-    return partial(text_lines, path, form), form
-
-
 def _check_rows(file: _File, found: _Found) -> None:
     """Refuse a file without rows, or most of whose rows do not fit its first line."""
     if not found.rows:
@@ -281,33 +248,6 @@ def _few_labels(file: _File, label: str, named: Sequence[str]) -> str:
     )
 
 
-def _header(path: Path, names: Fields) -> tuple[list[str], tuple[str, ...]]:
-    """The columns' names, and which of them are ours because the first line gives none."""
-    assert isinstance(names, list)
-    if len(names) < 2:
-        raise ValueError(
-            f"the first line of {path} names one column: a stream needs a label and a feature, separated by a comma, a "
-            "semicolon or a tab, and nothing may stand before the line that names them"
-        )
-    if any(_is_value(str(name)) for name in names):
-        raise ValueError(
-            f"the first line of {path} must name its columns, and there is a number or a date in it: if it is "
-            "somebody's row, put a line of names before it"
-        )
-    own = {i: f"column {i + 1}" for i, name in enumerate(names) if not str(name).strip()}
-    names, unnamed = [own.get(i, name) for i, name in enumerate(names)], tuple(own.values())
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ValueError(f"{path} has two columns called {twice!r}: rename one of them in its first line")
-    return names, unnamed
-
-
-def _is_value(name: str) -> bool:
-    """Whether nobody calls a column so: a date, or a number that is no plain count, as 41.5 or -3."""
-    said = read_value(name, True)
-    return said.kind == "date" or (said.kind == "number" and not name.strip().isdecimal())
-
-
 def _sorted(file: _File, order: Sequence[str], layout: Layout) -> Iterator[tuple[int, Fields]]:
     """All lines in the order of these columns; equal ones as they stand."""
     kinds = {column.name: column for column in layout.columns}
@@ -319,17 +259,19 @@ def _sorted(file: _File, order: Sequence[str], layout: Layout) -> Iterator[tuple
             return True, []
         return False, [sort_key(reading(column, fields[place], file.comma)) for place, column in places]
 
-    return iter(sorted(file.body(), key=key))
+    return iter(sorted(file.lines(), key=key))
 
 
 def _public(
-    path: Path, found: _Found, labels: tuple[str, ...] | None, order: Sequence[str], unit: str | None
+    file: _File, found: _Found, labels: tuple[str, ...] | None, order: Sequence[str], unit: str | None
 ) -> tuple[str, ...]:
     """What is taken from the file as a whole, or from all its rows together."""
     public = [
-        f"the names of the columns of {path.name}, and how it is written, by its first line",
+        f"the names of the columns of {file.path.name}, and how it is written, by its first line",
         f"the number of its rows, {found.rows:,}, and in which order they come",
     ]
+    if file.folder:
+        public.append(f"the names of its {len(file.seen):,} files, and the number of rows in each")
     if labels is not None:
         public.append(f"its {len(labels)} labels, which were read from all its rows; --labels declares them")
     if order:
@@ -341,6 +283,10 @@ def _public(
 
 def _notes(file: _File, schema: Schema, public: tuple[str, ...]) -> tuple[str, ...]:
     notes, path = [], file.path
+    if file.folder:
+        ends = f"{file.seen[0].name} first, {file.seen[-1].name} last"
+        order = "in the order of their names, letter by letter, so that 10 comes before 9"
+        notes.append(f"the {len(file.seen):,} files of {path} are read {order}: {ends}")
     if schema.label is None:
         last = repr(file.header[-1])
         notes.append(f"no label was named, so the last column, {last}, is taken for it; --label names another")
@@ -355,7 +301,7 @@ def _notes(file: _File, schema: Schema, public: tuple[str, ...]) -> tuple[str, .
     if file.comma:
         notes.append(f"semicolons separate the columns of {path.name}, so 3,14 is read as a number")
     if not schema.columns:
-        drafts = f"`confide schema {path}` drafts kinds to declare"
+        drafts = f"`confide schema {file.first}` drafts kinds to declare"
         notes.append(f"no column was declared, so each value is read by its own form; {drafts}")
     return tuple(notes)
 
@@ -363,7 +309,7 @@ def _notes(file: _File, schema: Schema, public: tuple[str, ...]) -> tuple[str, .
 def _forms(read: _Opened) -> tuple[str, ...]:
     """What the columns that nobody declared look like, by most values of the first rows: it decides nothing."""
     file = read.file
-    first = [fields for _, fields in islice(file.body(), FIRST)]
+    first = [fields for _, fields in islice(file.lines(), FIRST)]
     whole = [fields for fields in first if isinstance(fields, list) and len(fields) == len(file.header)]
     taken = dict[str, list[str]]()
     for name in read.undeclared:

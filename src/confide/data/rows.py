@@ -7,7 +7,7 @@ that cannot be read come out as `BadRow`, never dropped in silence, and never wi
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from confide.learners import Features
@@ -38,6 +38,15 @@ class BadRow(NamedTuple):
 Item = Row | BadRow
 
 
+class Piece(NamedTuple):
+    """A file of a stream as it was when all its rows were first read."""
+
+    name: str
+    rows: int
+    digest: str
+    """SHA-256 of its bytes. Private: whoever guesses the file can check the guess."""
+
+
 @dataclass(frozen=True)
 class Stream:
     """Rows of (x, y), and what is public about them.
@@ -66,6 +75,8 @@ class Stream:
         The column that names whose row it is, where one was declared: then people are to be protected.
     label_weights
         Labels and how much is to be made of each, where a schema declares it.
+    files
+        Where the rows come from files: those, in the order in which they are read.
 
     Examples
     --------
@@ -86,7 +97,18 @@ class Stream:
     hints: tuple[str, ...] = ()
     unit: str | None = None
     label_weights: tuple[tuple[Hashable, float], ...] = ()
+    files: tuple[Piece, ...] = field(default=(), repr=False)
 
     def rows(self, dicts: bool = False) -> Iterator[Item]:
         """All rows from the first one; x is what `features` says, or a dict by the names if asked for."""
         return self.source(dicts)
+
+    def where(self, line: int) -> str:
+        """A row in words, by the number that it has in `rows`: a line of one file, or a row of one of many."""
+        if len(self.files) < 2:
+            return f"line {line:,}"
+        for piece in self.files:
+            if line <= piece.rows:
+                break
+            line -= piece.rows
+        return f"row {line:,} of {piece.name}"

@@ -15,14 +15,16 @@ from __future__ import annotations
 import importlib
 import os
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self, cast
 
 from confide.errors import StateError
 from confide.ledger.book import Book
 from confide.ledger.entries import Spent
+from confide.ledger.moving import fenced, move
 from confide.ledger.sqlite import Disk
-from confide.ledger.store import WIDE, Place, Trouble, check_name
+from confide.ledger.store import TABLES, WIDE, Image, Place, Trouble, check_name
 
 __all__ = ["Ledger", "Spent"]
 
@@ -81,22 +83,26 @@ class Ledger:
             if model in store.models():
                 raise StateError(f"the ledger {self.name} has a model {model!r} already: choose another name")
             try:
-                store.insert(model, Spent() if spent is None else spent)
+                store.insert(model, Image.of(Spent() if spent is None else spent))
             except Trouble as error:
                 raise self._unwritten(error) from None
 
     def read(self, model: str) -> Spent:
-        """What a model has spent, up to the last entry that is durable. Its owner may go on meanwhile."""
+        """What a model has spent, up to the last entry that is durable. Its owner may go on meanwhile.
+
+        One that was moved to another ledger is refused.
+        """
         self._check_fork()
         with self._place.reader() as file:
             file.hold()
             key, _, epoch, sequence, rounds, unsure, halted, history = file.model(model)
-            people = file.checked("model, who, unsure, watched, labels, sequence", "person", "model = ?", key)
-            released = file.checked("model, kind, number, noisy, exact", "released", "model = ?", key)
-            used = file.checked("model, number, epoch", "used", "model = ?", key)
-            forgot = file.checked("model, sequence, copy, who", "forgot", "model = ?", key)
-            lives = file.checked("model, epoch, mark, rounds", "life", "model = ?", key)
-            sealed = file.checked("model, why", "sealed", "model = ?", key)
+            sealed = file.sealed(key)
+            people, released, used, forgot, lives = (
+                file.checked(TABLES[table], table, "model = ?", key)
+                for table in ("person", "released", "used", "forgot", "life")
+            )
+        if fenced(sealed):
+            raise StateError(str(sealed))
         return Spent(
             rounds=rounds,
             unsure=unsure,
@@ -111,7 +117,7 @@ class Ledger:
             used=frozenset((epoch, number) for _, number, epoch in used),
             forgot=tuple(sorted((at, copy, who) for _, at, copy, who in forgot)),
             lives={epoch: (mark, rounds) for _, epoch, mark, rounds in lives},
-            sealed=sealed[0][1] if sealed else None,
+            sealed=sealed,
         )
 
     def people(self, model: str, since: int = -1) -> set[bytes]:
@@ -129,13 +135,23 @@ class Ledger:
             return file.notes(file.model(model)[0])
 
     def claim(self, model: str) -> Book:
-        """Own a model: no other process does, and none writes for it, until the book is closed or this process dies."""
+        """Own a model: no other process does, and none writes for it, until the book is closed or this process dies.
+
+        One that was moved to another ledger is refused.
+        """
         check_name(model)
         self._check_fork()
         try:
-            book = Book(self._place.claim(model), self._place.lock())
+            claim = self._place.claim(model)
         except Trouble as error:
             raise self._unwritten(error) from None
+        book = Book(claim, self._place.lock())
+        try:
+            if fenced(why := claim.store.sealed(claim.key)):
+                raise StateError(str(why))
+        except BaseException:
+            book.close()
+            raise
         self._books.add(book)
         _all_books.add(book)
         return book
@@ -158,6 +174,16 @@ class Ledger:
                 claim.store.release(claim.key, claim.epoch)
         except Trouble as error:
             raise self._unwritten(error) from None
+
+    def move(self, target: Ledger, names: Mapping[str, str]) -> None:
+        """Move models to another ledger, each to the name that it gets there (`confide.ledger.moving`).
+
+        Nothing can be spent from both at any moment. What was interrupted is finished by the same call.
+        """
+        for name in (*names, *names.values()):
+            check_name(name)
+        self._check_fork()
+        move(self._place, target._place, names)
 
     def _unwritten(self, error: Trouble) -> StateError:
         return StateError(f"the ledger {self.name} could not be written ({error}): make room, then try again")

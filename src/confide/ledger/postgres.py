@@ -20,20 +20,22 @@ from urllib.parse import urlsplit
 import psycopg
 
 from confide.errors import StateError
-from confide.ledger.entries import Batch, Erased, Spent
+from confide.ledger.entries import Batch, Erased
 from confide.ledger.server import ServerReader, trouble, troubled, wide
 from confide.ledger.store import (
+    ABOUT,
     DISCARD,
     DROPPED,
+    TABLES,
     WIDE,
     Claim,
+    Image,
     Place,
     Store,
     Trouble,
     checksum,
     damaged,
     in_use,
-    people_of,
     taken_over,
     without,
 )
@@ -42,8 +44,7 @@ __all__ = ["Server", "ServerStore"]
 
 _PATIENCE = 30.0  # seconds that a write waits for somebody else's hand on the tables
 _HANDOVER = 2.0  # seconds that a claim waits for the server to notice that the last owner was killed
-_MODEL = "id, name, epoch, sequence, rounds, unsure, halted, history"
-_PEOPLE = "model, who, unsure, watched, labels, sequence"
+_MODEL, _PEOPLE = f"id, name, {ABOUT}", TABLES["person"]
 _NOTED = "SELECT kind, sequence, width, body FROM journal WHERE model = ? AND kind = ? AND sequence = ?"
 _GROW = "UPDATE model SET rounds = ?, unsure = ?, halted = ?, history = ?, sequence = ?, checksum = ? WHERE id = ?"
 _RAISED = "(model, who) DO UPDATE SET " + ", ".join(
@@ -60,26 +61,28 @@ Row = Sequence[Any]
 class ServerStore(ServerReader, Store):
     """A ledger on a server, opened for writing (`confide.ledger.store.Store`)."""
 
-    def insert(self, model: str, spent: Spent) -> None:
-        """A row for a new model."""
-        about = spent.epoch, spent.sequence, spent.rounds, spent.unsure, spent.halted, spent.history
+    def insert(self, model: str, image: Image, instead: int | None = None) -> None:
+        """All rows of a new model."""
         with self._transaction():
+            for statement in () if instead is None else DISCARD:
+                self.run(statement, instead)
             ((key,),) = self.run(
-                "INSERT INTO model(name, epoch, sequence, rounds, unsure, halted, history, owned, checksum) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0) RETURNING id",
-                *(model, *about),
+                f"INSERT INTO model(name, {ABOUT}, owned, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0) RETURNING id",
+                *(model, *image.about),
             ).fetchall()
-            self.run("UPDATE model SET checksum = ? WHERE id = ?", checksum(key, model, *about), key)
-            people = ((key, who, *(n + WIDE for n in ns), spent.sequence) for who, ns in people_of(spent).items())
-            self._put("person", _PEOPLE, people)
-            self._put("used", "model, number, epoch", ((key, number, epoch) for epoch, number in spent.used))
-            self._put("forgot", "model, sequence, copy, who", ((key, *one) for one in spent.forgot))
-            self._put("released", "model, kind, number, noisy, exact", ((key, *one) for one in spent.released))
+            self.run("UPDATE model SET checksum = ? WHERE id = ?", checksum(key, model, *image.about), key)
+            for table, rows in image.tables.items():
+                self._put(table, TABLES[table], ((key, *row) for row in rows))
+
+    def seal(self, key: int, why: str | None) -> None:
+        """Say why nobody is to be answered any more, or that somebody is again."""
+        with self._transaction():
+            self.run("DELETE FROM sealed WHERE model = ?", key)
+            self._put("sealed", TABLES["sealed"], [] if why is None else [(key, why)])
 
     def own(self, model: str) -> Claim:
         """Own a model: this connection has its lock until it ends."""
-        with self.readable():
-            self._check_durable()
+        self.check_durable()
         key = self.model(model)[0]
         self._lock(key, model)
         _, _, epoch, sequence, rounds, *more = self.model(model)  # as the last owner left it
@@ -92,11 +95,15 @@ class ServerStore(ServerReader, Store):
             )
             if not claimed.fetchall():
                 raise taken_over(self.name)
-            self._put("life", "model, epoch, mark, rounds", [(key, epoch + 1, mark, rounds)])
+            self._put("life", TABLES["life"], [(key, epoch + 1, mark, rounds)])
         return Claim(self, key, epoch + 1, sequence, mark)
 
-    def _check_durable(self) -> None:
+    def check_durable(self) -> None:
         """Refuse a server for which a commit is not on the disk; hold it to that for as long as we are connected."""
+        with self.readable():
+            self._check_settings()
+
+    def _check_settings(self) -> None:
         fsync, pages, commit, compressed = self.run(
             "SELECT current_setting('fsync'), current_setting('full_page_writes'), "
             "current_setting('synchronous_commit'), current_setting('wal_compression')"
@@ -186,17 +193,17 @@ class ServerStore(ServerReader, Store):
         for kind, before in sorted({one for _, entry in entries for one in entry.dropped}):
             self.run(DROPPED, key, kind, before)
         self._put(
-            "released", "model, kind, number, noisy, exact",
+            "released", TABLES["released"],
             ((key, *one) for _, entry in entries for one in entry.released),
         )  # fmt: skip
         used = {(key, number, epoch) for _, entry in entries for epoch, number in entry.used}
-        self._put("used", "model, number, epoch", used, "DO NOTHING")
+        self._put("used", TABLES["used"], used, "DO NOTHING")
         forgot = {(key, at, copy, who) for at, entry in entries for copy, who in entry.forgot}
-        self._put("forgot", "model, sequence, copy, who", forgot, "DO NOTHING")
+        self._put("forgot", TABLES["forgot"], forgot, "DO NOTHING")
         if batch.prune >= 0:
             self.run(_PRUNE, key, batch.prune)
         sealed = [(key, entry.sealed) for _, entry in entries if entry.sealed is not None]
-        self._put("sealed", "model, why", sealed[:1], "DO NOTHING")
+        self._put("sealed", TABLES["sealed"], sealed[:1], "DO NOTHING")
 
     def _note(
         self, batch: Batch, fresh: dict[tuple[str, int], tuple[int, bytes]], noted: list[Row],
@@ -214,7 +221,7 @@ class ServerStore(ServerReader, Store):
         for (kind, at), (width, body) in bodies.items():
             self.run(_ERASED, body, checksum(key, kind, at, width, body), key, kind, at)
         rows = [(key, kind, at, width, body) for (kind, at), (width, body) in fresh.items()]
-        self._put("journal", "model, kind, sequence, width, body", rows)
+        self._put("journal", TABLES["journal"], rows)
 
     def _put(self, table: str, columns: str, rows: Iterable[Row], conflict: str = "") -> None:
         """Insert rows as one statement, however many there are, each with its checksum."""

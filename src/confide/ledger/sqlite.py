@@ -14,18 +14,20 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from confide.errors import StateError
-from confide.ledger.entries import Batch, Entry, Spent
+from confide.ledger.entries import Batch, Entry
 from confide.ledger.file import CHECKSUM, File, FileReader, Lock, trouble
 from confide.ledger.store import (
+    ABOUT,
     DISCARD,
     DROPPED,
+    TABLES,
     WIDE,
     Claim,
+    Image,
     Place,
     Store,
     Trouble,
     checksum,
-    people_of,
     taken_over,
     without,
 )
@@ -93,20 +95,30 @@ class SqliteStore(File, Store):
         self._identity = _identity(path)
         self._lock: Lock | None = None
 
-    def insert(self, model: str, spent: Spent) -> None:
-        """A row for a new model."""
+    def check_durable(self) -> None:
+        """Every commit here is on the disk."""
+
+    def insert(self, model: str, image: Image, instead: int | None = None) -> None:
+        """All rows of a new model."""
         with _troubled(), self.transaction() as db:
+            for statement in () if instead is None else DISCARD:
+                db.execute(statement, (instead,))
             key = db.execute(
-                "INSERT INTO model(name, epoch, sequence, rounds, unsure, halted, history, owned, checksum) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)",
-                (model, spent.epoch, spent.sequence, spent.rounds, spent.unsure, spent.halted, spent.history),
+                f"INSERT INTO model(name, {ABOUT}, owned, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)",
+                (model, *image.about),
             ).lastrowid
             db.execute(_SIGN, (key,))
-            for who, counts in people_of(spent).items():
-                db.execute(PERSON, (key, who, *(n + WIDE for n in counts), spent.sequence))
-            db.executemany(_USED, ((key, number, epoch) for epoch, number in spent.used))
-            db.executemany(_FORGOT, ((key, *one) for one in spent.forgot))
-            db.executemany(_RELEASED, ((key, *one) for one in spent.released))
+            for table, rows in image.tables.items():
+                columns = TABLES[table]
+                places = ", ".join("?" * (columns.count(",") + 2))
+                signed = ((key, *row, checksum(key, *row)) for row in rows)
+                db.executemany(f"INSERT INTO {table}({columns}, checksum) VALUES ({places})", signed)
+
+    def seal(self, key: int, why: str | None) -> None:
+        """Say why nobody is to be answered any more, or that somebody is again."""
+        with _troubled(), self.transaction() as db:
+            db.execute("DELETE FROM sealed WHERE model = ?", (key,))
+            db.executemany(_SEALED, [] if why is None else [(key, why)])
 
     def own(self, model: str, writing: threading.Lock) -> Claim:
         """Own a model: its lock is this store's until it is released."""

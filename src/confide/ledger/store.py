@@ -10,16 +10,16 @@ import re
 import threading
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from confide.errors import StateError
 from confide.ledger.entries import Batch, Spent
 
 __all__ = [
-    "DISCARD", "DROPPED", "SCHEMA", "VERSION", "WIDE", "Claim", "Place", "Reader", "Store", "Trouble", "check_name",
-    "checksum", "damaged", "in_use", "people_of", "taken_over", "without",
+    "ABOUT", "DISCARD", "DROPPED", "SCHEMA", "TABLES", "VERSION", "WIDE", "Claim", "Image", "Place", "Reader", "Store",
+    "Trouble", "check_name", "checksum", "damaged", "in_use", "taken_over", "without",
 ]  # fmt: skip
 
 VERSION = 4
@@ -61,8 +61,21 @@ CREATE TABLE IF NOT EXISTS journal(
 """The tables, in SQLite's words; PostgreSQL's are made from them."""
 
 
-DISCARD = (*(f"DELETE FROM {table} WHERE model = ?" for table in ("life", "person", "used", "forgot", "released",
-           "sealed", "journal")), "DELETE FROM model WHERE id = ?")  # fmt: skip
+TABLES = {
+    "person": "model, who, unsure, watched, labels, sequence",
+    "used": "model, number, epoch",
+    "forgot": "model, sequence, copy, who",
+    "released": "model, kind, number, noisy, exact",
+    "life": "model, epoch, mark, rounds",
+    "sealed": "model, why",
+    "journal": "model, kind, sequence, width, body",
+}
+"""The tables that have rows of a model beside its own one, and their columns, without the checksum."""
+
+ABOUT = "epoch, sequence, rounds, unsure, halted, history"
+"""What a model's own row says of it."""
+
+DISCARD = (*(f"DELETE FROM {table} WHERE model = ?" for table in TABLES), "DELETE FROM model WHERE id = ?")
 """What takes a model away."""
 
 
@@ -108,10 +121,43 @@ def without(whose: bytes, left: Iterable[bytes], width: int, body: bytes) -> byt
     return bytes(rows)
 
 
-def people_of(spent: Spent) -> dict[bytes, list[int]]:
-    """Everybody in it, with their unsure answers, watched rounds and labels."""
-    kinds = spent.shares, spent.watched, spent.labels
-    return {who: [kind.get(who, 0) for kind in kinds] for who in {who for kind in kinds for who in kind}}
+@dataclass(frozen=True)
+class Image:
+    """All that a ledger has of a model, row by row as it stands there, whatever its number is in it. Private."""
+
+    about: tuple[Any, ...] = field(repr=False)
+    """As `ABOUT`."""
+    tables: Mapping[str, Sequence[tuple[Any, ...]]] = field(repr=False)
+    """By the names of `TABLES`: rows in order, without the model's number."""
+
+    @classmethod
+    def of(cls, spent: Spent) -> Self:
+        """Of a model that has spent so much, before its first life."""
+        kinds = spent.shares, spent.watched, spent.labels
+        everybody = sorted({who for kind in kinds for who in kind})
+        return cls(
+            (spent.epoch, spent.sequence, spent.rounds, spent.unsure, spent.halted, spent.history),
+            {
+                "person": [(who, *(kind.get(who, 0) + WIDE for kind in kinds), spent.sequence) for who in everybody],
+                "used": [(number, epoch) for epoch, number in spent.used],
+                "forgot": spent.forgot,
+                "released": spent.released,
+            },
+        )
+
+    @property
+    def sealed(self) -> str | None:
+        """Why nobody is to be answered any more."""
+        return next((why for (why,) in self.tables["sealed"]), None)
+
+    @property
+    def lives(self) -> set[tuple[int, int]]:
+        """(epoch, mark) of every life: no two models have one in common."""
+        return {(epoch, mark) for epoch, mark, _ in self.tables["life"]}
+
+    def but(self, sealed: str | None) -> Image:
+        """The same, sealed for another reason, or for none."""
+        return Image(self.about, {**self.tables, "sealed": [] if sealed is None else [(sealed,)]})
 
 
 def damaged(name: str) -> StateError:
@@ -159,11 +205,20 @@ class Reader(ABC):
 
     def model(self, name: str) -> list[Any]:
         """The row of a model: id, name, epoch, sequence, rounds, unsure, halted, history."""
-        columns = "id, name, epoch, sequence, rounds, unsure, halted, history"
-        rows = self.checked(columns, "model", "name = ?", check_name(name))
+        rows = self.checked(f"id, name, {ABOUT}", "model", "name = ?", check_name(name))
         if not rows:
             raise StateError(f"the ledger {self.name} has no model {name!r}: create it first")
         return rows[0]
+
+    def sealed(self, key: int) -> str | None:
+        """Why nobody is to be answered any more by a model."""
+        return next((why for _, why in self.checked(TABLES["sealed"], "sealed", "model = ?", key)), None)
+
+    def image(self, name: str) -> Image:
+        """All that there is of a model, each row as it was written."""
+        key, _, *about = self.model(name)
+        tables = {table: self.checked(columns, table, "model = ?", key) for table, columns in TABLES.items()}
+        return Image(tuple(about), {name: sorted(tuple(row[1:]) for row in rows) for name, rows in tables.items()})
 
     def checked(self, columns: str, table: str, where: str, *values: Any) -> list[list[Any]]:
         """All rows of a table that a condition picks, each as it was written: a changed one is refused."""
@@ -191,8 +246,16 @@ class Store(Reader):
     """A ledger that is opened for writing. What is committed is on the disk; what is not was never there."""
 
     @abstractmethod
-    def insert(self, model: str, spent: Spent) -> None:
-        """A row for a new model, or `Trouble`."""
+    def check_durable(self) -> None:
+        """StateError where a commit may be forgotten."""
+
+    @abstractmethod
+    def insert(self, model: str, image: Image, instead: int | None = None) -> None:
+        """All rows of a new model, `instead` of the one with this number, in one transaction; or `Trouble`."""
+
+    @abstractmethod
+    def seal(self, key: int, why: str | None) -> None:
+        """Say why nobody is to be answered any more, or that somebody is again; or `Trouble`."""
 
     @abstractmethod
     def write(self, batch: Batch) -> None:

@@ -1,17 +1,19 @@
-"""What a run leaves on disk beside its state: where it stands, and which rows it may have asked. Owner-only files."""
+"""What a run leaves on disk beside its state: what was counted, and what its files were. Owner-only files."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from confide.data.rows import Piece
 from confide.runs.settings import Settings
 from confide.runs.tally import Tally
 
-FORMAT, VERSION = "confide-run", 3
+FORMAT, VERSION = "confide-run", 4
 
 
 @dataclass(frozen=True)
@@ -22,11 +24,14 @@ class Checkpoint:
     tally: Tally
     waiting: list[list[Any]]
     """Tickets that wait for their label, each with its row's place in the stream and its round."""
+    files: tuple[Piece, ...] = ()
+    """The files of the stream, as they were when it was begun."""
 
 
 def write_run(folder: Path, run: Checkpoint) -> None:
     """Write where the run stands; the state must be saved before, so that a crash in between asks no row twice."""
-    body = {"format": FORMAT, "version": VERSION, "tally": asdict(run.tally), "waiting": run.waiting}
+    about = {"format": FORMAT, "version": VERSION, "files": run.files}
+    body = {**about, "tally": asdict(run.tally), "waiting": run.waiting}
     _replace(folder / "run.json", json.dumps({**body, "settings": run.settings.to_json()}))
 
 
@@ -44,22 +49,22 @@ def read_run(folder: Path) -> Checkpoint:
             f"the run in {folder} was saved by another version: go on with the Confide that started it, or start anew"
         )
     try:
-        return Checkpoint(Settings.from_json(saved["settings"]), Tally(**saved["tally"]), saved["waiting"])
+        settings, files = Settings.from_json(saved["settings"]), tuple(Piece(*one) for one in saved["files"])
+        return Checkpoint(settings, Tally(**saved["tally"]), saved["waiting"], files)
     except (KeyError, TypeError):
         raise ValueError(f"the run saved in {folder} cannot be read: run.json is damaged") from None
 
 
-def claim(folder: Path, position: int) -> None:
-    """Rows up to here may be asked: after a crash none of them is asked a second time."""
-    _replace(folder / "claimed", str(position))
-
-
-def read_claim(folder: Path) -> int:
-    """The last row that may have been asked."""
-    try:
-        return int((folder / "claimed").read_text())
-    except (OSError, ValueError):
-        raise ValueError(f"the run saved in {folder} cannot be read: its file `claimed` is damaged") from None
+def check_files(before: Sequence[Piece], now: Sequence[Piece]) -> None:
+    """Refuse to go on with other files than those a run was begun with: rows would be asked twice, or never."""
+    was, here = ({piece.name: piece for piece in pieces} for pieces in (before, now))
+    for name in sorted(was.keys() | here.keys()):
+        if name not in here:
+            raise ValueError(f"{name} is gone since the run was begun: bring it back, then go on")
+        if name not in was:
+            raise ValueError(f"{name} was not there when the run was begun: move it away and go on, then run it alone")
+        if was[name] != here[name]:
+            raise ValueError(f"{name} is not what it was when the run was begun: bring that back, or start anew")
 
 
 def write_private(path: Path, text: str) -> None:

@@ -6,7 +6,6 @@ For the owner alone, so in the terminal and in the operator's report.
 from __future__ import annotations
 
 from itertools import islice
-from pathlib import Path
 
 from confide.data.rows import Stream
 from confide.data.schema import alike, listed
@@ -23,7 +22,7 @@ _FIRST = 200  # rows that show which columns hold numbers
 def hints(stream: Stream, plan: Plan) -> list[str]:
     """One sentence each; some are made of people's rows, and quote labels."""
     said = [warning for warning in plan.warnings if warning != ONE_SIDED]  # a file has all labels
-    return said + (_of_file(stream, plan) if Path(stream.name).is_file() else [])
+    return said + (_of_file(stream, plan) if stream.files else [])
 
 
 def _of_file(stream: Stream, plan: Plan) -> list[str]:

@@ -14,6 +14,7 @@ from confide import learners
 from confide._checks import label_weights
 from confide.data.datasets import open_stream
 from confide.data.files import draft
+from confide.data.pieces import Told
 from confide.data.rows import Stream
 from confide.data.schema import Schema, read_schema
 from confide.runs.settings import Settings
@@ -154,10 +155,10 @@ def declared(settings: Settings) -> Settings:
     return settings.but(unit=read_schema(Path(settings.schema)).unit)
 
 
-def streams(settings: Settings) -> tuple[Stream, Stream | None]:
-    """The stream to run, and its history if there is one."""
+def streams(settings: Settings, told: Told | None = None) -> tuple[Stream, Stream | None]:
+    """The stream to run, and its history if there is one; `told` hears which file is read the first time."""
     columns: dict[str, Any] = {"label": settings.label, "unit": settings.unit, "schema": schema_named(settings)}
-    columns |= {"drop": settings.drop, "order": settings.order}
+    columns |= {"drop": settings.drop, "order": settings.order, "told": told}
     rows, seed = settings.rounds, settings.stream_seed
     stream = open_stream(settings.stream, rows=rows, seed=seed, labels=settings.labels, **columns)
     if settings.history is None:

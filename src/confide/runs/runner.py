@@ -23,7 +23,7 @@ from confide.pop.pop import POP
 from confide.pop.randomizing import takes_rows
 from confide.pop.state import look
 from confide.runs.asking import questions
-from confide.runs.checkpoints import read_claim, read_run
+from confide.runs.checkpoints import check_files, read_run
 from confide.runs.names import weights_named
 from confide.runs.regression import Regression
 from confide.runs.settings import Settings
@@ -175,12 +175,14 @@ def resume(
     settings: Settings | None = None,
     hooks: Hooks | None = None,
 ) -> Outcome:
-    """Go on from a checkpoint, after the last row that may have been asked; the arguments are those of `run`.
+    """Go on from a checkpoint, after the last row that was asked; the arguments are those of `run`.
 
-    The history is not taught again; the twin, which is not kept on disk, is taught from the start.
+    Rows are counted by the ledger, which has every round before its answer. The history is not taught again; the twin,
+    which is not kept on disk, is taught from the start.
     """
     saved = read_run(folder)
     settings = settings or saved.settings
+    check_files(saved.files, stream.files)
     _check_unit(stream, settings)
     if settings.strict:
         _check_all(stream)
@@ -193,7 +195,7 @@ def resume(
         work = Work(pop, stream, settings, saved.tally, _twin(learner, stream, settings), _takes_dicts(learner))
         if history is not None:
             work.teach_history(history, twin_only=True)
-        work.catch_up(read_claim(folder), saved.waiting)
+        work.catch_up(saved.waiting)
         work.folder = folder
         return _go(work, None, hooks or Hooks())
     except BaseException:
@@ -235,7 +237,8 @@ def _check_all(stream: Stream) -> None:
     """Refuse a stream with a bad row before anything is asked: later, one row would decide what becomes of others."""
     for item in stream.rows(dicts=True):
         if isinstance(item, BadRow):
-            raise ValueError(f"line {item.line} of {stream.name} is bad: {item.reason}; mend it, or leave out --strict")
+            where = f"{stream.where(item.line)} of {stream.name}" if len(stream.files) < 2 else stream.where(item.line)
+            raise ValueError(f"{where} is bad: {item.reason}; mend it, or leave out --strict")
 
 
 def _check_first(pop: POP, stream: Stream, dicts: bool) -> None:

@@ -21,7 +21,7 @@ from confide.errors import ConfideWarning, TicketError
 from confide.pop.base import SOURCES
 from confide.pop.pop import POP
 from confide.runs.asking import Shown, ask_and_teach, ask_only, questions
-from confide.runs.checkpoints import Checkpoint, claim, write_run
+from confide.runs.checkpoints import Checkpoint, write_run
 from confide.runs.regression import Regression
 from confide.runs.settings import Settings
 from confide.runs.tally import Tally
@@ -29,9 +29,6 @@ from confide.runs.twin import LabelTwin, Twin
 
 MARGINS = 20_000
 """Vote margins sampled in a run, about."""
-
-CLAIM = 5_000
-"""Rows that are claimed on disk before they are asked: after a crash none of them is asked a second time."""
 
 BATCH = 1000
 """Rounds asked at once, at most; fewer where labels come late."""
@@ -91,7 +88,7 @@ class Work:
         self.items: Iterator[Item] = stream.rows(dicts)
         self.waiting: deque[_Waiting] = deque()
         self.folder: Path | None = None
-        self.claimed = self.resumed = 0
+        self.resumed = 0
         self.largest = BATCH if settings.delay == 0 else min(BATCH, settings.batch)
         self.size, self.seen = min(FIRST, self.largest), time.perf_counter()
 
@@ -106,9 +103,9 @@ class Work:
                 for item in filter(_whole, owned):
                     self.twin.learn(item.x, self.index[item.y])
             if not twin_only:
-                self._teach(chunk, owned)
+                self._teach(history, chunk, owned)
 
-    def _teach(self, chunk: list[Item], owned: list[Item]) -> None:
+    def _teach(self, history: Stream, chunk: list[Item], owned: list[Item]) -> None:
         """A chunk of the history: records are counted before anybody looks at what is in them."""
         xs = questions(self.pop, owned)
         unfit = self.pop.readable(xs) if owned else {}
@@ -126,7 +123,7 @@ class Work:
         self.tally.history_bad += len(chunk) - taught
         for item in chunk:
             if isinstance(item, BadRow):
-                self.tally.spoiled(item.line, f"in the history, {item.reason}")
+                self.tally.spoiled(0, f"in the history, {history.where(item.line)}: {item.reason}")
 
     def open_folder(self, folder: Path) -> None:
         """Leave checkpoints here from now on."""
@@ -139,19 +136,22 @@ class Work:
         self.folder = folder
         self.checkpoint()
 
-    def catch_up(self, claimed: int, waiting: list[list[Any]]) -> None:
-        """Pass the rows that were asked, or may have been; those that wait for their label wait again."""
+    def catch_up(self, waiting: list[list[Any]]) -> None:
+        """Pass the rows whose rounds the ledger has; those that wait for their label wait again."""
         tickets = {row: (ticket, number) for ticket, row, number in waiting}
-        for row in range(claimed):
-            item = next(self.items, None)
-            if item is None or item.x is None or item.y is None:
+        tally, taken = self.tally, 0
+        tally.position = tally.nobodys = 0
+        while taken < self.pop.rounds and (item := next(self.items, None)) is not None:
+            row, tally.position = tally.position, tally.position + 1
+            if not self._owned(item):
+                tally.nobodys += 1
                 continue
+            taken += 1
             if row in tickets:
-                ticket, number = tickets[row]
-                self.waiting.append(_Waiting(ticket, row, number, item))
-            elif self.twin is not None and self._owned(item):
+                self.waiting.append(_Waiting(tickets[row][0], row, tickets[row][1], item))
+            elif self.twin is not None and _whole(item):
                 self.twin.learn(item.x, self.index[item.y])
-        self.claimed = self.resumed = self.tally.position = claimed
+        self.resumed = tally.position
 
     # ------------------------------------------------------------------ the loop
 
@@ -208,8 +208,6 @@ class Work:
         rows: list[Item] = []
         ends: list[int] = []
         while len(rows) < most:
-            if self.folder is not None and tally.position >= self.claimed:
-                self._claim(tally.position + CLAIM)
             item = next(self.items, None)
             if item is None:
                 break
@@ -333,17 +331,11 @@ class Work:
     # ------------------------------------------------------------------ on disk
 
     def checkpoint(self) -> None:
-        """The state first, then where the run stands: a crash in between loses rows, and asks none twice."""
+        """The state first, then what was counted: a crash in between loses counts, and asks no row twice."""
         assert self.folder is not None
         self.pop.save(self.folder / "pop")
         waiting = [[one.ticket, one.row, one.round] for one in self.waiting]
-        write_run(self.folder, Checkpoint(self.settings, self.tally, waiting))
-        self._claim(self.tally.position)
-
-    def _claim(self, position: int) -> None:
-        assert self.folder is not None
-        claim(self.folder, position)
-        self.claimed = position
+        write_run(self.folder, Checkpoint(self.settings, self.tally, waiting, self.stream.files))
 
 
 def _whole(item: Item) -> bool:
@@ -353,7 +345,7 @@ def _whole(item: Item) -> bool:
 
 @contextmanager
 def interrupts() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets, so that a round is never torn; the second one interrupts at once."""
+    """An event that the first Ctrl-C or `kill` sets, so that a round is never torn; the second one ends it at once."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -362,12 +354,14 @@ def interrupts() -> Iterator[threading.Event]:
     def first(*_: object) -> None:
         stop.set()
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-    before = signal.signal(signal.SIGINT, first)
+    before = {number: signal.signal(number, first) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -122,9 +122,10 @@ class Service:
 
     async def missing(self, here_only: bool) -> dict[str, str]:
         """The models that are not ready, and why."""
-        failed = {name: "failed" for name, model in self.models.items() if model.owner.failure is not None}
-        taught = {name: "history" for name, model in self.models.items() if model.owner.waits}
-        here = taught | {name: "draining" for name, model in self.models.items() if model.owner.draining} | failed
+        owners = {name: model.owner for name, model in self.models.items()}
+        failed = {name: "failed" for name, owner in owners.items() if owner.failure is not None or not owner.alive}
+        taught = {name: "history" for name, owner in owners.items() if owner.waits}
+        here = taught | {name: "draining" for name, owner in owners.items() if owner.draining} | failed
         others = {} if here_only else self.elsewhere
         there = await asyncio.gather(*(one.missing() for one in others.values()))
         return here | {name: why for name, why in zip(others, there, strict=True) if why is not None}

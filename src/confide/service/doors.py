@@ -188,6 +188,10 @@ class Tokens:
         self._head, self._other = f"confide-{kind}", f"confide-{'operator' if kind == 'asker' else 'asker'}"
         self._known: dict[str, tuple[float, Caller]] = {}  # tokens that were verified, with their ends
 
+    def renew(self, keys: Keys) -> None:
+        """Take other keys from now on: a token whose key is not among them is good for nothing any more."""
+        self._keys, self._known = keys, {}
+
     def named(self, subject: str) -> str:
         """See `Door`."""
         return f"tokens:{subject}"

@@ -8,9 +8,9 @@ import gc
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -120,8 +120,11 @@ def _learned(desk: Desk) -> str | None:
     return f"the guide learns {most} of each person, ever; unit_labels in a new model's file says how many"
 
 
-def serve(config: Config, open_desk: OpenDesk, log: Log) -> None:
-    """Serve until a signal comes; then answer what waits, save, and give the models back."""
+def serve(config: Config, open_desk: OpenDesk, log: Log, again: Callable[[], Config] | None = None) -> None:
+    """Serve until a signal comes; then answer what waits, save, and give the models back.
+
+    `again` reads the deployment's file anew, when a signal asks for it.
+    """
     log.capture()
     sys.setswitchinterval(SWITCH)
     gc.set_threshold(YOUNG, 10, 1_000_000)  # everything is searched by `_sweep`, at times of its own
@@ -132,7 +135,8 @@ def serve(config: Config, open_desk: OpenDesk, log: Log) -> None:
         service = build(config, open_desk, log)
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                runner.run(_run(service, sockets, _places(config, room, service.slowest), room.backlog))
+                hangup = partial(_hangup, service, config, again or (lambda: config))
+                runner.run(_run(service, sockets, _places(config, room, service.slowest), room.backlog, hangup))
         finally:
             _outlive_terminal()  # the event loop has put back what was there before
             failures = list(_closed(service, log))
@@ -151,19 +155,57 @@ def _closed(service: Service, log: Log) -> Iterator[BaseException]:
 
 
 def _outlive_terminal() -> None:
-    """SIGHUP ends nothing, whenever it comes; while the service serves, it saves."""
+    """SIGHUP ends nothing, whenever it comes; while the service serves, it reads the keys anew and saves."""
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
-async def _save(service: Service) -> None:
-    """Write a snapshot of every model, as the operator's door does."""
+async def _hangup(service: Service, config: Config, again: Callable[[], Config]) -> None:
+    """Read file and keys anew, then write a snapshot of every model, as the operator's door does."""
+    try:
+        _renew(service, config, again())
+    except ValueError as error:  # our own sentences: they name files, and quote nothing that is in them
+        service.log.event("not reloaded", why=str(error))
     for name, model in service.models.items():
         try:
             await model.owner.call(lambda desk: desk.save())
             service.log.event("saved", model=name)
         except Exception as error:
             service.log.error("not saved", error, model=name)
+
+
+def _renew(service: Service, config: Config, fresh: Config) -> None:
+    """Take all keys as the file names them now, or none of them; what else it says now is for the next start."""
+    door, doors = service.door, fresh.doors
+    operators = Keys.read(doors.operator_keys)
+    if doors.kind != config.doors.kind:
+        raise ValueError(f"doors.kind is {doors.kind!r} in the file, and {config.doors.kind!r} here: start it again")
+    if isinstance(door, Tokens):
+        door.renew(Keys.read(doors.asker_keys))
+    elif isinstance(door, JwtDoor) and doors.jwt is not None:
+        door.renew(JwtDoor.read(doors.jwt.key, doors.jwt.algorithms))
+    service.operators.renew(operators)
+    service.log.event("reloaded")
+    for entry in _changed(config, fresh):
+        service.log.event("for the next start", entry=entry)
+
+
+def _changed(config: Config, fresh: Config) -> list[str]:
+    """The entries of the file that are not as they were, but for the places of keys, which are taken."""
+    was, now = config.model_dump(), fresh.model_dump()
+    for one in (was, now):
+        del one["doors"]["asker_keys"], one["doors"]["operator_keys"]
+        (one["doors"]["jwt"] or {}).pop("key", None)
+    tables = [(name, was[name], now[name]) for name in was]
+    found = list[str]()
+    for name, old, new in tables:
+        if old == new:
+            continue
+        if not (isinstance(old, dict) and isinstance(new, dict)):
+            found.append(name)
+            continue
+        found += [f"{name}.{part}" for part in sorted(old.keys() | new.keys()) if old.get(part) != new.get(part)]
+    return found
 
 
 class _Server(uvicorn.Server):
@@ -186,7 +228,10 @@ def _places(config: Config, room: Room, ticks: Ticks | None = None) -> list[Plac
     ]
 
 
-async def _run(service: Service, sockets: list[socket.socket], places: list[Places], backlog: int) -> None:
+async def _run(
+    service: Service, sockets: list[socket.socket], places: list[Places], backlog: int,
+    hangup: Callable[[], Coroutine[Any, Any, None]],
+) -> None:  # fmt: skip
     loop, log = asyncio.get_running_loop(), service.log
     loop.set_exception_handler(log.loop_error)
     apps = public_app(service), operator_app(service)
@@ -201,7 +246,7 @@ async def _run(service: Service, sockets: list[socket.socket], places: list[Plac
         loop.add_signal_handler(number, stop)
     saving = set[asyncio.Task[None]]()
     if hasattr(signal, "SIGHUP"):
-        loop.add_signal_handler(signal.SIGHUP, lambda: saving.add(asyncio.create_task(_save(service))))
+        loop.add_signal_handler(signal.SIGHUP, lambda: saving.add(asyncio.create_task(hangup())))
     ports = [one.getsockname()[1] for one in sockets]
     gc.collect()
     gc.freeze()  # what was opened stays until the end

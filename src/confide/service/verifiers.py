@@ -44,8 +44,17 @@ class JwtDoor:
 
     @classmethod
     def of(cls, key: Path, **options: Any) -> JwtDoor:
-        """With the key in a file: a shared secret without the line's end that editors write behind it."""
-        shared = any(one.upper().startswith("HS") for one in options["algorithms"])
+        """With the key in a file."""
+        return cls(cls.read(key, options["algorithms"]), **options)
+
+    def renew(self, key: str) -> None:
+        """Take another key from now on: tokens that the old one signed are good for nothing any more."""
+        self._key = key
+
+    @staticmethod
+    def read(key: Path, algorithms: Sequence[str]) -> str:
+        """The key in a file: a shared secret without the line's end that editors write behind it."""
+        shared = any(one.upper().startswith("HS") for one in algorithms)
         try:
             text = key.read_text(encoding="ascii").rstrip("\r\n")
         except (OSError, UnicodeDecodeError):
@@ -54,7 +63,7 @@ class JwtDoor:
             check_private(key)
             if len(text) < SECRET:
                 raise ValueError(f"the secret in {key} has fewer than {SECRET} characters, and could be guessed")
-        return cls(text, **options)
+        return text
 
     def named(self, subject: str) -> str:
         """See `Door`."""
