@@ -37,6 +37,9 @@ _FIRST, _MEMORY = 512, 1 << 16
 """Rows before trees are fitted for the first time, and those that are kept."""
 _MOST = 16
 """Labels up to which there are trees: each round of boosting has one for each label."""
+_STOPS = (16, 8, 4, 2, 1)
+"""Boosting is stopped after such a part of its trees: each is believed by how likely it made the outputs so far, so
+that how far to go where labels lie is found from what came out."""
 _CHUNK = 4096
 
 
@@ -74,7 +77,7 @@ class Default:
             grows = bool(self._source.numeric)
         self._renewed: tuple[int, ...] = _MAPS if grows else ()
         self._wooded = self._grows_trees()
-        self._model = Softmax.zeros(self._map.width, response.labels, int(self._wooded))
+        self._model = self._blank()
         self._kept = _Kept()
         self._trees: Forest | None = None
         self._next: Fit[Forest] | None = None
@@ -158,14 +161,16 @@ class Default:
         return self._map.encode_table(rows)
 
     def _others(self, rows: Any) -> Floats:
-        """The trees' probabilities; NaN before there are any."""
-        out = np.full((len(rows.refused), int(self._wooded), self.response.labels), np.nan)
+        """The trees' probabilities, of fewer of them and of all; NaN before there are any."""
+        out = np.full((len(rows.refused), len(_STOPS) if self._wooded else 0, self.response.labels), np.nan)
         if self._trees is not None:
             binning, trees = self._trees
-            scores = np.tile(trees.first, (len(out), 1))
-            tree_scores(binning.bins(rows.numbers, rows.codes), trees, 0, trees.label.size, scores)
-            scores = np.exp(scores - scores.max(axis=1, keepdims=True))
-            out[:, 0] = scores / scores.sum(axis=1, keepdims=True)
+            bins, scores, at = binning.bins(rows.numbers, rows.codes), np.tile(trees.first, (len(out), 1)), 0
+            for k, part in enumerate(_STOPS):
+                until = trees.after(part)
+                tree_scores(bins, trees, at, until, scores)
+                said = np.exp(scores - scores.max(axis=1, keepdims=True))
+                out[:, k], at = said / said.sum(axis=1, keepdims=True), until
         return out
 
     def _learned(self, rows: Any, outs: Ints) -> None:
@@ -188,7 +193,7 @@ class Default:
         assert isinstance(self._source, Columns)
         self._map = FeatureMap(self._source, from_sample(rows.numbers))
         trust, trees = self._model.trust, self._trees
-        self._model, self._trees = Softmax.zeros(self._map.width, self.response.labels, int(self._wooded)), None
+        self._model, self._trees = self._blank(), None
         for at in range(0, outs.size, _CHUNK):
             self._run(_part(rows, slice(at, at + _CHUNK)), outs[at : at + _CHUNK])
         self._model.trust[:], self._trees = trust, trees
@@ -244,7 +249,7 @@ class Default:
             self._next = Fit(partial(_forest, "next", state), int(state["next/at"]), False)
 
     def _blank(self) -> Softmax:
-        return Softmax.zeros(self._map.width, self.response.labels, int(self._wooded))
+        return Softmax.zeros(self._map.width, self.response.labels, len(_STOPS) if self._wooded else 0)
 
 
 def _written(name: str, forest: Forest | None) -> dict[str, NDArray[Any]]:
