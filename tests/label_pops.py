@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Generator, Hashable, Sequence
 from functools import cache
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from confide import POP, Plan
+from confide.games.laws import Curve
+from confide.games.moves import Round
 from confide.ledger.sqlite import SqliteStore
 from confide.pop.base import TICKET_LIFE
 from confide.pop.loop import Loop
@@ -97,3 +100,23 @@ class Listening:
 
     def learn(self, x: Any, y: Any) -> None:
         self.heard.append((tuple(x), y))
+
+
+class Asker:
+    """Challenges with one label in each world, then asks what the model was taught."""
+
+    rounds = 2
+
+    def __init__(self, response: Any) -> None:
+        self._curve = Curve(response.law(0), response.law(1))
+
+    def play(self, coins: np.random.Generator) -> Generator[Any, Any, None]:
+        yield Round(([0.0, 0.0], "no"), ([0.0, 0.0], "yes"), challenge=True)
+        yield Round(([0.0, 0.0], None), ([0.0, 0.0], None))
+
+    def score(self, view: Any) -> float:
+        seen = next(answer for answer in reversed(view.answers) if hasattr(answer, "label"))
+        return float(self._curve.scores[LABELS.index(seen.label)])
+
+    def law(self) -> Curve:
+        return self._curve

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
 import warnings
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import date
@@ -488,6 +490,49 @@ def test_a_label_that_misbehaves_is_refused_draws_nothing_and_leaves_nothing_in_
     assert told.value.__context__ is None and told.value.__cause__ is None
     assert draws(model) == 0
     model.learn(ticket, "yes")
+
+
+class Brought(str):
+    """A label that can be looked for."""
+
+    __slots__ = ("__weakref__",)
+
+
+def refusals() -> dict[str, Callable[[Any], object]]:
+    """Ways for a label not to be taken."""
+    rounds, people = make(), make(**PEOPLE)
+    used, other = (rounds.predict([0, 0]).ticket for _ in range(2))
+    first, past = (people.predict([0, 0], unit="ann").ticket for _ in range(2))
+    rounds.learn(used, "no")
+    people.learn(first, "no")
+    return {
+        "used": lambda y: rounds.learn(used, y),
+        "no ticket": lambda y: rounds.learn("none", y),
+        "one of many": lambda y: rounds.learn_many([used, other], [y, y]),
+        "a bad row": lambda y: rounds.teach([0], y),
+        "a bad row of many": lambda y: rounds.teach_many([[0, 0], [0]], [y, y]),
+        "past a cap": lambda y: people.learn(past, y),
+        "a record past a cap": lambda y: people.teach([0, 0], y, "ann"),
+        "many past a cap": lambda y: people.teach_many([[0, 0]], [y], ["ann"]),
+    }
+
+
+def test_nothing_in_the_process_holds_a_label_that_was_refused() -> None:
+    """Nor does it wait for the collector of cycles, which a service may turn off."""
+    held = []
+    for name, bring in refusals().items():
+        y = Brought("yes")
+        ref = weakref.ref(y)
+        gc.disable()
+        try:
+            with suppress(ValueError):
+                bring(y)
+                held.append(f"{name} was not refused")
+            del y
+            held += [name] * (ref() is not None)
+        finally:
+            gc.enable()
+    assert held == []
 
 
 # ---------------------------------------------------------------------- what the operator hears

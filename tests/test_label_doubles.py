@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 from confide.games import audit
-from confide.games.laws import Curve
-from confide.games.moves import Round
 from confide.pop.loop import Loop
 from confide.pop.randomizing import Randomizing
 from tests.broken import labels as broken
-from tests.label_pops import LABELS, Last, Listening, alone, part
+from tests.label_pops import LABELS, Asker, Last, Listening, alone, part
 from tests.label_worlds import Step, violated
 
 pytestmark = pytest.mark.claim("labels.md")
@@ -96,26 +92,6 @@ def test_every_double_is_here_and_says_what_is_broken() -> None:
     elsewhere = {"CountedAfterWriting"}  # tests/test_label_attacks.py interrupts it
     assert {d[0].__name__ for d in DOUBLES} | elsewhere == set(broken.__all__)
     assert all(getattr(broken, name).__doc__ for name in broken.__all__)
-
-
-class Asker:
-    """Challenges with one label in each world, then asks what the model was taught."""
-
-    rounds = 2
-
-    def __init__(self, response: Any) -> None:
-        self._curve = Curve(response.law(0), response.law(1))
-
-    def play(self, coins: np.random.Generator) -> Generator[Any, Any, None]:
-        yield Round(([0.0, 0.0], "no"), ([0.0, 0.0], "yes"), challenge=True)
-        yield Round(([0.0, 0.0], None), ([0.0, 0.0], None))
-
-    def score(self, view: Any) -> float:
-        seen = next(answer for answer in reversed(view.answers) if hasattr(answer, "label"))
-        return float(self._curve.scores[LABELS.index(seen.label)])
-
-    def law(self) -> Curve:
-        return self._curve
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])

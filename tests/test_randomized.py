@@ -22,10 +22,13 @@ from sklearn.preprocessing import OneHotEncoder
 import confide
 from confide import POP, TicketError, evaluate
 from confide.errors import ConfideWarning, StateError
+from confide.labels.default import Default
 from confide.labels.models import Doubled
+from confide.learners import Refit
 from confide.pop import batches
 from confide.pop.base import Durable, Mechanism, Told
 from confide.pop.randomizing import Randomizing
+from confide.privacy.response import Response
 from tests.label_pops import LABELS, Full, Last, Listening, alone, part, taught
 
 pytestmark = pytest.mark.claim("labels.md")
@@ -253,11 +256,33 @@ def test_when_a_model_is_refitted_depends_on_how_many_labels_came_alone() -> Non
         mechanism = make(LogisticRegression())
         model, moments = part(mechanism).model, list[int]()
         assert isinstance(model, Doubled)
-        original = model._fit
-        model._fit = lambda m=moments, o=original, k=model: (m.append(k.taught), o())[1]  # type: ignore[method-assign]
+        original = model._begun
+        model._begun = lambda m=moments, o=original, k=model: (m.append(k.taught), o())[1]  # type: ignore[method-assign]
         mechanism.follow_many(np.ones((300, 2)), np.full(300, LABELS.index(label)))
         fits.append(moments)
     assert fits[0] == fits[1] == [64, 128, 256]
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["in the call", "beside"])
+def test_our_own_model_is_the_same_after_a_load_also_while_trees_are_fitted(beside: bool) -> None:
+    """Trees are fitted after 512 labels; beside answers they are used from 576 on."""
+    response, (xs, ys) = Response.best(2.0, 2), rows(800)
+    outs = np.array([LABELS.index(y) for y in ys])
+    model = Default(2, response)
+    model.beside = beside
+    model.follow(model.read_many(xs[:560]), outs[:560])
+    before = model.answer(model.read(xs[0]))[1]
+    again = Default(2, response)
+    again.restore(model.state())
+    assert again.answer(again.read(xs[0]))[1].tolist() == before.tolist()
+    both = [one.follow_probabilities(one.read_many(xs[560:700]), outs[560:700]) for one in (model, again)]
+    assert (both[0] == both[1]).all()
+
+
+def test_what_refit_would_have_been_told_in_vain_is_refused() -> None:
+    with pytest.raises(ValueError, match="leave them out"):
+        make(Refit(LogisticRegression(), memory=1000))
+    make(Refit(LogisticRegression()))
 
 
 def test_a_pipeline_with_a_one_hot_encoder_takes_dicts() -> None:

@@ -99,7 +99,7 @@ class RefitByLabel(_Peeking):
         super()._learn(row, out)
         self.positives += self.peeked
         if self.positives == 2:
-            self.model._fit()  # type: ignore[attr-defined]
+            self.model._model = self.model._begun().result()  # type: ignore[attr-defined]
 
 
 class CountedAfterWriting(Randomizing):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.naive_bayes import GaussianNB
 
 from confide import POP, Plan, StateError
 from confide.labels.default import Default
+from confide.learners import Refit
 from confide.ledger import snapshot
 from confide.ledger.ledger import Ledger
 from confide.planning.labels import NOT_PROTECTED
@@ -23,10 +26,11 @@ from confide.service import history
 from confide.service.base import Question, Reply, Taught
 from confide.service.config import ModelConfig
 from confide.service.desk import PopDesk
-from confide.service.journal import TAUGHT, Rows
+from confide.service.journal import NOBODY, TAUGHT, Row, Rows
 from confide.service.logs import Log
 from confide.service.models import open_desk as configured
 from confide.service.operators import operator_app
+from tests.label_pops import part
 from tests.label_worlds import Forced
 from tests.service.desks import operator, service
 from tests.service.opened import again, ask, folder, killed, kind, learn, ticket
@@ -156,7 +160,8 @@ def test_two_worlds_that_differ_in_a_label_are_the_same_to_the_last_bit(case: st
 
 def leaks(monkeypatch: pytest.MonkeyPatch, which: str) -> None:
     def counts(self: PopDesk, *given: Any) -> Any:
-        self._counts.labelled([1], [given[0].get((1, 2), 0) == 1])
+        row = Row(NOBODY, NOBODY, NOBODY, 1, 1, -1, -1, given[0].get((1, 2), 0), 0, -1, None)
+        self._counts.labelled([row], [0])
         return take(self, *given)
 
     take = PopDesk._take_labels
@@ -185,7 +190,7 @@ def test_with_a_deadline_whether_a_label_came_shows_in_no_answer(folder: Path, t
     both = []
     for number, label in enumerate(("no", None)):
         with opened(tmp_path / f"{number}", due=(4, 0)) as desk:
-            words = alone(desk).rng = Forced(alone(desk).part.response)  # type: ignore[assignment]
+            alone(desk).rng = Forced(alone(desk).part.response, one_output=True)  # type: ignore[assignment]
             lines, first = [], ""
             for i in range(12):
                 said = ask(desk, f"p{i}", f"q{i}", [float(i), 1.0])
@@ -193,8 +198,46 @@ def test_with_a_deadline_whether_a_label_came_shows_in_no_answer(folder: Path, t
                 lines.append((told(said), knows(desk), alone(desk).outputs.tolist()))
                 if i == 1 and label is not None:
                     assert learn(desk, "p0", first, label) is None
-            both.append((lines, words.used))  # type: ignore[attr-defined]
+            both.append(lines)
     assert both[0] == both[1]
+
+
+def test_at_a_deadline_somebody_elses_round_writes_the_same_whether_a_label_came_or_not(tmp_path: Path) -> None:
+    """What was written only for a missing label would take its time in the round of who asks then."""
+    both = []
+    for number, label in enumerate(("yes", None)):
+        with opened(tmp_path / f"{number}", due=(3, 0)) as desk:
+            book, lines = desk.pop.operator.loop.account.book, []
+            first = ticket(ask(desk, "ann", "q", [1.0, 1.0]))
+            if label is not None:
+                assert learn(desk, "ann", first, label) is None
+            for i in range(5):
+                assert book is not None
+                notes, sequence = noted(desk.folder), book.sequence
+                ask(desk, "bob", f"q{i}", [float(i), 1.0])
+                added = noted(desk.folder)[len(notes) :]
+                lines.append((book.sequence - sequence, [(kind, width, len(body)) for kind, width, body in added]))
+            both.append((lines, alone(desk).learned, desk.private()["labels"]))
+    assert both[0] == both[1]
+
+
+def test_the_operators_error_counts_what_stands_for_a_label_until_it_comes(folder: Path) -> None:
+    """And after a crash the same, whatever of it the counts' own note has."""
+    desk = opened(folder, due=(6, 0), fallback="no")
+    alone(desk).rng = Forced(alone(desk).part.response, one_output=True)  # type: ignore[assignment]
+    alone(desk).propose = lambda question: (1, None)  # type: ignore[method-assign,assignment]
+    held = [ticket(ask(desk, "ann", f"q{i}", [float(i), 0.0])) for i in range(4)]
+    for one in held[:2]:
+        learn(desk, "ann", one, "no")
+    counted = [desk._counts.totals()]
+    desk.save()
+    learn(desk, "ann", held[2], "no")
+    ask(desk, "ann", "q9", [0.0, 0.0])
+    counted.append(desk._counts.totals())
+    assert [(one["labels"], one["wrong"]) for one in counted] == [(4, 4), (5, 5)]
+    other = again(desk)
+    assert other._counts.totals() == counted[-1]
+    other.close()
 
 
 # ---------------------------------------------------------------------- the true label is in no file
@@ -257,6 +300,47 @@ def test_killed_after_the_journal_it_comes_back_as_it_was(case: str, folder: Pat
     third.close()
 
 
+class Slow(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Answers "no" after its fit to 64 rows, "yes" after that to 128. A fit waits until it is let go."""
+
+    go = threading.Event()
+
+    def fit(self, rows: Any, labels: Any) -> Slow:
+        assert self.go.wait(30)
+        self.classes_, self.said_ = np.array(LABELS), LABELS[len(rows) // 128]
+        return self
+
+    def predict(self, rows: Any) -> Any:
+        return np.full(len(rows), self.said_)
+
+
+def after(desk: PopDesk, brought: int) -> tuple[int, Any]:
+    """How many labels came once so many more were brought, and what is answered then."""
+    name = f"{alone(desk).learned}"
+    asked = desk.ask([Question("ann", f"{name} {i}", [0.0, 0.0]) for i in range(brought)])
+    desk.learn([Taught("ann", ticket(one), "yes") for one in asked])
+    said = ask(desk, "ann", name, [0.0, 0.0]).answer
+    return alone(desk).learned, None if said is None else said.label
+
+
+def test_a_fit_runs_beside_the_answers_and_its_model_answers_from_a_public_label_on(folder: Path) -> None:
+    """Fitted after 64 and 128 labels, it answers from 72 and 144 on: however long a fit takes, and after a kill."""
+    Slow.go.clear()
+    desk = opened(folder, learner=Refit(Slow()), units="rounds", unit_labels=1, seed=3)
+    assert [after(desk, n) for n in (64, 7)] == [(64, "yes"), (71, "yes")], "nobody waits for the first fit"
+    Slow.go.set()
+    assert after(desk, 1) == (72, "no")
+    Slow.go.clear()
+    assert after(desk, 60) == (132, "no"), "nor for the second"
+    Slow.go.set()
+    other = again(desk, learner=Refit(Slow()), trusted=True)
+    assert after(other, 11) == (143, "no")
+    other.save()
+    other = again(other, learner=Refit(Slow()), trusted=True)
+    assert after(other, 1) == (144, "yes")
+    other.close()
+
+
 def test_a_label_that_was_not_written_is_brought_again_and_counts_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -294,10 +378,8 @@ def test_at_its_deadline_a_missing_label_is_the_declared_one_and_a_late_one_is_r
         assert learn(desk, "bob", held[1], "yes") is None
         assert len(outputs(folder)) == 1 and alone(desk).learned == 0, "it waits for its deadline"
         ask(desk, "eve", "q3", [0.0, 0.0])
-        assert len(outputs(folder)) == 2 and alone(desk).learned == 1
+        assert len(outputs(folder)) == 1 == alone(desk).learned
         assert kind(learn(desk, "ann", held[0], "yes")) == "ticket", "it came too late"
-        for i in range(4, 7):
-            ask(desk, "eve", f"q{i}", [0.0, 0.0])
         assert desk.private()["labels_over"] == 1, "the second of ann's was past her cap"
         assert desk.public()["ticket_life"] == 3 and desk.public()["ticket_hours"] == 0
         with pytest.raises(ValueError, match="has no deadline"):
@@ -322,9 +404,9 @@ def test_with_a_deadline_a_persons_first_questions_take_their_cap_whatever_comes
 def test_a_batch_longer_than_the_deadline_is_filled_too(folder: Path) -> None:
     with opened(folder, due=(2, 0), units="rounds", unit_labels=1) as desk:
         desk.ask([Question("ann", f"q{i}", [float(i), 0.0]) for i in range(7)])
-        assert len(outputs(folder)) == 5
+        assert alone(desk).learned == 5
         ask(desk, "ann", "q7", [0.0, 0.0])
-        assert alone(desk).learned == 6 == len(outputs(folder))
+        assert alone(desk).learned == 6
 
 
 def test_what_was_randomized_stays_when_somebody_is_forgotten(folder: Path) -> None:
@@ -355,6 +437,30 @@ def test_with_a_deadline_nothing_of_the_forgotten_is_taught_whether_or_not_their
         taught.append((alone(other).outputs.sum(), alone(desk).outputs.sum()))
         other.close()
     assert taught == [(2, 2)] * 2
+
+
+def test_what_waits_for_its_deadline_in_a_library_waits_on_at_a_desk(folder: Path) -> None:
+    """Each is taught once, at its round, the forgotten person's not at all: at the desk, and after it was killed."""
+    pop = make(due=(4, 0), seed=None)
+    tickets = [pop.predict([float(i), 0.0], unit=f"p{i}").ticket for i in range(4)]
+    pop.learn(tickets[2], "yes")
+    pop.save(folder)
+    held = [one.out for one in part(pop)._held.values()]
+    pop.close()
+    desk = PopDesk.open(folder, make, name="spam", save_every=None, wall=lambda: 0.0)
+    assert kind(learn(desk, "p1", tickets[1], "yes")) == "ticket"
+    desk.forget("p3")
+    for i in range(2):
+        ask(desk, "eve", f"q{i}", [9.0, 9.0])
+    assert alone(desk).learned == 2, "the first two were due"
+    desk = again(desk)
+    assert alone(desk).learned == 2
+    desk.save()
+    ask(desk, "eve", "q2", [9.0, 9.0])
+    ask(desk, "eve", "q3", [9.0, 9.0])
+    desk = again(desk)
+    assert alone(desk).model.state()["kept/outs"].tolist() == held[:3]
+    desk.close()
 
 
 # ---------------------------------------------------------------------- what is said, and what is never mixed up

@@ -20,6 +20,9 @@ class Taught(Protocol):
     outputs, so all of it may be shown.
     """
 
+    beside: bool
+    """Whether fits run beside the answers, as in a service (`confide.labels.fitting`)."""
+
     @property
     def response(self) -> Response:
         """The known law of what it is taught."""

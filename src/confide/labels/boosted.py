@@ -23,9 +23,9 @@ Bytes = NDArray[np.uint8]
 Codes = NDArray[np.uint64]
 
 BINS = 256
-_DEPTH, _TREES = 6, 512
-_ROUNDS = 128, 24  # at most, and at least: there are about `_TREES` trees in all
-_PACE, _RIDGE = 12.8, 1.0  # the sum of all steps: fewer rounds take longer ones
+_DEPTH, _TREES = 6, 1024
+_ROUNDS = 256, 24  # at most, and at least: there are about `_TREES` trees in all
+_PACE, _RIDGE = 25.6, 1.0  # the sum of all steps: fewer rounds take longer ones. Who asks may stop earlier
 _ROWS = 1 << 14
 _MIX = np.array([0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93], dtype=np.uint64)
 
@@ -78,6 +78,11 @@ class Trees(NamedTuple):
     """Which label's score each tree adds to."""
     categories: int
     """The first column that is a category: it is asked whether it is one bin, a number whether it is above one."""
+
+    def after(self, part: int) -> int:
+        """How many trees there are after the first of so many parts of the rounds; a round has one for each label."""
+        each = np.unique(self.label).size
+        return self.label.size // each // part * each
 
 
 def fit_trees(bins: Bytes, outs: Ints, response: Response, categories: int) -> Trees:

@@ -8,6 +8,7 @@ trees are fitted anew. Both moments depend on how many labels came, never on wha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from confide.guide.maps import Encoded, FeatureMap
 from confide.guide.ranges import declared, from_sample
 from confide.guide.rows import Table, read_many
 from confide.labels.boosted import Binning, Trees, fit_trees, tree_scores
+from confide.labels.fitting import Fit, next_fit
 from confide.labels.softmax import Softmax, follow_rows
 from confide.privacy.response import Response
 
@@ -27,6 +29,7 @@ __all__ = ["Default"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Forest = tuple[Binning, Trees]
 
 _MAPS = (64, 512, 4096, 16384)
 """After so many labels the map is made anew from the rows so far, which are then learned again."""
@@ -34,6 +37,9 @@ _FIRST, _MEMORY = 512, 1 << 16
 """Rows before trees are fitted for the first time, and those that are kept."""
 _MOST = 16
 """Labels up to which there are trees: each round of boosting has one for each label."""
+_STOPS = (16, 8, 4, 2, 1)
+"""Boosting is stopped after such a part of its trees: each is believed by how likely it made the outputs so far, so
+that how far to go where labels lie is found from what came out."""
 _CHUNK = 4096
 
 
@@ -61,7 +67,7 @@ class Default:
 
     def __init__(self, features: Any, response: Response) -> None:
         self.response = response
-        self.taught = 0
+        self.taught, self.beside = 0, False
         self._source, ranges = columns_for(features)
         self._map: FeatureMap | HashedMap
         if isinstance(self._source, HashedMap):
@@ -71,9 +77,10 @@ class Default:
             grows = bool(self._source.numeric)
         self._renewed: tuple[int, ...] = _MAPS if grows else ()
         self._wooded = self._grows_trees()
-        self._model = Softmax.zeros(self._map.width, response.labels, int(self._wooded))
+        self._model = self._blank()
         self._kept = _Kept()
-        self._trees: tuple[Binning, Trees] | None = None
+        self._trees: Forest | None = None
+        self._next: Fit[Forest] | None = None
 
     def _grows_trees(self) -> bool:
         columns = self._source
@@ -136,7 +143,9 @@ class Default:
         """Labels until something is made anew."""
         due = [n for n in self._renewed if n > self.taught]
         if self._wooded:
-            due.append(_next_fit(self.taught))
+            due.append(next_fit(self.taught, _FIRST, _MEMORY))
+        if self._next is not None:
+            due.append(self._next.at)
         return min(due, default=1 << 62) - self.taught
 
     def _run(self, rows: Any, outs: Ints) -> Floats:
@@ -152,14 +161,16 @@ class Default:
         return self._map.encode_table(rows)
 
     def _others(self, rows: Any) -> Floats:
-        """The trees' probabilities; NaN before there are any."""
-        out = np.full((len(rows.refused), int(self._wooded), self.response.labels), np.nan)
+        """The trees' probabilities, of fewer of them and of all; NaN before there are any."""
+        out = np.full((len(rows.refused), len(_STOPS) if self._wooded else 0, self.response.labels), np.nan)
         if self._trees is not None:
             binning, trees = self._trees
-            scores = np.tile(trees.first, (len(out), 1))
-            tree_scores(binning.bins(rows.numbers, rows.codes), trees, 0, trees.label.size, scores)
-            scores = np.exp(scores - scores.max(axis=1, keepdims=True))
-            out[:, 0] = scores / scores.sum(axis=1, keepdims=True)
+            bins, scores, at = binning.bins(rows.numbers, rows.codes), np.tile(trees.first, (len(out), 1)), 0
+            for k, part in enumerate(_STOPS):
+                until = trees.after(part)
+                tree_scores(bins, trees, at, until, scores)
+                said = np.exp(scores - scores.max(axis=1, keepdims=True))
+                out[:, k], at = said / said.sum(axis=1, keepdims=True), until
         return out
 
     def _learned(self, rows: Any, outs: Ints) -> None:
@@ -171,8 +182,10 @@ class Default:
         self._kept.add(_part(rows, came), outs[came])
         if any(before < n <= self.taught for n in self._renewed):
             self._renew()
-        if self._wooded and before < _next_fit(before) <= self.taught:
-            self._fit()
+        if self._wooded and before < next_fit(before, _FIRST, _MEMORY) <= self.taught:
+            self._next = self._begun()
+        if self._next is not None and self.taught >= self._next.at:
+            self._trees, self._next = self._next.result() or self._trees, None
 
     def _renew(self) -> None:
         """A new map from the rows so far, and the same lessons again."""
@@ -180,16 +193,21 @@ class Default:
         assert isinstance(self._source, Columns)
         self._map = FeatureMap(self._source, from_sample(rows.numbers))
         trust, trees = self._model.trust, self._trees
-        self._model, self._trees = Softmax.zeros(self._map.width, self.response.labels, int(self._wooded)), None
+        self._model, self._trees = self._blank(), None
         for at in range(0, outs.size, _CHUNK):
             self._run(_part(rows, slice(at, at + _CHUNK)), outs[at : at + _CHUNK])
         self._model.trust[:], self._trees = trust, trees
 
-    def _fit(self) -> None:
+    def _begun(self) -> Fit[Forest]:
+        """A fit of trees to the rows that are kept now."""
         rows, outs = self._kept.all()
-        binning = Binning.of(rows.numbers, rows.codes)
-        bins = binning.bins(rows.numbers, rows.codes)
-        self._trees = binning, fit_trees(bins, outs, self.response, rows.numbers.shape[1])
+        numbers, codes, outs = rows.numbers.copy(), rows.codes.copy(), outs.copy()
+
+        def made() -> Forest:
+            binning = Binning.of(numbers, codes)
+            return binning, fit_trees(binning.bins(numbers, codes), outs, self.response, numbers.shape[1])
+
+        return Fit(made, self.taught, self.beside)
 
     # ------------------------------------------------------------------ files: arrays and numbers, no pickle
 
@@ -205,10 +223,13 @@ class Default:
             found["grids"] = np.array([[np.nan] * 65 if g is None else g for g in self._map.grids]).reshape(-1, 65)
         if rows is not None:
             found |= {"kept/numbers": rows.numbers, "kept/codes": rows.codes, "kept/texts": rows.texts.astype(np.str_)}
+        found |= _written("trees", self._trees)
+        if self._next is not None:
+            found |= {"next/at": np.array(self._next.at), **_written("next", self._next.result())}
         return found
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from a state; the trees are fitted again to the rows that they were fitted to, or later ones."""
+        """Go on from a state."""
         self.taught, first = (int(n) for n in state["taught"])
         if isinstance(self._source, Columns):
             grids = [None if np.isnan(g[0]) else tuple(g.tolist()) for g in state["grids"]]
@@ -223,21 +244,32 @@ class Default:
             rows = Table(state["kept/numbers"], state["kept/codes"], texts, refused)
             self._kept.add(rows, state["kept/outs"].astype(np.int64))
             self._kept.next = first
-        if self._wooded and self.taught >= _FIRST:
-            self._fit()
+        self._trees = _forest("trees", state)
+        if "next/at" in state:
+            self._next = Fit(partial(_forest, "next", state), int(state["next/at"]), False)
 
     def _blank(self) -> Softmax:
-        return Softmax.zeros(self._map.width, self.response.labels, int(self._wooded))
+        return Softmax.zeros(self._map.width, self.response.labels, len(_STOPS) if self._wooded else 0)
 
 
-def _next_fit(taught: int) -> int:
-    """The number of labels at which trees are fitted next: doubled each time, until all that is kept is new."""
-    if taught >= _MEMORY:
-        return (taught // _MEMORY + 1) * _MEMORY
-    due = _FIRST
-    while due <= taught:
-        due *= 2
-    return due
+def _written(name: str, forest: Forest | None) -> dict[str, NDArray[Any]]:
+    """Trees as arrays; none where there are none."""
+    if forest is None:
+        return {}
+    ends = {f"{name}/{kind}/{i}": a for kind, some in forest[0]._asdict().items() for i, a in enumerate(some)}
+    return ends | {f"{name}/{part}": np.asarray(value) for part, value in forest[1]._asdict().items()}
+
+
+def _forest(name: str, state: Mapping[str, NDArray[Any]]) -> Forest | None:
+    """What `_written` wrote."""
+    if f"{name}/first" not in state:
+        return None
+    binning = []
+    for kind in Binning._fields:
+        many = sum(key.startswith(f"{name}/{kind}/") for key in state)
+        binning.append(tuple(state[f"{name}/{kind}/{i}"] for i in range(many)))
+    trees: dict[str, Any] = {part: state[f"{name}/{part}"] for part in Trees._fields}
+    return Binning(*binning), Trees(**{**trees, "categories": int(trees["categories"])})
 
 
 def _part(rows: Table, which: Any) -> Table:

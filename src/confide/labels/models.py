@@ -24,6 +24,7 @@ from confide.errors import ConfideWarning, StateError
 from confide.extras import need
 from confide.labels.base import Taught
 from confide.labels.default import Default
+from confide.labels.fitting import Fit, next_fit
 from confide.learners.base import Stacked, fresh
 from confide.learners.called import Labels, called_by, values_of
 from confide.learners.foreign import FromRiver, FromSklearn, as_learner
@@ -58,6 +59,12 @@ def model_for(learner: Any, labels: Labels, response: Response, features: Any = 
     if learner is None:
         return Default(features, response)
     if isinstance(learner, Refit):
+        plain = Refit(learner.estimator)
+        if (learner.memory, learner.warmup) != (plain.memory, plain.warmup):
+            raise ValueError(
+                f"where labels alone are protected the last {_MEMORY:,} rows are kept, and Refit's memory and warmup "
+                "have no meaning: leave them out"
+            )
         learner = learner.estimator
     online = any(hasattr(learner, name) for name in ("learn_one", "partial_fit", "learn"))
     if hasattr(learner, "fit") and hasattr(learner, "predict") and not online:
@@ -100,6 +107,9 @@ def _array(values: list[Any]) -> NDArray[Any]:
 class _Own:
     """What all models of others have: rows as they come, failures that are counted, pickles on request."""
 
+    beside = False
+    """Whether fits run beside the answers."""
+
     def __init__(self, response: Response, features: Any) -> None:
         self.response = response
         self.failures = Failures()
@@ -128,7 +138,7 @@ class _Own:
 
     def state(self) -> Mapping[str, NDArray[Any]]:
         """A pickle: models of others have no other form."""
-        held = {name: value for name, value in vars(self).items() if name not in ("response", "_voice")}
+        held = {name: value for name, value in vars(self).items() if name not in ("response", "beside")}
         try:
             return {"pickle": np.frombuffer(pickle.dumps(held), dtype=np.uint8)}
         except Exception:
@@ -317,8 +327,9 @@ class Doubled(_Own):
     """A scikit-learn estimator, or a whole pipeline, that is fitted anew to all rows when they have doubled.
 
     It is fitted after 64 labels, 128, 256, and so on; the last 131,072 rows are kept, and then it is fitted as often as
-    all of them are new. The moments depend on how many labels came alone. Dicts become a table of pandas, as a pipeline
-    with `ColumnTransformer` takes it, or stay dicts for one that begins with `DictVectorizer`; sequences an array.
+    all of them are new (`confide.labels.fitting`). The moments depend on how many labels came alone. Dicts become a
+    table of pandas, as a pipeline with `ColumnTransformer` takes it, or stay dicts for one that begins with
+    `DictVectorizer`; sequences an array.
 
     Parameters
     ----------
@@ -336,6 +347,7 @@ class Doubled(_Own):
         self._rows: list[Any] = []
         self._outs: list[int] = []
         self._model: Any = None
+        self._next: Fit[Any] | None = None
         self._heard = Heard(values_of(labels))
 
     def __repr__(self) -> str:
@@ -362,8 +374,14 @@ class Doubled(_Own):
         else:
             self._rows[self.taught % _MEMORY], self._outs[self.taught % _MEMORY] = row, out
         self.taught += 1
-        if self.taught == self._due(self.taught - 1):
-            self._fit()
+        if self.taught == next_fit(self.taught - 1, _FIRST, _MEMORY):
+            self._next = self._begun()
+        if self._next is not None and self.taught >= self._next.at:
+            model, self._next = self._next.result(), None
+            if model is None:  # the last fit stays
+                self._failed(lesson=True)
+            else:
+                self._model = model
 
     def follow(self, rows: Rows, outs: Ints) -> Ints:
         """All rows between two fits are asked together."""
@@ -371,7 +389,8 @@ class Doubled(_Own):
         came = np.cumsum(~rows.refused & (outs >= 0))
         while at < outs.size:
             before = int(came[at - 1]) if at else 0
-            left = self._due(self.taught) - self.taught
+            due = next_fit(self.taught, _FIRST, _MEMORY)
+            left = (due if self._next is None else min(due, self._next.at)) - self.taught
             until = min(outs.size, int(np.searchsorted(came, before + left)) + 1)
             asked = [i for i in range(at, until) if not rows.refused[i]]
             found[asked] = self._numbers([rows.values[i] for i in asked])
@@ -388,22 +407,22 @@ class Doubled(_Own):
             return self._heard.numbers(np.asarray(self._model.predict(self._table(rows))))
         return np.array([self.answer(row)[0] for row in rows])  # whichever fails, fails alone
 
-    def _due(self, taught: int) -> int:
-        if taught >= _MEMORY:
-            return (taught // _MEMORY + 1) * _MEMORY
-        due = _FIRST
-        while due <= taught:
-            due *= 2
-        return due
+    def _begun(self) -> Fit[Any]:
+        """A fit to all that is kept now."""
+        rows, outs = list(self._rows), self._heard.array[np.array(self._outs)]
 
-    def _fit(self) -> None:
-        """Fit to all that is kept; where it fails the last fit stays, and the failure is counted."""
-        with contained:
+        def made() -> Any:
             model = fresh(self.estimator)
-            model.fit(self._table(self._rows), self._heard.array[np.array(self._outs)])
-            self._model = model
-            return
-        self._failed(lesson=True)
+            model.fit(self._table(rows), outs)
+            return model
+
+        return Fit(made, self.taught, self.beside)
+
+    def state(self) -> Mapping[str, NDArray[Any]]:
+        """As of any model of others; a fit under way is waited for."""
+        if self._next is not None:
+            self._next.result()
+        return super().state()
 
     def _table(self, rows: list[Any]) -> Any:
         if not isinstance(rows[0], dict):

@@ -353,7 +353,7 @@ def teach_many(loop: Loop, xs: Any, ys: Sequence[Hashable], whos: Sequence[bytes
         try:
             labels[i] = loop.label(y)
         except ValueError as error:
-            refused.setdefault(i, error)
+            refused.setdefault(i, error.with_traceback(None))  # whose calls hold the label
     good = np.array([i for i in range(len(copies)) if i not in refused], dtype=np.int64)
     taught: Any = rows[good] if isinstance(rows, np.ndarray) else [rows[i] for i in good.tolist()]
     labels[list(refused)] = NOTHING

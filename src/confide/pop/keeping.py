@@ -205,7 +205,7 @@ class Keeper:
                 try:
                     taken.append(loop.learn(key, label))
                 except ValueError as error:
-                    refused[i] = error
+                    refused[i] = error.with_traceback(None)  # whose calls hold the label
             if note is None:
                 return refused, self._enter()
             return refused, self._enter(notes=(note(taken),), noted=[lesson.key for lesson in taken])

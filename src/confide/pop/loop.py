@@ -258,7 +258,10 @@ class Loop:
         malformed = self.parts.check(x) if malformed is None else malformed
         label = self.parts.receive(self.label(y), who)
         if malformed is not None:
-            raise malformed
+            try:
+                raise malformed
+            finally:
+                del malformed  # which would hold this call, and so the label, until cycles are looked for
         if copy >= 0:
             self.lessons.add(copy, encoded, label)
         self.parts.teach_one(x, label, who)

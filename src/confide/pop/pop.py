@@ -173,8 +173,8 @@ class POP:
 
     def learn(self, ticket: str, y: Hashable) -> None:
         """Teach the label of an answered round to its unit's one copy. A ticket is good once."""
-        for refused in self._learn([ticket], [y]).values():
-            raise refused
+        if refused := self._learn([ticket], [y]):
+            raise refused.popitem()[1]  # and no call holds it any more, nor it the label
 
     def teach(self, x: Any, y: Hashable, unit: Unit | None = None) -> None:
         """Teach a labelled record that was never asked: history, free of charge, to its unit's one copy.
@@ -245,7 +245,7 @@ class POP:
                 given.append((loop.tickets.read(ticket), label))
                 places.append(i)
             except ValueError as error:
-                refused[i] = error
+                refused[i] = error.with_traceback(None)
         with self._keeper.lock:
             if any(loop.tickets.lost(tickets[i], loop.account.rounds) for i in places if loop.tickets.lives):
                 self._keeper.settle(self._keeper.seal(ROLLED_BACK))

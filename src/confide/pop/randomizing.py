@@ -48,6 +48,8 @@ class Seen:
     past: bool = False
     """Whether its label will not be taken: with a deadline a person's first questions take their cap, whenever labels
     come, so that which are taught does not depend on that."""
+    stands: int = -1
+    """With a deadline, what came out for the declared label: it stands for one that does not come."""
     shares: Floats | None = None
     """The probability of every label when it was asked, where the model tells any: public."""
 
@@ -58,6 +60,8 @@ class Held(NamedTuple):
     row: Any
     out: int
     who: Who
+    noted: bool
+    """Whether an owner's journal has it: one that is taken over from a process without a journal is in none."""
 
 
 class Randomizing(Running, runs=RandomizedLabels):
@@ -89,7 +93,7 @@ class Randomizing(Running, runs=RandomizedLabels):
         """How often each label came out: public."""
         self.over = 0
         """Labels past their person's cap, which were not drawn for: for the operator."""
-        self._kept = False  # whether an owner's journal has what came out, and brings what stands for a missing label
+        self._kept = False  # whether an owner's journal has what comes out
         self._at = self._heard = self._closed = 0
         self._before = Failures()  # in earlier lives: a snapshot's header has these
         self._held: dict[int, Held] = {}  # by round
@@ -100,9 +104,11 @@ class Randomizing(Running, runs=RandomizedLabels):
         self.model = model_for(learner, labels, self.part.response, own)
 
     def journaled(self) -> None:
-        """An owner's journal has what came out, and brings the declared label where none has come: a desk's does."""
-        self._kept = True
-        self._held.clear()
+        """From now on an owner's journal has what comes out, and fits run beside the answers.
+
+        What waits for its deadline already waits on.
+        """
+        self._kept = self.model.beside = True
 
     @property
     def failures(self) -> Failures:
@@ -151,7 +157,10 @@ class Randomizing(Running, runs=RandomizedLabels):
         """Teach what has reached its deadline, in the order of questions."""
         if self._held:
             due = sorted(n for n in self._held if n + self.part.deadline <= self._at)
-            self._teach([self._held.pop(number)[:2] for number in due])
+            lessons = [self._held.pop(number) for number in due]
+            self._write([one[:2] for one in lessons if not one.noted])
+            for row, out, *_ in lessons:
+                self._learn(row, out)
 
     def drop(self, numbers: Iterable[int]) -> None:
         """Forget the labels of these rounds that wait for their deadline, whether or not they came."""
@@ -178,12 +187,11 @@ class Randomizing(Running, runs=RandomizedLabels):
         if self.part.deadline is None:
             return Seen(row, self._at)
         past = not self._account.learns(who)
-        if not self._kept:
-            self.over += past
-            out = self.part.response.draw(self.part.missing, self.rng.fresh_word())
-            if not past:
-                self._held[self._at] = Held(row, int(out), who)
-        return Seen(row, self._at, past)
+        self.over += past
+        out = int(self.part.response.draw(self.part.missing, self.rng.fresh_word()))
+        if not past:
+            self._held[self._at] = Held(row, out, who, self._kept)
+        return Seen(row, self._at, past, out)
 
     def check(self, x: Any) -> None:
         """ValueError for an x that the model cannot read."""
@@ -222,22 +230,22 @@ class Randomizing(Running, runs=RandomizedLabels):
             self._heard += 1
             self._teach([(question.row, label)])
             return self._heard - 1
-        if not self._kept and question.number not in self._held:
+        if question.number not in self._held:
             return -1  # it was due, and what stood for it was taught
         self._heard += 1
-        self._held[question.number] = Held(question.row, label, who)
+        self._held[question.number] = Held(question.row, label, who, self._kept)
         return question.number
 
     def _teach(self, lessons: Sequence[tuple[Any, int]]) -> None:
         """Teach what came out, once it is written down."""
-        self._write(lessons)
+        self._write([] if self._kept else lessons)
         for row, out in lessons:
             self._learn(row, out)
 
     def _write(self, lessons: Sequence[tuple[Any, int]]) -> None:
         """Note rows and outputs, on the disk when this returns, with the caps and the tickets that they used."""
         book = self._account.book
-        if book is not None and self._writes and lessons:
+        if book is not None and lessons:
             body = _NOBODY + as_text([[out, written(row)] for row, out in lessons])
             book.wait(self._account.enter(notes=((self.note, len(body), body),)).sequence)
 
@@ -255,13 +263,13 @@ class Randomizing(Running, runs=RandomizedLabels):
         """Never: a ticket that is good teaches."""
         return False
 
-    def past(self, waiting: Waiting) -> bool:
-        """Whether the label of a question that was asked now will not be taken (`Seen.past`)."""
-        return bool(waiting.questions) and waiting.questions[0].past
+    def seen(self, waiting: Waiting | None) -> Seen | None:
+        """A question that was asked now, as the model read it; None for one that it could not read."""
+        return waiting.questions[0] if waiting is not None and waiting.questions else None
 
     def told(self, waiting: Waiting | None) -> tuple[float, ...] | None:
         """The probabilities that belong to an answer; None where the model tells none."""
-        asked = waiting.questions[0] if waiting is not None and waiting.questions else None
+        asked = self.seen(waiting)
         return None if asked is None or asked.shares is None else tuple(asked.shares.tolist())
 
     # ------------------------------------------------------------------ many rounds
@@ -324,29 +332,33 @@ class Randomizing(Running, runs=RandomizedLabels):
         return None
 
     def again(self, x: Any, label: int, number: int) -> None:
-        """What came out since the snapshot, from the journal: it is taught as it was, and never drawn again."""
+        """What came out since the snapshot, from the journal: it is taught as it was, and never drawn again.
+
+        With a deadline that is first what stands for a label, then what takes its place.
+        """
         if label < 0:
             return
         if self.part.deadline is None:
             self.teach_one(x, label, None)
         elif (question := self.read_as_of(x, number)) is not None:
-            self.teach(question, label, None)
+            self._held[number] = Held(question.row, label, None, True)
 
     def noted(self) -> None:
         """All of the journal was given again: what was due is taught."""
         self._settle()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The model, how far it has heard, and what waits for its deadline; that stays in an owner's journal."""
+        """The model, how far it has heard, and what waits for its deadline and is in no owner's journal."""
         self._settle()
         self._keep_writable()
-        held = [[number, one.out, one.who and one.who.hex(), written(one.row)] for number, one in self._held.items()]
+        own = [(number, one) for number, one in self._held.items() if not one.noted]
+        held = [[number, one.out, one.who and one.who.hex(), written(one.row)] for number, one in own]
         deadline = self.part.deadline
         self._closed = self._heard if deadline is None else max(0, self._at - deadline + 1)
         return {
             "numbers": np.array([self._heard, self._closed, self.over], dtype=np.int64),
             "outputs": self.outputs,
-            "held": np.frombuffer(as_text([] if self._kept else held), dtype=np.uint8),
+            "held": np.frombuffer(as_text(held), dtype=np.uint8),
             "model": np.array(_named(self.model)),
             **{f"learner/{name}": value for name, value in self.model.state().items()},
         }
@@ -372,7 +384,7 @@ class Randomizing(Running, runs=RandomizedLabels):
         self._before = self._failures
         for number, out, who, row in json.loads(arrays["held"].tobytes()) if "held" in arrays else ():
             if number + self.part.deadline > self._at:  # what was due by the ledger's rounds was taught, and noted
-                self._held[number] = Held(row_of(row), out, who and bytes.fromhex(who))
+                self._held[number] = Held(row_of(row), out, who and bytes.fromhex(who), False)
 
     def pack(self, question: Seen) -> tuple[Any, dict[str, NDArray[Any]]]:
         """Its round, and the row as it was read; `Unwritable` for a row that cannot be written."""

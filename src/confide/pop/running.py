@@ -316,8 +316,13 @@ def run_of(part: Part) -> type[Running]:
 
 
 def tried(encode: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
-    """What it gives, or what is wrong with x: whatever x does, its round goes on as any other."""
+    """What it gives, or what is wrong with x: whatever x does, its round goes on as any other.
+
+    An error that waits to be raised holds none of the calls that it comes from: one of them may hold a label.
+    """
     try:
         return encode(*args), None
     except BaseException as error:  # what is wrong with x; or what a signal raised: the round is finished first
-        return None, error if isinstance(error, ValueError) or by_signal(error) else ValueError(FORM)
+        if by_signal(error):
+            return None, error
+        return None, error.with_traceback(None) if isinstance(error, ValueError) else ValueError(FORM)

@@ -158,7 +158,7 @@ class Parts:
             try:
                 came[i] = self.receive(label, who) if label >= 0 else -1
             except PastCap as error:
-                refused[i] = error
+                refused[i] = error.with_traceback(None)  # whose calls hold the label
         return came, refused
 
     def forget(self, who: bytes) -> None:

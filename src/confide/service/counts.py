@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Any
 
 from confide.pop.base import GUIDE, OWN_SOURCES, SOURCES
-from confide.service.journal import NOBODY
+from confide.service.journal import NOBODY, Row
 
 __all__ = ["Counts"]
 
@@ -50,12 +50,20 @@ class Counts:
             last = row if number == self._last else self._bin(self._last)
             last[-1] = max(unsure, last[-1])
 
-    def labelled(self, numbers: Sequence[int], wrong: Sequence[bool]) -> None:
-        """The labels of rounds came, and some differed from the answer."""
-        for number, one in zip(numbers, wrong, strict=True):
-            row = self._bin(number)
-            row[-3] += 1
-            row[-2] += one
+    def awaited(self, rows: Iterable[Row]) -> None:
+        """Questions were asked: where labels have a deadline, each counts with what stands for its label."""
+        for row in rows:
+            if (stands := row.stands) >= 0:
+                found = self._bin(row.number)
+                found[-3] += 1
+                found[-2] += stands != row.label
+
+    def labelled(self, rows: Sequence[Row], answered: Sequence[int]) -> None:
+        """The labels of rounds came, each in place of what stood for it, and some differ from what was answered."""
+        for row, said in zip(rows, answered, strict=True):
+            found, stood = self._bin(row.number), row.stands
+            found[-3] += stood < 0
+            found[-2] += (row.label != said) - (stood >= 0 and stood != said)
 
     def _bin(self, number: int) -> list[int]:
         while (found := (number - 1) // self._width) >= _BINS:

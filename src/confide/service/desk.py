@@ -27,7 +27,7 @@ from confide.pop.state import MODEL, Saved, clear, opened
 from confide.pop.tickets import Key, Waiting
 from confide.service.base import Later, Life, NotYet, Question, Records, Refusal, Reply, Slices, Taught
 from confide.service.counts import Counts
-from confide.service.journal import ASKED, COUNTED, NOBODY, PAST, TAUGHT, Row, Rows, Unreadable, head, together
+from confide.service.journal import ASKED, COUNTED, NOBODY, PAST, STANDS, TAUGHT, Row, Rows, Unreadable, head, together
 from confide.service.recovery import recover
 from confide.service.requests import Request, Requests, Stored
 from confide.service.teaching import Teacher
@@ -287,9 +287,7 @@ class PopDesk:
             minute = int(self._wall() // 60)
             asked = [requests.read(one, minute) for one in questions]
             fresh = requests.fresh(asked, minute)
-            self._fill(len(fresh))
             entered = self._take(fresh) if fresh else None
-            self._fill(0)  # of a batch that is longer than the deadline
             found = [requests.request(one.name) for one in asked]
             if requests.expire(keeper.rounds):
                 self._tear(ASKED)
@@ -338,12 +336,18 @@ class PopDesk:
                     stored.shares = self._alone.told(outcome.waiting)
         taken = [row for row in rows if row.number > 0]
         self._counts.asked([row.number for row in taken], [row.source for row in taken], keeper.unsure)
+        self._counts.awaited(taken)
         return entered
 
     def _row(self, one: Request, outcome: Outcome, epoch: int) -> Row:
-        """What the journal has of a question; with a deadline it also says whose label will not be taken."""
-        waiting = outcome.waiting
-        return one.row(outcome, epoch, self._alone is not None and waiting is not None and self._alone.past(waiting))
+        """What the journal has of a question; with a deadline also what stands for its label, or that none is taken.
+
+        So a deadline writes nothing, in a round that is somebody else's, whether or not the label came before it.
+        """
+        seen = None if self._alone is None else self._alone.seen(outcome.waiting)
+        if seen is None or seen.stands < 0:
+            return one.row(outcome, epoch)
+        return one.row(outcome, epoch, PAST if seen.past else STANDS - seen.stands)
 
     # ------------------------------------------------------------------ labels
 
@@ -403,23 +407,6 @@ class PopDesk:
         used[whose] += 1
         return False
 
-    def _fill(self, rounds: int) -> None:
-        """Labels that are due within the next rounds and have not come are taken to be the declared one.
-
-        It is randomized and noted as any other. When that happens follows from public rounds and sizes of calls.
-        """
-        alone = self._alone
-        if alone is None or alone.part.deadline is None:
-            return
-        due = dict[Key, int]()
-        for one in self._requests.due(self._keeper.rounds + rounds - alone.part.deadline):
-            if one.row.copy == PAST:
-                alone.over, one.waiting = alone.over + 1, None
-            else:
-                due[one.key] = alone.part.missing
-        if due:
-            self._take_labels(due)
-
     def not_theirs(self, lessons: Sequence[Taught]) -> Mapping[int, Refusal]:
         """Those, by their places, whose ticket is not their sender's: its signature tells that, without a lock."""
         if self.ended:
@@ -453,10 +440,9 @@ class PopDesk:
             for lesson in taken:
                 stored = self._requests.ticket(lesson.key)
                 assert stored is not None
-                about = lesson.waiting.copy, lesson.leaf, lesson.label, lesson.waiting.answered, -1, stored.row.x
+                about = stored.row.copy, lesson.leaf, lesson.label, lesson.waiting.answered, -1, stored.row.x
                 rows.append(Row(stored.row.whose, NOBODY, NOBODY, lesson.key[1], lesson.key[0], *about))
-            wrong = [lesson.label != lesson.waiting.answered for lesson in taken]
-            self._counts.labelled([row.number for row in rows], wrong)
+            self._counts.labelled(rows, [lesson.waiting.answered for lesson in taken])
             return TAUGHT, self._rows.width, self._rows.body(rows)
 
         refused, entered = self._keeper.learn(fresh.items(), note)

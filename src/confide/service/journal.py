@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 __all__ = [
-    "ASKED", "COUNTED", "IMPORT", "MOST_LABELS", "NOBODY", "NUMBERED", "PAST", "TAUGHT", "Row", "Rows", "Unreadable",
-    "canonical", "head", "pack", "together", "unpack",
+    "ASKED", "COUNTED", "IMPORT", "MOST_LABELS", "NOBODY", "NUMBERED", "PAST", "STANDS", "TAUGHT", "Row", "Rows",
+    "Unreadable", "canonical", "head", "pack", "together", "unpack",
 ]  # fmt: skip
 
 ASKED, TAUGHT, COUNTED = "asked", "taught", "counted"
@@ -31,6 +31,9 @@ IMPORT = -1
 
 PAST = -2
 """The copy, which there is none of, of a question whose label is past its person's cap: none is ever taken for it."""
+
+STANDS = -3
+"""From here down, a copy that there is none of says what came out for the label that stands for a missing one."""
 
 NUMBERED = 0
 """The source, which a lesson has none of, of a record that took a row's number, and may be counted for ranges."""
@@ -55,7 +58,7 @@ class Row(NamedTuple):
     """The round; 0 for none; of an import, the rounds before it."""
     epoch: int
     copy: int
-    """−1 for none, or `PAST`."""
+    """−1 for none, `PAST`, or `STANDS` less what stands for the label."""
     leaf: int
     """Of a lesson: the guide's leaf that has its gradient; −1 for none. Of a question, the minute it came (public)."""
     label: int
@@ -66,6 +69,11 @@ class Row(NamedTuple):
     """Of a question; of a record `NUMBERED`, or −1."""
     x: bytes | None
     """Packed; None where it could not be."""
+
+    @property
+    def stands(self) -> int:
+        """What came out for the declared label, where labels have a deadline; −1 for nothing."""
+        return STANDS - self.copy if self.copy <= STANDS else -1
 
     @property
     def forgotten(self) -> bool:

@@ -53,12 +53,18 @@ def recover(saved: Saved, keeper: Keeper, requests: Requests, counts: Counts) ->
             if sequence > counts.sequence:
                 stored = [row for row in rows if row.number > 0 and not row.forgotten]
                 counts.asked([row.number for row in stored], [row.source for row in stored], saved.spent.unsure)
+                counts.awaited(stored)
+            lessons += [
+                Past(sequence, row.copy, unpack(row.x), row.stands, row.number, row.number)
+                for row in rows
+                if row.x is not None and row.stands >= 0 and row.number >= closed
+            ]
             if keeper.counting:
                 counted += [(row.whose, unpack(row.x)) for row in rows if row.x is not None and row.label >= 0]
             continue
         if sequence > counts.sequence:
             came = [row for row in rows if row.number > 0 and row.epoch > 0]
-            counts.labelled([row.number for row in came], [row.label != _answered(row, requests) for row in came])
+            counts.labelled(came, [_answered(row, requests) for row in came])
         requests.taught(rows, sequence, saved.spent.rounds)
         if keeper.counting:
             history = [row for row in rows if (row.number, row.epoch, row.source) == (0, 0, NUMBERED)]

@@ -10,7 +10,6 @@ import sys
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 
 from confide.banks.base import FORM
 from confide.pop.base import COPIES, SOURCES, Answer, Told
@@ -19,7 +18,7 @@ from confide.pop.loop import Outcome
 from confide.pop.pop import POP
 from confide.pop.tickets import Key, Waiting
 from confide.service.base import Question, Refusal, Reply
-from confide.service.journal import ASKED, IMPORT, MOST_LABELS, NOBODY, PAST, TAUGHT, Row, canonical, pack
+from confide.service.journal import ASKED, IMPORT, MOST_LABELS, NOBODY, TAUGHT, Row, canonical, pack
 from confide.service.quota import DAY, Clock, Quota
 from confide.service.words import FORGOTTEN, HALTED, OTHER_QUESTION, OVER
 
@@ -50,12 +49,12 @@ class Request:
     wrong: str = ""
     """What is wrong with it, where that was found when it was asked."""
 
-    def row(self, outcome: Outcome, epoch: int, past: bool = False) -> Row:
-        """What the journal has of it, once it was asked; also where its label will not be taken (`past`)."""
+    def row(self, outcome: Outcome, epoch: int, copy: int | None = None) -> Row:
+        """What the journal has of it, once it was asked, with its copy or what else `Row.copy` says."""
         head, waiting = (self.whose, self.id, self.digest, outcome.number, epoch), outcome.waiting
         if waiting is None or self.x is None:
             return Row(*head, -1, self.minute, -1, -1, -1, self.x)
-        copy = PAST if past else waiting.copy
+        copy = waiting.copy if copy is None else copy
         return Row(*head, copy, self.minute, outcome.label, outcome.guided, outcome.source, self.x)
 
 
@@ -129,7 +128,7 @@ class _Note:
     """Rounds taken when it was written, its own included."""
     minute: int
     leaf: int
-    """The last of the guide's leaves that has a gradient of it; −1 for none."""
+    """The last of the guide's leaves that has a gradient of it, or the last question with a deadline; −1 for none."""
     whose: list[bytes]
     """Whose its rows are, in order."""
     rows: list[Row]
@@ -259,7 +258,8 @@ class Requests:
             self._by_name[name] = self._rounds[stored.key] = stored
             self.open += row.label >= 0
             self.quota.took(counted, now)
-        self._notes[ASKED].append(_Note(sequence, rounds, now, -1, [row.whose for row in rows], rows))
+        awaited = max((row.number for row in rows if row.stands >= 0), default=-1)
+        self._notes[ASKED].append(_Note(sequence, rounds, now, awaited, [row.whose for row in rows], rows))
 
     def taught(self, rows: Iterable[Row], sequence: int, rounds: int) -> None:
         """A note of lessons was written."""
@@ -328,7 +328,7 @@ class Requests:
         """Up to which entry notes are no longer needed; None if all are.
 
         Nothing of them is within a ticket's life or a quota's day, they are not after the entry `before`, and no
-        gradient of theirs is in a leaf from `leaves` on.
+        lesson of theirs has a stamp from `leaves` on.
         """
         day = 0 if self.quota.most is None else DAY
         notes, done, then = self._notes[kind], None, self.clock.now - max(self._minutes, day)
@@ -365,11 +365,6 @@ class Requests:
                 if (imported := note.imported) is not None:
                     erased += [(kind, at, imported.sums, []) for at in imported.erase(note.sequence)]
         return erased
-
-    def due(self, last: int) -> list[Stored]:
-        """Answered questions up to this round that wait for a label, in order."""
-        asked = takewhile(lambda one: one.key[1] <= last, self._rounds.values())
-        return [one for one in asked if one.open and one.waiting is not None]
 
     def waiting(self) -> Iterator[Stored]:
         """Answered questions that wait for a label, in order."""
