@@ -297,6 +297,8 @@ def _run_votes(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | No
     votes = np.zeros((rows, plan.labels), dtype=np.int64)
     asked: Any = chunk.xs[good] if isinstance(chunk.xs, np.ndarray) else [chunk.xs[i] for i in good.tolist()]
     votes[good] = _votes(loop, asked, None if polls is None else polls[good - silent])
+    if loop.silent:
+        silent = rows
     account.take(silent)
     for i in range(silent, rows):
         account.take()
