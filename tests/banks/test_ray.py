@@ -7,26 +7,32 @@ tested over threads (tests/banks/test_shards.py).
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import SGDClassifier
 
 from confide import POP, Plan
 from confide.banks import ReplicaBank, ShardedBank, shards
 from confide.banks.ray import Actors
 from confide.banks.shards import Lost, Shard
+from confide.banks.sharing import mark
 from confide.learners import DecisionTree
 from confide.privacy.random import Random
 
-ray = pytest.importorskip("ray", reason="the extra ray is not installed: shards are tested over threads alone")
-linear = pytest.importorskip("sklearn.linear_model")
-
-pytestmark = [pytest.mark.slow, pytest.mark.claim("people.md"), pytest.mark.filterwarnings("ignore")]
+pytestmark = [
+    pytest.mark.skipif(find_spec("ray") is None, reason="the extra ray is not installed: threads alone are tested"),
+    pytest.mark.claim("people.md"), pytest.mark.filterwarnings("ignore"),
+]
 
 ROUNDS, STEP = 2000, 250
 DICE = np.random.default_rng(7)
@@ -48,8 +54,8 @@ class Doomeds(Actors):
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Doomeds]:
-    yield Doomeds(shards=2)
-    ray.shutdown()
+    yield Doomeds(shards=2)  # before Ray is loaded
+    import_module("ray").shutdown()
 
 
 def life(learner: Any, bank: Any, kills: bool = False) -> tuple[list[Any], dict[str, Any]]:
@@ -66,11 +72,13 @@ def life(learner: Any, bank: Any, kills: bool = False) -> tuple[list[Any], dict[
             assert (done.margins == -1).all()
             held.settle()  # type: ignore[union-attr]
         said.append(np.array([done.answers, done.margins, done.source]).tolist())
-    state = pop.operator.bank.state(trusted=True)
-    return said, {name: np.asarray(value).tobytes() for name, value in state.items()}
+    state = dict(pop.operator.bank.state(trusted=True))
+    blob, ends = np.asarray(state.pop("pickles", b"")).tobytes(), np.cumsum(state.pop("sizes", []), dtype=int).tolist()
+    models = [mark(pickle.loads(blob[start:end])) for start, end in pairwise([0, *ends])]  # bytes of a pickle may differ
+    return said, {"models": models, **{name: np.asarray(value).tobytes() for name, value in state.items()}}
 
 
-@pytest.mark.parametrize("learner", [DecisionTree(memory=16), linear.SGDClassifier(random_state=0)], ids=type)
+@pytest.mark.parametrize("learner", [DecisionTree(memory=16), SGDClassifier(random_state=0)], ids=type)
 def test_bits_are_equal_on_a_cluster_and_again_after_kills(
     place: Doomeds, learner: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,16 +90,16 @@ def test_bits_are_equal_on_a_cluster_and_again_after_kills(
 
 
 def test_a_lesson_that_fails_stays_inside(place: Doomeds) -> None:
-    bank = ShardedBank(place, linear.SGDClassifier(), 4, 2, 3, Random(seed=1))
-    twin = ReplicaBank(linear.SGDClassifier(), 4, 2, 3, Random(seed=1))
+    bank = ShardedBank(place, SGDClassifier(), 4, 2, 3, Random(seed=1))
+    twin = ReplicaBank(SGDClassifier(), 4, 2, 3, Random(seed=1))
     for one in (bank, twin):
         assert one.learn_many(np.array([0, 3]), one.encode_many([[1e308, 0, 0], [1, 0, 0]])[0], np.array([0, 1])) == 2
     assert not bank.silent and bank.failures == twin.failures
 
 
 def test_a_cluster_that_is_started_here_is_closed_to_others(place: Doomeds) -> None:
-    assert place.number(10) == 2
-    address = ray.get_runtime_context().gcs_address if ray.is_initialized() else ""
+    ShardedBank(place, DecisionTree(memory=16), 4, 2, 3, Random(seed=1)).settle()
+    address = import_module("ray").get_runtime_context().gcs_address
     stranger = f"import ray; ray.init(address={address!r}, log_to_driver=False); print('reached')"
     clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     clean["RAY_gcs_rpc_server_reconnect_timeout_s"] = "1"

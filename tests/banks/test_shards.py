@@ -6,9 +6,12 @@ Ray's actors.
 
 from __future__ import annotations
 
+import copy
 import random
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -66,13 +69,13 @@ LEARNERS: dict[str, Any] = {
 }
 
 PLANS = {
-    "rounds": Plan.tight(200.0, 1e-2, ROUNDS, copies=60, polls=21, unsure=150, silent=40, guide=None),
-    "all": Plan.tight(200.0, 1e-2, ROUNDS, copies=60, polls=60, unsure=150, silent=40, guide=None),
+    "rounds": Plan.tight(200.0, 1e-2, ROUNDS, copies=60, polls=21, unsure=150, silent=30, guide=None),
+    "all": Plan.tight(200.0, 1e-2, ROUNDS, copies=60, polls=60, unsure=150, silent=30, guide=None),
     "people": Plan.tight(
         60.0, 1e-2, ROUNDS, copies=60, unsure=120, silent=20, guide=None, lean="fill", units="people", unit_unsure=40
     ),
     "halts": Plan.tight(60.0, 1e-2, ROUNDS, copies=60, unsure=40, silent=20, guide=None),
-    "guide": Plan.tight(60.0, 1e-2, ROUNDS, copies=60, unsure=120, silent=0, guide=0.3, lean="additive"),
+    "guide": Plan.tight(200.0, 1e-2, ROUNDS, copies=60, unsure=120, silent=0, guide=0.3, lean="additive"),
 }
 
 
@@ -379,9 +382,17 @@ def test_where_copies_live_is_said_by_name(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ValueError, match=r'pip install "confide\[ray\]"'):
         Actors()
+
+
+def test_a_cluster_that_would_be_open_to_everybody_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: False))  # type: ignore[arg-type]
+    for name in ("RAY_ADDRESS", "RAY_AUTH_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ValueError, match="would run code for anybody on the network"):
+        Actors(shards=2).start(Recipe(known.LogisticRegression(), 4, 2, 3, None, False), range(2))
 
 
 def test_what_cannot_be_sharded_is_refused() -> None:
@@ -391,4 +402,4 @@ def test_what_cannot_be_sharded_is_refused() -> None:
         ShardedBank(Threads(2), SplitVote(), 10, 2, 1, Random())
     bank = ShardedBank(Threads(2), known.LogisticRegression(), 10, 2, 1, Random())
     with pytest.raises(TypeError, match="not copied"):
-        __import__("copy").deepcopy(bank)
+        copy.deepcopy(bank)

@@ -4,14 +4,15 @@ The protocol is `confide.banks.shards`'; this is how calls travel. An actor is n
 Ray itself (`max_restarts=0`, `max_task_retries=0`): what became of a shard is decided in one place.
 
 **Ray runs code for whoever reaches its ports**, and what passes through it is private: docs/threat-model.md. A cluster
-that is started here listens on all of the machine's addresses, so it takes calls only with a token, fresh each time,
-that never leaves this process and Ray's; it has no dashboard and reports nothing.
+that is started here listens on all of the machine's addresses, so it takes calls only with a token, fresh each time, in
+the environment of this process and its children; it has no dashboard and reports nothing.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
+import sys
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -24,6 +25,11 @@ __all__ = ["WORTH", "Actors", "place_named"]
 
 WORTH = 256
 """Rows of a batch from which on a cluster is worth its calls."""
+
+_OPEN = (
+    "Ray was loaded before Confide could close it, and a cluster started now would run code for anybody on the network: "
+    "make Actors() before Ray is imported, or set RAY_AUTH_MODE=token and a RAY_AUTH_TOKEN, or give the address of a cluster"
+)
 
 STORE = 256 << 20
 """Bytes of shared memory for batches on their way, on a cluster that is started here."""
@@ -47,6 +53,8 @@ class Actors(Place):
     def __init__(self, address: str | None = None, shards: int | None = None) -> None:
         self._address = address or os.environ.get("RAY_ADDRESS")
         self._shards = None if shards is None else integer(shards, "shards", 1)
+        if self._address is None and "ray" not in sys.modules:
+            _closed()
         self._ray: Any = need("ray", "ray", "keeping copies on a Ray cluster")
 
     def number(self, copies: int) -> int:
@@ -61,7 +69,8 @@ class Actors(Place):
         if not ray.is_initialized():
             quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
             if self._address is None:
-                _alone()
+                if "RAY_AUTH_MODE" not in os.environ:
+                    raise ValueError(_OPEN)
                 own = {"address": "local", "include_dashboard": False, "object_store_memory": STORE}
                 ray.init(**own, **quiet, _node_ip_address="127.0.0.1")
             else:
@@ -99,8 +108,8 @@ class Actors(Place):
         self._cluster.kill(shard, no_restart=True)
 
 
-def _alone() -> None:
-    """A cluster that is started here is for this process alone."""
+def _closed() -> None:
+    """Before Ray is loaded: a cluster that is started here is for this process and its children alone."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if "RAY_AUTH_MODE" not in os.environ:
         os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"] = "token", secrets.token_hex(32)
