@@ -24,14 +24,16 @@ from sklearn.linear_model import SGDClassifier
 from confide import POP, Plan
 from confide.banks import ReplicaBank, ShardedBank, shards
 from confide.banks.ray import Actors
-from confide.banks.shards import Lost, Shard
+from confide.banks.shard import Shard
+from confide.banks.shards import Lost
 from confide.banks.sharing import mark
 from confide.learners import DecisionTree
 from confide.privacy.random import Random
 
 pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="the extra ray is not installed: threads alone are tested"),
-    pytest.mark.claim("people.md"), pytest.mark.filterwarnings("ignore"),
+    pytest.mark.claim("people.md"),
+    pytest.mark.filterwarnings("ignore"),
 ]
 
 ROUNDS, STEP = 2000, 250
@@ -74,7 +76,8 @@ def life(learner: Any, bank: Any, kills: bool = False) -> tuple[list[Any], dict[
         said.append(np.array([done.answers, done.margins, done.source]).tolist())
     state = dict(pop.operator.bank.state(trusted=True))
     blob, ends = np.asarray(state.pop("pickles", b"")).tobytes(), np.cumsum(state.pop("sizes", []), dtype=int).tolist()
-    models = [mark(pickle.loads(blob[start:end])) for start, end in pairwise([0, *ends])]  # bytes of a pickle may differ
+    # The bytes of a pickle tell also which strings were one object: what the models hold is compared.
+    models = [mark(pickle.loads(blob[start:end])) for start, end in pairwise([0, *ends])]
     return said, {"models": models, **{name: np.asarray(value).tobytes() for name, value in state.items()}}
 
 

@@ -1,7 +1,7 @@
 """Copies in several shards: the bits of one bank in one place, through deaths, lost answers and interrupts.
 
-The shards here are threads of this process, and whatever goes wrong is made to; tests/banks/test_ray.py has the same over
-Ray's actors.
+The shards here are threads of this process, and whatever goes wrong is made to; tests/banks/test_ray.py has the same
+over Ray's actors.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from confide import POP, Plan
 from confide import learners as known
 from confide.banks import Place, ShardedBank, Threads, bank_for, shards
 from confide.banks.checks import check_bank, example_records
-from confide.banks.ray import WORTH, Actors, place_named
-from confide.banks.shards import Batch, Lost, Recipe, Shard, Unheard
+from confide.banks.ray import WORTH, Actors, chosen, place_named
+from confide.banks.shard import Batch, Recipe, Shard
+from confide.banks.shards import Lost, Unheard
 from confide.privacy.random import Random
 
 pytestmark = pytest.mark.claim("people.md")
@@ -373,12 +374,12 @@ def test_a_missing_shard_moves_no_margin_and_charges_nobody(kind: Any, moved: bo
 
 def test_where_copies_live_is_said_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    assert place_named("local", 1) is None and place_named("auto", WORTH - 1) is None
-    assert isinstance(place_named("threads", 1), Threads)
+    assert chosen("auto", WORTH - 1) == "local" and chosen("auto", WORTH) == "ray"
+    assert place_named("local") is None and isinstance(place_named("threads"), Threads)
     with pytest.raises(ValueError, match="must be local, threads, ray or auto"):
-        place_named("cluster", 1)
+        place_named("cluster")
     monkeypatch.delenv("RAY_ADDRESS")
-    assert place_named("auto", WORTH) is None
+    assert chosen("auto", WORTH) == "local"
 
 
 def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

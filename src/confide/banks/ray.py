@@ -1,7 +1,7 @@
 """Shards as Ray actors, on a cluster that exists or on one that is started here (`pip install "confide[ray]"`).
 
-The protocol is `confide.banks.shards`'; this is how calls travel. An actor is never restarted and no call is repeated by
-Ray itself (`max_restarts=0`, `max_task_retries=0`): what became of a shard is decided in one place.
+The protocol is `confide.banks.shards`'; this is how calls travel. An actor is never restarted, and no call is repeated
+by Ray itself (`max_restarts=0`, `max_task_retries=0`): what became of a shard is decided in one place.
 
 **Ray runs code for whoever reaches its ports**, and what passes through it is private: docs/threat-model.md. A cluster
 that is started here listens on all of the machine's addresses, so it takes calls only with a token, fresh each time, in
@@ -18,17 +18,19 @@ from functools import cached_property
 from typing import Any
 
 from confide._checks import integer
-from confide.banks.shards import Lost, Place, Recipe, Shard, Threads, Unheard
+from confide.banks.shard import Recipe, Shard
+from confide.banks.shards import Lost, Place, Threads, Unheard
 from confide.extras import need
 
-__all__ = ["WORTH", "Actors", "place_named"]
+__all__ = ["WORTH", "Actors", "chosen", "place_named"]
 
 WORTH = 256
 """Rows of a batch from which on a cluster is worth its calls."""
 
 _OPEN = (
-    "Ray was loaded before Confide could close it, and a cluster started now would run code for anybody on the network: "
-    "make Actors() before Ray is imported, or set RAY_AUTH_MODE=token and a RAY_AUTH_TOKEN, or give the address of a cluster"
+    "Ray was loaded before Confide could close it, and a cluster started now would run code for anybody on the "
+    "network: make Actors() before Ray is imported, or set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN, or give the address "
+    "of a cluster"
 )
 
 STORE = 256 << 20
@@ -115,22 +117,21 @@ def _closed() -> None:
         os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"] = "token", secrets.token_hex(32)
 
 
-def place_named(name: str, rows: int) -> Place | None:
-    """Where copies are to live, by name; None for here.
-
-    Parameters
-    ----------
-    name
-        "local", "threads", "ray"; or "auto": the cluster that RAY_ADDRESS names, where batches are worth it.
-    rows
-        Rows of the batches that will come, at most.
+def chosen(name: str, rows: int) -> str:
+    """What "auto" is: the cluster that RAY_ADDRESS names, where batches of so many rows are worth it, or else "local".
 
     Examples
     --------
-    >>> place_named("auto", rows=255)
+    >>> chosen("auto", rows=255), chosen("ray", rows=1)
+    ('local', 'ray')
     """
-    if name == "auto":
-        name = "ray" if rows >= WORTH and os.environ.get("RAY_ADDRESS") else "local"
+    if name != "auto":
+        return name
+    return "ray" if rows >= WORTH and os.environ.get("RAY_ADDRESS") else "local"
+
+
+def place_named(name: str) -> Place | None:
+    """Where copies are to live: "threads", "ray", or None for "local", which is here."""
     if name not in ("local", "threads", "ray"):
         raise ValueError(f"bank {name!r} must be local, threads, ray or auto")
-    return {"local": lambda: None, "threads": Threads, "ray": Actors}[name]()
+    return None if name == "local" else Threads() if name == "threads" else Actors()

@@ -13,7 +13,7 @@ finish, and is called again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +59,7 @@ class Block(NamedTuple):
     """What was drawn for the next rows."""
 
     copies: Ints
-    polls: NDArray[np.int64]
+    polls: NDArray[Any]
     gate: Words
     lean: Words
     go: Words
@@ -290,12 +290,13 @@ def _find_here(asked: Asked, i: int, copies: Copies, slots: Slots) -> tuple[int,
     """`_find` for the copies that are here: how many these are, and how many of them were never taught."""
     found = untaught = 0
     for copy in asked.polls[i]:
-        if asked.first <= copy < asked.end:
-            slots[found] = copy
-            if (copies.idle[copy >> 6] >> np.uint64(copy & 63)) & np.uint64(1):
-                slots[found] = copies.voter[copy]
-                untaught += slots[found] == UNTAUGHT
-            found += 1
+        slots[found] = copy  # and the next one over it, unless it is here: a branch would be guessed wrong
+        found += int(copy >= asked.first) & int(copy < asked.end)
+    for j in range(found):
+        copy = slots[j]
+        if (copies.idle[copy >> 6] >> np.uint64(copy & 63)) & np.uint64(1):
+            slots[j] = copies.voter[copy]
+            untaught += slots[j] == UNTAUGHT
     return found, untaught
 
 
@@ -304,7 +305,7 @@ def count_rows(vote: Vote, teach: Teach, copies: Copies, asked: Asked, counts: I
     """The votes on each row of the copies that are here, and then the row's lesson, if its copy is here too."""
     begins = copies.start.shape[0] > 0 and _seen(copies.start, 0)[0] >= copies.warmup
     rows, m, progress = asked.ys.size, asked.polls.shape[1], np.zeros(5, np.int64)
-    slots, ahead, nobody = np.empty(m, np.int32), np.empty(m, np.int32), np.empty(0, np.int32)
+    slots, ahead, nobody = np.empty(m + 1, np.int32), np.empty(m + 1, np.int32), np.empty(0, np.int32)
     found, n, untaught, more, next_untaught = False, 0, 0, 0, 0
     alike = np.empty(counts.shape[1], np.int64)
     for i in range(rows):

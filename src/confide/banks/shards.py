@@ -22,7 +22,6 @@ copies learned. A learner must not be able to take its process with it (memory, 
 
 from __future__ import annotations
 
-import copy as copying
 import os
 import threading
 import time
@@ -30,7 +29,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,20 +37,16 @@ from numpy.typing import NDArray
 from confide._checks import integer
 from confide.arrays import Flags, Ints
 from confide.banks.base import NONE, ROW, Batched, Failures, Rounds, State, sealed
-from confide.banks.choose import bank_for
-from confide.banks.replicas import ReplicaBank
-from confide.banks.rounds import Asked, block_of, decide_rows, draw_rows
-from confide.banks.stacked import StackedBank
+from confide.banks.rounds import block_of, decide_rows, draw_rows
+from confide.banks.shard import SLICES, Answer, Batch, Recipe, Shard, cut, divided, joined, lessons_of
 from confide.contained import contained
 from confide.learners.called import Labels
 from confide.privacy.random import Random
 
-__all__ = ["Lost", "Place", "Shard", "ShardedBank", "Threads", "Unheard"]
+__all__ = ["Lost", "Place", "ShardedBank", "Threads", "Unheard"]
 
 ROWS = 4096
 """Rows of a batch, at most."""
-SLICES = 8
-"""Parts of a shard's copies that have snapshots of their own."""
 EVERY = 8192
 """Rows after which the next slice is written down: a public number."""
 AGAIN = 0.5
@@ -67,142 +62,6 @@ class Lost(Exception):
 
 class Unheard(Lost):
     """Nobody knows whether a shard has heard: the same batch may be sent once more."""
-
-
-class Recipe(NamedTuple):
-    """What every shard makes its bank of, as `bank_for` takes it."""
-
-    learner: Any
-    copies: int
-    labels: Labels
-    features: Any
-    rng: Random | None
-    """None for secure ones: each bank then has a generator of its own, which never travels."""
-    public_start: bool
-
-    def make(self) -> StackedBank | ReplicaBank:
-        """A bank of all copies, the same wherever it is made."""
-        rng = Random() if self.rng is None else copying.deepcopy(self.rng)
-        bank = bank_for(self.learner, self.copies, self.labels, self.features, rng, self.public_start)
-        assert isinstance(bank, StackedBank | ReplicaBank)
-        return bank
-
-
-class Batch(NamedTuple):
-    """What all shards are sent."""
-
-    number: int
-    xs: Any
-    copies: Ints
-    ys: Ints
-    """−1 for no lesson."""
-    polls: NDArray[np.int32]
-    """No column where all copies are asked."""
-    asked: Flags
-    resets: tuple[int, ...] = ()
-    """Copies that forget everything, before anything else."""
-
-
-class Answer(NamedTuple):
-    """What a shard made of a batch."""
-
-    counts: Ints
-    taught: Ints
-    failures: Failures
-
-
-class Shard:
-    """A range of copies, in whatever process or thread it lives."""
-
-    def __init__(self, recipe: Recipe, first: int, end: int) -> None:
-        self._bank, self._own, self._done = recipe.make(), range(first, end), 0
-        self._answer: Answer | None = None
-        self._lost = NONE
-
-    def apply(self, batch: Batch) -> Answer:
-        """The next batch, once; the one before is answered again as it was."""
-        if batch.number == self._done and self._answer is not None:
-            return self._answer
-        if batch.number != self._done + 1:
-            raise LookupError(f"batch {batch.number} does not follow on {self._done}")
-        self._answer, self._done = self._take(batch), batch.number
-        return self._answer
-
-    def again(self, given: tuple[int, Sequence[Batch]]) -> None:
-        """Lessons of before, in order; the number that was reached by all shards."""
-        for batch in given[1]:
-            self._take(batch)
-        self._done, self._answer = given[0], None
-
-    def restore(self, parts: Sequence[State]) -> None:
-        """Go on from slices that another one wrote down."""
-        if parts:
-            self._bank.load_state(joined(parts), trusted=True)
-
-    def load(self, state: State) -> list[State]:
-        """Take over a saved state, of which its own copies alone are kept; their slices."""
-        self._bank.load_state(cut(state, self._own), trusted=True)
-        return [self.part(among) for among in divided(self._own, SLICES)]
-
-    def part(self, among: range) -> State:
-        """A slice."""
-        return self._bank.part(among)
-
-    def state(self, trusted: bool) -> State:
-        """Its copies as `Bank.state` says them."""
-        return self._bank.state(trusted)
-
-    def size(self, _: None = None) -> int:
-        """Bytes held for its copies."""
-        share = len(self._own) / self._bank.copies if isinstance(self._bank, StackedBank) else 1
-        return int(self._bank.nbytes * share)
-
-    def _take(self, batch: Batch) -> Answer:
-        rows = len(batch.ys)
-        counts, taught = np.zeros((rows, self._bank.labels), dtype=np.int64), np.zeros(rows, dtype=np.int64)
-        self._bank.reset([copy for copy in batch.resets if copy in self._own])
-        with contained:
-            if rows and isinstance(self._bank, StackedBank) and self._bank.fuses:
-                own, given = self._own, (batch.polls, batch.asked, batch.copies, batch.xs, batch.ys)
-                counts, taught = self._bank.count_rows(Asked(own.start, own.stop, *given))
-            elif rows:
-                self._one_by_one(batch, counts, taught)
-        return Answer(counts, taught, self._bank.failures.plus(self._lost))
-
-    def _one_by_one(self, batch: Batch, counts: Ints, taught: Ints) -> None:
-        """Rows up to the next lesson of a copy that is here are asked together, by banks that can."""
-        own = (batch.ys >= 0) & (batch.copies >= self._own.start) & (batch.copies < self._own.stop)
-        lessons = np.flatnonzero(own)
-        if not batch.asked.any():
-            rows = [_row(batch.xs, i) for i in lessons.tolist()]
-            number = self._bank.learn_many(batch.copies[lessons], rows, batch.ys[lessons])
-            taught[lessons[:number]] = 1  # nobody is asked, so nobody halts: which of them does not matter
-            return
-        start = 0
-        for i in [*lessons.tolist(), len(taught) - 1]:
-            self._count(batch, np.flatnonzero(batch.asked[start : i + 1]) + start, counts)
-            if own[i] and start <= i:
-                with contained:
-                    one = slice(i, i + 1)
-                    taught[i] = self._bank.learn_many(batch.copies[one], [_row(batch.xs, i)], batch.ys[one])
-            start = i + 1
-
-    def _count(self, batch: Batch, rows: Ints, counts: Ints) -> None:
-        if not rows.size:
-            return
-        first, end = self._own.start, self._own.stop
-        mine = [poll[(poll >= first) & (poll < end)].astype(np.int64) for poll in batch.polls[rows]]
-        if not batch.polls.shape[1]:
-            mine = [np.arange(first, end)] * rows.size
-        xs = [batch.xs[i] for i in rows.tolist()]
-        lost = sum(poll.size for poll in mine)
-        with contained:
-            if isinstance(self._bank, ReplicaBank):
-                counts[rows] = self._bank.votes_many(xs, mine)
-            else:
-                counts[rows] = [self._bank.votes(x, poll) for x, poll in zip(xs, mine, strict=True)]
-            lost = 0
-        self._lost = self._lost.plus(Failures(lost, lost))
 
 
 class Place(ABC):
@@ -224,6 +83,7 @@ class Place(ABC):
     def finish(self, begun: Any) -> Any:
         """What came of it, however long that takes; `Lost` where the shard is gone, ValueError where it says so."""
 
+    @abstractmethod
     def stop(self, shard: Any) -> None:
         """Nobody needs this shard any more, or it is lost: nothing may reach it from now on."""
 
@@ -244,7 +104,7 @@ class Threads(Place):
     """
 
     def __init__(self, shards: int | None = None) -> None:
-        self._shards = integer(os.cpu_count() if shards is None else shards, "shards", 1)
+        self._shards = integer(os.cpu_count() or 1 if shards is None else shards, "shards", 1)
 
     def number(self, copies: int) -> int:
         """As many as were asked for."""
@@ -291,7 +151,7 @@ class _Held:
 
         rows, resets = np.flatnonzero(wanted(batch.copies)), np.array(batch.resets, dtype=np.int64)
         kept = tuple(resets[wanted(resets)].tolist())
-        return _lessons(batch.number, batch.xs, batch.copies, batch.ys, rows, kept)
+        return lessons_of(batch.number, batch.xs, batch.copies, batch.ys, rows, kept)
 
 
 class ShardedBank(Batched):
@@ -392,13 +252,15 @@ class ShardedBank(Batched):
         with self._lock:
             self._journal.clear()
 
-    fuses = True
-    """Chunks of rounds are batches."""
+    fuses, words = True, 1 << 21
+    """Chunks of rounds are batches, and large ones: 16 MB of words may be lent for one."""
 
     def run(self, rounds: Rounds) -> None:
         """A batch of rounds: everything is drawn, then all votes are counted, then the gate decides row by row."""
         plain, first = sealed(rounds._replace(xs=_NO_ROWS)), int(rounds.progress[ROW])
-        block = block_of(min(rounds.ys.size - first, ROWS), rounds.polls, self.copies)
+        block = block_of(min(rounds.ys.size - first, ROWS), 1, self.copies)
+        polls = np.empty((len(block.ends), rounds.polls % self.copies), dtype=np.int32)
+        block = block._replace(polls=polls)
         drawn = draw_rows(plain, self.copies, block)
         if not drawn:
             return
@@ -408,7 +270,7 @@ class ShardedBank(Batched):
             rounds.xs[these],
             block.copies[:drawn].copy(),
             np.where(good, rounds.ys[these], -1),
-            block.polls[:drawn].astype(np.int32),
+            polls[:drawn],
             good & (np.arange(first, first + drawn) >= rounds.silent),
         )
         decide_rows(plain, block, drawn, counts, taught, self.silent)
@@ -457,13 +319,11 @@ class ShardedBank(Batched):
         with self._lock:
             self._number += 1
             if lessons.size or resets:
-                self._journal.append(_lessons(self._number, xs, copies, ys, lessons, resets))
+                self._journal.append(lessons_of(self._number, xs, copies, ys, lessons, resets))
         silent = self.silent
         if silent or asked is None:
             polls = np.empty((len(ys), 0), dtype=np.int32)
-        batch = Batch(
-            self._number, _table(xs), copies, ys, polls, np.zeros_like(wanted) if silent else wanted, resets
-        )
+        batch = Batch(self._number, _table(xs), copies, ys, polls, np.zeros_like(wanted) if silent else wanted, resets)
         counts, taught = np.zeros((len(ys), self.labels), dtype=np.int64), np.zeros(len(ys), dtype=np.int64)
         here = [held for held in self._shards if not held.lost]
         begun = self._place.begin([held.shard for held in here], "apply", batch)
@@ -568,52 +428,8 @@ class ShardedBank(Batched):
                 self._lose(held)
 
 
-# ---------------------------------------------------------------------- states and rows
-
-
-def divided(copies: range, parts: int) -> list[range]:
-    """So many ranges, about alike."""
-    edges = np.linspace(copies.start, copies.stop, parts + 1).astype(np.int64).tolist()
-    return [range(*pair) for pair in zip(edges, edges[1:], strict=False)]
-
-
-def _own(part: State) -> State:
-    """A slice in this process's own memory, wherever it came from."""
-    return {name: np.array(a) if isinstance(a, np.ndarray) else a for name, a in part.items()}
-
-
-def joined(states: Sequence[State]) -> State:
-    """One state of the copies in these, which are in the order of their numbers."""
-    first = states[0]
-    whole = {name: [np.asarray(state[name]) for state in states] for name, a in first.items() if isinstance(a, np.ndarray)}
-    return {**first, **{name: np.concatenate(arrays) for name, arrays in whole.items()}}
-
-
-def cut(state: State, own: range) -> State:
-    """Of a state, what is of these copies."""
-    taught = np.asarray(state.get("taught", [1, 0]))
-    if taught.ndim != 1 or not (np.diff(taught) > 0).all():
-        raise ValueError("the state is damaged: take an older one")
-    first, end = np.searchsorted(taught, (own.start, own.stop)).tolist()
-    part = {name: a[first:end] if isinstance(a, np.ndarray) else a for name, a in state.items()}
-    if "sizes" in state:
-        ends = [0, *np.cumsum(np.asarray(state["sizes"])).tolist()]
-        blob = np.asarray(state["pickles"])
-        if len(ends) != taught.size + 1 or ends[-1] != blob.size:
-            raise ValueError("the state is damaged: take an older one")
-        part["pickles"] = blob[ends[first] : ends[end]]
-    return part
-
-
-def _lessons(number: int, xs: Any, copies: Ints, ys: Ints, rows: Ints, resets: tuple[int, ...]) -> Batch:
-    """The lessons in these rows, which nobody else can change, and resets."""
-    kept = xs[rows] if isinstance(xs, np.ndarray) else [copying.copy(xs[i]) for i in rows.tolist()]
-    nobody = np.empty((rows.size, 0), dtype=np.int32), np.zeros(rows.size, dtype=np.bool_)
-    return Batch(number, kept, copies[rows], ys[rows], *nobody, resets)
-
-
 def _table(xs: Any) -> Any:
-    """Rows that are all vectors of one length as one array, which travels better; None, which nobody reads, as zeros."""
+    """Vectors of one length as one array, which travels better, with zeros for None, which nobody reads."""
     if isinstance(xs, np.ndarray):
         return xs
     vectors = [x for x in xs if x is not None]
@@ -626,10 +442,6 @@ def _table(xs: Any) -> Any:
     return table
 
 
-def _row(xs: Any, i: int) -> Any:
-    """A row for a learner, which may keep it."""
-    x = xs[i]
-    if isinstance(xs, np.ndarray):
-        x = x.copy()
-        x.flags.writeable = False
-    return x
+def _own(part: State) -> State:
+    """A slice in this process's own memory, wherever it came from."""
+    return {name: np.array(a) if isinstance(a, np.ndarray) else a for name, a in part.items()}

@@ -11,7 +11,18 @@ import numpy as np
 
 from confide._checks import integer
 from confide.arrays import Floats, Ints, Slots
-from confide.banks.base import NONE, TAUGHT, Failures, Rounds, RowByRow, State, encode_table, read_only, refuse_others, sealed
+from confide.banks.base import (
+    NONE,
+    TAUGHT,
+    Failures,
+    Rounds,
+    RowByRow,
+    State,
+    encode_table,
+    read_only,
+    refuse_others,
+    sealed,
+)
 from confide.banks.rounds import UNTAUGHT, WARMING, Asked, Copies, ask, count_rows, teach_rows
 from confide.banks.trial import stands_still, try_out
 from confide.contained import contained
@@ -174,7 +185,8 @@ class StackedBank(RowByRow):
     def count_rows(self, asked: Asked) -> tuple[Ints, Ints]:
         """Votes row by row, each row's lesson after its votes, and which lessons were taught: for `fuses` alone."""
         xs = np.require(asked.xs, np.float64, ["C", "W"]).reshape(-1, self._features)
-        asked = Asked(*(read_only(each) if isinstance(each, np.ndarray) else each for each in asked))._replace(xs=xs)
+        sealed_up: Any = {name: read_only(getattr(asked, name)) for name in ("polls", "asked", "copies", "ys")}
+        asked = asked._replace(xs=xs, **sealed_up)
         counts, taught = np.zeros((len(xs), self.labels), dtype=np.int64), np.zeros(len(xs), dtype=np.int64)
         count_rows(*self._kernels(), asked, counts, taught)
         return counts, taught

@@ -234,7 +234,7 @@ def _run_fused(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | No
     leaning = loop.leaning
     assert leaning is not None
     go = plan.halting.go if isinstance(plan.halting, Halting) else NO_TABLE
-    need = min(WORDS, 64 + rows * (5 if plan.polls == plan.copies else plan.polls + 5))
+    need = min(getattr(loop.bank, "words", WORDS), 64 + rows * (5 if plan.polls == plan.copies else plan.polls + 5))
     try:
         while progress[ROW] < rows and not progress[HALTED]:
             words, progress[CURSOR] = loop.rng.lend(need)
