@@ -70,13 +70,12 @@ ABSENT: dict[str, dict[str, str]] = {
         "after_halt": "a run goes on after a halt, or ends with exit code 3",
         "ticket_life": "it follows from --delay",
         "public_start": "a learner is made by its name, and has learned nothing",
-        "bank": "an object of Python",
+        "bank": "an object of Python, but for --ray",
     },
     "a service's file": {
         "dissent": "it only chooses copies, which `copies` says",
         "seed": "it has no place in a file: CONFIDE_INSECURE_SEED is for tests",
         "public_start": "a learner is made by its name, and has learned nothing",
-        "bank": "an object of Python",
     },
     "River": {
         "ticket_life": "River has no tickets",

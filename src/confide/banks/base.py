@@ -164,6 +164,8 @@ class Failures(NamedTuple):
     """Texts that encoders were asked about."""
     unread: int = 0
     """Texts of which encoders raised, or made something else than a vector."""
+    silent: int = 0
+    """Rounds in which no copy was heard, as some of them were lost and being brought back (public)."""
 
     def plus(self, other: Failures) -> Failures:
         """Both together."""
@@ -196,6 +198,8 @@ class Failures(NamedTuple):
         said = [f"the learner failed: {'; '.join(parts)}"] if parts else []
         if self.unread:
             said.append(f"the text encoder failed: of {self.texts:,} texts {self.unread:,} have no vector")
+        if self.silent:
+            said.append(f"in {self.silent:,} rounds no copy was heard, as some were lost and had to be brought back")
         return "; ".join(said)
 
 
@@ -296,12 +300,13 @@ def sealed(rounds: Rounds) -> Rounds:
     One that can, as a pickled plan's, is of another type to the compiler, which would take seconds to compile a loop
     for every mixture of the two.
     """
-    tables: dict[str, Any] = {name: _read_only(getattr(rounds, name)) for name in TABLES}
-    gate: dict[str, Any] = {name: _read_only(getattr(rounds.rule, name)) for name in ("table", "high", "low")}
+    tables: dict[str, Any] = {name: read_only(getattr(rounds, name)) for name in TABLES}
+    gate: dict[str, Any] = {name: read_only(getattr(rounds.rule, name)) for name in ("table", "high", "low")}
     return rounds._replace(rule=rounds.rule._replace(**gate), **tables)
 
 
-def _read_only(table: NDArray[Any]) -> NDArray[Any]:
+def read_only(table: NDArray[Any]) -> NDArray[Any]:
+    """A view that cannot be written to."""
     seen = table.view()
     seen.flags.writeable = False
     return seen

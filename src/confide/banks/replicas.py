@@ -190,7 +190,22 @@ class ReplicaBank:
                 "these copies are Python objects and can only be pickled, and loading a pickle runs what is "
                 "in it: pass trusted=True if nobody else can write the file"
             )
-        taught = sorted(self._replicas)
+        return self._written(range(self.copies))
+
+    def part(self, among: range) -> State:
+        """What these copies know, pickled, and in a seeded bank where the randomness of each stands.
+
+        `load_state` of another bank like this one goes on from there; of a secure one with fresh randomness.
+        """
+        if self._rng.secure:
+            return self._written(among)
+        which = sorted(copy for copy in {*self._resets, *self._lessons} if copy in among)
+        rows = [(copy, self._resets.get(copy, 0), self._lessons.get(copy, 0)) for copy in which]
+        seeds = np.array(rows, dtype=np.int64).reshape(-1, 3)
+        return {**self._written(among), "key": self._key.hex(), "seeds": seeds}
+
+    def _written(self, among: range) -> dict[str, NDArray[Any] | str | int]:
+        taught = sorted(copy for copy in self._replicas if copy in among)
         blobs, failed = tried(lambda: [pickle.dumps(self._replicas[copy]) for copy in taught])
         if failed is not None:
             raise ValueError("the learner cannot be pickled: avoid lambdas in it") from failed
@@ -211,6 +226,10 @@ class ReplicaBank:
         if taught.shape != sizes.shape or sizes.sum() != len(blob):
             raise ValueError("the state is damaged: take an older one")
         self._key, self._resets, self._lessons = self._rng.words(4).tobytes(), {}, {}
+        if "key" in state and not self._rng.secure:  # a replay goes on where it was
+            self._key = bytes.fromhex(str(state["key"]))
+            for copy, resets, lessons in np.asarray(state["seeds"]).tolist():
+                self._resets[copy], self._lessons[copy] = resets, lessons
         ends = np.cumsum(sizes).tolist()
         self._replicas, self._frozen = {}, {}
         for copy, end, size in zip(taught.tolist(), ends, sizes.tolist(), strict=True):

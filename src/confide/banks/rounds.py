@@ -13,12 +13,12 @@ finish, and is called again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.arrays import Floats, Ints, Slots, Words
+from confide.arrays import Flags, Floats, Ints, Slots, Words
 from confide.banks.base import CURSOR, HALTED, ROW, TAUGHT, UNSURE, Rounds
 from confide.kernels.compile import inlined, jit
 from confide.kernels.machine import prefetch
@@ -59,7 +59,7 @@ class Block(NamedTuple):
     """What was drawn for the next rows."""
 
     copies: Ints
-    polls: NDArray[np.int64]
+    polls: NDArray[Any]
     gate: Words
     lean: Words
     go: Words
@@ -267,3 +267,97 @@ def ask(vote: Vote, teach: Teach, copies: Copies, rounds: Rounds) -> None:
         if drawn == 0:
             return
         _take(vote, teach, copies, rounds, block, drawn, begins)
+
+
+class Asked(NamedTuple):
+    """Rows for those of the copies that are here: numbers `first` to `end`, without the last."""
+
+    first: int
+    end: int
+    polls: NDArray[np.int32]
+    """The copies asked about each row, wherever they are; no column where all are."""
+    asked: Flags
+    """Whose votes are wanted."""
+    copies: Ints
+    """Whose lesson the row is."""
+    xs: Floats
+    ys: Ints
+    """Labels to teach; −1 for none."""
+
+
+@inlined
+def _find_here(asked: Asked, i: int, copies: Copies, slots: Slots) -> tuple[int, int]:
+    """`_find` for the copies that are here: how many these are, and how many of them were never taught."""
+    found = untaught = 0
+    for copy in asked.polls[i]:
+        slots[found] = copy  # and the next one over it, unless it is here: a branch would be guessed wrong
+        found += int(copy >= asked.first) & int(copy < asked.end)
+    for j in range(found):
+        copy = slots[j]
+        if (copies.idle[copy >> 6] >> np.uint64(copy & 63)) & np.uint64(1):
+            slots[j] = copies.voter[copy]
+            untaught += slots[j] == UNTAUGHT
+    return found, untaught
+
+
+@jit
+def count_rows(vote: Vote, teach: Teach, copies: Copies, asked: Asked, counts: Ints, taught: Ints) -> None:
+    """The votes on each row of the copies that are here, and then the row's lesson, if its copy is here too."""
+    begins = copies.start.shape[0] > 0 and _seen(copies.start, 0)[0] >= copies.warmup
+    rows, m, progress = asked.ys.size, asked.polls.shape[1], np.zeros(5, np.int64)
+    slots, ahead, nobody = np.empty(m + 1, np.int32), np.empty(m + 1, np.int32), np.empty(0, np.int32)
+    found, n, untaught, more, next_untaught = False, 0, 0, 0, 0
+    alike = np.empty(counts.shape[1], np.int64)
+    for i in range(rows):
+        copy = asked.copies[i]
+        here = asked.ys[i] >= 0 and asked.first <= copy < asked.end
+        if here:
+            _send_for_lesson(copies.memory, copy)
+        if asked.asked[i] and m > 0:
+            if found:
+                slots, ahead, n, untaught = ahead, slots, more, next_untaught
+            else:
+                n, untaught = _find_here(asked, i, copies, slots)
+            found = i + 1 < rows and asked.asked[i + 1]
+            if found:
+                more, next_untaught = _find_here(asked, i + 1, copies, ahead)
+            _count(vote, copies, asked.xs[i], counts[i], slots[:n], ahead[:more] if found else nobody,
+                   untaught if begins else 0, alike)  # fmt: skip
+        elif asked.asked[i]:
+            untaught = 0
+            for c in range(asked.first, asked.end if begins else asked.first):
+                untaught += copies.voter[c] == UNTAUGHT
+            voter = copies.voter[asked.first : asked.end]
+            _count(vote, copies, asked.xs[i], counts[i], voter, nobody, untaught, alike)
+        if here:
+            before = copies.voter[copy]
+            _lesson(teach, copies, progress, copy, asked.xs[i], asked.ys[i])
+            found, taught[i] = found and copies.voter[copy] == before, 1
+
+
+@jit
+def draw_rows(rounds: Rounds, k: int, block: Block) -> int:
+    """`draw`, for who counts the votes elsewhere."""
+    return draw(rounds, k, block)
+
+
+@jit
+def decide_rows(rounds: Rounds, block: Block, drawn: int, counts: Ints, taught: Ints, silent: bool) -> None:
+    """Gate, lean and halting draw of the rows that were drawn, from votes that were counted elsewhere.
+
+    Where they are `silent`, what was drawn for them is thrown away: nothing is asked, counted or charged.
+    """
+    progress = rounds.progress
+    for j in range(drawn):
+        i = progress[ROW]
+        if i >= rounds.silent and not silent:
+            for label in range(rounds.counts.size):
+                rounds.counts[label] = 0 if rounds.malformed[i] else counts[j, label]
+            decide(rounds, i, block.gate[j], block.lean[j])
+            if not goes_on(block.go[j], rounds.go, progress[UNSURE]):
+                progress[HALTED] = 1
+        rounds.copy_of[i], progress[CURSOR] = block.copies[j], block.ends[j]
+        progress[ROW] += 1
+        progress[TAUGHT] += taught[j]
+        if progress[HALTED]:
+            return

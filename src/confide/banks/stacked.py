@@ -11,8 +11,19 @@ import numpy as np
 
 from confide._checks import integer
 from confide.arrays import Floats, Ints, Slots
-from confide.banks.base import NONE, TAUGHT, Failures, Rounds, RowByRow, State, encode_table, refuse_others, sealed
-from confide.banks.rounds import UNTAUGHT, WARMING, Copies, ask, teach_rows
+from confide.banks.base import (
+    NONE,
+    TAUGHT,
+    Failures,
+    Rounds,
+    RowByRow,
+    State,
+    encode_table,
+    read_only,
+    refuse_others,
+    sealed,
+)
+from confide.banks.rounds import UNTAUGHT, WARMING, Asked, Copies, ask, count_rows, teach_rows
 from confide.banks.trial import stands_still, try_out
 from confide.contained import contained
 from confide.kernels.compile import jit
@@ -171,6 +182,15 @@ class StackedBank(RowByRow):
         """A chunk of rounds in one compiled loop (`confide.banks.rounds`)."""
         ask(*self._kernels(), sealed(rounds))
 
+    def count_rows(self, asked: Asked) -> tuple[Ints, Ints]:
+        """Votes row by row, each row's lesson after its votes, and which lessons were taught: for `fuses` alone."""
+        xs = np.require(asked.xs, np.float64, ["C", "W"]).reshape(-1, self._features)
+        sealed_up: Any = {name: read_only(getattr(asked, name)) for name in ("polls", "asked", "copies", "ys")}
+        asked = asked._replace(xs=xs, **sealed_up)
+        counts, taught = np.zeros((len(xs), self.labels), dtype=np.int64), np.zeros(len(xs), dtype=np.int64)
+        count_rows(*self._kernels(), asked, counts, taught)
+        return counts, taught
+
     def _kernels(self) -> tuple[Any, Any, Copies]:
         kernels = self._learner.compiled()
         assert kernels is not None
@@ -197,7 +217,11 @@ class StackedBank(RowByRow):
 
     def state(self, trusted: bool = False) -> State:
         """Everything the copies know, as plain arrays in the order of the copies."""
-        taught = np.flatnonzero(self._voter != UNTAUGHT)
+        return self.part(range(self.copies))
+
+    def part(self, among: range) -> State:
+        """What these copies know: `load_state` of another bank like this one goes on from there."""
+        taught = np.flatnonzero(self._voter[among.start : among.stop] != UNTAUGHT) + among.start
         return {**self._name, "taught": taught, **{f"array {name}": a[taught] for name, a in self._arrays.items()}}
 
     def load_state(self, state: State, trusted: bool = False) -> None:

@@ -23,7 +23,7 @@ SHOWCASE = 1_000_000
 HALTED, INTERRUPTED = 3, 130
 """Exit codes of a run whose budget ran out with nothing left that learns, and of one that was stopped by Ctrl-C."""
 
-ON_RESUME = {"state", "resume", "report_file", "json", "trusted", "no_twin", "strict"}
+ON_RESUME = {"state", "resume", "report_file", "json", "trusted", "no_twin", "strict", "ray"}
 
 EXAMPLES = """
 Examples:
@@ -89,6 +89,7 @@ def run(
     state: given.State = None,
     resume: given.Resume = False,
     trusted: given.Trusted = False,
+    ray: given.Ray = False,
     report_file: given.Report = Path("confide-report.html"),
     json: given.Json = None,
     no_twin: given.NoTwin = False,
@@ -104,7 +105,7 @@ def run(
     if trusted and not resume:
         raise ValueError("--trusted is for --resume, which loads copies: leave it out")
     if resume:
-        outcome = _resume(_folder(context, state), trusted, strict, no_twin)
+        outcome = _resume(_folder(context, state), trusted, strict, no_twin, ray)
     else:
         outcome = _start(_settings(context.params), state)
     report.write_html(outcome, report_file)
@@ -155,6 +156,8 @@ def _start(settings: Settings, folder: Path | None) -> runner.Outcome:
             "--protect labels, and it answers itself, which protects labels and not rows; or ask for copies of it, "
             "with --copies and --unsure, or with --no-guide"
         )
+    if settings.ray and not plan.copies:
+        raise ValueError("--ray is for copies, and this plan has none: leave it out, or ask for --copies")
     for hint in hints(stream, plan):
         say(f"note: {hint}", "yellow")
     said = plan.explain().splitlines()
@@ -180,9 +183,9 @@ def _folder(context: typer.Context, folder: Path | None) -> Path:
     return folder
 
 
-def _resume(folder: Path, trusted: bool, strict: bool, no_twin: bool) -> runner.Outcome:
+def _resume(folder: Path, trusted: bool, strict: bool, no_twin: bool, ray: bool) -> runner.Outcome:
     saved = read_run(folder).settings
-    settings = saved.but(strict=saved.strict or strict, twin=saved.twin and not no_twin)
+    settings = saved.but(strict=saved.strict or strict, twin=saved.twin and not no_twin, ray=ray)
     learner = learner_of(settings)
     with reading(settings.stream) as told:
         stream, history = streams(settings, told)

@@ -234,7 +234,7 @@ def _run_fused(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | No
     leaning = loop.leaning
     assert leaning is not None
     go = plan.halting.go if isinstance(plan.halting, Halting) else NO_TABLE
-    need = min(WORDS, 64 + rows * (5 if plan.polls == plan.copies else plan.polls + 5))
+    need = min(getattr(loop.bank, "words", WORDS), 64 + rows * (5 if plan.polls == plan.copies else plan.polls + 5))
     try:
         while progress[ROW] < rows and not progress[HALTED]:
             words, progress[CURSOR] = loop.rng.lend(need)
@@ -297,6 +297,8 @@ def _run_votes(loop: Loop, chunk: Chunk, labels: Ints, whos: Sequence[bytes | No
     votes = np.zeros((rows, plan.labels), dtype=np.int64)
     asked: Any = chunk.xs[good] if isinstance(chunk.xs, np.ndarray) else [chunk.xs[i] for i in good.tolist()]
     votes[good] = _votes(loop, asked, None if polls is None else polls[good - silent])
+    if loop.silent:
+        silent = rows
     account.take(silent)
     for i in range(silent, rows):
         account.take()

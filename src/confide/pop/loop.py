@@ -164,6 +164,8 @@ class Loop:
         lean_word = 0 if plan.lean is None else self.rng.word()
         halting_word = self.rng.word()
         counts = np.zeros(plan.labels, dtype=np.int64) if malformed else self.votes(x, poll)
+        if self.silent:
+            return SILENCE
         offsets = leaning.offsets(None if scores is None else scores[None, :])[0]
         top, _, sure, leaned = leaning.decide(counts, gate_word, lean_word, offsets)
         self.last = counts
@@ -180,6 +182,11 @@ class Loop:
         asked = self.plan.copies if poll is None else len(poll)
         self.lost = self.lost.plus(Failures(asked, asked))
         return np.zeros(self.plan.labels, dtype=np.int64)
+
+    @property
+    def silent(self) -> bool:
+        """Whether copies are missing (public): then no vote is counted or charged, and all words are thrown away."""
+        return bool(getattr(self.bank, "silent", False))
 
     @property
     def failures(self) -> Failures:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide._checks import label_weights as checked_weights
-from confide.banks import Bank, bank_for
+from confide.banks import Bank, Place, ShardedBank, bank_for
 from confide.banks.none import NoBank
 from confide.errors import ConfideWarning, Halted, StateError
 from confide.frames import rows_of, values_of
@@ -120,7 +120,8 @@ class POP:
     ) -> None:
         check_options(options)
         bank, public_start = options.get("bank"), options.get("public_start", False)
-        if bank is not None and public_start:
+        own_bank = bank is not None and not isinstance(bank, Place)
+        if own_bank and public_start:
             raise ValueError("a bank of your own starts as it was made: leave public_start out")
         weights = checked_weights(label_weights, tuple(labels))
         settings = Settings(
@@ -132,18 +133,18 @@ class POP:
         self._settings = settings
         self._loop = self._make_loop(settings, seed if isinstance(seed, Random) else Random(seed), bank)
         settings.check_certificate(self._loop.fallback.kind)
-        self._insecure, self._own_bank = not self._loop.rng.secure, bank is not None
+        self._insecure, self._own_bank = not self._loop.rng.secure, own_bank
         self._keeper, self._telling = Keeper(self._loop), Telling(self._loop)
 
-    def _make_loop(self, settings: Settings, rng: Random, bank: Bank | None) -> Loop:
+    def _make_loop(self, settings: Settings, rng: Random, bank: Bank | Place | None) -> Loop:
         plan, index = settings.plan, settings.index
         if plan.copies == 0:
             if bank is not None:
                 raise ValueError("the plan has no copies, so a bank is not used: leave it out")
             bank = NoBank(plan.labels)
-        elif bank is None:
-            start = settings.public_start
-            bank = bank_for(settings.learner, plan.copies, settings.labels, settings.features, rng.spawn(), start)
+        elif bank is None or isinstance(bank, Place):
+            of = settings.learner, plan.copies, settings.labels, settings.features, rng.spawn(), settings.public_start
+            bank = bank_for(*of) if bank is None else ShardedBank(bank, *of)
         if (bank.copies, bank.labels) != (plan.copies, plan.labels):
             raise ValueError(f"the plan has {plan.copies} copies and {plan.labels} labels, the bank another number")
         routing = Routing(settings.units, plan.copies, rng)
@@ -501,7 +502,7 @@ class POP:
         fallback: Any = None,
         trusted: bool = False,
         rng: Random | None = None,
-        bank: Bank | None = None,
+        bank: Bank | Place | None = None,
         ledger: str | None = None,
         model: str = "pop",
     ) -> Self:
@@ -518,12 +519,13 @@ class POP:
         rng
             As `seed` for `POP`: a generator.
         bank
-            A fresh bank like the one that the POP was made with, where that was given to it.
+            A fresh bank like the one that the POP was made with, where that was given to it; or where the copies are to
+            live, wherever they lived before.
         ledger, model
             As for `save`.
         """
         with state.opened(Path(path), ledger, model) as saved:
-            settings = saved.settings(learner, fallback, bank is not None)
+            settings = saved.settings(learner, fallback, bank is not None and not isinstance(bank, Place))
             pop = cls(settings.learner, settings.plan, **settings.options(), seed=rng, bank=bank)
             if saved.served:
                 warnings.warn(SERVED, ConfideWarning, stacklevel=2)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypedDict
 
 from confide._checks import integer
-from confide.banks import Bank
+from confide.banks import Bank, Place
 from confide.learners import Columns, Encoder, Features, Pipeline
 from confide.planning.chosen import refuse_unasked
 from confide.planning.plan import Guarantee, Plan
@@ -35,8 +35,9 @@ class Options(TypedDict, total=False):
     """A private count of mistakes that may be shown to anybody; None for none."""
     public_start: bool
     """Start every copy from what `learner` has learned (on public data only)."""
-    bank: Bank | None
-    """A bank of your own, instead of the one made from `learner` and `features`."""
+    bank: Bank | Place | None
+    """A bank of your own, instead of the one made from `learner` and `features`; or where the copies are to live:
+    `confide.banks.Threads(...)`, `confide.banks.ray.Actors(...)`. None for here."""
 
 
 def check_options(given: Iterable[str]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from confide._checks import label_weights
+from confide.banks.ray import place_named
 from confide.data.rows import BadRow, Stream
 from confide.learners import Columns, Features, Pipeline
 from confide.planning.plan import Plan
@@ -153,7 +154,7 @@ def run(
     features = None if dicts else stream.features
     weights = weights_named(settings.label_weights, stream)
     given = {"labels": stream.labels, "fallback": fallback, "features": features, "label_weights": weights}
-    pop = POP(learner, plan, **given, **_asked(settings))
+    pop = POP(learner, plan, **given, **_asked(settings), bank=place_named("ray" if settings.ray else "local"))
     _check_first(pop, stream, dicts)
     tally = Tally(len(stream.labels), max(1, settings.lasts(plan, stream.length) // BLOCKS))
     work = Work(pop, stream, settings, tally, _twin(learner, stream, settings), dicts)
@@ -188,7 +189,8 @@ def resume(
         _check_all(stream)
     plan = look(folder / "pop")["plan"]
     learner = learner if plan.copies or plan.promise.protect == "labels" else None
-    pop = POP.load(folder / "pop", learner=learner, fallback=fallback, trusted=trusted)
+    where = place_named("ray" if settings.ray else "local")
+    pop = POP.load(folder / "pop", learner=learner, fallback=fallback, trusted=trusted, bank=where)
     try:
         if tuple(pop.labels) != stream.labels:
             raise ValueError("the stream has other labels than the saved run: give the stream that it was started with")

@@ -71,6 +71,8 @@ class Settings:
         The part of ε that pays for a private accuracy.
     strict
         Refuse a stream with a bad row.
+    ray
+        Keep the copies on a Ray cluster; may change from one part of a run to the next.
     twin
         Teach something non-private everything, for comparison.
     stream_seed
@@ -117,6 +119,7 @@ class Settings:
     fallback: str = "coin"
     monitor: float | None = None
     strict: bool = False
+    ray: bool = False
     twin: bool = True
     stream_seed: int = 0
     seed: int | None = None

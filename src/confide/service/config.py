@@ -21,6 +21,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from confide.banks.ray import chosen
 from confide.pop.base import TICKET_LIFE
 from confide.pop.state import MODEL
 
@@ -190,6 +191,8 @@ class ModelConfig(_Table):
     monitor: float | None = None
     monitor_delay: int = 1000
     learner: str = "trees"
+    bank: Literal["local", "threads", "ray", "auto"] = "local"
+    """Where the copies live; "auto" is a Ray cluster that RAY_ADDRESS names, where `limits.group` is worth it."""
     fallback: str = "coin"
     after_halt: Literal["raise", "fallback"] = "fallback"
     ticket_life: int = Field(default=TICKET_LIFE, ge=1)
@@ -307,7 +310,7 @@ class Config(BaseSettings):
             moved: dict[str, Any] = {one: base / path for one, path in paths if path is not None}
             if (old := model.predecessor) is not None:
                 moved["predecessor"] = old.model_copy(update={"folder": base / old.folder})
-            models[name] = model.model_copy(update=moved)
+            models[name] = model.model_copy(update={**moved, "bank": chosen(model.bank, self.limits.group)})
         return self.model_copy(update={"doors": doors.model_copy(update=keys), "models": models})
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Self, TypedDict, Unpack
 
+from confide.banks import Place
 from confide.errors import StateError, TicketError
 from confide.ledger.snapshot import exists, read_extra
 from confide.planning.plan import Plan
@@ -136,6 +137,7 @@ class PopDesk:
         trusted: bool = False,
         ledger: str | None = None,
         succeeds: Callable[[POP, str | None, str], object] | None = None,
+        bank: Place | None = None,
         **options: Unpack[DeskOptions],
     ) -> Self:
         """The desk of the model in a folder; a folder that is not there, or empty, gets the POP that `make()` gives.
@@ -143,7 +145,8 @@ class PopDesk:
         After a crash everything that was durable is there: copies from the snapshot, taught again what came since;
         open tickets; stored answers. `learner`, `fallback` and `trusted` are as for `POP.load`;
         `ledger` names a PostgreSQL server that has the ledger, where the model is then called `name`; `succeeds` saves
-        a new POP there as another's successor (`POP.succeed`). The other options are those of `PopDesk`.
+        a new POP there as another's successor (`POP.succeed`); `bank` is where loaded copies are to live. The other
+        options are those of `PopDesk`.
 
         Raises
         ------
@@ -163,7 +166,7 @@ class PopDesk:
             return cls(name, pop, folder, **options)
         with opened(folder, ledger, model) as saved:
             settings = saved.settings(learner, fallback)
-            pop = POP(settings.learner, settings.plan, **settings.options()).resume(saved, trusted)
+            pop = POP(settings.learner, settings.plan, **settings.options(), bank=bank).resume(saved, trusted)
             return cls(name, pop, folder, saved, **options)
 
     @property

@@ -9,6 +9,7 @@ from typing import Any
 
 from confide import learners
 from confide._checks import label_weights
+from confide.banks.ray import place_named
 from confide.data.layout import Layout
 from confide.data.schema import Schema, read_schema
 from confide.learners.spec import to_spec
@@ -29,7 +30,7 @@ from confide.service.quota import usual
 
 __all__ = ["SERVING", "features", "maker", "open_desk", "planned", "promised", "room", "taken"]
 
-SERVING = ("save_every", "release_every", "trusted", "quota", "ticket_hours")
+SERVING = ("save_every", "release_every", "trusted", "quota", "ticket_hours", "bank")
 """Entries of a model that may change: they are taken as the file says at each start, and the log says so."""
 
 _ELSEWHERE = (  # read below
@@ -52,7 +53,7 @@ def open_desk(name: str, config: ModelConfig, seed: int | None = None) -> Desk:
     desk = PopDesk.open(
         config.folder, maker(name, config, seed), name=name, room=room(config), save_every=config.save_every,
         learner=foreign, fallback=fallback, trusted=config.trusted,
-        ticket_hours=config.ticket_hours,
+        ticket_hours=config.ticket_hours, bank=place_named(config.bank),
         ledger=None if config.ledger is None else config.ledger.get_secret_value(), succeeds=_succeeds(config),
     )  # fmt: skip
     desk.timed_by(time.perf_counter).limited(config.quota or usual(None if desk.plan.endless else desk.plan.rounds))
@@ -176,7 +177,7 @@ def maker(name: str, config: ModelConfig, seed: int | None = None) -> Callable[[
                 learner if plan.copies or config.protect == "labels" else None, plan, labels=labels, monitor=monitor,
                 features=features(config), fallback=_fallback(config, labels), units=config.units,
                 after_halt=config.after_halt, ticket_life=config.deadline or config.ticket_life, seed=seed,
-                label_weights=_weights(config),
+                label_weights=_weights(config), bank=place_named(config.bank),
             )  # fmt: skip
         except ValueError as error:
             raise ValueError(f"models.{name}: {error}") from None
