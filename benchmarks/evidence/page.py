@@ -21,6 +21,8 @@ from .table import Duel, Place, Table, duels, standard_error
 ROOT = Path(__file__).parents[2]
 TEMPLATE, NUMBERS_TEMPLATE = (Path(__file__).with_name(name) for name in ("template.md", "numbers.md"))
 PAGE, NUMBERS, PICTURE = (ROOT / "docs" / name for name in ("evidence.md", "numbers.md", "images/evidence.svg"))
+NEXT = ",\u00a0"
+"""Between lengths, which stay on one line."""
 KEEPS, WINS = 0.95, 0.75
 """The shares of all pairs that are aimed at."""
 FRONT = ("kdd99", "hotel", "elec", "sst2", "sea")
@@ -161,7 +163,7 @@ def _streams(table: Table) -> list[str]:
     """Each stream in a line."""
     places = table.places()
     lengths = {name: [_rows(table.rows(place)) for place in places if place[0] == name] for name in ABOUT}
-    return [f"| {name} | {ABOUT[name]} | {', '.join(rows)} |" for name, rows in lengths.items() if rows]
+    return [f"| {name} | {ABOUT[name]} | {NEXT.join(rows)} |" for name, rows in lengths.items() if rows]
 
 
 def _losses(table: Table, fought: list[Duel]) -> list[str]:
@@ -169,7 +171,7 @@ def _losses(table: Table, fought: list[Duel]) -> list[str]:
     out = ["| stream | rows | ε | Confide | DP-FTRL | allowed | no privacy |", "|---|---:|---:|---:|---:|---:|---:|"]
     for d in lost:
         out.append(
-            f"| {d.place[0]} | {table.rows(d.place):,} | {d.epsilon:g} | {d.ours:.2f} | {d.theirs:.2f} | {d.limit:.2f} "
+            f"| {d.place[0]} | {_rows(table.rows(d.place))} | {d.epsilon:g} | {d.ours:.2f} | {d.theirs:.2f} | {d.limit:.2f} "
             f"| {d.without:.2f} |"
         )
     lies, _ = _lies(table)
