@@ -61,7 +61,9 @@ def test_a_run_writes_its_cells_goes_on_where_it_stopped_and_can_be_repeated(tmp
     assert confide["command"].endswith(confide["cell"]) and Cell.named(confide["cell"]) == SMALL[2]
     assert check(len(SMALL), tmp_path, 1)
     text = page.numbers(lines)
-    assert f"| sea | 2,000 | {lines['sea/2000/-/nonprivate/1']['late']:.2f} |" in text  # without columns of dashes
+    first = " | ".join(f"{lines[f'sea/2000/8/{method}/1']['late']:.2f}" for method in ("confide", "dpftrl", "rr"))
+    twin = f"{lines['sea/2000/-/nonprivate/1']['late']:.2f}"
+    assert f"| sea | {first} | {twin} |" in text  # without columns of dashes
 
 
 def test_other_seeds_are_tuned_as_the_first_was() -> None:
@@ -120,7 +122,7 @@ def test_medians_are_over_seeds_and_a_page_says_what_was_missed() -> None:
     lines += [line("sea", "confide", late, 1.0, seed) for seed, late in ((1, 9.0), (2, 4.0), (3, 5.0))]
     named = {each["cell"]: each for each in lines}
     text, numbers = page.render(named), page.numbers(named)
-    assert "5.00 ± 2.50" in numbers and "**0 of 1**" in text and "**missed**" in text
+    assert "5.00\u00a0±\u00a02.50" in numbers and "**0 of 1**" in text and "**missed**" in text
     assert "Loses** against DP-FTRL on sea;" in text and "{" not in numbers
     rest = text.replace('{"age": (0, 120)}', "").replace("{ .small }", "")
     assert "{" not in rest  # every place of the template was filled

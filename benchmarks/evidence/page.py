@@ -29,17 +29,17 @@ FRONT = ("kdd99", "hotel", "elec", "sst2", "sea")
 """What the README shows: files of several kinds, and where Confide loses."""
 README, BEGIN, END = ROOT / "README.md", "<!-- evidence:begin -->", "<!-- evidence:end -->"
 COLUMNS = {
+    "confide": "**Confide**",
+    "dpftrl": "DP-FTRL",
+    "rr": "RR",
     "majority": "one label",
     "nonprivate": "tree",
     "nonprivate-guide": "guide, no noise",
     "river": "River",
     "boosted": "boosted",
-    "dpftrl": "DP-FTRL",
-    "rr": "RR",
     "pop": "copies",
     "guide": "guide",
     "guide-hindsight": "guide, best step",
-    "confide": "**Confide**",
 }
 
 
@@ -55,7 +55,7 @@ def _cell(table: Table, place: Place, epsilon: float, method: str) -> str:
         return "×" if table.missing(place, at, method) else "–"
     if best.spread is None:
         return f"{best.median:.2f}"
-    return f"{best.median:.2f} ± {best.spread / 2:.2f}"
+    return f"{best.median:.2f}\u00a0±\u00a0{best.spread / 2:.2f}"
 
 
 def _tables(table: Table) -> list[str]:
@@ -71,10 +71,10 @@ def _tables(table: Table) -> list[str]:
             out += ["", f"### ε = {epsilon:g}, {what}", ""]
             every = {m: [_cell(table, place, epsilon, m) for place in there] for m in COLUMNS}
             run = {m: cells for m, cells in every.items() if set(cells) != {"–"}}
-            out += [f"| stream | rows | {' | '.join(COLUMNS[m] for m in run)} |", f"|---|---:|{'---:|' * len(run)}"]
+            out += [f"| stream | {' | '.join(COLUMNS[m] for m in run)} |", f"|---|{'---:|' * len(run)}"]
             for place, *cells in zip(there, *run.values(), strict=True):
                 people = " (people)" if table.units(place) == "people" else ""
-                out.append(f"| {place[0]}{people} | {table.rows(place):,} | {' | '.join(cells)} |")
+                out.append(f"| {place[0]}{people} | {' | '.join(cells)} |")
             out += _reasons(table, there, epsilon)
     return out
 
@@ -170,10 +170,8 @@ def _losses(table: Table, fought: list[Duel]) -> list[str]:
     lost = sorted((duel for duel in fought if not duel.keeps_up), key=lambda d: d.limit - d.ours)
     out = ["| stream | rows | ε | Confide | DP-FTRL | allowed | no privacy |", "|---|---:|---:|---:|---:|---:|---:|"]
     for d in lost:
-        out.append(
-            f"| {d.place[0]} | {_rows(table.rows(d.place))} | {d.epsilon:g} | {d.ours:.2f} | {d.theirs:.2f} | {d.limit:.2f} "
-            f"| {d.without:.2f} |"
-        )
+        errors = " | ".join(f"{error:.2f}" for error in (d.ours, d.theirs, d.limit, d.without))
+        out.append(f"| {d.place[0]} | {_rows(table.rows(d.place))} | {d.epsilon:g} | {errors} |")
     lies, _ = _lies(table)
     return [
         *(out if lost else ["Nowhere against DP-FTRL, of what was run."]),
