@@ -168,9 +168,9 @@ def _streams(table: Table) -> list[str]:
 
 def _losses(table: Table, fought: list[Duel]) -> list[str]:
     lost = sorted((duel for duel in fought if not duel.keeps_up), key=lambda d: d.limit - d.ours)
-    out = ["| stream | rows | ε | Confide | DP-FTRL | allowed | no privacy |", "|---|---:|---:|---:|---:|---:|---:|"]
+    out = ["| stream | rows | ε | Confide | DP-FTRL | no privacy |", "|---|---:|---:|---:|---:|---:|"]
     for d in lost:
-        errors = " | ".join(f"{error:.2f}" for error in (d.ours, d.theirs, d.limit, d.without))
+        errors = " | ".join(f"{error:.2f}" for error in (d.ours, d.theirs, d.without))
         out.append(f"| {d.place[0]} | {_rows(table.rows(d.place))} | {d.epsilon:g} | {errors} |")
     lies, _ = _lies(table)
     return [
