@@ -2,7 +2,7 @@
 
     python benchmarks/doubles.py            about 15 minutes of one core
     python benchmarks/doubles.py --quick    5 seeds, without the games that take long: about a minute of one core
-    python benchmarks/doubles.py --page     also writes the table of docs/replay.md
+    python benchmarks/doubles.py --page     also writes the table of docs/doubles.md
 
 The doubles are those of tests.broken. A replay's evidence is the line that it found violated. An audit's
 evidence are two bounds that hold together but for probability 10⁻⁶, the alarm level: a test for bit 1 with at most this
@@ -27,7 +27,7 @@ from tests.replays import REPLAYS, ReplayHunt
 from tests.scripts import HALTING
 from tests.worlds import Writer, small_plan
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "replay.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "doubles.md"
 BEGIN, END = "<!-- the table of benchmarks/doubles.py -->", "<!-- the end of the table -->"
 
 REPLAYED = 2
@@ -99,7 +99,7 @@ def correct(seeds: int, games: list[Hunt]) -> tuple[int, int, int]:
 
 
 def write_page(lines: list[Caught]) -> None:
-    """Put the table into docs/replay.md."""
+    """Put the table into docs/doubles.md."""
     rows = [
         f"| {line.name} | {line.how} | {line.general} | {_cell(line.evidence)} |"
         for line in lines
@@ -120,7 +120,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="5 seeds, and no slow games")
     parser.add_argument("--seeds", type=int, help="seeds of the correct mechanisms")
-    parser.add_argument("--page", action="store_true", help="write the table of docs/replay.md")
+    parser.add_argument("--page", action="store_true", help="write the table of docs/doubles.md")
     given = parser.parse_args()
     seeds = given.seeds if given.seeds is not None else (5 if given.quick else 100)
     start = time.perf_counter()

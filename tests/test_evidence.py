@@ -14,7 +14,7 @@ from benchmarks.evidence import page, running
 from benchmarks.evidence.__main__ import check, missing
 from benchmarks.evidence.cells import CLASSES, Cell, read, score
 from benchmarks.evidence.picture import draw
-from benchmarks.evidence.streams import GENERATORS, NAMES
+from benchmarks.evidence.streams import ABOUT, GENERATORS, NAMES
 from benchmarks.evidence.table import Table, duels
 
 SMALL = [
@@ -60,8 +60,10 @@ def test_a_run_writes_its_cells_goes_on_where_it_stopped_and_can_be_repeated(tmp
     assert sum(confide["answered"].values()) == pytest.approx(1, abs=1e-4)
     assert confide["command"].endswith(confide["cell"]) and Cell.named(confide["cell"]) == SMALL[2]
     assert check(len(SMALL), tmp_path, 1)
-    text = page.render(lines)
-    assert f"| sea | 2,000 | {lines['sea/2000/-/nonprivate/1']['late']:.2f} |" in text  # without columns of dashes
+    text = page.numbers(lines)
+    first = " | ".join(f"{lines[f'sea/2000/8/{method}/1']['late']:.2f}" for method in ("confide", "dpftrl", "rr"))
+    twin = f"{lines['sea/2000/-/nonprivate/1']['late']:.2f}"
+    assert f"| sea | {first} | {twin} |" in text  # without columns of dashes
 
 
 def test_other_seeds_are_tuned_as_the_first_was() -> None:
@@ -84,6 +86,7 @@ def test_every_cell_has_a_name_of_its_own_and_the_first_ones_cover_every_stream(
     assert len({cell.name for cell in cells}) == len(set(cells)) > 1000
     assert all(Cell.named(cell.name) == cell for cell in cells)
     assert all((cell.rows is None) == (cell.stream not in GENERATORS) for cell in cells)
+    assert tuple(ABOUT) == NAMES
     first = {(cell.stream, cell.epsilon) for cell in CLASSES["first"] if cell.method == "confide"}
     assert first == {(name, epsilon) for name in NAMES for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0)}
     for wrong in ("sea/1000/1/confide", "sea/1000/-/confide/1", "no/all/1/confide/1"):
@@ -117,8 +120,10 @@ def test_keeping_up_allows_three_per_cent_and_two_standard_errors_and_no_more() 
 def test_medians_are_over_seeds_and_a_page_says_what_was_missed() -> None:
     lines = [line("sea", "nonprivate", 1.0), line("sea", "nonprivate-guide", 2.0), line("sea", "dpftrl", 3.0, 1.0)]
     lines += [line("sea", "confide", late, 1.0, seed) for seed, late in ((1, 9.0), (2, 4.0), (3, 5.0))]
-    text = page.render({each["cell"]: each for each in lines})
-    assert "5.00 ± 2.50" in text and "**0 of 1**" in text and "**missed**" in text
+    named = {each["cell"]: each for each in lines}
+    text, numbers = page.render(named), page.numbers(named)
+    assert "5.00\u00a0±\u00a02.50" in numbers and "**0 of 1**" in text and "**missed**" in text
+    assert "Loses** against DP-FTRL on sea;" in text and "{" not in numbers
     rest = text.replace('{"age": (0, 120)}', "").replace("{ .small }", "")
     assert "{" not in rest  # every place of the template was filled
     picture = draw(table(*lines))

@@ -1,4 +1,4 @@
-"""docs/evidence.md, its picture and the front page's table, from the files of benchmarks/results/: no number is typed.
+"""docs/evidence.md, docs/numbers.md, a picture and the README's table, from benchmarks/results/: no number is typed.
 
 python -m benchmarks.evidence.page [--check]
 """
@@ -12,29 +12,34 @@ from textwrap import fill
 
 from dpftrl import RATES, noise_multiplier
 
-from .cells import CLASSES, DELTA, RESULTS, SEEDS, SHORT, WITHOUT, Line, read
+from .cells import CLASSES, DELTA, EPSILONS, FEW, RESULTS, SEEDS, SHORT, WITHOUT, Line, read
 from .picture import draw
 from .private import SCALES
-from .table import Duel, Place, Table, duels
+from .streams import ABOUT
+from .table import Duel, Place, Table, duels, standard_error
 
 ROOT = Path(__file__).parents[2]
-TEMPLATE = Path(__file__).with_name("template.md")
-PAGE, PICTURE = ROOT / "docs" / "evidence.md", ROOT / "docs" / "images" / "evidence.svg"
+TEMPLATE, NUMBERS_TEMPLATE = (Path(__file__).with_name(name) for name in ("template.md", "numbers.md"))
+PAGE, NUMBERS, PICTURE = (ROOT / "docs" / name for name in ("evidence.md", "numbers.md", "images/evidence.svg"))
+NEXT = ",\u00a0"
+"""Between lengths, which stay on one line."""
+KEEPS, WINS = 0.95, 0.75
+"""The shares of all pairs that are aimed at."""
 FRONT = ("kdd99", "hotel", "elec", "sst2", "sea")
 """What the README shows: files of several kinds, and where Confide loses."""
 README, BEGIN, END = ROOT / "README.md", "<!-- evidence:begin -->", "<!-- evidence:end -->"
 COLUMNS = {
+    "confide": "**Confide**",
+    "dpftrl": "DP-FTRL",
+    "rr": "RR",
     "majority": "one label",
     "nonprivate": "tree",
     "nonprivate-guide": "guide, no noise",
     "river": "River",
     "boosted": "boosted",
-    "dpftrl": "DP-FTRL",
-    "rr": "RR",
     "pop": "copies",
     "guide": "guide",
     "guide-hindsight": "guide, best step",
-    "confide": "**Confide**",
 }
 
 
@@ -50,7 +55,7 @@ def _cell(table: Table, place: Place, epsilon: float, method: str) -> str:
         return "×" if table.missing(place, at, method) else "–"
     if best.spread is None:
         return f"{best.median:.2f}"
-    return f"{best.median:.2f} ± {best.spread / 2:.2f}"
+    return f"{best.median:.2f}\u00a0±\u00a0{best.spread / 2:.2f}"
 
 
 def _tables(table: Table) -> list[str]:
@@ -66,10 +71,10 @@ def _tables(table: Table) -> list[str]:
             out += ["", f"### ε = {epsilon:g}, {what}", ""]
             every = {m: [_cell(table, place, epsilon, m) for place in there] for m in COLUMNS}
             run = {m: cells for m, cells in every.items() if set(cells) != {"–"}}
-            out += [f"| stream | rows | {' | '.join(COLUMNS[m] for m in run)} |", f"|---|---:|{'---:|' * len(run)}"]
+            out += [f"| stream | {' | '.join(COLUMNS[m] for m in run)} |", f"|---|{'---:|' * len(run)}"]
             for place, *cells in zip(there, *run.values(), strict=True):
                 people = " (people)" if table.units(place) == "people" else ""
-                out.append(f"| {place[0]}{people} | {table.rows(place):,} | {' | '.join(cells)} |")
+                out.append(f"| {place[0]}{people} | {' | '.join(cells)} |")
             out += _reasons(table, there, epsilon)
     return out
 
@@ -121,19 +126,29 @@ def _rare(table: Table) -> list[str]:
     return [head, f"|---|---:|---:|{'---:|' * len(methods)}", *lines] if lines else ["No stream has one yet."]
 
 
-def _counts(fought: list[Duel]) -> list[str]:
+def _counts(table: Table, fought: list[Duel]) -> list[str]:
     """How often the defaults keep up with tuned DP-FTRL, and how often they are clearly better."""
     total, keep, win = len(fought), sum(d.keeps_up for d in fought), sum(d.wins for d in fought)
-    lines = [
-        f"- **Keeps up**: the defaults err at most 1.03 times as often as DP-FTRL with its best rate and map, plus two "
-        f"standard errors, on **{keep} of {total}** pairs of a stream and an ε ({100 * keep / max(1, total):.0f} %; "
-        f"aimed at: nine tenths{'' if keep >= 0.9 * total else ', **missed**'}).",
-        f"- **Wins**: at least a tenth less excess over no privacy than DP-FTRL on **{win} of {total}** "
-        f"({100 * win / max(1, total):.0f} %; aimed at: a third{'' if 3 * win >= total else ', **missed**'}).",
-        "",
-        "| rows | ε | keeps up | wins |",
-        "|---|---:|---:|---:|",
+    lies, pairs = _lies(table)
+    lost = dict.fromkeys(d.place[0] for d in fought if not d.keeps_up)
+
+    def share(part: int, aim: float) -> str:
+        missed = "" if part >= aim * total else ": **missed**"
+        found = f"{100 * part / max(1, total):.1f} %; aimed at: {100 * aim:g} %{missed}"
+        return f"**{part} of {total}** pairs of a stream and an ε ({found})"
+
+    return [
+        "- **Keeps up** with DP-FTRL whose rate and map were chosen in hindsight, on "
+        f"{share(keep, KEEPS)}: errs at most 1.03 times as often, plus two standard errors.",
+        f"- **Wins** on {share(win, WINS)}: has at least a tenth less excess over no privacy.",
+        f"- **Loses** against DP-FTRL on {', '.join(lost) or 'nothing'}; against randomized labels, which "
+        f"protect less, on {len(lies)} of {pairs} pairs.",
     ]
+
+
+def _by(fought: list[Duel]) -> list[str]:
+    """The same by length and ε."""
+    lines = []
     for length in sorted({d.place[1] or SHORT for d in fought}):
         for epsilon in sorted({d.epsilon for d in fought}):
             part = [d for d in fought if d.epsilon == epsilon and (d.place[1] or SHORT) == length]
@@ -144,29 +159,38 @@ def _counts(fought: list[Duel]) -> list[str]:
     return lines
 
 
+def _streams(table: Table) -> list[str]:
+    """Each stream in a line."""
+    places = table.places()
+    lengths = {name: [_rows(table.rows(place)) for place in places if place[0] == name] for name in ABOUT}
+    return [f"| {name} | {ABOUT[name]} | {NEXT.join(rows)} |" for name, rows in lengths.items() if rows]
+
+
 def _losses(table: Table, fought: list[Duel]) -> list[str]:
     lost = sorted((duel for duel in fought if not duel.keeps_up), key=lambda d: d.limit - d.ours)
-    out = ["| stream | rows | ε | Confide | DP-FTRL | allowed | no privacy |", "|---|---:|---:|---:|---:|---:|---:|"]
+    out = ["| stream | rows | ε | Confide | DP-FTRL | no privacy |", "|---|---:|---:|---:|---:|---:|"]
     for d in lost:
-        out.append(
-            f"| {d.place[0]} | {table.rows(d.place):,} | {d.epsilon:g} | {d.ours:.2f} | {d.theirs:.2f} | {d.limit:.2f} "
-            f"| {d.without:.2f} |"
-        )
-    blind = []
-    for place in table.places():
-        for epsilon in table.epsilons(place):
-            ours, none = table.summary(place, epsilon, "confide"), table.summary(place, None, "majority")
-            if ours is not None and none is not None and ours.median >= none.median:
-                blind.append((place, epsilon))
-    lies, pairs = _lies(table)
+        errors = " | ".join(f"{error:.2f}" for error in (d.ours, d.theirs, d.without))
+        out.append(f"| {d.place[0]} | {_rows(table.rows(d.place))} | {d.epsilon:g} | {errors} |")
+    lies, _ = _lies(table)
     return [
         *(out if lost else ["Nowhere against DP-FTRL, of what was run."]),
         "",
-        f"No better than always saying the most frequent label: {_listed(table, blind)}.",
-        "",
-        "Worse than the better of two learners with randomized labels, which protect labels and not rows: on "
-        f"{len(lies)} of {pairs} pairs of a stream and an ε: {_listed(table, lies)}.",
+        f"No better than always saying the most frequent label: {_listed(_blind(table, 0))}. By more than two standard "
+        f"errors: {_listed(_blind(table, 2))}. Randomized labels err less on {_listed(lies)}.",
     ]
+
+
+def _blind(table: Table, errors: float) -> list[tuple[Place, float]]:
+    """Where the most frequent label errs no more than Confide, by at least so many standard errors."""
+    found = []
+    for place in table.places():
+        for epsilon in table.epsilons(place):
+            ours, none = table.summary(place, epsilon, "confide"), table.summary(place, None, "majority")
+            if ours is not None and none is not None:
+                margin = errors * standard_error(none.median, table.rows(place))
+                found += [(place, epsilon)] if ours.median >= none.median + margin else []
+    return found
 
 
 def _lies(table: Table) -> tuple[list[tuple[Place, float]], int]:
@@ -181,13 +205,18 @@ def _lies(table: Table) -> tuple[list[tuple[Place, float]], int]:
     return worse, pairs
 
 
-def _listed(table: Table, pairs: list[tuple[Place, float]]) -> str:
-    """Streams with their ε, one after the other."""
-    by: dict[Place, list[str]] = {}
+def _listed(pairs: list[tuple[Place, float]]) -> str:
+    """Streams one after the other, with their rows where there are more than usual, and their ε where it is not all."""
+    by: dict[Place, list[float]] = {}
     for place, epsilon in pairs:
-        by.setdefault(place, []).append(f"{epsilon:g}")
-    words = (f"{place[0]} ({_rows(table.rows(place))} rows, ε = {', '.join(each)})" for place, each in by.items())
-    return "; ".join(words) or "nowhere"
+        by.setdefault(place, []).append(epsilon)
+    words = []
+    for (name, rows), each in by.items():
+        usual = rows in (None, SHORT)
+        told = [] if usual or rows is None else [f"{_rows(rows)} rows"]
+        told += [] if each == list(EPSILONS if usual else FEW) else [f"ε = {', '.join(f'{e:g}' for e in each)}"]
+        words.append(f"{name} ({', '.join(told)})" if told else name)
+    return ", ".join(words) or "nowhere"
 
 
 def _coverage(table: Table) -> list[str]:
@@ -195,24 +224,29 @@ def _coverage(table: Table) -> list[str]:
     lines, alone = [], 0
     for place in table.places():
         for epsilon in table.epsilons(place):
-            for method in ("confide", "pop"):
-                found = table.summary(place, epsilon, method)
-                if found is None:
-                    continue
-                line = found.lines[0]
-                if not line["parameters"]["copies"]:
-                    alone += 1
-                    continue
-                by = line["answered"]
-                parts = " | ".join(f"{100 * by[who]:.1f}" for who in ("copies", "lean", "guide", "fallback", "nobody"))
-                words = COLUMNS[method]
-                lines.append(f"| {place[0]} | {table.rows(place):,} | {epsilon:g} | {words} | {parts} |")
-    head = ["| stream | rows | ε | | copies | lean | guide | fallback | nobody |", "|---|---:|---:|---|" + "---:|" * 5]
+            found = table.summary(place, epsilon, "confide")
+            if found is None:
+                continue
+            line = found.lines[0]
+            if not line["parameters"]["copies"]:
+                alone += 1
+                continue
+            by = line["answered"]
+            parts = " | ".join(f"{100 * by[who]:.1f}" for who in ("copies", "lean", "guide", "fallback", "nobody"))
+            lines.append(f"| {place[0]} | {table.rows(place):,} | {epsilon:g} | {parts} |")
+    head = ["| stream | rows | ε | copies | lean | guide | fallback | nobody |", "|---|---:|---:|" + "---:|" * 5]
     first = (
         f"Where the planner saw no use for copies, on {alone} pairs of a stream and an ε, the guide answered all rows "
         "but the first few. Elsewhere, in per cent of all rows, seed 1:"
     )
     return [first, "", *head, *lines] if lines else [first]
+
+
+def _filled(template: Path, parts: dict[str, str]) -> str:
+    text = template.read_text("utf-8")
+    for name, part in parts.items():
+        text = text.replace("{" + name + "}", part)
+    return text
 
 
 def render(lines: dict[str, Line]) -> str:
@@ -222,23 +256,25 @@ def render(lines: dict[str, Line]) -> str:
     parts = {
         "run": f"{len(planned & set(lines)):,}",
         "planned": f"{len(planned):,}",
-        "versions": ", ".join(sorted({line["version"] for line in lines.values()})),
-        "counts": "\n".join(_counts(fought)),
+        "versions": " and ".join(sorted({line["version"] for line in lines.values()})),
+        "counts": "\n".join(_counts(table, fought)),
+        "by": "\n".join(_by(fought)),
+        "streams": "\n".join(_streams(table)),
         "rates": str(len(RATES)),
         "scales": ", ".join(f"{scale:g}" for scale in SCALES),
         "paper": _paper(table),
         "nn_rows": _rows(SHORT),
         "nn_votes": f"{noise_multiplier(1.0, DELTA) * SHORT**0.5:,.0f}",
         "losses": "\n".join(_losses(table, fought)),
-        "seeds": str(len(SEEDS)),
-        "tables": "\n".join(_tables(table)),
-        "rare": "\n".join(_rare(table)),
-        "coverage": "\n".join(_coverage(table)),
     }
-    text = TEMPLATE.read_text("utf-8")
-    for name, part in parts.items():
-        text = text.replace("{" + name + "}", part)
-    return text
+    return _filled(TEMPLATE, parts)
+
+
+def numbers(lines: dict[str, Line]) -> str:
+    """The page with all tables."""
+    table = Table(lines)
+    found = {"tables": _tables(table), "rare": _rare(table), "coverage": _coverage(table)}
+    return _filled(NUMBERS_TEMPLATE, {"seeds": str(len(SEEDS)), **{k: "\n".join(v) for k, v in found.items()}})
 
 
 def front(table: Table, text: str) -> str:
@@ -266,7 +302,8 @@ def pages(folder: Path = RESULTS) -> dict[Path, str]:
     """What is to be written where."""
     lines = read(folder)
     table = Table(lines)
-    return {PAGE: render(lines), PICTURE: draw(table), README: front(table, README.read_text("utf-8"))}
+    readme = front(table, README.read_text("utf-8"))
+    return {PAGE: render(lines), NUMBERS: numbers(lines), PICTURE: draw(table), README: readme}
 
 
 def main() -> None:

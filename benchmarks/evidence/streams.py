@@ -73,6 +73,30 @@ FILES: dict[str, Callable[[], Stream]] = {
     "sst2": sst2,
 }
 NAMES = (*GENERATORS, *FILES)
+ABOUT = {
+    "agrawal0": "made up, nine numbers of a borrower: young or old, or between",
+    "agrawal1": "the same borrowers: a range of salaries for each age",
+    "agrawal2": "a range of education for each age",
+    "agrawal3": "a range of salaries for each age and education",
+    "agrawal4": "a range of loans for each age and salary; one in five",
+    "agrawal5": "a range of salary and commission together for each age",
+    "agrawal6": "linear in income and loan",
+    "agrawal7": "linear in income and education; one label in sixty",
+    "agrawal8": "linear in income, education and loan",
+    "agrawal9": "linear in these and the house's worth; one label in four hundred",
+    "sea": "made up: do two of three numbers add up to more than 8?",
+    "led": "made up: which digit, by seven segments, each wrong at times",
+    "rbf": "made up: ten numbers near one of fifty centres; the centre's label",
+    "shuttle": "nine sensors: an anomaly? Seven in a hundred are",
+    "nycflights13": "flights from New York: late by a quarter of an hour? The delay at departure is known",
+    "kdd99": "connections, 41 columns: an attack?",
+    "kdd99x23": "the same: which of 22 attacks, or none?",
+    "elec": "electricity, six numbers: is the price above the last day's?",
+    "hotel": "bookings, 28 columns, eleven of them categories: cancelled?",
+    "appointments": "a clinic's appointments, by patient: will they come? Four in five do",
+    "sst2": "sentences about films: praise or not?",
+}
+"""What each stream asks, in a line of the page."""
 
 
 @lru_cache(maxsize=1)

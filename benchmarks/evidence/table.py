@@ -102,6 +102,12 @@ class Duel:
         return self.theirs > self.without and self.ours - self.without <= 0.9 * (self.theirs - self.without)
 
 
+def standard_error(percent: float, rows: int) -> float:
+    """Of an error in per cent over the late ones of so many rows, each drawn by itself."""
+    part = percent / 100
+    return 100 * math.sqrt(part * (1 - part) / ((1 - LATE) * rows))
+
+
 def duels(table: Table) -> list[Duel]:
     """Every stream, length and ε where both were run."""
     out = []
@@ -111,7 +117,6 @@ def duels(table: Table) -> list[Duel]:
             ours, theirs = (table.summary(place, epsilon, method) for method in ("confide", "dpftrl"))
             if ours is None or theirs is None or without is None:
                 continue
-            part = theirs.median / 100
-            error = 100 * math.sqrt(part * (1 - part) / ((1 - LATE) * table.rows(place)))
+            error = standard_error(theirs.median, table.rows(place))
             out.append(Duel(place, epsilon, ours.median, theirs.median, without, error))
     return out

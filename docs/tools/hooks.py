@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from html import unescape
 from typing import Any
 
@@ -30,6 +31,10 @@ def links(page: str, url: str) -> str:
     return _PAGE.sub(lambda found: f'<a href="{up}{found[1]}/">{found[0]}</a>', page)
 
 
-def on_page_content(html: str, page: Any, **_: Any) -> str:
-    """MkDocs calls this with the HTML of each page."""
+def on_page_content(html: str, page: Any, files: Any, **_: Any) -> str:
+    """MkDocs calls this with the HTML of each page, one after the other; every tenth says how far it is."""
+    pages = [file.page for file in files.documentation_pages()]
+    number = pages.index(page) + 1
+    if number % 10 == 0 or number == len(pages):
+        print(f"{number} of {len(pages)} pages", file=sys.stderr, flush=True)
     return formulas(links(html, page.url) if page.url.startswith("reference/") else html)

@@ -158,7 +158,7 @@ def silence(path: Path) -> None:
     """Who answers when: a plan's own numbers, not to scale."""
     plan = confide.Plan.tight(epsilon=8.0, delta=1e-6, rounds=10_000_000)
     assert plan.guide is not None
-    first = plan.guide.range_rounds + plan.guide.leaf
+    first = plan.guide.waits
     with picture(path, (5, 2.5)) as figure:
         ax = figure.subplots()
         bare(ax, 10, 5)

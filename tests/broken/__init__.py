@@ -2,7 +2,7 @@
 
 One small class or factory for each; its docstring says what is broken and why that leaks. Where the library refuses
 the bad thing, the double steps around the refusal. They are here for those who write attackers of their own: an
-attacker that does not catch them is not worth much. None of them protects anybody. See docs/replay.md.
+attacker that does not catch them is not worth much. None of them protects anybody. See docs/doubles.md.
 
     copies      what one unit brings reaches more than one copy, or others' questions
     seen        an answer, an error, a ticket or a public number tells of others

@@ -1,4 +1,4 @@
-"""Six variants of the sparse vector technique, some of which promise what they do not keep (docs/replay.md)."""
+"""Six variants of the sparse vector technique, some of which promise what they do not keep (docs/doubles.md)."""
 
 from __future__ import annotations
 
