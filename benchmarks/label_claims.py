@@ -44,6 +44,7 @@ from tests.label_pops import Asker, Last, alone, part
 
 COLUMNS, TURN = 9, 250
 """Features of a row, and rows of a turn."""
+NAMES = tuple(f"x{i}" for i in range(COLUMNS))
 
 
 # ---------------------------------------------------------------------- the auditor
@@ -98,7 +99,7 @@ def timed(act: Callable[[], Any]) -> float:
 def shares(make: Callable[[], Any], plain: Callable[[Any, Any, int], None], n: int) -> tuple[float, float]:
     """Time without Confide as a share of the time with it: of whole streams, and call by call."""
     xs, ys, lies = rows(n)
-    asked: Any = [dict(enumerate(x.tolist())) for x in xs] if plain is river else xs
+    asked: Any = [dict(zip(NAMES, x.tolist(), strict=True)) for x in xs] if plain is river else xs
     own, stream, single = make(), *(alone(make(), labels=[0, 1], features=None) for _ in range(2))
     spent = np.zeros(3)
     for at in range(0, n, TURN):
@@ -107,11 +108,12 @@ def shares(make: Callable[[], Any], plain: Callable[[Any, Any, int], None], n: i
         here = slice(turn.start, turn.stop)
         spent[1] += timed(lambda here=here: stream.follow_many(asked[here], ys[here]))
         spent[2] += timed(lambda turn=turn: [single.learn(single.predict(asked[i]).ticket, int(ys[i])) for i in turn])
-    return spent[0] / spent[1], spent[0] / spent[2]
+    return float(spent[0] / spent[1]), float(spent[0] / spent[2])
 
 
 SPEEDS: tuple[tuple[str, Callable[[], Any], Callable[[Any, Any, int], None], int], ...] = (
     ("River's Hoeffding tree", tree.HoeffdingTreeClassifier, river, 10_000),
+    ("River's adaptive Hoeffding tree", lambda: tree.HoeffdingAdaptiveTreeClassifier(seed=1), river, 10_000),
     ("GaussianNB, partial_fit", GaussianNB, partial, 5_000),
     ("SGDClassifier(log_loss), partial_fit", lambda: SGDClassifier(loss="log_loss"), partial, 5_000),
 )

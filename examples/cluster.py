@@ -42,7 +42,14 @@ def main(given: list[str] | None = None) -> str:
     asked = ask.parse_args(given)
     learner = confide.learners.Refit(make_pipeline(MaxAbsScaler(), SGDClassifier(random_state=0)), memory=32)
     plan = confide.Plan.tight(
-        60.0, 1e-3, asked.rounds, copies=COPIES, polls=51, unsure=asked.rounds // 4, silent=BATCH, guide=None
+        60.0,
+        1e-3,
+        asked.rounds,
+        copies=COPIES,
+        polls=51,
+        unsure=asked.rounds // 3,
+        silent=asked.rounds // 4,
+        guide=None,
     )
     place = place_named(asked.where)
     pop = confide.POP(learner, plan, labels=[0, 1], features=6, bank=place, seed=1)  # seeded: to be compared

@@ -1,8 +1,6 @@
 """A folder of files is one stream: in a public order, in bounded memory, and after a stop it goes on where it was."""
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -216,44 +214,6 @@ def test_a_stopped_run_goes_on_with_the_answers_of_one_that_never_stopped(
     assert len(whole) == ROWS and len(set(whole)) == 2
     for name, sent in (("Ctrl-C", signal.SIGINT), ("kill", signal.SIGTERM)):
         assert answered(stream, plan, monkeypatch, tmp_path / name, stop_at(2000, sent)) == whole, name
-
-
-KILLED = """
-import os, sys
-from pathlib import Path
-from confide import Plan
-from confide.data.files import open_file
-from confide.runs import runner
-from confide.runs.settings import Settings
-
-def crash(pop, tally):
-    if tally.rounds >= 2300:
-        os._exit(9)
-
-stream, plan = open_file(Path(sys.argv[1])), Plan.from_json(Path(sys.argv[3]).read_text())
-runner.run(stream, None, plan, Settings(twin=False), state=Path(sys.argv[2]), hooks=runner.Hooks(crash))
-"""
-
-
-def test_after_a_crash_in_a_folder_every_row_is_asked_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: Plan
-) -> None:
-    folder = folder_of(tmp_path / "visits", 1500, 1500, 1000)
-    (tmp_path / "plan.json").write_text(plan.to_json())
-    words = str(folder), str(tmp_path / "s"), str(tmp_path / "plan.json")
-    died = subprocess.run([sys.executable, "-c", KILLED, *words], timeout=120)
-    assert died.returncode == 9
-    asked: list[int] = []
-    follow = POP.follow_many
-
-    def following(self: POP, xs: Any, *more: Any) -> Any:
-        asked.extend(round(x["at"] * 7) for x in xs)
-        return follow(self, xs, *more)
-
-    monkeypatch.setattr(POP, "follow_many", following)
-    outcome = runner.resume(tmp_path / "s", open_file(folder), None)
-    assert outcome.pop.rounds == ROWS and asked[-1] == ROWS - 1
-    assert asked == list(range(asked[0], ROWS)) and 2300 <= asked[0] < 3300
 
 
 def added(folder: Path) -> None:

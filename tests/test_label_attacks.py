@@ -535,6 +535,19 @@ def test_nothing_in_the_process_holds_a_label_that_was_refused() -> None:
     assert held == []
 
 
+def test_where_labels_have_a_deadline_records_are_refused_and_pass_nobodys_cap() -> None:
+    """A cap is taken by questions there: a record would be drawn for beside it, as often as it is sent."""
+    model = make(**PEOPLE, due=(2, "no"))
+    for teach in (
+        lambda: model.teach([1, 0], "yes", "ann"),
+        lambda: model.teach_many([[1, 0], [2, 0]], ["yes", "no"], ["ann", "ann"]),
+    ):
+        with pytest.raises(ValueError, match="has no deadline"):
+            teach()
+    assert part(model).learned == 0 and heard(model) == []
+    model.learn(model.predict([1, 0], unit="ann").ticket, "yes")
+
+
 # ---------------------------------------------------------------------- what the operator hears
 
 

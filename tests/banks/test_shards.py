@@ -24,7 +24,12 @@ from confide.banks.checks import check_bank, example_records
 from confide.banks.ray import WORTH, Actors, chosen, place_named
 from confide.banks.shard import Batch, Recipe, Shard
 from confide.banks.shards import Lost, Unheard
+from confide.data.datasets import open_stream
 from confide.privacy.random import Random
+from confide.runs.runner import run
+from confide.runs.settings import Settings
+from confide.service.config import Config, ModelConfig
+from confide.service.models import open_desk
 
 pytestmark = pytest.mark.claim("people.md")
 
@@ -275,7 +280,13 @@ def test_the_guide_answers_while_a_shard_is_dead(often: None) -> None:
 
 
 def test_a_call_that_is_cut_off_teaches_nobody_twice(often: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    states = []
+    finish, states = Mortal.finish, []
+
+    def interrupted(place: Mortal, begun: Any) -> Any:
+        if begun[1] == "apply":
+            raise KeyboardInterrupt
+        return finish(place, begun)
+
     for cut_off in (False, True):
         bank = ShardedBank(Mortal(), LEARNERS["tree"](), 30, 2, 3, Random(seed=1))
         rows, _ = bank.encode_many(XS)
@@ -284,7 +295,7 @@ def test_a_call_that_is_cut_off_teaches_nobody_twice(often: None, monkeypatch: p
             part = slice(start, start + 60)
             with monkeypatch.context() as patch:
                 if cut_off and start == 120:
-                    patch.setattr(Mortal, "finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+                    patch.setattr(Mortal, "finish", interrupted)
                     with pytest.raises(KeyboardInterrupt):
                         bank.learn_many(copies[part], rows[part], YS[part])
                     continue
@@ -380,6 +391,30 @@ def test_where_copies_live_is_said_by_name(monkeypatch: pytest.MonkeyPatch) -> N
         place_named("cluster")
     monkeypatch.delenv("RAY_ADDRESS")
     assert chosen("auto", WORTH) == "local"
+
+
+def test_a_services_file_and_a_run_say_where_copies_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    promise: dict[str, Any] = {
+        "epsilon": 60.0,
+        "delta": 1e-2,
+        "rounds": ROUNDS,
+        "copies": 60,
+        "unsure": 40,
+        "silent": 20,
+    }
+    given = {"folder": tmp_path / "model", "labels": ["a", "b"], "columns": 3, "guide": False, "bank": "threads"}
+    for _ in range(2):  # made, and loaded
+        desk = open_desk("model", ModelConfig(**given, **promise))
+        assert isinstance(desk.pop.operator.bank, ShardedBank)  # type: ignore[attr-defined]
+        desk.close()
+    config = Config(models={"model": ModelConfig(**{**given, "bank": "auto"}, **promise)})
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    assert config.at(tmp_path).models["model"].bank == "ray"
+    few = config.model_copy(update={"limits": config.limits.model_copy(update={"group": WORTH - 1})})
+    assert few.at(tmp_path).models["model"].bank == "local"
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ValueError, match=r'pip install "confide\[ray\]"'):
+        run(open_stream("visits", rows=ROUNDS), known.DecisionTree(), PLANS["halts"], Settings("visits", ray=True))
 
 
 def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

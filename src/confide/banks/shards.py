@@ -28,6 +28,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import reduce
 from typing import Any
 
@@ -201,8 +202,12 @@ class ShardedBank(Batched):
 
     @property
     def nbytes(self) -> int:
-        """The memory held for the copies, in bytes, all shards together."""
-        return sum(self._everywhere("size", None))
+        """The memory held for the copies, in bytes, by all shards that are there; it waits for none that is lost."""
+        size = 0
+        for held in self._shards:
+            with suppress(Lost):
+                size += 0 if held.lost else self._place.finish(self._place.begin([held.shard], "size", None)[0])
+        return size
 
     def encode(self, x: Any) -> Any:
         """See `Bank`."""
@@ -312,6 +317,9 @@ class ShardedBank(Batched):
     ) -> tuple[Ints, Ints]:
         """Votes, all shards together, and which lessons were taught, by row. In the journal before it is sent."""
         self._adopt()
+        if self._rows >= EVERY:
+            self._rows = 0
+            self._write_down()
         if not (len(ys) or resets):
             return np.zeros((0, self.labels), dtype=np.int64), ys
         wanted = np.zeros(len(ys), dtype=np.bool_) if asked is None else asked
@@ -339,9 +347,6 @@ class ShardedBank(Batched):
                 if held.lost:  # what is in the journal will be taught
                     taught[lessons[(copies[lessons] >= held.own.start) & (copies[lessons] < held.own.stop)]] = 1
         self._rows += len(ys)
-        if self._rows >= EVERY:
-            self._rows = 0
-            self._write_down()
         return counts, taught
 
     def _answer(self, held: _Held, begun: Any, batch: Batch) -> Answer | None:
@@ -363,9 +368,8 @@ class ShardedBank(Batched):
         while True:
             self.settle()
             said = []
-            for held, one in zip(
-                self._shards, self._place.begin([held.shard for held in self._shards], call, given), strict=True
-            ):
+            begun = self._place.begin([held.shard for held in self._shards], call, given)
+            for held, one in zip(self._shards, begun, strict=True):
                 try:
                     said.append(self._place.finish(one))
                 except Lost:

@@ -74,7 +74,7 @@ def move(
         raise ValueError(f"{before.name} has no model {name!r}: it has {', '.join(known) or 'none'}; see --model")
     before.move(after, {one: other for one, other in pairs.items() if one in known})
     say(f"{name!r} of {before.name} was moved to {after.name}, where it is called {to!r}")
-    say(f"nothing is counted in {before.name} any more: load the state with the ledger {after.name}")
+    say(f"it is not counted in {before.name} any more: load the state with the ledger {after.name}")
 
 
 def _place(where: str, model: str) -> tuple[str | Path, str]:

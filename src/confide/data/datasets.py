@@ -71,7 +71,8 @@ def open_stream(
         _no_seed(seed)
         path = _elec()
         asked = Schema(label="class", labels=("0", "1"))
-        return replace(open_file(path, schema=draft(path, asked, ranges=True)[0]), name=name, notes=())  # a public file
+        stream = open_file(path, schema=draft(path, asked, ranges=True)[0])
+        return replace(stream, name=name, notes=(), files=())  # public: nothing is to be said of it
     return _river(name, base, which, rows, seed)
 
 

@@ -116,9 +116,11 @@ class SqliteStore(File, Store):
 
     def seal(self, key: int, why: str | None) -> None:
         """Say why nobody is to be answered any more, or that somebody is again."""
-        with _troubled(), self.transaction() as db:
-            db.execute("DELETE FROM sealed WHERE model = ?", (key,))
-            db.executemany(_SEALED, [] if why is None else [(key, why)])
+        with _troubled():
+            with self.transaction() as db:
+                db.execute("DELETE FROM sealed WHERE model = ?", (key,))
+                db.executemany(_SEALED, [] if why is None else [(key, why)])
+            self.settle()  # nobody owns it who would miss the -wal
 
     def own(self, model: str, writing: threading.Lock) -> Claim:
         """Own a model: its lock is this store's until it is released."""

@@ -32,7 +32,10 @@ from confide.pop.running import Asked, Bools, Floats, Ints, PastCap, Running, Wh
 from confide.pop.tickets import Waiting
 from confide.privacy.random import Random
 
-__all__ = ["Randomizing", "Seen", "read_by", "takes_rows"]
+__all__ = ["NO_HISTORY", "Randomizing", "Seen", "read_by", "takes_rows"]
+
+NO_HISTORY = "a record has no deadline, and labels of this model have one: ask it, or begin a model without a deadline"
+"""What is said to who teaches a record: it would be taught at once, and past its person's cap."""
 
 _NOBODY = bytes(16)
 """A note begins with whose it is: outputs stay when a person is forgotten."""
@@ -302,6 +305,11 @@ class Randomizing(Running, runs=RandomizedLabels):
         return found
 
     # ------------------------------------------------------------------ records that were never asked
+
+    def teaching(self) -> None:
+        """Refused where labels have a deadline: which questions take a person's cap is settled when they are asked."""
+        if self.part.deadline is not None:
+            raise ValueError(NO_HISTORY)
 
     def teach_one(self, x: Any, label: int, who: Who) -> int:
         """One record, whose label was received."""

@@ -23,7 +23,7 @@ from confide.pop.keeping import Entered, Note
 from confide.pop.lessons import Lesson
 from confide.pop.loop import Outcome
 from confide.pop.pop import POP
-from confide.pop.randomizing import Randomizing
+from confide.pop.randomizing import NO_HISTORY, Randomizing
 from confide.pop.state import MODEL, Saved, clear, opened
 from confide.pop.tickets import Key, Waiting
 from confide.service.base import Later, Life, NotYet, Question, Records, Refusal, Reply, Slices, Taught
@@ -38,7 +38,6 @@ from confide.service.words import (
     CAPPED,
     FIRST,
     GONE,
-    NO_HISTORY,
     NO_LABEL,
     NOT_YOURS,
     OTHER_LABEL,

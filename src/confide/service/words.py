@@ -3,7 +3,7 @@
 from confide.pop.tickets import ROLLED_BACK
 
 __all__ = [
-    "AGAIN", "CAPPED", "FIRST", "FORGOTTEN", "GONE", "HALTED", "NOT_YOURS", "NO_HISTORY", "NO_ID", "NO_LABEL",
+    "AGAIN", "CAPPED", "FIRST", "FORGOTTEN", "GONE", "HALTED", "NOT_YOURS", "NO_ID", "NO_LABEL",
     "NO_SUBJECT", "ONE_IMPORT", "OTHER_LABEL", "OTHER_QUESTION", "OTHER_RECORDS", "OVER", "ROLLED_BACK", "UNSAVED",
     "UNWRITTEN",
 ]  # fmt: skip
@@ -20,7 +20,6 @@ NOT_YOURS = "this is not a ticket of yours: bring back the one that came with yo
 GONE = "this ticket has expired, or its question was forgotten: ask again"
 OTHER_LABEL = "another label was taken for this ticket: a label is taken once"
 CAPPED = "of each person {} labels are taken in a life, and yours are used up: this one was not taken"
-NO_HISTORY = "a record has no deadline, and labels of this model have one: ask it, or begin a model without a deadline"
 NO_LABEL = "this is not one of the labels of this model: see its public page"
 NO_SUBJECT = "where people are protected a record needs a subject, 1 to 256 printable characters: say whose it is"
 NO_ID = "give an import of so many records an id: should it be interrupted, send it again with the same one"
