@@ -261,9 +261,9 @@ def test_interrupted_history_is_not_taught_again() -> None:
         teach(pop)
     for _ in range(40 if LONG else 4):
         pop = fresh()
-        with Interrupt(dice.randrange(1, counting.lines - 20)):  # in its last lines the call is over, and all was taught
+        with Interrupt(dice.randrange(1, counting.lines)) as cut:
             teach(pop)
-        if taught(pop).count(1):
+        if cut.lines >= cut.at and taught(pop).count(1):  # some lines run in the first call of all alone
             teach(pop)
         assert max(taught(pop)) <= 1
         pop.predict_many(XS[:10])
