@@ -87,7 +87,9 @@ def river(model: Any, x: Any, y: int) -> None:
 def partial(model: Any, x: Any, y: int) -> None:
     if hasattr(model, "classes_"):
         model.predict(x[None])
-    model.partial_fit(x[None], [y], classes=[0, 1])
+        model.partial_fit(x[None], [y])
+    else:
+        model.partial_fit(x[None], [y], classes=[0, 1])
 
 
 def timed(act: Callable[[], Any]) -> float:
