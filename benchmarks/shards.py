@@ -1,7 +1,7 @@
 """What shards cost: CPU a round, all processes together, against the same copies in one place.
 
 One run alternates the places, batch by batch, on the same rows under the same seed, and checks that the answers agree.
-Ratios are what counts: `python benchmarks/shards.py --help`.
+Ratios are what counts: `python benchmarks/shards.py --help`; without Ray, threads alone; `--quick` takes seconds.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,12 @@ def main() -> None:
     ask.add_argument("--batch", type=int, nargs="+", default=[4096, 512])
     ask.add_argument("--batches", type=int, default=8)
     ask.add_argument("--shards", type=int, default=2)
-    ask.add_argument("--places", nargs="+", default=["threads", "ray"], choices=["threads", "ray"])
+    known = ["threads", *(["ray"] if find_spec("ray") else [])]
+    ask.add_argument("--places", nargs="+", default=known, choices=["threads", "ray"])
+    ask.add_argument("--quick", action="store_true", help="few copies, in threads alone: seconds")
     asked = ask.parse_args()
+    if asked.quick:
+        asked.copies, asked.polls, asked.batch, asked.batches, asked.places = 2000, 51, [512], 2, ["threads"]
     places: dict[str, Any] = {"local": None}
     for name in asked.places:
         places[name] = Threads(asked.shards) if name == "threads" else Actors(shards=asked.shards)

@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ def test_bins_grow_wider_and_lose_nothing() -> None:
         plain[source] += 1
         counts.asked([number], [source], number // 10)
         if number % 3 == 0:
-            counts.labelled([number - 2], [number % 2 == 0])
+            counts.labelled([SimpleNamespace(number=number - 2, stands=-1, label=1)], [number % 2])
         if number == 20_000:
             note, counts = counts.note(), Counts()
             counts.read(note, 7)

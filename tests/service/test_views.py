@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -70,7 +71,8 @@ def test_a_learner_that_fails_is_an_alarm_for_the_operator_alone() -> None:
     pop = POP(Failing(), plan, labels=["a", "b"], features=1, fallback="a")
     pop.predict_many([[0.0], [8.0]])
     held, shown = private(pop, Counts(), 0, ["another"]), public("spam", pop, 10, 24, None, 10)
-    assert held["failures"] == {"votes": 80, "raised": 40, "no_label": 0, "lessons": 0, "texts": 0, "unread": 0}
+    none = dict.fromkeys(("no_label", "lessons", "texts", "unread", "silent"), 0)
+    assert held["failures"] == {"votes": 80, "raised": 40, **none}
     assert held["alarms"][0] == "another" and held["alarms"][1].startswith("the learner failed: of 80 votes 40")
     assert "fail" not in str({name: value for name, value in shown.items() if name != "plan"})
     pop.predict([0.0])
@@ -86,7 +88,7 @@ def test_labels_learned_of_labels_brought_are_for_the_operator_alone() -> None:
     assert (held["guide_labels"], held["most_guide_labels"]) == (2, 2) and "guide_labels" not in shown
     assert held["alarms"] == [] and "labels that came" not in str(shown)
     counts = Counts()
-    counts.labelled([1] * 200, [False] * 200)
+    counts.labelled([SimpleNamespace(number=1, stands=-1, label=1)] * 200, [1] * 200)
     (alarm,) = private(pop, counts, 0, [])["alarms"]
     assert alarm.startswith("the guide learned 2 of 200 labels that came, of each person at most 2: a new model")
 

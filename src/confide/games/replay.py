@@ -48,6 +48,7 @@ from confide.games.script import (
     version,
 )  # fmt: skip
 from confide.games.worlds import LoadFrom, Make, World, inside
+from confide.planning.guided import GuidePlan
 from confide.pop.pop import POP
 from confide.privacy.random import Random
 
@@ -165,7 +166,7 @@ class _Checker:
         self.apart, self.steps, self.unsure, self.hidden = 0, 0, [0, 0], [0, 0]
         self.guide = None if loop is None else loop.plan.guide
         self.leaves: dict[str, list[Any]] = {"warm": [], "node": []}  # by how much the unit's gradients differ in each
-        self.released, self.moved = 0, 0.0
+        self.released, self.moved, self.counted = 0, 0.0, 0
 
     def check(self, number: int, where: str, step: Step | Hidden, first: Line, second: Line) -> bool:
         """Compare one step; False where the worlds halt at different rows, as their tables say: they part there."""
@@ -239,13 +240,21 @@ class _Checker:
             drawn = _whole(one.row) - _whole(other.row)
             _demand(np.array_equal(drawn, moved), f"{what}: it is not the charged sums with the noise that was drawn")
             if one.kind == "ranges" and self.guide is not None:
-                most = 2 * self.guide.range_norm**2
-                _demand(int((apart**2).sum()) <= most, f"{what}: the unit counts for more than one row")
+                self.counted, most = int((apart**2).sum()), 2 * self.guide.range_norm**2
+                _demand(self.counted <= most, f"{what}: the unit counts for more than one row")
         if self.guide is None:
             return
-        total = sum(math.sqrt(int((leaf**2).sum())) for leaves in self.leaves.values() for leaf in leaves)
-        self.moved = total / (2 * self.guide.unit_labels * self.guide.clip)
+        self.moved = self._charged(self.guide)
         _demand(self.moved <= 1 + 1e-12, f"{where}: the unit moved the guide's sums by {self.moved:.2f} of its cap")
+
+    def _charged(self, guide: GuidePlan) -> float:
+        """What the unit moved, as a part of what the plan charges: norms of all leaves; where lessons are kept, μ²."""
+        total = {kind: sum(math.sqrt(int((leaf**2).sum())) for leaf in leaves) for kind, leaves in self.leaves.items()}
+        if not guide.kept_clip:
+            return math.fsum(total.values()) / (2 * guide.unit_labels * guide.clip)
+        moved = total.get("node", 0.0) ** 2 * guide.load / guide.sigma2
+        moved += total.get("warm", 0.0) ** 2 * guide.warm_root.load / guide.warm_sigma2
+        return math.sqrt((moved + self.counted / guide.range_sigma2) / float(guide.mu2))
 
     def _moved(self, kind: str, apart: Any) -> Any:
         """By how much the node of a stage's next leaf moves, if its sums differ by so much."""

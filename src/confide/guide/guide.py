@@ -43,7 +43,7 @@ from confide.guide.hashed import HashedMap
 from confide.guide.importance import importance
 from confide.guide.leaves import Kept, Leaves
 from confide.guide.linear import MODELS, add_lesson, ordered, run_rows, scores
-from confide.guide.maps import Encoded, FeatureMap
+from confide.guide.maps import FeatureMap
 from confide.guide.model import Batch, Map, Model, Question, encode_batch, map_from_params, map_params, score_of
 from confide.guide.ranges import declared
 from confide.guide.rows import Table, read_many
@@ -319,7 +319,7 @@ class Guide:
         if self.rounds >= self._last:
             return None  # past its rounds the guide is frozen
         leaves, finding = self._leaves, self._leaves is self._warm
-        past = self.rounds - self._began
+        past = self.rounds if finding else self.rounds - self._before
         if leaves.closed < leaves.stage.leaves and past >= leaves.stage.ends[leaves.closed]:
             return leaves.stage.kind
         return "ranges" if finding and past >= self._first else None
@@ -386,14 +386,16 @@ class Guide:
         """`x` as the guide takes it now. A malformed x is a ValueError."""
         leaves, answers = self._leaves, self._leaves if self._warm is None else self._answers
         asked = None if answers is leaves else answers.features.encode(x)
-        return self._question(x, leaves, leaves.features, asked)
+        if self._again and leaves is self._warm:
+            return self._question(x, leaves, leaves.features)
+        return Question(leaves.stage.number, leaves.features.encode(x), asked)
 
-    def _question(self, x: Any, leaves: Leaves, features: Map, asked: Encoded | None = None) -> Question:
+    def _question(self, x: Any, leaves: Leaves, features: Map) -> Question:
         """`x` by a map of this stage, and as it was read, if what it is taught will be kept."""
-        if self._keeps and leaves is self._warm and isinstance(features, FeatureMap):
+        if self._again and leaves is self._warm and isinstance(features, FeatureMap):
             read = features.columns.read(x)
-            return Question(leaves.stage.number, features.encode_row(read), asked, read)
-        return Question(leaves.stage.number, features.encode(x), asked)
+            return Question(leaves.stage.number, features.encode_row(read), None, read)
+        return Question(leaves.stage.number, features.encode(x))
 
     @property
     def _keeps(self) -> bool:  # whether what is taught now is kept for the main stage
