@@ -7,7 +7,7 @@ from pathlib import Path
 import jwt
 import pytest
 
-from confide.service.doors import Keys
+from confide.service.doors import Keys, NotAdmitted
 from confide.service.verifiers import JwtDoor
 
 SECRET = "s" * 40
@@ -48,3 +48,16 @@ def test_a_shared_secret_is_private_and_long(tmp_path: Path) -> None:
         JwtDoor.of(secret(tmp_path, "weak\n"), **OPTIONS)
     assert "weak" not in str(refused.value)
     JwtDoor.of(secret(tmp_path, "an issuer's public key", 0o644), **{**OPTIONS, "algorithms": ["EdDSA"]})
+
+
+def test_a_renewed_key_is_of_the_algorithms_in_use(tmp_path: Path) -> None:
+    """As a shared secret a public key would let everybody sign who knows it, and that is everybody."""
+    door, public = JwtDoor.of(secret(tmp_path, SECRET), **OPTIONS), "an issuer's public key, which all may know"
+    claims = {"aud": OPTIONS["audience"], "iss": OPTIONS["issuer"], "sub": "eve", "exp": 1 << 33}
+    with pytest.raises(ValueError, match="start it again"):
+        door.renew(secret(tmp_path, public, 0o644), ["EdDSA"])
+    with pytest.raises(NotAdmitted):
+        door.admit({"authorization": f"Bearer {jwt.encode(claims, public, 'HS256')}"}, None)
+    fresh = SECRET[::-1] + "another"
+    door.renew(secret(tmp_path, fresh), OPTIONS["algorithms"])
+    assert door.admit({"authorization": f"Bearer {jwt.encode(claims, fresh, 'HS256')}"}, None).subject == "jwt:i:eve"

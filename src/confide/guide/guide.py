@@ -150,7 +150,7 @@ class Guide:
         self.ranges: Ints | None = None
         """The released counts, where ranges are private."""
         self._first, self._handover = 0, 0  # rounds of the warm-up, and leaves after it until its answers end
-        self._again = False  # whether what it is taught is kept, and teaches the main stage
+        self._keeping = False  # whether what it is taught is kept, and teaches the main stage
         self._teaches = False  # whether that is under way
         self._warm: Leaves | None = None
         self._given: Release | None = None  # the map of a predecessor
@@ -159,8 +159,8 @@ class Guide:
             if self._counted.counts.size > plan.range_values:
                 raise ValueError("there are more numeric columns than the plan certifies counts of: take fewer of them")
             self._range_noise = GaussianNoise(plan.range_sigma2).draw(self._rng, self._counted.counts.size)
-            self._again = plan.kept_clip > 0
-            self._handover = 1 if self._again else plan.main.reaching(plan.range_rounds / 2)
+            self._keeping = plan.kept_clip > 0
+            self._handover = 1 if self._keeping else plan.main.reaching(plan.range_rounds / 2)
             stage = plan.warm
         else:
             stage = plan.main
@@ -239,7 +239,7 @@ class Guide:
 
     @property
     def _before(self) -> int:  # rounds before the main stage: none where it is taught what the warm-up was
-        return 0 if self._warm is not None and self._again else self._first
+        return 0 if self._warm is not None and self._keeping else self._first
 
     def leaves_of(self, rounds: int) -> Ints:
         """Which leaf each of the next rounds teaches, by the numbers of `closed`; −1 past the last round (public)."""
@@ -363,8 +363,8 @@ class Guide:
     def _found(self, row: Ints) -> None:
         self.ranges = row.copy()
         known = self._counted.map(row, self.plan.range_sigma2**0.5, self._first)
-        main = Leaves(self.plan, self.plan.main, known, self._rng, softer=self._first if self._again else 0)
-        main.kept, self._teaches = self._leaves.kept, self._again
+        main = Leaves(self.plan, self.plan.main, known, self._rng, softer=self._first if self._keeping else 0)
+        main.kept, self._teaches = self._leaves.kept, self._keeping
         self._leaves = main
 
     def _teach_kept(self) -> None:
@@ -386,20 +386,20 @@ class Guide:
         """`x` as the guide takes it now. A malformed x is a ValueError."""
         leaves, answers = self._leaves, self._leaves if self._warm is None else self._answers
         asked = None if answers is leaves else answers.features.encode(x)
-        if self._again and leaves is self._warm:
+        if self._keeping and leaves is self._warm:
             return self._question(x, leaves, leaves.features)
         return Question(leaves.stage.number, leaves.features.encode(x), asked)
 
     def _question(self, x: Any, leaves: Leaves, features: Map) -> Question:
         """`x` by a map of this stage, and as it was read, if what it is taught will be kept."""
-        if self._again and leaves is self._warm and isinstance(features, FeatureMap):
+        if self._keeping and leaves is self._warm and isinstance(features, FeatureMap):
             read = features.columns.read(x)
             return Question(leaves.stage.number, features.encode_row(read), None, read)
         return Question(leaves.stage.number, features.encode(x))
 
     @property
     def _keeps(self) -> bool:  # whether what is taught now is kept for the main stage
-        return self._again and self._leaves is self._warm
+        return self._keeping and self._leaves is self._warm
 
     def encode_as_of(self, x: Any, rounds: int, /) -> Question:
         """`x` as the guide took it in the so-many-th of all rounds and rows: for a question that was lost."""
@@ -664,7 +664,7 @@ class Guide:
         found = Carried.unpack(row, self.features, self.plan.vectors, stage)
         if found is not None:
             given = self._leaves.given
-            softer = self._first if self._warm is not None and self._again else 0
+            softer = self._first if self._warm is not None and self._keeping else 0
             self._leaves = Leaves(self.plan, stage, found[1], self._rng, found[0], softer)
             self._leaves.given = given
         return found is not None

@@ -183,7 +183,7 @@ def _renew(service: Service, config: Config, fresh: Config) -> None:
     if isinstance(door, Tokens):
         door.renew(Keys.read(doors.asker_keys))
     elif isinstance(door, JwtDoor) and doors.jwt is not None:
-        door.renew(JwtDoor.read(doors.jwt.key, doors.jwt.algorithms))
+        door.renew(doors.jwt.key, doors.jwt.algorithms)
     service.operators.renew(operators)
     service.log.event("reloaded")
     for entry in _changed(config, fresh):

@@ -47,9 +47,14 @@ class JwtDoor:
         """With the key in a file."""
         return cls(cls.read(key, options["algorithms"]), **options)
 
-    def renew(self, key: str) -> None:
-        """Take another key from now on: tokens that the old one signed are good for nothing any more."""
-        self._key = key
+    def renew(self, key: Path, algorithms: Sequence[str]) -> None:
+        """Take the key in a file from now on: tokens that the old one signed are good for nothing any more.
+
+        A key of other algorithms is refused: as a shared secret a public key would let everybody sign.
+        """
+        if list(algorithms) != list(self._algorithms):
+            raise ValueError("doors.jwt.algorithms are other ones than those that are in use: start it again")
+        self._key = self.read(key, algorithms)
 
     @staticmethod
     def read(key: Path, algorithms: Sequence[str]) -> str:
