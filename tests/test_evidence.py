@@ -14,7 +14,7 @@ from benchmarks.evidence import page, running
 from benchmarks.evidence.__main__ import check, missing
 from benchmarks.evidence.cells import CLASSES, Cell, read, score
 from benchmarks.evidence.picture import draw
-from benchmarks.evidence.streams import ABOUT, GENERATORS, NAMES
+from benchmarks.evidence.streams import ABOUT, GENERATORS, NAMES, TABLE
 from benchmarks.evidence.table import Table, duels
 
 SMALL = [
@@ -23,6 +23,7 @@ SMALL = [
     Cell("sea", 2000, 8.0, "confide", 1),
     Cell("sea", 2000, 8.0, "guide", 1),
     Cell("sea", 2000, 8.0, "dpftrl", 1),
+    Cell("sea", 2000, 8.0, "labels", 1),
     Cell("sea", 2000, 8.0, "rr", 1),
     Cell("sea", 2000, 8.0, "paper", 1),
 ]
@@ -61,7 +62,9 @@ def test_a_run_writes_its_cells_goes_on_where_it_stopped_and_can_be_repeated(tmp
     assert confide["command"].endswith(confide["cell"]) and Cell.named(confide["cell"]) == SMALL[2]
     assert check(len(SMALL), tmp_path, 1)
     text = page.numbers(lines)
-    first = " | ".join(f"{lines[f'sea/2000/8/{method}/1']['late']:.2f}" for method in ("confide", "dpftrl", "rr"))
+    first = " | ".join(
+        f"{lines[f'sea/2000/8/{method}/1']['late']:.2f}" for method in ("confide", "dpftrl", "labels", "rr")
+    )
     twin = f"{lines['sea/2000/-/nonprivate/1']['late']:.2f}"
     assert f"| sea | {first} | {twin} |" in text  # without columns of dashes
 
@@ -76,7 +79,7 @@ def test_other_seeds_are_tuned_as_the_first_was() -> None:
 
 
 def test_a_number_that_was_changed_does_not_pass_the_check(tmp_path: Path) -> None:
-    found = running.run(SMALL[5])
+    found = running.run(SMALL[6])
     (tmp_path / "sea.jsonl").write_text(json.dumps({**found, "late": found["late"] + 0.01}) + "\n", "utf-8")
     assert not check(1, tmp_path, 1)
 
@@ -88,7 +91,10 @@ def test_every_cell_has_a_name_of_its_own_and_the_first_ones_cover_every_stream(
     assert all((cell.rows is None) == (cell.stream not in GENERATORS) for cell in cells)
     assert tuple(ABOUT) == NAMES
     first = {(cell.stream, cell.epsilon) for cell in CLASSES["first"] if cell.method == "confide"}
-    assert first == {(name, epsilon) for name in NAMES for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0)}
+    assert first == {(name, epsilon) for name in TABLE for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0)}
+    for method in ("confide", "labels"):
+        told = {(cell.stream, cell.epsilon) for cell in cells if cell.method == method}
+        assert told >= {(name, epsilon) for name in NAMES for epsilon in (1.0, 4.0)}
     for wrong in ("sea/1000/1/confide", "sea/1000/-/confide/1", "no/all/1/confide/1"):
         with pytest.raises(ValueError, match="cell"):
             Cell.named(wrong)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from confide import __version__
 
-from .streams import GENERATORS, NAMES
+from .streams import GENERATORS, NAMES, STRANGERS, TABLE
 
 RESULTS = Path(__file__).parents[1] / "results"
 QUICK_RESULTS = Path("build") / "evidence-quick"
@@ -23,6 +23,8 @@ SEEDS = (1, 2, 3)
 SHORT, LONG, LONGEST = 10**5, 10**6, 10**7
 FEW = (1.0, 8.0)
 """The ε of long streams."""
+TWO = (1.0, 4.0)
+"""The ε of strangers' streams, and of labels alone."""
 LONGEST_STREAMS = ("agrawal5", "sea", "rbf")
 SLOW = {
     "forest": ("nycflights13", "kdd99", "kdd99x23", "hotel", "appointments", "sst2"),
@@ -41,8 +43,8 @@ WITHOUT = ("majority", *TWINS, "boosted", "river", "forest")
 """Methods without privacy: one cell a stream."""
 SURE = ("majority", "nonprivate", "boosted", "river", "forest", "paper")
 """Methods without a seed."""
-SEEDED = ("confide", "dpftrl", "guide-hindsight", "rr", "rr-boosted", "pop", "guide")
-LABELS_ONLY = ("rr", "rr-boosted")
+SEEDED = ("confide", "labels", "dpftrl", "guide-hindsight", "rr", "rr-boosted", "pop", "guide")
+LABELS_ONLY = ("labels", "rr", "rr-boosted")
 """They protect labels and not rows, with δ = 0."""
 METHODS = (*WITHOUT, *SEEDED, "paper")
 
@@ -102,18 +104,24 @@ def _of(streams: Iterable[str], rows: int, epsilons: Iterable[float], methods: I
 
 FIRST = ("majority", *TWINS, "confide", "dpftrl", "rr", "boosted", "rr-boosted", "paper")
 CLASSES: dict[str, list[Cell]] = {
-    "first": _of(NAMES, SHORT, EPSILONS, FIRST, 1),
-    "seeds": [cell for seed in (2, 3) for cell in _of(NAMES, SHORT, EPSILONS, ("confide", "dpftrl"), seed)],
-    "parts": _of(NAMES, SHORT, FEW, ("guide", "pop"), 1),
+    "first": _of(TABLE, SHORT, EPSILONS, FIRST, 1),
+    "seeds": [cell for seed in (2, 3) for cell in _of(TABLE, SHORT, EPSILONS, ("confide", "dpftrl"), seed)],
+    "parts": _of(TABLE, SHORT, FEW, ("guide", "pop"), 1),
     "long": _of(GENERATORS, LONG, FEW, ("majority", *TWINS, "confide", "dpftrl", "guide", "paper"), 1),
     "longest": _of(LONGEST_STREAMS, LONGEST, FEW, (*TWINS, "majority", "confide", "guide"), 1),
-    "river": _of(NAMES, SHORT, (), ("river",), 1),
-    "hindsight": _of(NAMES, SHORT, EPSILONS, ("guide-hindsight",), 1),
+    "river": _of(TABLE, SHORT, (), ("river",), 1),
+    "hindsight": _of(TABLE, SHORT, EPSILONS, ("guide-hindsight",), 1),
     "rest": [
-        *_of(NAMES, SHORT, (0.5, 2.0, 4.0), ("guide", "pop"), 1),
-        *(c for seed in (2, 3) for c in _of(NAMES, SHORT, EPSILONS, ("rr",), seed) if c.stream != "kdd99x23"),
+        *_of(TABLE, SHORT, (0.5, 2.0, 4.0), ("guide", "pop"), 1),
+        *(c for seed in (2, 3) for c in _of(TABLE, SHORT, EPSILONS, ("rr",), seed) if c.stream != "kdd99x23"),
     ],
-    "forest": _of(NAMES, SHORT, (), ("forest",), 1),
+    "strangers": [
+        *_of(STRANGERS, SHORT, TWO, ("majority", *TWINS, "confide", "dpftrl"), 1),
+        *(cell for seed in (2, 3) for cell in _of(STRANGERS, SHORT, TWO, ("confide", "dpftrl"), seed)),
+        *_of(STRANGERS, SHORT, TWO, ("guide", "pop"), 1),
+    ],
+    "labels": _of(NAMES, SHORT, TWO, ("labels",), 1),
+    "forest": _of(TABLE, SHORT, (), ("forest",), 1),
 }
 """All cells by what they are worth, the most first."""
 

@@ -1,4 +1,4 @@
-"""Confide's own methods: the defaults, the guide alone, copies alone, the paper's plan, and the guide in hindsight."""
+"""Confide's own methods: the defaults, labels alone, each part by itself, the paper's plan, the guide in hindsight."""
 
 from __future__ import annotations
 
@@ -76,6 +76,13 @@ def told(run: Evaluation, plan: Plan, **more: Any) -> dict[str, Any]:
 def defaults(cell: Cell) -> dict[str, Any]:
     plan = plan_of(load(cell.stream, cell.rows), _epsilon(cell))
     return told(answered(cell, plan), plan)
+
+
+def labels_alone(cell: Cell) -> dict[str, Any]:
+    """Our own model under `protect="labels"`: rows are not protected."""
+    stream = load(cell.stream, cell.rows)
+    units: Any = "rounds" if stream.units is None else "people"
+    return told(answered(cell, plan := Plan.labels_alone(_epsilon(cell), labels_of(stream), units=units)), plan)
 
 
 def guide(cell: Cell) -> dict[str, Any]:
