@@ -133,6 +133,25 @@ def test_everything_is_counted(plan: Plan, stream: Stream) -> None:
 
 
 @pytest.mark.parametrize("delay", [0, 30], ids=["labels at once", "labels late"])
+def test_rows_that_take_long_move_no_others_labels(delay: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, sums = [0.0], []
+    monkeypatch.setattr(work.time, "perf_counter", lambda: clock[0])
+    for slow in ((), range(100, 140)):
+
+        def source(dicts: bool, slow: Sequence[int] = slow) -> Iterator[Item]:
+            for number, row in enumerate(easy(1000).rows(dicts)):
+                clock[0] += number in slow
+                yield row
+
+        settings = Settings(twin=False, delay=delay, seed=1)
+        outcome = runner.run(replace(easy(1000), source=source), None, Plan.tight(4.0, 1e-4, 1000), settings)
+        guiding = outcome.pop.operator.loop.guiding
+        assert guiding is not None
+        sums.append([release.exact.tolist() for release in guiding.guide.releases()])
+    assert len(sums[0]) > 10 and sums[0] == sums[1]
+
+
+@pytest.mark.parametrize("delay", [0, 30], ids=["labels at once", "labels late"])
 def test_a_guide_alone_answers_every_row_and_is_counted(delay: int) -> None:
     plan = Plan.tight(8.0, 1e-4, 6000)
     outcome = runner.run(easy(6000), None, plan, Settings(delay=delay))

@@ -10,9 +10,10 @@ import copy
 import random
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -378,6 +379,48 @@ def test_a_missing_shard_moves_no_margin_and_charges_nobody(kind: Any, moved: bo
     margins = pop.follow_many(XS[120:150], YS[120:150]).margins
     place.held = False
     assert bool((margins != -1).any() or pop.operator.unsure != unsure) is moved
+
+
+def _beside(act: str, dies: int, patch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Round by round who answers others, and how often a halt is drawn, while a shard dies and one person does this.
+
+    Rows of others cannot be read now and then. Whatever is being brought back is back when the next round begins.
+    """
+    place, seen, drawn, ticket = Mortal(2), [], list[int](), ""
+    pop = make("tree", "people", place)
+    account, bank = pop.operator.loop.account, cast(ShardedBank, pop.operator.bank)
+    spend = account.spend
+    patch.setattr(account, "spend", lambda *given: (drawn.append(1), spend(*given)))
+    for i in range(52):
+        unit, said = "one" if i in (38, 43) else f"person {i % 7}", ""
+        x: Any = XS[i]
+        if i == 40 + dies:
+            place.kill()
+        if i == 42 and act == "brings a label":
+            pop.learn(ticket, 1)
+        if i == 42 and act == "is forgotten":
+            pop.forget("one")
+        if (i == 43 and act == "cannot be read") or i in (41, 42, 45):
+            x = ["none", "of", "them"]
+        with suppress(ValueError):
+            answer = pop.predict(x, unit=unit)
+            ticket, said = (answer.ticket, "") if unit == "one" else (ticket, answer.source)
+            if i < 38:
+                pop.learn(answer.ticket, int(YS[i]))
+        seen.append((said, len(drawn)))
+        for held in bank._shards:
+            if held.thread is not None:
+                held.thread.join()
+    return seen
+
+
+@pytest.mark.parametrize("act", ["brings a label", "is forgotten", "cannot be read"])
+@pytest.mark.parametrize("dies", [0, 1, 2, 3, 4])
+def test_what_one_person_does_decides_about_no_silent_round(
+    act: str, dies: int, often: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = (_beside(what, dies, monkeypatch) for what in (act, "nothing"))
+    assert one == other and len({draws for _, draws in one[20:]}) == 31, "one round is silent, and one alone"
 
 
 # ---------------------------------------------------------------------- words

@@ -21,6 +21,7 @@ import pytest
 
 from confide import POP, Plan
 from confide.guide.columns import Columns
+from confide.guide.counting import RangeCounts
 from confide.guide.guide import Guide, Release
 from confide.guide.model import Question
 from confide.planning.guided import GuidePlan
@@ -332,7 +333,7 @@ def _cut_off_itself(life: Life | None, folder: Path, **options: Any) -> dict[tup
     return noisy(GUIDE, seen.exact)
 
 
-def interrupted(_: Any) -> Any:
+def interrupted(*_: Any) -> Any:
     signal.raise_signal(signal.SIGINT)
     raise AssertionError("Ctrl-C raises")
 
@@ -372,6 +373,21 @@ def test_a_state_that_was_saved_inside_the_switch_is_verified(
             pop.save(tmp_path / "m")
     pop.close()
     assert cut and check(tmp_path / "m").parts["linear"].compared
+
+
+def test_a_state_that_is_first_saved_inside_the_switch_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C comes when the counts are released, and the map is made of them."""
+    pop = POP(None, plan_of(KEPT), labels=[0, 1], features=1, seed=1)
+    for i in range(20):
+        with monkeypatch.context() as patch:
+            if i == COUNTED:
+                patch.setattr(RangeCounts, "map", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    pop.predict([float(i)])
+                pop.save(tmp_path / "m")
+        pop.learn(pop.predict([float(i)]).ticket, i % 2)
+    pop.close()
+    assert check(tmp_path / "m").parts["linear"].compared
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0, 8.0])

@@ -17,7 +17,10 @@ shard's copies in turn, after public numbers of rows. A shard that is lost is ne
 begins with the slices, and is taught again what came after each. From the batch in which it was lost until the first
 batch after it is back all rounds are *silent*: words are drawn and thrown away, no vote is counted or charged, lessons
 go on, and the guide answers. There is no deadline, and no shard abstains: that a vote is missing would tell of what its
-copies learned. A learner must not be able to take its process with it (memory, a crash): exceptions stay inside.
+copies learned. Whether rounds are silent is decided by public rounds alone, each of which reaches all shards, also one
+whose row cannot be read (`heed`). That a lesson came, or that somebody was forgotten, is private: a shard that such a
+call finds lost is brought back from the next public round on, and none that is back takes part again before one.
+A learner must not be able to take its process with it (memory, a crash): exceptions stay inside.
 """
 
 from __future__ import annotations
@@ -223,10 +226,14 @@ class ShardedBank(Batched):
         if polls.ndim != 2 or len(polls) != len(xs):
             raise ValueError(f"there are {len(polls)} polls for {len(xs)} rows: give one poll for each")
         self._check(polls, "the poll names")
-        if not polls.size:
+        if len(xs) and not polls.size:
             return np.zeros((len(xs), self.labels), dtype=np.int64)
         none = np.full(len(xs), -1)
         return self._apply(xs, none, none, polls.astype(np.int32), np.ones(len(xs), dtype=np.bool_))[0]
+
+    def heed(self) -> None:
+        """A public round goes by in which nobody votes, as its row cannot be read: who is back takes part again."""
+        self.votes_many([], np.empty((0, 0)))
 
     def learn_many(self, copies: Ints, xs: Any, ys: Ints) -> int:
         """See `Bank`."""
@@ -282,6 +289,7 @@ class ShardedBank(Batched):
 
     def settle(self) -> None:
         """Wait until all shards are there."""
+        self._miss()
         self._adopt()
         while self.silent:
             for held in self._shards:
@@ -315,12 +323,18 @@ class ShardedBank(Batched):
         asked: Flags | None = None,
         resets: tuple[int, ...] = (),
     ) -> tuple[Ints, Ints]:
-        """Votes, all shards together, and which lessons were taught, by row. In the journal before it is sent."""
-        self._adopt()
+        """Votes, all shards together, and which lessons were taught, by row. In the journal before it is sent.
+
+        A batch of which nobody is `asked` is no public round.
+        """
+        public = asked is not None
+        self._miss(public)
+        if public:
+            self._adopt()
         if self._rows >= EVERY:
             self._rows = 0
-            self._write_down()
-        if not (len(ys) or resets):
+            self._write_down(public)
+        if not (len(ys) or resets or public):
             return np.zeros((0, self.labels), dtype=np.int64), ys
         wanted = np.zeros(len(ys), dtype=np.bool_) if asked is None else asked
         lessons = np.flatnonzero(ys >= 0)
@@ -336,7 +350,7 @@ class ShardedBank(Batched):
         here = [held for held in self._shards if not held.lost]
         begun = self._place.begin([held.shard for held in here], "apply", batch)
         for held, one in zip(here, begun, strict=True):
-            answer = self._answer(held, one, batch)
+            answer = self._answer(held, one, batch, public)
             if answer is not None:
                 held.done, held.failures = batch.number, answer.failures
                 counts, taught = counts + answer.counts, taught + answer.taught
@@ -349,7 +363,7 @@ class ShardedBank(Batched):
         self._rows += len(ys)
         return counts, taught
 
-    def _answer(self, held: _Held, begun: Any, batch: Batch) -> Answer | None:
+    def _answer(self, held: _Held, begun: Any, batch: Batch, public: bool) -> Answer | None:
         """A shard's answer, or None where it is lost."""
         for again in (True, False):
             try:
@@ -360,7 +374,7 @@ class ShardedBank(Batched):
                     begun = self._place.begin([held.shard], "apply", batch)[0]
             except (Lost, LookupError):
                 break
-        self._lose(held)
+        self._lose(held, public)
         return None
 
     def _everywhere(self, call: str, given: Any) -> list[Any]:
@@ -379,7 +393,7 @@ class ShardedBank(Batched):
 
     # ------------------------------------------------------------------ slices, deaths
 
-    def _write_down(self) -> None:
+    def _write_down(self, public: bool) -> None:
         """A snapshot of the next slice of every shard; the journal keeps what is in none."""
         turn, self._turn = self._turn, (self._turn + 1) % SLICES
         here = [held for held in self._shards if not held.lost]
@@ -388,15 +402,20 @@ class ShardedBank(Batched):
             try:
                 held.parts[turn], held.since[turn] = _own(self._place.finish(one)), held.done
             except Lost:
-                self._lose(held)
+                self._lose(held, public)
         with self._lock:
             oldest = min(int(held.since.min()) for held in self._shards)
             self._journal = [batch for batch in self._journal if batch.number > oldest]
 
-    def _lose(self, held: _Held) -> None:
-        """A shard is lost: nothing reaches it any more, and another one is made in its place."""
+    def _lose(self, held: _Held, public: bool = True) -> None:
+        """A shard is lost: nothing reaches it any more. Another one is made in its place, from a public round on."""
         self._place.stop(held.shard)
         held.lost, held.before, held.failures = True, held.before.plus(held.failures), NONE
+        held.thread = None
+        if public:
+            self._replace(held)
+
+    def _replace(self, held: _Held) -> None:
         held.thread = threading.Thread(target=self._bring_back, args=(held,), daemon=True)
         held.thread.start()
 
@@ -419,8 +438,14 @@ class ShardedBank(Batched):
         self._place.finish(self._place.begin([shard], "again", (number, missing))[0])
         return number
 
+    def _miss(self, public: bool = True) -> None:
+        """Who has not answered, as a call was cut off, is lost."""
+        for held in self._shards:
+            if not held.lost and held.done != self._number:
+                self._lose(held, public)
+
     def _adopt(self) -> None:
-        """A public round begins: who is back takes part again; who has not answered, as a call was cut off, is lost."""
+        """A public round begins: who is back takes part again, and for whom a lesson found lost another one is made."""
         for held in self._shards:
             if held.back is not None:
                 (held.shard, since), held.back, held.lost = held.back, None, False
@@ -428,8 +453,8 @@ class ShardedBank(Batched):
                     held.done = self._again(held, held.shard, since)
                 except Lost:
                     self._lose(held)
-            elif not held.lost and held.done != self._number:
-                self._lose(held)
+            elif held.lost and held.thread is None:
+                self._replace(held)
 
 
 def _table(xs: Any) -> Any:

@@ -588,7 +588,8 @@ class Guide:
         of kind "epoch": so memory does not grow.
         """
         given = [] if self._given is None else [self._given]
-        counts = [] if self.ranges is None else [Release("ranges", 0, self.ranges.copy(), _NONE)]
+        known = None if self.finding else self.ranges  # which an interrupt may have left half found: they come again
+        counts = [] if known is None else [Release("ranges", 0, known.copy(), _NONE)]
         warm = [] if self._warm is None else _sums(self._warm)
         begun = [Release("epoch", self.epoch, self._leaves.began, _NONE)] if self.epoch else []
         return given + warm + counts + begun + ([] if self.finding else _sums(self._leaves))

@@ -163,7 +163,7 @@ class Loop:
         gate_word = self.rng.word()
         lean_word = 0 if plan.lean is None else self.rng.word()
         halting_word = self.rng.word()
-        counts = np.zeros(plan.labels, dtype=np.int64) if malformed else self.votes(x, poll)
+        counts = self.unread() if malformed else self.votes(x, poll)
         if self.silent:
             return SILENCE
         offsets = leaning.offsets(None if scores is None else scores[None, :])[0]
@@ -181,6 +181,12 @@ class Loop:
             return cast(Tallied, self.bank).tally(x) if poll is None else self.bank.votes(x, poll)
         asked = self.plan.copies if poll is None else len(poll)
         self.lost = self.lost.plus(Failures(asked, asked))
+        return np.zeros(self.plan.labels, dtype=np.int64)
+
+    def unread(self) -> NDArray[np.int64]:
+        """Nobody's votes, on a row that cannot be read: copies that live elsewhere hear of its round all the same."""
+        with contained:
+            getattr(self.bank, "heed", int)()
         return np.zeros(self.plan.labels, dtype=np.int64)
 
     @property

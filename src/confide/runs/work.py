@@ -34,7 +34,10 @@ BATCH = 1000
 """Rounds asked at once, at most; fewer where labels come late."""
 
 FIRST = 128
-"""Rounds of the first batch; later ones take about `PATIENCE` seconds, so that an interrupt is heard."""
+"""Rounds of the first batch; later ones take about `PATIENCE` seconds, so that an interrupt is heard.
+
+Not where labels come late: they come when a batch ends, and so would teach others' leaves by how long one row took.
+"""
 
 PATIENCE = 0.25
 
@@ -90,7 +93,7 @@ class Work:
         self.folder: Path | None = None
         self.resumed = 0
         self.largest = BATCH if settings.delay == 0 else min(BATCH, settings.batch)
-        self.size, self.seen = min(FIRST, self.largest), time.perf_counter()
+        self.size, self.seen = self.largest if settings.delay else min(FIRST, self.largest), time.perf_counter()
 
     # ------------------------------------------------------------------ before the first round
 
@@ -241,6 +244,8 @@ class Work:
                 self.twin.learn(one.item.x, self.index[one.item.y])
 
     def _next_size(self, rounds: int, seconds: float) -> int:
+        if self.settings.delay:
+            return self.size
         if seconds > PATIENCE:
             return max(1, self.size // 2)
         return self.size if rounds < self.size else min(self.largest, self.size * 2)
