@@ -86,6 +86,34 @@ def test_labels_are_told_loudest_where_nothing_else_is_known() -> None:
     assert choice.odds[0] == pytest.approx(np.log(3 / 7), abs=0.01)
 
 
+@pytest.mark.parametrize("share", [0.1, 0.9])
+def test_labels_shares_speak_for_a_model_until_it_can(share: float) -> None:
+    """They have the sign of the frequent label, weigh much at first and ever less, and nothing within their noise."""
+    said = [told([0, 0, 0, 0, 2 * share - 1], leaves).prior(STAGE, leaves - 1, CLIP) for leaves in (1, 5, 50)]
+    assert all((one > 0) == (share > 0.5) for one in said)
+    assert abs(said[0]) > 1 > abs(said[1]) > 0.1 > 10 * abs(said[2])
+    assert told([0, 0, 0, 0, 1e-3], 5).prior(STAGE, 4, CLIP) == 0.0
+
+
+def test_a_row_of_a_loud_leaf_tells_its_label_beside_a_whole_gradient() -> None:
+    plan = GuidePlan.best(epsilon=1.0, delta=1e-6, rounds=5000)
+    plain, loud = units(plan.clip, 1, 3, True), units(plan.clip, 1, 3, True, plan.loud_clip)
+    assert np.array_equal(plain[:-1], loud[:-1]) and 1.4 * plan.clip < loud[-1] and plain[-1] < 0.7 * plan.clip
+    assert plan.loud_clip**2 - plan.clip**2 - 3 * plan.clip < int((loud.astype(object) ** 2).sum())
+    assert int((loud.astype(object) ** 2).sum()) <= plan.loud_clip**2 - plan.clip**2
+
+
+def test_a_rare_label_is_known_to_be_rare_within_the_first_rounds() -> None:
+    """At ε = 1, one label in seventeen: after 96 rounds the guide errs no more often than such labels come."""
+    rng, wrong = np.random.default_rng(5), 0
+    plan = GuidePlan.best(epsilon=1.0, delta=1e-6, rounds=5000)
+    for seed in range(40):
+        rows, labels = rng.normal(size=(160, 4)), (rng.random(160) < 1 / 17).astype(np.int64)
+        answers = Guide(plan, Columns.of_array(4), rng=Random(seed=seed)).follow(rows, labels).answers
+        wrong += int((answers[96:] == 1).sum())
+    assert wrong < 0.1 * 40 * 64
+
+
 def test_of_many_labels_the_most_frequent_is_found() -> None:
     plan = GuidePlan.best(epsilon=4.0, delta=1e-6, rounds=5000, labels=3, private_ranges=False)
     stage, unit = plan.main, units(plan.clip, 3)

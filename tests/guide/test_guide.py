@@ -273,22 +273,46 @@ def test_a_warm_up_learns_from_round_one_and_answers_until_the_map_with_ranges_h
     assert guide.leaves_of(2).tolist() == [guide.closed] * 2
 
 
-def test_where_rounds_are_protected_the_map_with_ranges_begins_with_all_that_the_warm_up_was_taught() -> None:
+def test_where_rounds_are_protected_the_map_with_ranges_begins_with_what_the_warm_up_was_taught_and_kept() -> None:
+    """All but its first four leaves."""
     plan, rng = GuidePlan.best(8.0, 1e-6, 4000), np.random.default_rng(1)
     numbers = rng.normal(size=(4000, 2))
     labels = (numbers[:, 0] > 0).astype(np.int64)
     guide = Guide(plan, Columns.of_array(2), rng=Random(seed=1))
     first = plan.range_rounds
     guide.follow(numbers[:first], labels[:first])
-    assert guide.finding and len(guide._leaves.kept) == first
+    assert guide.finding and [one.rounds for one in guide._leaves.kept] == [*range(65, first + 1)]
     said = guide.follow(numbers[first : 2 * first], labels[first : 2 * first]).answers
     assert guide.model.features is guide.features and not guide._leaves.kept and (said >= 0).all()
     assert (said != labels[first : 2 * first]).mean() < 0.2
     whole = Guide(plan, guide._counted.map(guide.ranges, plan.range_sigma2**0.5, first), rng=Random(seed=2))
     whole.follow(numbers[: 2 * first], labels[: 2 * first])
+    early = Guide(plan, whole.features, rng=Random(seed=2))
+    early.follow(numbers[:80], np.where(np.arange(80) < 64, -1, labels[:80]))
+    early.begin_round()
     assert whole.closed == guide._leaves.closed and np.array_equal(whole._leaves.stage.ends, guide._leaves.stage.ends)
-    softer = sum(int(np.abs(sums).sum()) for sums in guide._leaves.sums[:5])
-    assert 0 < softer < 0.9 * sum(int(np.abs(sums).sum()) for sums in whole._leaves.sums[:5])
+    assert not guide._leaves.sums[:4].any() and whole._leaves.sums[:4].any()
+    softer, usual = (int(np.abs(one._leaves.sums[4]).sum()) for one in (guide, early))
+    assert 0 < softer < 0.9 * usual
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+def test_a_label_that_comes_after_the_loud_leaves_is_kept_and_one_in_them_is_not(epsilon: float) -> None:
+    plan = GuidePlan.best(epsilon, 1e-6, 5000)
+    guide = Guide(plan, Columns.of_array(2), rng=Random(seed=1))
+    late = None
+    for i in range(plan.loud_rounds + 1):
+        guide.begin_round()
+        question = guide.encode(np.array([1.0, 2.0]))
+        late = late or question
+        clip, was = guide._leaves.clip, guide._leaves.open.copy()
+        guide.gradient(question, 0)
+        added = guide._leaves.open - was
+        assert clip == (plan.loud_clip if i < plan.loud_rounds else plan.clip) and (added**2).sum() <= clip**2
+        assert len(guide._leaves.kept) == (i >= plan.loud_rounds)
+    assert late is not None
+    guide.gradient(late, 1)
+    assert [one.rounds for one in guide._leaves.kept] == [plan.loud_rounds + 1] * 2
 
 
 def test_leaves_grow_with_the_past_up_to_the_longest_and_cover_all_rounds() -> None:

@@ -23,6 +23,7 @@ from confide import POP, Plan
 from confide.guide.columns import Columns
 from confide.guide.counting import RangeCounts
 from confide.guide.guide import Guide, Release
+from confide.guide.leaves import Kept
 from confide.guide.model import Question
 from confide.planning.guided import GuidePlan
 from confide.planning.promise import Promise
@@ -48,6 +49,21 @@ GUIDE = replace(BASE, range_sigma2=int(2 * BASE.range_norm**2 / (MAIN - WARM)) +
 KEPT = replace(GUIDE, warm_sigma2=2 * GUIDE.warm_sigma2, range_sigma2=2 * GUIDE.range_sigma2)
 
 
+def _told() -> GuidePlan:
+    """A plan of leaves of two rounds, the first of which is loud: a fifth of μ² is for the warm-up, half for counts."""
+    shorter = replace(BASE, leaf=2, leaves=15, warm_leaves=5)
+    mu2 = replace(shorter, apart=False, warm_sigma2=1 << 80).labels_mu2
+    warm = replace(shorter, apart=False, sigma2=1 << 80).labels_mu2
+    return replace(
+        shorter,
+        warm_sigma2=int(5 * shorter.warm_sigma2 * warm / mu2) + 1,
+        range_sigma2=int(4 * shorter.range_norm**2 / mu2) + 1,
+    )
+
+
+TOLD = _told()
+
+
 class Life(NamedTuple):
     """What one row does."""
 
@@ -60,7 +76,7 @@ class Life(NamedTuple):
 
 def lives_of(asked: int | None) -> list[Life]:
     """All of them with the row asked in this round; a word in place of a number cannot be read, and is not taught."""
-    taught = (None, 5, 9, 10, 20) if asked != 18 else (None, 9, 20)
+    taught = {18: (None, 9, 20), 1: (None, 1, 2, 3, 20)}.get(asked or 0, (None, 2, 5, 9, 10, 20))
     every = (Life(asked, *rest) for rest in product(taught, (False, True), (0.5, 900.0, "word"), (0, 1)))
     return [life for life in every if life.record or (asked is not None and (life.taught or 99) >= asked)]
 
@@ -88,7 +104,7 @@ class Seen:
 
 def moved(guide: GuidePlan, kind: type[Guiding] = Guiding, **options: Any) -> Fraction:
     """The most that any two lives are apart, in squared deviations of the noise."""
-    return max(_moved(guide, lives_of(asked), kind, **options) for asked in (None, 4, 18))
+    return max(_moved(guide, lives_of(asked), kind, **options) for asked in (None, 1, 4, 18))
 
 
 def _moved(guide: GuidePlan, lives: list[Life], kind: type[Guiding], **options: Any) -> Fraction:
@@ -179,6 +195,19 @@ class Loudly(Guiding):
     guide_type = Loud
 
 
+class Twice(Guide):
+    """What is taught in a loud leaf is kept, too."""
+
+    def gradient(self, question: Question, y: int, /, *, counted: bool = False) -> None:
+        super().gradient(question, y, counted=counted)
+        if self.finding and self._leaves.loud and question.read is not None:
+            self._leaves.kept.append(Kept(self.rounds, question.read, y))
+
+
+class Twofold(Guiding):
+    guide_type = Twice
+
+
 class Ordered(Guide):
     """What the warm-up was taught is put in leaves by its order: one lesson that does not come moves all others."""
 
@@ -201,17 +230,32 @@ def test_the_dearer_of_two_is_paid() -> None:
     assert louder.mu2 == WARM + louder.range_mu2 and replace(GUIDE, sigma2=GUIDE.sigma2 // 2).mu2 == 2 * MAIN
 
 
+def test_a_loud_label_and_the_counts_of_its_row_are_as_dear_as_all_and_no_dearer() -> None:
+    for plan in (TOLD, GuidePlan.best(1.0, 1e-6, 5000), GuidePlan.best(4.0, 1e-6), GuidePlan.best(2.0, 1e-6, 9000, 5)):
+        a_clip = Fraction(4 * plan.warm_root.load, plan.warm_sigma2)
+        dear = [plan.range_mu2 + a_clip * clip**2 for clip in (plan.loud_clip, plan.loud_clip + 1)]
+        assert dear[0] <= plan.mu2 < dear[1] and plan.clip < plan.loud_clip < 1 << 31
+        assert 0 < plan.loud_rounds == plan.warm.ends[plan.loud_leaves - 1] < plan.range_rounds / 4
+        assert plan.warm.ends[:4] == plan.main.ends[:4]  # a leaf without lessons is one in both stages
+    people = GuidePlan.best(1.0, 1e-6, 5000, apart=False)
+    assert people.loud_clip == people.clip and people.loud_leaves == people.loud_rounds == 0
+
+
 @pytest.mark.parametrize("options", [{}, {"ticket_life": 1}], ids=["tickets", "records"])
-@pytest.mark.parametrize("guide", [GUIDE, KEPT], ids=["nothing kept", "kept"])
+@pytest.mark.parametrize("guide", [GUIDE, KEPT, TOLD], ids=["nothing kept", "kept", "loud"])
 def test_no_two_lives_of_a_row_are_further_apart_than_certified(guide: GuidePlan, options: dict[str, Any]) -> None:
-    assert guide.mu2 == MAIN and guide.kept_clip == (0 if guide is GUIDE else int(guide.clip / 2**0.5))
+    if guide is TOLD:
+        assert guide.loud_rounds == 2 and guide.kept_clip > 0 and guide.loud_clip > 1.5 * guide.clip
+    else:
+        assert guide.mu2 == MAIN and guide.kept_clip == (0 if guide is GUIDE else int(guide.clip / 2**0.5))
+        assert guide.loud_rounds == 0
     assert 0.5 * guide.mu2 < moved(guide, **options) <= guide.mu2
 
 
 @pytest.mark.parametrize(
     ("guide", "kind", "options"),
-    [(GUIDE, Whole, {}), (GUIDE, Late, {}), (GUIDE, Both, {"ticket_life": 1}), (KEPT, Loudly, {})],
-    ids=["whole", "late", "both", "loud"],
+    [(GUIDE, Whole, {}), (GUIDE, Late, {}), (GUIDE, Both, {"ticket_life": 1}), (KEPT, Loudly, {}), (TOLD, Twofold, {})],
+    ids=["whole", "late", "both", "loud", "twice"],
 )
 def test_a_row_that_is_in_both_goes_further(guide: GuidePlan, kind: type[Guiding], options: dict[str, Any]) -> None:
     assert moved(guide, kind, **options) > guide.mu2

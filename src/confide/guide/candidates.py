@@ -18,11 +18,13 @@ import numpy as np
 from confide.arrays import Floats, Ints
 from confide.guide.linear import MODELS
 from confide.planning.stages import Stage
+from confide.privacy.sums import overlap
 
 _FAST, _SLOW = 1000.0, 5.0  # of the past: hardly a mean, for drift; and a fifth, where noise is all
 _WINDOW, _LABELS = 2.0, 0.5  # losses are counted over about half of the past, labels over nearly all of it
 _SURER, _LEAST, _MOST = 0.1, -2.0, 3.0  # the noise of a scale's logarithm; and how far that goes
 _TOWARDS = 4.0  # as `STEADY`, for the scale: its curvature is below ½
+_COMMON = 0.25  # of a row: what it has in common with others of its label
 _RARE = 0.01  # no label is taken to be rarer
 
 
@@ -106,6 +108,19 @@ class Choice:
         surer = min(max(self.before - towards * float(decoded[MODELS] / unit[MODELS]), _LEAST), _MOST)
         chosen, scale = told.index(min(told)), _exponential(surer)
         return Choice(counts, weights, rounds, chosen, scale, surer, self.before, older, rows)
+
+    def prior(self, stage: Stage, leaf: int, clip: int) -> float:
+        """What the shares of two labels add, at the end of a leaf, to the log-odds that a model says.
+
+        Before a model is heard a row's log-odds are those of the shares, L, as far as they stand out of their noise.
+        What a model says has ρ deviations of its noise, if a quarter of a row is what it has in common with others of
+        its label. Of two normal laws the mean is (L + ρ²·said)/(1 + ρ²): it has the sign of said + L/ρ².
+        """
+        noise = stage.sigma2 * overlap(stage.root.decoder, leaf + 1, leaf + 1)
+        told = stage.sigma2 * math.fsum((self.weights**2).tolist()) + self.older
+        found = float(self.counts[MODELS + 1])
+        known = max(0.0, 1.0 - told / max(found * found, 1.0))
+        return known * float(self.odds[0]) * noise / (_COMMON * stage.ends[leaf] * clip) ** 2
 
     def over(self, stage: Stage) -> Choice:
         """The same when the next epoch begins: its nodes have noise of their own."""

@@ -461,14 +461,14 @@ class Guide:
         """
         self._check()
         soft = counted and self._warm is not None and not self.finding
-        taught = self._add(question, y, self._leaves.open, self.plan.record_clip if soft else self.plan.clip)
-        if taught and self._keeps and question.read is not None:
+        taught = self._add(question, y, self._leaves.open, self.plan.record_clip if soft else self._leaves.clip)
+        if taught and self._keeps and not self._leaves.loud and question.read is not None:
             self._leaves.kept.append(Kept(self.rounds, question.read, y))
 
     def lesson(self, question: Question, y: int, /) -> Ints:
         """What `gradient` would add: a function of the row, its label and what was released."""
         out = np.zeros_like(self._leaves.open)
-        self._add(question, y, out, self.plan.clip)
+        self._add(question, y, out, self._leaves.clip)
         return out
 
     def _add(self, question: Question, y: int, leaf: Ints, clip: int) -> bool:
@@ -532,8 +532,9 @@ class Guide:
     def _keep(self, table: Table, refused: Mask, labels: Ints) -> None:
         """Keep what the last rounds were taught, as `gradient` does."""
         first = self.rounds - labels.size + 1
-        taught = np.flatnonzero(~refused & (labels >= 0) & (labels < self.plan.labels)).tolist()
-        self._leaves.kept.extend(Kept(first + i, table.row(i), int(labels[i])) for i in taught)
+        taught = ~refused & (labels >= 0) & (labels < self.plan.labels)
+        taught[: max(0, self.plan.loud_rounds + 1 - first)] = False
+        self._leaves.kept.extend(Kept(first + i, table.row(i), int(labels[i])) for i in np.flatnonzero(taught).tolist())
 
     def _ask(self, batch: Batch, labels: Ints, answers: Ints, said: Floats, other: Batch | None) -> None:
         """`run`, and the answers that follow from the scores."""
@@ -567,7 +568,7 @@ class Guide:
             taught = np.full(size, -1) if past else labels[part]
             run_rows(
                 leaves.thetas, batch.starts[rows], batch.indices, batch.values, taught,
-                self._weights, plan.clip, plan.scale, leaves.open, out[part],
+                self._weights, leaves.clip, plan.scale, leaves.open, out[part],
             )  # fmt: skip
             if other is not None:
                 asked = self._answers

@@ -40,6 +40,14 @@ class Kept(NamedTuple):
     label: int
 
 
+class _Loud(NamedTuple):
+    """The first leaves of a warm-up: of this stage, and κC in them; and their rounds, in which nothing is kept."""
+
+    leaves: int
+    clip: int
+    rounds: int
+
+
 class Leaves:
     """The leaves of one stage of a guide, and its map.
 
@@ -60,6 +68,8 @@ class Leaves:
         softer: int = 0,
     ) -> None:
         self.plan, self.stage, self._softer = plan, stage, softer  # rounds whose leaves have kept lessons alone
+        loud = (0, plan.clip) if stage.number else (plan.loud_leaves, plan.loud_clip)
+        self._loud = _Loud(*loud, plan.loud_rounds)
         self._units = self._units_of(0)
         size = features.width * plan.vectors + self._units.size
         if size > plan.node_values:
@@ -161,8 +171,21 @@ class Leaves:
         """What the losses of a row are in, in the leaf after so many; those of a kept lesson are softer."""
         stage, plan = self.stage, self.plan
         soft = closed < stage.leaves and stage.ends[closed] <= self._softer
-        clip = plan.kept_clip if soft else plan.clip
-        return units(clip, plan.vectors, stage.before + closed, stage.number == 0)
+        clip, loud = plan.kept_clip if soft else plan.clip, self._loud.clip if closed < self._loud.leaves else 0
+        made = units(clip, plan.vectors, stage.before + closed, stage.number == 0, loud)
+        if soft and stage.ends[closed] <= self._loud.rounds:
+            made[MODELS + 1 :] = 0  # nothing is kept of these rounds: no label counts, and none is waited for
+        return made
+
+    @property
+    def clip(self) -> int:
+        """κC of what is taught to the open leaf."""
+        return self.plan.clip if self.closed >= self._loud.leaves else self._loud.clip
+
+    @property
+    def loud(self) -> bool:
+        """Whether the open leaf is one of a warm-up's first, what is taught in which is not kept (public)."""
+        return self.closed < self._loud.leaves
 
     def teach_kept(self, weights: Floats) -> None:
         """Add to the open leaf, all at once, what the warm-up was taught in its rounds: the bits of one by one."""
@@ -237,7 +260,10 @@ class Leaves:
         """The answering θ: the chosen candidate's, as sure as it may be."""
         vectors = self.plan.vectors
         if choice.chosen < MODELS:
-            return models[:, choice.chosen * vectors : (choice.chosen + 1) * vectors] * choice.scale
+            answering = models[:, choice.chosen * vectors : (choice.chosen + 1) * vectors] * choice.scale
+            if vectors == 1 and not self.stage.epoch:
+                answering[0] += choice.prior(self.stage, self.closed, self.plan.clip) / self.features.constant
+            return answering
         out = np.zeros_like(self.answering)
         out[0] = choice.odds / self.features.constant * choice.scale  # the first feature is the constant
         return out

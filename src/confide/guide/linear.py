@@ -35,15 +35,18 @@ class Thetas(NamedTuple):
     """What a whole loss is in each of its coordinates."""
 
 
-def units(clip: int, vectors: int, leaf: int = 0, warm: bool = False) -> Ints:
+def units(clip: int, vectors: int, leaf: int = 0, warm: bool = False, loud: int = 0) -> Ints:
     """For the other windows, the frequent label, the scale, and the labels' counts: less than half of clip² is theirs.
 
     Labels are what can be known first: in the first leaf their counts have half of the clip, later less. In a warm-up
-    nearly all of it at first, since little else will be known in it.
+    nearly all of it at first, since little else will be known in it. Where a row's losses and gradient may be as long
+    as `loud`, labels have what the others and a gradient of `clip` leave, if that is more.
     """
-    loud, first = warm and leaf < 4, (5, 2, 4) if warm else (4, 1, 1)
-    others = [part * clip // (20 if loud else 10) for part in (*(3,) * (MODELS - 1), 2, 1)]
+    early, first = warm and leaf < 4, (5, 2, 4) if warm else (4, 1, 1)
+    others = [part * clip // (20 if early else 10) for part in (*(3,) * (MODELS - 1), 2, 1)]
     label = max(clip // 10, math.isqrt(clip * clip * first[2] // (first[0] + first[1] * leaf)))
+    left = loud * loud - clip * clip - sum(part * part for part in others)
+    label = max(label, math.isqrt(max(0, left)))
     return np.array([*others, *(label,) * vectors], dtype=np.int64)
 
 

@@ -28,6 +28,7 @@ _SCALES = ((1 << 9, 1 << 10), (1 << 7, 1 << 7), (1 << 6, 1 << 4))  # of the matr
 _SQUARED = 1 << 31  # what a kernel squares in 64 bits, twice, is below this
 _APART, _WARMED, _TOGETHER = 0.5, 0.15, 0.06  # parts of the budget: of a row of the warm-up for counts, and for
 # what it teaches there; the rest is for what it teaches after it. And of all for counts, where both stages are paid for
+_LOUD = 4  # leaves of the warm-up, at most, whose rows tell their labels and are not kept
 _SEEN = 0.12  # of the rows looked at: a block of values this large must stand four deviations out of the noise
 _LOOKED, _PLENTY = 10, 3.0  # look at a tenth of the rounds, and at most at so often as many as show enough
 _COLUMNS = 10  # numeric columns that this is worked out for
@@ -302,6 +303,27 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
         if not (self.apart and self.range_rounds):
             return 0
         return self._clipped(self.mu2 - self.range_mu2 - self._moved(self.warm_root, self.warm_sigma2))
+
+    @property
+    def loud_clip(self) -> int:
+        """κC in the first leaves of the warm-up, where nothing is kept: what that leaves is for telling labels.
+
+        Apart, it moves no more than μ² together with the counts of its row.
+        """
+        if not self.kept_clip:
+            return self.clip
+        left = (self.mu2 - self.range_mu2) / self._moved(self.warm_root, self.warm_sigma2)
+        return min(_SQUARED - 1, math.isqrt(math.floor(left * self.clip**2)))
+
+    @property
+    def loud_leaves(self) -> int:
+        """How many leaves these are: few, as what is taught in them teaches the other stage nothing."""
+        return min(_LOUD, self.warm_leaves // _LOUD) if self.kept_clip else 0
+
+    @property
+    def loud_rounds(self) -> int:
+        """How many rounds they have."""
+        return self.warm.ends[self.loud_leaves - 1] if self.loud_leaves else 0
 
     def _clipped(self, mu2: Fraction) -> int:
         """The longest gradient of the main stage that moves no more than this."""
