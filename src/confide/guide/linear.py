@@ -284,6 +284,15 @@ def follow(decoded: Floats, rate: float, momentum: float, mean: Floats, share: f
             theta[a, v] = momentum * theta[a, v] - (1.0 - momentum) * rate * wanted
 
 
+def unfollowed(theta: Floats, rate: float, mean: Floats, share: float) -> Floats:
+    """The decoded sums, one line a feature, of which `follow` makes this θ, without momentum; `share` is below 1."""
+    along = np.zeros((1, theta.shape[1]))
+    for a in range(mean.size):  # in this order: what θ follows from must have the same bits everywhere
+        along += mean[a] * theta[a]
+    out = theta + share / (1.0 - share) * mean[:, None] * along if mean.size else theta
+    return np.asarray(-out / rate)
+
+
 @jit
 def average(theta: Floats, keeps: Floats, models: Floats) -> None:
     """The models are running means of θ: each comes as near to it as `keeps` says."""
