@@ -28,9 +28,12 @@ _COMMON = 0.25  # of a row: what it has in common with others of its label
 _RARE = 0.01  # no label is taken to be rarer
 
 
-def keeps(stage: Stage, leaf: int) -> Floats:
-    """How near each window's mean comes to θ at the end of a leaf: the usual one first."""
-    past = stage.weight(leaf)
+def keeps(stage: Stage, leaf: int, anew: int = 0) -> Floats:
+    """How near each window's mean comes to θ at the end of a leaf: the usual one first.
+
+    `anew` are the rounds after which the model began anew.
+    """
+    past = stage.weight(leaf, anew)
     windows = (stage.memory, _FAST, _SLOW)
     return np.array([min(1.0, (memory + 1) / (memory + past)) if memory > 0 else 1.0 for memory in windows])
 
@@ -89,12 +92,12 @@ class Choice:
         odds = self.odds
         return int(odds[0] > 0) if odds.size == 1 else int(odds.argmax())
 
-    def after(self, stage: Stage, units: Ints, leaf: int, decoded: Floats, before: Floats) -> Choice:
+    def after(self, stage: Stage, units: Ints, leaf: int, decoded: Floats, before: Floats, anew: int = 0) -> Choice:
         """What one more leaf's row adds: `decoded` are the losses up to its end, `before` those up to its beginning.
 
-        `units` are those of the losses.
+        `units` are those of the losses, `anew` the rounds after which the model began anew.
         """
-        past, length, decoder = stage.weight(leaf), stage.length(leaf), stage.root.decoder
+        past, length, decoder = stage.weight(leaf, anew), stage.length(leaf), stage.root.decoder
         keep, keep_labels = max(0.0, 1.0 - _WINDOW / past), max(0.0, 1.0 - _LABELS / past)
         unit, labels = np.maximum(units, 1).astype(np.float64), slice(MODELS + 1, None)  # a clip below 10 has no room
         weights = keep * self.weights + decoder[leaf] - (decoder[leaf - 1] if leaf else 0.0)
@@ -104,8 +107,7 @@ class Choice:
         deviation = math.sqrt(stage.sigma2 * math.fsum((weights**2).tolist()) + older)
         told = [0.0, *(counts[:MODELS] + deviation / unit[:MODELS]).tolist()]
         told[MODELS] += _expected(counts[labels], deviation, rounds) * float(deviation / unit[MODELS - 1]) ** 2 / rows
-        towards = min(_TOWARDS / stage.longest, _SURER * float(unit[MODELS]) / stage.deviation)
-        surer = min(max(self.before - towards * float(decoded[MODELS] / unit[MODELS]), _LEAST), _MOST)
+        surer = min(max(self.before - _towards(stage, unit) * float(decoded[MODELS] / unit[MODELS]), _LEAST), _MOST)
         chosen, scale = told.index(min(told)), _exponential(surer)
         return Choice(counts, weights, rounds, chosen, scale, surer, self.before, older, rows)
 
@@ -122,10 +124,21 @@ class Choice:
         known = max(0.0, 1.0 - told / max(found * found, 1.0))
         return known * float(self.odds[0]) * noise / (_COMMON * stage.ends[leaf] * clip) ** 2
 
+    def anew(self, stage: Stage, units: Ints, decoded: Floats) -> Choice:
+        """Nothing is known of any candidate, and what is said is as sure as it was in the beginning."""
+        first = Choice(np.zeros_like(self.counts), np.zeros_like(self.weights))
+        unit = np.maximum(units, 1).astype(np.float64)
+        return replace(first, before=_towards(stage, unit) * float(decoded[MODELS] / unit[MODELS]))
+
     def over(self, stage: Stage) -> Choice:
         """The same when the next epoch begins: its nodes have noise of their own."""
         older = self.older + stage.sigma2 * math.fsum((self.weights**2).tolist())
         return replace(self, weights=np.zeros_like(self.weights), before=self.surer, older=older)
+
+
+def _towards(stage: Stage, unit: Floats) -> float:
+    """How far the logarithm of the scale goes for each row that is too sure."""
+    return min(_TOWARDS / stage.longest, _SURER * float(unit[MODELS]) / stage.deviation)
 
 
 def _expected(labels: Floats, deviation: float, rounds: float) -> float:

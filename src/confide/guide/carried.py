@@ -16,7 +16,7 @@ from confide.guide.model import Map
 from confide.guide.partitions import Renewal
 from confide.planning.stages import Stage
 
-_SIZES = 6  # integers before all else
+_SIZES, _NUMBERS = 6, 8  # integers before all else, floats after it
 
 
 class Carried(NamedTuple):
@@ -33,20 +33,22 @@ class Carried(NamedTuple):
     noise: Floats
     """The variance of the noise in them, for each partition."""
     step: float
+    anew: int = 0
+    """After how many rounds the model began anew; 0 for never."""
 
     def for_heir(self, stage: Stage) -> Carried:
         """The same for a stage of a successor, whose rounds are other ones."""
         choice = replace(self.choice, weights=np.zeros(stage.leaves))
-        return self._replace(choice=choice, since_round=np.zeros_like(self.since_round))
+        return self._replace(choice=choice, since_round=np.zeros_like(self.since_round), anew=0)
 
     def pack(self, features: Map, first: int) -> Ints:
         """These numbers, that of the epoch's first node, and the map's renewals, as integers: floats by their bits."""
         choice, renewed = self.choice, features.renewed if isinstance(features, FeatureMap) else ()
         flat = [np.array([len(one.columns), one.number, one.deal, *one.columns], dtype=np.int64) for one in renewed]
         sizes = [first, choice.weights.size, self.since_round.size, choice.counts.size, choice.chosen, len(renewed)]
-        numbers = choice.rounds, choice.scale, choice.surer, choice.before, choice.older, choice.rows, self.step
+        chosen = choice.rounds, choice.scale, choice.surer, choice.before, choice.older, choice.rows
         floats = [self.theta.ravel(), self.models.ravel(), self.answering.ravel(), self.sums, self.noise]
-        bits = np.concatenate([*floats, choice.counts, np.array(numbers)]).view(np.int64)
+        bits = np.concatenate([*floats, choice.counts, np.array([*chosen, self.step, self.anew])]).view(np.int64)
         return np.concatenate([np.array(sizes, dtype=np.int64), self.since_round, *flat, bits])
 
     @classmethod
@@ -68,16 +70,17 @@ class Carried(NamedTuple):
             renewed.append(Renewal(int(row[at + 1]), tuple(columns), int(row[at + 2])))
             at += 3 + size
         width, floats = features.width, row[at:].view(np.float64)
-        sizes = (width * vectors, width * models * vectors, width * vectors, None, partitions, counts, 7)
-        rest = floats.size - sum(size for size in sizes if size is not None)
-        fits = np.isfinite(floats).all() and chosen <= models and counts == rest - width * vectors > 0
+        theta = width * vectors
+        numbers = floats.size - (3 + models) * theta - partitions - 2 * counts
+        sizes = (theta, models * theta, theta, theta + counts, partitions, counts, numbers)
+        fits = counts > 0 and np.isfinite(floats).all() and chosen <= models and numbers == _NUMBERS
         if not fits or (renewed and not isinstance(features, FeatureMap)):
             return None
-        ends = np.cumsum([0, *(rest if size is None else size for size in sizes)])
+        ends = np.cumsum([0, *sizes])
         parts = [floats[a:b].copy() for a, b in pairwise(ends.tolist())]
-        rounds, scale, surer, before, older, rows, step = parts[6].tolist()
+        rounds, scale, surer, before, older, rows, step, anew = parts[6].tolist()
         choice = Choice(parts[5], np.zeros(stage.leaves), rounds, chosen, scale, surer, before, older, rows)
-        theta, answering = parts[0].reshape(width, vectors), parts[2].reshape(width, vectors)
+        first, answering = parts[0].reshape(width, vectors), parts[2].reshape(width, vectors)
         many = parts[1].reshape(width, models * vectors)
         known = replace(features, renewed=tuple(renewed)) if isinstance(features, FeatureMap) else features
-        return cls(theta, many, answering, choice, since_round, parts[3], parts[4], step), known
+        return cls(first, many, answering, choice, since_round, parts[3], parts[4], step, int(anew)), known

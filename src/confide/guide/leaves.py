@@ -14,12 +14,13 @@ import numpy as np
 from confide.arrays import Floats, Ints
 from confide.guide.candidates import Choice, keeps
 from confide.guide.carried import Carried
+from confide.guide.change import EVERY, TRIED, Told, changed, opposite, spread, suspected, told_by
 from confide.guide.columns import Row
-from confide.guide.linear import MODELS, Thetas, average, follow, run_rows, units
+from confide.guide.linear import MODELS, Thetas, average, follow, run_rows, unfollowed, units
 from confide.guide.maps import FeatureMap
 from confide.guide.middle import mean_row
 from confide.guide.model import Map, encode_batch
-from confide.guide.partitions import DEPTH, Renewal, mean_squares, renewals
+from confide.guide.partitions import DEPTH, Renewal, again, mean_squares, renewals
 from confide.guide.rows import Table
 from confide.planning.guided import GuidePlan
 from confide.planning.stages import SHORTEST, Stage
@@ -94,6 +95,9 @@ class Leaves:
         self._born = np.zeros(number, dtype=np.int64)  # after how many leaves a renewed partition began; 0 for others
         self._since_round = np.zeros(number, dtype=np.int64)  # … and after how many rounds, in whichever epoch
         self._carried, self._carried_noise = np.zeros(size), np.zeros(number)  # earlier epochs' part of the sums
+        self._told = np.zeros((stage.leaves, self._units.size))  # losses, in rows, since the epoch began
+        self.anew = 0  # after how many rounds of the stage the model began anew; 0 for never
+        self._since_leaf, self._tried = 0, 0  # leaves before what is told is of this model; before a trial of another
         self.began = np.zeros(0, dtype=np.int64) if carried is None else self._begin(carried)
         self.given: tuple[Renewal, ...] = ()  # partitions that a predecessor had drawn anew
         self._older: dict[tuple[Renewal, ...], FeatureMap] = {}  # maps of earlier rounds
@@ -108,7 +112,7 @@ class Leaves:
     def _begin(self, carried: Carried) -> Ints:
         """Go on where the epoch before ended; `carried` are θ and sums as they then were: it is returned in one row."""
         self.theta, self.models, self.answering = carried.theta, carried.models, carried.answering
-        self.choice, self._since_round = carried.choice, carried.since_round
+        self.choice, self._since_round, self.anew = carried.choice, carried.since_round, carried.anew
         # θ is −step·sums: sums of a longer step weigh more in one that is shorter
         self._carried = carried.sums * (carried.step / self.stage.step)
         self._carried_noise = carried.noise * (carried.step / self.stage.step) ** 2
@@ -132,9 +136,11 @@ class Leaves:
     def carried(self) -> Carried:
         """What the next epoch begins with, once this one's last leaf is closed: a function of released rows."""
         whole, noise = self._since(self._decoded, self.closed), self._left(self.closed)[1] - self._carried_noise
-        choice = self.choice.over(self.stage)
+        choice, models = self.choice.over(self.stage), self.models
+        if self._trying(self.closed, self._tried):
+            models = self._untried(models)
         return Carried(
-            self.theta, self.models, self.answering, choice, self._since_round, whole, noise, self.stage.step
+            self.theta, models, self.answering, choice, self._since_round, whole, noise, self.stage.step, self.anew
         )
 
     def left_to(self, stage: Stage, row: Ints) -> Ints:
@@ -230,14 +236,23 @@ class Leaves:
         """After which numbers of leaves partitions, if the map has any, may be drawn anew: public.
 
         After 32, 48, 64, 96, 128, … of the stage's rounds: the length need not be known. Without an end more often, so
-        that they follow a change.
+        that they follow a change; if the model began anew, as if its first round were the one after that.
         """
-        first, last = self.stage.start, self.stage.ends[-1]
+        first, last, anew = max(self.stage.start, self.anew), self.stage.ends[-1], self.anew
         powers = range(SHORTEST.bit_length(), last.bit_length()) if self._born.size else ()
         if not self.plan.endless:
             return [self.stage.reaching(rounds) for power in powers for rounds in (1 << power, 3 << (power - 1))]
-        times = [(_OFTEN + part << power) // _OFTEN for power in powers for part in range(_OFTEN)]
+        times = [anew + (_OFTEN + part << power) // _OFTEN for power in powers for part in range(_OFTEN)]
         return [self.stage.reaching(rounds) for rounds in times if first < rounds <= last]
+
+    def changing(self) -> list[int]:
+        """After which numbers of leaves the map may change: public."""
+        looks = range(EVERY, self.stage.leaves + 1, EVERY) if self._born.size and self._watches else ()
+        return [*self.renewing(), *looks]
+
+    @property
+    def _watches(self) -> bool:
+        return self.plan.endless and self.stage.number == 1
 
     def _after(self, row: Ints) -> dict[str, Any]:
         """What is otherwise after this row is released; `rows` is a place that nothing reads before."""
@@ -247,20 +262,91 @@ class Leaves:
         decoded = self._prefixes.at(self.closed, self.rows)
         since = self._since(decoded, closed)
         follow(since, stage.step / self.plan.scale, stage.momentum, self._mean, self._along, theta)
-        average(theta, keeps(stage, self.closed), models)
+        average(theta, keeps(stage, self.closed, self.anew), models)
+        if self._trying(self.closed, self._tried):
+            models[:, self._slow] = self.models[:, self._slow]
         told = slice(decoded.size - self._units.size, decoded.size)
-        choice = self.choice.after(stage, self._units, self.closed, decoded[told], self._decoded[told])
-        later = {"closed": closed, "theta": theta, "models": models, "_decoded": decoded, "choice": choice}
-        later["_units"] = self._units_of(closed)
-        if isinstance(self.features, FeatureMap) and closed in self.renewing():
+        leaf = self._units, self.closed, decoded[told], self._decoded[told]
+        choice = self.choice.after(stage, *leaf, self.anew)
+        later: dict[str, Any] = {"closed": closed, "theta": theta, "models": models, "_decoded": decoded}
+        later |= {"choice": choice, "_units": self._units_of(closed), "_tried": self._tried}
+        again = self._watched(later) if self._watches else {}
+        if not again and isinstance(self.features, FeatureMap) and closed in self.renewing():
             later |= self._renewed(self.features, since, later)
-        return later | {"answering": self._chosen(choice, models)}
+        later |= again
+        trying = self._trying(closed, later["_tried"])
+        return later | {"answering": self._chosen(later["choice"], later["models"], trying)}
 
-    def _chosen(self, choice: Choice, models: Floats) -> Floats:
-        """The answering θ: the chosen candidate's, as sure as it may be."""
+    @property
+    def _slow(self) -> slice:
+        """Where the long window's mean is, of all models."""
+        return slice((MODELS - 1) * self.plan.vectors, MODELS * self.plan.vectors)
+
+    def _trying(self, closed: int, tried: int) -> bool:
+        """Whether the opposite of the model is in the place of the long window's mean after so many leaves."""
+        return 0 < tried <= closed < tried + TRIED
+
+    def _untried(self, models: Floats) -> Floats:
+        """The long window's mean begins with the usual one's."""
+        out = models.copy()
+        out[:, self._slow] = models[:, : self.plan.vectors]
+        return out
+
+    def _watched(self, later: dict[str, Any]) -> dict[str, Any]:
+        """What is otherwise if what was released says that people do something else now."""
+        closed, models, vectors = later["closed"], later["models"], self.plan.vectors
+        told = slice(later["_decoded"].size - self._units.size, later["_decoded"].size)
+        before = self._told[self.closed - 1] if self.closed else np.zeros(self._units.size)
+        more = later["_decoded"][told] - self._decoded[told]
+        length, frequent = self.stage.length(self.closed), self.choice.frequent
+        self._told[self.closed] = told_by(before, more, self._units, length, frequent)  # nothing reads it before
+        known = Told(self.stage, self._told, self._units, closed, self._since_leaf)
+        if self._trying(self.closed, self._tried):
+            found = opposite(known, self._tried)
+            if found:
+                return self._again(later, models[:, self._slow].copy(), {})
+            return {} if found is None else {"models": self._untried(models), "_tried": self._tried}
+        if closed % EVERY == 0 and changed(known):
+            return self._anew(later)
+        if vectors == 1 and closed >= self._tried + 4 * TRIED and suspected(known):
+            models[:, self._slow] = -models[:, :vectors]
+            return {"_tried": closed}
+        return {}
+
+    def _anew(self, later: dict[str, Any]) -> dict[str, Any]:
+        """The model begins anew, with the partitions that it had in the beginning, cut elsewhere."""
+        features, now = self.features, self.stage.ends[later["closed"] - 1]
+        more: dict[str, Any] = {"anew": now, "_since_round": np.zeros_like(self._since_round)}
+        more["_carried_noise"] = np.zeros_like(self._carried_noise)
+        if isinstance(features, FeatureMap) and self._born.size:
+            renewed = features.renewed + again(
+                features.grids, len(features.columns.categorical), self._born.size, features.seed,
+                self.stage.before + later["closed"],
+            )  # fmt: skip
+            more["features"] = replace(features, renewed=renewed)
+            more["_mean"], more["_along"], more["stage"] = _steady(self.planned, more["features"])
+        return self._again(later, np.zeros_like(self.theta), more)
+
+    def _again(self, later: dict[str, Any], theta: Floats, more: dict[str, Any]) -> dict[str, Any]:
+        """θ goes on from here, and of all candidates nothing is known."""
+        closed, decoded = later["closed"], later["_decoded"]
+        told = slice(decoded.size - self._units.size, decoded.size)
+        carried, noise = self._carried.copy(), self._left(closed)[1]
+        stage, mean, along = (more.get(name, getattr(self, name)) for name in ("stage", "_mean", "_along"))
+        sums = unfollowed(theta, stage.step / self.plan.scale, mean, along).ravel()
+        carried[: sums.size] = sums - decoded[: sums.size]
+        self._parted(carried)[:] = self._parted(sums)
+        out: dict[str, Any] = {"theta": theta, "models": np.tile(theta, MODELS), "_carried": carried}
+        out |= {"_carried_noise": noise, "_base": decoded.copy(), "_born": np.full_like(self._born, closed)}
+        out |= {"_tried": 0, "_since_leaf": closed, "choice": self.choice.anew(stage, self._units, decoded[told])}
+        return out | more
+
+    def _chosen(self, choice: Choice, models: Floats, trying: bool) -> Floats:
+        """The answering θ: the chosen candidate's, as sure as it may be; never one that is only tried."""
         vectors = self.plan.vectors
         if choice.chosen < MODELS:
-            answering = models[:, choice.chosen * vectors : (choice.chosen + 1) * vectors] * choice.scale
+            chosen = 0 if trying and choice.chosen == MODELS - 1 else choice.chosen
+            answering = models[:, chosen * vectors : (chosen + 1) * vectors] * choice.scale
             if vectors == 1 and not self.stage.epoch:
                 answering[0] += choice.prior(self.stage, self.closed, self.plan.clip) / self.features.constant
             return answering
@@ -275,7 +361,7 @@ class Leaves:
         values = size * vectors
         standing = (values * mean_squares(self._parted(since)) / self._left(closed)[1] - values) / math.sqrt(2 * values)
         now, deal = self.stage.ends[closed - 1], self.stage.before + closed
-        young = (now - self._since_round < _YOUNG * now) & (self._since_round > 0)
+        young = (now - self._since_round < _YOUNG * (now - self.anew)) & (self._since_round > 0)
         begun = bool(self._since_round.any())
         changed = renewals(columns, standing, young, deal, features.seed, begun)
         base, born, since_round = self._base.copy(), self._born.copy(), self._since_round.copy()
@@ -302,7 +388,7 @@ class Leaves:
         """
         now = np.zeros_like(self.theta)
         follow(self._since(self._decoded, self.closed), 1.0, 0.0, self._mean, self._along, now)
-        noise = self.stage.sigma2 * overlap(self.stage.root.decoder, self.closed, self.closed)
+        noise = self.stage.sigma2 * spread(self.stage.root.decoder, self._since_leaf, self.closed)
         before = float(self._carried_noise.max()) if self._carried_noise.size else 0.0
         return np.square(now).sum(axis=1), noise + before, self._left(self.closed)[1]
 
@@ -317,7 +403,7 @@ class Leaves:
 
         With what earlier epochs had gathered.
         """
-        out = decoded + self._carried if self.stage.epoch else decoded
+        out = decoded + self._carried if self.stage.epoch or self._since_leaf else decoded
         if self._born.any():
             out = out.copy()
             self._parted(out)[:] -= self._left(now)[0][:, None] * self._parted(self._base)

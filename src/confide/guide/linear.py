@@ -184,9 +184,7 @@ def _overconfidence(score: Floats, y: int) -> float:
 
 
 @jit
-def _losses(
-    thetas: Thetas, said: Floats, indices: Ints, values: Floats, y: int, weight: float, out: Ints
-) -> None:
+def _losses(thetas: Thetas, said: Floats, indices: Ints, values: Floats, y: int, weight: float, out: Ints) -> None:
     """What one row tells of the models: by how much another errs more than the usual one, and so on (`add_lesson`)."""
     vectors, models, units = said.size, thetas.models, thetas.units
     score = np.empty(models.shape[1])
@@ -285,6 +283,15 @@ def follow(decoded: Floats, rate: float, momentum: float, mean: Floats, share: f
             if mean.size:
                 wanted -= share * mean[a] * along[v]
             theta[a, v] = momentum * theta[a, v] - (1.0 - momentum) * rate * wanted
+
+
+def unfollowed(theta: Floats, rate: float, mean: Floats, share: float) -> Floats:
+    """The decoded sums, one line a feature, of which `follow` makes this θ, without momentum; `share` is below 1."""
+    along = np.zeros((1, theta.shape[1]))
+    for a in range(mean.size):  # in this order: what θ follows from must have the same bits everywhere
+        along += mean[a] * theta[a]
+    out = theta + share / (1.0 - share) * mean[:, None] * along if mean.size else theta
+    return np.asarray(-out / rate)
 
 
 @jit

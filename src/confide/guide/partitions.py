@@ -53,8 +53,7 @@ def draw_partitions(
 
     Every value is a fixed hash of the public seed and its place, so that anyone can draw them again.
     """
-    usable = [j for j, grid in enumerate(grids) if grid is not None and grid[0] < grid[-1]]
-    usable += range(len(grids), len(grids) + categories)
+    usable = _usable(grids, categories)
     number = number if usable else 0
     column = np.zeros((number, DEPTH), dtype=np.int64)
     cut, salt = np.zeros((number, DEPTH)), np.zeros((number, DEPTH), dtype=np.uint64)
@@ -66,6 +65,21 @@ def draw_partitions(
             raise ValueError("a renewed partition must be one of the map's, of columns whose place is known")
         _draw(parts, i, columns, grids, f"{seed} {i} {deal}")
     return parts
+
+
+def _usable(grids: Sequence[Grid], categories: int) -> list[int]:
+    """The columns that a partition may cut."""
+    known = [j for j, grid in enumerate(grids) if grid is not None and grid[0] < grid[-1]]
+    return [*known, *range(len(grids), len(grids) + categories)]
+
+
+def again(grids: Sequence[Grid], categories: int, number: int, seed: int, deal: int) -> tuple[Renewal, ...]:
+    """All partitions drawn anew, of the columns that they had in the beginning."""
+    usable = _usable(grids, categories)
+    return tuple(
+        Renewal(i, tuple(_columns(usable, _SETS[i % len(_SETS)], i, seed)), deal)
+        for i in range(number if usable else 0)
+    )
 
 
 def _draw(parts: Partitions, i: int, chosen: Sequence[int], grids: Sequence[Grid], key: str) -> None:

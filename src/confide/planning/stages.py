@@ -92,9 +92,9 @@ class Stage(Numbers):
         """The rounds of a leaf."""
         return self.ends[leaf] - (self.ends[leaf - 1] if leaf else self.start)
 
-    def weight(self, leaf: int) -> float:
-        """The rounds up to the end of a leaf, counted in leaves of its length."""
-        return self.ends[leaf] / self.length(leaf)
+    def weight(self, leaf: int, anew: int = 0) -> float:
+        """The rounds up to the end of a leaf, from those on after which a model began anew, in leaves of its length."""
+        return (self.ends[leaf] - anew) / self.length(leaf)
 
     @cached_property
     def before(self) -> int:
