@@ -31,6 +31,7 @@ _APART, _WARMED, _TOGETHER = 0.5, 0.15, 0.06  # parts of the budget: of a row of
 _LOUD = 4  # leaves of the warm-up, at most, whose rows tell their labels and are not kept
 _SEEN = 0.12  # of the rows looked at: a block of values this large must stand four deviations out of the noise
 _LOOKED, _PLENTY = 10, 3.0  # look at a tenth of the rounds, and at most at so often as many as show enough
+_QUARTER = 4  # … and where a tenth is less than is looked at without an end, at that, up to a quarter
 _COLUMNS = 10  # numeric columns that this is worked out for
 _FEW, _LEAF = 512, 512  # leaves of a short stream, and rounds of a leaf from which on there are more
 _GROWTH = 30  # a leaf is a thirtieth of the past, so that θ is never older than that; more leaves, more noise
@@ -487,8 +488,9 @@ def _range_rounds(mu2: float, rounds: int | None) -> int:
     None where that would show too little: ranges that are mostly noise are worse than a map that needs none.
     """
     enough = _enough(mu2)
+    shown = math.ceil(_SHOWN * enough)
     if rounds is None:
-        looked = min(math.ceil(_SHOWN * enough), epoch_start(1, MOST_LEAVES, _LONGEST, _SLOWER))
+        looked = min(shown, epoch_start(1, MOST_LEAVES, _LONGEST, _SLOWER))
         return looked if 2 * looked >= _SHOWN * enough else 0
-    looked = min(rounds // _LOOKED, math.ceil(_PLENTY * enough))
+    looked = min(max(rounds // _LOOKED, min(rounds // _QUARTER, shown)), math.ceil(_PLENTY * enough))
     return looked if 2 * looked >= enough else 0
