@@ -53,6 +53,21 @@ class Forgetful:
         return int(self._sum + self._dice.random() > 0.5)
 
 
+class Hoards:
+    """A learner that cannot be pickled any more once it has met a large number."""
+
+    def __init__(self) -> None:
+        self._sum = 0
+
+    def learn(self, x: Any, y: Any) -> None:
+        self._sum += 2 * y - 1
+        if x[0] > 100:
+            self._last = lambda: x
+
+    def predict(self, x: Any) -> int:
+        return int(self._sum > 0)
+
+
 def sgd() -> Any:
     from sklearn.linear_model import SGDClassifier
 
@@ -73,6 +88,7 @@ LEARNERS: dict[str, Any] = {
     "sklearn": sgd,
     "river": hoeffding,
     "random": Forgetful,
+    "hoards": Hoards,
 }
 
 PLANS = {
@@ -125,8 +141,8 @@ def left(pop: POP) -> dict[str, Any]:
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
 @pytest.mark.parametrize(
     ("learner", "plan"),
-    [*((name, "rounds") for name in LEARNERS), ("tree", "all"), ("river", "all"), ("logistic", "people"),
-     ("sklearn", "people"), ("tree", "guide"), ("sklearn", "guide")],
+    [*((name, "rounds") for name in LEARNERS if name != "hoards"), ("tree", "all"), ("river", "all"),
+     ("logistic", "people"), ("sklearn", "people"), ("tree", "guide"), ("sklearn", "guide")],
 )  # fmt: skip
 def test_the_bits_are_those_of_one_bank_in_one_place(learner: str, plan: str, late: bool) -> None:
     here, there = make(learner, plan), make(learner, plan, Threads(3))
@@ -421,6 +437,24 @@ def test_what_one_person_does_decides_about_no_silent_round(
 ) -> None:
     one, other = (_beside(what, dies, monkeypatch) for what in (act, "nothing"))
     assert one == other and len({draws for _, draws in one[20:]}) == 31, "one round is silent, and one alone"
+
+
+@pytest.mark.parametrize("batch", [1, 10])
+def test_a_copy_that_cannot_be_written_down_moves_no_other_vote(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "EVERY", 5)
+    margins, lost = [], []
+    for large in (1.0, 1000.0):
+        place, xs = Mortal(2), XS.copy()
+        xs[10, 0] = large
+        pop = make("hoards", "rounds", place)
+        bank = cast(ShardedBank, pop.operator.bank)
+        margins.append([pop.follow_many(xs[i : i + batch], YS[i : i + batch]).margins for i in range(0, 200, batch)])
+        place.kill()
+        pop.follow_many(xs[200:210], YS[200:210])
+        bank.settle()
+        margins[-1].append(pop.follow_many(xs[210:], YS[210:]).margins)
+        lost.append(sum(part is None for held in bank._shards for part in held.parts))
+    assert np.array_equal(*map(np.concatenate, margins)) and lost[0] == 0
 
 
 # ---------------------------------------------------------------------- words

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from confide import POP, StateError, TicketError
+from confide import POP, Plan, StateError, TicketError
 from confide.errors import ConfideWarning
 from confide.learners import DecisionTree, Features, GaussianNB, LogisticRegression
 from confide.ledger import Book, Entry, Ledger, file, snapshot
@@ -711,3 +711,24 @@ def test_labels_that_no_row_of_the_journal_can_name_are_refused_before_a_round(m
     pop = guided("rounds")
     with pytest.raises(ValueError, match="1 labels at most"):
         requests.Requests(pop, pop.keep(), 8, 0)
+
+
+class Hoards:
+    """A learner that cannot be pickled any more once it has met a large number."""
+
+    def learn(self, x: Any, y: Any) -> None:
+        if x[0] > 100:
+            self._last = lambda: x
+
+    def predict(self, x: Any) -> str:
+        return "no"
+
+
+def test_a_lesson_that_cannot_be_written_down_is_an_alarm_and_nobody_elses_business(folder: Path) -> None:
+    plan = Plan.tight(200.0, 1e-2, 240, copies=60, unsure=150, silent=30, guide=None)
+    desk = PopDesk.open(folder, lambda: POP(Hoards(), plan, labels=["no", "yes"], features=1), save_every=20)
+    for i in range(45):
+        (reply,) = desk.ask([Question(f"person {i}", f"{i}", [1000.0 if i == 10 else 1.0])])
+        assert reply.answer is not None and desk.learn([Taught(f"person {i}", reply.answer.ticket, "no")]) == [None]
+    assert any("snapshot" in alarm for alarm in desk.private()["alarms"])
+    desk.pop.close()

@@ -18,6 +18,7 @@ from confide.banks.inside import freeze, hold_still, is_pure, reseed, stand_apar
 from confide.banks.quiet import Apart, Quiet
 from confide.banks.trial import stands_still, try_out
 from confide.contained import Contained, contained, tried
+from confide.errors import StateError
 from confide.learners.base import Learner, vector
 from confide.learners.called import NO_LABEL, RAISED, Labels, NoLabel, called_by, values_of
 from confide.learners.features import AsGiven, Encoder, encoder_for
@@ -208,7 +209,7 @@ class ReplicaBank:
         taught = sorted(copy for copy in self._replicas if copy in among)
         blobs, failed = tried(lambda: [pickle.dumps(self._replicas[copy]) for copy in taught])
         if failed is not None:
-            raise ValueError("the learner cannot be pickled: avoid lambdas in it") from failed
+            raise StateError("the learner cannot be pickled: avoid lambdas in it") from failed
         return {
             **self._name(),
             "taught": np.array(taught, dtype=np.int64),

@@ -99,11 +99,13 @@ class Shard:
     def load(self, state: State) -> list[State]:
         """Take over a saved state, of which its own copies alone are kept; their slices."""
         self._bank.load_state(cut(state, self._own), trusted=True)
-        return [self.part(among) for among in divided(self._own, SLICES)]
+        return [self._bank.part(among) for among in divided(self._own, SLICES)]
 
-    def part(self, among: range) -> State:
-        """A slice."""
-        return self._bank.part(among)
+    def part(self, among: range) -> State | None:
+        """A slice; None where a copy cannot be written down, by what it learned: that stays inside, too."""
+        with contained:
+            return self._bank.part(among)
+        return None
 
     def state(self, trusted: bool) -> State:
         """Its copies as `Bank.state` says them."""

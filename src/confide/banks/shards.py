@@ -394,13 +394,18 @@ class ShardedBank(Batched):
     # ------------------------------------------------------------------ slices, deaths
 
     def _write_down(self, public: bool) -> None:
-        """A snapshot of the next slice of every shard; the journal keeps what is in none."""
+        """A snapshot of the next slice of every shard; the journal keeps what is in none.
+
+        A slice that cannot be written down stays as it was, and so does its part of the journal.
+        """
         turn, self._turn = self._turn, (self._turn + 1) % SLICES
         here = [held for held in self._shards if not held.lost]
         begun = [self._place.begin([held.shard], "part", held.slices[turn])[0] for held in here]
         for held, one in zip(here, begun, strict=True):
             try:
-                held.parts[turn], held.since[turn] = _own(self._place.finish(one)), held.done
+                part = self._place.finish(one)
+                if part is not None:
+                    held.parts[turn], held.since[turn] = _own(part), held.done
             except Lost:
                 self._lose(held, public)
         with self._lock:
