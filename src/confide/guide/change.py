@@ -24,13 +24,14 @@ EVERY = 4
 TRIED = 4
 """Leaves for which the opposite of a model is tried."""
 
-_FAST, _SLOW, _FREQUENT = 0, 1, MODELS - 1  # of the losses
-_WRONG, _LABELS = MODELS, MODELS + 1  # … and of what is kept with them
+_FAST, _SLOW, _FREQUENT, _SURE = 0, 1, MODELS - 1, MODELS  # of the losses
+_LABELS, _WRONG = slice(MODELS + 1, -1), -1  # … and of what is kept with them
 _WINDOWS = (8, 16)  # leaves that are looked at, and as many before them: a leaf is a 256th of the past
 _KNOWN = 32  # leaves that must be known from before
 _CLEAR = 4.0  # deviations of noise and chance
 _LESS, _BETTER = 0.25, 0.01  # of how much better than the most frequent label a model was; of the rows
 _STUCK = 0.75  # what is left, in a window, of what was missing in the one before
+_LOST = 0.1  # of how much better a model was: nothing is left of it
 
 
 def spread(decoder: Floats, first: int, last: int) -> float:
@@ -44,7 +45,7 @@ class Told(NamedTuple):
 
     stage: Stage
     rows: Floats
-    """One line a closed leaf, in rows since the epoch began: losses, errors of the frequent label, counts of labels."""
+    """One line a closed leaf, in rows since the epoch began: losses, counts of labels, errors of the frequent one."""
     units: Ints
     closed: int
     since: int
@@ -69,7 +70,7 @@ class Part(NamedTuple):
     @property
     def least(self) -> float:
         """How often one label for all of them errs, if every round brings one."""
-        counts = self.rows[_LABELS:]
+        counts = self.rows[_LABELS]
         return (self.rounds - abs(float(counts[0]))) / 2 if counts.size == 1 else self.rounds - float(counts.max())
 
     @property
@@ -81,12 +82,19 @@ class Part(NamedTuple):
     @property
     def chance(self) -> float:
         """The deviation of that."""
-        noise, least = self.noise[[_FREQUENT, _FAST, -1]].tolist(), max(self.least, 1.0)
+        noise, least = self.noise[[_FREQUENT, _FAST, _SURE + 1]].tolist(), max(self.least, 1.0)
         return _root(*noise, math.sqrt(least)) / least
 
     def less(self, loss: int) -> float:
         """By how many rows a candidate errs less than the usual one, beyond noise and chance."""
-        found = -float(self.rows[loss])
+        return self._beyond(loss, -float(self.rows[loss]))
+
+    @property
+    def sure(self) -> float:
+        """By how much what was said was too sure, beyond noise and chance."""
+        return self._beyond(_SURE, float(self.rows[_SURE]))
+
+    def _beyond(self, loss: int, found: float) -> float:
         return found - _CLEAR * _root(float(self.noise[loss]), math.sqrt(abs(found)))
 
 
@@ -104,14 +112,14 @@ def told_by(before: Floats, losses: Floats, units: Ints, length: int, frequent: 
     labels = each[MODELS + 1 :]
     one = float(labels[0]) if frequent else -float(labels[0])
     wrong = (length - one) / 2 if labels.size == 1 else length - float(labels[frequent])
-    return np.asarray(before + np.array([*each[:MODELS], wrong, *labels]))
+    return np.asarray(before + np.array([*each, wrong]))
 
 
 def changed(told: Told) -> bool:
-    """Whether the newest steps are much worse than the model was, are better than it is now, and hardly get better.
+    """Whether the newest steps are much worse than the model was, hardly get better, and it is the model's fault.
 
-    Of these the first alone may be that fewer labels come, the second that the model learns; without the third it
-    learns what is new by itself.
+    The first alone may be that fewer labels come; without the second it learns what is new by itself. At fault is a
+    model that errs more than its newest steps, or one that is hardly better than the frequent label, and too sure.
     """
     for window in _WINDOWS:
         first, second = told.closed - 2 * window, told.closed - window
@@ -120,13 +128,15 @@ def changed(told: Told) -> bool:
         whole, then, now = (
             told.between(*part) for part in ((first, told.closed), (first, second), (second, told.closed))
         )
-        if whole.less(_FAST) < 0 or -whole.rows[_FAST] < _BETTER * whole.rounds:
+        behind = whole.less(_FAST) > 0 and -whole.rows[_FAST] > _BETTER * whole.rounds
+        if not behind and whole.sure < 0:
             continue
         past = [told.between(start, first) for start in (told.since, max(told.since, first - 2 * window))]
         was = min(past, key=lambda part: part.better)
         short = (1 - _LESS) * was.better - now.better > _CLEAR * _root(was.chance, now.chance)
         before = was.better - then.better
-        if short and before > _LESS * was.better and was.better - now.better > _STUCK * before:
+        lost = max(then.better, now.better) < _LOST * was.better
+        if short and (behind or lost) and before > _LESS * was.better and was.better - now.better > _STUCK * before:
             return True
     return False
 

@@ -95,7 +95,7 @@ class Leaves:
         self._born = np.zeros(number, dtype=np.int64)  # after how many leaves a renewed partition began; 0 for others
         self._since_round = np.zeros(number, dtype=np.int64)  # … and after how many rounds, in whichever epoch
         self._carried, self._carried_noise = np.zeros(size), np.zeros(number)  # earlier epochs' part of the sums
-        self._told = np.zeros((stage.leaves, self._units.size))  # losses, in rows, since the epoch began
+        self._told = np.zeros((stage.leaves, self._units.size + 1))  # losses, in rows, since the epoch began
         self.anew = 0  # after how many rounds of the stage the model began anew; 0 for never
         self._since_leaf, self._tried = 0, 0  # leaves before what is told is of this model; before a trial of another
         self.began = np.zeros(0, dtype=np.int64) if carried is None else self._begin(carried)
@@ -296,7 +296,7 @@ class Leaves:
         """What is otherwise if what was released says that people do something else now."""
         closed, models, vectors = later["closed"], later["models"], self.plan.vectors
         told = slice(later["_decoded"].size - self._units.size, later["_decoded"].size)
-        before = self._told[self.closed - 1] if self.closed else np.zeros(self._units.size)
+        before = self._told[self.closed - 1] if self.closed else np.zeros(self._units.size + 1)
         more = later["_decoded"][told] - self._decoded[told]
         length, frequent = self.stage.length(self.closed), self.choice.frequent
         self._told[self.closed] = told_by(before, more, self._units, length, frequent)  # nothing reads it before
