@@ -28,6 +28,7 @@ from confide.learners import Refit
 from confide.pop import batches
 from confide.pop.base import Durable, Mechanism, Told
 from confide.pop.randomizing import Randomizing
+from confide.pop.running import Running
 from confide.privacy.response import Response
 from tests.label_pops import LABELS, Full, Last, Listening, alone, part, taught
 
@@ -422,3 +423,54 @@ def test_only_a_label_past_its_cap_is_passed_over_in_a_batch(monkeypatch: pytest
     monkeypatch.setattr(Randomizing, "receive", wrong)
     with pytest.raises(ValueError, match="something else"):
         pop.follow_many(xs, np.array([1, 0, 1, 0]), ["carl", "carl", "dora", "dora"])
+
+
+def test_labels_received_together_are_those_received_one_by_one() -> None:
+    """The same words, the same caps, the same refusals: the batch is faster, and nothing else."""
+    labels = np.array([0, 1, -1, 1, 0, 1, 1, -1])
+    whos = [bytes([i]) * 16 for i in (1, 2, 3, 1, 1, 2, 4, 4)]
+    one, many = (part(alone(Last(), units="people", unit_labels=2, seed=5)) for _ in range(2))
+    came, refused = Running.receive_rows(one, labels, whos)  # the plain loop
+    found, past = many.receive_rows(labels, whos)
+    assert found.tolist() == came.tolist()
+    assert list(past) == list(refused) == [4] and str(past[4]) == str(refused[4])
+    assert many.over == one.over == 1
+    assert many._account.labels == one._account.labels
+    assert many.rng.word() == one.rng.word()
+
+
+def test_rows_that_were_looked_at_before_a_call_are_read_again_in_it() -> None:
+    pop = alone(Listening(), features=2)
+    rows = [[1.0, 2.0], [3.0, 4.0]]
+    assert pop.readable(rows) == {}
+    rows[0] = [5.0, 6.0]
+    pop.follow_many(rows, np.array([0, 1]))
+    assert [row for row, _ in taught(pop).heard] == [(5.0, 6.0), (3.0, 4.0)]
+
+
+def test_who_answers_nothing_is_answered_for_by_the_label_that_led_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row by row, by what came out before it; a batch has what calls one by one have."""
+    batch, single = (alone(Last(), seed=9) for _ in range(2))
+    for pop in (batch, single):
+        monkeypatch.setattr(taught(pop), "predict", lambda x: None)
+    ys = np.array([1, 1, 0, -1, 1, 0, 0, 0, 1])
+    shown = batch.follow_many(np.zeros((ys.size, 2)), ys).answers.tolist()
+    said = []
+    for y in ys.tolist():
+        answer = single.predict([0.0, 0.0])
+        said.append(LABELS.index(answer.label))
+        if y >= 0:
+            single.learn(answer.ticket, LABELS[y])
+    assert shown[1:] == said[1:]  # before the first a coin answers
+    assert part(batch).outputs.tolist() == part(single).outputs.tolist()
+
+
+def test_a_model_that_was_loaded_is_the_one_that_is_asked() -> None:
+    """What is kept of how a model is called is of the model that is there."""
+    pop = alone(tree.HoeffdingTreeClassifier(), features=None, seed=3)
+    pop.predict({"a": 1.0})
+    model: Any = part(pop).model
+    state = model.state()
+    pop.learn(pop.predict({"a": 1.0}).ticket, "yes")
+    model.restore(state)
+    assert model._voice._learner is model.learner
