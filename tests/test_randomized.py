@@ -24,6 +24,7 @@ from confide import POP, TicketError, evaluate
 from confide.errors import ConfideWarning, StateError
 from confide.labels.default import Default
 from confide.labels.models import Doubled
+from confide.labels.softmax import Pace, Softmax, follow_rows
 from confide.learners import Refit
 from confide.pop import batches
 from confide.pop.base import Durable, Mechanism, Told
@@ -474,3 +475,29 @@ def test_a_model_that_was_loaded_is_the_one_that_is_asked() -> None:
     pop.learn(pop.predict({"a": 1.0}).ticket, "yes")
     model.restore(state)
     assert model._voice._learner is model.learner
+
+
+def test_with_a_deadline_a_state_does_not_count_the_labels_that_came() -> None:
+    """Whether one came is protected from whoever is shown the model; what waits beside it stays in its folder."""
+    came, missed = (alone(Last(), due=(5, "no"), seed=3) for _ in range(2))
+    answers = [pop.predict([0.0, 0.0]) for pop in (came, missed)]
+    came.learn(answers[0].ticket, "yes")
+    assert part(came).arrays()["numbers"].tolist() == part(missed).arrays()["numbers"].tolist()
+
+
+def test_of_many_labels_a_rare_one_is_not_lost() -> None:
+    """Four labels of one per cent each among 23: without a least weight most of their rows are answered otherwise."""
+    coins, response, n, columns = np.random.default_rng(0), Response.best(1.0, 23), 100_000, 8
+    true = coins.choice(23, n, p=np.r_[0.57, 0.22, 0.17, np.full(4, 0.01), np.zeros(16)])
+    noise = 1 + 16 * np.arange(columns) + coins.integers(0, 16, (n, columns))
+    rows = np.concatenate([np.zeros((n, 1), np.int64), noise, (1 + 16 * columns + true)[:, None]], axis=1)
+    outs, many = response.draw_many(true, coins.integers(0, 2**64, n, dtype=np.uint64)), rows.shape[1]
+    lost = {}
+    for least in (0.0, Pace.of(23).least):
+        model, said = Softmax.zeros(1 + 16 * columns + 23, 23), np.empty((n, 23))
+        given = np.arange(0, n * many + 1, many), rows.ravel(), np.full(n * many, many**-0.5), np.zeros((n, 0, 23))
+        pace = Pace.of(23)._replace(least=least)
+        follow_rows(model, pace, *given, outs, response.truth, response.lie, said)
+        rare = (true > 2) & (np.arange(n) > 0.6 * n)
+        lost[least] = float((said.argmax(axis=1) != true)[rare].mean())
+    assert lost[Pace.of(23).least] < 0.4 < 0.5 < lost[0.0]

@@ -92,7 +92,9 @@ def _read(x: Any, width: int | None) -> Any:
         elif isinstance(x, Sequence) and not isinstance(x, str | bytes):
             found = _array(list(x))
     if found is None or len(found) == 0:
-        raise ValueError("x must be a dict of features with names, or a one-dimensional array")
+        raise ValueError(
+            "x must be a dict of features with names, or a one-dimensional array; of a pandas row: x.to_dict()"
+        )
     if width is not None and (isinstance(found, dict) or len(found) != width):
         raise ValueError(f"x must be an array of {width} features, as declared")
     return found

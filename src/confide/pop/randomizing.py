@@ -263,7 +263,6 @@ class Randomizing(Running, runs=RandomizedLabels):
             return self._heard - 1
         if question.number not in self._held:
             return -1  # it was due, and what stood for it was taught
-        self._heard += 1
         self._held[question.number] = Held(question.row, label, who, self._kept)
         return question.number
 
