@@ -3,16 +3,20 @@
     python benchmarks/label_claims.py            about three minutes of one core
     python benchmarks/label_claims.py --quick    fewer games and rows: nothing is held to a target
 
-Exits with 1 where less than 0.95 of the exact advantage was seen, or a stream runs at less than 0.8 of the speed.
+Exits with 1 where the auditor cannot say, at 95 %, that the advantage is at least 0.95 of the exact one, or a stream
+runs at less than 0.8 of the speed.
 
 **Auditor.** Two worlds differ in one label, and the model repeats what it was taught, so that the exact advantage of
-two labels, (e^ε − 1)/(e^ε + 1), can be reached. Said are the advantage that was seen, with its standard error, and the
-bound below the true one that holds with 99 %, both as shares of the exact advantage; and what the bound would be if all
-games came out as expected. Chance moves both.
+two labels, (e^ε − 1)/(e^ε + 1), can be reached. Said are, as shares of it, the advantage that was seen with its
+standard error; the bound below the true one that one test gives at 95 %, a test that the exact law fixes before the
+first game; and the report's own at 99 %, whose failure probability is shared by all tests of its curve. The claim is
+that the first bound is at least 0.95. It is a statement about chance: with which probability it holds, if the law is
+what it should be, is computed exactly and said with it.
 
 **Speed.** The same model is asked and taught the same randomized labels with Confide around it and without, in turns,
 so that both share whatever else the machine does. Said is the processor time without Confide as a share of that with
-it: for whole streams (`confide.evaluate`), and call by call.
+it: for whole streams (`confide.evaluate`), and call by call. What a process takes once, to load compiled code, is said
+by itself; what was there before is not walked through again by Python's collector, which would do so in anybody's turn.
 
 **Served.** An ask at a desk, durable as in a service: labels alone against the guide, which protects rows.
 """
@@ -20,6 +24,7 @@ it: for whole streams (`confide.evaluate`), and call by call.
 from __future__ import annotations
 
 import argparse
+import gc
 import math
 import sys
 import tempfile
@@ -30,6 +35,7 @@ from typing import Any
 
 import numpy as np
 from river import tree
+from scipy.stats import binom
 from sklearn.linear_model import SGDClassifier
 from sklearn.naive_bayes import GaussianNB
 
@@ -37,7 +43,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from confide import POP, Plan
 from confide.games import audit
-from confide.games.bounds import JOINT, gap_at_least
+from confide.games.bounds import at_least, gap_at_least
+from confide.privacy.response import Response
 from confide.service.base import Question, Taught
 from confide.service.desk import PopDesk
 from tests.label_pops import Asker, Last, alone, part
@@ -50,22 +57,39 @@ NAMES = tuple(f"x{i}" for i in range(COLUMNS))
 # ---------------------------------------------------------------------- the auditor
 
 
+LEVEL, SHARE = 0.05, 0.95
+"""The bound fails with this probability; it is to be this share of the exact advantage."""
+
+
 def audited(epsilon: float, games: int) -> tuple[float, str]:
-    """The share of the exact advantage that was seen, and all in words."""
+    """What the bound is at least, as a share of the exact advantage; and all in words."""
     promised = alone(Last(), epsilon=epsilon)
     response = part(promised).part.response
     certificate = promised.guarantee.epsilon, 1e-9
     report = audit(lambda: alone(Last(), epsilon=epsilon), Asker(response), games=games, certificate=certificate)
-    exact = response.advantage
-    false, true = (hits / many for hits, many in zip(report.best.hits, report.best.games, strict=True))
+    exact, point = response.advantage, next(point for point in report.points if point.aim == "advantage")
+    false, true = (hits / many for hits, many in zip(point.hits, point.games, strict=True))
     spread = math.sqrt((false * (1 - false) + true * (1 - true)) / report.games)
-    as_expected = round(games * response.lie), round(games * response.truth)
-    bound = gap_at_least(as_expected, (games, games), (1 - report.confidence) * JOINT / (1 + JOINT))
-    return (true - false) / exact, (
+    bound = gap_at_least(point.hits, point.games, LEVEL) / exact
+    return bound, (
         f"ε = {epsilon:g}, {games:,} games at each bit: exact advantage {exact:.4f}; seen {(true - false) / exact:.3f} "
-        f"± {spread / exact:.3f} of it; at {report.confidence:.0%} at least {report.advantage / exact:.3f} of it "
-        f"(as expected: {bound / exact:.3f}); {'ALARM' if report.alarm else 'no alarm'}"
+        f"± {spread / exact:.3f} of it; at {1 - LEVEL:.0%} at least {bound:.3f} of it (a run shows at least {SHARE:g} "
+        f"with probability {passes(response, games):.3f}); the report's own at {report.confidence:.0%}: "
+        f"{report.advantage / exact:.3f}; {'ALARM' if report.alarm else 'no alarm'}"
     )
+
+
+def passes(response: Response, games: int) -> float:
+    """The probability that the bound is at least `SHARE` of the exact advantage: exact, for the response's own law.
+
+    Right guesses at both bits are one binomial count, since both labels are told truly with the same probability.
+    """
+    least, most = games, 2 * games
+    while least < most:
+        right = (least + most) // 2
+        enough = 2 * at_least(right, 2 * games, LEVEL) - 1 >= SHARE * response.advantage
+        least, most = (least, right) if enough else (right + 1, most)
+    return float(binom.sf(least - 1, 2 * games, response.truth))
 
 
 # ---------------------------------------------------------------------- speed
@@ -96,6 +120,16 @@ def timed(act: Callable[[], Any]) -> float:
     begun = time.process_time()
     act()
     return time.process_time() - begun
+
+
+def begun() -> float:
+    """Seconds of the first round of a process; from here on the collector leaves alone what is there."""
+    xs, ys, _ = rows(2)
+    first = alone(GaussianNB(), labels=[0, 1], features=None)
+    took = timed(lambda: (first.follow_many(xs, ys), first.learn(first.predict(xs[0]).ticket, 1)))
+    gc.collect()
+    gc.freeze()
+    return took
 
 
 def shares(make: Callable[[], Any], plain: Callable[[Any, Any, int], None], n: int) -> tuple[float, float]:
@@ -156,7 +190,9 @@ def main() -> None:
     for epsilon in (1.0, 4.0) if args.only in (None, "audit") else ():
         share, said = audited(epsilon, 1000 if args.quick else 10_000)
         print(said, flush=True)
-        short += [f"ε = {epsilon:g}: {share:.3f} of the exact advantage instead of 0.95"] * (share < 0.95)
+        short += [f"ε = {epsilon:g}: {share:.3f} of the exact advantage instead of {SHARE:g}"] * (share < SHARE)
+    if args.only in (None, "speed"):
+        print(f"the first round of a process: {begun():.2f} s of the processor, once", flush=True)
     for name, make, plain, n in SPEEDS if args.only in (None, "speed") else ():
         stream, single = shares(make, plain, n // 10 if args.quick else n)
         print(f"{name}: {stream:.2f} of its speed without Confide as a stream, {single:.2f} call by call", flush=True)

@@ -24,10 +24,12 @@ from confide import POP, TicketError, evaluate
 from confide.errors import ConfideWarning, StateError
 from confide.labels.default import Default
 from confide.labels.models import Doubled
+from confide.labels.softmax import Pace, Softmax, follow_rows
 from confide.learners import Refit
 from confide.pop import batches
 from confide.pop.base import Durable, Mechanism, Told
 from confide.pop.randomizing import Randomizing
+from confide.pop.running import Running
 from confide.privacy.response import Response
 from tests.label_pops import LABELS, Full, Last, Listening, alone, part, taught
 
@@ -422,3 +424,80 @@ def test_only_a_label_past_its_cap_is_passed_over_in_a_batch(monkeypatch: pytest
     monkeypatch.setattr(Randomizing, "receive", wrong)
     with pytest.raises(ValueError, match="something else"):
         pop.follow_many(xs, np.array([1, 0, 1, 0]), ["carl", "carl", "dora", "dora"])
+
+
+def test_labels_received_together_are_those_received_one_by_one() -> None:
+    """The same words, the same caps, the same refusals: the batch is faster, and nothing else."""
+    labels = np.array([0, 1, -1, 1, 0, 1, 1, -1])
+    whos = [bytes([i]) * 16 for i in (1, 2, 3, 1, 1, 2, 4, 4)]
+    one, many = (part(alone(Last(), units="people", unit_labels=2, seed=5)) for _ in range(2))
+    came, refused = Running.receive_rows(one, labels, whos)  # the plain loop
+    found, past = many.receive_rows(labels, whos)
+    assert found.tolist() == came.tolist()
+    assert list(past) == list(refused) == [4] and str(past[4]) == str(refused[4])
+    assert many.over == one.over == 1
+    assert many._account.labels == one._account.labels
+    assert many.rng.word() == one.rng.word()
+
+
+def test_rows_that_were_looked_at_before_a_call_are_read_again_in_it() -> None:
+    pop = alone(Listening(), features=2)
+    rows = [[1.0, 2.0], [3.0, 4.0]]
+    assert pop.readable(rows) == {}
+    rows[0] = [5.0, 6.0]
+    pop.follow_many(rows, np.array([0, 1]))
+    assert [row for row, _ in taught(pop).heard] == [(5.0, 6.0), (3.0, 4.0)]
+
+
+def test_who_answers_nothing_is_answered_for_by_the_label_that_led_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row by row, by what came out before it; a batch has what calls one by one have."""
+    batch, single = (alone(Last(), seed=9) for _ in range(2))
+    for pop in (batch, single):
+        monkeypatch.setattr(taught(pop), "predict", lambda x: None)
+    ys = np.array([1, 1, 0, -1, 1, 0, 0, 0, 1])
+    shown = batch.follow_many(np.zeros((ys.size, 2)), ys).answers.tolist()
+    said = []
+    for y in ys.tolist():
+        answer = single.predict([0.0, 0.0])
+        said.append(LABELS.index(answer.label))
+        if y >= 0:
+            single.learn(answer.ticket, LABELS[y])
+    assert shown[1:] == said[1:]  # before the first a coin answers
+    assert part(batch).outputs.tolist() == part(single).outputs.tolist()
+
+
+def test_a_model_that_was_loaded_is_the_one_that_is_asked() -> None:
+    """What is kept of how a model is called is of the model that is there."""
+    pop = alone(tree.HoeffdingTreeClassifier(), features=None, seed=3)
+    pop.predict({"a": 1.0})
+    model: Any = part(pop).model
+    state = model.state()
+    pop.learn(pop.predict({"a": 1.0}).ticket, "yes")
+    model.restore(state)
+    assert model._voice._learner is model.learner
+
+
+def test_with_a_deadline_a_state_does_not_count_the_labels_that_came() -> None:
+    """Whether one came is protected from whoever is shown the model; what waits beside it stays in its folder."""
+    came, missed = (alone(Last(), due=(5, "no"), seed=3) for _ in range(2))
+    answers = [pop.predict([0.0, 0.0]) for pop in (came, missed)]
+    came.learn(answers[0].ticket, "yes")
+    assert part(came).arrays()["numbers"].tolist() == part(missed).arrays()["numbers"].tolist()
+
+
+def test_of_many_labels_a_rare_one_is_not_lost() -> None:
+    """Four labels of one per cent each among 23: without a least weight most of their rows are answered otherwise."""
+    coins, response, n, columns = np.random.default_rng(0), Response.best(1.0, 23), 100_000, 8
+    true = coins.choice(23, n, p=np.r_[0.57, 0.22, 0.17, np.full(4, 0.01), np.zeros(16)])
+    noise = 1 + 16 * np.arange(columns) + coins.integers(0, 16, (n, columns))
+    rows = np.concatenate([np.zeros((n, 1), np.int64), noise, (1 + 16 * columns + true)[:, None]], axis=1)
+    outs, many = response.draw_many(true, coins.integers(0, 2**64, n, dtype=np.uint64)), rows.shape[1]
+    lost = {}
+    for least in (0.0, Pace.of(23).least):
+        model, said = Softmax.zeros(1 + 16 * columns + 23, 23), np.empty((n, 23))
+        given = np.arange(0, n * many + 1, many), rows.ravel(), np.full(n * many, many**-0.5), np.zeros((n, 0, 23))
+        pace = Pace.of(23)._replace(least=least)
+        follow_rows(model, pace, *given, outs, response.truth, response.lie, said)
+        rare = (true > 2) & (np.arange(n) > 0.6 * n)
+        lost[least] = float((said.argmax(axis=1) != true)[rare].mean())
+    assert lost[Pace.of(23).least] < 0.4 < 0.5 < lost[0.0]

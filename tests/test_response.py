@@ -181,6 +181,21 @@ def test_probabilities_of_outputs_become_those_of_labels() -> None:
     assert (outside >= 0).all() and outside.sum(axis=1) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("labels", [2, 3, 23])
+def test_undoing_one_row_or_many_has_the_bits_of_the_plain_projection(labels: int) -> None:
+    response = Response.best(1.0, labels)
+    said = np.asfortranarray(np.random.default_rng(labels).dirichlet(np.full(labels, 0.3), size=50))
+    whole, found = response.undone(said), (said - response.lie) / response.advantage
+    for row, near in zip(found, whole, strict=True):
+        falling = -np.sort(-row)
+        over = (np.cumsum(falling) - 1.0) / np.arange(1, labels + 1)
+        assert near.tolist() == np.maximum(row - over[(falling > over).sum() - 1], 0.0).tolist()
+    assert [response.undone(row).tolist() for row in said] == whole.tolist()
+    for wrong in ([np.nan] * labels, [np.inf] + [0.0] * (labels - 1), [0.5] * (labels + 1), 0.5):
+        with pytest.raises(ValueError, match="finite numbers"):
+            response.undone(wrong)
+
+
 def test_the_posterior_is_bayes_rule() -> None:
     response = Response.best(1.0, 3)
     prior = np.array([0.2, 0.3, 0.5])

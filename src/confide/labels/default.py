@@ -22,7 +22,7 @@ from confide.guide.ranges import declared, from_sample
 from confide.guide.rows import Table, read_many
 from confide.labels.boosted import Binning, Trees, fit_trees, tree_scores
 from confide.labels.fitting import Fit, next_fit
-from confide.labels.softmax import Softmax, follow_rows
+from confide.labels.softmax import Pace, Softmax, follow_rows
 from confide.privacy.response import Response
 
 __all__ = ["Default"]
@@ -77,6 +77,7 @@ class Default:
             grows = bool(self._source.numeric)
         self._renewed: tuple[int, ...] = _MAPS if grows else ()
         self._wooded = self._grows_trees()
+        self._pace = Pace.of(response.labels)
         self._model = self._blank()
         self._kept = _Kept()
         self._trees: Forest | None = None
@@ -153,7 +154,8 @@ class Default:
         starts = np.concatenate([[0], np.cumsum(sizes)])
         out = np.empty((outs.size, self.response.labels))
         law = self.response.truth, self.response.lie
-        follow_rows(self._model, starts, encoded.indices, encoded.values, self._others(rows), outs, *law, out)
+        given = starts, encoded.indices, encoded.values, self._others(rows), outs
+        follow_rows(self._model, self._pace, *given, *law, out)
         return out
 
     def _encode(self, rows: Table) -> tuple[Encoded, Ints]:

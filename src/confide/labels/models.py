@@ -84,13 +84,17 @@ def _read(x: Any, width: int | None) -> Any:
     found: Any = None
     with contained:  # x may be any object at all
         if isinstance(x, Mapping):
-            found = dict(x) if all(isinstance(name, str) for name in x) else None
+            found = dict(x)
+            if not {str}.issuperset(map(type, found)) and not all(isinstance(name, str) for name in found):
+                found = None
         elif isinstance(x, np.ndarray) and x.ndim == 1:
             found = x.copy()
         elif isinstance(x, Sequence) and not isinstance(x, str | bytes):
             found = _array(list(x))
     if found is None or len(found) == 0:
-        raise ValueError("x must be a dict of features with names, or a one-dimensional array")
+        raise ValueError(
+            "x must be a dict of features with names, or a one-dimensional array; of a pandas row: x.to_dict()"
+        )
     if width is not None and (isinstance(found, dict) or len(found) != width):
         raise ValueError(f"x must be an array of {width} features, as declared")
     return found
@@ -138,7 +142,7 @@ class _Own:
 
     def state(self) -> Mapping[str, NDArray[Any]]:
         """A pickle: models of others have no other form."""
-        held = {name: value for name, value in vars(self).items() if name not in ("response", "beside")}
+        held = {name: value for name, value in vars(self).items() if name not in ("response", "beside", "_spoken")}
         try:
             return {"pickle": np.frombuffer(pickle.dumps(held), dtype=np.uint8)}
         except Exception:
@@ -184,10 +188,14 @@ class OneByOne(_Own):
     def __repr__(self) -> str:
         return f"OneByOne({type(getattr(self.learner, 'model', self.learner)).__name__})"
 
+    _spoken: tuple[Any, _Voice] | None = None  # the learner that it is of, and its voice
+
     @property
     def _voice(self) -> _Voice:
-        kinds: dict[type, Callable[..., _Voice]] = {FromRiver: _River, FromSklearn: _Sklearn}
-        return kinds.get(type(self.learner), _Plain)(self.learner, self.labels)
+        if self._spoken is None or self._spoken[0] is not self.learner:
+            kinds: dict[type, Callable[..., _Voice]] = {FromRiver: _River, FromSklearn: _Sklearn}
+            self._spoken = self.learner, kinds.get(type(self.learner), _Plain)(self.learner, self.labels)
+        return self._spoken[1]
 
     def answer(self, row: Any) -> tuple[int, Floats | None]:
         """The model's label, −1 where it abstains or fails; and probabilities, where it tells any."""

@@ -4,6 +4,10 @@ A model p(y | x) of true labels is fitted to outputs by −ln Σ_y p(y | x)·Q(o
 response (docs/proofs/labels.md, “Undoing the channel”). Steps are AdaGrad's. The right pace depends on the stream and
 on ε, so several are run; they and whoever else predicts are weighed by how likely they made the outputs so far, which
 are public. So no constant is tuned, and nothing is drawn.
+
+Of many labels a rare one can be lost: once it is held for unlikely, its outputs are held for replacements and have next
+to no weight, and so it stays unlikely. So there an output has a least weight (`Pace.least`). The price: every label is
+held for possible, by about least·lie/advantage each, and so the likeliest is said with less than it deserves.
 """
 
 from __future__ import annotations
@@ -15,15 +19,29 @@ from numpy.typing import NDArray
 
 from confide.kernels.compile import jit
 
-__all__ = ["RATES", "Softmax", "follow_rows"]
+__all__ = ["Pace", "Softmax", "follow_rows"]
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-RATES = (0.02, 0.1, 0.5)
-_SHARE = 2e-4
-"""Of their weight that all give to each other after a row, so that who was bad may be good later."""
 _LEAST = 1e-12
+
+
+class Pace(NamedTuple):
+    """How steps are taken, by how many labels there are."""
+
+    rates: Floats
+    least: float
+    """What an output weighs at least."""
+    share: float
+    """Of their weight that all give to each other after a row, so that who was bad may be good later."""
+
+    @classmethod
+    def of(cls, labels: int) -> Pace:
+        """An output of many labels says less than one of two: trust moves slowly by it."""
+        if labels == 2:
+            return cls(np.array([0.02, 0.1, 0.5]), 0.0, 2e-4)
+        return cls(np.array([0.02, 0.1, 0.5]), 0.01, 2e-5)
 
 
 class Softmax(NamedTuple):
@@ -37,13 +55,15 @@ class Softmax(NamedTuple):
     @classmethod
     def zeros(cls, width: int, labels: int, others: int = 0) -> Softmax:
         """One that has learned nothing."""
-        shape = width, len(RATES) * labels
-        return cls(np.zeros(shape), np.zeros(shape), np.full(len(RATES) + others, 1.0 / (len(RATES) + others)))
+        paces = len(Pace.of(labels).rates)
+        shape = width, paces * labels
+        return cls(np.zeros(shape), np.zeros(shape), np.full(paces + others, 1.0 / (paces + others)))
 
 
 @jit
 def follow_rows(
     model: Softmax,
+    pace: Pace,
     starts: Ints,
     indices: Ints,
     values: Floats,
@@ -58,7 +78,7 @@ def follow_rows(
     `others` has the probabilities of the other predictors, by row, predictor and label; one whose numbers are not
     finite takes no part.
     """
-    labels, paces = out.shape[1], len(RATES)
+    labels, paces = out.shape[1], pace.rates.size
     width = paces * labels
     score, p = np.empty(width), np.empty((paces + others.shape[1], labels))
     for i in range(outs.size):
@@ -84,9 +104,9 @@ def follow_rows(
         said = outs[i]
         if said < 0:
             continue
-        _weigh(model.trust, p, said, keep, other)
+        _weigh(model.trust, p, said, keep, other, pace.share)
         for k in range(paces):
-            weight = (keep - other) * p[k, said] / (other + (keep - other) * p[k, said])
+            weight = max(pace.least, (keep - other) * p[k, said] / (other + (keep - other) * p[k, said]))
             for y in range(labels):
                 score[k * labels + y] = weight * (p[k, y] - (1.0 if y == said else 0.0))
         for at in range(a, b):
@@ -97,7 +117,7 @@ def follow_rows(
                 for c in range(k * labels, (k + 1) * labels):
                     g = score[c] * v
                     model.squares[f, c] += g * g
-                    model.theta[f, c] -= RATES[k] * g / np.sqrt(model.squares[f, c] + _LEAST)
+                    model.theta[f, c] -= pace.rates[k] * g / np.sqrt(model.squares[f, c] + _LEAST)
 
 
 @jit
@@ -111,7 +131,7 @@ def _normalized(score: Floats, p: Floats) -> None:
 
 
 @jit
-def _weigh(trust: Floats, p: Floats, said: int, keep: float, other: float) -> None:
+def _weigh(trust: Floats, p: Floats, said: int, keep: float, other: float, share: float) -> None:
     """Bayes' rule for who predicts, and a little for everybody; who takes no part is as good as all on average."""
     before, mean = 0.0, 0.0
     for k in range(trust.size):
@@ -124,4 +144,4 @@ def _weigh(trust: Floats, p: Floats, said: int, keep: float, other: float) -> No
         trust[k] *= (other + (keep - other) * p[k, said]) / mean if p[k, said] == p[k, said] else 1.0
         total += trust[k]
     for k in range(trust.size):
-        trust[k] = (1.0 - _SHARE) * trust[k] / total + _SHARE / trust.size
+        trust[k] = (1.0 - share) * trust[k] / total + share / trust.size

@@ -100,6 +100,7 @@ class Randomizing(Running, runs=RandomizedLabels):
         self._at = self._heard = self._closed = 0
         self._before = Failures()  # in earlier lives: a snapshot's header has these
         self._held: dict[int, Held] = {}  # by round
+        self._read_now: tuple[Any, Any] | None = None  # rows of the call under way, as given and as they were read
 
     def given(self, learner: Any, labels: Sequence[Hashable], records: bool = False) -> None:
         """Make the model: ours, or one of the learner's kind that has learned nothing."""
@@ -148,8 +149,8 @@ class Randomizing(Running, runs=RandomizedLabels):
     # ------------------------------------------------------------------ one round
 
     def go_to(self, rounds: int) -> None:
-        """So many rounds are over."""
-        self._at = max(self._at, rounds)
+        """So many rounds are over, and a call begins."""
+        self._at, self._read_now = max(self._at, rounds), None
 
     def begin(self) -> None:
         """A public round begins: what is due is taught first."""
@@ -202,7 +203,11 @@ class Randomizing(Running, runs=RandomizedLabels):
 
     def unreadable(self, xs: Any) -> dict[int, str]:
         """What is wrong with rows that it cannot read."""
-        found = ((i, tried(self._read, x)[1]) for i, x in enumerate(xs))
+        some: Iterable[int] = range(len(xs))
+        if not self._writes and self._encoder is None:
+            self._read_now = xs, self.model.read_many(xs)
+            some = np.flatnonzero(self._read_now[1].refused).tolist()
+        found = ((i, tried(self._read, xs[i])[1]) for i in some)
         return {i: str(error) for i, error in found if error is not None}
 
     def propose(self, question: Seen | None) -> tuple[int, Floats | None]:
@@ -217,13 +222,36 @@ class Randomizing(Running, runs=RandomizedLabels):
         return int(self.outputs.argmax()) if self.outputs.any() else -1
 
     def receive(self, label: int, who: Who) -> int:
-        """Randomize a label: the one place that sees it. `PastCap` past its person's cap: nothing is drawn for it."""
+        """Randomize a label: with `receive_rows` the one place that sees it.
+
+        `PastCap` past its person's cap: nothing is drawn for it.
+        """
         if label < 0:
             return -1
-        if self.part.deadline is None and not self._account.learns(who):
-            self.over += 1
-            raise PastCap(f"of each person {self.part.unit_labels:,} labels are taken, for life: this one was not")
+        if not self._takes(who):
+            raise PastCap(self._past)
         return int(self.part.response.draw(label, self.rng.fresh_word()))
+
+    def receive_rows(self, labels: Ints, whos: Sequence[Who]) -> tuple[Ints, dict[int, ValueError]]:
+        """The same of many, with the same words: all caps are taken, then all words are drawn."""
+        if type(self).receive is not Randomizing.receive:  # a double's
+            return super().receive_rows(labels, whos)
+        came = labels >= 0
+        past = [i for i in np.flatnonzero(came).tolist() if not self._takes(whos[i])]
+        came[past] = False
+        outs = np.full(len(labels), -1)
+        outs[came] = self.part.response.draw_many(labels[came], self.rng.fresh_words(int(came.sum())))
+        return outs, {i: PastCap(self._past) for i in past}
+
+    def _takes(self, who: Who) -> bool:
+        """Whether one more label of a person is taken, which counts it; with a deadline that was settled before."""
+        takes = self.part.deadline is not None or self._account.learns(who)
+        self.over += not takes
+        return takes
+
+    @property
+    def _past(self) -> str:
+        return f"of each person {self.part.unit_labels:,} labels are taken, for life: this one was not"
 
     def teach(self, question: Seen | None, label: int, who: Who) -> int:
         """Teach what came out, or hold it until its deadline; the number by which a journal finds it again."""
@@ -235,7 +263,6 @@ class Randomizing(Running, runs=RandomizedLabels):
             return self._heard - 1
         if question.number not in self._held:
             return -1  # it was due, and what stood for it was taught
-        self._heard += 1
         self._held[question.number] = Held(question.row, label, who, self._kept)
         return question.number
 
@@ -282,27 +309,25 @@ class Randomizing(Running, runs=RandomizedLabels):
         if keep or self.part.deadline is not None or not len(labels):
             return super().follow(xs, labels, whos, bad, keep)
         self._at += len(labels)
-        rows = self.model.read_many(xs if self._encoder is None else self._encoded(xs, bad))
+        known, self._read_now = self._read_now, None
+        if known is not None and known[0] is xs:
+            rows = known[1]
+        else:
+            rows = self.model.read_many(xs if self._encoder is None else self._encoded(xs, bad))
         outs = np.where(bad | rows.refused, -1, labels)
         if self._writes:  # whatever could not be written is among the bad
             self._write([(self._read(xs[i]), int(outs[i])) for i in np.flatnonzero(outs >= 0).tolist()])
-        leaders = self._leaders(outs)
+        before = self.outputs.copy()
+        np.add.at(self.outputs, outs[outs >= 0], 1)
         answers = self.model.follow(rows, outs)
+        asked = np.flatnonzero(~bad & (answers < 0))
+        answers[asked] = _leaders(before, outs, asked)
         self._heard += int((outs >= 0).sum())
-        return Asked(np.where(bad, -1, np.where(answers >= 0, answers, leaders)), None, [])
+        return Asked(np.where(bad, -1, answers), None, [])
 
     def _encoded(self, xs: Any, bad: Bools) -> list[Any]:
         assert self._encoder is not None
         return [None if wrong else self._encoder.encode(x) for x, wrong in zip(xs, bad.tolist(), strict=True)]
-
-    def _leaders(self, outs: Ints) -> Ints:
-        """The label that led before each row; counts what comes out."""
-        found = np.empty(outs.size, dtype=np.int64)
-        for i, out in enumerate(outs.tolist()):
-            found[i] = self._leader
-            if out >= 0:
-                self.outputs[out] += 1
-        return found
 
     # ------------------------------------------------------------------ records that were never asked
 
@@ -411,6 +436,16 @@ class Randomizing(Running, runs=RandomizedLabels):
                 row = fresh.read([0.0] * features if isinstance(features, int) else {})
                 fresh.answer(row)
                 fresh.teach(row, 0)
+
+
+def _leaders(counts: Ints, outs: Ints, asked: Ints) -> Ints:
+    """The label that led before each of these rows, counted on by what came out; −1 where nothing did."""
+    found, at = np.full(asked.size, -1), 0
+    for k, i in enumerate(asked.tolist()):
+        some = outs[at:i]
+        np.add.at(counts, some[some >= 0], 1)
+        found[k], at = counts.argmax() if counts.any() else -1, i
+    return found
 
 
 def _named(model: Taught) -> str:

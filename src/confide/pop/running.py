@@ -127,6 +127,19 @@ class Running:
         """
         return label
 
+    def receive_rows(self, labels: Ints, whos: Sequence[Who]) -> tuple[Ints, dict[int, ValueError]]:
+        """`receive` of each, −1 where there is none, or where it is not taken; and why it is not."""
+        refused: dict[int, ValueError] = {}
+        if type(self).receive is Running.receive:
+            return labels, refused
+        came = np.full(len(labels), -1)
+        for i, (label, who) in enumerate(zip(labels.tolist(), whos, strict=True)):
+            try:
+                came[i] = self.receive(label, who) if label >= 0 else -1
+            except PastCap as error:
+                refused[i] = error.with_traceback(None)  # whose calls hold the label
+        return came, refused
+
     def forget(self, who: bytes) -> None:
         """Drop what waits of a person."""
 

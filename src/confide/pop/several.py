@@ -23,7 +23,6 @@ from confide.pop.running import (
     Counted,
     Floats,
     Ints,
-    PastCap,
     Released,
     Running,
     Who,
@@ -151,15 +150,10 @@ class Parts:
     def receive_rows(self, labels: Ints, whos: Sequence[Who]) -> tuple[Ints, dict[int, ValueError]]:
         """`receive` of each, −1 where there is none, or where it is not taken; and why it is not."""
         refused: dict[int, ValueError] = {}
-        if all(type(one).receive is Running.receive for one in self._each):
-            return labels, refused
-        came = np.full(len(labels), -1)
-        for i, (label, who) in enumerate(zip(labels.tolist(), whos, strict=True)):
-            try:
-                came[i] = self.receive(label, who) if label >= 0 else -1
-            except PastCap as error:
-                refused[i] = error.with_traceback(None)  # whose calls hold the label
-        return came, refused
+        for one in self._each:
+            labels, past = one.receive_rows(labels, whos)
+            refused |= past
+        return labels, refused
 
     def forget(self, who: bytes) -> None:
         """Drop what waits of a person."""

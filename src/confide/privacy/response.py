@@ -47,6 +47,27 @@ def respond_many(labels: Ints, words: Words, ends: Words, out: Ints) -> None:
         out[i] = said if labels[i] >= 0 else labels[i]
 
 
+@jit
+def _nearest(rows: Floats, lie: float, advantage: float) -> bool:
+    """In each row probabilities of outputs become those of labels: the nearest point of the simplex, in place.
+
+    False where a number is not finite.
+    """
+    fine = True
+    for row in rows:
+        for y in range(row.size):
+            row[y] = (row[y] - lie) / advantage
+            fine &= bool(np.isfinite(row[y]))
+        rising, total, over = np.sort(row), 0.0, 0.0
+        for n in range(1, row.size + 1):
+            total += rising[-n]
+            if rising[-n] > (total - 1.0) / n:
+                over = (total - 1.0) / n
+        for y in range(row.size):
+            row[y] = max(row[y] - over, 0.0)
+    return fine
+
+
 @dataclass(frozen=True)
 class Response(Numbers):
     """The law of what comes out for each of L labels: two integers out of 2⁶⁴, and certified as such.
@@ -118,22 +139,22 @@ class Response(Numbers):
             found = cls(labels, found.other + 1)
         return found
 
-    @property
+    @cached_property
     def keep(self) -> int:
         """Of 2⁶⁴ words, how many say the true label."""
         return ONE - (self.labels - 1) * self.other
 
-    @property
+    @cached_property
     def truth(self) -> float:
         """How often the true label comes out."""
         return self.keep / ONE
 
-    @property
+    @cached_property
     def lie(self) -> float:
         """How often each of the others does."""
         return self.other / ONE
 
-    @property
+    @cached_property
     def advantage(self) -> float:
         """True less false positives of the best guess which of two labels it was: the total variation."""
         return (self.keep - self.other) / ONE
@@ -191,14 +212,14 @@ class Response(Numbers):
         >>> Response.best(1.0, labels=2).undone([0.6155, 0.3845]).round(3)
         array([0.75, 0.25])
         """
-        found = np.atleast_2d((np.asarray(outputs, dtype=np.float64) - self.lie) / self.advantage)
-        if found.shape[-1] != self.labels or not np.isfinite(found).all():
+        found = np.array(outputs, dtype=np.float64, order="C")  # its own
+        if (
+            found.ndim == 0
+            or found.shape[-1] != self.labels
+            or not _nearest(found.reshape(-1, self.labels), self.lie, self.advantage)
+        ):
             raise ValueError(f"give {self.labels} finite numbers, one for each label")
-        falling = -np.sort(-found, axis=-1)
-        over = (np.cumsum(falling, axis=-1) - 1.0) / np.arange(1, self.labels + 1)
-        last = (falling > over).sum(axis=-1, keepdims=True) - 1
-        near: Floats = np.maximum(found - np.take_along_axis(over, last, axis=-1), 0.0)
-        return near[0] if np.ndim(outputs) == 1 else near
+        return found
 
     def posterior(self, prior: ArrayLike, out: int) -> Floats:
         """The probability of each true label once `out` came out, from those before."""
