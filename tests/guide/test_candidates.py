@@ -104,14 +104,14 @@ def test_a_row_of_a_loud_leaf_tells_its_label_beside_a_whole_gradient() -> None:
 
 
 def test_a_rare_label_is_known_to_be_rare_within_the_first_rounds() -> None:
-    """At ε = 1, one label in seventeen: after 96 rounds the guide errs no more often than such labels come."""
+    """At ε = 1, one label in seventeen: after 96 rounds of which nobody knows more, it is seldom answered."""
     rng, wrong = np.random.default_rng(5), 0
     plan = GuidePlan.best(epsilon=1.0, delta=1e-6, rounds=5000)
     for seed in range(40):
         rows, labels = rng.normal(size=(160, 4)), (rng.random(160) < 1 / 17).astype(np.int64)
         answers = Guide(plan, Columns.of_array(4), rng=Random(seed=seed)).follow(rows, labels).answers
         wrong += int((answers[96:] == 1).sum())
-    assert wrong < 0.1 * 40 * 64
+    assert wrong < 0.15 * 40 * 64  # 0.21 where labels are not louder
 
 
 def test_of_many_labels_the_most_frequent_is_found() -> None:

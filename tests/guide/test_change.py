@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from confide.guide import leaves as leaves_module
-from confide.guide.change import TRIED
+from confide.guide.change import TRIED, told_by
 from confide.guide.columns import Columns
 from confide.guide.guide import Guide
 from confide.guide.leaves import Leaves
+from confide.guide.linear import MODELS, units
 from confide.planning.guided import GuidePlan
 from confide.privacy.random import Random
 
@@ -37,7 +38,7 @@ STREAMS = {
 }
 
 
-@lru_cache(maxsize=None)
+@cache
 def led(name: str, plan: GuidePlan = PLAN, share: float = 1.0) -> tuple[Guide, NDArray[np.bool_]]:
     """A guide after the stream, and which rows it answered wrongly; after the change a share of labels comes."""
     labels = STREAMS[name].astype(np.int64)
@@ -101,7 +102,9 @@ def test_one_by_one_a_guide_does_the_same_as_with_many_rounds_at_once() -> None:
     assert one.model.params() == many.model.params()
 
 
-def test_what_is_only_tried_never_answers_and_is_not_carried_over_an_epochs_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_only_tried_never_answers_nor_is_carried_over_an_epochs_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     labels, tried = STREAMS["as ever"].astype(np.int64), []
     guide = Guide(PLAN, COLUMNS, rng=Random(seed=1))
     monkeypatch.setattr(leaves_module, "suspected", lambda told: told.closed == 100)  # for no reason
@@ -121,3 +124,11 @@ def test_what_is_only_tried_never_answers_and_is_not_carried_over_an_epochs_end(
     guide.follow(ROWS[:8000], labels[:8000])
     assert len(tried) == TRIED and all(one.tobytes() == tried[0].tobytes() for one in tried)
     assert guide._leaves._since_leaf == 0  # the opposite was worse
+
+
+def test_what_was_not_counted_in_a_leaf_is_not_heard() -> None:
+    """Where nothing of a leaf's labels was kept, what is released of them is noise: it moves no count."""
+    unit = units(PLAN.clip, 1)
+    unit[MODELS + 1 :] = 0
+    losses = np.append(np.zeros(MODELS + 1), 1e12)
+    assert told_by(np.zeros(unit.size + 1), losses, unit, 16, 1).tolist() == [0.0] * unit.size + [8.0]
