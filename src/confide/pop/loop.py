@@ -242,7 +242,9 @@ class Loop:
                 refused[i] = error.with_traceback(None)  # whose calls hold the label
         taught = [(waiting.questions, label, waiting.who) for _, waiting, label, teaches in came if teaches]
         leaves = iter(self.parts.teach_many(taught) if taught else ())
-        taken += [Lesson(*one, next(leaves) if teaches else NOTHING) for *one, teaches in came]
+        taken += [
+            Lesson(key, waiting, label, next(leaves) if teaches else NOTHING) for key, waiting, label, teaches in came
+        ]
         return taken, refused
 
     def _receive(self, key: Key, label: int) -> tuple[Waiting, int, bool]:
