@@ -365,7 +365,7 @@ def test_what_is_too_much_is_refused_at_once_and_nothing_of_it_is_read(operation
 
 
 def test_who_gathers_follows_from_questions_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A question that comes alone does not wait for others; labels always do, so that it tells of none."""
+    """A question that comes alone does not wait for others, nor does a label ever: how many there are is private."""
     slept = list[str]()
     note = lambda _: slept.append(threading.current_thread().name)  # noqa: E731
     clock = SimpleNamespace(perf_counter=time.perf_counter, sleep=note)
@@ -389,9 +389,13 @@ def test_who_gathers_follows_from_questions_alone(monkeypatch: pytest.MonkeyPatc
         assert slept == ["ask spam"]
         await owner.ask([Question("ann", "alone again", X)])
         assert slept == ["ask spam"]
-        for ticket in ("one", "another"):
-            await owner.learn([Taught("ann", ticket, "ham")])
-        assert slept == ["ask spam", "label spam", "label spam"]
+        desk.gate.clear()
+        lessons = [asyncio.create_task(owner.learn([Taught(f"person {i}", "one", "ham")])) for i in range(6)]
+        await until(lambda: owner.waiting["label"] == 6)
+        desk.gate.set()
+        await asyncio.gather(*lessons)
+        await owner.learn([Taught("ann", "another", "ham")])
+        assert slept == ["ask spam"]
 
     go(main())
     owner.close()

@@ -33,8 +33,8 @@ LONG = 600.0
 
 GATHER, SEVERAL = 0.002, 2
 """Seconds for which questions gather where the last group had so many requests or more: they share a commit, and all
-that a group costs however large it is. How many questions there are is public. How many labels there are is not: so
-labels always gather, however few."""
+that a group costs however large it is. How many questions there are is public. How many labels there are is not, and
+labels never wait for others."""
 
 R = TypeVar("R")
 
@@ -295,7 +295,7 @@ class Owner:
                     self._changed[kind].wait()
                 if not queue:
                     return taken
-            if not self._closing and (kind == "label" or (kind == "ask" and self._several)):
+            if kind == "ask" and self._several and not self._closing:
                 time.sleep(GATHER)
             with self._lock:
                 most = 1 if kind == "call" else self._group  # looks that wait together find the first one's
