@@ -1,14 +1,17 @@
 # The service in a container: docker build -t confide . See docs/deploy.md for how it is run.
-FROM python:3.13-slim AS build
+# Any image with Python 3.11 or newer, its venv and useradd will do as a base.
+ARG BASE=docker.io/library/python:3.13-slim
+FROM ${BASE} AS build
+ARG EXTRAS=service,postgres
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
-RUN python -m venv /opt/confide && /opt/confide/bin/pip install --no-cache-dir '.[service]'
+RUN python -m venv /opt/confide && /opt/confide/bin/pip install --no-cache-dir ".[${EXTRAS}]"
 
-FROM python:3.13-slim
+FROM ${BASE}
 # One user, who owns the state and nothing else; its number is fixed, so that a volume keeps its owner.
 RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/confide --shell /usr/sbin/nologin confide \
- && install -d -o confide -g confide -m 0700 /var/lib/confide /var/cache/confide \
+ && install -d -o confide -g confide -m 0700 /var/lib/confide /var/lib/confide/keys /var/cache/confide \
  && install -d -m 0755 /etc/confide
 COPY --from=build /opt/confide /opt/confide
 

@@ -4,6 +4,7 @@
     python benchmarks/service.py --quick    about a minute, with wider errors
     python benchmarks/service.py --json F   and writes the numbers to a file
     python benchmarks/service.py --page F   prints the tables of docs/speed.md from such a file, and measures nothing
+    python benchmarks/service.py --against F    alternates with another checkout's service in a folder: ratios
 
 A server process serves one model; this process sends requests over a few connections and waits for every response.
 Batches are 64 questions, then their 64 labels. Single questions come over 64 connections at once, then at half the rate
@@ -22,6 +23,7 @@ import json
 import os
 import random
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -38,7 +40,10 @@ from rich.table import Table
 
 from confide.service.doors import Keys, Tokens
 
+HERE = Path(__file__).resolve().parents[1]
 FEATURES, BATCH, CONNECTIONS = 8, 64, 64
+WARM = 16_384
+"""Rounds before anything is measured: by then the guide has found the columns' ranges, once for all."""
 TARGETS = {
     "rounds/s in batches": 5000.0, "single asks/s": 800.0, "p99 at half load, ms": 20.0, "of River's asks/s": 0.5,
 }  # fmt: skip
@@ -165,9 +170,9 @@ class Sender:
 
 
 @contextmanager
-def server(arguments: list[str]) -> Iterator[tuple[int, int, int]]:
+def server(arguments: list[str], **environment: str) -> Iterator[tuple[int, int, int]]:
     """A server process, from its start to its end: its two ports, and its number."""
-    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
     assert process.stderr is not None
     try:
         for line in process.stderr:
@@ -188,25 +193,53 @@ def _pass_on(lines: Iterable[str]) -> None:
             print(line, end="", file=sys.stderr)
 
 
-async def load(port: int, pid: int, token: str, seconds: float) -> dict[str, Any]:
-    """Batches, singles, and singles at half load."""
+async def closed(port: int, pid: int, token: str, seconds: float) -> dict[str, Any]:
+    """Batches and singles, each of which waits for its response."""
     sender = Sender(port, token, seconds)
-    await Sender(port, token, 1.0).closed(4, sender.batch)  # compiles, and fills caches
+    served = 0.0
+    while served < WARM:  # kernels are compiled, ranges found, caches filled
+        served += await Sender(port, token, 1.0).closed(4, sender.batch)
     begun = processor(pid)
     batches = await sender.closed(4, sender.batch)
     between = processor(pid)
     singles = await sender.closed(CONNECTIONS, sender.single)
     ended = processor(pid)
-    gc.disable()  # the sender's own pauses are nobody's latency
-    times = np.sort(await sender.opened(singles / 2)) * 1000
-    gc.enable()
     return {
         "rounds/s in batches": batches, "single asks/s": singles,
-        "p50 at half load, ms": float(np.quantile(times, 0.5)),
-        "p99 at half load, ms": float(np.quantile(times, 0.99)),
         "server's processor, µs a round in batches": (between - begun) / (batches * seconds) * 1e6,
         "server's processor, µs a single ask": (ended - between) / (singles * seconds) * 1e6,
     }  # fmt: skip
+
+
+async def load(port: int, pid: int, token: str, seconds: float) -> dict[str, Any]:
+    """Batches, singles, and singles at half load."""
+    told = await closed(port, pid, token, seconds)
+    gc.disable()  # the sender's own pauses are nobody's latency
+    times = np.sort(await Sender(port, token, seconds).opened(told["single asks/s"] / 2)) * 1000
+    gc.enable()
+    quantiles = {f"p{q} at half load, ms": float(np.quantile(times, q / 100)) for q in (50, 99)}
+    names = list(told)
+    return {**{name: told[name] for name in names[:2]}, **quantiles, **{name: told[name] for name in names[2:]}}
+
+
+def against(other: Path, pairs: int, seconds: float) -> list[dict[str, float]]:
+    """For each pair of runs, this checkout's numbers divided by the other's; who comes first changes."""
+    ratios = []
+    for pair in range(pairs):
+        told = dict[Path, dict[str, Any]]()
+        for tree in (HERE, other) if pair % 2 else (other, HERE):
+            with tempfile.TemporaryDirectory() as name:
+                folder = Path(name)
+                known = "quota" in (tree / "src" / "confide" / "service" / "config.py").read_text()
+                config = CONFIG if known else re.sub("quota.*", "", CONFIG)  # 0.2 had none
+                (folder / "confide.toml").write_text(config)
+                token = Tokens("asker", Keys.make(folder / "keys" / "askers")).sign("ann", expires=3600.0)
+                arguments = [sys.executable, "-m", "confide", "serve", str(folder / "confide.toml")]
+                with server(arguments, PYTHONPATH=str(tree / "src")) as (public, _, pid):
+                    told[tree] = asyncio.run(closed(public, pid, token, seconds))
+        ratios.append({name: value / told[other][name] for name, value in told[HERE].items()})
+        print("  ".join(f"{name}: {value:,.0f} ({ratios[-1][name]:.2f})" for name, value in told[HERE].items()))
+    return ratios
 
 
 async def shares(public: int, operator: int, tokens: tuple[str, str], seconds: float) -> dict[str, dict[str, float]]:
@@ -242,11 +275,20 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--page", type=Path, metavar="F")
+    parser.add_argument("--against", type=Path, metavar="F")
+    parser.add_argument("--pairs", type=int, default=7)
     given = parser.parse_args()
     if given.page:
         print(page(given.page))
         return
     seconds = 4.0 if given.quick else 15.0
+    if given.against:
+        load_before, ratios = os.getloadavg()[0], against(given.against.resolve(), given.pairs, seconds)
+        print(f"load before {load_before:.1f}, after {os.getloadavg()[0]:.1f}; median of {given.pairs} ratios:")
+        for name in ratios[0]:
+            values = sorted(one[name] for one in ratios)
+            print(f"  {name}: × {statistics.median(values):.2f} ({values[0]:.2f} to {values[-1]:.2f})")
+        return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "confide.toml").write_text(CONFIG)

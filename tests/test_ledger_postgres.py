@@ -333,6 +333,15 @@ def test_a_server_that_may_forget_is_refused(own: Cluster) -> None:
         refused(lambda name=name: Ledger(url).claim("shop"), f"set {name} = ")  # type: ignore[misc]
 
 
+def test_a_database_without_an_encoding_is_as_good_as_any(cluster: Cluster) -> None:
+    """Texts came back as bytes: a first start was refused in wrong words, and later ones found their name taken."""
+    cluster.execute("CREATE DATABASE plain TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'")
+    with Ledger(cluster.url("public").replace("///postgres?", "///plain?")) as ledger:
+        ledger.create("shop")
+        assert ledger.models() == ["shop"]
+        ledger.claim("shop").close()
+
+
 def test_it_stays_so_when_the_server_is_told_otherwise(ledger: Ledger, cluster: Cluster) -> None:
     with ledger.claim("shop") as shop:
         try:

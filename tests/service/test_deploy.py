@@ -9,9 +9,11 @@ import shlex
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from fastapi import FastAPI
 from typer.testing import CliRunner
 
 from benchmarks.service import TARGETS, page
@@ -19,8 +21,10 @@ from confide.cli.app import app
 from confide.service.config import EXAMPLE, Config
 from confide.service.logs import Log
 from confide.service.metrics import Metrics, public_text
+from confide.service.public import health
 
 ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
 DEFAULTS = Config(**tomllib.loads(EXAMPLE))
@@ -46,8 +50,8 @@ def commands() -> set[str]:
 
 def test_the_container_installs_an_extra_that_exists_and_runs_a_command_that_exists() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    installed = re.findall(r"\.\[(\w+)\]", DOCKERFILE)
-    assert installed == ["service"] and "service" in extras
+    installed = dict(rest.split("=", 1) for word, rest in steps() if word == "ARG")["EXTRAS"].split(",")
+    assert "service" in installed and set(installed) <= set(extras) and '".[${EXTRAS}]"' in DOCKERFILE
     found = dict(steps())
     assert found["ENTRYPOINT"] == '["confide"]' and found["CMD"].startswith('["serve", ') and "serve" in commands()
 
@@ -78,6 +82,10 @@ def test_the_container_has_the_services_ports_and_settings(monkeypatch: pytest.M
     read = Config(**tomllib.loads(EXAMPLE))  # an unknown CONFIDE_… would change nothing
     assert (read.public.host, read.operator.host) == ("0.0.0.0", "0.0.0.0")
     assert (read.public.port, read.operator.port) == (DEFAULTS.public.port, DEFAULTS.operator.port)
+    for name in ("owner", "door"):  # which say nothing of ports: a host from the environment leaves them as they are
+        read = Config(**tomllib.loads((DEPLOY / f"{name}.toml").read_text(encoding="utf-8")))
+        assert (read.public.host, read.operator.host) == ("0.0.0.0", "0.0.0.0")
+        assert (read.public.port, read.operator.port) == (DEFAULTS.public.port, DEFAULTS.operator.port)
 
 
 def test_the_unit_is_hardened_and_starts_what_exists() -> None:
@@ -125,6 +133,87 @@ def test_the_alarms_are_about_metrics_that_exist() -> None:
     ports = [job["static_configs"][0]["targets"][0].rpartition(":")[2] for job in scraped["scrape_configs"]]
     assert ports == [str(DEFAULTS.public.port), str(DEFAULTS.operator.port)]
     assert ["authorization" in job for job in scraped["scrape_configs"]] == [False, True]
+
+
+def manifests() -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((DEPLOY / "kubernetes" / "confide.yaml").read_text(encoding="utf-8")))
+
+
+def pods() -> dict[str, dict[str, Any]]:
+    return {
+        one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in manifests() if "template" in one["spec"]
+    }
+
+
+def test_kubernetes_takes_the_manifests() -> None:
+    validator = pytest.importorskip("kubernetes_validate", reason="needs kubernetes-validate, which has the schemas")
+    for one in manifests():
+        validator.validate(one, validator.latest_version(), strict=True)
+
+
+def test_a_manifest_that_is_wrong_is_not_taken() -> None:
+    validator = pytest.importorskip("kubernetes_validate", reason="needs kubernetes-validate, which has the schemas")
+    wrong = next(one for one in manifests() if one["kind"] == "StatefulSet")
+    wrong["spec"]["template"]["spec"]["containers"][0]["livenessProbes"] = {}
+    with pytest.raises(validator.ValidationError):
+        validator.validate(wrong, validator.latest_version(), strict=True)
+
+
+def test_the_manifests_agree_with_each_other_and_with_the_service() -> None:
+    """Names, ports, probes, places, and that keys come from a Secret."""
+    found, specs = manifests(), pods()
+    kinds = {(one["kind"], one["metadata"]["name"]) for one in found}
+    assert {("StatefulSet", "owner"), ("Deployment", "doors"), ("Service", "owner"), ("Service", "doors")} <= kinds
+    assert next(one["spec"]["replicas"] for one in found if one["kind"] == "StatefulSet") == 1
+    owner = tomllib.loads((DEPLOY / "door.toml").read_text(encoding="utf-8"))["models"]["spam"]["owner"]
+    assert owner == f"http://owner:{DEFAULTS.public.port}"
+    paths = {route.path for route in routes() if hasattr(route, "path")}
+    for name, spec in specs.items():
+        labels = next(one for one in found if one["metadata"]["name"] == name and "template" in one["spec"])
+        service = next(one for one in found if one["kind"] == "Service" and one["metadata"]["name"] == name)
+        pod = labels["spec"]["template"]["metadata"]["labels"]
+        assert service["spec"]["selector"] == labels["spec"]["selector"]["matchLabels"] == pod
+        (container,), ports = spec["containers"], {"public": DEFAULTS.public.port, "operator": DEFAULTS.operator.port}
+        assert {one["name"]: one["containerPort"] for one in container["ports"]} == ports
+        assert all(ports[one["targetPort"]] == one["port"] for one in service["spec"]["ports"])
+        probes = [container[f"{kind}Probe"]["httpGet"] for kind in ("startup", "liveness", "readiness")]
+        assert {one["path"] for one in probes} <= paths and {one["port"] for one in probes} <= set(ports)
+        volumes, mounted = {one["name"] for one in spec["volumes"]}, {one["name"] for one in container["volumeMounts"]}
+        assert mounted <= volumes | {"state"} and spec["securityContext"]["runAsUser"] == int(dict(steps())["USER"])
+        secrets = [one["secret"]["secretName"] for one in spec["volumes"] if "secret" in one]
+        assert secrets == ["confide-keys"] and not spec["automountServiceAccountToken"]
+        config = tomllib.loads((DEPLOY / f"{name.rstrip('s')}.toml").read_text(encoding="utf-8"))
+        kept = next(one["mountPath"] for one in container["volumeMounts"] if one["name"] == "keys")
+        assert all(str(Path(path).parent) == kept for path in config["doors"].values())
+    assert specs["owner"]["containers"][0]["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert specs["owner"]["terminationGracePeriodSeconds"] >= int(unit()["Service"]["TimeoutStopSec"])
+
+
+def routes() -> list[Any]:
+    health(probed := FastAPI(), None)  # type: ignore[arg-type]
+    return list(probed.routes)
+
+
+def test_the_compose_file_agrees_with_what_it_mounts() -> None:
+    told = yaml.safe_load((DEPLOY / "compose.yml").read_text(encoding="utf-8"))
+    services = told["services"]
+    assert {"postgres", "owner", "door-a", "door-b", "tls", "prometheus"} == set(services)
+    for one in services.values():
+        for mount in one.get("volumes", ()):
+            source = mount.split(":")[0]
+            given = source.startswith("./") and not source.startswith("./tls")  # certificates and a token are yours
+            assert (DEPLOY / source).is_file() if given else source.startswith("./tls") or source in told["volumes"]
+    assert all(port.startswith("127.0.0.1:") for port in services["owner"]["ports"]), "the operator's port is nobody's"
+    assert [name for name in services if "ports" in services[name]] == ["owner", "tls", "prometheus"]
+    for name in ("door-a", "door-b"):
+        assert f"server {name}:{DEFAULTS.public.port};" in (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
+    scraped = yaml.safe_load((DEPLOY / "prometheus.compose.yml").read_text(encoding="utf-8"))["scrape_configs"]
+    hosts, public = {one for job in scraped for one in job["static_configs"][0]["targets"]}, DEFAULTS.public.port
+    assert hosts == {f"door-a:{public}", f"door-b:{public}", f"owner:{DEFAULTS.operator.port}"}
+    ledger = tomllib.loads((DEPLOY / "owner.toml").read_text(encoding="utf-8"))["models"]["spam"]["ledger"]
+    about = services["postgres"]["environment"]
+    assert ledger == f"postgresql://{about['POSTGRES_USER']}@postgres/{about['POSTGRES_DB']}"
+    assert services["owner"]["environment"]["PGPASSWORD"] == about["POSTGRES_PASSWORD"]
 
 
 def test_the_page_names_commands_and_settings_that_exist() -> None:

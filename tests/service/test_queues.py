@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -360,3 +362,40 @@ def test_what_is_too_much_is_refused_at_once_and_nothing_of_it_is_read(operation
             assert all(told.status_code != 429 for told in await asyncio.gather(*waiting, one))
 
     go(main())
+
+
+def test_who_gathers_follows_from_questions_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question that comes alone does not wait for others, nor does a label ever: how many there are is private."""
+    slept = list[str]()
+    note = lambda _: slept.append(threading.current_thread().name)  # noqa: E731
+    clock = SimpleNamespace(perf_counter=time.perf_counter, sleep=note)
+    monkeypatch.setattr("confide.service.owner.time", clock)
+    desk = MemoryDesk()
+    owner = Owner(desk, Metrics(Log()))
+
+    async def main() -> None:
+        for i in range(3):
+            await owner.ask([Question("ann", str(i), X)])
+        assert slept == []
+        desk.gate.clear()
+        first = asyncio.create_task(owner.ask([Question("ann", "first", X)]))
+        await until(lambda: not owner._queues["ask"] and owner.waiting["ask"] == 1)
+        others = [asyncio.create_task(owner.ask([Question("ann", f"other {i}", X)])) for i in range(5)]
+        await until(lambda: owner.waiting["ask"] == 6)
+        desk.gate.set()
+        await asyncio.gather(first, *others)
+        assert desk.groups[-2:] == [("ask", 1), ("ask", 5)] and slept == []
+        await owner.ask([Question("ann", "next", X)])
+        assert slept == ["ask spam"]
+        await owner.ask([Question("ann", "alone again", X)])
+        assert slept == ["ask spam"]
+        desk.gate.clear()
+        lessons = [asyncio.create_task(owner.learn([Taught(f"person {i}", "one", "ham")])) for i in range(6)]
+        await until(lambda: owner.waiting["label"] == 6)
+        desk.gate.set()
+        await asyncio.gather(*lessons)
+        await owner.learn([Taught("ann", "another", "ham")])
+        assert slept == ["ask spam"]
+
+    go(main())
+    owner.close()

@@ -42,7 +42,7 @@ from confide.guide.counting import RangeCounts
 from confide.guide.hashed import HashedMap
 from confide.guide.importance import importance
 from confide.guide.leaves import Kept, Leaves
-from confide.guide.linear import MODELS, add_lesson, ordered, run_rows, scores
+from confide.guide.linear import MODELS, add_lesson, add_lessons, ordered, run_rows, scores
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Batch, Map, Model, Question, encode_batch, map_from_params, map_params, score_of
 from confide.guide.ranges import declared
@@ -259,9 +259,10 @@ class Guide:
 
         Its question is of the warm-up, which is over; or of an earlier leaf than the open one, which is never released.
         """
-        if self._warm is not None and not self.finding and row <= self._first:
+        leaves, warm = self._leaves, self._warm
+        if warm is not None and leaves is not warm and row <= self._first:
             return True
-        ends, closed = self._leaves.stage.ends, self._leaves.closed
+        ends, closed = leaves.stage.ends, leaves.closed
         released = closed < len(ends) and self._began + ends[closed] < self._last
         return not released and int(self._leaf_at(np.array([row - 1]))[0]) < self.closed
 
@@ -465,6 +466,30 @@ class Guide:
         if taught and self._keeps and not self._leaves.loud and question.read is not None:
             self._leaves.kept.append(Kept(self.rounds, question.read, y))
 
+    def gradients(self, questions: Sequence[Question], ys: Sequence[int], /) -> None:
+        """`gradient` of each, in one call: the same bits."""
+        plain = type(self).gradient is Guide.gradient and type(self)._add is Guide._add
+        if len(ys) == 1 or self.rounds > self._last or not plain:
+            for question, y in zip(questions, ys, strict=True):
+                self.gradient(question, y)
+            return
+        self._check()
+        stage, labels = self.stage, self.plan.labels
+        taught = [one for one in zip(questions, ys, strict=True) if one[0].stage == stage and 0 <= one[1] < labels]
+        if not taught:
+            return
+        rows, given = [one.encoded for one, _ in taught], np.array([y for _, y in taught])
+        starts = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum([one.indices.size for one in rows], out=starts[1:])
+        known = add_lessons(
+            self._leaves.thetas, starts, np.concatenate([one.indices for one in rows]),
+            np.concatenate([one.values for one in rows]), given, self._weights, self.plan.clip, self.plan.scale,
+            self._leaves.open,
+        )  # fmt: skip
+        if self._keeps:
+            kept = (one for one, good in zip(taught, known.tolist(), strict=True) if good)
+            self._leaves.kept.extend(Kept(self.rounds, one.read, y) for one, y in kept if one.read is not None)
+
     def lesson(self, question: Question, y: int, /) -> Ints:
         """What `gradient` would add: a function of the row, its label and what was released."""
         out = np.zeros_like(self._leaves.open)
@@ -524,9 +549,12 @@ class Guide:
             table = some if self._keeps else None
             if table is not None:
                 self._keep(table, batch.refused, labels[part])
-            for i in range(batch.refused.size if keep else 0):
-                row, read = batch.row(i), None if table is None else table.row(i)
-                asked.rows.append(None if row is None else Question(self.stage, row, None, read))
+            if keep:
+                stage, read = self.stage, None if table is None else table.row
+                asked.rows.extend(
+                    None if row is None else Question(stage, row, None, None if read is None else read(i))
+                    for i, row in enumerate(batch.rows())
+                )
         return asked
 
     def _keep(self, table: Table, refused: Mask, labels: Ints) -> None:

@@ -266,6 +266,29 @@ def run_rows(
 
 
 @jit
+def add_lessons(
+    thetas: Thetas,
+    starts: Ints,
+    indices: Ints,
+    values: Floats,
+    labels: Ints,
+    weights: Floats,
+    clip: int,
+    scale: int,
+    leaf: Ints,
+) -> Ints:
+    """`add_lesson` of each row, scored first; 1 for each that was known: its features are the map's, each once."""
+    known, said = np.zeros(labels.size, np.int64), np.empty(thetas.answering.shape[1])
+    for i in range(labels.size):
+        a, b, y = starts[i], starts[i + 1], labels[i]
+        if ordered(indices[a:b], thetas.theta.shape[0]):
+            known[i] = 1
+            scores(thetas.answering, indices[a:b], values[a:b], said)
+            add_lesson(thetas, said, indices[a:b], values[a:b], y, weights[y], clip, scale, leaf)
+    return known
+
+
+@jit
 def follow(decoded: Floats, rate: float, momentum: float, mean: Floats, share: float, theta: Floats) -> None:
     """θ from the decoded sums: −rate · sums, but for a `share` of what they have along the `mean` row, of norm 1.
 

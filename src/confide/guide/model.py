@@ -40,12 +40,13 @@ class Batch(NamedTuple):
     values: Floats
     refused: NDArray[np.bool_]
 
-    def row(self, i: int) -> Encoded | None:
-        """One row, sharing nothing with the others; None if it was refused."""
-        if self.refused[i]:
-            return None
-        part = slice(int(self.starts[i]), int(self.starts[i + 1]))
-        return Encoded(self.indices[part].copy(), self.values[part].copy())
+    def rows(self) -> list[Encoded | None]:
+        """All rows, each sharing nothing with the others; None for one that was refused."""
+        starts, indices, values = self.starts.tolist(), self.indices, self.values
+        return [
+            None if refused else Encoded(indices[a:b].copy(), values[a:b].copy())
+            for a, b, refused in zip(starts, starts[1:], self.refused.tolist(), strict=False)
+        ]
 
 
 def encode_batch(features: Map, rows: Iterable[Any] | Table) -> Batch:

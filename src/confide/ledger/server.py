@@ -76,6 +76,7 @@ class ServerReader(Reader):
         self.name, self.version = name, VERSION
         try:
             given = {**_CONNECTION, **{key: value for key, value in conninfo_to_dict(url).items() if value}}
+            given["client_encoding"] = "UTF8"  # a database without an encoding would give texts back as bytes
             self.db = psycopg.connect(make_conninfo("", **given), autocommit=True)
         except psycopg.Error as error:
             raise StateError(

@@ -103,23 +103,23 @@ def ask_many(loop: Loop, xs: Any, whos: Sequence[bytes | None]) -> list[Outcome]
         return outcomes
     first = loop.account.rounds
     chunk = _chunk(loop, xs, np.full(len(xs), NOTHING), whos, keep=True)
-    outcomes = list[Outcome]()
-    for i in range(chunk.rows):
+    outcomes, journaled = list[Outcome](), loop.tickets.kept
+    columns = (chunk.copies, chunk.shown, chunk.sure, chunk.source, chunk.guided)
+    rows = zip(*(column[: chunk.rows].tolist() for column in columns), strict=True)
+    for i, (copy, shown, sure, source, said) in enumerate(rows):
         number, watched = first + i + 1, loop.watch(whos[i], first + i + 1)
         if i in chunk.errors:
             loop.tickets.issue(number, None)
             outcomes.append(Outcome(NOTHING, error=ValueError(chunk.errors[i]), number=number))
             continue
-        x = chunk.xs[i]
+        x = None if journaled and copy == NOTHING else chunk.xs[i]  # which nobody will learn from, nor save
         if isinstance(x, np.ndarray):
             x = x.copy()
             x.flags.writeable = False
-        shown = int(chunk.shown[i])
         questions = chunk.encoded[i] if chunk.encoded else ()
-        waiting = Waiting(int(chunk.copies[i]), x, shown, watched, whos[i], questions)
-        ticket, source = loop.tickets.issue(number, waiting), int(chunk.source[i])
-        said = int(chunk.guided[i])
-        outcomes.append(Outcome(shown, bool(chunk.sure[i]), ticket, None, source, said, number, waiting))
+        waiting = Waiting(copy, x, shown, watched, whos[i], questions)
+        ticket = loop.tickets.issue(number, waiting)
+        outcomes.append(Outcome(shown, sure, ticket, None, source, said, number, waiting))
     loop.tickets.expire(loop.account.rounds)
     return outcomes
 

@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -104,22 +104,16 @@ class Keeper:
 
     def hash(self, purpose: bytes, *parts: bytes) -> bytes:
         """16 bytes that nobody can compute without this state's key."""
-        return self.hashes((purpose, *parts))[0]
+        one = (self._keyed.get(purpose) or self.keyed(purpose)).copy()
+        one.update(parts[0] if len(parts) == 1 else b"".join(parts))
+        return cast(bytes, one.digest())
 
-    def hashes(self, *given: tuple[bytes, ...]) -> list[bytes]:
-        """`hash` of each: a purpose, and what is hashed."""
-        made = []
-        for purpose, *parts in given:
-            keyed = self._keyed.get(purpose)
-            if keyed is None:
-                routing = self._loop.routing
-                key = routing.people_key if purpose == b"unit" else routing.ticket_key
-                keyed = blake2b(key=key, digest_size=16, person=purpose)
-                self._keyed[purpose] = keyed
-            one = keyed.copy()
-            one.update(b"".join(parts))
-            made.append(one.digest())
-        return made
+    def keyed(self, purpose: bytes) -> Any:
+        """What `hash` begins with, to be copied."""
+        routing = self._loop.routing
+        key = routing.people_key if purpose == b"unit" else routing.ticket_key
+        keyed = self._keyed[purpose] = blake2b(key=key, digest_size=16, person=purpose)
+        return keyed
 
     @property
     def tickets(self) -> Tickets:
@@ -196,16 +190,9 @@ class Keeper:
 
         A note must name the tickets: of a call that is not cut off, nothing else says that they were used.
         """
-        loop = self._loop
-        taken: list[Lesson] = []
-        refused: dict[int, ValueError] = {}
         with self.lock:
             self.begin()
-            for i, (key, label) in enumerate(labels):
-                try:
-                    taken.append(loop.learn(key, label))
-                except ValueError as error:
-                    refused[i] = error.with_traceback(None)  # whose calls hold the label
+            taken, refused = self._loop.learn_many(labels)
             if note is None:
                 return refused, self._enter()
             return refused, self._enter(notes=(note(taken),), noted=[lesson.key for lesson in taken])

@@ -13,7 +13,7 @@ Whole chunks of rounds, compiled: `confide.banks.rounds`; both agree to the last
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -230,6 +230,31 @@ class Loop:
 
         The ticket is marked as used first, whatever cuts off the rest.
         """
+        waiting, label, teaches = self._receive(key, label)
+        leaf = self.parts.teach(waiting.questions, label, waiting.who) if teaches else NOTHING
+        return Lesson(key, waiting, label, leaf)
+
+    def learn_many(self, labels: Iterable[tuple[Key, int]]) -> tuple[list[Lesson], dict[int, ValueError]]:
+        """`learn` of each; by place, what is wrong with those that were not taken."""
+        taken, refused = list[Lesson](), dict[int, ValueError]()
+        came, plain = list[tuple[Key, Waiting, int, bool]](), self.parts.plain and type(self).learn is Loop.learn
+        for i, (key, label) in enumerate(labels):
+            try:
+                if plain:
+                    came.append((key, *self._receive(key, label)))
+                else:
+                    taken.append(self.learn(key, label))
+            except ValueError as error:
+                refused[i] = error.with_traceback(None)  # whose calls hold the label
+        taught = [(waiting.questions, label, waiting.who) for _, waiting, label, teaches in came if teaches]
+        leaves = iter(self.parts.teach_many(taught) if taught else ())
+        taken += [
+            Lesson(key, waiting, label, next(leaves) if teaches else NOTHING) for key, waiting, label, teaches in came
+        ]
+        return taken, refused
+
+    def _receive(self, key: Key, label: int) -> tuple[Waiting, int, bool]:
+        """A label comes: whose question it answers, what is taken of it, and whether the public parts learn that."""
         waiting = self.tickets.take(key, self.account.rounds)
         self.account.used.add(key)
         label = self.parts.receive(label, waiting.who)
@@ -240,10 +265,10 @@ class Loop:
         if self.account.past(key[1]):
             self.late = self.late.one_past()
             self.account.name((waiting.who,))
-            return Lesson(key, waiting, label, NOTHING)
+            return waiting, label, False
         if self.missed(key[1]):
             self.late = self.late.plus(self.account.rounds, key[1])
-        return Lesson(key, waiting, label, self.parts.teach(waiting.questions, label, waiting.who))
+        return waiting, label, True
 
     def missed(self, number: int) -> bool:
         """Whether a label of this round comes too late to teach anything (public)."""

@@ -147,6 +147,10 @@ class Running:
         """A label came. The number of its open release, which has it now; −1 for none: nobody is told."""
         return -1
 
+    def teach_many(self, questions: Sequence[Any], labels: Sequence[int], whos: Sequence[Who]) -> list[int]:
+        """`teach` of each, in order."""
+        return [self.teach(*one) for one in zip(questions, labels, whos, strict=True)]
+
     def missed(self, number: int) -> bool:
         """Whether a label of this round comes too late to teach it (public)."""
         return True

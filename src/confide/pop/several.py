@@ -166,6 +166,18 @@ class Parts:
             [one.teach(question, label, who) for one, question in zip(self._each, questions, strict=False)]
         )
 
+    @property
+    def plain(self) -> bool:
+        """Whether labels are taken as they are: then what one teaches does not decide how the next is taken."""
+        return all(type(one).receive is Running.receive for one in self._each)
+
+    def teach_many(self, lessons: Sequence[tuple[tuple[Any, ...], int, Who]]) -> list[int]:
+        """`teach` of each, in order."""
+        if len(self._each) != 1 or not all(len(questions) == 1 for questions, *_ in lessons):
+            return [self.teach(*one) for one in lessons]
+        rows, labels, whos = zip(*lessons, strict=True)
+        return self._each[0].teach_many([one[0] for one in rows], labels, whos)
+
     def stamp(self, leaves: Sequence[int]) -> int:
         """One number for the open releases that have a lesson, a part each; −1 for none.
 

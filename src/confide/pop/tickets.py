@@ -112,9 +112,10 @@ class Tickets:
         epoch, number, *mark, _ = ticket.split("-")
         if not mark:  # from before there was a ledger
             return False
-        life = self.lives.get(int(epoch), (-1, 0))
-        later = [began for one, (_, began) in self.lives.items() if one > int(epoch)]
-        return life[0] != int(mark[0], 16) or int(number) > min(later, default=rounds)
+        known, life = int(epoch), self.lives.get(int(epoch), (-1, 0))
+        if known != self.epoch:
+            rounds = min((began for one, (_, began) in self.lives.items() if one > known), default=rounds)
+        return life[0] != int(mark[0], 16) or int(number) > rounds
 
     def redeem(self, ticket: str, now: int) -> tuple[Key, Waiting]:
         """Take a ticket back: good once, and in time."""

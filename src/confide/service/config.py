@@ -68,10 +68,16 @@ class _Table(BaseModel):
 
 
 class Port(_Table):
-    """Where a door is."""
+    """Where the public door is."""
 
     host: str = "127.0.0.1"
-    port: int = Field(ge=0, le=65535)
+    port: int = Field(default=8000, ge=0, le=65535)
+
+
+class OperatorPort(Port):
+    """Where the operators' door is."""
+
+    port: int = Field(default=8001, ge=0, le=65535)
 
 
 class JwtConfig(_Table):
@@ -265,8 +271,8 @@ class Config(BaseSettings):
     models: dict[Name, ModelConfig]
     elsewhere: dict[Name, ElsewhereConfig] = Field(default={})
     """Those of the file's models that have an `owner`."""
-    public: Port = Port(port=8000)
-    operator: Port = Port(port=8001)
+    public: Port = Port()
+    operator: OperatorPort = OperatorPort()
     doors: DoorsConfig = DoorsConfig()
     limits: LimitsConfig = LimitsConfig()
     insecure_seed: int | None = None

@@ -62,8 +62,11 @@ class Counts:
         """The labels of rounds came, each in place of what stood for it, and some differ from what was answered."""
         for row, said in zip(rows, answered, strict=True):
             found, stood = self._bin(row.number), row.stands
-            found[-3] += stood < 0
-            found[-2] += (row.label != said) - (stood >= 0 and stood != said)
+            if stood < 0:
+                found[-3] += 1
+                found[-2] += row.label != said
+            else:
+                found[-2] += (row.label != said) - (stood != said)
 
     def _bin(self, number: int) -> list[int]:
         while (found := (number - 1) // self._width) >= _BINS:

@@ -52,6 +52,10 @@ _COUNTED = 1024
 """Public rounds after which the operator's counts are noted; a ticket's life, if that is less."""
 
 
+_SIGNED = 4096
+"""Tickets that are remembered on their way to `learn`: beyond, each is read twice."""
+
+
 class DeskOptions(TypedDict, total=False):
     """What a desk takes by name, as `PopDesk` says it."""
 
@@ -109,6 +113,7 @@ class PopDesk:
         self._life = self._keeper.tickets.life
         self._note_every = min(_COUNTED, self._life)
         self._lock = threading.RLock()
+        self._signed: dict[tuple[str, bytes], Key] = {}  # tickets whose signature was good, on their way to `learn`
         self._sealed: str | None = None
         self._every, self._saved, self._unsaved = save_every, pop.rounds, False
         lives: Mapping[int, tuple[int, int]] = {book.epoch: (book.mark, pop.rounds)}
@@ -287,7 +292,7 @@ class PopDesk:
             if self.waits:
                 raise NotYet(FIRST)
             minute = int(self._wall() // 60)
-            asked = [requests.read(one, minute) for one in questions]
+            asked = requests.read(questions, minute)
             fresh = requests.fresh(asked, minute)
             entered = self._take(fresh) if fresh else None
             found = [requests.request(one.name) for one in asked]
@@ -367,8 +372,9 @@ class PopDesk:
             fresh: dict[Key, int] = {}
             places = dict[Key, list[int]]()
             earlier, used = 0, Counter[bytes]()
+            whose = {who: self._keeper.who(who) for who in {one.subject for one in lessons}}
             for i, (one, label) in enumerate(zip(lessons, labels, strict=True)):
-                key = self._key(one)
+                key = self._key(one.ticket, whose[one.subject])
                 stored = None if key is None else self._requests.ticket(key)
                 before = -1 if stored is None else stored.taught
                 if key is None:
@@ -415,6 +421,11 @@ class PopDesk:
             return {}
         whose = {who: self._keeper.who(who) for who in {one.subject for one in lessons}}
         keys = [self._read(one.ticket, whose[one.subject]) for one in lessons]
+        if len(self._signed) > _SIGNED:
+            self._signed.clear()
+        self._signed.update(
+            ((one.ticket, whose[one.subject]), key) for one, key in zip(lessons, keys, strict=True) if key is not None
+        )
         return {i: Refusal("ticket", NOT_YOURS) for i, key in enumerate(keys) if key is None}
 
     def _read(self, ticket: str, whose: bytes) -> Key | None:
@@ -423,10 +434,10 @@ class PopDesk:
             return self._keeper.tickets.read(ticket, whose)
         return None
 
-    def _key(self, one: Taught) -> Key | None:
-        """As `_read`; a ticket from beyond the ledger's end seals the model."""
-        key = self._read(one.ticket, self._keeper.who(one.subject))
-        if key is not None and self._keeper.tickets.lost(one.ticket, self._keeper.rounds):
+    def _key(self, ticket: str, whose: bytes) -> Key | None:
+        """As `_read`, which `not_theirs` has done already; a ticket from beyond the ledger's end seals the model."""
+        key = self._signed.pop((ticket, whose), None) or self._read(ticket, whose)
+        if key is not None and self._keeper.tickets.lost(ticket, self._keeper.rounds):
             self._seal()
         return key
 

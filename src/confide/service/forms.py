@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
-from typing import Any, Generic, Literal, TypeVar, get_origin
+from typing import Any, Generic, Literal, TypeVar, cast, get_origin
 
 from pydantic import (
     BaseModel,
@@ -204,10 +205,18 @@ class ImportResult(BaseModel):
 
 
 class Forms(Generic[F]):
-    """Reads bodies of one form."""
+    """Reads bodies of one form.
 
-    def __init__(self, form: type[F]) -> None:
-        self.form, self.name = form, form.__name__
+    Parameters
+    ----------
+    form
+        The form.
+    plain
+        Gives the same of a body that has the form, as JSON gave it, in less time; None where it cannot tell.
+    """
+
+    def __init__(self, form: type[F], plain: Callable[[Any], Any] | None = None) -> None:
+        self.form, self.name, self._plain = form, form.__name__, plain
         self._adapter = TypeAdapter(form)
         self._rows = next((name for name, one in form.model_fields.items() if get_origin(one.annotation) is list), "")
 
@@ -224,6 +233,8 @@ class Forms(Generic[F]):
         rows = given.get(self._rows) if isinstance(given, dict) else None
         if check is not None and isinstance(rows, list):
             check(len(rows))
+        if self._plain is not None and (found := self._plain(given)) is not None:
+            return cast(F, found)
         try:
             return self._adapter.validate_python(given)
         except ValidationError as error:
@@ -238,7 +249,78 @@ class Forms(Generic[F]):
         return self.form.model_json_schema(ref_template="#/components/schemas/{model}")
 
 
-ASK, ASK_MANY, LABEL, LABEL_MANY = Forms(Ask), Forms(AskMany), Forms(LabelOne), Forms(LabelMany)
+@dataclass(slots=True, repr=False)
+class _Ask:
+    """An `Ask` that was read plainly."""
+
+    x: Any
+    id: str | None
+    question = Ask.question
+
+
+@dataclass(slots=True, repr=False)
+class _Label:
+    """A `LabelOne` that was read plainly."""
+
+    ticket: str
+    label: str | bool | int | float
+
+
+@dataclass(slots=True, repr=False)
+class _Questions:
+    questions: list[_Ask]
+
+
+@dataclass(slots=True, repr=False)
+class _Labels:
+    labels: list[_Label]
+
+
+def _ask(given: Any) -> _Ask | None:
+    """`Ask` of a body that has its form: tests/service/test_forms.py compares them."""
+    if type(given) is not dict or "x" not in given:
+        return None
+    id = given.get("id")
+    if len(given) == 1 or (len(given) == 2 and type(id) is str and 1 <= len(id) <= 100):
+        return _Ask(given["x"], id)
+    return None
+
+
+def _label(given: Any) -> _Label | None:
+    """`LabelOne`, likewise."""
+    if type(given) is not dict or len(given) != 2:
+        return None
+    ticket, label = given.get("ticket"), given.get("label")
+    if type(ticket) is str and len(ticket) <= 1000 and type(label) in _LABELS:
+        return _Label(ticket, label)  # type: ignore[arg-type]
+    return None
+
+
+_LABELS = (str, int, bool, float)
+R = TypeVar("R")
+
+
+def _all(given: Any, name: str, read: Callable[[Any], R | None]) -> list[R] | None:
+    """The only entry of a body, a list of rows."""
+    rows = given.get(name) if type(given) is dict and len(given) == 1 else None
+    if type(rows) is not list:
+        return None
+    found = [read(row) for row in rows]
+    return None if None in found else cast(list[R], found)
+
+
+def _ask_many(given: Any) -> _Questions | None:
+    rows = _all(given, "questions", _ask)
+    return None if rows is None else _Questions(rows)
+
+
+def _label_many(given: Any) -> _Labels | None:
+    rows = _all(given, "labels", _label)
+    return None if rows is None else _Labels(rows)
+
+
+ASK, ASK_MANY = Forms(Ask, _ask), Forms(AskMany, _ask_many)
+LABEL, LABEL_MANY = Forms(LabelOne, _label), Forms(LabelMany, _label_many)
 HISTORY, PERSON, DRAIN, AUDIT = Forms(History), Forms(Person), Forms(Drain), Forms(Audit)
 _ALL: tuple[Forms[Any], ...] = (ASK, ASK_MANY, LABEL, LABEL_MANY, HISTORY, PERSON, DRAIN, AUDIT)
 FORMS = {one.name: one for one in _ALL}
@@ -252,13 +334,17 @@ def failure(kind: str, message: str) -> dict[str, Any]:
 
 def answer(question: Question, asked: Reply) -> dict[str, Any]:
     """An `Answer`."""
-    told: dict[str, Any] = {"id": question.id, "round": asked.round, "again": asked.again}
-    if asked.answer is not None:
-        got = asked.answer
-        told |= {"label": got.label, "sure": got.sure, "source": got.source, "guide": got.guide, "ticket": got.ticket}
+    got, refusal = asked.answer, asked.refusal
+    if got is None:
+        told: dict[str, Any] = {"id": question.id, "round": asked.round, "again": asked.again}
+        refusal = refusal or Refusal("malformed", "this was not answered")
+    else:
+        told = {
+            "id": question.id, "round": asked.round, "again": asked.again, "label": got.label, "sure": got.sure,
+            "source": got.source, "guide": got.guide, "ticket": got.ticket,
+        }  # fmt: skip
         if isinstance(got, Told) and got.probabilities is not None:
             told["probabilities"] = {str(label): share for label, share in got.probabilities.items()}
-    refusal = asked.refusal or (Refusal("malformed", "this was not answered") if asked.answer is None else None)
     if refusal is not None:
         told |= failure(refusal.kind, refusal.message)
     return told

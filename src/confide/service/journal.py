@@ -41,6 +41,7 @@ NUMBERED = 0
 MOST_LABELS = 2**15 - 1
 """Labels that a row can name."""
 
+_NUMBERS = frozenset({float, int})
 _FIELDS = "<16s16s16sqiiihhbI"
 _HEAD = Struct(_FIELDS)
 
@@ -108,9 +109,8 @@ class Rows:
     def body(self, rows: Iterable[Row]) -> bytes:
         """All rows, one behind the other."""
         pack_row = self._struct.pack
-        return b"".join(
-            pack_row(*row[:10], 0 if row.x is None else len(row.x) + 1, b"" if row.x is None else row.x) for row in rows
-        )
+        sized = [(row, 0 if row.x is None else len(row.x) + 1, row.x or b"") for row in rows]
+        return b"".join([pack_row(*row[:10], size, x) for row, size, x in sized])
 
     def read(self, body: bytes) -> Iterator[Row]:
         """The rows of a body that were not erased."""
@@ -138,10 +138,10 @@ class Unreadable:
 def pack(x: Any) -> bytes | None:
     """x as bytes: numbers as they are, else JSON; None where x has no such form."""
     try:
+        if type(x) is list and x and _NUMBERS.issuperset(map(type, x)):
+            return b"d" + array("d", x).tobytes()
         if isinstance(x, np.ndarray):
             return b"d" + np.asarray(x, dtype="<f8").tobytes() if x.ndim == 1 and x.dtype.kind in "fiub" else None
-        if type(x) is list and x and all(type(value) is float or type(value) is int for value in x):
-            return b"d" + array("d", x).tobytes()
         if isinstance(x, Mapping) and not all(type(name) is str for name in x):
             return None
         return b"j" + json.dumps(x, separators=(",", ":"), ensure_ascii=False).encode()
@@ -165,6 +165,6 @@ def together(xs: list[Any], packed: list[bytes | None]) -> Any:
 
 def canonical(x: Any, packed: bytes | None) -> bytes:
     """What stands for x where a retry's is compared with it: the order of a dict's names does not count."""
-    if packed is not None and isinstance(x, Mapping):
+    if packed is not None and type(x) is not list and isinstance(x, Mapping):
         return json.dumps(x, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
     return packed or b""

@@ -31,6 +31,11 @@ KINDS: tuple[Work, ...] = ("ask", "label", "look", "call")
 LONG = 600.0
 """Seconds that an operator's work, or a label, may take before nobody waits for it."""
 
+GATHER, SEVERAL = 0.002, 2
+"""Seconds for which questions gather where the last group had so many requests or more: they share a commit, and all
+that a group costs however large it is. How many questions there are is public. How many labels there are is not, and
+labels never wait for others."""
+
 R = TypeVar("R")
 
 
@@ -133,7 +138,7 @@ class Owner:
         self._plan: str | None = None
         self._queues: dict[Work, deque[_Job]] = {kind: deque() for kind in KINDS}
         self._rows, self._jobs = Counter[Lane](), Counter[Lane]()
-        self._draining = self._closing = False
+        self._draining = self._closing = self._several = False
         self._lock, self._ending = threading.Lock(), threading.Event()
         self._changed = {kind: threading.Condition(self._lock) for kind in KINDS}
         self._threads = [
@@ -284,13 +289,21 @@ class Owner:
     def _next(self, kind: Work) -> list[_Job]:
         """What is served next; nothing when all is served and it is time to go."""
         queue, taken, rows = self._queues[kind], list[_Job](), 0
-        with self._lock:
-            while not queue and not self._closing:
-                self._changed[kind].wait()
-            most = 1 if kind == "call" else self._group  # looks that wait together find the first one's
-            while queue and (not taken or rows + queue[0].rows <= most):
-                taken.append(queue.popleft())
-                rows += taken[-1].rows
+        while not taken:
+            with self._lock:
+                while not queue and not self._closing:
+                    self._changed[kind].wait()
+                if not queue:
+                    return taken
+            if kind == "ask" and self._several and not self._closing:
+                time.sleep(GATHER)
+            with self._lock:
+                most = 1 if kind == "call" else self._group  # looks that wait together find the first one's
+                while queue and (not taken or rows + queue[0].rows <= most):
+                    taken.append(queue.popleft())
+                    rows += taken[-1].rows
+                if kind == "ask":
+                    self._several = len(taken) >= SEVERAL
         return taken
 
     def _served_by(self, kind: Work, jobs: list[_Job]) -> list[tuple[_Job, Any]]:

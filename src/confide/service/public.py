@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from confide.service import forms
-from confide.service.app import CALLER, Guard, Model, Service, body, make_app, read, said
+from confide.service.app import CALLER, Guard, Model, Served, Service, body, make_app, read, said
 from confide.service.base import Problem, Refusal, Taught
 from confide.service.doors import Caller
 from confide.service.metrics import public_text
@@ -43,10 +43,10 @@ What one person tells it, nobody else finds out from their own answers: `GET /mo
 def public_app(service: Service) -> ASGIApp:
     """The app for the public port."""
     app = make_app("Confide", ABOUT, service.log)
-    _asking(app, service)
+    asking = _asking(app, service)
     _looking(app, service)
     add_description(app, bearer="An asker's token.")
-    return Guard(app, service, service.door, OPERATIONS, paced=True, most=service.limits.body)
+    return Guard(app, service, service.door, OPERATIONS, paced=True, most=service.limits.body, direct=asking)
 
 
 async def _passed(request: Request, away: Proxy, work: Work, operation: str, whose: str) -> Response:
@@ -56,9 +56,9 @@ async def _passed(request: Request, away: Proxy, work: Work, operation: str, who
     return await away.passed(work, operation, request.headers, None if work == "look" else body(request), whose)
 
 
-def _asking(app: FastAPI, service: Service) -> None:
-    """What needs an asker's token."""
-    most = f"{service.limits.batch:,}"
+def _asking(app: FastAPI, service: Service) -> Mapping[str, Served]:
+    """What needs an asker's token; by its name, what the guard may call without the app's way to it."""
+    most, served = f"{service.limits.batch:,}", dict[str, Served]()
 
     def operation(
         work: Work, name: str, form: forms.Forms[Any], summary: str, told: type[BaseModel], *statuses: int
@@ -68,8 +68,7 @@ def _asking(app: FastAPI, service: Service) -> None:
         responses: dict[int | str, dict[str, Any]] = {one: {"model": forms.Failure} for one in (401, 403, *statuses)}
 
         def add(endpoint: Asking) -> Asking:
-            async def operate(request: Request) -> Response:
-                model = request.path_params["model"]
+            async def serve(request: Request, model: str) -> Response:
                 caller: Caller = request.scope[CALLER]  # whom the guard has let in, for a model that is known
                 found = service.models.get(model)
                 if found is None and (away := service.elsewhere.get(model)) is not None:
@@ -79,7 +78,10 @@ def _asking(app: FastAPI, service: Service) -> None:
                     found = service.model(model)
                 return await endpoint(found.owner, caller.subject, await read(request, form, check))
 
-            operate.__doc__ = endpoint.__doc__
+            async def operate(request: Request) -> Response:
+                return await serve(request, request.path_params["model"])
+
+            served[name], operate.__doc__ = serve, endpoint.__doc__
             app.post(
                 f"/models/{{model}}/{name}", name=endpoint.__name__, summary=summary,
                 openapi_extra={"x-form": form.name}, responses={200: {"model": told}, **responses},
@@ -119,6 +121,8 @@ def _asking(app: FastAPI, service: Service) -> None:
         """All good ones are taken, whatever the others are."""
         lessons = [Taught(subject, one.ticket, one.label) for one in form.labels]
         return said({"results": [_taken(one) for one in await owner.learn(lessons)]})
+
+    return served
 
 
 def _taken(refusal: Refusal | None) -> dict[str, Any]:

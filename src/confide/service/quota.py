@@ -97,14 +97,14 @@ class Quota:
         """Minutes for which somebody who was refused will be; 0 for who was not. Reading it takes no lock."""
         return max(0, self.over.get(whose, 0) - now)
 
-    def took(self, whose: bytes, now: int) -> None:
-        """Somebody took a round."""
+    def took(self, whose: bytes, now: int, rounds: int = 1) -> None:
+        """Somebody took rounds."""
         taken = self._people.setdefault(whose, _Taken())
-        taken.rounds += 1
+        taken.rounds += rounds
         if taken.when and taken.when[-1][0] == now:
-            taken.when[-1] = now, taken.when[-1][1] + 1
+            taken.when[-1] = now, taken.when[-1][1] + rounds
         else:
-            taken.when.append((now, 1))
+            taken.when.append((now, rounds))
         if now >= self._swept + DAY:
             self._swept = now
             self._people = {one: about for one, about in self._people.items() if self._count(one, now)}

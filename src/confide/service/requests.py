@@ -10,6 +10,7 @@ import sys
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from confide.banks.base import FORM
 from confide.pop.base import COPIES, SOURCES, Answer, Told
@@ -160,6 +161,7 @@ class Requests:
         self.long = f"x has no JSON form, or one of more than {room:,} bytes: send a shorter one"
         """What is said of an x that cannot be stored."""
         self.quota, self.clock = Quota(), Clock()
+        self._keyed: tuple[Any, Any, Any] | None = None  # what the hashes of ids, questions and names begin with
         self._by_name: dict[bytes, Stored] = {}
         self._rounds: OrderedDict[Key, Stored] = OrderedDict()  # in their order
         self._imports: dict[bytes, Imported] = {}
@@ -170,19 +172,31 @@ class Requests:
 
     # ------------------------------------------------------------------ in and out
 
-    def read(self, one: Question, minute: int) -> Request:
-        """A question that came in this minute, of which nothing is known but what was asked, and by whom."""
-        hashes, packed = self._keeper.hashes, pack(one.x)
-        subject, id = one.subject.encode("utf-8", "surrogatepass"), one.id.encode("utf-8", "surrogatepass")
-        whose, named, digest = hashes((b"unit", subject), (b"request", id), (b"x", canonical(one.x, packed)))
-        name, counted = hashes((b"asked", whose, named), (b"quota", whose))
-        fits = packed is not None and len(packed) <= self._room
-        return Request(one, minute, packed if fits else None, whose, named, digest, name, counted)
+    def read(self, questions: Iterable[Question], minute: int) -> list[Request]:
+        """Questions that came in this minute, of which nothing is known but what was asked, and by whom."""
+        keeper, people, made, room = self._keeper, dict[str, tuple[bytes, bytes]](), list[Request](), self._room
+        if self._keyed is None:
+            self._keyed = keeper.keyed(b"request"), keeper.keyed(b"x"), keeper.keyed(b"asked")
+        ids, xs, names = self._keyed
+        for one in questions:
+            known = people.get(one.subject)
+            if known is None:
+                whose = keeper.who(one.subject)
+                known = people[one.subject] = whose, keeper.hash(b"quota", whose)
+            (whose, counted), packed = known, pack(one.x)
+            named, digest, name = ids.copy(), xs.copy(), names.copy()  # as `Keeper.hash` does
+            named.update(one.id.encode("utf-8", "surrogatepass"))
+            digest.update(canonical(one.x, packed))
+            id = named.digest()
+            name.update(whose + id)
+            if packed is not None and len(packed) > room:
+                packed = None
+            made.append(Request(one, minute, packed, whose, id, digest.digest(), name.digest(), counted))
+        return made
 
     def hashes(self, whose: bytes, id: bytes) -> tuple[bytes, bytes]:
         """What stands for a request by its name, and for its sender where rounds are counted (see `Request`)."""
-        name, counted = self._keeper.hashes((b"asked", whose, id), (b"quota", whose))
-        return name, counted
+        return self._keeper.hash(b"asked", whose, id), self._keeper.hash(b"quota", whose)
 
     def fresh(self, requests: Iterable[Request], minute: int) -> list[Request]:
         """Those that take a round: the others were asked before, or their sender must wait, and each says so then."""
@@ -213,7 +227,7 @@ class Requests:
         if found is None:
             return Reply(None, refusal=Refusal("halted", HALTED))
         came = found.row
-        if not hmac.compare_digest(came.digest, one.digest):
+        if one.again and not hmac.compare_digest(came.digest, one.digest):
             return Reply(None, refusal=Refusal("conflict", FORGOTTEN if came.forgotten else OTHER_QUESTION))
         if came.label < 0:
             wrong = self.long if one.x is None else one.wrong or self._pop.readable([one.question.x]).get(0, FORM)
@@ -252,12 +266,14 @@ class Requests:
         rows, taken = [row for row, *_ in about], [one for one in about if one[0].number > 0]
         if taken:
             self.clock.tick(max(row.leaf for row, *_ in taken))
-        now = self.clock.now
+        now, names, numbers, people = self.clock.now, self._by_name, self._rounds, Counter[bytes]()
         for row, name, counted, waiting in taken:
-            stored = Stored(name, row, (row.epoch, row.number), now, sequence, waiting)
-            self._by_name[name] = self._rounds[stored.key] = stored
+            key = row.epoch, row.number
+            names[name] = numbers[key] = Stored(name, row, key, now, sequence, waiting)
             self.open += row.label >= 0
-            self.quota.took(counted, now)
+            people[counted] += 1
+        for counted, rows_taken in people.items():
+            self.quota.took(counted, now, rows_taken)
         awaited = max((row.number for row in rows if row.stands >= 0), default=-1)
         self._notes[ASKED].append(_Note(sequence, rounds, now, awaited, [row.whose for row in rows], rows))
 
