@@ -34,6 +34,8 @@ from confide.learners.features import Encoder, encoder_for
 from confide.learners.foreign import as_learner
 from confide.privacy.random import Random
 
+_FLOAT = np.dtype(np.float64)  # which a dtype is compared with sooner than with the type
+
 
 class StackedBank(RowByRow):
     """A bank of one of Confide's own learners: linear, naive Bayes, nearest neighbours or trees.
@@ -277,7 +279,7 @@ class StackedBank(RowByRow):
         return all((arrays[n].dtype, arrays[n].shape) == (a.dtype, (slots, *a.shape[1:])) for n, a in ours)
 
     def _check(self, x: Floats) -> None:
-        if not isinstance(x, np.ndarray) or x.dtype != np.float64 or x.shape != (self._features,):
+        if not isinstance(x, np.ndarray) or x.dtype != _FLOAT or x.shape != (self._features,):
             raise ValueError("x was not encoded to the right number of features: pass what encode returned")
 
     @property
