@@ -10,6 +10,8 @@ export PYTHONDONTWRITEBYTECODE :=
 QUIET     := MPLBACKEND=Agg OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 # Tests that stand together mostly run together, and share plans, kernels and models; whoever is done first takes over.
 PYTEST    := pytest -q -n 2 --dist worksteal
+# Tests that compile most of the kernels: by themselves, so that two processes do not compile them at the same moment.
+FIRST     := tests/banks
 RUN_READY := $(VENV)/.ready-run
 DEV_READY := $(VENV)/.ready-dev
 WHEEL_DIR := build/wheel
@@ -34,7 +36,7 @@ IMPORT_ALL = import confide, importlib, pathlib, pkgutil; \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check lint types docs docs-check newcomer wheel wheel-check pytest warm chaos test-pythons bench bench-full audit \
+.PHONY: help run test check lint types docs docs-check newcomer wheel wheel-check pytest first chaos test-pythons bench bench-full audit \
   audit-quick timing clean evidence evidence-quick evidence-page
 
 help:
@@ -81,8 +83,8 @@ run: $(RUN_READY)
 
 # What needs one core runs beside something else; the tests need all of them.
 test: $(DEV_READY)
-	@$(MAKE) --no-print-directory -j2 types lint docs wheel warm
-	@CONFIDE_SITE=$(CURDIR)/site/$$($(VERSION)) $(MAKE) --no-print-directory pytest
+	@$(MAKE) --no-print-directory -j2 first types lint docs wheel
+	@CONFIDE_SITE=$(CURDIR)/site/$$($(VERSION)) $(MAKE) --no-print-directory pytest PYTEST="$(PYTEST) $(addprefix --ignore=,$(FIRST))"
 
 check: $(DEV_READY)
 	@$(MAKE) --no-print-directory -j2 types lint pytest PYTEST="$(PYTEST) -m 'not slow'"
@@ -117,9 +119,10 @@ wheel: $(DEV_READY)
 pytest: $(DEV_READY)
 	$(QUIET) $(BIN)/$(PYTEST)
 
-# Kernels that tests need as soon as they are collected: else both workers would compile them at the same moment.
-warm: $(DEV_READY)
+# Those, and the kernels that others need as soon as they are collected.
+first: $(DEV_READY)
 	@$(QUIET) $(BIN)/python -c 'import tests.games.test_adversaries, tests.games.test_worst_lean, tests.test_cut_off'
+	$(QUIET) $(BIN)/pytest -q $(FIRST)
 
 chaos: $(DEV_READY)
 	CONFIDE_KILLS=$(KILLS) $(QUIET) $(BIN)/pytest -q -k "kill or nobody_else" tests

@@ -12,6 +12,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -81,6 +82,7 @@ def lives_of(asked: int | None) -> list[Life]:
     return [life for life in every if life.record or (asked is not None and (life.taught or 99) >= asked)]
 
 
+@cache
 def plan_of(guide: GuidePlan) -> Plan:
     return Plan(Promise(guide.epsilon(0.01), 0.01, ROUNDS), (guide,), "tight")
 

@@ -21,6 +21,7 @@ from confide.guide.columns import Columns
 from confide.guide.guide import Guide
 from confide.guide.hashed import HashedMap
 from confide.planning.guided import GuidePlan
+from confide.privacy import exact
 from confide.privacy.exact import Noise, delta_of, epsilon_of, hockey_stick, mills, most_mu2
 from tests.forging import filed, flat
 from tests.worlds import guided_plan
@@ -127,6 +128,25 @@ def test_an_applications_own_decimal_context_changes_nothing() -> None:
     with localcontext() as context:
         context.prec = 4
         assert numbers() == usual
+
+
+def test_the_neighbours_are_those_of_a_bisection_whatever_the_guess(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every middle is asked where nothing is guessed; a guess that is wrong everywhere gives the same bits."""
+    rng, noise = random.Random(7), [Noise(10**6, 10**15)]
+    asked = [(10 ** rng.uniform(-10, -1), Fraction(rng.uniform(0.01, 4)) ** 2) for _ in range(3)]
+
+    def found() -> list[float]:
+        most_mu2.cache_clear()
+        return [x for delta, mu2 in asked for x in (epsilon_of(delta, mu2, noise), most_mu2(float(mu2) + 0.1, delta))]
+
+    plain = exact._bisect
+    with monkeypatch.context() as patch:
+        patch.setattr(exact, "_bisect", lambda low, high, beyond, roughly: plain(low, high, beyond))
+        every = found()
+    assert found() == every
+    for wrong in (0.0, 1e-6, math.nan):
+        monkeypatch.setattr(exact, "_roughly", lambda epsilon, mu, wrong=wrong: wrong)
+        assert found() == every
 
 
 # ---------------------------------------------------------------------- plans

@@ -294,15 +294,16 @@ def refuse_others(state: State, name: State) -> None:
             raise ValueError(f"the state belongs to another bank: its {key} is not {value}")
 
 
-def sealed(rounds: Rounds) -> Rounds:
-    """With tables that cannot be written to.
+def sealed(rounds: Rounds, **others: Any) -> Rounds:
+    """With tables that cannot be written to, and with other values in the fields that are named.
 
     One that can, as a pickled plan's, is of another type to the compiler, which would take seconds to compile a loop
     for every mixture of the two.
     """
-    tables: dict[str, Any] = {name: read_only(getattr(rounds, name)) for name in TABLES}
-    gate: dict[str, Any] = {name: read_only(getattr(rounds.rule, name)) for name in ("table", "high", "low")}
-    return rounds._replace(rule=rounds.rule._replace(**gate), **tables)
+    rule = rounds.rule
+    held: dict[str, Any] = dict(zip(Rounds.__match_args__, rounds, strict=True)) | others
+    held["rule"] = Rule(read_only(rule.table), rule.centre, rule.bits, read_only(rule.high), read_only(rule.low))
+    return Rounds(**held | {name: read_only(held[name]) for name in TABLES})
 
 
 def read_only(table: NDArray[Any]) -> NDArray[Any]:

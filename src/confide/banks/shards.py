@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from confide._checks import integer
 from confide.arrays import Flags, Ints
 from confide.banks.base import NONE, ROW, Batched, Failures, Rounds, State, sealed
-from confide.banks.rounds import block_of, decide_rows, draw_rows
+from confide.banks.rounds import Block, block_of, decide_rows, draw_rows
 from confide.banks.shard import SLICES, Answer, Batch, Recipe, Shard, cut, divided, joined, lessons_of
 from confide.contained import contained
 from confide.learners.called import Labels
@@ -269,10 +269,10 @@ class ShardedBank(Batched):
 
     def run(self, rounds: Rounds) -> None:
         """A batch of rounds: everything is drawn, then all votes are counted, then the gate decides row by row."""
-        plain, first = sealed(rounds._replace(xs=_NO_ROWS)), int(rounds.progress[ROW])
-        block = block_of(min(rounds.ys.size - first, ROWS), 1, self.copies)
-        polls = np.empty((len(block.ends), rounds.polls % self.copies), dtype=np.int32)
-        block = block._replace(polls=polls)
+        plain, first = sealed(rounds, xs=_NO_ROWS), int(rounds.progress[ROW])
+        room = block_of(min(rounds.ys.size - first, ROWS), 1, self.copies)
+        polls = np.empty((len(room.ends), rounds.polls % self.copies), dtype=np.int32)
+        block = Block(room.copies, polls, *room[2:])
         drawn = draw_rows(plain, self.copies, block)
         if not drawn:
             return

@@ -32,6 +32,7 @@ _OTHERS = {"confide", "numpy", "scipy", "sklearn", "pandas", "torch", "numba", *
 _FUNCTIONS = (types.FunctionType, staticmethod, classmethod, property, functools.partial, types.MethodType)
 _SKIPPED = (types.ModuleType, type, *_FUNCTIONS, types.BuiltinFunctionType, logging.Logger)
 _PLAIN = (str, bytes, float, complex, type(None))
+_ATOMS = frozenset({*_PLAIN, int, bool})
 
 
 def marks(learner: Any) -> dict[str, bytes]:
@@ -68,12 +69,19 @@ def reached(learner: Any) -> dict[str, Any]:
 
 def mark(thing: Any) -> bytes:
     """What changes when anything inside `thing` does."""
+    if _stands(thing):  # as most of what functions name, and there are many
+        return repr(thing).encode("utf-8", "surrogatepass")
     told = hashlib.blake2b(digest_size=16)
     for here in [(thing,), *itertools.islice(walk(thing), _MOST_OBJECTS)]:
         told.update(type(here).__qualname__.encode())
         for part in _parts(here):
             told.update(len(part).to_bytes(8, "big") + part)
     return told.digest()
+
+
+def _stands(thing: Any) -> bool:
+    """Whether nothing can change inside it: a plain value, or a tuple of such."""
+    return type(thing) in _ATOMS or (type(thing) is tuple and all(map(_stands, thing)))
 
 
 def _of_others(thing: Any) -> bool:

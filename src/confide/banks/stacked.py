@@ -34,6 +34,8 @@ from confide.learners.features import Encoder, encoder_for
 from confide.learners.foreign import as_learner
 from confide.privacy.random import Random
 
+_FLOAT = np.dtype(np.float64)  # which a dtype is compared with sooner than with the type
+
 
 class StackedBank(RowByRow):
     """A bank of one of Confide's own learners: linear, naive Bayes, nearest neighbours or trees.
@@ -185,8 +187,8 @@ class StackedBank(RowByRow):
     def count_rows(self, asked: Asked) -> tuple[Ints, Ints]:
         """Votes row by row, each row's lesson after its votes, and which lessons were taught: for `fuses` alone."""
         xs = np.require(asked.xs, np.float64, ["C", "W"]).reshape(-1, self._features)
-        sealed_up: Any = {name: read_only(getattr(asked, name)) for name in ("polls", "asked", "copies", "ys")}
-        asked = asked._replace(xs=xs, **sealed_up)
+        polls, wanted, copies, ys = map(read_only, (asked.polls, asked.asked, asked.copies, asked.ys))
+        asked = Asked(asked.first, asked.end, polls, wanted, copies, xs, ys)
         counts, taught = np.zeros((len(xs), self.labels), dtype=np.int64), np.zeros(len(xs), dtype=np.int64)
         count_rows(*self._kernels(), asked, counts, taught)
         return counts, taught
@@ -277,7 +279,7 @@ class StackedBank(RowByRow):
         return all((arrays[n].dtype, arrays[n].shape) == (a.dtype, (slots, *a.shape[1:])) for n, a in ours)
 
     def _check(self, x: Floats) -> None:
-        if not isinstance(x, np.ndarray) or x.dtype != np.float64 or x.shape != (self._features,):
+        if not isinstance(x, np.ndarray) or x.dtype != _FLOAT or x.shape != (self._features,):
             raise ValueError("x was not encoded to the right number of features: pass what encode returned")
 
     @property

@@ -275,7 +275,7 @@ class Shadow:
             self._begin(guiding, tape)
             self.guide.resume(rounds, self._all)
             own = self._own_sums
-            empty = [one._replace(exact=own.get((one.kind, one.number), one.exact)) for one in self._all]
+            empty = [Release(*one[:-1], own.get((one.kind, one.number), one.exact)) for one in self._all]
             self.own.resume(rounds, empty)
         except (StateError, ValueError):
             self.fault = "the load has another guide than the one that was saved"

@@ -281,7 +281,7 @@ def _column(key: str, width: int) -> int:
 
 
 def _fixed(row: NDArray[np.float64]) -> NDArray[np.float64]:
-    row.flags.writeable = False
+    row.setflags(write=False)
     return row
 
 

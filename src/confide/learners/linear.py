@@ -19,6 +19,8 @@ from confide.learners.base import Arrays, Layout, Stacked
 
 LOGISTIC, PERCEPTRON, PASSIVE_AGGRESSIVE = 0, 1, 2
 
+_NOBODY: Slots = np.empty(0, dtype=np.int32)
+
 
 class Linear(Stacked):
     """One weight a feature for two labels, one for each label otherwise; the bias comes after the features."""
@@ -50,7 +52,7 @@ class Linear(Stacked):
         return np.array([self.rule, self._rate, self._l2, self.scale, *self._weight], dtype=np.float64)
 
     def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
-        _vote(arrays["weights"], slots, slots[:0], x, counts)
+        _vote(arrays["weights"], slots, _NOBODY, x, counts)
 
     def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
         rate = self._rate * float(self._weight[y])

@@ -99,7 +99,7 @@ class Account:
     def reserve(self, rounds: int, whos: Iterable[bytes | None]) -> None:
         """The next rounds are these units', and taken, whatever becomes of them; `take` leads through them."""
         self._caller = threading.get_ident()
-        self._asked.update(who for who in whos if who is not None)
+        self._asked.update(filter(None, whos))
         self.taken = max(self.taken, self.rounds + rounds)
 
     def take(self, rounds: int = 1) -> int:
@@ -126,11 +126,11 @@ class Account:
             self.unsure += 1
             if who is not None:
                 self.shares[who] = self.shares.get(who, 0) + 1
-        halting = self.plan.tables.halting
+        halting = self.plan.halting
         if isinstance(halting, Halting):
             fires = not goes_on(np.uint64(word), halting.go, self.unsure)
         else:
-            assert self.counter is not None
+            assert self.counter is not None and halting is not None
             fires = self.counter.step(int(counted)) >= halting.limit
         if fires:
             self.halted = "budget"
@@ -198,8 +198,10 @@ class Account:
         it. Those that the call's own notes name (`noted`) are left out.
         """
         sequence, rounds = 0, self.stated
-        people = sorted({who for who in whos if who is not None}.union(() if released else self._asked))
-        named = self._named.union(people if self._most is not None else ())
+        people: Collection[bytes] = () if released else self._asked
+        if whos or people:
+            people = sorted({who for who in whos if who is not None}.union(people))
+        named = self._named.union(people) if self._most is not None else self._named
         if self.book is None:
             self._early |= named
         else:

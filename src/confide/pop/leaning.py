@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from confide.kernels.compile import jit
 from confide.planning.plan import Plan
-from confide.privacy.gate import lead, passes
+from confide.privacy.gate import is_sure, lead, passes
 from confide.privacy.lean import Lean, lean_answer, offset_of
 from confide.privacy.weigh import Weights, offsets_of, weigh
 
@@ -32,6 +32,12 @@ def _offset_rows(scores: Floats, scale: float, reach: int, out: Ints) -> None:
 def _offsets_rows(scores: Floats, width: float, clip: int, out: Ints) -> None:
     for i in range(out.shape[0]):
         offsets_of(scores[i], width, clip, out[i])
+
+
+@jit
+def _gate(counts: Ints, word: np.uint64, table: NDArray[np.uint64]) -> tuple[int, int, bool]:
+    top, margin = lead(counts)
+    return top, margin, is_sure(word, table, margin)
 
 
 class Decided(NamedTuple):
@@ -66,6 +72,8 @@ class Leaning:
         A row's offsets are computed from its own scores alone, in one order of operations.
         """
         out = np.zeros((rows, self.width), dtype=np.int64)
+        if self.kind == NONE:
+            return out
         if isinstance(self.lean, Lean):
             reach = len(self.lean.offsets) // 2
             out[:] = reach
@@ -77,10 +85,13 @@ class Leaning:
 
     def decide(self, counts: Ints, gate_word: int, lean_word: int, offsets: Ints) -> Decided:
         """Gate and lean of one round."""
-        top, margin = lead(counts)
         gate, word = np.uint64(gate_word), np.uint64(lean_word)
         if self.kind == FILL:
             label, sure = lean_answer(gate, word, self.sure, self.first, int(offsets[0]), int(counts[0] - counts[1]))
-            return Decided(top, margin, bool(sure), int(label))
-        sure = bool(passes(gate, self.rule, margin))
+            return Decided(*lead(counts), bool(sure), int(label))
+        if self.rule.centre < 0:  # a kernel takes one table sooner than the whole rule
+            top, margin, sure = _gate(counts, gate, self.rule.table)
+        else:
+            top, margin = lead(counts)
+            sure = bool(passes(gate, self.rule, margin))
         return Decided(top, margin, sure, -1 if self.kind == NONE else int(weigh(word, self.weights, counts, offsets)))

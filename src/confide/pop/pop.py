@@ -53,6 +53,8 @@ SERVED = (
 )
 """What is said to who loads such a folder."""
 
+_LATER = contextlib.suppress(StateError)
+
 
 class POP:
     """Makes an online learner private between its users.
@@ -248,18 +250,17 @@ class POP:
             except ValueError as error:
                 refused[i] = error.with_traceback(None)
         with self._keeper.lock:
-            if any(loop.tickets.lost(tickets[i], loop.account.rounds) for i in places if loop.tickets.lives):
+            if loop.tickets.lives and any(loop.tickets.lost(tickets[i], loop.account.rounds) for i in places):
                 self._keeper.settle(self._keeper.seal(ROLLED_BACK))
                 raise StateError(ROLLED_BACK)
             late = loop.late
             bad, entered = self._keeper.learn(given)
             if self.tells and (loop.late is not late or loop.account.halted is not None):
                 self._telling.labels(late, len(tickets))
-        with contextlib.suppress(StateError):  # the labels are taken all the same: the marks go out with the next round
+        with _LATER:  # the labels are taken all the same: the marks go out with the next round
             self._keeper.settle(entered, private=True)
-        for i, why in bad.items():
-            refused[places[i]] = why
-        return dict(sorted(refused.items()))
+        refused |= {places[i]: why for i, why in bad.items()}
+        return dict(sorted(refused.items())) if refused else refused
 
     def teach_many(self, xs: Xs, ys: Sequence[Hashable], units: Sequence[Unit] | None = None) -> None:
         """Teach many labelled records at once. All good ones are learned; if some were bad, ValueError says so.

@@ -92,7 +92,13 @@ def epsilon_of(delta: float, mu2: Fraction, noises: Sequence[Noise]) -> float:
         return 0.0
     while _bound(Fraction(high), mu2, noises) > most:
         high *= 2
-    return _bisect(0.0, high, lambda epsilon: _bound(Fraction(epsilon), mu2, noises) <= most)[1]
+    mu, slack = math.sqrt(mu2), float(slack_of(noises))
+    return _bisect(
+        0.0,
+        high,
+        lambda epsilon: _bound(Fraction(epsilon), mu2, noises) <= most,
+        lambda epsilon: _roughly(epsilon - slack, mu) <= delta * math.exp(-slack / 4),
+    )[1]
 
 
 @lru_cache(maxsize=256)  # whoever plans once plans again
@@ -107,15 +113,37 @@ def most_mu2(epsilon: float, delta: float, mu: float = MOST_MU) -> float:
     at, most = Decimal(check_epsilon(epsilon)), Decimal(check_delta(delta))
     if hockey_stick(at, Decimal(mu)) <= most:
         return float(mu) ** 2
-    return _bisect(0.0, float(mu), lambda mu: hockey_stick(at, Decimal(mu)) > most)[0] ** 2
+    found = _bisect(
+        0.0, float(mu), lambda mu: hockey_stick(at, Decimal(mu)) > most, lambda mu: _roughly(epsilon, mu) > delta
+    )
+    return found[0] ** 2
 
 
-def _bisect(low: float, high: float, beyond: Callable[[float], bool]) -> tuple[float, float]:
-    """Neighbours, to some fifteen digits, between which `beyond` becomes true; it is true at `high`."""
+def _bisect(
+    low: float, high: float, beyond: Callable[[float], bool], roughly: Callable[[float], bool] | None = None
+) -> tuple[float, float]:
+    """Neighbours, to some fifteen digits, between which `beyond` becomes true; it is true at `high`.
+
+    `beyond` becomes true once and stays so: what it is computed from is rounded in the 36th digit, and changes in the
+    14th from one neighbour to the next. So it is asked where `roughly` changes first, and then only of what that leaves
+    open. The neighbours are the same with any `roughly`: a bad one costs time alone.
+    """
+    no, yes = -math.inf, math.inf
+    guess = low if roughly is None else _bisect(low, high, roughly)[1]
+    for away in (-1e-9, 1e-9, -1e-12, 1e-12):
+        near = guess * (1 + away)
+        if max(low, no) < near < min(yes, high):
+            no, yes = (no, near) if beyond(near) else (near, yes)
     while high - low > 2e-15 * high:
         middle = (low + high) / 2
-        low, high = (low, middle) if beyond(middle) else (middle, high)
+        low, high = (low, middle) if middle >= yes or (middle > no and beyond(middle)) else (middle, high)
     return low, high
+
+
+def _roughly(epsilon: float, mu: float) -> float:
+    """`hockey_stick` in floats."""
+    first, second = (math.erfc((epsilon / mu + side * mu / 2) / math.sqrt(2)) / 2 for side in (-1, 1))
+    return first - math.exp(min(epsilon, 700)) * second
 
 
 def hockey_stick(epsilon: Decimal, mu: Decimal) -> Decimal:

@@ -64,11 +64,17 @@ class Rule(NamedTuple):
 
 
 @jit
+def at_margin(table: NDArray[np.uint64], margin: int) -> np.uint64:
+    """What a table has at this margin: its last entry stands for all larger ones."""
+    held: np.uint64 = table[min(margin, table.size - 1)]
+    return held
+
+
+@jit
 def entry(rule: Rule, margin: int) -> np.uint64:
     """The gate's integer at this margin: the one that its table has, whether or not there is one."""
     if rule.centre < 0:
-        held: np.uint64 = rule.table[min(margin, rule.table.size - 1)]
-        return held
+        return at_margin(rule.table, margin)
     away = 2 * margin - rule.centre
     gap = min(abs(away), (rule.high.size << rule.bits) - 1)
     low = rule.low[gap & ((1 << rule.bits) - 1)]
@@ -165,8 +171,7 @@ def lead(counts: NDArray[np.int64]) -> tuple[int, int]:
 @jit
 def is_sure(word: np.uint64, sure: NDArray[np.uint64], margin: int) -> bool:
     """The gate's one comparison: sure iff the uniform word lies below the table's integer at this margin."""
-    below: bool = np.uint64(word) < sure[min(margin, sure.size - 1)]
-    return below
+    return bool(np.uint64(word) < at_margin(sure, margin))
 
 
 class Words(Protocol):
