@@ -149,6 +149,12 @@ def test_every_column_has_hashes_of_its_own() -> None:
         assert [row[start : start + 32].sum() for start in (3, 35, 67)] == [1.0, 1.0, 1.0]
 
 
+@pytest.mark.parametrize(("columns", "width"), [(1, 32), (8, 32), (9, 16), (32, 8), (33, 4), (257, 4), (1000, 4)])
+def test_however_many_columns_nobody_declared_each_has_its_places(columns: int, width: int) -> None:
+    features = Layout(tuple(Column(f"c{i}") for i in range(columns))).features
+    assert len(features.names) == columns + columns * width + 128
+
+
 def test_a_value_is_read_by_its_own_form() -> None:
     assert [read(text).kind for text in ("41", "-1.5e3", "infinity", "NaN", "2024-02-30", "1_000", "")] == [
         *("number", "number", "text", "missing", "text", "text", "missing"),
