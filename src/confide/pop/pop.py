@@ -386,7 +386,9 @@ class POP:
     @property
     def standing(self) -> str:
         """The same in words (public): also who answers after a halt, and whether anything is learned still."""
-        return standing(self.plan, *self._loop.account.shown, self._loop.goes_on)
+        said = standing(self.plan, *self._loop.account.shown, self._loop.goes_on)
+        alone = self._loop.parts.get(Randomizing)
+        return said if alone is None or not alone.in_vain else f"{said}, but your model has failed to learn anything"
 
     @property
     def halt_reason(self) -> str | None:
