@@ -114,9 +114,8 @@ class Telling:
             return
         self._warn(
             "people",
-            f"the first {LOOKED} questions came from {len(self._people):,} people, of each of whom {most:,} labels teach "
-            f"and no more: at most {most * len(self._people):,} of {LOOKED}; raise labels_per_person, at the price of more "
-            "noise, or protect rounds",
+            f"the first {LOOKED} questions came from {len(self._people):,} people, of each of whom {most:,} labels teach, "
+            f"for life: at most {most * len(self._people):,} of {LOOKED}; raise labels_per_person, at the price of noise",
         )
 
     def labels(self, before: Late, brought: int) -> None:
