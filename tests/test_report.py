@@ -278,7 +278,8 @@ def test_a_model_that_is_no_better_than_the_most_frequent_label_says_so() -> Non
 
 
 def test_labels_that_come_too_late_are_to_come_sooner() -> None:
-    done = run(lopsided(3000), None, Plan.tight(1.0, 1e-6, 3000), Settings("agrawal", rounds=3000, twin=False, delay=5000))
+    settings = Settings("agrawal", rounds=3000, twin=False, delay=5000)
+    done = run(lopsided(3000), None, Plan.tight(1.0, 1e-6, 3000), settings)
     assert "too late to teach anything: shorten --delay." in verdict(done) and "range" not in verdict(done)
 
 

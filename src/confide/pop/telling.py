@@ -112,10 +112,11 @@ class Telling:
         self._people.update(some)
         if self._asked < LOOKED or 2 * most * len(self._people) >= LOOKED:
             return
+        people, can = len(self._people), most * len(self._people)
         self._warn(
             "people",
-            f"the first {LOOKED} questions came from {len(self._people):,} people, of each of whom {most:,} labels teach, "
-            f"for life: at most {most * len(self._people):,} of {LOOKED}; raise labels_per_person, at the price of noise",
+            f"the first {LOOKED} questions came from {people:,} people, of each of whom {most:,} labels teach: "
+            f"{can:,} of {LOOKED} at most; raise labels_per_person, at the price of noise",
         )
 
     def labels(self, before: Late, brought: int) -> None:

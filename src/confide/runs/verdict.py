@@ -90,7 +90,7 @@ def _ways_on(outcome: Outcome, constant: int) -> str:
     ways = []
     if least is not None and outcome.pop.label_weights is None and plan.promise.protect == "rows":
         label = outcome.stream.labels[least[1]]
-        ways.append(f"make more of the rare {str(label)!r} (--label-weights {label}=10) and judge by the balanced error")
+        ways.append(f"make more of the rare {str(label)!r} (--label-weights {label}=10), see the balanced error")
     if nor and ways:
         return f"Nor is the twin without privacy, which is taught to be right most often: {ways[0]}."
     if nor:
