@@ -482,6 +482,8 @@ def test_a_file_with_one_label_says_that_nothing_can_be_learned_from_it(tmp_path
     with pytest.raises(ValueError, match=r"column 'left' is empty in every row"):
         open_file(written(tmp_path / "empty.csv", "age,left", *["17,"] * 5))
     assert open_file(path, labels=["no", "yes"]).length == 5
+    with pytest.raises(ValueError, match="one label alone is declared"):
+        open_file(path, labels=["yes"])
 
 
 def test_columns_without_a_name_get_one_that_can_be_dropped(tmp_path: Path) -> None:
