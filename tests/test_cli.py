@@ -246,6 +246,16 @@ def test_a_plan_that_lies_is_refused(main: Main, saved: Path, tmp_path: Path) ->
     assert str(tmp_path) in one_sentence(*main("verify", str(tmp_path)))
 
 
+def test_an_error_inside_is_no_advice(main: Main, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "some.csv"
+    file.write_text("a,label\n1,yes\n2,no\n")
+    monkeypatch.setattr("confide.cli.schema.HEAD", "{")
+    code, _, err = main("schema", str(file), "--label", "label")
+    err = " ".join(err.split())
+    assert code == 1 and "encountered" not in err and "Traceback" not in err
+    assert re.search(r"not in what you gave it: ValueError in schema\.py, line \d+; please report it", err)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["plan", "-e", "much"], ["plan", "-T", "1e6"], ["plan", "--nonsense"], ["verify"], ["nonsense"]],

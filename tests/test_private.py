@@ -1,5 +1,6 @@
 """The front: what most people need in a few lines, and a refusal where they would get something else."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +165,28 @@ def test_who_was_promised_something_is_promised_it_after_a_load(tmp_path: Path) 
         again.predict({"a": 2.0}, person="ann")
         alone = again.operator.randomizing
         assert alone is not None and alone.over == 1
+
+
+def test_whoever_has_few_people_hears_that_their_labels_do_not_count() -> None:
+    few = make(people=True)
+    with pytest.warns(ConfideWarning, match="from 40 people, .* 1 labels teach: 40 of 400.*labels_per_person"):
+        few.predict_many([{"a": 1.0}] * 300, [f"p{i % 40}" for i in range(300)])
+        for i in range(100):
+            few.predict({"a": 1.0}, f"p{i % 40}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        few.predict_many([{"a": 1.0}] * 500, [f"p{i % 40}" for i in range(500)])
+        make(people=True).predict_many([{"a": 1.0}] * 500, [f"p{i % 200}" for i in range(500)])
+        many = make(people=True, labels_per_person=5)
+        many.predict_many([{"a": 1.0}] * 500, [f"p{i % 40}" for i in range(500)])
+
+
+def test_refusals_name_what_this_caller_can_say() -> None:
+    with pytest.raises(ValueError, match=r"confide.Private: person="):
+        make(people=True).predict({"a": 1.0})
+    model = make()
+    with pytest.raises(ValueError, match="people=True"):
+        model.predict({"a": 1.0}, "ann")
+    with pytest.raises(ValueError, match=r"labels=\['no', 'yes'\]") as told:
+        model.learn(model.predict({"a": 1.0}).ticket, "a secret")
+    assert "secret" not in str(told.value)

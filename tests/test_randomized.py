@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 from river import linear_model, preprocessing, tree
 from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction import DictVectorizer
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -27,7 +29,7 @@ from confide.labels.models import Doubled
 from confide.labels.softmax import Pace, Softmax, follow_rows
 from confide.learners import Refit
 from confide.pop import batches
-from confide.pop.base import Durable, Mechanism, Told
+from confide.pop.base import SOURCES, Durable, Mechanism, Told
 from confide.pop.randomizing import Randomizing
 from confide.pop.running import Running
 from confide.privacy.response import Response
@@ -297,6 +299,32 @@ def test_a_pipeline_with_a_one_hot_encoder_takes_dicts() -> None:
     assert isinstance(told, Told) and told.label == "yes" and told.probabilities is not None
     assert model.probabilities(xs[1]) == told.probabilities
     assert sum(told.probabilities.values()) == pytest.approx(1.0)
+
+
+def test_a_model_that_never_was_fitted_answers_nothing_and_everyone_is_told() -> None:
+    model = make(LogisticRegression(), features=None)
+    with pytest.warns(ConfideWarning, match="raised ValueError, in its fit to 64 labels.* has never been fitted"):
+        for _ in range(70):
+            answer = model.predict({"city": "Oslo"})
+            model.learn(answer.ticket, "yes")
+    assert model.predict({"city": "Oslo"}).source == "fallback"
+    assert {one.source for one in model.predict_many([{"city": "Oslo"}] * 3)} == {"fallback"}
+    assert "has failed to learn anything" in model.standing
+    assert "failed" not in make(LogisticRegression()).standing
+
+
+def test_of_a_model_that_learns_the_first_rows_alone_are_the_fallbacks() -> None:
+    model = make(LogisticRegression())
+    result = model.follow_many(np.ones((70, 2)), np.zeros(70, dtype=np.int64))
+    assert [SOURCES[i] for i in result.source] == ["fallback"] * 64 + ["guide"] * 6
+
+
+def test_where_a_table_cannot_be_made_its_asker_hears_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    model = make(LogisticRegression(), features=None)
+    with pytest.raises(ValueError, match=r"confide\[sklearn\]"):
+        model.predict({"age": 3.0})
+    make(make_pipeline(DictVectorizer(), LogisticRegression()), features=None).predict({"age": 3.0})
 
 
 def test_rare_labels_are_not_lost_and_frequencies_are_unbiased() -> None:

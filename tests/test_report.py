@@ -268,8 +268,19 @@ def test_a_model_that_is_no_better_than_the_most_frequent_label_says_so() -> Non
     assert "No better than a constant answer" in kept["verdict"] and "'no'" in kept["verdict"]
     assert escape(kept["verdict"]) in page(done) and "the most frequent label were answered" in page(done)
     assert "Nor is the twin without privacy" in kept["verdict"]  # the twin finds nothing either
+    assert "hardly help" not in kept["verdict"] and "--label-weights yes=10" in kept["verdict"]
     alone = replace(done, settings=Settings("agrawal", rounds=4000, twin=False))
     assert "Useless at ε = 1" in verdict(alone) and "larger --epsilon" in verdict(alone)
+    assert "--label-weights yes=10" in verdict(alone) and "Without --no-twin this says whether" in verdict(alone)
+    assert "--unit-labels" not in verdict(alone)
+    misspelt = verdict(replace(done, tally=replace(tally, unlabelled=2000)))
+    assert misspelt.startswith("Of 4,000 rows 2,000 have no label, or none of those that are declared ('yes', 'no')")
+
+
+def test_labels_that_come_too_late_are_to_come_sooner() -> None:
+    settings = Settings("agrawal", rounds=3000, twin=False, delay=5000)
+    done = run(lopsided(3000), None, Plan.tight(1.0, 1e-6, 3000), settings)
+    assert "too late to teach anything: shorten --delay." in verdict(done) and "range" not in verdict(done)
 
 
 def test_a_model_that_is_better_is_not_called_useless(guided: Outcome) -> None:
@@ -282,6 +293,8 @@ def test_rare_labels_that_are_found_at_the_price_of_more_mistakes_are_told_apart
     tally = replace(tally, **points, curve_unknown=[0, 0, 0])
     said = verdict(replace(guided, tally=tally))
     assert said.startswith("More often wrong than a constant answer, but it finds the rarer labels")
+    tally = replace(tally, curve_wrong=[0, 0, 790])
+    assert verdict(replace(guided, tally=tally)).startswith("About as often wrong as a constant answer, but it finds")
 
 
 def test_the_first_rows_decide_no_verdict() -> None:

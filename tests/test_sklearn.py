@@ -27,6 +27,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import confide
 from confide import Plan, Promise, learners
+from confide.errors import ConfideWarning
 from confide.sklearn import PrivateClassifier
 
 Rows = NDArray[np.float64]
@@ -480,6 +481,27 @@ def test_a_shared_preprocessor_is_warned_about(make: Callable[[], Pipeline], nam
         make().fit(*blobs())
     assert len(caught) == 1 and named in str(caught[0].message)
     assert caught[0].filename == __file__
+
+
+def test_a_scaler_in_front_of_a_guide_alone_is_to_be_left_out() -> None:
+    with pytest.warns(UserWarning, match="Leave it out: the guide needs no scaler"):
+        make_pipeline(StandardScaler(), PrivateClassifier(promise=Promise(100.0))).fit(*blobs(100))
+
+
+def test_fits_of_one_object_add_up() -> None:
+    X, y = blobs(100)
+    model = PrivateClassifier(promise=Promise(100.0)).fit(X, y)
+    with pytest.warns(ConfideWarning, match="was fitted before: .* ε is 1.* by now, not"):
+        model.set_params(promise=Promise(50.0)).fit(X, y)
+    assert model._promised > 1.1 * model.pop_.guarantee.epsilon
+
+
+def test_nobody_is_told_to_impute() -> None:
+    X, y = blobs(100)
+    X[3, 0] = np.nan
+    with pytest.raises(ValueError, match=r"contains NaN\..*in each row by itself") as told:
+        PrivateClassifier(promise=Promise(100.0)).fit(X, y)
+    assert "Imputer" not in str(told.value) and "HistGradient" not in str(told.value)
 
 
 @pytest.mark.parametrize(

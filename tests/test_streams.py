@@ -149,6 +149,12 @@ def test_every_column_has_hashes_of_its_own() -> None:
         assert [row[start : start + 32].sum() for start in (3, 35, 67)] == [1.0, 1.0, 1.0]
 
 
+@pytest.mark.parametrize(("columns", "width"), [(1, 32), (8, 32), (9, 16), (32, 8), (33, 4), (257, 4), (1000, 4)])
+def test_however_many_columns_nobody_declared_each_has_its_places(columns: int, width: int) -> None:
+    features = Layout(tuple(Column(f"c{i}") for i in range(columns))).features
+    assert len(features.names) == columns + columns * width + 128
+
+
 def test_a_value_is_read_by_its_own_form() -> None:
     assert [read(text).kind for text in ("41", "-1.5e3", "infinity", "NaN", "2024-02-30", "1_000", "")] == [
         *("number", "number", "text", "missing", "text", "text", "missing"),
@@ -476,6 +482,8 @@ def test_a_file_with_one_label_says_that_nothing_can_be_learned_from_it(tmp_path
     with pytest.raises(ValueError, match=r"column 'left' is empty in every row"):
         open_file(written(tmp_path / "empty.csv", "age,left", *["17,"] * 5))
     assert open_file(path, labels=["no", "yes"]).length == 5
+    with pytest.raises(ValueError, match="one label alone is declared"):
+        open_file(path, labels=["yes"])
 
 
 def test_columns_without_a_name_get_one_that_can_be_dropped(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, TracebackType
 from typing import Any, cast
 
-__all__ = ["Contained", "by_signal", "contained", "tried"]
+__all__ = ["Caught", "Contained", "by_signal", "contained", "tried"]
 
 _RAISES = dis.opmap["RAISE_VARARGS"]
 
@@ -45,6 +45,27 @@ class Contained:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         return error is not None and not isinstance(error, self._passes) and not by_signal(error)
+
+
+class Caught(Contained):
+    """The same, once, and of what was raised its type alone: its words may quote a value.
+
+    Examples
+    --------
+    >>> with (caught := Caught()):
+    ...     int("a secret")
+    >>> caught.kind
+    'ValueError'
+    """
+
+    kind = ""
+    """The name of the type; empty where nothing was raised."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self.kind = "" if kind is None else kind.__name__
+        return super().__exit__(kind, error, trace)
 
 
 contained = Contained()

@@ -235,9 +235,11 @@ class PrivateClassifier(base.Classifier):
         if shared:
             self._warned = True
             inside = " | ".join(f"{name}()" if name.isidentifier() else name for name in shared)
+            way = f"Put it inside: PrivateClassifier({inside} | model, ...)"
+            way = "Leave it out: the guide needs no scaler, and takes ranges in Features" if self.model is None else way
             warnings.warn(
-                f"{' | '.join(shared)} in front of PrivateClassifier learns from everybody and is shared by all "
-                f"copies: that leaks. Put it inside: PrivateClassifier({inside} | model, ...)",
+                f"{' | '.join(shared)} in front of PrivateClassifier learns from everybody and is shared by all: "
+                f"that leaks. {way}",
                 stacklevel=level,
             )
 

@@ -38,6 +38,7 @@ from confide.planning.promise import Promise
 from confide.planning.shares import LEAST
 from confide.pop.pop import POP
 from confide.privacy.random import Random
+from confide.privacy.renyi import sum_up
 
 __all__ = ["PrivateClassifier"]
 
@@ -176,6 +177,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._look_in_front()
         X, y = self._records(X, y, reset=True)
         self._start(np.unique(y) if self.classes is None else self.classes, y, online=False)
+        self._add_up()
         if len(y) < self.pop_.plan.copies:
             warnings.warn(
                 f"{len(y)} records for {self.pop_.plan.copies} copies: most copies know nothing, so nearly every "
@@ -185,6 +187,20 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._seen += len(y)
         self.pop_.teach_many(X, y.tolist())
         return self
+
+    def _add_up(self) -> None:
+        """Warn of a second promise: rows that are in both tables have paid for both."""
+        guarantee, before = self.pop_.guarantee, getattr(self, "_promised", 0.0)
+        if not guarantee.secure:
+            return
+        self._promised = sum_up(before, guarantee.epsilon)
+        if before:
+            warnings.warn(
+                f"this object was fitted before: for a row that was in all tables ε is {self._promised:.4g} by now, "
+                f"not {guarantee.epsilon:.4g}; each fit is a promise of its own, and they add up",
+                ConfideWarning,
+                stacklevel=3,
+            )
 
     def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> Self:
         """Teach more rows; the first call needs all labels, here or at construction.
@@ -284,7 +300,10 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _records(self, X: Any, y: Any, reset: bool) -> tuple[NDArray[np.float64], NDArray[Any]]:
-        X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
+        try:
+            X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
+        except ValueError as error:
+            raise ValueError(_own_words(error)) from None
         check_classification_targets(y)
         return X, y
 
@@ -367,9 +386,12 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ) from None
 
     def _complain(self, X: Any) -> NoReturn:
-        """Say what is wrong with X, in scikit-learn's words."""
+        """Say what is wrong with X, in scikit-learn's words as far as they lead nobody astray."""
         with Contained(TypeError, ValueError):
-            validate_data(self, X, dtype=np.float64, reset=False)
+            try:
+                validate_data(self, X, dtype=np.float64, reset=False)
+            except ValueError as error:
+                raise ValueError(_own_words(error)) from None
         raise ValueError("X has a row that is no array of numbers that float64 can hold")
 
     def _rows(self, X: Any, rows: int | None = None) -> Any:
@@ -397,11 +419,24 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             level += 1
         if shared:
             inside = ", ".join(f"{name}()" for name in shared)
+            way = f"Put it inside: PrivateClassifier(make_pipeline({inside}, model), ...)"
+            way = "Leave it out: the guide needs no scaler, and takes ranges=" if self.estimator is None else way
             warnings.warn(
-                f"{', '.join(shared)} in front of PrivateClassifier learns from everybody and is shared by all copies: "
-                f"that leaks. Put it inside: PrivateClassifier(make_pipeline({inside}, model), ...)",
+                f"{', '.join(shared)} in front of PrivateClassifier learns from everybody and is shared by all: "
+                f"that leaks. {way}",
                 stacklevel=level,
             )
+
+
+def _own_words(error: ValueError) -> str:
+    """What scikit-learn says, without its advice to impute: an imputer that is fitted sees everybody's rows."""
+    said = str(error)
+    if "NaN" not in said or "\n" not in said:
+        return said
+    return (
+        f"{said.partition(chr(10))[0]} Replace what is missing in each row by itself, with a public value: an imputer "
+        "that is fitted sees everybody's rows, and leaks. Or take confide.Private, where NaN is a missing value"
+    )
 
 
 def _check_known(y: NDArray[Any], classes: NDArray[Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -12,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
+import numpy as np
 import pytest
 import uvicorn
 
@@ -26,7 +28,7 @@ from confide.service.doors import Tokens
 from confide.service.operators import operator_app
 from confide.service.owner import Owner
 from confide.service.public import public_app
-from confide.service.talk import Send, Told, settled
+from confide.service.talk import Send, Told, label_of, plain, settled
 from tests import test_mechanisms as suite
 from tests.service.desks import ASKERS, PLAN, MemoryDesk, operator, pop, service
 from tests.service.nursery import free_ports
@@ -294,6 +296,15 @@ def test_a_client_for_an_event_loop_has_the_same_rules(running: Running) -> None
 
     with closing(cut.listening):
         asyncio.run(main())
+
+
+def test_what_json_has_no_word_for_does_not_spoil_a_row() -> None:
+    row = {"a": float("nan"), "b": np.float32("inf"), "c": -(10**400), "d": 3}
+    largest = sys.float_info.max
+    assert plain(row) == {"a": None, "b": largest, "c": -largest, "d": 3}
+    assert plain(np.array([1.5, np.nan])) == [1.5, None] and plain({"a": object()}) is None
+    with pytest.raises(ValueError, match="not one of the model's labels"):
+        label_of(float("nan"))
 
 
 def test_a_client_with_one_token_speaks_for_one_person(running: Running) -> None:

@@ -81,7 +81,9 @@ def test_the_example_is_a_deployment(tmp_path: Path) -> None:
 
 REFUSED = {
     "no models": ("[public]\nport = 1\n", "models: field required"),
-    "an unknown entry": (SMALL + "colour = 3\n", "models.spam.colour: extra inputs are not permitted"),
+    "an unknown entry": (SMALL + "colour = 3\n", "models.spam.colour: there is no such entry, see"),
+    "a misspelt entry": (SMALL + "unit_label = 3\n", "unit_label: there is no such entry: is it unit_labels?"),
+    "a number in quotes": (SMALL + 'unit_labels = "3"\n', "models.spam.unit_labels: this is a number: write it"),
     "no columns": (SMALL.replace("columns = 2\n", ""), "models.spam: say what x holds"),
     "no labels": (SMALL.replace('labels = ["no", "yes"]\n', ""), "models.spam: say which labels there are"),
     "a bad name": (SMALL.replace("models.spam", 'models."a/b"'), "letters, digits"),
@@ -200,7 +202,7 @@ def test_a_changed_file_does_not_change_what_was_promised(tmp_path: Path, made_b
     assert before in NAMED
     shutil.copytree(made_before, tmp_path / "state")
     changed = read_config(written(tmp_path, NAMED.replace(before, after)))
-    with pytest.raises(ValueError, match=r"models\.spam\.\w+ is not what the model in .* was made with"):
+    with pytest.raises(ValueError, match=r"models\.spam\.\w+ is not what the model in .* was made with.*confide succ"):
         open_desk("spam", changed.models["spam"])
     opens_again(tmp_path)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dis
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,7 +27,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    help="Confide makes any online learner private between its users. Start with `confide plan`.",
+    help="A private classifier that learns from confidential feedback while it answers. Start with `confide run`.",
 )
 for command in (plan, advise, verify, schema, run, status, successor, audit, serve, token):
     app.command(epilog=EXAMPLES if command is run else None)(command)
@@ -44,7 +46,7 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which Confide this is.")
     ] = False,
 ) -> None:
-    """Confide makes any online learner private between its users. Start with `confide plan`."""
+    """A private classifier that learns from confidential feedback while it answers. Start with `confide run`."""
 
 
 def start() -> None:
@@ -52,7 +54,22 @@ def start() -> None:
     try:
         app()
     except (ValueError, OSError) as error:
-        Console(stderr=True).print(f"confide: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
-        sys.exit(2)
+        place = _unmeant(error)
+        words = error if place is None else f"there is an error in Confide, {place}; please report it"
+        Console(stderr=True).print(f"confide: {words}", style="red", highlight=False, markup=False, soft_wrap=True)
+        sys.exit(2 if place is None else 1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _unmeant(error: ValueError | OSError) -> str | None:
+    """Where in Confide this came about without a `raise`: then it is no refusal, and what it says may be a value's."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or isinstance(error, OSError) or not trace.tb_frame.f_globals["__name__"].startswith("confide."):
+        return None
+    code = trace.tb_frame.f_code
+    if code.co_code[trace.tb_lasti] in (dis.opmap["RAISE_VARARGS"], dis.opmap["RERAISE"]):
+        return None
+    return f"not in what you gave it: {type(error).__name__} in {Path(code.co_filename).name}, line {trace.tb_lineno}"

@@ -130,7 +130,7 @@ def _opened(file: _File, schema: Schema, drop: Sequence[str], order: Sequence[st
             "hardly any label comes twice: name the label with --label, or cut a number into a few ranges first"
         )
     if len(set(named)) < max(2, len(named)):
-        raise ValueError(_few_labels(file, label, named))
+        raise ValueError(_few_labels(file, label, named, schema.labels is not None))
     for look in looks:
         if said := look.refusal():
             raise ValueError(f"{path}: {said}")
@@ -238,9 +238,11 @@ def _check_rows(file: _File, found: _Found) -> None:
         )
 
 
-def _few_labels(file: _File, label: str, named: Sequence[str]) -> str:
+def _few_labels(file: _File, label: str, named: Sequence[str], declared: bool) -> str:
     if len(set(named)) < len(named):
         return "a label is declared twice: name each label once"
+    if declared:
+        return "one label alone is declared, and nothing can be told apart by one: name all that may come with --labels"
     alone = f"every row has the same label in column {label!r}" if named else f"column {label!r} is empty in every row"
     return (
         f"{file.path}: {alone}, so that nothing can be learned from it: name another column with --label, "

@@ -121,7 +121,7 @@ class Layout:
         mark, numeric, log = self.mark, dict[str, tuple[float, float] | None](), list[str]()
         categorical, text = dict[str, int](), dict[str, int | str | TextEncoder]()
         mixed = sum(column.kind in _SPLIT for column in self.columns)
-        usual = min(32, max(4, 1 << (_MIXED // max(1, mixed)).bit_length() - 1))
+        usual = next((width for width in (32, 16, 8) if width * mixed <= _MIXED), 4)
         for column in self.columns:
             name = column.name
             if column.kind == "number" or column.kind in _SPLIT:

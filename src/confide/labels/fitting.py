@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from confide.contained import contained
+from confide.contained import Caught
 
 __all__ = ["Fit", "next_fit"]
 
@@ -50,6 +50,9 @@ class Fit(Generic[M]):
         Whether it runs in a thread of its own. If not, it has come to its end when this is made.
     """
 
+    raised = ""
+    """The type of what a fit that failed has raised."""
+
     def __init__(self, make: Callable[[], M | None], taught: int, beside: bool) -> None:
         self.at = taught + taught // _SHARE if beside else taught
         """After so many labels its model answers."""
@@ -62,8 +65,9 @@ class Fit(Generic[M]):
             self._run(make)
 
     def _run(self, make: Callable[[], M | None]) -> None:
-        with contained:  # somebody else's estimator may raise: what its last fit knew stays
+        with (caught := Caught()):  # somebody else's estimator may raise: what its last fit knew stays
             self._made = make()
+        self.raised = caught.kind
 
     def result(self) -> M | None:
         """What was fitted, when it is; None where the fit failed. A fit that has come to its end can be pickled."""

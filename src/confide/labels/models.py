@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from confide.banks.base import Failures
-from confide.contained import contained
+from confide.contained import Caught, contained
 from confide.errors import ConfideWarning, StateError
 from confide.extras import need
 from confide.labels.base import Taught
@@ -42,8 +42,8 @@ _FIRST, _MEMORY = 64, 1 << 17
 
 
 _FAILED = (
-    "your model raised, for an answer or for a label: then the label that came out most often is answered, and what it "
-    "was not taught is lost; this is said once, and how often is counted"
+    "your model raised {kind}, {where}: then the label that came out most often is answered, and what it was not "
+    "taught is lost; {so_far}this is said once, and how often is counted"
 )
 
 
@@ -129,15 +129,21 @@ class _Own:
         found = Rows([None] * len(xs), np.zeros(len(xs), dtype=np.bool_))
         for i, x in enumerate(xs):
             try:
-                found.values[i] = _read(x, self._width)
+                found.values[i] = self.read(x)
             except ValueError:
                 found.refused[i] = True
         return found
 
-    def _failed(self, lesson: bool) -> None:
+    def in_vain(self, learned: int) -> bool:
+        """Whether all of so many lessons failed."""
+        return 0 < learned <= self.failures.lessons
+
+    def _failed(self, lesson: bool, kind: str, where: str = "", so_far: str = "") -> None:
         if not any(self.failures):
+            where = where or ("for a label" if lesson else "for an answer")
             with contained:  # whoever makes errors of warnings: the round goes on
-                warnings.warn(_FAILED, ConfideWarning, stacklevel=2)
+                words = _FAILED.format(kind=kind, where=where, so_far=so_far)
+                warnings.warn(words, ConfideWarning, stacklevel=2)
         self.failures = self.failures.plus(Failures(lessons=1) if lesson else Failures(votes=1, raised=1))
 
     def state(self) -> Mapping[str, NDArray[Any]]:
@@ -200,13 +206,13 @@ class OneByOne(_Own):
     def answer(self, row: Any) -> tuple[int, Floats | None]:
         """The model's label, −1 where it abstains or fails; and probabilities, where it tells any."""
         voice = self._voice
-        with contained:
+        with (caught := Caught()):
             said = voice.shares(row)
             if said is None:
                 return voice.number(row), None
             found = said if voice.weighs else self.response.undone(said)
             return int(said.argmax()), found
-        self._failed(lesson=False)
+        self._failed(False, caught.kind)
         return -1, None
 
     def teach(self, row: Any, out: int) -> None:
@@ -215,7 +221,7 @@ class OneByOne(_Own):
 
     def _teach(self, voice: _Voice, row: Any, out: int, known: Floats | None = None) -> None:
         """`known` is what the model says of the row now, where that was asked already."""
-        with contained:
+        with (caught := Caught()):
             weight = 1.0
             said = voice.shares(row) if known is None and voice.weighs else known
             if said is not None:
@@ -223,7 +229,7 @@ class OneByOne(_Own):
                 weight = gain / (self.response.lie + gain)
             voice.tell(row, out, weight)
             return
-        self._failed(lesson=True)
+        self._failed(True, caught.kind)
 
     def follow(self, rows: Rows, outs: Ints) -> Ints:
         """One after the other; in compiled code where a learner of ours is taught every row."""
@@ -234,13 +240,12 @@ class OneByOne(_Own):
         for i, (x, refused, out) in enumerate(zip(rows.values, rows.refused.tolist(), outs.tolist(), strict=True)):
             if refused:
                 continue
-            said, done = None, False
-            with contained:
+            said = None
+            with (caught := Caught()):
                 said = voice.shares(x) if voice.weighs else None
                 found[i] = voice.number(x) if said is None else said.argmax()
-                done = True
-            if not done:
-                self._failed(lesson=False)
+            if caught.kind:
+                self._failed(False, caught.kind)
             if out >= 0:
                 self._teach(voice, x, out, said)
         return found
@@ -361,17 +366,28 @@ class Doubled(_Own):
     def __repr__(self) -> str:
         return f"Doubled({type(self.estimator).__name__})"
 
+    def read(self, x: Any) -> Any:
+        """The row that x is; refused where it takes a table and there is no pandas."""
+        row = super().read(x)
+        if isinstance(row, dict) and not self._takes_dicts:
+            _frame()
+        return row
+
+    def in_vain(self, learned: int) -> bool:
+        """Whether every fit so far failed."""
+        return self._model is None and self.failures.lessons > 0
+
     def answer(self, row: Any) -> tuple[int, Floats | None]:
         """The label by the last fit, −1 before the first; and probabilities, where it tells any."""
         if self._model is None:
             return -1, None
-        with contained:
+        with (caught := Caught()):
             xs = self._table([row])
             if not hasattr(self._model, "predict_proba"):
                 return int(self._heard.numbers(np.asarray(self._model.predict(xs)))[0]), None
             said = _shares(self._model, xs, self._heard)[0]
             return int(said.argmax()), self.response.undone(said)
-        self._failed(lesson=False)
+        self._failed(False, caught.kind)
         return -1, None
 
     def teach(self, row: Any, out: int) -> None:
@@ -385,9 +401,11 @@ class Doubled(_Own):
         if self.taught == next_fit(self.taught - 1, _FIRST, _MEMORY):
             self._next = self._begun()
         if self._next is not None and self.taught >= self._next.at:
-            model, self._next = self._next.result(), None
+            fit, self._next = self._next, None
+            model = fit.result()
             if model is None:  # the last fit stays
-                self._failed(lesson=True)
+                never = "it has never been fitted; " if self._model is None else ""
+                self._failed(True, fit.raised, f"in its fit to {self.taught:,} labels", never)
             else:
                 self._model = model
 
@@ -432,12 +450,19 @@ class Doubled(_Own):
             self._next.result()
         return super().state()
 
-    def _table(self, rows: list[Any]) -> Any:
-        if not isinstance(rows[0], dict):
-            return np.array(rows)
+    @property
+    def _takes_dicts(self) -> bool:
         first = self.estimator
         while isinstance(steps := getattr(first, "steps", None), list) and steps:
             first = steps[0][1]
-        if type(first).__name__ in ("DictVectorizer", "FeatureHasher"):
-            return rows
-        return need("pandas", "test", "rows as a table for scikit-learn").DataFrame(rows)
+        return type(first).__name__ in ("DictVectorizer", "FeatureHasher")
+
+    def _table(self, rows: list[Any]) -> Any:
+        if not isinstance(rows[0], dict):
+            return np.array(rows)
+        return rows if self._takes_dicts else _frame()(rows)
+
+
+def _frame() -> Any:
+    """What makes a table of dicts."""
+    return need("pandas", "sklearn", "a scikit-learn model that is asked dicts").DataFrame

@@ -168,7 +168,8 @@ def damaged(name: str) -> StateError:
 def in_use(what: str) -> StateError:
     """What is said to a second owner."""
     return StateError(
-        f"{what} is in use by another process: two of them must not spend one budget; close the other first"
+        f"{what} is in use by another process, or by an object of this one that was not closed: two of them must not "
+        "spend one budget; close the other first"
     )
 
 

@@ -159,6 +159,11 @@ class Account:
             self.labels[who] = more
         return more is not None
 
+    @property
+    def most(self) -> int | None:
+        """Labels of one person that teach, in all their life (public); None where there is no such number."""
+        return None if self.periods is not None else self._most
+
     def learned(self, who: bytes) -> int:
         """Labels of a person that count as learned: private."""
         count = self.labels.get(who, 0)

@@ -181,7 +181,8 @@ def _chunk(loop: Loop, xs: Any, labels: Ints, whos: Sequence[bytes | None], keep
     good[list(chunk.errors)] = False
     chunk.shown[:n][good], chunk.source[:n][good] = shown[good], source[good]
     for i, error in failed.items():
-        if good[i] and source[i] == FALLBACK:  # for its asker alone: the others must not see that this row was unsure
+        # For its asker alone: the others must not see that this row was unsure.
+        if good[i] and source[i] == FALLBACK and chunk.guided[i] < 0:
             chunk.errors[i] = str(error)
     return chunk
 

@@ -47,6 +47,8 @@ Scores = NDArray[np.float64] | None
 NOTHING = -1
 """No label, no copy."""
 
+_NAMED = 8  # labels that are shown
+
 SILENCE = (NOTHING, FALLBACK)
 """What a live round gives when neither copies nor lean answer."""
 
@@ -315,7 +317,8 @@ class Loop:
         except BaseException as error:  # whatever y does when it is looked up, it is its bringer's alone
             if by_signal(error):
                 raise
-        raise ValueError("y is not one of the labels this POP was made with; labels are public and fixed")
+        some = ", ".join(map(repr, [*self.index][:_NAMED])) + (", …" if len(self.index) > _NAMED else "")
+        raise ValueError(f"this is not one of the labels that it was made with, labels=[{some}]: they are fixed")
 
     def forget(self, who: bytes) -> int:
         """Reset the copy that knows this person and drop their open questions; the copy's number.

@@ -165,8 +165,11 @@ class POP:
 
     def predict(self, x: Any, unit: Unit | None = None) -> Answer:
         """Answer one round: the label, whether the copies were sure, and a ticket for the right label."""
-        (outcome,), entered = self._keeper.ask([x], [self._loop.routing.who(unit)])
+        who = self._loop.routing.who(unit)
+        (outcome,), entered = self._keeper.ask([x], [who])
         self._keeper.settle(entered)  # nothing leaves before it is durable
+        if self.tells:
+            self._telling.people([who])
         if self.tells and (outcome.number == 1 or self._loop.account.halted is not None):
             self._telling.stands()
             self._telling.names(self.names, [x] if outcome.number == 1 else [])
@@ -213,7 +216,8 @@ class POP:
         raise for a row, its answer has an `error` instead; a POP that has halted before raises as `predict` does.
         """
         rows = rows_of(xs, self.named, self.names)
-        outcomes, entered = self._keeper.ask(rows, self._whos(units, len(rows)))
+        whos = self._whos(units, len(rows))
+        outcomes, entered = self._keeper.ask(rows, whos)
         self._keeper.settle(entered)
         answered = sum(outcome.number > 0 for outcome in outcomes)
         if self.tells:
@@ -221,6 +225,7 @@ class POP:
             self._telling.stands()
             self._telling.names(self.names, rows[:1] if answered and not before else [])
             self._telling.at_once(before, answered)
+            self._telling.people(whos)
         first = outcomes[0].error if outcomes else None
         if first is not None and (isinstance(first, Halted) or not isinstance(first, Exception)):
             raise first
@@ -387,7 +392,9 @@ class POP:
     @property
     def standing(self) -> str:
         """The same in words (public): also who answers after a halt, and whether anything is learned still."""
-        return standing(self.plan, *self._loop.account.shown, self._loop.goes_on)
+        said = standing(self.plan, *self._loop.account.shown, self._loop.goes_on)
+        alone = self._loop.parts.get(Randomizing)
+        return said if alone is None or not alone.in_vain else f"{said}, but your model has failed to learn anything"
 
     @property
     def halt_reason(self) -> str | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -211,15 +211,22 @@ class Randomizing(Running, runs=RandomizedLabels):
         return {i: str(error) for i, error in found if error is not None}
 
     def propose(self, question: Seen | None) -> tuple[int, Floats | None]:
-        """The model's label; where it has none, or fails, the label that came out most often; −1 before the first."""
+        """The model's label; where it has none, or fails, the most frequent one stands in; −1 before the first."""
         if question is None:
             return -1, None
         label, question.shares = self.model.answer(question.row)
         return (label if label >= 0 else self._leader), None
 
     @property
+    def in_vain(self) -> bool:
+        """Whether an own model has failed to learn anything at all (public)."""
+        told: Callable[[int], bool] | None = getattr(self.model, "in_vain", None)
+        return told is not None and told(self.learned)
+
+    @property
     def _leader(self) -> int:
-        return int(self.outputs.argmax()) if self.outputs.any() else -1
+        """The label that came out most often, as `propose` says one that is not the model's own."""
+        return -2 - int(self.outputs.argmax()) if self.outputs.any() else -1
 
     def receive(self, label: int, who: Who) -> int:
         """Randomize a label: with `receive_rows` the one place that sees it.

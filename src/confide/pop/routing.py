@@ -48,10 +48,16 @@ class Routing:
         """A keyed hash of the unit's id (ids themselves are never kept); refused when it is missing or not wanted."""
         if self.units == "rounds":
             if unit is not None:
-                raise ValueError("this POP protects rounds, not people: leave unit out, or make it with units='people'")
+                raise ValueError(
+                    "this model protects rounds, not people: leave the id out, or make it with people=True "
+                    "(confide.POP: units='people')"
+                )
             return None
         if not isinstance(unit, (str, bytes)) or not unit:
-            raise ValueError("this POP protects people: unit must be a non-empty str or bytes id")
+            raise ValueError(
+                "this model protects people: say whose it is, by a non-empty str or bytes id "
+                "(confide.Private: person=, people=; elsewhere: unit=, units=)"
+            )
         try:
             name = unit.encode() if isinstance(unit, str) else bytes(unit)
         except UnicodeEncodeError:

@@ -41,7 +41,7 @@ class Asked(NamedTuple):
     """What a part says to many rows."""
 
     answers: Ints
-    """Its own label for each row; −1 where it has none."""
+    """What `propose` says to each row."""
     scores: Floats | None
     """Log-odds by row, as `propose` has them; zeros where there is no answer; None where it never has any."""
     rows: Sequence[Any]
@@ -113,7 +113,10 @@ class Running:
         return {}
 
     def propose(self, question: Any) -> tuple[int, Floats | None]:
-        """Its own label and its scores, one a vector of log-odds; −1 and None where it has none."""
+        """Its own label and its scores, one a vector of log-odds; −1 and None where it has none.
+
+        −2 − label is no answer of its own: the label is public, and answers for it as the fallback does.
+        """
         return -1, None
 
     def lesson(self, question: Any) -> Any:

@@ -18,6 +18,7 @@ from confide.ledger.ledger import Spent
 from confide.planning.parts import Part
 from confide.planning.plan import Plan
 from confide.pop.account import Account
+from confide.pop.base import FALLBACK
 from confide.pop.running import (
     Bools,
     Counted,
@@ -138,8 +139,8 @@ class Parts:
             said, found = one.propose(question)
             if scores is None:
                 scores = found
-            if label < 0 <= said:
-                label, source = said, one.number
+            if label < 0 and said != -1:
+                label, source = (said, one.number) if said >= 0 else (-2 - said, FALLBACK)
             lessons.append(one.lesson(question))
         return Said(label, source, scores, tuple(lessons), error)
 
@@ -216,8 +217,10 @@ class Parts:
         scores, rows = None, list[Sequence[Any]]()
         for one in self._each:
             asked = one.follow(xs, labels, whos, bad, keep)
-            first = (answers < 0) & (asked.answers >= 0)
-            answers[first], sources[first] = asked.answers[first], one.number
+            said = asked.answers
+            first = (answers < 0) & (said != -1)
+            answers[first] = np.where(said >= 0, said, -2 - said)[first]
+            sources[first] = np.where(said >= 0, one.number, FALLBACK)[first]
             scores = asked.scores if scores is None else scores
             rows.append(asked.rows)
         return Proposed(answers, sources, scores, list(zip(*rows, strict=True)) if keep and rows else [])

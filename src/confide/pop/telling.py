@@ -33,6 +33,9 @@ HALF = 2
 FEW = 10
 """The rounds divided by how many labels may come after the last of them without a word."""
 
+LOOKED = 400
+"""The first questions, of which it is looked whether their labels can teach at all."""
+
 _NAMED = 8  # names that are shown
 _LEVEL = 4  # the warning is the caller's of POP's method; its labels come through one more of its own
 
@@ -50,6 +53,7 @@ class Telling:
         self._loop = loop
         self._said: set[str] = set()
         self._after = 0  # records that came when all rounds were over
+        self._asked, self._people = 0, set[bytes | None]()  # of the first questions
 
     def _warn(self, kind: str | None, words: str, level: int = _LEVEL) -> None:
         """Once for a kind; what has none is the caller's own."""
@@ -96,6 +100,23 @@ class Telling:
             "at once",
             f"{asked:,}{planned} rounds were asked in one call, and nothing was learned in them: "
             f"no label can come before its row is answered; {TOO_LATE}",
+        )
+
+    def people(self, whos: Sequence[bytes | None]) -> None:
+        """Of so few people that most labels come past their cap: by who asks, which is public, and nothing else."""
+        most = self._loop.account.most
+        if self._asked >= LOOKED or most is None or self._loop.routing.units == "rounds":
+            return
+        some = whos[: LOOKED - self._asked]
+        self._asked += len(some)
+        self._people.update(some)
+        if self._asked < LOOKED or 2 * most * len(self._people) >= LOOKED:
+            return
+        people, can = len(self._people), most * len(self._people)
+        self._warn(
+            "people",
+            f"the first {LOOKED} questions came from {people:,} people, of each of whom {most:,} labels teach: "
+            f"{can:,} of {LOOKED} at most; raise labels_per_person, at the price of noise",
         )
 
     def labels(self, before: Late, brought: int) -> None:

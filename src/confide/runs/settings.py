@@ -140,7 +140,8 @@ class Settings:
             raise ValueError("--protect must be rows, what was asked and what was right, or labels, the second alone")
         for name in _ROWS_ONLY if self.protect == "labels" else ():
             if getattr(self, name) not in (None, True):
-                raise ValueError(f"{_option(name)} has no meaning with --protect labels: leave it out")
+                instead = "; a learner of your own may weigh them (--learner)" if name == "label_weights" else ""
+                raise ValueError(f"{_option(name)} has no meaning with --protect labels: leave it out{instead}")
         if self.schema is not None and self.public is not None:
             raise ValueError("--schema and --public both say what columns are: give one of them")
 

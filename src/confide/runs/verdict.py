@@ -9,7 +9,7 @@ import math
 
 from confide.learners import Features
 from confide.runs.runner import Outcome
-from confide.runs.tally import LATE, percent
+from confide.runs.tally import LATE, Tally, percent
 
 FEWEST = 100
 """Late rounds below which nothing is said."""
@@ -27,8 +27,27 @@ SHOWN = 6
 """Labels whose recall the terminal shows."""
 
 
+MISSING = 0.2
+"""The share of rounds without a usable label from which on that is said first."""
+
+
 def verdict(outcome: Outcome) -> str:
-    """Where the answers are no better than always the most frequent label: that, and what to do; else nothing."""
+    """Where many labels were of no use, or answers no better than always the most frequent label: that, what to do."""
+    return " ".join(said for said in (_unlabelled(outcome), _against_constant(outcome)) if said)
+
+
+def _unlabelled(outcome: Outcome) -> str:
+    tally = outcome.tally
+    if tally.unlabelled < max(1.0, MISSING * tally.rounds):
+        return ""
+    known = ", ".join(repr(str(label)) for label in outcome.stream.labels[:SHOWN])
+    return (
+        f"Of {tally.rounds:,} rows {tally.unlabelled:,} have no label, or none of those that are declared ({known}"
+        f"{', …' * (len(outcome.stream.labels) > SHOWN)}): they taught nothing and are in no error. See --labels."
+    )
+
+
+def _against_constant(outcome: Outcome) -> str:
     tally = outcome.tally
     own, rounds = tally.late_counts(tally.curve_wrong)
     constant, known = tally.late_counts(tally.curve_frequent)
@@ -42,7 +61,8 @@ def verdict(outcome: Outcome) -> str:
     seen = sum(any(row) for row in tally.confusion)
     if seen > 1 and tally.balanced_error < 1 - 1 / seen - BALANCED:
         found = f"a balanced error of {percent(tally.balanced_error)} against {percent(1 - 1 / seen)}"
-        return f"More often wrong than a constant answer, but it finds the rarer labels: {said}; {found}."
+        more = "More often wrong than" if own - constant > CHANCE * math.sqrt(constant) else "About as often wrong as"
+        return f"{more} a constant answer, but it finds the rarer labels: {said}; {found}."
     return f"No better than a constant answer: {said}. {_ways_on(outcome, constant)}"
 
 
@@ -63,15 +83,25 @@ def _no_better(wrong: int, constant: int) -> bool:
 
 def _ways_on(outcome: Outcome, constant: int) -> str:
     tally, plan, features = outcome.tally, outcome.pop.plan, outcome.stream.features
-    if outcome.settings.twin and _no_better(tally.late_counts(tally.curve_twin)[0], constant):
-        return "Nor is the twin without privacy, so a larger ε would hardly help: better columns might."
+    late, least = outcome.pop.operator.late.labels, _rarest(tally)
+    if 2 * late > tally.brought:
+        return f"{late:,} of {tally.brought:,} labels came too late to teach anything: shorten --delay."
+    nor = outcome.settings.twin and _no_better(tally.late_counts(tally.curve_twin)[0], constant)
     ways = []
+    if least is not None and outcome.pop.label_weights is None and plan.promise.protect == "rows":
+        label = outcome.stream.labels[least[1]]
+        ways.append(f"make more of the rare {str(label)!r} (--label-weights {label}=10), see the balanced error")
+    if nor and ways:
+        return f"Nor is the twin without privacy, which is taught to be right most often: {ways[0]}."
+    if nor:
+        return "Nor is the twin without privacy, so a larger ε would hardly help: better columns might."
     if plan.guide is not None and isinstance(features, Features) and len(features.ranges) < len(features.numeric):
         ways.append("declare the ranges of numbers in a schema")
-    if taught_of_brought(outcome):
+    if plan.promise.units == "people" and taught_of_brought(outcome):
         ways.append("learn more labels of each person (--unit-labels)")
     ways += ["bring more rows or a history", "take a larger --epsilon"]
-    return f"Useless at ε = {outcome.pop.guarantee.epsilon:.3g}: {', '.join(ways[:-1])}, or {ways[-1]}."
+    asked = "" if outcome.settings.twin else " Without --no-twin this says whether more ε or better columns would help."
+    return f"Useless at ε = {outcome.pop.guarantee.epsilon:.3g}: {', '.join(ways[:-1])}, or {ways[-1]}.{asked}"
 
 
 def recalls(outcome: Outcome) -> str:
@@ -83,11 +113,16 @@ def recalls(outcome: Outcome) -> str:
     return ", ".join(f"{labels[i]} {percent(recall)}" for recall, i in few) + more
 
 
+def _rarest(tally: Tally) -> tuple[int, int] | None:
+    """How often the rarest label came, and its number; None where it is not rare."""
+    counts = [(sum(row), i) for i, row in enumerate(tally.confusion) if any(row)]
+    return None if not counts or (least := min(counts))[0] > RARE * tally.known else least
+
+
 def rare(outcome: Outcome) -> tuple[str, str] | None:
     """The recall of the rarest label that came, and what it is of; None where it is not rare."""
     tally = outcome.tally
-    counts = [(sum(row), i) for i, row in enumerate(tally.confusion) if any(row)]
-    if not counts or (least := min(counts))[0] > RARE * tally.known:
+    if (least := _rarest(tally)) is None:
         return None
     weights, alone = outcome.pop.label_weights, outcome.pop.plan.promise.protect == "labels"
     how = f"--label-weights {outcome.stream.labels[least[1]]}=10 makes more of it"

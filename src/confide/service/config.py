@@ -5,9 +5,10 @@ from __future__ import annotations
 import ipaddress
 import re
 import tomllib
+from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -320,6 +321,29 @@ class Config(BaseSettings):
         return self.model_copy(update={"doors": doors.model_copy(update=keys), "models": models})
 
 
+def _entries() -> set[str]:
+    """The names of all entries, of all tables."""
+    tables: list[type[BaseModel]] = [Config, *_Table.__subclasses__()]
+    return {field.alias or name for table in tables for name, field in table.model_fields.items()}
+
+
+def _quoted(given: dict[str, Any]) -> str:
+    """An entry that is a number, and is written as a text; empty where there is none."""
+    models = given.get("models")
+    tables: list[tuple[str, Any, type[BaseModel]]] = [
+        ("limits", given.get("limits"), LimitsConfig), ("public", given.get("public"), Port),
+        ("operator", given.get("operator"), Port),
+    ]  # fmt: skip
+    if isinstance(models, dict):
+        tables += [(f"models.{name}", one, ModelConfig) for name, one in models.items()]
+    for where, table, kind in tables:
+        for name, field in kind.model_fields.items():
+            kinds = set(get_args(field.annotation)) or {field.annotation}
+            if kinds <= {int, float, type(None)} and isinstance(table, dict) and isinstance(table.get(name), str):
+                return f"{where}.{name}"
+    return ""
+
+
 def read_config(path: Path) -> Config:
     """The deployment in a file; its paths are relative to where the file is."""
     try:
@@ -331,10 +355,15 @@ def read_config(path: Path) -> Config:
         raise ValueError(f"{path} is not valid TOML: {error}") from None
     if "insecure_seed" in given:
         raise ValueError("a seed has no place in a file: set CONFIDE_INSECURE_SEED, in tests only")
+    if quoted := _quoted(given):
+        raise ValueError(f"{path}: {quoted}: this is a number: write it without quotes")
     try:
         return Config(**given).at(path.parent)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]).replace("elsewhere", "models", 1)
         said = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            near = get_close_matches(str(first["loc"][-1]), sorted(_entries()), 1, 0.8)
+            said = "there is no such entry" + (f": is it {near[0]}?" if near else ", see `confide serve --example`")
         raise ValueError(f"{path}: {where or 'the file'}: {said[:1].lower()}{said[1:]}") from None

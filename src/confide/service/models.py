@@ -132,7 +132,8 @@ def _check(name: str, config: ModelConfig, desk: PopDesk) -> None:
         if entry in before and before[entry] != value:
             raise ValueError(
                 f"models.{name}.{entry} is not what the model in {config.folder} was made with: "
-                "change the file back, or take a new folder for a new model"
+                "change the file back, or begin its successor (`confide successor`), which counts what each person "
+                "told this one; a new folder alone is a second promise to the same people, and both add up"
             )
     _write(config, before)
 

@@ -7,8 +7,8 @@ wait. So a client that blocks and one that does not follow the same rules.
 from __future__ import annotations
 
 import json
-import math
 import random
+import sys
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
@@ -44,6 +44,7 @@ FIRST, LONGEST = 0.05, 2.0
 
 R = TypeVar("R")
 _MOST_INTEGER = 2**63
+_LARGEST = sys.float_info.max
 
 
 @dataclass
@@ -187,8 +188,8 @@ def _value(x: Any) -> Any:
         return str(x).encode().decode()  # refuses what is no text
     if isinstance(x, int) and abs(x) < _MOST_INTEGER:
         return int(x)
-    if isinstance(x, float) and math.isfinite(x):
-        return float(x)
+    if isinstance(x, int | float):  # JSON has no NaN, which is missing, and no ∞: it is as any number that is too large
+        return None if x != x else min(max(x, -_LARGEST), _LARGEST)
     if isinstance(x, Mapping):
         return {_value(str(name)): _value(value) for name, value in x.items()}
     if isinstance(x, list | tuple):
