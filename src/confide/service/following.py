@@ -150,14 +150,15 @@ class Follower:
 
     # ------------------------------------------------------------------ numbers
 
-    def take(self, want: int) -> tuple[int, int]:
+    def take(self, want: int, above: int) -> tuple[int, int]:
         """The first of so many numbers in a row, and how many there are: 0 where none is left, or the leaf is sealed.
 
-        To be called under the lock of the partition that takes them.
+        To be called under the lock of the partition that takes them. Its numbers only grow, also where it was at
+        another place before: those up to `above` are over.
         """
         with self.changed:
-            first, last = self._lease
-            taken = 0 if self._sealed else min(want, last - first + 1)
+            first, last = max(self._lease.first, above + 1), self._lease.last
+            taken = 0 if self._sealed else max(0, min(want, last - first + 1))
             self._lease = Lease(first + taken, last)
             return first, taken
 
@@ -190,10 +191,10 @@ class Follower:
 
     # ------------------------------------------------------------------ what the merger says
 
-    def look(self) -> Standing:
-        """Ask the merger where it stands, and do what is to be done."""
+    def look(self, standing: Standing | None = None) -> Standing:
+        """Ask the merger where it stands, unless that was just heard, and do what is to be done."""
         with self._hearing:
-            standing = self._post.standing()
+            standing = self._post.standing() if standing is None else standing
             return self._hear(standing) if self._seats else standing
 
     def _hear(self, standing: Standing) -> Standing:

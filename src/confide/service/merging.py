@@ -274,6 +274,13 @@ class Merger:
                 raise StateError("this place is too far behind to go on: open its partitions again")
             return [_told(one) for one in self.guide.releases()] if behind else []
 
+    def news(self, known: Standing | None, seconds: float) -> Standing:
+        """Where it stands, as soon as that is another than what is known, or after so many seconds."""
+        with self._lock:
+            self.changed.wait_for(lambda: self._book.ended or self.standing() != known, seconds)
+            self._check()
+            return self.standing()
+
     # ------------------------------------------------------------------ what it does
 
     def missing(self) -> list[int]:

@@ -120,9 +120,9 @@ class PartitionDesk(PopDesk):
         entered: Entered | None = None
         while done < len(fresh):
             with self._keeper.lock:
-                first, taken = self._follower.take(len(fresh) - done)
+                first, taken = self._follower.take(len(fresh) - done, account.taken)
                 if taken:
-                    account.taken = max(account.taken, first - 1)
+                    account.taken = first - 1
                     entered = super()._take(fresh[done : done + taken])
                     done += taken
             if not taken and not self._refilled(len(fresh) - done, until):
