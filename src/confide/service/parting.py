@@ -16,6 +16,7 @@ from confide.pop.pop import POP
 from confide.pop.sharing import share
 from confide.pop.tickets import Key
 from confide.service.base import NotYet, Question, Records, Refusal, Reply, Slices, Taught
+from confide.service.counts import Counts
 from confide.service.desk import PopDesk
 from confide.service.following import Follower, Seat
 from confide.service.requests import Request
@@ -92,6 +93,11 @@ class PartitionDesk(PopDesk):
         """Save, and give the partition back: another process may open it then."""
         self._follower.leave(self._seat)
         super().close()
+
+    @property
+    def counts(self) -> Counts:
+        """What the operator is shown of its rounds."""
+        return self._counts
 
     # ------------------------------------------------------------------ numbers
 

@@ -8,25 +8,24 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, Self
 
 from confide.errors import StateError
 from confide.planning.plan import Plan
 from confide.service.base import Life, Question, Records, Refusal, Reply, Slices, Taught
+from confide.service.counts import Counts
 from confide.service.following import Follower
 from confide.service.merging import Standing, partition_of
 from confide.service.parting import NO_IMPORT, PartitionDesk
+from confide.service.views import private
 
 __all__ = ["ELSEWHERE", "PartitionedDesk"]
 
 ELSEWHERE = "this person's part of the model is not here now: come again in a moment, with the same id or ticket"
-STALLED = "a leaf waits for partitions that are away: labels wait, and answers come without tickets, until they are back"
+STALLED = "a leaf waits for partitions that are away: until they are back labels wait, and answers have no tickets"
 PAUSE = 0.2
-_ADDED = (
-    "unsure", "taught", "guide_labels", "people_ended", "open_tickets", "labels", "nbytes", "late_labels", "labels_over",
-)  # fmt: skip
+_ADDED = "unsure", "taught", "guide_labels", "people_ended", "open_tickets", "nbytes", "late_labels"
 
 
 class PartitionedDesk:
@@ -173,21 +172,14 @@ class PartitionedDesk:
     def private(self) -> Mapping[str, Any]:
         """For the operator's eyes: numbers of the partitions that are here, together."""
         each = [desk.private() for desk in self._desks.values()]
-        seen = {**each[0], "partitions": {"here": list(self._desks), "of": self._partitions}}
+        seen = private(self._first.pop, Counts.together([desk.counts for desk in self._desks.values()]), 0, ())
         for name in _ADDED:
             seen[name] = sum(one[name] for one in each) if each[0][name] is not None else None
-        wrong = [one["error"] * one["labels"] for one in each if one["error"] is not None]
-        seen["error"] = sum(wrong) / seen["labels"] if seen["labels"] else None
-        answered = [sum(1 for _ in one["series"].get("rounds", ())) or 1 for one in each]
-        shares = Counter[str]()
-        for one, many in zip(each, answered, strict=True):
-            shares.update({source: share * many / sum(answered) for source, share in one["shares"].items()})
-        seen["shares"] = dict(shares)
-        ledgers = [one["ledger"] for one in each if one["ledger"] is not None]
+        ledgers = [one["ledger"] for one in each]
         seen["ledger"] = {name: sum(one[name] for one in ledgers) for name in ("commits", "seconds")}
         alarms = dict.fromkeys(alarm for one in each for alarm in one["alarms"])
         seen["alarms"] = [*alarms, *([STALLED] if self._follower.sealed else [])]
-        return seen
+        return {**seen, "partitions": {"here": list(self._desks), "of": self._partitions}}
 
     def limited(self, quota: int | None) -> Self:
         """Let nobody take more rounds than these in a day."""
@@ -223,7 +215,9 @@ def _elsewhere(many: int) -> list[Reply]:
     return [Reply(None, refusal=Refusal("later", ELSEWHERE))] * many
 
 
-def open_partitions(opens: Callable[[int], PartitionDesk], numbers: Iterable[int], seconds: float) -> dict[int, PartitionDesk]:
+def open_partitions(
+    opens: Callable[[int], PartitionDesk], numbers: Iterable[int], seconds: float
+) -> dict[int, PartitionDesk]:
     """All desks; the merger is waited for so long."""
     desks, until = dict[int, PartitionDesk](), time.monotonic() + seconds
     try:
