@@ -194,7 +194,8 @@ class Follower:
     def look(self, standing: Standing | None = None) -> Standing:
         """Ask the merger where it stands, unless that was just heard, and do what is to be done."""
         with self._hearing:
-            standing = self._post.standing() if standing is None else standing
+            if standing is None or (standing.epoch, standing.made) < (self._epoch, self.made):
+                standing = self._post.standing()  # others have heard more since
             return self._hear(standing) if self._seats else standing
 
     def _hear(self, standing: Standing) -> Standing:
