@@ -51,6 +51,7 @@ def main() -> None:
     ask.add_argument("--partitions", type=int, default=4)
     ask.add_argument("--groups", type=int, default=120)
     ask.add_argument("--rows", type=int, nargs="+", default=[1024, 256, 64])
+    ask.add_argument("--after", type=int, default=100_000, help="rounds before, of which nobody asked any")
     ask.add_argument("--quick", action="store_true")
     given = ask.parse_args()
     groups = 12 if given.quick else given.groups
@@ -74,7 +75,12 @@ def main() -> None:
                 number: PartitionDesk.of(follower, number, base / f"p{number}", make, patience=30.0, save_every=None)
                 for number in range(given.partitions)
             }
-            many = PartitionedDesk("model", KEY, given.partitions, desks, follower, post.news)
+            many = PartitionedDesk("model", KEY, given.partitions, desks, follower, post)
+            merger = server.merger()
+            while merger.guide.rounds < given.after or merger.guide.due is not None:
+                if merger.lend("nobody", 1 << 30) is None:
+                    time.sleep(0.002)  # the places offer what they have of the leaf: nothing
+            one.pop.operator.loop.account.taken = merger.guide.rounds
             spent = {"one": list[float](), "many": list[float]()}
             for group in range(groups):
                 values = draws.integers(0, 40, size=(rows, 8))

@@ -14,9 +14,13 @@ from confide.pop.sharing import check_shared
 from confide.pop.state import check
 from confide.privacy.random import Random
 from confide.service.base import NotYet, Question, Taught
+from confide.service.config import PartitionsConfig
 from confide.service.following import Follower
 from confide.service.merging import Lease, Life, Merger, Offer, partition_of
+from confide.service.models import partition_key
 from confide.service.parting import PartitionDesk
+from confide.service.partitioned import PartitionedDesk
+from confide.service.posting import HttpPost, MergerServer
 from tests.service import simulate
 from tests.service.opened import folder
 
@@ -295,6 +299,65 @@ def test_partitions_of_one_process_are_served_by_many_threads(folder: Path) -> N
     assert not errors and len(numbers) == len(set(numbers)) == 160
     assert cluster.merger.standing().made >= 8
     cluster.close()
+
+
+# ---------------------------------------------------------------------- over HTTP
+
+
+def test_partitions_behind_one_desk_speak_to_a_merger_at_its_port(folder: Path) -> None:
+    plan, secret = plan_for(unit_labels=8), bytes(range(32))
+    server = MergerServer(lambda: Merger.open(folder / "merger", lambda: make(plan), 3), "127.0.0.1", 0, secret)
+    url = f"http://127.0.0.1:{server.port}"
+    stranger = HttpPost(url, bytes(32))  # another secret
+    with pytest.raises(OSError, match="does not answer"):
+        stranger.standing()
+    post = HttpPost(url, secret)
+    follower = Follower(post, "here")
+    desks = {
+        number: PartitionDesk.of(follower, number, folder / f"p{number}", lambda: make(plan), patience=30.0)
+        for number in range(3)
+    }
+    desk = PartitionedDesk("spam", secret, 3, desks, follower, post)
+    questions = [Question(f"s{i % 17}", str(i), [float(i % 3), 1.0]) for i in range(90)]
+    replies = desk.ask(questions)
+    assert sorted(reply.round for reply in replies) == list(range(1, 91))
+    pairs = [(one, two.answer) for one, two in zip(questions, replies, strict=True) if two.answer is not None]
+    assert set(desk.learn([Taught(one.subject, answer.ticket, "yes") for one, answer in pairs])) == {None}
+    again = desk.ask(questions)
+    assert [one.round for one in again] == [one.round for one in replies] and all(one.again for one in again)
+    seen = desk.private()
+    assert seen["labels"] == 90 and seen["guide_labels"] == 90 and seen["partitions"]["here"] == [0, 1, 2]
+    assert sum(seen["series"]["labels"]) == 90 and not desk.ended and desk.public()["partitions"] == 3
+    assert post.standing().made >= 5
+    assert desk.person("s1")["rounds"] == 6 and desk.forget("s1") and desk.person("s1")["labels"] == 0
+    fewer = PartitionedDesk("spam", secret, 3, {0: desks[0]}, follower, post)
+    elsewhere = next(f"s{i}" for i in range(99) if partition_of(secret, 3, f"s{i}") == 1)
+    refused = fewer.ask([Question(elsewhere, "new", [1.0, 2.0])])[0].refusal
+    assert refused is not None and refused.kind == "later"
+    with pytest.raises(ValueError, match="another process"):
+        fewer.person(elsewhere)
+    stranger.close()
+    desk.close()
+    fewer._thread.join(10)
+    server.close()
+
+
+def test_a_file_names_every_partition_once_and_where_the_merger_is(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"key": tmp_path / "key", "number": 4, "owns": "0-1", "merger": "http://127.0.0.1:1"}
+    good = PartitionsConfig(**given, owners={"2-3": "http://127.0.0.1:2"})
+    assert good.here == [0, 1] and good.there == {2: "http://127.0.0.1:2", 3: "http://127.0.0.1:2"}
+    assert PartitionsConfig(key=tmp_path, number=2, owners={"0,1": "http://127.0.0.1:2"}).here == [], "a door"
+    for wrong in (
+        {"owners": {}}, {"owners": {"1-3": "http://127.0.0.1:2"}}, {"owners": {"2-4": "http://127.0.0.1:2"}},
+        {"owners": {"2-3": "ftp://x"}}, {"owners": {"two": "http://127.0.0.1:2"}},
+        {"owners": {"2-3": "http://127.0.0.1:2"}, "merger": None},
+    ):  # fmt: skip
+        with pytest.raises(ValueError):
+            PartitionsConfig(**{**given, **wrong})  # type: ignore[arg-type]
+    (tmp_path / "key").write_text("short")
+    (tmp_path / "key").chmod(0o600)
+    with pytest.raises(ValueError, match="64 hexadecimal digits"):
+        partition_key(tmp_path / "key")
 
 
 # ---------------------------------------------------------------------- simulated

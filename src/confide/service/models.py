@@ -84,7 +84,7 @@ def _open_partitions(name: str, config: ModelConfig, cut: PartitionsConfig, seed
         )
 
     desks = open_partitions(opened, cut.here, PATIENCE)
-    desk = PartitionedDesk(name, key, cut.number, desks, follower, post.news)
+    desk = PartitionedDesk(name, key, cut.number, desks, follower, post)
     return desk.limited(config.quota or usual(None if desk.plan.endless else desk.plan.rounds))
 
 

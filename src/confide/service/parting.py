@@ -85,6 +85,7 @@ class PartitionDesk(PopDesk):
 
     def _sit(self, follower: Follower, seat: Seat, patience: float) -> None:
         self._follower, self._seat, self._patience = follower, seat, patience
+        self._vain = False  # whether the last wait was: then nobody else waits until something has come
         if seat.account is None:  # it is new
             seat.greet(self.pop.operator.loop.account)
         seat.sit(self._keeper)
@@ -122,13 +123,13 @@ class PartitionDesk(PopDesk):
 
     def _take(self, fresh: Sequence[Request]) -> Entered:
         """Take the rounds in pieces that each have numbers in a row, all of one leaf."""
-        until, account, done = time.monotonic() + self._patience, self.pop.operator.loop.account, 0
+        until, account, done = self._until(), self.pop.operator.loop.account, 0
         entered: Entered | None = None
         while done < len(fresh):
             with self._keeper.lock:
                 first, taken = self._follower.take(len(fresh) - done, account.taken)
                 if taken:
-                    account.taken = first - 1
+                    account.taken, self._vain = first - 1, False
                     entered = super()._take(fresh[done : done + taken])
                     done += taken
             if not taken and not self._refilled(len(fresh) - done, until):
@@ -146,10 +147,14 @@ class PartitionDesk(PopDesk):
             if not self._waited(until):
                 return False
 
+    def _until(self) -> float:
+        return time.monotonic() + (0.0 if self._vain else self._patience)
+
     def _waited(self, until: float) -> bool:
         """Whether there is time left, after a while or as soon as the merger was heard of."""
         left = until - time.monotonic()
         if left <= 0:
+            self._vain = True
             return False
         with self._follower.changed:
             self._follower.changed.wait(min(left, 0.05))
@@ -159,7 +164,7 @@ class PartitionDesk(PopDesk):
 
     def learn(self, lessons: Sequence[Taught]) -> list[Refusal | None]:
         """As a desk's; while a leaf is sealed labels wait for its release, and are taken after it."""
-        until = time.monotonic() + self._patience
+        until = self._until()
         while True:
             try:
                 return super().learn(lessons)

@@ -9,7 +9,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Protocol, Self
 
 from confide.errors import StateError
 from confide.planning.plan import Plan
@@ -24,8 +24,18 @@ __all__ = ["ELSEWHERE", "PartitionedDesk"]
 
 ELSEWHERE = "this person's part of the model is not here now: come again in a moment, with the same id or ticket"
 STALLED = "a leaf waits for partitions that are away: until they are back labels wait, and answers have no tickets"
-PAUSE = 0.2
+PAUSE, PATIENCE = 0.2, 10.0
 _ADDED = "unsure", "taught", "guide_labels", "people_ended", "open_tickets", "nbytes", "late_labels"
+
+
+class News(Protocol):
+    """How a desk hears of the merger."""
+
+    def news(self, known: Standing | None) -> Standing:
+        """Where it stands, as soon as that is another than what is known."""
+
+    def close(self) -> None:
+        """Nothing is heard any more."""
 
 
 class PartitionedDesk:
@@ -41,8 +51,8 @@ class PartitionedDesk:
         Those that are here, by their numbers.
     follower
         What they have in common.
-    news
-        Where the merger stands, as soon as that is another than what is known.
+    post
+        How the merger is reached; it is closed with the desk.
     """
 
     waits = False
@@ -54,10 +64,10 @@ class PartitionedDesk:
         partitions: int,
         desks: Mapping[int, PartitionDesk],
         follower: Follower,
-        news: Callable[[Standing | None], Standing],
+        post: News,
     ) -> None:
         self.name, self._key, self._partitions, self._desks = name, key, partitions, dict(sorted(desks.items()))
-        self._follower, self._news = follower, news
+        self._follower, self._post = follower, post
         self._first = next(iter(self._desks.values()))
         self._failed: str | None = None
         self._closing = threading.Event()
@@ -69,7 +79,7 @@ class PartitionedDesk:
         known: Standing | None = None
         while not self._closing.is_set():
             try:
-                known = self._follower.look(self._news(known))
+                known = self._follower.look(self._post.news(known))
             except OSError:
                 known = None
                 self._closing.wait(PAUSE)
@@ -201,12 +211,14 @@ class PartitionedDesk:
     def close(self) -> None:
         """Save, and give all of them back; whatever fails, the others are given back too."""
         self._closing.set()
+        self._post.close()
         failed: BaseException | None = None
         for desk in self._desks.values():
             try:
                 desk.close()
             except BaseException as error:
                 failed = failed or error
+        self._thread.join(PATIENCE)
         if failed is not None:
             raise failed
 

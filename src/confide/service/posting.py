@@ -6,9 +6,11 @@ on the way (docs/deploy.md). Whatever goes wrong with a request is an OSError to
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import http.client
 import json
+import socket
 import threading
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
@@ -51,13 +53,18 @@ class HttpPost:
         parts = urlsplit(url)
         self._kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._where, self._word, self._mine = parts.netloc, _word(secret), threading.local()
+        self._all = list[http.client.HTTPConnection]()
+        self._closed = False
 
     def _sent(self, call: str, timeout: float = PATIENCE, **given: Any) -> Any:
         connection: http.client.HTTPConnection | None = getattr(self._mine, call, None)
         if connection is None:
             connection = self._kind(self._where, timeout=timeout)
             setattr(self._mine, call, connection)
+            self._all.append(connection)
         try:
+            if self._closed:
+                raise ConnectionError
             connection.request("POST", f"/{call}", json.dumps(given), {"authorization": self._word})
             response = connection.getresponse()
             told = json.loads(response.read())
@@ -95,6 +102,14 @@ class HttpPost:
     def releases(self, since: int) -> list[Told]:
         """All releases after so many."""
         return [Told(kind, number, b64decode(row)) for kind, number, row in self._sent("releases", since=since)]
+
+    def close(self) -> None:
+        """End all connections, whoever waits: nothing is sent any more."""
+        self._closed = True
+        for connection in self._all:
+            with contextlib.suppress(OSError, AttributeError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+            connection.close()
 
 
 class MergerServer:
