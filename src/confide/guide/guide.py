@@ -57,6 +57,7 @@ MANY = 1 << 20
 _PLAIN = 2.0  # how plain counts must be, where all ranges are declared, to be better than what is declared
 _KINDS = ("map", "warm", "ranges", "epoch", "node")
 _NONE = np.zeros(0, dtype=np.int64)
+OTHERS = "these sums are of another guide: every owner must have the model's own plan and features"
 _PIECE = 1 << 13  # rows that are encoded at once: what they are encoded to takes memory
 
 
@@ -296,6 +297,49 @@ class Guide:
         if due is not None:
             self._release(due)
         return due is not None
+
+    # ------------------------------------------------------------------ sums from many places
+
+    @property
+    def due(self) -> str | None:
+        """The kind of what is to be released before the next round is taken, if anything is (public)."""
+        return self._due()
+
+    @property
+    def made(self) -> int:
+        """How much was released, counts of ranges included (public)."""
+        return self.closed + (self.ranges is not None)
+
+    def merge(self, sums: Ints) -> None:
+        """What all partitions have for what is due, instead of what this guide was taught (docs/proofs/partitions.md).
+
+        Their integers are added modulo 2⁶⁴.
+        """
+        place = self._counted.counts if self._due() == "ranges" else self._leaves.open
+        if sums.size != place.size:
+            raise StateError(OTHERS)
+        place[...] = sums.reshape(place.shape)
+
+    @property
+    def due_size(self) -> int:
+        """How many integers there are in what is due, or would be next (public)."""
+        return self._size_of(self._due() or self._leaves.stage.kind)
+
+    def take(self, release: Release) -> None:
+        """Use what another process released, of sums that this guide does not have; its rounds are over."""
+        leaves, number = self._leaves, 0 if release.kind == "ranges" else self._leaves.total
+        if not leaves.full:
+            self.rounds = max(self.rounds, self._began + leaves.stage.ends[leaves.closed])
+        if release[:2] != (self._due(), number) or release.row.size != self._size_of(release.kind):
+            raise StateError("this is not what is released next: go on from all releases there are")
+        if release.kind == "ranges":
+            self._found(release.row)
+        else:
+            leaves.load([release.row], [np.zeros_like(leaves.open)])
+            self._turn()
+
+    def _size_of(self, kind: str) -> int:
+        return self._counted.counts.size if kind == "ranges" else self._leaves.open.size
 
     def _turn(self) -> None:
         """After the last leaf of an epoch the next begins: by one assignment, too."""

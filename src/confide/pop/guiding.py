@@ -65,7 +65,7 @@ class Guiding(Running, runs=GuidePlan):
     ) -> None:
         super().__init__(plan, features, label_weights, rng, account)
         self.plan, self._inputs, self._weights = plan, columns_for(features), label_weights
-        self.guide = self.fresh(rng, self._store, self.guide_type)
+        self.guide = self.fresh(rng, self.store, self.guide_type)
         self._counted: set[bytes] = set()  # people whose row is in the counts of the ranges
         self._records = False  # whether labels come as records, and not with tickets
         self._past = False  # whether rows of history are in the counts
@@ -103,7 +103,7 @@ class Guiding(Running, runs=GuidePlan):
             guide.gradient(question, 0)
         guide.follow([{}, {}], np.array([0, 1]))
 
-    def _store(self, release: Release) -> None:
+    def store(self, release: Release) -> None:
         """Durable before it is used; with the last sum of an epoch what the next one begins with.
 
         Sums from before that are needed no more: a few are dropped with each that comes, so that no write is long.

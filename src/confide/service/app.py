@@ -27,7 +27,8 @@ from confide.service.metrics import Metrics
 from confide.service.owner import Busy, Owner, Work, lane
 from confide.service.pace import Ticks
 from confide.service.past import Deeds, Past
-from confide.service.proxy import Proxy
+from confide.service.posting import MergerServer
+from confide.service.proxy import Proxy, Routed
 
 __all__ = [
     "CALLER", "KNOWN", "Guard", "Limits", "Model", "Operations", "Served", "Service", "body", "make_app", "read",
@@ -83,8 +84,12 @@ class Service:
     log: Log
     limits: Limits = field(default_factory=Limits)
     clock: Callable[[], float] = time.perf_counter
-    elsewhere: Mapping[str, Proxy] = field(default_factory=dict)
+    elsewhere: Mapping[str, Proxy | Routed] = field(default_factory=dict)
     """Models that other processes own."""
+    routed: Mapping[str, Routed] = field(default_factory=dict)
+    """Models over partitions of which other processes own some."""
+    mergers: Mapping[str, MergerServer] = field(default_factory=dict)
+    """Of models whose sums this process adds up."""
     deeds: Deeds = field(default_factory=Deeds)
 
     def operator(self, request: Request) -> Caller:

@@ -25,10 +25,11 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from confide.banks.ray import chosen
 from confide.pop.base import TICKET_LIFE
 from confide.pop.state import MODEL
+from confide.service.merging import PARTITIONS
 
 __all__ = [
-    "EXAMPLE", "Config", "DoorsConfig", "ElsewhereConfig", "JwtConfig", "LimitsConfig", "ModelConfig", "Port",
-    "ProxyConfig", "read_config",
+    "EXAMPLE", "Config", "DoorsConfig", "ElsewhereConfig", "JwtConfig", "LimitsConfig", "ModelConfig",
+    "PartitionsConfig", "Port", "ProxyConfig", "check_url", "read_config",
 ]  # fmt: skip
 
 EXAMPLE = (files("confide.service") / "example.toml").read_text(encoding="utf-8")
@@ -62,6 +63,19 @@ def _header(given: str) -> str:
 Header = Annotated[str, AfterValidator(_header)]
 Name = Annotated[str, AfterValidator(_model_name)]
 Networks = Annotated[list[str], AfterValidator(_networks)]
+
+
+def check_url(url: str) -> None:
+    """ValueError for what is no port of another process."""
+    try:
+        parts = urlsplit(url)
+        plain = url.lower().rstrip("/") == f"{parts.scheme}://{parts.netloc}".lower()
+        good = plain and parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
+        _ = parts.port
+    except ValueError:
+        good = False
+    if not good:
+        raise ValueError("owner must be the owner's public port, like http://10.0.0.5:8000")
 
 
 class _Table(BaseModel):
@@ -148,6 +162,58 @@ class PredecessorConfig(_Table):
     """What it is called in a ledger of a server."""
 
 
+def _span(given: str) -> range:
+    """Partitions as a file names them: 7, or 0-31."""
+    found = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", given.strip())
+    if found is None:
+        raise ValueError(f"{given!r} names no partitions: write 7, or 0-31")
+    return range(int(found[1]), int(found[2] or found[1]) + 1)
+
+
+def _spans(given: str) -> list[int]:
+    return [number for one in given.split(",") for number in _span(one)] if given.strip() else []
+
+
+class PartitionsConfig(_Table):
+    """A model over many owners: what this process has of it, and where the rest is."""
+
+    number: int = Field(default=PARTITIONS, ge=1, le=1 << 16)
+    """How many partitions there are: fixed when the model is made."""
+    key: Path
+    """A secret that all processes of the model have: it says who is in which partition, for good."""
+    merger: str | None = None
+    """Where the merger is, like http://10.0.0.5:8002; not needed by a process that owns nothing."""
+    merges: Port | None = None
+    """This process has the merger, at this port."""
+    owns: str = ""
+    """The partitions of this process, like 0-31."""
+    owners: dict[str, str] = Field(default={})
+    """Those of others, and their public ports: "32-63" = "http://10.0.0.6:8000"."""
+
+    @property
+    def here(self) -> list[int]:
+        """The partitions of this process."""
+        return _spans(self.owns)
+
+    @property
+    def there(self) -> dict[int, str]:
+        """Where every other partition is."""
+        return {number: url for spans, url in self.owners.items() for number in _spans(spans)}
+
+    @model_validator(mode="after")
+    def _known(self) -> PartitionsConfig:
+        numbers = [*self.here, *(number for spans in self.owners for number in _spans(spans))]
+        if sorted(numbers) != list(range(self.number)):
+            raise ValueError(f"owns and owners must name each of the partitions 0 to {self.number - 1} once")
+        for url in self.owners.values():
+            check_url(url)
+        if self.here and self.merger is None:
+            raise ValueError("a process that owns partitions must know where the merger is: merger = http://host:port")
+        if self.merger is not None:
+            check_url(self.merger)
+        return self
+
+
 _LABELS_ONLY = ("deadline", "missing")
 _ROWS_ONLY = (
     "plan", "delta", "rounds", "copies", "polls", "unsure", "silent", "unit_unsure", "history", "guide", "beta",
@@ -211,9 +277,13 @@ class ModelConfig(_Table):
     save_every: int | None = Field(default=100_000, ge=1)
     release_every: float | None = Field(default=None, gt=0.01, le=60)
     trusted: bool = False
+    partitions: PartitionsConfig | None = None
+    """Where the model is over many owners."""
 
     @model_validator(mode="after")
     def _known(self) -> ModelConfig:
+        if self.partitions is not None and self.release_every is not None:
+            raise ValueError("release_every is for one owner: ticks of many would not be the same; leave it out")
         if (self.columns is None) == (self.schema_file is None):
             raise ValueError("say what x holds: columns, or a schema file, and not both")
         if self.columns is not None and not self.labels:
@@ -246,15 +316,7 @@ class ElsewhereConfig(BaseModel):
 
     @model_validator(mode="after")
     def _known(self) -> ElsewhereConfig:
-        try:
-            parts = urlsplit(self.owner)
-            plain = self.owner.lower().rstrip("/") == f"{parts.scheme}://{parts.netloc}".lower()
-            good = plain and parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
-            _ = parts.port
-        except ValueError:
-            good = False
-        if not good:
-            raise ValueError("owner must be the owner's public port, like http://10.0.0.5:8000")
+        check_url(self.owner)
         if "release_every" in (self.model_extra or {}):
             raise ValueError(
                 "release_every is the owner's: set it there, and what leaves is paced through whichever door it leaves"
@@ -317,6 +379,8 @@ class Config(BaseSettings):
             moved: dict[str, Any] = {one: base / path for one, path in paths if path is not None}
             if (old := model.predecessor) is not None:
                 moved["predecessor"] = old.model_copy(update={"folder": base / old.folder})
+            if (cut := model.partitions) is not None:
+                moved["partitions"] = cut.model_copy(update={"key": base / cut.key})
             models[name] = model.model_copy(update={**moved, "bank": chosen(model.bank, self.limits.group)})
         return self.model_copy(update={"doors": doors.model_copy(update=keys), "models": models})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from copy import copy
 from struct import Struct
 from typing import Any
 
@@ -39,6 +40,17 @@ class Counts:
         """The ledger's entry up to which everything is in the note; −1 for none."""
         self._width, self._last = int(about["width"]), int(about["last"])
         self._bins: list[list[int]] = about["bins"]
+
+    @classmethod
+    def together(cls, each: Sequence[Counts]) -> Counts:
+        """Those of several desks, whose rounds have different numbers, as one."""
+        made = copy(each[0])
+        made._bins, made._width, made._last = [], max(one._width for one in each), max(one._last for one in each)
+        for one in each:
+            for i, row in enumerate(one._bins):
+                found = made._bin(1 + i * one._width)
+                found[:] = _joined(found, row)
+        return made
 
     def asked(self, numbers: Sequence[int], sources: Sequence[int], unsure: int) -> None:
         """Rounds were answered from these sources, −1 where they were refused; so many unsure answers were counted."""

@@ -142,6 +142,7 @@ class PopDesk:
         ledger: str | None = None,
         succeeds: Callable[[POP, str | None, str], object] | None = None,
         bank: Place | None = None,
+        shared: Callable[[POP], POP] | None = None,
         **options: Unpack[DeskOptions],
     ) -> Self:
         """The desk of the model in a folder; a folder that is not there, or empty, gets the POP that `make()` gives.
@@ -149,8 +150,8 @@ class PopDesk:
         After a crash everything that was durable is there: copies from the snapshot, taught again what came since;
         open tickets; stored answers. `learner`, `fallback` and `trusted` are as for `POP.load`;
         `ledger` names a PostgreSQL server that has the ledger, where the model is then called `name`; `succeeds` saves
-        a new POP there as another's successor (`POP.succeed`); `bank` is where loaded copies are to live. The other
-        options are those of `PopDesk`.
+        a new POP there as another's successor (`POP.succeed`); `bank` is where loaded copies are to live; `shared`
+        makes a fresh POP a partition's (`confide.pop.sharing`). The other options are those of `PopDesk`.
 
         Raises
         ------
@@ -158,10 +159,11 @@ class PopDesk:
             If the state must not be used: another process owns it, it was rolled back, or it is damaged.
         """
         folder, model = Path(folder), MODEL if ledger is None else name
+        shared = shared or (lambda pop: pop)
         if not exists(folder):
             if succeeds is None:
                 clear(folder, ledger, model)
-            pop = make()
+            pop = shared(make())
             pop.keep()  # before it is saved: the state says that all it learns is in a journal
             if succeeds is None:
                 pop.save(folder, ledger=ledger, model=model)
@@ -170,7 +172,7 @@ class PopDesk:
             return cls(name, pop, folder, **options)
         with opened(folder, ledger, model) as saved:
             settings = saved.settings(learner, fallback)
-            pop = POP(settings.learner, settings.plan, **settings.options(), bank=bank).resume(saved, trusted)
+            pop = shared(POP(settings.learner, settings.plan, **settings.options(), bank=bank)).resume(saved, trusted)
             return cls(name, pop, folder, saved, **options)
 
     @property

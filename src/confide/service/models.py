@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, TypeVar
 
 from confide import learners
 from confide._checks import label_weights
@@ -24,17 +28,27 @@ from confide.pop.succession import Inherited
 from confide.runs.names import learner_named
 from confide.runs.settings import Settings
 from confide.service.base import Desk
-from confide.service.config import ModelConfig
+from confide.service.config import ModelConfig, PartitionsConfig
 from confide.service.desk import PopDesk
+from confide.service.doors import check_private
+from confide.service.following import Follower
+from confide.service.merging import Merger
+from confide.service.parting import PartitionDesk
+from confide.service.partitioned import PartitionedDesk, open_partitions
+from confide.service.posting import HttpPost
 from confide.service.quota import usual
 
-__all__ = ["SERVING", "features", "maker", "open_desk", "planned", "promised", "room", "taken"]
+D = TypeVar("D", bound=PopDesk)
+
+__all__ = [
+    "SERVING", "features", "maker", "open_desk", "open_merger", "partition_key", "planned", "promised", "room", "taken",
+]
 
 SERVING = ("save_every", "release_every", "trusted", "quota", "ticket_hours", "bank")
 """Entries of a model that may change: they are taken as the file says at each start, and the log says so."""
 
 _ELSEWHERE = (  # read below
-    "predecessor", "folder", "ledger", "schema_file", "columns", "labels", "label_weights", "plan",
+    "predecessor", "folder", "ledger", "schema_file", "columns", "labels", "label_weights", "plan", "partitions",
 )  # fmt: skip
 _ENTRIES = "entries.json"
 
@@ -42,15 +56,70 @@ KINDS = ("number", "log", "category", "text", "drop")
 """What a column may be: those kinds whose x needs no reading of a file's text."""
 
 
+WAITS, PATIENCE = 5.0, 60.0
+"""Seconds that a question waits for a number, and that a process that is started waits for the merger."""
+
 ROOM, MAIL = 512, 16_384
 """Bytes for a stored question: of numbers and categories, and with a text, which may be an ordinary mail."""
 
 
 def open_desk(name: str, config: ModelConfig, seed: int | None = None) -> Desk:
     """The model's desk, from its folder or new; a folder that holds something else than the file says is refused."""
+    if config.partitions is not None:
+        return _open_partitions(name, config, config.partitions, seed)
+    return _open_one(name, config, seed, PopDesk.open)
+
+
+def _open_partitions(name: str, config: ModelConfig, cut: PartitionsConfig, seed: int | None) -> PartitionedDesk:
+    """The desks of this process's partitions, as one."""
+    key = partition_key(cut.key)
+    assert cut.merger is not None
+    post = HttpPost(cut.merger, key)
+    follower = Follower(post, secrets.token_hex(8))
+
+    def opened(number: int) -> PartitionDesk:
+        mine = config.model_copy(update={"folder": config.folder / f"p{number}"})
+        return _open_one(
+            f"{name}.{number}", mine, seed, partial(PartitionDesk.of, follower, number, patience=WAITS)
+        )
+
+    desks = open_partitions(opened, cut.here, PATIENCE)
+    desk = PartitionedDesk(name, key, cut.number, desks, follower, post)
+    return desk.limited(config.quota or usual(None if desk.plan.endless else desk.plan.rounds))
+
+
+def open_merger(name: str, config: ModelConfig, seed: int | None = None) -> Merger:
+    """The merger of a model over partitions, from its folder or new."""
+    assert config.partitions is not None
+    mine = config.model_copy(update={"folder": config.folder / "merger"})
+    ledger = None if config.ledger is None else config.ledger.get_secret_value()
+    merger = Merger.open(
+        mine.folder, maker(name, config, seed), config.partitions.number, name=f"{name}.merger", ledger=ledger,
+    )  # fmt: skip
+    try:
+        _check_entries(name, mine, {})
+    except ValueError:
+        merger.close()
+        raise
+    return merger
+
+
+def partition_key(path: Path) -> bytes:
+    """The secret that all processes of a model over partitions have; ValueError where others could read it."""
+    check_private(path)
+    try:
+        key = bytes.fromhex(path.read_text(encoding="ascii").strip())
+    except (OSError, ValueError):
+        key = b""
+    if len(key) != 32:
+        raise ValueError(f"{path} must have 64 hexadecimal digits, the same in every process: openssl rand -hex 32")
+    return key
+
+
+def _open_one(name: str, config: ModelConfig, seed: int | None, opens: Callable[..., D]) -> D:
     foreign = _learner(config) if config.protect == "labels" or ":" in config.learner else None
     fallback = learner_named(config.fallback) if ":" in config.fallback else None
-    desk = PopDesk.open(
+    desk = opens(
         config.folder, maker(name, config, seed), name=name, room=room(config), save_every=config.save_every,
         learner=foreign, fallback=fallback, trusted=config.trusted,
         ticket_hours=config.ticket_hours, bank=place_named(config.bank),
@@ -86,9 +155,11 @@ def promised(config: ModelConfig) -> dict[str, Any]:
     """
     plain = {name: getattr(config, name) for name in ModelConfig.model_fields if name not in (*SERVING, *_ELSEWHERE)}
     plan = None if config.plan is None else Plan.from_json(config.plan).to_json()
+    cut = config.partitions
+    over = None if cut is None else [cut.number, blake2b(partition_key(cut.key), person=b"promise").hexdigest()]
     given = {
         **plain, "labels": _labels(config), "label_weights": _weights(config), "columns": to_spec(features(config)),
-        "room": room(config), "plan": plan,
+        "room": room(config), "plan": plan, "partitions": over,
     }  # fmt: skip
     made: dict[str, Any] = json.loads(json.dumps(given))
     return made
@@ -126,8 +197,12 @@ def _check(name: str, config: ModelConfig, desk: PopDesk) -> None:
             f"models.{name}.predecessor: the model in {config.folder} began without one: leave it out, or take a new "
             "folder"
         )
+    _check_entries(name, config, _held(config, desk))
+
+
+def _check_entries(name: str, config: ModelConfig, held: dict[str, Any]) -> None:
     now, before = promised(config), (_written(config) or {}).get("promise", {})
-    before = {**now, **_held(config, desk), **before}  # an older Confide wrote fewer entries, or none
+    before = {**now, **held, **before}  # an older Confide wrote fewer entries, or none
     for entry, value in now.items():
         if entry in before and before[entry] != value:
             raise ValueError(

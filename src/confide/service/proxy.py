@@ -16,9 +16,10 @@ from typing import Any
 from starlette.responses import Response
 
 from confide.service.http import Pool, Told
+from confide.service.merging import partition_of
 from confide.service.owner import LONG, Busy, Expired, Lane, Unavailable, Work, lane
 
-__all__ = ["PASSED", "Proxy"]
+__all__ = ["PASSED", "Proxy", "Routed"]
 
 WORKS: tuple[Work, ...] = ("ask", "label", "look")
 
@@ -124,3 +125,59 @@ class Proxy:
         if told.headers.get("content-type", "").partition(";")[0] != "application/json":
             raise Unavailable(AWAY)  # whatever answered is no Confide service
         return told
+
+
+class Routed:
+    """Passes requests for a model over partitions on: each person's to the owner of their partition.
+
+    Parameters
+    ----------
+    key, partitions
+        By which a person's partition is known.
+    owners
+        Those of other processes, by partition; the others are here.
+    """
+
+    def __init__(self, key: bytes, partitions: int, owners: Mapping[int, Proxy]) -> None:
+        self._key, self._partitions, self._owners = key, partitions, dict(owners)
+        self._each = list(dict.fromkeys(owners.values()))
+
+    @property
+    def url(self) -> str:
+        """Where an operator finds the owners."""
+        return ", ".join(one.url for one in self._each)
+
+    def here(self, subject: str) -> bool:
+        """Whether this person's partition is this process's own."""
+        return partition_of(self._key, self._partitions, subject) not in self._owners
+
+    async def passed(
+        self, work: Work, operation: str, headers: Mapping[str, str], body: bytes | None, whose: str = ""
+    ) -> Response:  # fmt: skip
+        """What the owner of this person's partition says; a look is for any of them who answers."""
+        if work != "look":
+            owner = self._owners[partition_of(self._key, self._partitions, whose)]
+            return await owner.passed(work, operation, headers, body, whose)
+        for one in self._each[:-1]:
+            try:
+                return await one.passed(work, operation, headers, body, whose)
+            except (Busy, Expired, Unavailable):
+                continue
+        return await self._each[-1].passed(work, operation, headers, body, whose)
+
+    async def look(self) -> dict[str, Any] | None:
+        """What everyone may see of the model, from the first owner who says it."""
+        for one in self._each:
+            if (shown := await one.look()) is not None:
+                return shown
+        return None
+
+    async def missing(self) -> str | None:
+        """Why the model does not answer everybody; None where it does."""
+        found = [why for one in self._each if (why := await one.missing()) is not None]
+        return found[0] if found else None
+
+    def close(self) -> None:
+        """Close the connections."""
+        for one in self._each:
+            one.close()

@@ -18,7 +18,8 @@ from confide.service.doors import Caller
 from confide.service.metrics import public_text
 from confide.service.owner import Owner, Work
 from confide.service.pages import add_description
-from confide.service.proxy import PASSED, Proxy
+from confide.service.partitioned import ELSEWHERE
+from confide.service.proxy import PASSED, Proxy, Routed
 from confide.service.words import OVER
 
 __all__ = ["public_app"]
@@ -49,8 +50,10 @@ def public_app(service: Service) -> ASGIApp:
     return Guard(app, service, service.door, OPERATIONS, paced=True, most=service.limits.body, direct=asking)
 
 
-async def _passed(request: Request, away: Proxy, work: Work, operation: str, whose: str) -> Response:
+async def _passed(request: Request, away: Proxy | Routed, work: Work, operation: str, whose: str) -> Response:
     """What the process that owns a model says. It asks again who it is; whom it would refuse does not reach it."""
+    if PASSED in request.headers and isinstance(away, Routed):
+        raise Problem(503, "unavailable", ELSEWHERE)  # whoever passed it on has another file than this process
     if PASSED in request.headers:
         raise Problem(508, "owner", "the owner that was named does not own this model: name the one that does")
     return await away.passed(work, operation, request.headers, None if work == "look" else body(request), whose)
@@ -73,6 +76,8 @@ def _asking(app: FastAPI, service: Service) -> Mapping[str, Served]:
                 found = service.models.get(model)
                 if found is None and (away := service.elsewhere.get(model)) is not None:
                     return await _passed(request, away, work, name, caller.subject)
+                if (route := service.routed.get(model)) is not None and not route.here(caller.subject):
+                    return await _passed(request, route, work, name, caller.subject)
                 if found is None:
                     caller.check(model)
                     found = service.model(model)

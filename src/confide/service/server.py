@@ -18,18 +18,19 @@ from starlette.types import ASGIApp
 from confide.runs.names import learner_named
 from confide.service.app import Limits, Model, Service
 from confide.service.base import Desk
-from confide.service.config import Config, DoorsConfig, ModelConfig, Port
+from confide.service.config import Config, DoorsConfig, ModelConfig, PartitionsConfig, Port
 from confide.service.connections import PATIENCE, Connection, Places
 from confide.service.doors import Door, Keys, Tokens
 from confide.service.files import Room, raised, room_for
 from confide.service.logs import Log
 from confide.service.metrics import Metrics
-from confide.service.models import taken
+from confide.service.models import open_merger, partition_key, taken
 from confide.service.operators import both, operator_app
 from confide.service.owner import Owner
 from confide.service.pace import Ticks
 from confide.service.past import EVERY
-from confide.service.proxy import Proxy
+from confide.service.posting import MergerServer
+from confide.service.proxy import Proxy, Routed
 from confide.service.public import public_app
 from confide.service.verifiers import JwtDoor, ProxyDoor
 
@@ -68,13 +69,19 @@ def door_of(config: DoorsConfig) -> Door:
 
 def build(config: Config, open_desk: OpenDesk, log: Log) -> Service:
     """Open all models; where one cannot be, those that were are closed again."""
-    metrics, models = Metrics(log), dict[str, Model]()
+    metrics, models, mergers = Metrics(log), dict[str, Model](), dict[str, MergerServer]()
     door, operators = door_of(config.doors), Tokens("operator", Keys.make(config.doors.operator_keys))
     if config.insecure_seed is not None:
         log.event("insecure: seeded, so nothing is promised")
     limits = config.limits
     try:
         for name, model in config.models.items():
+            if (cut := model.partitions) is not None and cut.merges is not None:
+                opens = partial(open_merger, name, model, config.insecure_seed)
+                mergers[name] = MergerServer(opens, cut.merges.host, cut.merges.port, partition_key(cut.key))
+                log.event("merges", model=name, port=mergers[name].port)
+            if cut is not None and not cut.here:
+                continue
             changed = taken(model)
             reopen = partial(open_desk, name, model, config.insecure_seed)
             desk = reopen()
@@ -96,14 +103,28 @@ def build(config: Config, open_desk: OpenDesk, log: Log) -> Service:
     except BaseException:
         for opened in models.values():
             opened.owner.close()
+        for merger in mergers.values():
+            merger.close()
         raise
     passed = getattr(door, "passed", ("authorization",))
-    elsewhere = {
-        name: Proxy(name, one.owner, passed, room=limits.requests, timeout=limits.timeout)
-        for name, one in config.elsewhere.items()
+    proxy = partial(Proxy, headers=passed, room=limits.requests, timeout=limits.timeout)
+    routed = {
+        name: _routed(proxy, name, model.partitions)
+        for name, model in config.models.items()
+        if model.partitions is not None and model.partitions.owners
     }
+    elsewhere: dict[str, Proxy | Routed] = {name: proxy(name, one.owner) for name, one in config.elsewhere.items()}
+    elsewhere |= {name: one for name, one in routed.items() if name not in models}
     numbers = Limits(limits.body, limits.batch, limits.history, limits.history_body, limits.timeout)
-    return Service(models, door, operators, metrics, log, numbers, elsewhere=elsewhere)
+    return Service(
+        models, door, operators, metrics, log, numbers, elsewhere=elsewhere, routed=routed, mergers=mergers
+    )
+
+
+def _routed(proxy: Callable[[str, str], Proxy], name: str, cut: PartitionsConfig) -> Routed:
+    """To whom each person's requests go."""
+    each = {url: proxy(name, url) for url in cut.owners.values()}
+    return Routed(partition_key(cut.key), cut.number, {number: each[url] for number, url in cut.there.items()})
 
 
 def _learned(desk: Desk) -> str | None:
@@ -149,6 +170,13 @@ def _closed(service: Service, log: Log) -> Iterator[BaseException]:
         try:
             model.owner.close()
             log.event("closed", model=name)
+        except BaseException as error:
+            log.error("not closed", error, model=name)
+            yield error
+    for name, merger in service.mergers.items():
+        try:
+            merger.close()
+            log.event("closed", merger=name)
         except BaseException as error:
             log.error("not closed", error, model=name)
             yield error
@@ -255,7 +283,7 @@ async def _run(
     await asyncio.gather(*(server.serve([one]) for server, one in zip(servers, sockets, strict=True)))
     for task in tasks:
         task.cancel()
-    for one in service.elsewhere.values():
+    for one in {*service.elsewhere.values(), *service.routed.values()}:
         one.close()
     log.event("stopped")
 

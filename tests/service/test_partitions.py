@@ -1,0 +1,382 @@
+"""One model over many owners: numbers once, each label in one release, one owner's bits, whatever crashes."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from confide import POP, Plan, StateError
+from confide.learners import DecisionTree, Features
+from confide.pop.monitor import Monitor
+from confide.pop.sharing import check_shared
+from confide.pop.state import check
+from confide.privacy.random import Random
+from confide.service.base import NotYet, Question, Taught
+from confide.service.config import PartitionsConfig
+from confide.service.following import Follower
+from confide.service.merging import Lease, Life, Merger, Offer, partition_of
+from confide.service.models import partition_key
+from confide.service.parting import PartitionDesk
+from confide.service.partitioned import PartitionedDesk
+from confide.service.posting import HttpPost, MergerServer
+from tests.service import simulate
+from tests.service.opened import folder
+
+pytestmark = pytest.mark.claim("partitions.md")
+__all__ = ["folder"]
+
+LABELS = ["no", "yes"]
+
+
+def plan_for(units: Any = "people", **more: Any) -> Plan:
+    return Plan.tight(epsilon=8.0, delta=1e-5, rounds=600, guide=1.0, units=units, **more)
+
+
+def make(plan: Plan, features: Any = 2, seed: int = 7) -> POP:
+    units: Any = plan.units or "rounds"
+    return POP(None, plan, labels=LABELS, features=features, units=units, seed=Random(seed), fallback="no")
+
+
+class Cluster:
+    """A merger and its places, in one process."""
+
+    def __init__(self, folder: Path, plan: Plan, partitions: int = 3, places: int = 2, features: Any = 2) -> None:
+        self.folder, self.plan, self.features, self.partitions = folder, plan, features, partitions
+        self.merger = self.open_merger()
+        self.followers = [Follower(self.merger, f"place {i}") for i in range(places)]
+        self.desks = [self.open(i, i % places) for i in range(partitions)]
+
+    def make(self) -> POP:
+        return make(self.plan, self.features)
+
+    def open_merger(self) -> Merger:
+        return Merger.open(self.folder / "merger", self.make, self.partitions)
+
+    def open(self, number: int, place: int) -> PartitionDesk:
+        return PartitionDesk.of(self.followers[place], number, self.folder / f"p{number}", self.make)
+
+    def look(self) -> None:
+        for one in self.followers:
+            one.look()
+
+    def ask(self, subject: str, id: str, x: Any) -> Any:
+        number = partition_of(b"key", self.partitions, subject)
+        for _ in range(300):  # after a warm-up many leaves end at once
+            try:
+                reply = self.desks[number].ask([Question(subject, id, x)])[0]
+                if reply.round > 0:
+                    return reply
+            except NotYet:
+                pass
+            self.look()
+        raise AssertionError("no number was lent")
+
+    def learn(self, subject: str, ticket: str, label: str) -> Any:
+        return self.desks[partition_of(b"key", self.partitions, subject)].learn([Taught(subject, ticket, label)])[0]
+
+    def close(self) -> None:
+        for desk in self.desks:
+            desk.close()
+        self.merger.close()
+
+
+@pytest.mark.parametrize("kind", ["people", "rounds", "ranges", "endless"])
+def test_releases_and_weights_have_one_owners_bits(kind: str, folder: Path) -> None:
+    features: Any = 2
+    if kind in ("people", "rounds"):
+        plan = plan_for(kind)
+    elif kind == "ranges":  # and what the warm-up was taught is kept for the map that comes after it
+        plan = Plan.tight(epsilon=8.0, delta=1e-5, rounds=20_000, guide=1.0)
+        features = Features(numeric=("a", "b"))
+        assert plan.guide is not None and plan.guide.range_rounds and plan.guide.kept_clip
+    else:
+        plan = Plan.tight(epsilon=8.0, delta=1e-5, units="people")
+        features = Features(categorical={"a": 16, "b": 16})
+        assert plan.endless
+    with_ranges = plan.guide is not None and plan.guide.range_rounds > 0
+    rounds = (plan.guide.range_rounds + 400 if with_ranges and kind == "ranges" else 300) if plan.guide else 0
+    cluster = Cluster(folder, plan, features=features)
+    one = make(plan, features)  # the same noise: the same seed
+    draws, waiting = np.random.default_rng(3), list[tuple[str, str, str, str]]()
+    for i in range(rounds):
+        subject = f"s{draws.integers(60)}"
+        a, b = draws.normal(size=2).tolist()
+        x: Any = (
+            [a, b] if features == 2 else {"a": a, "b": b} if kind == "ranges" else {"a": str(a)[:3], "b": str(b)[:3]}
+        )
+        reply = cluster.ask(subject, str(i), x)
+        alone = one.predict(x, unit=subject if plan.units == "people" else None)
+        assert reply.round == i + 1 and reply.answer is not None
+        assert reply.answer.label == alone.label and reply.answer.source == alone.source
+        waiting.append((subject, reply.answer.ticket, alone.ticket, "yes" if a > b else "no"))
+        if draws.random() < 0.8:
+            # What is kept has the number of its partition's last round: labels come where a round was just taken.
+            where = partition_of(b"key", 3, subject)
+            here = [i for i, (other, *_) in enumerate(waiting) if partition_of(b"key", 3, other) == where]
+            subject, ticket, mine, label = waiting.pop(here[int(draws.integers(len(here)))])
+            assert cluster.learn(subject, ticket, label) is None
+            one.learn(mine, label)
+    there, mine_ = cluster.merger.pop.released, one.released
+    assert len(there) == len(mine_) >= 10
+    assert all(p[:2] == q[:2] and np.array_equal(p[2], q[2]) for p, q in zip(there, mine_, strict=True))
+    assert one.guide is not None and cluster.merger.pop.guide is not None
+    for guide in (cluster.merger.guide, *(follower._guide for follower in cluster.followers)):
+        assert (
+            guide is not None and guide.model.theta.tobytes() == one.operator.loop.guiding.guide.model.theta.tobytes()
+        )  # type: ignore[union-attr]
+    cluster.close()
+    assert check(folder / "merger").parts["linear"].released == len(
+        [1 for kind, *_ in there if "ranges" not in kind and "epoch" not in kind]
+    )
+
+
+def test_a_leaf_waits_for_every_partition_and_the_released_model_answers_meanwhile(folder: Path) -> None:
+    cluster = Cluster(folder, plan_for(), partitions=2)
+    one = next(f"s{i}" for i in range(99) if partition_of(b"key", 2, f"s{i}") == 0)
+    for i in range(40):
+        cluster.ask(one, str(i), [1.0, 0.0])
+    made = cluster.merger.standing().made
+    assert made >= 2
+    lost = cluster.desks[1]
+    simulate.drop(lost.pop)  # its process is gone
+    cluster.followers[1]._seats.clear()
+    told = [cluster.desks[0].ask([Question(one, f"more {i}", [1.0, 0.0])])[0] for i in range(20)]
+    cluster.look()
+    assert cluster.merger.standing() == (1, made, True) and cluster.merger.missing() == [1]
+    free = [reply for reply in told if reply.round < 0]
+    assert free and all(reply.answer is not None and not reply.answer.ticket for reply in free)
+    cluster.desks[1] = cluster.open(1, 1)
+    cluster.look()
+    cluster.look()
+    assert cluster.merger.standing().made == made + 1, "it goes on when the partition is back"
+    assert cluster.desks[0].ask([Question(one, "more 19", [1.0, 0.0])])[0].round > 0, "and the question has its round"
+    cluster.close()
+
+
+def test_labels_wait_while_a_leaf_is_sealed(folder: Path) -> None:
+    cluster = Cluster(folder, plan_for(unit_labels=8), partitions=2)
+    one = next(f"s{i}" for i in range(99) if partition_of(b"key", 2, f"s{i}") == 0)
+    first = cluster.ask(one, "0", [1.0, 0.0])
+    for i in range(1, 16):
+        cluster.ask(one, str(i), [1.0, 0.0])
+    with pytest.raises(NotYet):  # the leaf is over, and the other place has not heard of it
+        cluster.desks[0].ask([Question(one, "16", [1.0, 0.0])])
+    assert cluster.followers[0].sealed
+    with pytest.raises(NotYet):
+        cluster.learn(one, first.answer.ticket, "yes")
+    share = cluster.desks[0]._seat.share
+    assert not share._leaves.open.any(), "nothing was added to what was offered"
+    cluster.look()
+    cluster.look()
+    assert cluster.learn(one, first.answer.ticket, "yes") is None and share._leaves.open.any()
+    cluster.close()
+
+
+def test_who_lost_a_partition_offers_nothing_to_the_next_merger(folder: Path) -> None:
+    """An earlier life that says its word to a new merger before the later one does."""
+    with simulate.simulated():
+        plan = plan_for(unit_labels=8)
+        cluster = Cluster(folder, plan, partitions=2, places=3)
+        one = next(f"s{i}" for i in range(99) if partition_of(b"key", 2, f"s{i}") == 0)
+        reply = cluster.ask(one, "0", [1.0, 0.0])
+        old, cluster.desks[0] = cluster.desks[0], cluster.open(0, 2)  # it is opened elsewhere, and the old one lives
+        assert cluster.learn(one, reply.answer.ticket, "yes") is None
+        simulate.drop(cluster.merger.pop)
+        merger = cluster.open_merger()
+        for follower in cluster.followers[:2]:  # the new owner has not heard of the new merger yet
+            follower._post = merger
+        assert merger.lend("place 0", 1) is None, "all numbers of the leaf are over with the merger who had them"
+        for _ in range(3):
+            for follower in cluster.followers[:2]:
+                follower.look()
+        assert merger.standing().made == 0 and merger.missing() == [0] and old.ended
+        cluster.followers[2]._post = merger
+        cluster.followers[2].look()
+        assert merger.standing().made == 1
+        released = merger.pop.operator.loop.guiding.guide.releases()[0]  # type: ignore[union-attr]
+        assert released.exact.any(), "what the new owner learned is in the release"
+
+
+def test_a_partition_from_a_backup_is_refused(folder: Path) -> None:
+    cluster = Cluster(folder, plan_for(), partitions=2)
+    life = cluster.desks[0]._seat.life
+    one = next(f"s{i}" for i in range(99) if partition_of(b"key", 2, f"s{i}") == 0)
+    for i in range(18):
+        cluster.ask(one, str(i), [1.0, 0.0])
+    assert cluster.merger.standing().made == 1
+    with pytest.raises(StateError, match="rolled back"):
+        cluster.merger.hello("elsewhere", {0: Life(life.epoch + 5, life.version)})
+    cluster.close()
+    with pytest.raises(ValueError, match="2 partitions for good"):
+        Merger.open(folder / "merger", cluster.make, 3)
+    again = cluster.open_merger()
+    with pytest.raises(StateError, match="rolled back"):
+        again.hello("elsewhere", {0: Life(life.epoch + 5, life.version)})
+    again.close()
+
+
+def test_a_lease_lies_in_one_leaf_and_numbers_of_another_one_are_not_used(folder: Path) -> None:
+    cluster = Cluster(folder, plan_for(), partitions=2)
+    lent = list[Lease]()
+    while (one := cluster.merger.lend("place 0", 5)) is not None:
+        lent.append(one)
+    assert [*range(1, 17)] == [number for one in lent for number in range(one.first, one.last + 1)]
+    follower = cluster.followers[0]
+    assert follower._open(Lease(1, 16)) and not follower._open(Lease(16, 17)) and not follower._open(Lease(17, 18))
+    cluster.look()
+    cluster.look()
+    assert not follower._open(Lease(16, 16)) and follower._open(Lease(17, 32))
+    cluster.close()
+
+
+def test_offers_for_another_release_or_of_another_size_change_nothing(folder: Path) -> None:
+    cluster = Cluster(folder, plan_for(), partitions=2)
+    merger, epoch = cluster.merger, cluster.merger.standing().epoch
+    while merger.lend("x", 16) is not None:
+        pass
+    lives = {number: desk._seat.life for number, desk in enumerate(cluster.desks)}
+    size = cluster.desks[0]._seat.share._leaves.open.size * 8
+    for made, of in ((1, epoch), (0, epoch + 1)):
+        merger.offer(of, made, [Offer(number, life, bytes(size)) for number, life in lives.items()])
+        assert merger.standing().made == 0 and merger.missing() == [0, 1]
+    with pytest.raises(StateError, match="another guide"):
+        merger.offer(epoch, 0, [Offer(0, lives[0], bytes(size)), Offer(1, lives[1], bytes(size + 8))])
+    cluster.look()
+    cluster.look()
+    assert merger.standing().made == 1, "and what is offered then is released"
+    cluster.close()
+
+
+def refusals() -> dict[str, POP]:
+    tight: Any = {"epsilon": 8.0, "delta": 1e-5}
+    return {
+        "copies": POP(DecisionTree(), Plan.tight(rounds=50_000, copies=200, **tight), labels=LABELS, features=2),
+        "labels alone": POP(None, Plan.labels_alone(1.0, 2), labels=LABELS, features=2),
+        "history": POP(None, Plan.tight(rounds=600, guide=1.0, history=50, **tight), labels=LABELS, features=2),
+        "a monitor": POP(None, plan_for("rounds"), labels=LABELS, features=2, monitor=Monitor(0.1)),
+        "caps by period": make(Plan.tight(units="people", **tight).but(per=100, periods=2)),
+        "after_halt": POP(None, plan_for("rounds"), labels=LABELS, features=2, after_halt="raise"),
+    }
+
+
+def test_what_is_not_proved_over_partitions_is_refused_by_name(folder: Path) -> None:
+    for name, pop in refusals().items():
+        with pytest.raises(ValueError, match=f"takes no {name}"):
+            check_shared(pop)
+        with pytest.raises(ValueError, match=name):
+            Merger.open(folder / "m", lambda pop=pop: pop)  # type: ignore[misc]
+    check_shared(make(plan_for()))
+    cluster = Cluster(folder, plan_for(), partitions=1, places=1)
+    with pytest.raises(ValueError, match="takes no history"):
+        cluster.desks[0].teach([("ann", [1.0, 2.0], "yes")])
+    cluster.close()
+
+
+def test_partitions_of_one_process_are_served_by_many_threads(folder: Path) -> None:
+    """Questions and labels of four partitions at once: every number once, and leaves go on closing."""
+    cluster = Cluster(folder, plan_for(unit_labels=8), partitions=4, places=1)
+    for desk in cluster.desks:
+        desk._patience = 20.0
+    numbers, errors = list[int](), list[BaseException]()
+
+    def serve(me: int) -> None:
+        try:
+            for i in range(40):
+                reply = cluster.desks[me].ask([Question(f"t{me}", str(i), [float(i % 5), 2.0])])[0]
+                assert reply.answer is not None
+                numbers.append(reply.round)
+                assert cluster.desks[me].learn([Taught(f"t{me}", reply.answer.ticket, "yes")]) == [None]
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=serve, args=(me,)) for me in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not errors and len(numbers) == len(set(numbers)) == 160
+    assert cluster.merger.standing().made >= 8
+    cluster.close()
+
+
+# ---------------------------------------------------------------------- over HTTP
+
+
+def test_partitions_behind_one_desk_speak_to_a_merger_at_its_port(folder: Path) -> None:
+    plan, secret = plan_for(unit_labels=8), bytes(range(32))
+    server = MergerServer(lambda: Merger.open(folder / "merger", lambda: make(plan), 3), "127.0.0.1", 0, secret)
+    url = f"http://127.0.0.1:{server.port}"
+    stranger = HttpPost(url, bytes(32))  # another secret
+    with pytest.raises(OSError, match="does not answer"):
+        stranger.standing()
+    post = HttpPost(url, secret)
+    follower = Follower(post, "here")
+    desks = {
+        number: PartitionDesk.of(follower, number, folder / f"p{number}", lambda: make(plan), patience=30.0)
+        for number in range(3)
+    }
+    desk = PartitionedDesk("spam", secret, 3, desks, follower, post)
+    questions = [Question(f"s{i % 17}", str(i), [float(i % 3), 1.0]) for i in range(90)]
+    replies = desk.ask(questions)
+    assert sorted(reply.round for reply in replies) == list(range(1, 91))
+    pairs = [(one, two.answer) for one, two in zip(questions, replies, strict=True) if two.answer is not None]
+    assert set(desk.learn([Taught(one.subject, answer.ticket, "yes") for one, answer in pairs])) == {None}
+    again = desk.ask(questions)
+    assert [one.round for one in again] == [one.round for one in replies] and all(one.again for one in again)
+    seen = desk.private()
+    assert seen["labels"] == 90 and seen["guide_labels"] == 90 and seen["partitions"]["here"] == [0, 1, 2]
+    assert sum(seen["series"]["labels"]) == 90 and not desk.ended and desk.public()["partitions"] == 3
+    assert post.standing().made >= 5
+    assert desk.person("s1")["rounds"] == 6 and desk.forget("s1") and desk.person("s1")["labels"] == 0
+    fewer = PartitionedDesk("spam", secret, 3, {0: desks[0]}, follower, post)
+    elsewhere = next(f"s{i}" for i in range(99) if partition_of(secret, 3, f"s{i}") == 1)
+    refused = fewer.ask([Question(elsewhere, "new", [1.0, 2.0])])[0].refusal
+    assert refused is not None and refused.kind == "later"
+    with pytest.raises(ValueError, match="another process"):
+        fewer.person(elsewhere)
+    stranger.close()
+    desk.close()
+    fewer._thread.join(10)
+    server.close()
+
+
+def test_a_file_names_every_partition_once_and_where_the_merger_is(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"key": tmp_path / "key", "number": 4, "owns": "0-1", "merger": "http://127.0.0.1:1"}
+    good = PartitionsConfig(**given, owners={"2-3": "http://127.0.0.1:2"})
+    assert good.here == [0, 1] and good.there == {2: "http://127.0.0.1:2", 3: "http://127.0.0.1:2"}
+    assert PartitionsConfig(key=tmp_path, number=2, owners={"0,1": "http://127.0.0.1:2"}).here == [], "a door"
+    for wrong in (
+        {"owners": {}}, {"owners": {"1-3": "http://127.0.0.1:2"}}, {"owners": {"2-4": "http://127.0.0.1:2"}},
+        {"owners": {"2-3": "ftp://x"}}, {"owners": {"two": "http://127.0.0.1:2"}},
+        {"owners": {"2-3": "http://127.0.0.1:2"}, "merger": None},
+    ):  # fmt: skip
+        with pytest.raises(ValueError):
+            PartitionsConfig(**{**given, **wrong})  # type: ignore[arg-type]
+    (tmp_path / "key").write_text("short")
+    (tmp_path / "key").chmod(0o600)
+    with pytest.raises(ValueError, match="64 hexadecimal digits"):
+        partition_key(tmp_path / "key")
+
+
+# ---------------------------------------------------------------------- simulated
+
+
+def test_lives_with_crashes_lost_messages_and_two_mergers_keep_every_rule() -> None:
+    with simulate.simulated() as base:
+        worlds = [simulate.run(seed, base) for seed in range(1, 13)]
+        assert sum(max(made for made, _ in world.openings) for world in worlds) > 12, "leaves close under faults too"
+        assert {world.kind for world in worlds} == {"people", "rounds", "ranges"}
+
+
+def test_what_one_person_brings_moves_nobodys_number_lease_seal_or_release() -> None:
+    with simulate.simulated() as base:
+        for seed in range(1, 6):
+            simulate.pair(seed, base)
+
+
+@pytest.mark.parametrize("name", simulate.DOUBLES)
+def test_a_broken_rule_is_found_out(name: str) -> None:
+    with simulate.simulated() as base:
+        assert simulate.caught(name, base, range(1, 150)) is not None
