@@ -507,7 +507,12 @@ class Guide:
         self._check()
         soft = counted and self._warm is not None and not self.finding
         taught = self._add(question, y, self._leaves.open, self.plan.record_clip if soft else self._leaves.clip)
-        if taught and self._keeps and not self._leaves.loud and question.read is not None:
+        if taught:
+            self._note(question, y)
+
+    def _note(self, question: Question, y: int) -> None:
+        """Keep what was taught just now, where it is kept."""
+        if self._keeps and not self._leaves.loud and question.read is not None:
             self._leaves.kept.append(Kept(self.rounds, question.read, y))
 
     def gradients(self, questions: Sequence[Question], ys: Sequence[int], /) -> None:
@@ -527,12 +532,12 @@ class Guide:
         np.cumsum([one.indices.size for one in rows], out=starts[1:])
         known = add_lessons(
             self._leaves.thetas, starts, np.concatenate([one.indices for one in rows]),
-            np.concatenate([one.values for one in rows]), given, self._weights, self.plan.clip, self.plan.scale,
+            np.concatenate([one.values for one in rows]), given, self._weights, self._leaves.clip, self.plan.scale,
             self._leaves.open,
         )  # fmt: skip
-        if self._keeps:
-            kept = (one for one, good in zip(taught, known.tolist(), strict=True) if good)
-            self._leaves.kept.extend(Kept(self.rounds, one.read, y) for one, y in kept if one.read is not None)
+        for (question, y), good in zip(taught, known.tolist(), strict=True):
+            if good:
+                self._note(question, y)
 
     def lesson(self, question: Question, y: int, /) -> Ints:
         """What `gradient` would add: a function of the row, its label and what was released."""
