@@ -228,7 +228,8 @@ class Walk:
 
     def redeems(self, ticket: str) -> bool:
         try:
-            copy.deepcopy(self.first.operator.loop.tickets).redeem(ticket, self.first.operator.loop.account.rounds)
+            tickets = copy.deepcopy(self.first.operator.loop.tickets)
+            tickets.take(tickets.read(ticket), self.first.operator.loop.account.rounds)
         except ValueError:
             return False
         return True

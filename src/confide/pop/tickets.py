@@ -117,11 +117,6 @@ class Tickets:
             rounds = min((began for one, (_, began) in self.lives.items() if one > known), default=rounds)
         return life[0] != int(mark[0], 16) or int(number) > rounds
 
-    def redeem(self, ticket: str, now: int) -> tuple[Key, Waiting]:
-        """Take a ticket back: good once, and in time."""
-        key = self.read(ticket)
-        return key, self.take(key, now)
-
     def take(self, key: Key, now: int) -> Waiting:
         """The question of a ticket, by its key: once, and in time."""
         if key[1] <= now - self.life and not self.kept:

@@ -42,7 +42,7 @@ class Regression:
 
     def __init__(self, features: Any, labels: int, weights: Sequence[float] | None = None) -> None:
         self._weights = np.ones(labels) if weights is None else np.array(weights) / max(weights)
-        found, self._ranges = columns_for(features)
+        found, _ = columns_for(features)
         self._columns = found if isinstance(found, Columns) else None
         self._labels, self._seen = labels, Counter[int]()
         self._waiting: list[tuple[Any, int]] = []
