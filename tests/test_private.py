@@ -174,7 +174,7 @@ def test_whoever_has_few_people_hears_that_their_labels_do_not_count() -> None:
         for i in range(100):
             few.predict({"a": 1.0}, f"p{i % 40}")
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", "the first 400")
         few.predict_many([{"a": 1.0}] * 500, [f"p{i % 40}" for i in range(500)])
         make(people=True).predict_many([{"a": 1.0}] * 500, [f"p{i % 200}" for i in range(500)])
         many = make(people=True, labels_per_person=5)
@@ -190,3 +190,26 @@ def test_refusals_name_what_this_caller_can_say() -> None:
     with pytest.raises(ValueError, match=r"labels=\['no', 'yes'\]") as told:
         model.learn(model.predict({"a": 1.0}).ticket, "a secret")
     assert "secret" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"epsilon": 50.0}, "epsilon=50 is hardly a promise"),
+        ({"epsilon": 0.01}, "epsilon=0.01 leaves .* take a larger epsilon"),
+        ({"epsilon": 50.0, "protect": "labels"}, "drawn with 64 bits, so that it is 44"),
+    ],
+)
+def test_python_hears_what_the_command_line_says_of_a_promise(more: dict[str, Any], words: str) -> None:
+    with pytest.warns(ConfideWarning, match=words):
+        confide.Private(labels=["no", "yes"], features=1, **more)
+
+
+def test_a_promise_is_neither_changed_nor_misread() -> None:
+    model = make()
+    with pytest.raises(AttributeError):
+        model.epsilon = 5  # type: ignore[attr-defined]
+    front, under = confide.Private, confide.POP
+    for made in (lambda: front(labels="yes", epsilon=1.0), lambda: under(None, model.plan, labels="no")):
+        with pytest.raises(ValueError, match="a sequence of all labels"):
+            made()

@@ -11,6 +11,9 @@ from confide.data.files import draft, open_file
 from confide.data.layout import Column, Layout
 from confide.data.rows import Row, Stream
 from confide.data.schema import Schema, read_schema
+from confide.planning.plan import Plan
+from confide.runs.runner import run
+from confide.runs.settings import Settings
 
 DAYS = [date(2023, 1, 1) + timedelta(days=i * 7 % 700) for i in range(600)]
 NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -95,6 +98,17 @@ def test_rows_are_ordered_by_dates_in_their_declared_form(tmp_path: Path) -> Non
 def test_a_wrong_format_is_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="format"):
         Schema.of({"columns": {"day": wrong}})
+
+
+def test_one_value_that_is_no_number_is_said_and_a_strict_run_refuses_it(tmp_path: Path) -> None:
+    schema = Schema.of({"columns": {"paid": "number"}})
+    lines = [f"{'unknown' if i == 50 else i},{'ab'[i % 2]}" for i in range(100)]
+    stream = open_file(written(tmp_path / "a.csv", "paid,label", *lines), schema=schema)
+    (hint,) = odd(stream)
+    assert hint.startswith("1 of 100 values looked at in column 'paid' do not read as a number and count as missing")
+    plan = Plan.tight(8.0, 1e-4, 100)
+    with pytest.raises(ValueError, match=r"a\.csv: 1 of 100 values .* or leave out --strict"):
+        run(stream, None, plan, Settings(stream.name, rounds=100, strict=True, twin=False))
 
 
 @pytest.mark.parametrize("kind", ["number", "log"])

@@ -114,6 +114,21 @@ class Numbers:
                 object.__setattr__(self, each.name, _PLAIN[kind](value, each.name))
 
 
+def all_labels(given: Any) -> tuple[Hashable, ...]:
+    """All labels, each one of them; a text alone would be taken for its letters.
+
+    Examples
+    --------
+    >>> all_labels("yes")
+    Traceback (most recent call last):
+    ...
+    ValueError: labels must be a sequence of all labels, as ["no", "yes"], and not a text
+    """
+    if isinstance(given, str | bytes):
+        raise ValueError('labels must be a sequence of all labels, as ["no", "yes"], and not a text')
+    return tuple(given)
+
+
 def label_weights(given: Any, labels: Sequence[Hashable]) -> list[float] | None:
     """One positive weight a label, in their order: given as such, or by label, where one that is not named has 1.
 

@@ -8,14 +8,17 @@ refused with the ways on, and nothing is chosen for you that protects less than 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
-from confide.errors import StateError
+from confide._checks import all_labels
+from confide.errors import ConfideWarning, StateError
 from confide.guide.importance import told
 from confide.notebook import card
 from confide.planning.chosen import planned
+from confide.planning.labels import ONE_SIDED
 from confide.planning.plan import Guarantee, Plan
 from confide.planning.promise import DELTA, Promise, Protect
 from confide.pop.base import TICKET_LIFE, Answer, Unit, Xs
@@ -100,6 +103,8 @@ class Private:
     1-DP for labels alone: labels are protected; rows, and whether and when a label came, are not
     """
 
+    __slots__ = ("__weakref__", "mechanism")  # a promise cannot be changed: `model.epsilon = 5` is refused
+
     def __init__(
         self,
         learner: Any = None,
@@ -115,7 +120,7 @@ class Private:
         _check(protect, people, options)
         if protect == "labels" and delta:
             raise ValueError("labels alone are protected with δ = 0: leave delta out")
-        labels, due = tuple(labels), options.get("deadline")
+        labels, due = all_labels(labels), options.get("deadline")
         promise = Promise(
             epsilon,
             DELTA if delta is None else delta,
@@ -131,6 +136,9 @@ class Private:
             plan = planned(promise, learner, takes="confide.POP", history=options.get("history", 0))
         else:
             plan = _due(promise, labels, due)
+        for line in plan.warnings:
+            if line != ONE_SIDED:
+                warnings.warn(line, ConfideWarning, stacklevel=2)
         self.mechanism = POP(
             learner,
             plan,

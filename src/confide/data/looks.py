@@ -14,9 +14,13 @@ from confide.data.layout import Column, reading
 from confide.data.values import read, text_of
 
 _DIGITS = 8
-_SOME = 0.05  # the share of unreadable values from which on they are said
+_SOME = 0.05  # the share of values in another form from which on that is said, where no kind was declared
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}([.,' ]\d{3})+([.,]\d+)?", re.ASCII)
 _WHAT = {"number": "a number", "log": "a number", "date": "a date"}
+
+
+LOST = "and count as missing"
+"""What hints of values that their declared kind cannot read have in them: a strict run refuses these."""
 
 
 class Look:
@@ -72,11 +76,11 @@ class Look:
     def hint(self) -> str:
         """What the owner should hear of this column; else nothing."""
         name, kind = self.column.name, self.column.kind
+        if kind in _WHAT and self._unread:
+            share = f"{self._unread:,} of {self._present:,} values looked at in column {name!r}"
+            return f"{share} do not read as {_WHAT[kind]} {LOST}{self._how()}"
         if self._unread < max(1, _SOME * self._present) and not self._thousands():
             return ""
-        if kind in _WHAT:
-            share = f"{self._unread:,} of {self._present:,} values looked at in column {name!r}"
-            return f"{share} do not read as {_WHAT[kind]} and count as missing{self._how()}"
         if self.dates:
             return f"column {name!r} looks like dates, each of which is read as a category of its own{self._how()}"
         if kind in ("any", "mixed") and self._thousands():

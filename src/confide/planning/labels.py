@@ -142,10 +142,10 @@ class RandomizedLabels(Part, Numbers, kind="labels"):
         ]
 
     def warnings(self, plan: Plan) -> list[str]:
-        """Of labels that betray themselves by coming."""
-        if self.deadline is not None:
-            return []
-        return [ONE_SIDED]
+        """Of labels that betray themselves by coming, and of an ε that 64 bits have no room for."""
+        most = plan.guarantee.epsilon
+        said = f"epsilon={plan.promise.epsilon:g}: a label is drawn with 64 bits, so that it is {most:.4g} at most"
+        return [ONE_SIDED] * (self.deadline is None) + [said] * (1.01 * most < plan.promise.epsilon)
 
     def certified(self, plan: Plan) -> str:
         """What `confide verify` says of it."""

@@ -122,12 +122,18 @@ class LinearPart(Part):
 
     def warnings(self, plan: Plan) -> list[str]:
         """Of too few rounds for the noise."""
-        strength = self._own.strength
-        if plan.endless or strength >= faint(plan.labels):
+        strength, said = self._own.strength, plan.guarantee.epsilon
+        if strength >= faint(plan.labels):
             return []
+        if plan.endless:
+            return [
+                f"epsilon={said:.3g} leaves {strength:,.0f} labels for each deviation of the noise after "
+                f"{self._own.epoch(1).start:,} rounds, and {faint(plan.labels):,.0f} are enough: until long after that "
+                "the guide may do little better than the most frequent label; take a larger epsilon"
+            ]
         enough = float(f"{plan.rounds * faint(plan.labels) / strength:.2g}")
         return [
-            f"rounds={plan.rounds:,} at epsilon={plan.guarantee.epsilon:.3g} are few for the noise: the guide may do "
+            f"rounds={plan.rounds:,} at epsilon={said:.3g} are few for the noise: the guide may do "
             "little better than the most frequent label; declare kinds and ranges of the columns, take fewer of them, "
             f"or plan with about {enough:,.0f} rounds"
         ]

@@ -15,6 +15,7 @@ from typing import Any, Literal, Self, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from confide._checks import all_labels
 from confide._checks import label_weights as checked_weights
 from confide.banks import Bank, Place, ShardedBank, bank_for
 from confide.banks.none import NoBank
@@ -125,9 +126,10 @@ class POP:
         own_bank = bank is not None and not isinstance(bank, Place)
         if own_bank and public_start:
             raise ValueError("a bank of your own starts as it was made: leave public_start out")
-        weights = checked_weights(label_weights, tuple(labels))
+        labels = all_labels(labels)
+        weights = checked_weights(label_weights, labels)
         settings = Settings(
-            learner, plan, tuple(labels), fallback, features, units or plan.units or "rounds",
+            learner, plan, labels, fallback, features, units or plan.units or "rounds",
             options.get("after_halt", "fallback"), options.get("ticket_life", TICKET_LIFE), options.get("monitor"),
             public_start, None if weights is None else tuple(weights),
         )  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any
 
 from confide._checks import label_weights
 from confide.banks.ray import place_named
+from confide.data.looks import LOST
 from confide.data.rows import BadRow, Stream
 from confide.learners import Columns, Features, Pipeline
 from confide.planning.plan import Plan
@@ -237,6 +238,8 @@ def _check_unit(stream: Stream, settings: Settings) -> None:
 
 def _check_all(stream: Stream) -> None:
     """Refuse a stream with a bad row before anything is asked: later, one row would decide what becomes of others."""
+    if lost := next((hint for hint in stream.hints if LOST in hint), None):
+        raise ValueError(f"{stream.name}: {lost}; or leave out --strict")
     for item in stream.rows(dicts=True):
         if isinstance(item, BadRow):
             where = f"{stream.where(item.line)} of {stream.name}" if len(stream.files) < 2 else stream.where(item.line)
