@@ -2,13 +2,17 @@
 
     CONFIDE_DATA=folder python benchmarks/endless.py length --rounds 10000 100000 [--streams rbf sea] [--seeds 2]
     CONFIDE_DATA=folder python benchmarks/endless.py drift flip elec [--json file]
+    python benchmarks/endless.py people late             10⁷ rounds each: a quarter of an hour; --long takes fewer
+    python benchmarks/endless.py --picture docs/images/drift.svg       with River's adaptive tree, which protects nobody
     python benchmarks/endless.py --quick    10 000 rounds of three generated streams, half a minute
 
 Each line has the error over all rows of a plan told its length, then the quotient of that of a plan without an end,
 with all else the same, and in brackets both after 40 % of the rows. A seed is one of the noise; the rows are the same.
 
 The constants (leaves of an epoch, the longest leaf, growth, the look at ranges) were chosen on RBF, Agrawal 1 and
-Agrawal 5; SEA, hotel and Agrawal 3 were looked at once, afterwards.
+Agrawal 5; SEA, hotel and Agrawal 3 were looked at once, afterwards. When a model begins anew was chosen on the drifting
+stream, on RBF with other centres, on SEA with other thresholds, on hyperplanes and on Agrawal 8, 0, 4, 6; Elec and
+`other`, the second stream of `drift`, were judged with it.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +33,7 @@ from agrawal import agrawal_label, agrawal_rows
 from evidence.streams import FILES, asked, load
 from guide_streams import Rows
 
+from confide import POP, Plan
 from confide.guide.columns import Columns
 from confide.guide.guide import Guide
 from confide.planning.guided import GuidePlan
@@ -35,8 +41,12 @@ from confide.privacy.random import Random
 
 DELTA, LATER = 1e-6, 0.4
 CHOSEN, UNSEEN = ("rbf", "agrawal1", "agrawal5"), ("sea", "hotel", "agrawal3")
-CHANGES, CONCEPTS = (90_000, 210_000, 290_000), (1, 3, 5, 2)
-"""Of the drifting stream: at which rounds its rule changes, aligned with no epoch, and Agrawal's functions."""
+DRIFTS = {
+    "drift": (7, (90_000, 210_000, 290_000), (1, 3, 5, 2)),
+    "other": (19, (120_000, 190_000, 310_000), (2, 6, 1, 4)),
+}
+"""Of drifting streams: a seed, at which rounds the rule changes, aligned with no epoch, and Agrawal's functions."""
+LONG, PEOPLE, BLOCK, FLIPPED = 10_000_000, 100_000, 100_000, 0.9
 
 Mask = NDArray[np.bool_]
 
@@ -68,12 +78,17 @@ def length(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 yield beside(name, stream.columns, rows, labels, epsilon, args.seeds)
 
 
+def drifting(name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Agrawal's rows, the rule of whose labels changes."""
+    seed, changes, concepts = DRIFTS[name]
+    x = agrawal_rows(np.random.default_rng(seed), 400_000)
+    parts = zip(concepts, np.split(x, changes), strict=True)
+    return x, np.concatenate([agrawal_label(number, part) for number, part in parts]).astype(np.int64)
+
+
 def drift(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Agrawal 1 → 3 → 5 → 2."""
-    x = agrawal_rows(np.random.default_rng(7), 400_000)
-    parts = zip(CONCEPTS, np.split(x, CHANGES), strict=True)
-    y = np.concatenate([agrawal_label(number, part) for number, part in parts]).astype(np.int64)
-    yield beside("drift", Columns.of_array(9), x, y, 4.0, args.seeds)
+    for name in DRIFTS:
+        yield beside(name, Columns.of_array(9), *drifting(name), 4.0, args.seeds)
 
 
 def elec(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -95,10 +110,96 @@ def flip(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
         yield {"stream": f"{name}, flipped", "rounds": t, "before": before, "back": found, "later": later}
 
 
-KINDS = {"length": length, "drift": drift, "flip": flip, "elec": elec}
+def memory() -> float:
+    """What this process takes now, in megabytes."""
+    words = Path("/proc/self/status").read_text(encoding="ascii").split()
+    return int(words[words.index("VmRSS:") + 1]) / 1024
+
+
+def blocks(rounds: int) -> Iterator[tuple[int, NDArray[np.float64], NDArray[np.int64]]]:
+    """SEA's rows, as many at a time."""
+    for number in range(rounds // BLOCK):
+        x = np.random.default_rng([8, number]).uniform(0, 10, (BLOCK, 3))
+        yield number, x, (x[:, 0] + x[:, 1] > 8).astype(np.int64)
+
+
+def people(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Everybody asks once a block, and brings every label: one of a person is taught."""
+    pop = POP(None, Plan.tight(4.0, DELTA, None, units="people"), labels=[0, 1], features=3, units="people")
+    found, names, started = [], [f"person {i}" for i in range(PEOPLE)], time.perf_counter()
+    for _, x, y in blocks(args.long):
+        wrong = pop.follow_many(x, y, names).answers != y
+        found.append({"rounds": pop.rounds, "error": float(wrong.mean()), "megabytes": memory()})
+    head = {"stream": "people", "rounds": pop.rounds, "state": pop.state, "found": found}
+    yield {**head, "seconds": time.perf_counter() - started}
+
+
+def late(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """All labels are exchanged after nine tenths of the rounds: rounds are protected, and there is no last one."""
+    guide, t, part = Guide(GuidePlan.best(4.0, DELTA), Columns.of_array(3)), int(args.long * FLIPPED), BLOCK // 100
+    wrong, takes = [], []
+    for number, x, y in blocks(args.long):
+        labels = 1 - y if number * BLOCK >= t else y
+        wrong += np.split(guide.follow(x, labels).answers != labels, 100)
+        takes.append(memory())
+    error = [float(each.mean()) for each in wrong]
+    first = t // part
+    before = float(np.mean(error[first - first // 10 : first]))
+    later = [float(np.mean(error[i : i + 10])) for i in range(first, len(error) - 9)]  # a tenth of a block is hundreds
+    back = next((i for i, each in enumerate(later) if each <= 1.2 * before), None)
+    found = None if back is None else back * part / t
+    shown = {"before": before, "back": found, "epochs": guide.epoch, "megabytes": takes}
+    yield {"stream": "sea, flipped", "rounds": t, **shown, "later": later[:50]}
+
+
+def river_errors(x: NDArray[np.float64], y: NDArray[np.int64]) -> Mask:
+    """River's adaptive tree, with its drift detectors: it sees every row, and protects nobody."""
+    from river.tree import HoeffdingAdaptiveTreeClassifier
+
+    tree, wrong = HoeffdingAdaptiveTreeClassifier(seed=1), np.zeros(y.size, dtype=np.bool_)
+    for i, (row, label) in enumerate(zip(x.tolist(), y.tolist(), strict=True)):
+        features = dict(enumerate(row))
+        wrong[i] = tree.predict_one(features) != label
+        tree.learn_one(features, label)
+    return wrong
+
+
+def picture(path: Path) -> None:
+    """Errors on the drifting stream, over rounds."""
+    from matplotlib.figure import Figure
+
+    x, y = drifting("drift")
+    plans = {rounds: GuidePlan.best(4.0, DELTA, rounds) for rounds in (y.size, None)}
+    told, endless = (errors(plan, Columns.of_array(9), x, y, 1) for plan in plans.values())
+    figure, part = Figure(figsize=(9, 3.6), layout="constrained"), 4000
+    axes, at = figure.subplots(), (np.arange(y.size // part) + 0.5) * part / 1000
+    for wrong, colour, word in (
+        (told, "#8a94a0", "private, ε = 4, told its length"),
+        (endless, "#22577a", "private, ε = 4, without an end"),
+        (river_errors(x, y), "#e07a1f", "River's adaptive tree, not private"),
+    ):
+        shown = 100 * wrong.reshape(-1, part).mean(axis=1)
+        axes.plot(at, shown, color=colour, lw=1.8, label=f"{word}: {wrong.mean():.1%}")
+    for number, change in enumerate(DRIFTS["drift"][1]):
+        axes.axvline(change / 1000, color="#5b6672", lw=1, ls=":", label=None if number else "the rule changes")
+    axes.axvline(plans[None].began(1) / 1000, color="#22577a", lw=1, ls="--", label="an epoch begins")
+    axes.set(xlim=(0, y.size / 1000), ylim=(0, 70), xlabel="rounds, in thousands", ylabel="wrong answers, %")
+    axes.legend(frameon=False, loc="upper left", ncols=2)
+    axes.spines[["top", "right"]].set_visible(False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    print(f"picture: {path}")
+
+
+KINDS = {"length": length, "drift": drift, "flip": flip, "elec": elec, "people": people, "late": late}
 
 
 def said(line: dict[str, Any]) -> str:
+    if "found" in line:
+        first, last = line["found"][len(line["found"]) // 10], line["found"][-1]
+        head = f"{line['rounds']:,} rounds of {PEOPLE:,} people in {line['seconds']:,.0f} s: {line['state']}"
+        took = f"{first['megabytes']:.0f} MB after {first['rounds']:,}, {last['megabytes']:.0f} at the end"
+        return f"{head}, error {last['error']:.2%}; {took}"
     if "ratio" not in line:
         head = f"{line['stream']} at {line['rounds']:,}: error {line['before']:.2%}"
         return f"{head}, within 1.2 times that after {line['back']} of t"
@@ -115,8 +216,12 @@ def main() -> None:
     parser.add_argument("--streams", nargs="+", default=[*CHOSEN, *UNSEEN])
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 4.0])
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--long", type=int, default=LONG, help="rounds of `people` and `late`")
+    parser.add_argument("--picture", type=Path, help="where to put the picture, .svg or .png; nothing else is done")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
+    if args.picture is not None:
+        return picture(args.picture)
     if unknown := sorted(set(args.what) - set(KINDS)):
         parser.error(f"there is no {unknown[0]}: take some of {', '.join(KINDS)}")
     if args.quick:

@@ -66,8 +66,9 @@ def test_a_stream_that_stays_as_it_is_is_never_begun_anew() -> None:
     assert guide._leaves.anew == guide._leaves._tried == guide._leaves._since_leaf == 0
 
 
-def test_labels_that_come_more_rarely_are_no_change() -> None:
-    guide, _ = led("as ever", share=0.1)
+@pytest.mark.parametrize("share", [0.1, 0.0])
+def test_labels_that_come_more_rarely_or_no_more_are_no_change(share: float) -> None:
+    guide, _ = led("as ever", share=share)
     assert guide._leaves.anew == guide._leaves._since_leaf == 0
 
 
@@ -102,9 +103,7 @@ def test_one_by_one_a_guide_does_the_same_as_with_many_rounds_at_once() -> None:
     assert one.model.params() == many.model.params()
 
 
-def test_what_is_only_tried_never_answers_nor_is_carried_over_an_epochs_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_only_tried_never_answers_and_is_not_carried_on(monkeypatch: pytest.MonkeyPatch) -> None:
     labels, tried = STREAMS["as ever"].astype(np.int64), []
     guide = Guide(PLAN, COLUMNS, rng=Random(seed=1))
     monkeypatch.setattr(leaves_module, "suspected", lambda told: told.closed == 100)  # for no reason

@@ -28,7 +28,7 @@ _FAST, _SLOW, _FREQUENT, _SURE = 0, 1, MODELS - 1, MODELS  # of the losses
 _LABELS, _WRONG = slice(MODELS + 1, -1), -1  # … and of what is kept with them
 _WINDOWS = (8, 16)  # leaves that are looked at, and as many before them: a leaf is a 256th of the past
 _KNOWN = 32  # leaves that must be known from before
-_CLEAR = 4.0  # deviations of noise and chance
+_CLEAR, _SURELY = 4.0, 6.0  # deviations of noise and chance; before a model is given up, which nobody may teach again
 _LESS, _BETTER = 0.25, 0.01  # of how much better than the most frequent label a model was; of the rows
 _STUCK = 0.75  # what is left, in a window, of what was missing in the one before
 _LOST = 0.1  # of how much better a model was: nothing is left of it
@@ -87,15 +87,11 @@ class Part(NamedTuple):
 
     def less(self, loss: int) -> float:
         """By how many rows a candidate errs less than the usual one, beyond noise and chance."""
-        return self._beyond(loss, -float(self.rows[loss]))
+        return self.beyond(loss, -float(self.rows[loss]), _CLEAR)
 
-    @property
-    def sure(self) -> float:
-        """By how much what was said was too sure, beyond noise and chance."""
-        return self._beyond(_SURE, float(self.rows[_SURE]))
-
-    def _beyond(self, loss: int, found: float) -> float:
-        return found - _CLEAR * _root(float(self.noise[loss]), math.sqrt(abs(found)))
+    def beyond(self, loss: int, found: float, clear: float) -> float:
+        """What is found of a loss, beyond so many deviations of noise and chance."""
+        return found - clear * _root(float(self.noise[loss]), math.sqrt(abs(found)))
 
 
 def _root(*parts: float) -> float:
@@ -128,8 +124,9 @@ def changed(told: Told) -> bool:
         whole, then, now = (
             told.between(*part) for part in ((first, told.closed), (first, second), (second, told.closed))
         )
-        behind = whole.less(_FAST) > 0 and -whole.rows[_FAST] > _BETTER * whole.rounds
-        if not behind and whole.sure < 0:
+        newer, sure = -float(whole.rows[_FAST]), float(whole.rows[_SURE])
+        behind = whole.beyond(_FAST, newer, _SURELY) > 0 and newer > _BETTER * whole.rounds
+        if not behind and whole.beyond(_SURE, sure, _SURELY) < 0:
             continue
         past = [told.between(start, first) for start in (told.since, max(told.since, first - 2 * window))]
         was = min(past, key=lambda part: part.better)
