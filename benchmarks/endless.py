@@ -3,7 +3,6 @@
     CONFIDE_DATA=folder python benchmarks/endless.py length --rounds 10000 100000 [--streams rbf sea] [--seeds 2]
     CONFIDE_DATA=folder python benchmarks/endless.py drift flip elec [--json file]
     python benchmarks/endless.py people late             10⁷ rounds each: a quarter of an hour; --long takes fewer
-    python benchmarks/endless.py --picture docs/images/drift.svg       with River's adaptive tree, which protects nobody
     python benchmarks/endless.py --quick    10 000 rounds of three generated streams, half a minute
 
 Each line has the error over all rows of a plan told its length, then the quotient of that of a plan without an end,
@@ -152,45 +151,6 @@ def late(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     yield {"stream": "sea, flipped", "rounds": t, **shown, "later": later[:50]}
 
 
-def river_errors(x: NDArray[np.float64], y: NDArray[np.int64]) -> Mask:
-    """River's adaptive tree, with its drift detectors: it sees every row, and protects nobody."""
-    from river.tree import HoeffdingAdaptiveTreeClassifier
-
-    tree, wrong = HoeffdingAdaptiveTreeClassifier(seed=1), np.zeros(y.size, dtype=np.bool_)
-    for i, (row, label) in enumerate(zip(x.tolist(), y.tolist(), strict=True)):
-        features = dict(enumerate(row))
-        wrong[i] = tree.predict_one(features) != label
-        tree.learn_one(features, label)
-    return wrong
-
-
-def picture(path: Path) -> None:
-    """Errors on the drifting stream, over rounds."""
-    from matplotlib.figure import Figure
-
-    x, y = drifting("drift")
-    plans = {rounds: GuidePlan.best(4.0, DELTA, rounds) for rounds in (y.size, None)}
-    told, endless = (errors(plan, Columns.of_array(9), x, y, 1) for plan in plans.values())
-    figure, part = Figure(figsize=(9, 3.6), layout="constrained"), 4000
-    axes, at = figure.subplots(), (np.arange(y.size // part) + 0.5) * part / 1000
-    for wrong, colour, word in (
-        (told, "#8a94a0", "private, ε = 4, told its length"),
-        (endless, "#22577a", "private, ε = 4, without an end"),
-        (river_errors(x, y), "#e07a1f", "River's adaptive tree, not private"),
-    ):
-        shown = 100 * wrong.reshape(-1, part).mean(axis=1)
-        axes.plot(at, shown, color=colour, lw=1.8, label=f"{word}: {wrong.mean():.1%}")
-    for number, change in enumerate(DRIFTS["drift"][1]):
-        axes.axvline(change / 1000, color="#5b6672", lw=1, ls=":", label=None if number else "the rule changes")
-    axes.axvline(plans[None].began(1) / 1000, color="#22577a", lw=1, ls="--", label="an epoch begins")
-    axes.set(xlim=(0, y.size / 1000), ylim=(0, 70), xlabel="rounds, in thousands", ylabel="wrong answers, %")
-    axes.legend(frameon=False, loc="upper left", ncols=2)
-    axes.spines[["top", "right"]].set_visible(False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
-    print(f"picture: {path}")
-
-
 KINDS = {"length": length, "drift": drift, "flip": flip, "elec": elec, "people": people, "late": late}
 
 
@@ -217,11 +177,8 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 4.0])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--long", type=int, default=LONG, help="rounds of `people` and `late`")
-    parser.add_argument("--picture", type=Path, help="where to put the picture, .svg or .png; nothing else is done")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    if args.picture is not None:
-        return picture(args.picture)
     if unknown := sorted(set(args.what) - set(KINDS)):
         parser.error(f"there is no {unknown[0]}: take some of {', '.join(KINDS)}")
     if args.quick:
