@@ -21,6 +21,7 @@ from confide.runs.report import numbers, write_html, write_json
 from confide.runs.runner import Outcome, run
 from confide.runs.settings import Settings
 from confide.runs.style import COLOURS
+from confide.runs.tally import Tally
 from confide.runs.verdict import taught_of_brought, verdict
 
 
@@ -346,3 +347,9 @@ def test_a_learner_that_fails_all_the_time_is_said_at_the_end() -> None:
 def test_rows_that_the_planned_rounds_left_over_are_said() -> None:
     done = run(easy(3000), None, Plan.tight(8.0, 1e-4, 2000), Settings("agrawal", rounds=2000, twin=False))
     assert done.unasked == 1000 and "1,000 rows were not asked" in page(done)
+
+
+def test_rows_that_could_not_be_read_are_among_those_without_a_usable_label() -> None:
+    tally = Tally(labels=2, block=10, rounds=30, unknown=5, unlabelled=2, wrong=1)
+    assert tally.sentence.endswith("5 more have no usable label, unreadable rows among them")
+    assert replace(tally, unlabelled=5).sentence.endswith("5 more have no usable label")

@@ -7,6 +7,7 @@ import inspect
 import socket
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -19,10 +20,12 @@ import uvicorn
 
 import confide
 from confide import POP, StateError
+from confide.errors import ConfideWarning
 from confide.games import OnlineGame, RandomAdversary
 from confide.learners import LogisticRegression
 from confide.pop.base import Mechanism
 from confide.service.app import Model, Service
+from confide.service.asker import Asker
 from confide.service.client import AsyncClient
 from confide.service.doors import Tokens
 from confide.service.operators import operator_app
@@ -296,6 +299,18 @@ def test_a_client_for_an_event_loop_has_the_same_rules(running: Running) -> None
 
     with closing(cut.listening):
         asyncio.run(main())
+
+
+def test_a_misspelt_column_is_said_once_before_it_is_sent() -> None:
+    asker = Asker("token", "spam", None, 1.0, 10)
+    asker.fixed = {"columns": ["links", "sender"]}
+    with pytest.warns(ConfideWarning, match="spam has no column 'lniks': ignored; it has 'links', 'sender'"):
+        assert isinstance(next(asker.predict({"lniks": 3, "sender": "a"})), Send)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        next(asker.predict_many([{"lniks": 3}]))
+        asker.fixed["columns"], asker._warned = [], False
+        next(asker.predict({"anything": 3}))
 
 
 def test_what_json_has_no_word_for_does_not_spoil_a_row() -> None:

@@ -694,6 +694,7 @@ def test_everyone_sees_the_promise_and_the_operator_the_rest(folder: Path) -> No
         public, private, ann = desk.public(), desk.private(), desk.person("ann")
     assert public["rounds"] == 7 and public["state"] == "live" and public["guarantee"]["epsilon"] > 0
     assert not {"unsure", "open_tickets", "taught", "shares"} & set(public)
+    assert public["columns"] == []  # these rows are arrays
     assert private["unsure"] == 6 and private["labels"] == 6 and private["error"] == 1.0
     assert private["open_tickets"] == 0
     assert private["series"]["fallback"] == [6] and private["series"]["refused"] == [1]

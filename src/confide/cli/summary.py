@@ -99,7 +99,11 @@ def _private_rows(outcome: runner.Outcome) -> list[tuple[str, str]]:
         f"{called.get(name, name)} {counts[0] / max(1, tally.rounds):.1%} (wrong {percent(errors[name])})"
         for name, counts in sorted(tally.sources.items(), key=lambda item: -SOURCES.index(item[0]))
     ]
+    if tally.refused:
+        answered.append(f"nobody {tally.refused / max(1, tally.rounds):.1%}: unreadable rows")
     rows.append(("answers by", ", ".join(answered)))
+    if (lost := outcome.pop.rounds - tally.rounds) > 0:
+        rows.append(("not counted", f"{lost:,} rounds, after the last checkpoint of a run that was cut off"))
     if plan.guide is not None and plan.copies and tally.guided:  # alone, its answers are the answers
         rows.append(("guide", f"{percent(tally.late(tally.curve_guide))} of its own answers wrong {late}"))
     if said := taught_of_brought(outcome):

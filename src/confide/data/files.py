@@ -320,7 +320,7 @@ def _forms(read: _Opened) -> tuple[str, ...]:
         del forms["nothing"]
         taken.setdefault(max(forms, key=lambda form: forms[form], default="nothing"), []).append(name)
     said = "; ".join(f"{form} in {listed(taken[form], _NAMED)}" for form in _FORMS if form in taken)
-    how = "each value is read by its own form, and a schema says it of a whole column"
+    how = "each value is read by itself; a schema can declare what a whole column is"
     return (f"most values of the first {len(whole)} rows are {said}: {how}",) if said else ()
 
 

@@ -35,9 +35,9 @@ def _of_file(stream: Stream, plan: Plan) -> list[str]:
             rounds = stream.length or plan.horizon if plan.endless else plan.rounds
             finds = min(1.0, max(0, guide.range_rounds - guide.history) / rounds)
             said.append(
-                f"no range is declared of {listed(free, _NAMED)}, so that the guide finds them in private, and answers "
-                f"the first {finds:.1%} of the rounds without; give low and high of numbers and dates in a schema, and "
-                "it has them from the start"
+                f"no range is declared of {listed(free, _NAMED)}, so that the guide finds them in private; it answers "
+                f"the first {finds:.1%} of the rounds without knowing them; give low and high of numbers and dates in "
+                "a schema, and it has them from the start"
             )
     if pair := alike([str(label) for label in stream.labels]):
         said.append(f"the labels {pair[0]!r} and {pair[1]!r} differ by case only, and count as two: are they one?")

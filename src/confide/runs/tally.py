@@ -172,7 +172,8 @@ class Tally:
         if not self.rounds:
             return "no rounds yet"
         said = f"{percent(self.error)} of {self.known:,} rounds ({self.wrong:,} wrong)"
-        return f"{said}; {self.unknown:,} more have no usable label" if self.unknown else said
+        among = ", unreadable rows among them" if self.unlabelled < self.unknown else ""
+        return f"{said}; {self.unknown:,} more have no usable label{among}" if self.unknown else said
 
     @property
     def bad(self) -> int:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import secrets
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import quote
 
+from confide.contained import contained
+from confide.errors import ConfideWarning
 from confide.frames import rows_of, values_of
 from confide.pop.base import Answer, Told, Unit, Xs
 from confide.pop.batches import refuse
@@ -15,6 +18,7 @@ from confide.service.talk import Send, Steps, error_of, label_of, person_of, pla
 __all__ = ["Asker", "Token"]
 
 Token = str | Callable[[str], str]
+_NAMED = 8  # columns that are named
 
 
 class Asker:
@@ -24,6 +28,7 @@ class Asker:
         self.model, self.fixed = model, dict[str, Any]()
         self._token, self._operator, self._deadline, self._batch = token, operator, deadline, batch
         self._holders: dict[str, str] = {}
+        self._warned = False
 
     # ------------------------------------------------------------------ looking
 
@@ -39,8 +44,22 @@ class Asker:
 
     def predict(self, x: Any, unit: Unit | None = None, *, id: str | None = None) -> Steps[Answer]:
         """See `Client.predict`."""
+        self._look_at([x])
         told = yield from self._post("ask", {"id": _name(id), "x": plain(x)}, self._token_of(unit))
         return self._answer(told, unit)
+
+    def _look_at(self, rows: Any) -> None:
+        """Warn, once, of names that the model does not declare: they are ignored, and a misspelt one is missing."""
+        columns, strange = self.fixed.get("columns"), set[str]()
+        if not columns or self._warned:
+            return
+        with contained:  # rows may be anything at all
+            strange = {str(name) for row in rows if isinstance(row, Mapping) for name in row} - {*columns}
+        if strange:
+            self._warned = True
+            names = ", ".join(map(repr, sorted(strange)[:_NAMED]))
+            known = ", ".join(map(repr, columns[:_NAMED])) + (", …" if len(columns) > _NAMED else "")
+            warnings.warn(f"{self.model} has no column {names}: ignored; it has {known}", ConfideWarning, stacklevel=5)
 
     def learn(self, ticket: str, y: Hashable) -> Steps[None]:
         """See `Client.learn`."""
@@ -65,6 +84,7 @@ class Asker:
         names = [_name(None) for _ in rows] if ids is None else list(ids)
         if len(names) != len(rows):
             raise ValueError(f"there are {len(names)} ids for {len(rows)} rows: give one for each")
+        self._look_at(rows)
         for part, unit in self._parts(len(rows), units):
             questions = [{"id": name, "x": plain(row)} for name, row in zip(names[part], rows[part], strict=True)]
             told = yield from self._post("ask-many", {"questions": questions}, self._token_of(unit))

@@ -33,6 +33,7 @@ def public(name: str, pop: POP, life: int, hours: int, quota: int | None, room: 
         "protected": guarantee.protected,
         "plan": str(pop.plan),
         "labels": list(pop.labels),
+        "columns": [str(name) for name in pop.names],
         "units": pop.units,
         "state": pop.state,
         "halt_reason": pop.halt_reason,
