@@ -10,8 +10,8 @@ with all else the same, and in brackets both after 40 % of the rows. A seed is o
 
 The constants (leaves of an epoch, the longest leaf, growth, the look at ranges) were chosen on RBF, Agrawal 1 and
 Agrawal 5; SEA, hotel and Agrawal 3 were looked at once, afterwards. When a model begins anew was chosen on the drifting
-stream, on RBF with other centres, on SEA with other thresholds, on hyperplanes and on Agrawal 8, 0, 4, 6; Elec and
-`other`, the second stream of `drift`, were judged with it.
+stream, on RBF with other centres, on SEA with other thresholds, on hyperplanes and on Agrawal 8, 0, 4, 6; Elec
+was looked at in between; `other`, the second stream of `drift`, once, after all of it.
 """
 
 from __future__ import annotations
