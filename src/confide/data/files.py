@@ -205,7 +205,8 @@ class _File(Pieces):
         how = "no --label was given, so the last one was taken" if guessed else "is it the right column"
         return (
             f"column {label!r} of {self.path} has more than {MOST_LABELS} different values, too many for labels; "
-            f"{how}: name the label with --label, one of {', '.join(self.header)}"
+            f"{how}: name the label with --label, one of {', '.join(self.header)}; is it a number to predict, cut it "
+            "into a few ranges first, each a label"
         )
 
 
