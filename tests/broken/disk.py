@@ -96,7 +96,7 @@ class _WhereUnsure(Account):
 
     def enter(self, *whos: bytes | None, **more: Any) -> Mark:
         grown, self.entered = self.unsure > self.entered, self.unsure
-        if grown or more or self.used or self.book is None:
+        if grown or any(more.values()) or self.used or self.book is None:
             return super().enter(*whos, **more)
         return Mark(self.book.sequence, self.rounds, self.halted)
 

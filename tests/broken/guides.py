@@ -253,7 +253,7 @@ class RedrawsANode(WithGuide):
 
 
 class _Hurried(Guiding):
-    def _store(self, release: Release) -> None:
+    def store(self, release: Release) -> None:
         kind, *rest = bytes_of(release)
         self._account.enter(released=((f"linear/{kind}", *rest),))
 
