@@ -18,6 +18,7 @@ from confide.planning.lives import UNIT, Life, cost_of
 from confide.planning.periods import Periods
 from confide.planning.promise import Promise
 from confide.pop.guiding import Guiding
+from confide.pop.running import Running
 from confide.privacy.random import Random
 
 pytestmark = pytest.mark.claim("guide.md", "exact.md", "composition.md")
@@ -104,6 +105,7 @@ def test_a_cap_that_is_forgotten_at_an_epochs_end_is_found(monkeypatch: pytest.M
         return teach(guiding, question, label, who)
 
     monkeypatch.setattr(Guiding, "teach", forgetful)
+    monkeypatch.setattr(Guiding, "teach_many", Running.teach_many)  # one by one
     found = lives(PLANS[1], 20, lambda epoch: True)
     assert found.fault == "the person moved more than the promise allows" and found.moved > 3
 
