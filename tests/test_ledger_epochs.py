@@ -81,7 +81,7 @@ def test_over_twenty_epochs_a_ledger_is_as_large_as_after_three(place: str, tmp_
 
 
 def test_a_guide_whose_ledger_forgets_nothing_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Guiding, "_store", lambda guiding, release: guiding.keep(*release))
+    monkeypatch.setattr(Guiding, "store", lambda guiding, release: guiding.keep(*release))
     pop = make(PLAN)
     pop.save(tmp_path / "s")
     led(pop, 5 * EPOCH)
@@ -112,7 +112,7 @@ def test_a_ledger_of_whole_epochs_without_their_beginnings_goes_on_and_drops_the
 ) -> None:
     """As one that was written before there were beginnings."""
     with monkeypatch.context() as old:
-        old.setattr(Guiding, "_store", lambda guiding, release: guiding.keep(*release))
+        old.setattr(Guiding, "store", lambda guiding, release: guiding.keep(*release))
         pop = make(PLAN)
         pop.save(tmp_path / "s")
         led(pop, 2 * EPOCH + 3)
@@ -210,7 +210,7 @@ def test_a_drop_before_the_beginning_is_durable_is_noticed(tmp_path: Path, monke
         ends = guiding.guide.begins(release)
         guiding.keep(*release, drops=[] if ends is None else [("node", ends.number * LEAVES)])
 
-    monkeypatch.setattr(Guiding, "_store", hasty)
+    monkeypatch.setattr(Guiding, "store", hasty)
     pop = make(PLAN)
     pop.save(tmp_path / "s")
     led(pop, EPOCH + LEAF + 1)
