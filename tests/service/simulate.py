@@ -416,10 +416,10 @@ class World:
 
     def bring(self, one: Told1) -> None:
         """A label; in one of two worlds the unit never brings any."""
-        if one.taken or (self.secret == 1 and one.subject == UNIT):
+        if self.secret is None and one.taken:
             return
-        found = self.desk(one.partition)
-        if found is None:
+        found = self.desk(one.partition)  # which draws by what everybody knows, in both worlds
+        if found is None or one.taken or (self.secret == 1 and one.subject == UNIT):
             return
         name, desk = found
         try:

@@ -98,6 +98,8 @@ class Follower:
         self._epoch = -1  # of the merger that knows these partitions
         self._given: tuple[int, int, frozenset[int]] | None = None  # what it has: its epoch, which release, whose sums
         self._hearing = threading.RLock()  # one conversation at a time, and never under a partition's lock
+        self.vain = False
+        """Whether the last who waited did so in vain: then nobody waits, until there are numbers again (public)."""
         self.changed = threading.Condition()
         """Told whenever numbers or a release have come."""
 

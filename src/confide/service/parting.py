@@ -85,7 +85,6 @@ class PartitionDesk(PopDesk):
 
     def _sit(self, follower: Follower, seat: Seat, patience: float) -> None:
         self._follower, self._seat, self._patience = follower, seat, patience
-        self._vain = False  # whether the last wait was: then nobody else waits until something has come
         if seat.account is None:  # it is new
             seat.greet(self.pop.operator.loop.account)
         seat.sit(self._keeper)
@@ -129,7 +128,7 @@ class PartitionDesk(PopDesk):
             with self._keeper.lock:
                 first, taken = self._follower.take(len(fresh) - done, account.taken)
                 if taken:
-                    account.taken, self._vain = first - 1, False
+                    account.taken, self._follower.vain = first - 1, False
                     entered = super()._take(fresh[done : done + taken])
                     done += taken
             if not taken and not self._refilled(len(fresh) - done, until):
@@ -148,13 +147,13 @@ class PartitionDesk(PopDesk):
                 return False
 
     def _until(self) -> float:
-        return time.monotonic() + (0.0 if self._vain else self._patience)
+        return time.monotonic() + (0.0 if self._follower.vain else self._patience)
 
     def _waited(self, until: float) -> bool:
         """Whether there is time left, after a while or as soon as the merger was heard of."""
         left = until - time.monotonic()
         if left <= 0:
-            self._vain = True
+            self._follower.vain = True
             return False
         with self._follower.changed:
             self._follower.changed.wait(min(left, 0.05))

@@ -166,8 +166,9 @@ class MergerServer:
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         """One request: its words are ours, and never say what is in a sum."""
-        size = int(request.headers.get("content-length") or 0)
-        if not hmac.compare_digest(request.headers.get("authorization", ""), self._word) or size > LARGEST:
+        length, word = request.headers.get("content-length", ""), request.headers.get("authorization", "")
+        size = int(length) if length.isdecimal() and len(length) < 12 else LARGEST + 1
+        if not hmac.compare_digest(word.encode(), self._word.encode()) or size > LARGEST:
             request.close_connection = True
             _tell(request, 401, {"why": "this port is for the processes of one model"})
             return

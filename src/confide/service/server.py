@@ -149,7 +149,8 @@ def serve(config: Config, open_desk: OpenDesk, log: Log, again: Callable[[], Con
     log.capture()
     sys.setswitchinterval(SWITCH)
     gc.set_threshold(YOUNG, 10, 1_000_000)  # everything is searched by `_sweep`, at times of its own
-    room = room_for(raised(), config.limits.connections, len(config.models), len(config.elsewhere))
+    ledgers = sum(1 if (cut := one.partitions) is None else len(cut.here) + 1 for one in config.models.values())
+    room = room_for(raised(), config.limits.connections, ledgers, len(config.elsewhere))
     _outlive_terminal()
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(_bound(port, room.backlog)) for port in (config.public, config.operator)]
