@@ -144,16 +144,19 @@ class PartitionDesk(PopDesk):
             except OSError:  # the merger is away
                 pass
             if not self._waited(until):
+                self._follower.vain = True
                 return False
 
     def _until(self) -> float:
         return time.monotonic() + (0.0 if self._follower.vain else self._patience)
 
     def _waited(self, until: float) -> bool:
-        """Whether there is time left, after a while or as soon as the merger was heard of."""
+        """Whether there is time left, after a while or as soon as the merger was heard of.
+
+        A label that waited in vain tells nobody: whether others wait must not depend on whether it came.
+        """
         left = until - time.monotonic()
         if left <= 0:
-            self._follower.vain = True
             return False
         with self._follower.changed:
             self._follower.changed.wait(min(left, 0.05))
@@ -169,7 +172,14 @@ class PartitionDesk(PopDesk):
                 return super().learn(lessons)
             except _Sealed:
                 if not self._waited(until):
-                    raise
+                    return [self._learned(one) for one in lessons]
+
+    def _learned(self, lesson: Taught) -> Refusal | None:
+        """One alone: what is said of it must not depend on whether others' labels are to wait."""
+        try:
+            return super().learn([lesson])[0]
+        except _Sealed:
+            return Refusal("later", LABELS)
 
     def _take_labels(self, fresh: Mapping[Key, int]) -> tuple[dict[int, ValueError], Entered]:
         with self._keeper.lock:
