@@ -240,6 +240,23 @@ def test_a_merger_that_died_at_a_seal_is_asked_to_seal_again(folder: Path) -> No
         assert cluster.ask(one, "more", [1.0, 0.0]).round == 33
 
 
+def test_what_was_offered_to_a_merger_that_was_replaced_is_offered_again(folder: Path) -> None:
+    with simulate.simulated():
+        cluster, one, _ = sealed_cluster(folder)
+        old, cluster.merger = cluster.merger, cluster.open_merger()
+        for follower in cluster.followers:
+            follower._post = cluster.merger
+        cluster.followers[0].look()
+        follower, offer = cluster.followers[1], cluster.merger.offer
+        cluster.merger.offer = old.offer  # type: ignore[method-assign]
+        with pytest.raises(ConnectionError, match="replaced"):
+            follower.look()
+        cluster.merger.offer = offer  # type: ignore[method-assign]
+        cluster.look()
+        assert cluster.merger.standing().made == 2
+        assert cluster.ask(one, "more", [1.0, 0.0]).round == 33
+
+
 def test_a_place_that_comes_back_after_a_release_is_not_sealed_any_more(folder: Path) -> None:
     with simulate.simulated():
         cluster, one, _ = sealed_cluster(folder)

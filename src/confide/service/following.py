@@ -226,7 +226,8 @@ class Follower:
                 if giving == self._given or not offers:
                     return standing
                 standing = self._post.offer(self._epoch, self.made, offers)
-                self._given = giving
+                if standing.epoch == self._epoch:  # one that does not know that it was replaced has dropped it
+                    self._given = giving
             elif self._sealed and not asked:  # by a merger that is gone: where all are sealed nobody asks for numbers
                 asked = self._post.lend(self.place, 0) is None
                 standing = self._post.standing()
