@@ -223,6 +223,20 @@ def test_what_a_label_is_told_at_a_seal_does_not_depend_on_others(folder: Path) 
     cluster.close()
 
 
+def test_a_known_question_has_its_stored_answer_also_beside_one_that_waits_for_a_number(folder: Path) -> None:
+    cluster, one, first = sealed_cluster(folder)
+    desk = cluster.desks[0]
+    known, other = Question(one, "0", [1.0, 0.0]), Question(one, "0", [2.0, 0.0])
+    again, conflict, new = desk.ask([known, other, Question(one, "new", [1.0, 0.0])])
+    assert again.round == first.round and again.again and again.answer == first.answer
+    assert conflict.refusal is not None and conflict.refusal.kind == "conflict"
+    assert new.round < 0 and new.answer is not None and not new.answer.ticket
+    desk.limited(1)
+    over, new = desk.ask([Question(one, "over", [1.0, 0.0]), Question("somebody", "else", [1.0, 0.0])])
+    assert over.refusal is not None and over.refusal.kind == "quota" and new.answer is not None
+    cluster.close()
+
+
 def test_a_merger_that_died_at_a_seal_is_asked_to_seal_again(folder: Path) -> None:
     """Every place knows of the seal, so that nobody would ask for a number any more."""
     with simulate.simulated():

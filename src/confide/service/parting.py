@@ -109,9 +109,25 @@ class PartitionDesk(PopDesk):
         try:
             return super().ask(questions)
         except NotYet:
-            if self.pop.guide is None or not self.pop.guide.released:
-                raise
-            return [self._told(one) for one in questions]
+            return self._meanwhile(questions)
+
+    def _meanwhile(self, questions: Sequence[Question]) -> list[Reply]:
+        """What each is told without a number: what is known of it, as ever, whatever is asked beside it."""
+        requests, minute = self._requests, int(self._wall() // 60)
+        with self._lock:
+            asked = requests.read(questions, minute)
+            requests.fresh(asked, minute)
+            found = [requests.request(one.name) for one in asked]
+        known = [one.wait > 0 or stored is not None for one, stored in zip(asked, found, strict=True)]
+        released = self.pop.guide is not None and self.pop.guide.released > 0
+        if not (released or any(known)):
+            raise NotYet(NUMBERS)
+        self._book.wait(max((one.sequence for one in found if one is not None), default=0))
+        later = Reply(None, refusal=Refusal("later", NUMBERS))
+        return [
+            requests.reply(one, stored) if is_known else self._told(one.question) if released else later
+            for one, stored, is_known in zip(asked, found, known, strict=True)
+        ]
 
     def _told(self, question: Question) -> Reply:
         if wrong := self.pop.readable([question.x]):
