@@ -531,6 +531,8 @@ class World:
             self.open_merger()
         for turn in range(400):
             self.beat()
+            if not self.mergers:
+                self.open_merger()
             for number in range(self.partitions):
                 self.open(number, self.home[number])
             for name in self.places:

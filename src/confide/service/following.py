@@ -207,6 +207,7 @@ class Follower:
         asked = False
         while True:
             if standing.epoch < self._epoch:
+                self._post.hello(self.place, {})  # so that it finds out, and is opened again where it is
                 raise ConnectionError("this merger was replaced by another one")
             if standing.epoch > self._epoch:
                 standing = self._post.hello(self.place, {number: seat.life for number, seat in self._seats.items()})
