@@ -513,14 +513,26 @@ class World:
         self.heal()
 
     def heal(self) -> None:
-        """No more faults: everything is opened once more, all is asked and brought again, and leaves go on closing."""
+        """No more faults: everything is opened once more, all is asked and brought again, and leaves go on closing.
+
+        In some lives those who live are left alone: it must go on by itself.
+        """
         self.steady, self.bomb = True, None
-        for name in self.places:
-            self.kill(name)
-        while self.mergers:
-            drop(self.mergers.pop().pop)
-        self.open_merger()
+        if self.seed % 2:
+            for name in self.places:
+                self.kill(name)
+        if self.seed % 4:
+            while self.mergers:
+                drop(self.mergers.pop().pop)
+            self.open_merger()
+        while len(self.mergers) > 1:  # one that was replaced
+            drop(self.mergers.pop(0).pop)
+        if not self.mergers:
+            self.open_merger()
         for turn in range(400):
+            self.beat()
+            if not self.mergers:
+                self.open_merger()
             for number in range(self.partitions):
                 self.open(number, self.home[number])
             for name in self.places:
@@ -544,6 +556,17 @@ class World:
             if self.mergers[-1].guide.made >= made + 2:
                 return
         raise Wrong("no leaf closes any more")
+
+    def beat(self) -> None:
+        """Every process finds out whether its ledgers are its own, as an owner's thread does now and then."""
+        for place in list(self.places.values()):
+            for number, desk in list(place.desks.items()) if place is not None else ():
+                with suppress(StateError):
+                    desk.beat()
+                if desk.ended and place is not None:
+                    drop(desk.pop)
+                    place.follower.leave(desk._seat)
+                    del place.desks[number]
 
     # -------------------------------------------------- what must hold
 
@@ -601,7 +624,7 @@ class World:
                 first = dict[Any, Row]()
                 for where, row in sorted(asked, key=lambda pair: pair[1].number):
                     if row.x is not None and row.number <= one.rounds and row.label >= 0:
-                        first.setdefault((where, row.whose), row)
+                        first.setdefault((where, row.number if self.kind == "rounds" else row.whose), row)
                 for row in first.values():
                     one.count(unpack(row.x))  # type: ignore[arg-type]
             else:

@@ -164,14 +164,124 @@ def test_labels_wait_while_a_leaf_is_sealed(folder: Path) -> None:
     with pytest.raises(NotYet):  # the leaf is over, and the other place has not heard of it
         cluster.desks[0].ask([Question(one, "16", [1.0, 0.0])])
     assert cluster.followers[0].sealed
-    with pytest.raises(NotYet):
-        cluster.learn(one, first.answer.ticket, "yes")
+    assert cluster.learn(one, first.answer.ticket, "yes").kind == "later"
     share = cluster.desks[0]._seat.share
     assert not share._leaves.open.any(), "nothing was added to what was offered"
     cluster.look()
     cluster.look()
     assert cluster.learn(one, first.answer.ticket, "yes") is None and share._leaves.open.any()
     cluster.close()
+
+
+def sealed_cluster(folder: Path) -> tuple[Cluster, str, Any]:
+    """Partition 0 waits for the other place, which has not heard of the seal; somebody in it, and their first reply."""
+    cluster = Cluster(folder, plan_for(unit_labels=8), partitions=2)
+    one = next(f"s{i}" for i in range(99) if partition_of(b"key", 2, f"s{i}") == 0)
+    first = cluster.ask(one, "0", [1.0, 0.0])
+    for i in range(1, 17):
+        cluster.ask(one, str(i), [1.0, 0.0])
+    while not cluster.merger.standing().sealing:
+        cluster.merger.lend("place 1", 16)
+    cluster.followers[0].look()
+    assert cluster.followers[0].sealed
+    return cluster, one, first
+
+
+@pytest.mark.parametrize("brought", [False, True])
+def test_a_label_that_waits_in_vain_takes_no_round_from_a_question(brought: bool, folder: Path) -> None:
+    cluster, one, first = sealed_cluster(folder)
+    if brought:
+        assert cluster.learn(one, first.answer.ticket, "yes").kind == "later"
+    cluster.desks[0]._patience = 20.0
+
+    def hear() -> None:
+        for follower in reversed(cluster.followers):
+            follower.look()
+
+    timer = threading.Timer(0.1, hear)
+    timer.start()
+    reply = cluster.desks[0].ask([Question(one, "waits", [1.0, 0.0])])[0]
+    timer.join()
+    assert reply.round == 33 and reply.answer is not None and reply.answer.ticket, "whether or not a label came before"
+    cluster.close()
+
+
+def test_what_a_label_is_told_at_a_seal_does_not_depend_on_others(folder: Path) -> None:
+    """One that was taken before is acknowledged again, and a wrong one refused, though somebody's fresh one waits."""
+    cluster = Cluster(folder, plan_for(unit_labels=8), partitions=2)
+    here = [f"s{i}" for i in range(99) if partition_of(b"key", 2, f"s{i}") == 0]
+    ann, bob = (cluster.ask(here[i], "q", [1.0, 0.0]).answer.ticket for i in range(2))
+    assert cluster.learn(here[0], ann, "yes") is None
+    while not cluster.merger.standing().sealing:
+        cluster.merger.lend("place 1", 16)
+    cluster.followers[0].look()
+    again, wrong, fresh = Taught(here[0], ann, "yes"), Taught(here[0], ann, "no"), Taught(here[1], bob, "yes")
+    alone = cluster.desks[0].learn([again, wrong])
+    assert alone[0] is None and alone[1] is not None and alone[1].kind == "ticket"
+    together = cluster.desks[0].learn([fresh, again, wrong])
+    assert together[1:] == alone and together[0] is not None and together[0].kind == "later"
+    cluster.close()
+
+
+def test_a_known_question_has_its_stored_answer_also_beside_one_that_waits_for_a_number(folder: Path) -> None:
+    cluster, one, first = sealed_cluster(folder)
+    desk = cluster.desks[0]
+    known, other = Question(one, "0", [1.0, 0.0]), Question(one, "0", [2.0, 0.0])
+    again, conflict, new = desk.ask([known, other, Question(one, "new", [1.0, 0.0])])
+    assert again.round == first.round and again.again and again.answer == first.answer
+    assert conflict.refusal is not None and conflict.refusal.kind == "conflict"
+    assert new.round < 0 and new.answer is not None and not new.answer.ticket
+    desk.limited(1)
+    over, new = desk.ask([Question(one, "over", [1.0, 0.0]), Question("somebody", "else", [1.0, 0.0])])
+    assert over.refusal is not None and over.refusal.kind == "quota" and new.answer is not None
+    cluster.close()
+
+
+def test_a_merger_that_died_at_a_seal_is_asked_to_seal_again(folder: Path) -> None:
+    """Every place knows of the seal, so that nobody would ask for a number any more."""
+    with simulate.simulated():
+        cluster, one, first = sealed_cluster(folder)
+        simulate.drop(cluster.merger.pop)
+        cluster.merger = cluster.open_merger()
+        for follower in cluster.followers:
+            follower._seal()
+            follower._post = cluster.merger
+        assert cluster.merger.standing() == (2, 1, False)
+        cluster.look()
+        cluster.look()
+        assert cluster.merger.standing().made == 2
+        assert cluster.learn(one, first.answer.ticket, "yes") is None
+        assert cluster.ask(one, "more", [1.0, 0.0]).round == 33
+
+
+def test_what_was_offered_to_a_merger_that_was_replaced_is_offered_again(folder: Path) -> None:
+    with simulate.simulated():
+        cluster, one, _ = sealed_cluster(folder)
+        old, cluster.merger = cluster.merger, cluster.open_merger()
+        for follower in cluster.followers:
+            follower._post = cluster.merger
+        cluster.followers[0].look()
+        follower, offer = cluster.followers[1], cluster.merger.offer
+        cluster.merger.offer = old.offer  # type: ignore[method-assign]
+        with pytest.raises(ConnectionError, match="replaced"):
+            follower.look()
+        cluster.merger.offer = offer  # type: ignore[method-assign]
+        cluster.look()
+        assert cluster.merger.standing().made == 2
+        assert cluster.ask(one, "more", [1.0, 0.0]).round == 33
+
+
+def test_a_place_that_comes_back_after_a_release_is_not_sealed_any_more(folder: Path) -> None:
+    with simulate.simulated():
+        cluster, one, _ = sealed_cluster(folder)
+        cluster.desks[0].close()
+        cluster.followers[1].look()
+        cluster.desks[0] = cluster.open(0, 1)
+        cluster.look()
+        assert cluster.merger.standing().made == 2
+        cluster.desks[0].close()
+        cluster.desks[0] = cluster.open(0, 0)
+        assert cluster.ask(one, "more", [1.0, 0.0]).round == 33
 
 
 def test_who_lost_a_partition_offers_nothing_to_the_next_merger(folder: Path) -> None:
@@ -208,6 +318,10 @@ def test_a_partition_from_a_backup_is_refused(folder: Path) -> None:
     assert cluster.merger.standing().made == 1
     with pytest.raises(StateError, match="rolled back"):
         cluster.merger.hello("elsewhere", {0: Life(life.epoch + 5, life.version)})
+    now = cluster.desks[0]._seat.life
+    cluster.merger.hello("place 0", {0: now})
+    with pytest.raises(StateError, match="rolled back"):  # no two claims on one ledger have one epoch
+        cluster.merger.hello("elsewhere", {0: now})
     cluster.close()
     with pytest.raises(ValueError, match="2 partitions for good"):
         Merger.open(folder / "merger", cluster.make, 3)
@@ -329,6 +443,10 @@ def test_partitions_behind_one_desk_speak_to_a_merger_at_its_port(folder: Path) 
     assert seen["labels"] == 90 and seen["guide_labels"] == 90 and seen["partitions"]["here"] == [0, 1, 2]
     assert sum(seen["series"]["labels"]) == 90 and not desk.ended and desk.public()["partitions"] == 3
     assert post.standing().made >= 5
+    before, shown = desk.moment, desk.public()["rounds"]
+    other = next(f"s{i}" for i in range(99) if partition_of(secret, 3, f"s{i}") == 2)
+    assert desk.ask([Question(other, "one more", [1.0, 2.0])])[0].round == desk.public()["rounds"] > shown
+    assert desk.moment != before, "what is shown is another, whichever partition took the round"
     assert desk.person("s1")["rounds"] == 6 and desk.forget("s1") and desk.person("s1")["labels"] == 0
     fewer = PartitionedDesk("spam", secret, 3, {0: desks[0]}, follower, post)
     elsewhere = next(f"s{i}" for i in range(99) if partition_of(secret, 3, f"s{i}") == 1)

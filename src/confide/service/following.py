@@ -99,7 +99,7 @@ class Follower:
         self._given: tuple[int, int, frozenset[int]] | None = None  # what it has: its epoch, which release, whose sums
         self._hearing = threading.RLock()  # one conversation at a time, and never under a partition's lock
         self.vain = False
-        """Whether the last who waited did so in vain: then nobody waits, until there are numbers again (public)."""
+        """Whether the last question that waited did so in vain: then nobody waits until numbers are there (public)."""
         self.changed = threading.Condition()
         """Told whenever numbers or a release have come."""
 
@@ -115,6 +115,8 @@ class Follower:
                 known = [_release(one) for one in self._post.releases(0)]
                 guide.resume(0, known)
                 self._guide = guide
+                with self.changed:
+                    self._sealed, self._lease = False, NOTHING  # what is sealed now is heard with the first word
             return Seat(self, number, Share(self._guide))
 
     def greet(self, seat: Seat) -> None:
@@ -202,8 +204,10 @@ class Follower:
 
     def _hear(self, standing: Standing) -> Standing:
         """Use what was released, and offer what is asked for, until nothing is left to do."""
+        asked = False
         while True:
             if standing.epoch < self._epoch:
+                self._post.hello(self.place, {})  # so that it finds out, and is opened again where it is
                 raise ConnectionError("this merger was replaced by another one")
             if standing.epoch > self._epoch:
                 standing = self._post.hello(self.place, {number: seat.life for number, seat in self._seats.items()})
@@ -223,7 +227,13 @@ class Follower:
                 if giving == self._given or not offers:
                     return standing
                 standing = self._post.offer(self._epoch, self.made, offers)
-                self._given = giving
+                if standing.epoch == self._epoch:  # one that does not know that it was replaced has dropped it
+                    self._given = giving
+            elif self._sealed and not asked:  # by a merger that is gone: where all are sealed nobody asks for numbers
+                asked = self._post.lend(self.place, 0) is None
+                standing = self._post.standing()
+                if not asked:
+                    return standing
             else:
                 return standing
 

@@ -209,7 +209,7 @@ class Merger:
             for number, life in lives.items():
                 if not 0 <= number < self.partitions:
                     raise StateError(f"there is no partition {number}: this model has {self.partitions}")
-                self._admit(number, life)
+                self._admit(number, life, place)
             for number, life in lives.items():
                 known = self._lives.get(number)
                 if known is None or known[0].epoch < life.epoch:
@@ -217,14 +217,14 @@ class Merger:
                 self._lives[number] = life, place
             return self.standing()
 
-    def _admit(self, number: int, life: Life) -> None:
-        last = self._versions[number]
-        if life.version < last.version or life.epoch < last.epoch:
+    def _admit(self, number: int, life: Life, place: str) -> None:
+        last, known = self._versions[number], self._lives.get(number)
+        twice = known is not None and known[0].epoch == life.epoch and known[1] != place  # no two claims have one epoch
+        if life.version < last.version or life.epoch < last.epoch or twice:
             raise StateError(
                 f"partition {number} does not know all that was released of it: its ledger was rolled back, and must "
                 "not be used"
             )
-        known = self._lives.get(number)
         if known is not None and known[0].epoch > life.epoch:
             raise StateError(f"partition {number} was opened elsewhere since: nothing is taken here any more")
 

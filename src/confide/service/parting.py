@@ -109,9 +109,25 @@ class PartitionDesk(PopDesk):
         try:
             return super().ask(questions)
         except NotYet:
-            if self.pop.guide is None or not self.pop.guide.released:
-                raise
-            return [self._told(one) for one in questions]
+            return self._meanwhile(questions)
+
+    def _meanwhile(self, questions: Sequence[Question]) -> list[Reply]:
+        """What each is told without a number: what is known of it, as ever, whatever is asked beside it."""
+        requests, minute = self._requests, int(self._wall() // 60)
+        with self._lock:
+            asked = requests.read(questions, minute)
+            requests.fresh(asked, minute)
+            found = [requests.request(one.name) for one in asked]
+        known = [one.wait > 0 or stored is not None for one, stored in zip(asked, found, strict=True)]
+        released = self.pop.guide is not None and self.pop.guide.released > 0
+        if not (released or any(known)):
+            raise NotYet(NUMBERS)
+        self._book.wait(max((one.sequence for one in found if one is not None), default=0))
+        later = Reply(None, refusal=Refusal("later", NUMBERS))
+        return [
+            requests.reply(one, stored) if is_known else self._told(one.question) if released else later
+            for one, stored, is_known in zip(asked, found, known, strict=True)
+        ]
 
     def _told(self, question: Question) -> Reply:
         if wrong := self.pop.readable([question.x]):
@@ -144,16 +160,19 @@ class PartitionDesk(PopDesk):
             except OSError:  # the merger is away
                 pass
             if not self._waited(until):
+                self._follower.vain = True
                 return False
 
     def _until(self) -> float:
         return time.monotonic() + (0.0 if self._follower.vain else self._patience)
 
     def _waited(self, until: float) -> bool:
-        """Whether there is time left, after a while or as soon as the merger was heard of."""
+        """Whether there is time left, after a while or as soon as the merger was heard of.
+
+        A label that waited in vain tells nobody: whether others wait must not depend on whether it came.
+        """
         left = until - time.monotonic()
         if left <= 0:
-            self._follower.vain = True
             return False
         with self._follower.changed:
             self._follower.changed.wait(min(left, 0.05))
@@ -169,7 +188,14 @@ class PartitionDesk(PopDesk):
                 return super().learn(lessons)
             except _Sealed:
                 if not self._waited(until):
-                    raise
+                    return [self._learned(one) for one in lessons]
+
+    def _learned(self, lesson: Taught) -> Refusal | None:
+        """One alone: what is said of it must not depend on whether others' labels are to wait."""
+        try:
+            return super().learn([lesson])[0]
+        except _Sealed:
+            return Refusal("later", LABELS)
 
     def _take_labels(self, fresh: Mapping[Key, int]) -> tuple[dict[int, ValueError], Entered]:
         with self._keeper.lock:

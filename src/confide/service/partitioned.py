@@ -172,12 +172,15 @@ class PartitionedDesk:
     @property
     def moment(self) -> Hashable:
         """Another one whenever `public` shows something else."""
-        return self._first.moment, self._follower.sealed
+        return self._first.moment, self._rounds
+
+    @property
+    def _rounds(self) -> int:
+        return max(desk.pop.rounds for desk in self._desks.values())
 
     def public(self) -> Mapping[str, Any]:
         """What everyone may see; rounds are those that this process knows of."""
-        rounds = max(desk.pop.rounds for desk in self._desks.values())
-        return {**self._first.public(), "rounds": rounds, "partitions": self._partitions}
+        return {**self._first.public(), "rounds": self._rounds, "partitions": self._partitions}
 
     def private(self) -> Mapping[str, Any]:
         """For the operator's eyes: numbers of the partitions that are here, together."""
