@@ -225,7 +225,7 @@ def test_the_sentence_is_about_who_is_protected_and_what_there_is() -> None:
 
 
 def test_a_pops_sentence_is_about_its_units() -> None:
-    plan = Plan.tight(2.0, 1e-6, 1000)
+    plan = Plan.tight(2.0, 1e-6, 500)
     assert "one person, who teaches" in POP(None, plan, labels=[0, 1], units="people", features=1).guarantee.sentence
     assert "person" not in POP(None, plan, labels=[0, 1], features=1, monitor=Monitor(0.1)).guarantee.sentence
 

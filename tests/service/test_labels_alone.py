@@ -252,6 +252,9 @@ def test_the_true_label_is_in_no_file(folder: Path) -> None:
         def fresh_word(self) -> int:
             return 0  # "no" comes out, whatever came in
 
+        def fresh_words(self, n: int) -> Any:
+            return np.zeros(n, dtype=np.uint64)
+
     with opened(folder) as desk:
         alone(desk).rng = Other()  # type: ignore[assignment]
         for i in range(30):

@@ -446,12 +446,12 @@ class Randomizing(Running, runs=RandomizedLabels):
 
 
 def _leaders(counts: Ints, outs: Ints, asked: Ints) -> Ints:
-    """The label that led before each of these rows, counted on by what came out; −1 where nothing did."""
+    """`Randomizing._leader` before each of these rows, counted on by what came out; −1 where nothing did."""
     found, at = np.full(asked.size, -1), 0
     for k, i in enumerate(asked.tolist()):
         some = outs[at:i]
         np.add.at(counts, some[some >= 0], 1)
-        found[k], at = counts.argmax() if counts.any() else -1, i
+        found[k], at = -2 - counts.argmax() if counts.any() else -1, i
     return found
 
 
