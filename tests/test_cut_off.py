@@ -121,14 +121,16 @@ def agree(pop: POP) -> None:
 
 @cache
 def left_out(file: str) -> frozenset[int]:
-    """The lines of a file that begin with `with`."""
-    return frozenset(i for i, line in enumerate(linecache.getlines(file), 1) if line.lstrip().startswith("with"))
+    """The lines of a file that begin with `with` or `try`."""
+    begin = ("with", "try:")
+    return frozenset(i for i, line in enumerate(linecache.getlines(file), 1) if line.lstrip().startswith(begin))
 
 
 class Interrupt:
     """Raises KeyboardInterrupt at the so-many-th line of Confide's that runs; without a number it counts them.
 
-    Lines that begin with `with` are left out: Python hears no signal between the end of a block and its `__exit__`.
+    Lines that begin with `with` are left out: Python hears no signal between the end of a block and its `__exit__`. So
+    are those that begin with `try`: nothing is done in them, and in a block of `with` its `__exit__` would be left out.
     """
 
     def __init__(self, at: int = 0) -> None:
