@@ -110,8 +110,8 @@ class Deployment:
         while time.monotonic() < until:
             if self.running[name].poll() is not None:
                 raise AssertionError(f"{name} ended: {self.written()}")
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                connection = http.client.HTTPConnection("127.0.0.1", self.ports[name], timeout=5)
+            connection = http.client.HTTPConnection("127.0.0.1", self.ports[name], timeout=5)
+            with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(connection):
                 connection.request("GET", "/healthz")
                 if connection.getresponse().status == 200:
                     return
