@@ -154,6 +154,7 @@ def test_a_lean_is_heeded_on_every_surface(lean: str, tmp_path: Path) -> None:
     assert Settings(plan=str(tmp_path / "plan.json"), lean=lean).filed() == plan
 
 
+@pytest.mark.filterwarnings("ignore:delta=0.01")
 def test_label_weights_are_heeded_on_every_surface() -> None:
     promise, weights = Promise(20.0, 1e-2, 400), (1.0, 5.0)
     rows = {"labels": ["no", "yes"], "features": 2, "label_weights": {"yes": 5}}
