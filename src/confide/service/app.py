@@ -285,7 +285,9 @@ class Guard:
                 await self._app(scope, receive, send)
             return
         service, sent, refused = self._service, list[Message](), cast(Problem | None, None)
-        name, operation = self._names(scope["path"])
+        parts = scope["path"].split("/")  # for counting: names that we know, never what somebody made up
+        name = parts[2] if len(parts) > 2 and parts[1] == "models" and parts[2] in self._known else ""
+        operation = parts[-1] if parts[-1] in self._operations else "model" if name else "other"
         if scope["method"] == "HEAD":  # as GET; the server leaves the content out
             scope = {**scope, "method": "GET"}
 
@@ -321,13 +323,6 @@ class Guard:
             await turn.leave()
         for message in sent:
             await send(message)
-
-    def _names(self, path: str) -> tuple[str, str]:
-        """Model and operation, for counting: names that we know, never what somebody made up."""
-        parts = path.split("/")
-        model = parts[2] if len(parts) > 2 and parts[1] == "models" and parts[2] in self._known else ""
-        operation = parts[-1] if parts[-1] in self._operations else "model" if model else "other"
-        return model, operation
 
     def _admitted(self, scope: Scope, name: str, operation: str) -> Caller | None:
         """Who sends a body, before anything of it is read; who may not use the model, or would only wait, is refused.
