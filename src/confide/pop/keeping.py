@@ -163,7 +163,8 @@ class Keeper:
                 outcomes = [loop.ask(xs[0], whos[0])] if len(whos) == 1 else batches.ask_many(loop, xs, whos)
             if len(outcomes) < len(whos):
                 outcomes += [self._halted() for _ in range(len(outcomes), len(whos))]
-            return outcomes, self._enter(*loop.people(whos), notes=() if note is None else (note(outcomes),))
+            people = whos if loop.routing.units == "people" else ()
+            return outcomes, self._enter(*people, notes=() if note is None else (note(outcomes),))
 
     def _halted(self) -> Outcome:
         loop = self._loop

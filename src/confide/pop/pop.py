@@ -170,7 +170,7 @@ class POP:
         who = self._loop.routing.who(unit)
         (outcome,), entered = self._keeper.ask([x], [who])
         self._keeper.settle(entered)  # nothing leaves before it is durable
-        if self.tells:
+        if self.tells and who is not None:
             self._telling.people([who])
         if self.tells and (outcome.number == 1 or self._loop.account.halted is not None):
             self._telling.stands()

@@ -104,13 +104,15 @@ class Telling:
 
     def people(self, whos: Sequence[bytes | None]) -> None:
         """Of so few people that most labels come past their cap: by who asks, which is public, and nothing else."""
-        most = self._loop.account.most
-        if self._asked >= LOOKED or most is None or self._loop.routing.units == "rounds":
+        if self._asked >= LOOKED or self._loop.routing.units == "rounds":
             return
         some = whos[: LOOKED - self._asked]
         self._asked += len(some)
         self._people.update(some)
-        if self._asked < LOOKED or 2 * most * len(self._people) >= LOOKED:
+        if self._asked < LOOKED:
+            return
+        most = self._loop.account.most
+        if most is None or 2 * most * len(self._people) >= LOOKED:
             return
         people, can = len(self._people), most * len(self._people)
         self._warn(
