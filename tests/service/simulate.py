@@ -929,7 +929,6 @@ DOUBLES: dict[str, tuple[Kinds, bool]] = {
     "a release without the last partition": (Kinds(merger=Hurried), False),
     "an offer of an earlier life": (Kinds(merger=Trusting, follower=Blind), False),
     "an offer for another release": (Kinds(merger=Anytime), False),
-    "numbers of a sealed leaf": (Kinds(follower=Hoarding), False),
     "a lesson without a number": (Kinds(desk=Retaught), False),
     "two routing keys": (Kinds(route=by_two_keys), False),
 }
