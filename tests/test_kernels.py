@@ -218,3 +218,10 @@ def test_kernels_of_other_packages_are_not_kept(house: Path) -> None:
     (house / "outside.py").write_text(CALLEE.format(by=1))
     report = "import outside; print(outside.step(1), outside.step.stats.cache_path)"
     assert finish(start(house, code=report)) == ["2", "None"]
+
+
+def test_a_file_that_is_run_by_another_name_keeps_nothing_that_others_would_load(house: Path) -> None:
+    """Machine code names its module: kept by `python -m doctest`, say, it would fail whoever imports that module."""
+    report = "import sys; sys.path.insert(0, 'confide/privacy'); import callee; print(callee.step(1))"
+    assert finish(start(house, code=report)) == ["2"] and not [path for path in kept(house) if "callee" in path.name]
+    assert run(house)[:2] == [10, 1]

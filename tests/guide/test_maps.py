@@ -255,8 +255,18 @@ def test_a_narrow_band_far_from_zero_is_found(low: float, high: float, widest: f
     values = sign * np.random.default_rng(1).uniform(low, high, 5000)
     grid = found(values, 5e5)
     assert grid is not None
-    assert grid[0] <= np.quantile(values, 0.1) and np.quantile(values, 0.9) <= grid[-1]
+    assert grid[0] <= np.quantile(values, 0.12) and np.quantile(values, 0.88) <= grid[-1]
     assert grid[-1] - grid[0] <= widest
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(("middle", "spread"), [(61.8, 1.4), (57.5, 2.2), (98.2, 0.7), (1016, 7), (0.998, 0.003)])
+def test_a_band_is_found_wherever_an_octave_ends(middle: float, spread: float, sign: int) -> None:
+    """Depths of diamonds around 64, temperatures, pressures around 1024: most columns are not of one octave alone."""
+    values = sign * np.random.default_rng(1).normal(middle, spread, 5000)
+    grid = found(values, 5e5)
+    off = np.abs(np.array(grid) - np.quantile(values, np.linspace(0, 1, 65)))[3:-3]
+    assert off.mean() < 0.35 * spread and off.max() < spread
 
 
 @pytest.mark.parametrize("deviation", [1e5, 2e6, 8e6])

@@ -5,9 +5,9 @@ over their range, and many are nearly always 0.
 
 A *grid* is a column's 65 values at equal steps of probability, as far as known; cuts are taken from it. Private counts
 go to fixed bins: 0, 1, and sign × half octave for the rest; and, for columns that lie in a narrow band far from 0
-(years, days since 1970), to one of eight bins at each of some finer scales. One row of a unit adds the same weights
-whatever it says, so the counts' sensitivity does not depend on the data; they are released once, with noise
-(docs/proofs/guide.md).
+(years, a temperature, days since 1970), to one of eight bins at each of some finer scales. One row of a unit adds the
+same weights whatever it says, so the counts' sensitivity does not depend on the data; they are released once, with
+noise (docs/proofs/guide.md).
 """
 
 from __future__ import annotations
@@ -38,8 +38,11 @@ _FROM_ONE = _SIDE + 1 - _PARTS * _LOW  # the half octave from 1 on
 _SCALES = 5
 """Finer scales 1, 2, …: at scale s an octave has 4ˢ cells, and a row counts in one of eight bins, its cell modulo 8."""
 COUNTS = BINS + 8 * _SCALES
+_CELLS = 4**_SCALES  # of an octave, at the finest scale
+_SPLIT = int((_HALF - 1) * _CELLS)  # … in its lower half
+_OTHER = 1 << 20  # the place of negative numbers, beyond all others: a multiple of every scale's eight cells
 _FINE = 0.1  # of the squared norm for the finer scales
-_INSIDE, _SURE = 0.8, 3.0  # of a column's rows in its band; deviations of its noise that their count must exceed
+_INSIDE, _SURE = 0.75, 2.0  # of a column in eight cells in a row; deviations of its noise that a cell must reach
 _FILLS = 1 / 16  # of a column: what is left of it counts from a bin's worth on
 _SHOWN = 1 / 3  # of the rows that have a number: a column of which less is shown is not known
 _CLEAR, _WIDEST = 4.0, 16  # deviations of its noise that a sum of counts must exceed; the most bins of a sum
@@ -88,16 +91,16 @@ def from_counts(counts: NDArray[np.int64], deviation: float, most: float = math.
     """Grids from noisy counts, one row of `COUNTS` a column; `deviation` is that of their noise.
 
     Bins are joined by twos, fours, … until a sum stands out of its noise; what never does is left out, but for what is
-    left of a column of which 0 or 1 alone is shown. Inside a bin values are taken to be spread evenly. A column that
-    lies in one octave is looked at more closely. `most` is what the counts of one column add up to at most. A column
-    is not known if less is shown of it than a third of its rows, as many as they may be by all its counts.
+    left of a column of which 0 or 1 alone is shown. Inside a bin values are spread as the finer scales say, where they
+    stand out of their noise, else evenly. `most` is what the counts of one column add up to at most. A column is not
+    known if less is shown of it than a third of its rows, as many as they may be by all its counts.
 
     Examples
     --------
     >>> counts = np.zeros((2, COUNTS), dtype=np.int64)
     >>> add_counts(np.array([[20.0, 2015], [40.0, 2016], [40.0, 2016], [63.0, 2017]]), *weights_of(9999, 2), counts)
     >>> [[round(v, 1) for v in grid[::16]] for grid in from_counts(counts, 10.0)]
-    [[16.0, 32.0, 38.6, 45.3, 64.0], [2008.0, 2012.0, 2016.0, 2020.0, 2024.0]]
+    [[20.0, 22.6, 43.1, 56.0, 64.0], [2015.0, 2016.0, 2016.5, 2017.0, 2018.0]]
     """
     edges = np.array([math.ldexp(_HALF if k % _PARTS else 1.0, _LOW + k // _PARTS) for k in range(_SIDE + 1)])
     low = np.insert(np.concatenate([-edges[:0:-1], [0.0], edges[:-1]]), _FROM_ONE, 1.0)
@@ -109,18 +112,15 @@ def from_counts(counts: NDArray[np.int64], deviation: float, most: float = math.
     rows = min(most, float(sums.mean()) + 2 * deviation * math.sqrt(BINS / len(sums))) if len(sums) else 0.0
     grids: list[Grid] = []
     for column, held in zip(columns, shown, strict=True):
-        band = _band(held, column[BINS:].reshape(-1, 8), deviation) if held.any() else None
         _add_rest(held, float(column[_SIDE]), float(column[_ONE]), deviation, whole)
-        places = np.flatnonzero(held)
         own = min(rows, float(column[:BINS].sum()) + 2 * deviation * math.sqrt(BINS))
-        if places.size == 0 or (most < math.inf and float(held.sum()) < _SHOWN * own):
+        if not held.any() or (most < math.inf and float(held.sum()) < _SHOWN * own):
             grids.append(None)
             continue
-        share = np.concatenate([[0.0], np.cumsum(held)]) / held.sum()
-        x = np.column_stack([low[places], high[places]]).ravel()
-        p = np.column_stack([share[places], share[places + 1]]).ravel()
-        coarse = np.interp(np.linspace(0, 1, STEPS + 1), p, x)
-        grids.append(tuple((coarse if band is None else np.linspace(*band, STEPS + 1)).tolist()))
+        ends, mass = _refined(held, column[BINS:].reshape(-1, 8), deviation)
+        share = np.concatenate([[0.0], np.cumsum(mass)])
+        p = np.column_stack([share[:-1], share[1:]]).ravel() / share[-1]
+        grids.append(tuple(np.interp(np.linspace(0, 1, STEPS + 1), p, ends.ravel()).tolist()))
     return tuple(grids)
 
 
@@ -151,33 +151,60 @@ def _add_rest(held: NDArray[np.float64], zeros: float, ones: float, deviation: f
             held[_SIDE] = left
 
 
-def _band(held: NDArray[np.float64], fine: NDArray[np.float64], deviation: float) -> tuple[float, float] | None:
-    """Where nearly all rows lie, if that is a small part of an octave: two cells, as fine as is clear, and one around.
+def _refined(
+    held: NDArray[np.float64], fine: NDArray[np.float64], deviation: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The ends and the mass of cells, in the order of values: what is held of bins, spread as the finer scales say.
 
-    From two cells of one scale to two of their eight parts, whose numbers differ modulo 8.
+    A scale tells cells apart that lie less than eight of them from each other. So from scale to scale, as long as most
+    of what is known of a column lies in eight cells, what is known is scaled to what its eight bins say, if that stands
+    out of its noise; bins that do not are empty.
     """
-    if held[_FROM_ONE] > 0:
-        return None  # an atom, and no band
-    held = np.delete(held, _FROM_ONE)
-    sides = {1: held[_SIDE + 1 :], -1: held[:_SIDE][::-1]}
-    sign = max(sides, key=lambda side: float(sides[side].sum()))
-    octaves = sides[sign].reshape(-1, _PARTS).sum(axis=1)
-    exponent = int(octaves.argmax())
-    if octaves[exponent] < 0.9 * held.sum():
-        return None
-    total = octaves[exponent] * math.sqrt(_FINE / _SCALES / (1 - _FINE))  # what a finer scale would count without noise
-    cell, width, noise = 1, 1.0, deviation * math.sqrt(2)
-    for scale, row in enumerate(fine, start=1):
-        parts = np.array([row[(4 * cell + i) % 8] for i in range(4 if scale == 1 else 8)])
-        pairs = parts[:-1] + parts[1:]
-        best = int(pairs.argmax())
-        if pairs[best] < max(_SURE * noise, _INSIDE * total):
+    ends, line, mass = _cells_of(held)
+    heard = np.flatnonzero(line >= 0)
+    heard = heard[np.argsort(line[heard], kind="stable")]
+    line, known = line[heard], mass[heard]
+    louder = math.sqrt((1 - _FINE) * _SCALES / _FINE)  # a bin's weight, in that of a finer scale's
+    noise, total = deviation * louder, float(known.sum())
+    for scale, row in enumerate(fine * louder, start=1):
+        width, run = _CELLS >> (2 * scale), np.concatenate([[0.0], np.cumsum(known)])
+        inside = run[np.searchsorted(line, line + 8 * width)] - run[:-1]
+        if not line.size or inside.max() < _INSIDE * total:
             break
-        cell, width = 4 * cell + best, 0.25**scale
-    if width > 0.1:
-        return None  # half an octave: the bins know as much
-    low, high = (math.ldexp(width * (cell + i), exponent + _LOW) for i in (-1, 3))
-    return (low, high) if sign > 0 else (-high, -low)
+        of = line // width % 8
+        before = np.bincount(of, known, minlength=8)
+        there = before > 0
+        number, off = int(there.sum()), (row - before)[there]
+        if math.fsum((off * off).tolist()) <= (number + _CLEAR * math.sqrt(2 * number)) * noise**2:
+            continue
+        sure = there & (row >= min(_SURE * noise, float(row[there].max())))
+        after = np.where(sure, np.maximum(row, 0.0), 0.0)
+        if after.any():
+            known = known * (after / np.where(there, before, 1.0))[of]
+            known *= total / float(known.sum())
+    mass[heard] = known
+    return ends[mass > 0], mass[mass > 0]
+
+
+def _cells_of(held: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+    """The finest cells of bins that hold something, in the order of values: ends, place on the line, mass, even in each.
+
+    The line is that of sizes, an octave after the other; −1 for zero, which is on none.
+    """
+    found = []
+    for place in np.flatnonzero(held).tolist():
+        if place in (_SIDE, _FROM_ONE):
+            value, at = (0.0, -1) if place == _SIDE else (1.0, -_LOW * _CELLS)
+            found.append((np.array([[value, value]]), np.array([at]), held[place : place + 1]))
+            continue
+        side = place - (place > _FROM_ONE) - _SIDE
+        exponent, upper = divmod(abs(side) - 1, _PARTS)
+        cells = np.arange(_SPLIT, _CELLS) if upper else np.arange(_SPLIT)
+        ends = np.ldexp(1 + np.column_stack([cells, cells + 1]) / _CELLS, exponent + _LOW)
+        line, mass = exponent * _CELLS + cells, np.full(cells.size, held[place] / cells.size)
+        found.append((ends, line, mass) if side > 0 else (-ends[::-1, ::-1], line[::-1] + _OTHER, mass))
+    ends, line, mass = (np.concatenate(each) for each in zip(*found, strict=True))
+    return ends, line, mass
 
 
 def _denoised(counts: NDArray[np.float64], deviation: float, spread: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -239,7 +266,7 @@ def add_counts(rows: NDArray[np.float64], weight: int, fine: int, counts: NDArra
                 place = _SIDE + place if value >= 0 else _SIDE - place
                 counts[j, _ONE if value == 1.0 else place] += weight
                 if 2.0**_LOW <= abs(value) < 2.0**_HIGH:
-                    fraction, _ = math.frexp(abs(value))
+                    fraction, exponent = math.frexp(abs(value))
                     for at in range(_SCALES):
-                        cell = int(fraction * 2.0 ** (2 * at + 3))  # powers of two: exact
+                        cell = (exponent << (2 * at + 2)) + int(fraction * 2.0 ** (2 * at + 3))  # powers of two: exact
                         counts[j, BINS + 8 * at + cell % 8] += fine
