@@ -187,7 +187,7 @@ def _refined(
 
 
 def _cells_of(held: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-    """The finest cells of bins that hold something, in the order of values: ends, place on the line, mass, even in each.
+    """The finest cells of bins that hold something, in the order of values: ends, place on the line, mass even.
 
     The line is that of sizes, an octave after the other; −1 for zero, which is on none.
     """
