@@ -188,7 +188,8 @@ def diamonds() -> Stream:
     rows = of_r("ggplot2", "diamonds")
     rows = [rows[i] for i in np.random.default_rng(7).permutation(len(rows))]
     labels = [int(r["cut"] == "Ideal") for r in rows]
-    return stream_of("diamonds", rows, labels, ("carat", "depth", "table", "price", "x", "y", "z"), ("color", "clarity"))
+    numeric = ("carat", "depth", "table", "price", "x", "y", "z")
+    return stream_of("diamonds", rows, labels, numeric, ("color", "clarity"))
 
 
 def movies() -> Stream:

@@ -42,7 +42,7 @@ _CELLS = 4**_SCALES  # of an octave, at the finest scale
 _SPLIT = int((_HALF - 1) * _CELLS)  # … in its lower half
 _OTHER = 1 << 20  # the place of negative numbers, beyond all others: a multiple of every scale's eight cells
 _FINE = 0.1  # of the squared norm for the finer scales
-_INSIDE, _SURE = 0.75, 2.0  # of a column in eight cells in a row; deviations of its noise that a cell must reach
+_INSIDE, _SURE = 0.7, 2.0  # of a column in eight cells in a row, and in bins that reach so many deviations of noise
 _FILLS = 1 / 16  # of a column: what is left of it counts from a bin's worth on
 _SHOWN = 1 / 3  # of the rows that have a number: a column of which less is shown is not known
 _CLEAR, _WIDEST = 4.0, 16  # deviations of its noise that a sum of counts must exceed; the most bins of a sum
@@ -158,14 +158,15 @@ def _refined(
 
     A scale tells cells apart that lie less than eight of them from each other. So from scale to scale, as long as most
     of what is known of a column lies in eight cells, what is known is scaled to what its eight bins say, if that stands
-    out of its noise; bins that do not are empty.
+    out of its noise. Bins that do not are empty, unless most of the column would be lost with them: then the scale says
+    nothing.
     """
     ends, line, mass = _cells_of(held)
     heard = np.flatnonzero(line >= 0)
     heard = heard[np.argsort(line[heard], kind="stable")]
     line, known = line[heard], mass[heard]
     louder = math.sqrt((1 - _FINE) * _SCALES / _FINE)  # a bin's weight, in that of a finer scale's
-    noise, total = deviation * louder, float(known.sum())
+    noise, total = deviation * louder, math.fsum(known.tolist())
     for scale, row in enumerate(fine * louder, start=1):
         width, run = _CELLS >> (2 * scale), np.concatenate([[0.0], np.cumsum(known)])
         inside = run[np.searchsorted(line, line + 8 * width)] - run[:-1]
@@ -179,9 +180,9 @@ def _refined(
             continue
         sure = there & (row >= min(_SURE * noise, float(row[there].max())))
         after = np.where(sure, np.maximum(row, 0.0), 0.0)
-        if after.any():
+        if math.fsum(after.tolist()) >= _INSIDE * total:
             known = known * (after / np.where(there, before, 1.0))[of]
-            known *= total / float(known.sum())
+            known *= total / math.fsum(known.tolist())
     mass[heard] = known
     return ends[mass > 0], mass[mass > 0]
 
