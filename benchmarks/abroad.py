@@ -73,7 +73,7 @@ def stream(name: str) -> Stream:
     middle = np.median(found) if table.value is None else None
     labels = [int(value > middle if table.value is None else value == table.value) for value in found]
     names = [n for n in rows[0] if n not in ("rownames", table.asked, *table.hidden)]
-    numeric = [n for n in names if all(isinstance(row[n], (int, float)) and not isinstance(row[n], bool) for row in rows[:1000])]
+    numeric = [n for n in names if all(type(row[n]) in (int, float) for row in rows[:1000])]
     categorical = [n for n in names if n not in numeric]
     for row in rows:
         row |= {n: str(row[n]) for n in categorical}
