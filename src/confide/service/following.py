@@ -115,8 +115,7 @@ class Follower:
                 known = [_release(one) for one in self._post.releases(0)]
                 guide.resume(0, known)
                 self._guide = guide
-                with self.changed:
-                    self._sealed, self._lease = False, NOTHING  # what is sealed now is heard with the first word
+                self._begin(guide)  # what is sealed now is heard with the first word
             return Seat(self, number, Share(self._guide))
 
     def greet(self, seat: Seat) -> None:
@@ -265,9 +264,13 @@ class Follower:
             guide.take(_release(told))
             for seat in self._seats.values():
                 seat.renew(guide.rounds)
-            with self.changed:
-                self._sealed, self._lease = False, NOTHING
-                self.changed.notify_all()
+            self._begin(guide)
+
+    def _begin(self, guide: Guide) -> None:
+        """The next leaf is open, without numbers; what is due without any question is sealed, whoever says so."""
+        with self.changed:
+            self._sealed, self._lease = guide.due is not None, NOTHING
+            self.changed.notify_all()
 
 
 def _release(told: Told) -> Release:
