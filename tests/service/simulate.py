@@ -193,8 +193,8 @@ class Net:
     def standing(self) -> Standing:
         return self._sent("standing")  # type: ignore[no-any-return]
 
-    def hello(self, place: str, lives: Mapping[int, Life]) -> Standing:
-        return self._sent("hello", place, dict(lives))  # type: ignore[no-any-return]
+    def hello(self, place: str, lives: Mapping[int, Life], rounds: int = 0) -> Standing:
+        return self._sent("hello", place, dict(lives), rounds)  # type: ignore[no-any-return]
 
     def lend(self, place: str, need: int) -> Lease | None:
         return self._sent("lend", place, need)  # type: ignore[no-any-return]
@@ -927,9 +927,9 @@ class Hurried(Merger):
 class Trusting(Merger):
     """It takes what an earlier life of a partition offers."""
 
-    def hello(self, place: str, lives: Mapping[int, Life]) -> Standing:
+    def hello(self, place: str, lives: Mapping[int, Life], rounds: int = 0) -> Standing:
         before = dict(self._offers)
-        told = super().hello(place, lives)
+        told = super().hello(place, lives, rounds)
         self._offers |= before
         return told
 

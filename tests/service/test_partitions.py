@@ -1,6 +1,11 @@
 """One model over many owners: numbers once, each label in one release, one owner's bits, whatever crashes."""
 
+import shutil
+import socket
 import threading
+import time
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -8,16 +13,21 @@ import numpy as np
 import pytest
 
 from confide import POP, Plan, StateError
+from confide.guide.guide import Release
+from confide.guide.leaves import Kept
 from confide.learners import DecisionTree, Features
 from confide.pop.monitor import Monitor
 from confide.pop.sharing import check_shared
 from confide.pop.state import check
 from confide.privacy.random import Random
+from confide.service import posting
 from confide.service.base import NotYet, Question, Taught
 from confide.service.config import PartitionsConfig
 from confide.service.following import Follower
+from confide.service.journal import Row
 from confide.service.merging import Lease, Life, Merger, Offer, partition_of
 from confide.service.models import partition_key
+from confide.service.owner import Owner
 from confide.service.parting import PartitionDesk
 from confide.service.partitioned import PartitionedDesk
 from confide.service.posting import HttpPost, MergerServer
@@ -336,9 +346,12 @@ def test_who_lost_a_partition_offers_nothing_to_the_next_merger(folder: Path) ->
             follower._post = merger
         assert merger.lend("place 0", 1) is None, "all numbers of the leaf are over with the merger who had them"
         for _ in range(3):
-            for follower in cluster.followers[:2]:
-                follower.look()
-        assert merger.standing().made == 0 and merger.missing() == [0] and old.ended
+            with pytest.raises(StateError, match="opened elsewhere since"):
+                cluster.followers[0].look()
+            cluster.followers[1].look()
+        assert merger.standing().made == 0 and merger.missing() == [0]
+        with pytest.raises(StateError):
+            old._seat.offered(*merger.standing()[:2])
         cluster.followers[2]._post = merger
         cluster.followers[2].look()
         assert merger.standing().made == 1
@@ -366,6 +379,69 @@ def test_a_partition_from_a_backup_is_refused(folder: Path) -> None:
     with pytest.raises(StateError, match="rolled back"):
         again.hello("elsewhere", {0: Life(life.epoch + 5, life.version)})
     again.close()
+
+
+def test_a_partition_from_a_backup_is_refused_also_by_a_merger_that_was_started_again(folder: Path) -> None:
+    """Nothing was released since the backup: the merger's ledger has the lives that it was told of."""
+    cluster = Cluster(folder, plan_for(unit_labels=8), partitions=2)
+    one = next(f"s{i}" for i in range(99) if partition_of(b"key", 2, f"s{i}") == 0)
+    reply = cluster.ask(one, "0", [1.0, 0.0])
+    cluster.desks[0].close()
+    shutil.copytree(folder / "p0", folder / "backup")
+    cluster.desks[0] = cluster.open(0, 0)
+    assert cluster.learn(one, reply.answer.ticket, "yes") is None
+    cluster.close()
+    shutil.rmtree(folder / "p0")
+    shutil.copytree(folder / "backup", folder / "p0")
+    cluster.merger = cluster.open_merger()
+    cluster.followers = [Follower(cluster.merger, f"another {i}") for i in range(2)]
+    with pytest.raises(StateError, match="rolled back"):
+        cluster.open(0, 0)
+    cluster.open(1, 1).close()
+    cluster.merger.close()
+
+
+def test_a_ticket_from_beyond_its_end_seals_a_partition_whose_backup_no_merger_can_tell(folder: Path) -> None:
+    """The copy is of the last life itself, and nothing was released or said since."""
+    cluster = Cluster(folder, plan_for(unit_labels=8), partitions=2)
+    one = next(f"s{i}" for i in range(99) if partition_of(b"key", 2, f"s{i}") == 0)
+    cluster.ask(one, "0", [1.0, 0.0])
+    shutil.copytree(folder / "p0", folder / "backup")
+    reply = cluster.ask(one, "1", [1.0, 0.0])
+    cluster.close()
+    shutil.rmtree(folder / "p0")
+    shutil.copytree(folder / "backup", folder / "p0")
+    cluster.merger = cluster.open_merger()
+    cluster.followers = [Follower(cluster.merger, f"another {i}") for i in range(2)]
+    cluster.desks[0] = cluster.open(0, 0)
+    with pytest.raises(StateError, match="rolled back"):
+        cluster.learn(one, reply.answer.ticket, "yes")
+    assert cluster.desks[0].ended
+    simulate.drop(cluster.desks[0].pop)
+    cluster.merger.close()
+
+
+def test_a_merger_from_a_backup_is_refused_by_partitions_that_know_later_numbers(folder: Path) -> None:
+    """Also where every place was started again: a leaf would be released twice, with two noises."""
+    cluster = Cluster(folder, plan_for(), partitions=2)
+    one = next(f"s{i}" for i in range(99) if partition_of(b"key", 2, f"s{i}") == 0)
+    cluster.ask(one, "0", [1.0, 0.0])
+    cluster.merger.close()
+    shutil.copytree(folder / "merger", folder / "backup")
+    cluster.merger = cluster.open_merger()
+    for follower in cluster.followers:
+        follower._post = cluster.merger
+    for i in range(1, 40):
+        cluster.ask(one, str(i), [1.0, 0.0])
+    assert cluster.merger.standing().made >= 2
+    cluster.close()
+    shutil.rmtree(folder / "merger")
+    shutil.copytree(folder / "backup", folder / "merger")
+    cluster.merger = cluster.open_merger()
+    cluster.followers = [Follower(cluster.merger, f"another {i}") for i in range(2)]
+    with pytest.raises(StateError, match="the merger does not know all rounds"):
+        cluster.open(0, 0)
+    cluster.merger.close()
 
 
 def test_a_lease_lies_in_one_leaf_and_numbers_of_another_one_are_not_used(folder: Path) -> None:
@@ -495,6 +571,147 @@ def test_partitions_behind_one_desk_speak_to_a_merger_at_its_port(folder: Path) 
     desk.close()
     fewer._thread.join(10)
     server.close()
+
+
+def test_a_place_that_hears_no_more_of_its_merger_says_so_and_nothing_of_what_broke_it(folder: Path) -> None:
+    """Whatever ends the thread that hears: the desk has ended, is not ready, and its owner opens it again."""
+    cluster = Cluster(folder, plan_for(), partitions=1, places=1)
+
+    class Broken:
+        def news(self, known: Any) -> Any:
+            raise RuntimeError("somebody's private value")
+
+        def close(self) -> None:
+            pass
+
+    desk = PartitionedDesk("spam", b"key", 1, {0: cluster.desks[0]}, cluster.followers[0], Broken())
+    desk._thread.join(10)
+    assert desk.ended, "it does not hear of seals any more"
+    with pytest.raises(StateError, match="RuntimeError") as said:
+        desk.beat()
+    assert "private" not in str(said.value)
+    with pytest.raises(StateError):
+        desk.ask([Question("ann", "1", [1.0, 2.0])])
+
+    class Log:
+        def __init__(self) -> None:
+            self.told = list[str | None]()
+
+        def served(self, *_: Any) -> None: ...
+
+        def failed(self, *_: Any) -> None: ...
+
+        def ready(self, model: str, why: str | None) -> None:
+            self.told.append(why)
+
+    log = Log()
+    owner = Owner(desk, log)  # type: ignore[arg-type]
+    assert owner.ended, "readiness tells the truth before anybody asks"
+    owner._fail(desk, str(said.value))  # type: ignore[arg-type]
+    owner.close()
+    assert "RuntimeError" in str(log.told[-1])
+    cluster.merger.close()
+
+
+def raw(port: int, sent: bytes, seconds: float = 30.0) -> bytes:
+    """What the merger's port says to these bytes until it closes the connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:
+        connection.sendall(sent)
+        told = b""
+        while part := connection.recv(4096):
+            told += part
+    return told
+
+
+def test_the_mergers_port_has_few_places_little_time_and_a_word_of_its_own_for_every_request(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret, heard = bytes(range(32)), list[bytes]()
+    monkeypatch.setattr(posting, "HEAD", 0.3)
+    monkeypatch.setattr(posting, "PLACES", 2)
+    server = MergerServer(lambda: Merger.open(folder / "m", lambda: make(plan_for()), 2), "127.0.0.1", 0, secret)
+    url = f"http://127.0.0.1:{server.port}"
+    assert raw(server.port, b"POST /standing HT") == b"", "who says nothing more is not waited for"
+    began = time.monotonic()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as slow, suppress(OSError):
+        while slow.send(b"P") and time.monotonic() < began + 10:  # byte by byte
+            time.sleep(0.05)
+    assert time.monotonic() < began + 5, "nor is who says it slowly"
+    time.sleep(0.1)
+    idle = [socket.create_connection(("127.0.0.1", server.port), timeout=30) for _ in range(2)]
+    time.sleep(0.1)
+    assert raw(server.port, b"") == b"" and time.monotonic(), "no place is left"
+    for one in idle:
+        one.close()
+    time.sleep(0.1)
+    large = b"POST /offer HTTP/1.1\r\ncontent-length: 200000000\r\nauthorization: nobody\r\n\r\n"
+    assert b" 401 " in raw(server.port, large).split(b"\r\n")[0], "a body is not read before its sender is known"
+    real = posting._signed
+
+    def listened(*given: Any) -> str:
+        heard.append(real(*given).encode())
+        return heard[-1].decode()
+
+    monkeypatch.setattr(posting, "_signed", listened)
+    post = HttpPost(url, secret)
+    assert post.standing() == post.standing() == (1, 0, False)
+    assert len(heard) == len(set(heard)) > 0 and not any(secret.hex().encode() in one for one in heard)
+    body = b'{"place": "x", "need": 5}'
+    stolen = heard[0].decode()  # the word of another request
+    for call in ("standing", "lend"):
+        head = f"POST /{call} HTTP/1.1\r\ncontent-length: {len(body)}\r\nauthorization: {stolen}\r\n\r\n"
+        assert b" 401 " in raw(server.port, head.encode() + body).split(b"\r\n")[0], "it is for its own body alone"
+    post.close()
+    server.close()
+
+
+def test_what_another_process_at_the_mergers_port_says_is_not_believed() -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = b'{"told": [9, 9, true]}'
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        post = HttpPost(f"http://127.0.0.1:{server.server_address[1]}", bytes(32))
+        with pytest.raises(OSError, match="merger"):
+            post.standing()
+        post.close()
+        server.shutdown()
+
+
+def test_a_connection_that_the_merger_closed_meanwhile_is_opened_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(posting, "IDLE", 0.2)
+    server = MergerServer(lambda: Merger.open(folder / "m", lambda: make(plan_for()), 2), "127.0.0.1", 0, bytes(32))
+    post = HttpPost(f"http://127.0.0.1:{server.port}", bytes(32))
+    first = post.standing()
+    time.sleep(0.6)
+    assert post.standing() == first
+    post.close()
+    server.close()
+
+
+def test_nothing_private_is_in_a_repr() -> None:
+    """What an error's traceback, a debugger or a log would show of sums, rows and lessons."""
+    sums, x = np.array([123_456_789]), b"123456789"
+    private = [
+        Offer(1, Life(2, 3), sums.tobytes()),
+        Row(x, x, x, 7, 1, -1, 0, 123_456_789, 0, 0, x),
+        Release("node", 4, sums, sums),
+        Kept(5, x, 123_456_789),  # type: ignore[arg-type]
+    ]
+    for one in private:
+        assert "123456789" not in repr(one) and repr(sums.tobytes()) not in repr(one), type(one)
+        assert "123456789" not in f"{one} {[one]}"
+    assert "partition=1" in repr(private[0]) and "number=7" in repr(private[1])
 
 
 def test_a_file_names_every_partition_once_and_where_the_merger_is(tmp_path: Path) -> None:

@@ -75,6 +75,9 @@ class Release(NamedTuple):
     row: Ints
     exact: Ints
 
+    def __repr__(self) -> str:
+        return f"Release(kind={self.kind!r}, number={self.number})"
+
 
 class Asked(NamedTuple):
     """What the guide says to many rows."""
@@ -337,6 +340,14 @@ class Guide:
         else:
             leaves.load([release.row], [np.zeros_like(leaves.open)])
             self._turn()
+
+    def shared(self, kept: list[Kept] | None = None) -> dict[str, Any]:
+        """What a partition's share has of this guide: the released model, and sums of its own, with what it kept."""
+        own = self._leaves.emptied([] if kept is None else kept)
+        common: dict[str, Any] = {"ranges": self.ranges, "_first": self._first, "_handover": self._handover}
+        if self.finding and kept is None:
+            common["_counted"] = self._counted.emptied()
+        return common | {"_leaves": own, "_warm": own if self.finding else self._warm}
 
     def _size_of(self, kind: str) -> int:
         return self._counted.counts.size if kind == "ranges" else self._leaves.open.size

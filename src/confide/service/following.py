@@ -43,6 +43,12 @@ class Seat:
         assert self.account is not None and self.account.book is not None
         return Life(self.account.book.epoch, self.account.book.durable)
 
+    @property
+    def rounds(self) -> int:
+        """The last round that its ledger knows of."""
+        assert self.account is not None
+        return self.account.taken
+
     def greet(self, account: Account) -> None:
         """Say that the partition is open here; from now on no release is made without it."""
         self.account = account
@@ -121,7 +127,7 @@ class Follower:
     def greet(self, seat: Seat) -> None:
         """See `Seat.greet`."""
         with self._hearing:
-            standing = self._post.hello(self.place, {seat.number: seat.life})
+            standing = self._post.hello(self.place, {seat.number: seat.life}, seat.rounds)
             if not self._seats:
                 self._epoch = standing.epoch
             self._hear(standing)
@@ -136,7 +142,7 @@ class Follower:
         with self._hearing:
             if seat.share.public is not self._guide or seat.share.made != self._guide.made:
                 raise StateError(MOVED)
-            self._post.hello(self.place, {seat.number: seat.life})  # it may be another merger by now
+            self._post.hello(self.place, {seat.number: seat.life}, seat.rounds)  # it may be another merger by now
             self._seats[seat.number] = seat
 
     def leave(self, seat: Seat) -> None:
@@ -209,7 +215,9 @@ class Follower:
                 self._post.hello(self.place, {})  # so that it finds out, and is opened again where it is
                 raise ConnectionError("this merger was replaced by another one")
             if standing.epoch > self._epoch:
-                standing = self._post.hello(self.place, {number: seat.life for number, seat in self._seats.items()})
+                rounds = max((seat.rounds for seat in self._seats.values()), default=0)
+                lives = {number: seat.life for number, seat in self._seats.items()}
+                standing = self._post.hello(self.place, lives, rounds)
                 self._epoch = standing.epoch
             if standing.made < self.made:
                 raise StateError(BEHIND)

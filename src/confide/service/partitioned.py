@@ -24,6 +24,7 @@ __all__ = ["ELSEWHERE", "PartitionedDesk"]
 
 ELSEWHERE = "this person's part of the model is not here now: come again in a moment, with the same id or ticket"
 STALLED = "a leaf waits for partitions that are away: until they are back labels wait, and answers have no tickets"
+DEAF = "what the merger says is not heard here any more ({}): the model is opened again"
 PAUSE, PATIENCE = 0.2, 10.0
 _ADDED = "unsure", "taught", "guide_labels", "people_ended", "open_tickets", "nbytes", "late_labels"
 
@@ -85,6 +86,9 @@ class PartitionedDesk:
                 self._closing.wait(PAUSE)
             except StateError as error:  # it is not to be gone on with: the owner opens everything again
                 self._failed = str(error)
+                return
+            except BaseException as error:  # its words may be about anything: they are nobody's
+                self._failed = DEAF.format(type(error).__name__)
                 return
 
     # ------------------------------------------------------------------ as one desk
