@@ -370,6 +370,10 @@ class Guide:
         if self._failed:
             raise StateError("a release could not be stored, and the guide stopped: load it again from its ledger")
 
+    def _taking(self) -> None:
+        """StateError where nothing may be taught."""
+        self._check()
+
     def _due(self) -> str | None:
         """What is released by the call that takes the next round."""
         if self.rounds >= self._last:
@@ -515,7 +519,7 @@ class Guide:
         The unit's cap is the caller's to keep. After the warm-up that of a row that may be `counted` is shorter, where
         the plan has no place for both (`GuidePlan.record_clip`).
         """
-        self._check()
+        self._taking()
         soft = counted and self._warm is not None and not self.finding
         taught = self._add(question, y, self._leaves.open, self.plan.record_clip if soft else self._leaves.clip)
         if taught:
@@ -533,7 +537,7 @@ class Guide:
             for question, y in zip(questions, ys, strict=True):
                 self.gradient(question, y)
             return
-        self._check()
+        self._taking()
         stage, labels = self.stage, self.plan.labels
         taught = [one for one in zip(questions, ys, strict=True) if one[0].stage == stage and 0 <= one[1] < labels]
         if not taught:

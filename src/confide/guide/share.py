@@ -10,7 +10,6 @@ from __future__ import annotations
 from confide.arrays import Ints
 from confide.errors import StateError
 from confide.guide.guide import Guide
-from confide.guide.model import Question
 
 __all__ = ["Share"]
 
@@ -58,8 +57,8 @@ class Share(Guide):
             raise StateError(SEALED)
         return False
 
-    def gradient(self, question: Question, y: int, /, *, counted: bool = False) -> None:
-        """As a guide's; never into a leaf that was offered."""
+    def _taking(self) -> None:
+        """Nothing is taught to a leaf that was offered."""
+        super()._taking()
         if self.sealed:
             raise StateError(SEALED)
-        super().gradient(question, y, counted=counted)

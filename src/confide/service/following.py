@@ -104,6 +104,8 @@ class Follower:
         self._epoch = -1  # of the merger that knows these partitions
         self._given: tuple[int, int, frozenset[int]] | None = None  # what it has: its epoch, which release, whose sums
         self._hearing = threading.RLock()  # one conversation at a time, and never under a partition's lock
+        self.coming = 0
+        """Questions that this process was asked at once, and that have no number yet: one lease is for all (public)."""
         self.vain = False
         """Whether the last question that waited did so in vain: then nobody waits until numbers are there (public)."""
         self.changed = threading.Condition()
@@ -174,16 +176,16 @@ class Follower:
     def refill(self, need: int) -> bool:
         """Whether there are numbers now: the merger is asked for some, if need be. Under no partition's lock."""
         with self._hearing:
-            if self._lease.first <= self._lease.last and not self._sealed:
-                return True
-            lent = None if self._sealed else self._post.lend(self.place, need)
-            if lent is None or not self._open(lent):
-                self.look()
-            if lent is None or not self._open(lent) or self._sealed:
-                return False
-            with self.changed:
-                self._lease = lent
-                self.changed.notify_all()
+            while self._sealed or self._lease.first > self._lease.last:
+                lent, made = None if self._sealed else self._post.lend(self.place, max(need, self.coming)), self.made
+                if lent is None or not self._open(lent):
+                    self.look()
+                if lent is not None and self._open(lent) and not self._sealed:
+                    with self.changed:
+                        self._lease = lent
+                        self.changed.notify_all()
+                elif self._sealed or self.made == made:  # otherwise the release was made meanwhile: it is asked again
+                    return False
             return True
 
     def _open(self, lent: Lease) -> bool:

@@ -122,8 +122,12 @@ class PartitionedDesk:
         """Each partition's questions in order, one group commit each."""
         self._check()
         replies: list[Reply | None] = [None] * len(questions)
-        for desk, places in self._by_desk(one.subject for one in questions):
+        theirs = self._by_desk(one.subject for one in questions)
+        left = sum(len(places) for desk, places in theirs if desk is not None)
+        for desk, places in theirs:
+            self._follower.coming = left
             told = _elsewhere(len(places)) if desk is None else desk.ask([questions[i] for i in places])
+            left -= len(places) if desk is not None else 0
             for i, reply in zip(places, told, strict=True):
                 replies[i] = reply
         return [reply for reply in replies if reply is not None]

@@ -117,8 +117,9 @@ class HttpPost:
         return response.status, json.loads(content)
 
     def standing(self) -> Standing:
-        """Where the merger stands."""
-        return Standing(*self._sent("standing"))
+        """Where the merger stands; if that was told with the answer before this, as of then."""
+        known: Standing | None = self._mine.__dict__.pop("standing", None)
+        return Standing(*self._sent("standing")) if known is None else known
 
     def news(self, known: Standing | None) -> Standing:
         """The same, as soon as it is another than what is known, or after some seconds."""
@@ -130,18 +131,25 @@ class HttpPost:
         return Standing(*self._sent("hello", place=place, lives=given, rounds=rounds))
 
     def lend(self, place: str, need: int) -> Lease | None:
-        """Numbers for so many questions."""
-        lent = self._sent("lend", place=place, need=need)
+        """Numbers for so many questions; where there are none, it is told where the merger stands."""
+        lent, standing = self._sent("lend", place=place, need=need)
+        if lent is None:
+            self._mine.standing = Standing(*standing)
         return None if lent is None else Lease(*lent)
 
     def offer(self, epoch: int, made: int, offers: Sequence[Offer]) -> Standing:
         """Sums for the release after so many."""
         given = [[one.partition, *one.life, b64encode(one.sums).decode()] for one in offers]
-        return Standing(*self._sent("offer", epoch=epoch, made=made, offers=given))
+        standing, told = self._sent("offer", epoch=epoch, made=made, offers=given)
+        self._mine.releases = made, told
+        return Standing(*standing)
 
     def releases(self, since: int) -> list[Told]:
-        """All releases after so many."""
-        return [Told(kind, number, b64decode(row)) for kind, number, row in self._sent("releases", since=since)]
+        """All releases after so many; if they were told with the answer to an offer, as of then."""
+        known, told = self._mine.__dict__.pop("releases", (-1, []))
+        if known != since or not told:
+            told = self._sent("releases", since=since)
+        return [Told(kind, number, b64decode(row)) for kind, number, row in told]
 
     def close(self) -> None:
         """End all connections, whoever waits: nothing is sent any more."""
@@ -172,6 +180,7 @@ class MergerServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize, disable_nagle_algorithm = -1, True  # one packet a response, at once: nobody waits for another
             timed: _Timed
 
             def setup(self) -> None:
@@ -257,13 +266,20 @@ def _call(merger: Merger, call: str, given: Mapping[str, Any]) -> Any:
         lives = {int(one[0]): Life(*map(int, one[1:])) for one in given["lives"]}
         return merger.hello(str(given["place"]), lives, int(given["rounds"]))
     if call == "lend":
-        return merger.lend(str(given["place"]), int(given["need"]))
+        lent = merger.lend(str(given["place"]), int(given["need"]))
+        return lent, merger.standing() if lent is None else None
     if call == "offer":
         offers = [Offer(int(one[0]), Life(int(one[1]), int(one[2])), b64decode(one[3])) for one in given["offers"]]
-        return merger.offer(int(given["epoch"]), int(given["made"]), offers)
+        epoch, made = int(given["epoch"]), int(given["made"])
+        standing = merger.offer(epoch, made, offers)
+        return standing, _releases(merger, made) if standing.epoch == epoch and standing.made == made + 1 else []
     if call == "releases":
-        return [[one.kind, one.number, b64encode(one.row).decode()] for one in merger.releases(int(given["since"]))]
+        return _releases(merger, int(given["since"]))
     raise KeyError(call)
+
+
+def _releases(merger: Merger, since: int) -> list[Any]:
+    return [[one.kind, one.number, b64encode(one.row).decode()] for one in merger.releases(since)]
 
 
 def _size(length: str) -> int | None:
@@ -272,12 +288,13 @@ def _size(length: str) -> int | None:
 
 
 def _tell(request: BaseHTTPRequestHandler, status: int, body: bytes, word: str = "") -> None:
-    request.send_response(status)
+    request.send_response_only(status)
     request.send_header("content-type", "application/json")
     request.send_header("content-length", str(len(body)))
     request.send_header("authentication-info", word)
     request.end_headers()
     request.wfile.write(body)
+    request.wfile.flush()
 
 
 class _Server(ThreadingHTTPServer):
