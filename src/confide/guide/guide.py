@@ -391,10 +391,11 @@ class Guide:
         """
         self._close_due()
         ends, handover = self._leaves.stage.ends, [] if self.finding or not self._handover else [self._handover]
-        later = [self._began + ends[leaves - 1] for leaves in self._leaves.changing() + handover]
+        began, rounds, last = self._began, self.rounds, self._last
+        later = [began + ends[leaves - 1] for leaves in self._leaves.changing() + handover]
         later += [self._first] if self.finding else []
-        later += [self._began + ends[-1]] if self.plan.endless else []  # the next epoch has its own times
-        return min([at for at in later if self.rounds < at < self._last], default=self.rounds + MANY) - self.rounds
+        later += [began + ends[-1]] if self.plan.endless else []  # the next epoch has its own times
+        return min([at for at in later if rounds < at < last], default=rounds + MANY) - rounds
 
     def _release(self, kind: str) -> None:
         """Make a release, have it made durable, and use it: by one assignment, so that an interrupt tears nothing."""
