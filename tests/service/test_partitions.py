@@ -197,6 +197,51 @@ def sealed_cluster(folder: Path) -> tuple[Cluster, str, Any]:
     return cluster, one, first
 
 
+@pytest.mark.parametrize("many", [1, 2])
+def test_nothing_is_taught_to_a_share_that_was_offered(many: int, folder: Path) -> None:
+    cluster = Cluster(folder, plan_for(), partitions=1, places=1)
+    share = cluster.desks[0]._seat.share
+    questions = [share.encode([1.0, 0.0])] * many
+    share.gradients(questions, [1] * many)
+    before = share.seal()
+    assert before.any()
+    with pytest.raises(StateError, match="sealed"):
+        share.gradients(questions, [1] * many)
+    with pytest.raises(StateError, match="sealed"):
+        share.gradient(questions[0], 1)
+    assert np.array_equal(share.seal(), before)
+    cluster.close()
+
+
+def test_a_group_has_one_lease_and_goes_on_after_the_release_that_it_has_caused(folder: Path) -> None:
+    """Nobody waits: this process has all partitions, so that it hears of the release when it has made its offers."""
+    cluster = Cluster(folder, plan_for(), places=1)
+    lent, lend = list[Lease | None](), cluster.merger.lend
+
+    def counted(place: str, need: int) -> Lease | None:
+        lent.append(lend(place, need))
+        return lent[-1]
+
+    cluster.merger.lend = counted  # type: ignore[method-assign]
+
+    class Quiet:
+        def news(self, known: Any) -> Any:
+            raise OSError
+
+        def close(self) -> None:
+            pass
+
+    desk = PartitionedDesk("spam", b"key", 3, dict(enumerate(cluster.desks)), cluster.followers[0], Quiet())
+    first, then = (
+        desk.ask([Question(f"s{i}", f"{at}-{i}", [1.0, 0.0]) for i in range(12)]) for at in ("first", "then")
+    )
+    assert [reply.round for reply in sorted(first, key=lambda one: one.round)] == list(range(1, 13))
+    assert sorted(reply.round for reply in then) == list(range(13, 25)), "over the end of a leaf"
+    assert lent == [(1, 12), (13, 16), None, (17, 24)]
+    desk.close()
+    cluster.merger.close()
+
+
 @pytest.mark.parametrize("brought", [False, True])
 def test_a_label_that_waits_in_vain_takes_no_round_from_a_question(brought: bool, folder: Path) -> None:
     cluster, one, first = sealed_cluster(folder)

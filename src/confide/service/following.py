@@ -170,7 +170,7 @@ class Follower:
         with self.changed:
             first, last = max(self._lease.first, above + 1), self._lease.last
             taken = 0 if self._sealed else max(0, min(want, last - first + 1))
-            self._lease = Lease(first + taken, last)
+            self._lease, self.coming = Lease(first + taken, last), max(0, self.coming - taken)
             return first, taken
 
     def refill(self, need: int) -> bool:
