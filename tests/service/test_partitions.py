@@ -25,7 +25,7 @@ from confide.service.base import NotYet, Question, Taught
 from confide.service.config import PartitionsConfig
 from confide.service.following import Follower
 from confide.service.journal import Row
-from confide.service.merging import Lease, Life, Merger, Offer, partition_of
+from confide.service.merging import LIVES, Lease, Life, Merger, Offer, partition_of
 from confide.service.models import partition_key
 from confide.service.owner import Owner
 from confide.service.parting import PartitionDesk
@@ -443,6 +443,28 @@ def test_a_partition_from_a_backup_is_refused_also_by_a_merger_that_was_started_
     with pytest.raises(StateError, match="rolled back"):
         cluster.open(0, 0)
     cluster.open(1, 1).close()
+    cluster.merger.close()
+
+
+def test_a_mergers_ledger_without_lives_is_read_and_has_them_from_then_on(folder: Path) -> None:
+    """As an earlier Confide wrote it: who lives on where it was is admitted, and nobody else in its name."""
+    cluster = Cluster(folder, plan_for(), partitions=2)
+    one = next(f"s{i}" for i in range(99) if partition_of(b"key", 2, f"s{i}") == 0)
+    for i in range(18):
+        cluster.ask(one, str(i), [1.0, 0.0])
+    life = cluster.desks[0]._seat.life
+    cluster.merger._book.tear(LIVES, cluster.merger._noted_lives)
+    cluster.merger._note_versions()
+    cluster.merger._book.wait(cluster.merger._book.sequence)
+    cluster.merger.close()
+    cluster.merger = cluster.open_merger()
+    assert cluster.merger._noted_lives == -1 and cluster.merger._versions[0].epoch == life.epoch
+    cluster.merger.hello("place 0", {0: life})
+    cluster.merger.hello("elsewhere", {0: Life(life.epoch + 1, life.version)})
+    with pytest.raises(StateError, match="opened elsewhere"):
+        cluster.merger.hello("place 0", {0: life})
+    for desk in cluster.desks:
+        simulate.drop(desk.pop)
     cluster.merger.close()
 
 

@@ -40,6 +40,9 @@ VERSIONS, LIVES = "part/versions", "part/lives"
 word, and where."""
 
 _VERSION, _LIFE = Struct("<16sqq"), Struct("<16sqq16s")
+UNKNOWN = bytes(16)
+"""Where a life is of which an earlier Confide noted no place, or none was."""
+
 _RECENT = 64  # releases that are told one by one; who is further behind takes all that there is
 
 
@@ -141,7 +144,7 @@ class Merger:
         self.guide: Guide = guiding.guide
         self._keeper, self._account, self._book = pop.keep(), loop.account, book
         self._versions, self._noted = versions or ([Life(0, 0)] * partitions, -1)
-        self._last, self._noted_lives = last or ([(life, bytes(16)) for life in self._versions], -1)
+        self._last, self._noted_lives = last or ([(life, UNKNOWN) for life in self._versions], -1)
         self._lives = dict[int, tuple[Life, str]]()
         self._offers = dict[int, Offer]()
         self._next, self._end = self._account.rounds + 1, self._account.rounds
@@ -248,7 +251,7 @@ class Merger:
                 f"partition {number} was opened elsewhere since, or its ledger was rolled back: nothing is taken here "
                 "any more"
             )
-        twice = life.epoch == said.epoch > 0 and at != where  # no two claims on one ledger have one epoch
+        twice = life.epoch == said.epoch and at not in (UNKNOWN, where)  # no two claims on one ledger have one epoch
         if twice or life.version < max(said.version, released.version) or life.epoch < released.epoch:
             raise StateError(f"partition {number} does not know all that was said and released of it: " + ROLLED_BACK)
 
