@@ -269,9 +269,14 @@ def check(deployment: Deployment, people: list[People]) -> Counter[str]:
 
 
 def run(
-    base: Path, kills: int, seed: int = 1, ledger: str | None = None, restart: Callable[[], None] | None = None
+    base: Path,
+    kills: int,
+    seed: int = 1,
+    ledger: str | None = None,
+    restart: Callable[[], None] | None = None,
+    seconds: float = float("inf"),
 ) -> Any:
-    """Kill so many processes under load, and hold the ledgers against what was told."""
+    """Kill so many processes under load, or as many as there is time for; hold the ledgers against what was told."""
     deployment, dice, over = Deployment(base, ledger), random.Random(seed), threading.Event()
     people = [People(deployment, number, over) for number in range(3)]
     killed = Counter[str]()
@@ -282,7 +287,10 @@ def run(
             deployment.ready(name)
         for one in people:
             one.start()
+        until = time.monotonic() + seconds
         for _ in range(kills):
+            if time.monotonic() > until:
+                break
             time.sleep(dice.uniform(0.2, 1.5))
             name = dice.choice([*deployment.files, "a", "b", "merger", *(["postgres"] if restart else [])])
             killed[name] += 1
@@ -290,6 +298,8 @@ def run(
                 assert restart is not None
                 restart()
                 continue
+            if name not in deployment.running:
+                raise AssertionError(f"{name} is gone: {deployment.written()}")
             deployment.kill(name)
             if dice.random() < 0.4:
                 time.sleep(dice.uniform(0.0, 2.0))
@@ -317,6 +327,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="after which nobody is killed any more")
     parser.add_argument("--postgres", action="store_true")
     given = parser.parse_args()
     with contextlib.ExitStack() as stack:
@@ -334,8 +345,10 @@ def main() -> None:
                 cluster.start()
 
         began = time.monotonic()
-        counted, killed, statuses = run(base, given.kills, given.seed, ledger, restart)
-        print(f"killed {dict(killed)} in {time.monotonic() - began:.0f} s; statuses {dict(statuses)}")
+        counted, killed, statuses = run(base, given.kills, given.seed, ledger, restart, given.seconds)
+        print(
+            f"killed {killed.total()}, {dict(killed)}, in {time.monotonic() - began:.0f} s; statuses {dict(statuses)}"
+        )
         print(f"nothing acknowledged was lost, nothing is there twice: {dict(counted)}")
 
 

@@ -22,14 +22,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from confide import POP, Plan, StateError
+from confide.guide.counting import RangeCounts
 from confide.guide.guide import Guide, Release
+from confide.guide.leaves import Kept
 from confide.learners import Features
 from confide.ledger import ledger as ledgers
 from confide.ledger.book import Book
@@ -42,6 +44,7 @@ from confide.pop.sharing import Sharing
 from confide.privacy.random import Random
 from confide.service import merging, parting
 from confide.service.base import NotYet, Question, Taught
+from confide.service.desk import PopDesk
 from confide.service.following import Follower, Seat
 from confide.service.journal import ASKED, TAUGHT, Row, Rows, unpack
 from confide.service.merging import Lease, Life, Merger, Offer, Standing, Told, partition_of
@@ -51,6 +54,8 @@ KEY, OTHER_KEY = b"the door's", b"another's"
 LABELS = ["no", "yes"]
 SUBJECTS = [f"s{i}" for i in range(12)]
 UNIT = SUBJECTS[0]
+KINDS = ("people", "people", "rounds", "ranges", "kept")
+FINDING = ("ranges", "kept")
 
 
 class Wrong(AssertionError):
@@ -141,25 +146,24 @@ class Kinds:
 
 @cache
 def plan_of(kind: str) -> Plan:
-    """None of them keeps lessons of a warm-up: when those are lost with a process, one owner's are not."""
-    if kind == "ranges":
-        return Plan.tight(epsilon=8.0, delta=1e-5, rounds=900, guide=1.0, units="people", unit_labels=8)
-    units = "people" if kind == "people" else "rounds"
-    more = {"unit_labels": 3} if kind == "people" else {}
-    plan = Plan.tight(epsilon=2.0, delta=1e-5, rounds=600, guide=1.0, units=units, **more)  # type: ignore[arg-type]
-    assert plan.guide is not None and plan.guide.kept_clip == 0
+    """Without ranges to find; with ranges; and with ranges and kept lessons of the warm-up, which is short there."""
+    epsilon, most = {"people": (2.0, 3), "ranges": (32.0, 8)}.get(kind, (32.0 if kind == "kept" else 2.0, None))
+    people: Any = {"units": "people", "unit_labels": most} if most else {"units": "rounds"}
+    plan = Plan.tight(epsilon=epsilon, delta=1e-5, rounds=600, guide=1.0, **people)
+    assert plan.guide is not None and (plan.guide.kept_clip > 0) == (kind == "kept")
+    assert (plan.guide.range_rounds > 0) == (kind in FINDING)
     return plan
 
 
 def features_of(kind: str) -> Any:
-    if kind == "ranges":
+    if kind in FINDING:
         return Features(numeric=("a", "b"))
     return 2
 
 
 def make(kind: str, seed: int) -> POP:
     plan = plan_of(kind)
-    units: Any = "rounds" if kind == "rounds" else "people"
+    units: Any = plan.units or "rounds"
     return POP(None, plan, labels=LABELS, features=features_of(kind), units=units, seed=Random(seed), fallback="no")
 
 
@@ -189,8 +193,8 @@ class Net:
     def standing(self) -> Standing:
         return self._sent("standing")  # type: ignore[no-any-return]
 
-    def hello(self, place: str, lives: Mapping[int, Life]) -> Standing:
-        return self._sent("hello", place, dict(lives))  # type: ignore[no-any-return]
+    def hello(self, place: str, lives: Mapping[int, Life], rounds: int = 0) -> Standing:
+        return self._sent("hello", place, dict(lives), rounds)  # type: ignore[no-any-return]
 
     def lend(self, place: str, need: int) -> Lease | None:
         return self._sent("lend", place, need)  # type: ignore[no-any-return]
@@ -209,6 +213,14 @@ class Process:
     name: str
     follower: Follower
     desks: dict[int, PartitionDesk] = field(default_factory=dict)
+
+
+class Noted(NamedTuple):
+    """A row of a partition's journal, and the number of its entry."""
+
+    partition: int
+    at: int
+    row: Row
 
 
 @dataclass
@@ -230,12 +242,14 @@ class World:
         self.kinds = kinds or Kinds()
         self.secret = secret  # in a pair of worlds: which one
         self.random, self.faults = random.Random(seed), random.Random(seed + 1)
-        self.kind = self.random.choice(["people", "people", "rounds", "ranges"])
+        self.kind = self.random.choice(KINDS)
         self.partitions, self.base, self.seed = self.random.choice([2, 3, 3]), base, seed
         self.steady = True
         self.said = list[tuple[str, Any]]()
         self.mergers = list[Merger]()
         self.openings = list[tuple[int, int]]()
+        self.versions = dict[int, list[Life]]()  # after so many releases
+        self.opened = dict[tuple[int, int], tuple[int, int]]()  # a partition's life: its first entry, releases then
         self.places: dict[str, Process | None] = {"a": None, "b": None}
         self.home = dict.fromkeys(range(self.partitions), "a")  # where each is opened next
         self.numbers = dict[int, tuple[str, str]]()
@@ -244,6 +258,7 @@ class World:
         self.pending = list[tuple[Question, int]]()
         self.asked = 0
         self.labels = 0
+        self.kept = 0  # lessons of a warm-up that a later leaf was held against
         self.bomb: tuple[str, str] | None = None
         self.trace = list[Any]()
         self.calls = Counter[str]()
@@ -281,6 +296,7 @@ class World:
                 self.repeat(self.faults.choice(late))
         if merger.guide.made != before:
             self.trace.append(("released", merger.guide.made))
+            self.versions[merger.guide.made] = list(merger._versions)
         return told
 
     def write(self, book: Book, real: Callable[[Book], None]) -> None:
@@ -307,6 +323,7 @@ class World:
         except Killed:
             return
         self.openings.append((made.guide.made, seed))
+        self.versions[made.guide.made] = list(made._versions)  # as the ledger has them
         self.mergers.append(made)
 
     def place(self, name: str) -> Process:
@@ -325,6 +342,8 @@ class World:
                 place.follower, number, self.base / f"p{number}", lambda: make(self.kind, 5), save_every=None
             )
             self.home[number] = name
+            book, made = place.desks[number]._book, place.follower.made
+            self.opened[number, book.epoch] = place.desks[number]._began, made
         except (OSError, StateError):
             return
         except Killed:
@@ -406,7 +425,7 @@ class World:
             self.asked += 1
             x = [round(self.random.gauss(0, 1), 3) * 8, round(self.random.gauss(0, 1), 3) * 8]
             questions.append(
-                Question(subject, f"q{self.asked}", dict(zip("ab", x, strict=True)) if self.kind == "ranges" else x)
+                Question(subject, f"q{self.asked}", dict(zip("ab", x, strict=True)) if self.kind in FINDING else x)
             )
         self.ask(questions, number)
 
@@ -476,7 +495,9 @@ class World:
             self.repeat(faults.choice(self.said[-40:]))
         elif what < 0.72 and self.secret is None:
             self.bomb = faults.choice(["m", "any", f"p{number}"]), faults.choice(["before", "after", "full"])
-        elif what < 0.73:
+        elif what < 0.76:
+            self.unwritten() if what < 0.74 and self.secret is None else self.left_over(name)
+        elif what < 0.77:
             found = self.desk(number)
             if found is not None:
                 try:
@@ -485,6 +506,40 @@ class World:
                     pass
                 except Killed:
                     self.kill(found[0])
+
+    def unwritten(self) -> None:
+        """A label whose write fails; then a seal, and all are asked for their sums; then its owner may be gone."""
+        waiting = [one for one in self.told[-30:] if not one.taken]
+        if not waiting:
+            return
+        one = self.faults.choice(waiting)
+        self.bomb = f"p{one.partition}", "full"
+        self.bring(one)
+        self.bomb = None
+        self.spend()
+        for name in ("a", "b", "a"):
+            self.look(name)
+        if self.faults.random() < 0.5:
+            self.kill(self.home[one.partition])
+
+    def left_over(self, name: str) -> None:
+        """A seal, while a place has numbers left of the leaf; it hears of it, then it is asked, and others hear."""
+        self.new_questions()
+        self.spend()
+        self.look(name)
+        for _ in range(3):
+            self.new_questions()
+        self.look("b" if name == "a" else "a")
+
+    def spend(self) -> None:
+        """All numbers of the open leaf are lent to somebody who is gone then: the next who asks for one seals it."""
+        for _ in range(3):
+            merger = self.merger_for("")
+            if merger is None:
+                return
+            with suppress(OSError, StateError):
+                if self.at_merger(merger, "lend", "gone", 1 << 20) is None:
+                    return
 
     def look(self, name: str) -> None:
         place = self.places[name]
@@ -510,6 +565,10 @@ class World:
         for number in range(self.partitions):
             self.home[number] = self.random.choice(["a", "b"])
             self.open(number, self.home[number])
+        for _ in range(9 * (self.kind == "ranges")):  # most of its warm-up passes without a question
+            self.spend()
+            for name in ("a", "b", "a", "b"):
+                self.look(name)
         self.steady = False
         for _ in range(steps):
             self.step()
@@ -574,27 +633,25 @@ class World:
     # -------------------------------------------------- what must hold
 
     def check(self) -> None:
-        asked, taught = list[tuple[int, Row]](), list[tuple[int, Row]]()
+        asked, taught = list[Noted](), list[Noted]()
         for number in range(self.partitions):
-            for kind, _, width, body in Ledger(self.base / f"p{number}" / "ledger.db").journal("pop"):
-                rows = [(number, row) for row in Rows.of(width).read(body)] if kind in (ASKED, TAUGHT) else []
+            for kind, at, width, body in Ledger(self.base / f"p{number}" / "ledger.db").journal("pop"):
+                rows = [Noted(number, at, row) for row in Rows.of(width).read(body)] if kind in (ASKED, TAUGHT) else []
                 (asked if kind == ASKED else taught).extend(rows)
-        twice = [
-            number for number, many in Counter(row.number for _, row in asked if row.number > 0).items() if many > 1
-        ]
-        if twice:
-            raise Wrong(f"round {twice[0]} was taken twice")
-        if lost := set(self.numbers) - {row.number for _, row in asked}:
+        numbers = Counter(one.row.number for one in asked if one.row.number > 0)
+        if numbers and max(numbers.values()) > 1:
+            raise Wrong(f"round {numbers.most_common(1)[0][0]} was taken twice")
+        if lost := set(self.numbers) - {one.row.number for one in asked}:
             raise Wrong(f"round {min(lost)} was told, and is in no journal")
         if spread := [subject for subject, numbers in self.where.items() if len(numbers) > 1]:
             raise Wrong(f"{spread[0]} is in two partitions")
-        learned = Counter((at, row.number) for at, row in taught)
+        learned = Counter((one.partition, one.row.number) for one in taught)
         for one in self.told:
             if one.taken and learned[one.partition, one.number] != 1:
                 raise Wrong(f"the label of round {one.number} was learned {learned[one.partition, one.number]} times")
-        if self.kind != "rounds":
+        if plan_of(self.kind).units == "people":
             most = plan_of(self.kind).promise.unit_labels
-            capped = Counter((at, row.whose) for at, row in taught if row.leaf >= 0)
+            capped = Counter((one.partition, one.row.whose) for one in taught if one.row.leaf >= 0)
             if capped and max(capped.values()) > most:
                 raise Wrong("somebody taught more than they may")
         self._against_one_owner(asked, taught)
@@ -609,14 +666,14 @@ class World:
             )
         return sorted(found, key=lambda one: (order[one.kind], one.number))
 
-    def _against_one_owner(self, asked: Sequence[tuple[int, Row]], taught: Sequence[tuple[int, Row]]) -> None:
+    def _against_one_owner(self, asked: Sequence[Noted], taught: Sequence[Noted]) -> None:
         """One owner's guide, with the noise of whoever was the merger, brought the same labels between releases."""
-        found, made = self.releases(), list[Release]()
-        if len(found) != self.mergers[-1].guide.made:
+        found, made, past = self.releases(), list[Release](), 0
+        if self.mergers and len(found) != self.mergers[-1].guide.made:
             raise Wrong("there are releases that no ledger has")
         lessons: dict[int, list[Row]] = {}
-        for _, row in taught:
-            lessons.setdefault(row.leaf, []).append(row)
+        for one_ in taught:
+            lessons.setdefault(one_.row.leaf, []).append(one_.row)
         one = self._owner(self.openings[0][1], made)
         for at, release in enumerate(found):
             for opened, seed in self.openings:
@@ -625,9 +682,9 @@ class World:
             if release.kind == "ranges":
                 one.go_to(one.ready and max(one.rounds, one.rounds + one.counting))
                 first = dict[Any, Row]()
-                for where, row in sorted(asked, key=lambda pair: pair[1].number):
+                for where, _, row in sorted(asked, key=lambda one: one.row.number):
                     if row.x is not None and row.number <= one.rounds and row.label >= 0:
-                        first.setdefault((where, row.number if self.kind == "rounds" else row.whose), row)
+                        first.setdefault(row.number if self.kind == "kept" else (where, row.whose), row)
                 for row in first.values():
                     one.count(unpack(row.x))  # type: ignore[arg-type]
             else:
@@ -635,7 +692,9 @@ class World:
                 for row in lessons.pop(one.closed, []):
                     assert row.x is not None
                     one.gradient(one.encode_as_of(unpack(row.x), row.number), row.label)
-            made_now = list[Release]()
+                if not one.finding:
+                    one._leaves.kept = self._kept(one, at, asked, taught)
+            closing, made_now = (one.closed, one.rounds, one.due != "ranges"), list[Release]()
             one.store = made_now.append
             if not one.close_next():
                 raise Wrong("a leaf was released before its end")
@@ -644,13 +703,52 @@ class World:
                 raise Wrong(f"{release.kind} {release.number} does not hold what was learned in it, each lesson once")
             if not np.array_equal(mine.row, release.row):
                 raise Wrong(f"{release.kind} {release.number} is not what one owner would have released")
+            self._between_versions(at, past, *closing, asked, taught)
+            past = one.rounds
             made.append(release)
         if any(leaf >= 0 and leaf < one.closed for leaf in lessons):
             raise Wrong("a lesson is in no release")
         theta = one.model.theta.tobytes()
-        others = [self.mergers[-1].guide, *(p.follower._guide for p in self.places.values() if p and p.desks)]
+        others = [*(p.follower._guide for p in self.places.values() if p and p.desks)]
+        others += [self.mergers[-1].guide] if self.mergers else []
         if any(other and other.made == one.made and other.model.theta.tobytes() != theta for other in others):
             raise Wrong("θ is not one owner's, bit for bit")
+
+    def _between_versions(
+        self, at: int, past: int, leaf: int, last: int, teaches: bool, asked: Sequence[Noted], taught: Sequence[Noted]
+    ) -> None:
+        """The entries of a leaf's rounds and lessons lie between two versions of their partition: the last, its own."""
+        before, after = self.versions[at], self.versions[at + 1]
+        theirs = [noted for noted in asked if past < noted.row.number <= last]
+        theirs += [noted for noted in taught if teaches and noted.row.leaf == leaf]
+        for number, entry, row in theirs:
+            if not before[number].version < entry <= after[number].version:
+                raise Wrong(f"round {row.number} was taken, or taught, after the sum of its leaf was offered")
+
+    def _kept(self, one: Guide, at: int, asked: Sequence[Noted], taught: Sequence[Noted]) -> list[Kept]:
+        """What the lives that offered for this release had kept of the warm-up.
+
+        What an earlier life of a partition had kept is lost with it, but for what the journal taught again.
+        """
+        warm, found = one._warm, list[Kept]()
+        if warm is None or not one.plan.kept_clip:
+            return found
+        for noted in taught:
+            number, row = noted.partition, noted.row
+            life = self.versions[at + 1][number]
+            first, released = self.opened[number, life.epoch]
+            again = noted.at <= first
+            if warm._loud.leaves <= row.leaf < warm.stage.leaves and (row.leaf >= released or not again):
+                until, last = (first, released) if again else (noted.at, row.leaf)
+                before = [other.row.number for other in asked if other.partition == number and other.at <= until]
+                rounds = max([*before, warm.stage.ends[last - 1] if last else 0])
+                read = one.encode_as_of(unpack(row.x), row.number).read  # type: ignore[arg-type]
+                assert read is not None
+                found.append(Kept(rounds, read, row.label))
+        closed, ends = one._leaves.closed, one._leaves.stage.ends
+        least = ends[closed - 1] if closed else 0
+        self.kept += sum(least < kept.rounds <= ends[closed] for kept in found)
+        return sorted((kept for kept in found if kept.rounds > least), key=lambda kept: kept.rounds)
 
     def _owner(self, seed: int, made: Sequence[Release]) -> Guide:
         guiding = make(self.kind, seed).operator.loop.guiding
@@ -678,6 +776,18 @@ def simulated() -> Iterator[Path]:
     read = cache(lambda text: reader(text))
     ledgers._place = lambda where: memories.setdefault(str(where), Memory(str(where)))  # type: ignore[assignment]
     plans.Plan.from_json = staticmethod(read)  # type: ignore[method-assign, assignment]
+    map_ = RangeCounts.map
+    found = lru_cache(64)(
+        lambda counts, row, deviation, rows: map_(counts, np.frombuffer(row, dtype=np.int64), deviation, rows)
+    )
+    counted = dict[tuple[str, ...], RangeCounts]()
+
+    def once(counts: RangeCounts, released: Any, deviation: float, rows: int) -> Any:
+        """A function of what was released and of the columns: computed once, and not by every process of a life."""
+        columns = tuple(counts.columns.numeric)
+        return found(counted.setdefault(columns, counts), released.tobytes(), deviation, rows)
+
+    RangeCounts.map = once  # type: ignore[method-assign]
     leases, merging.LEASES = merging.LEASES, 2  # short leaves: more is lent than is asked for all the same
     shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     try:
@@ -686,7 +796,7 @@ def simulated() -> Iterator[Path]:
             yield Path(name)
     finally:
         _current.clear()
-        merging.LEASES = leases
+        merging.LEASES, RangeCounts.map = leases, map_  # type: ignore[method-assign]
         ledgers._place, plans.Plan.from_json, Book._write = place, reader, write  # type: ignore[method-assign]
 
 
@@ -700,8 +810,14 @@ def run(seed: int, base: Path, kinds: Kinds | None = None, steps: int = 60, *, s
     world = World(seed, folder, kinds, secret=secret)
     Book._write = lambda book: world.write(book, _write)  # type: ignore[method-assign, assignment]
     try:
-        world.live(steps)
-        world.check()
+        stuck: Wrong | None = None
+        try:
+            world.live(steps)
+        except Wrong as error:
+            stuck = error
+        world.check()  # what is wrong with the ledgers is why a life is stuck, if anything is
+        if stuck is not None:
+            raise stuck
     finally:
         for name in world.places:
             world.kill(name)
@@ -811,9 +927,9 @@ class Hurried(Merger):
 class Trusting(Merger):
     """It takes what an earlier life of a partition offers."""
 
-    def hello(self, place: str, lives: Mapping[int, Life]) -> Standing:
+    def hello(self, place: str, lives: Mapping[int, Life], rounds: int = 0) -> Standing:
         before = dict(self._offers)
-        told = super().hello(place, lives)
+        told = super().hello(place, lives, rounds)
         self._offers |= before
         return told
 
@@ -876,16 +992,44 @@ class Blind(Hasty):
 
 
 class Hoarding(Follower):
-    """It goes on using its numbers when their leaf is over."""
+    """It goes on using its numbers when their leaf is sealed."""
 
     def _seal(self) -> None:
         with self.changed:
             self._sealed = True
 
+    def take(self, want: int, above: int) -> tuple[int, int]:
+        sealed, self._sealed = self._sealed, False
+        try:
+            return super().take(want, above)
+        finally:
+            self._sealed = sealed
+
+
+class Unsealed(PopDesk):
+    """Its share takes rounds after it was offered."""
+
+    def _take(self, fresh: Any) -> Any:
+        share: Any = self.pop.operator.loop.guiding.guide  # type: ignore[union-attr]
+        sealed, share.sealed = share.sealed, False
+        try:
+            return super()._take(fresh)
+        finally:
+            share.sealed = sealed
+
+
+class AsksAtSeal(PartitionDesk, Unsealed):
+    """A desk over such a share: between its own steps, which look for numbers, it is what it was."""
+
+
+class Rehearsing(Follower):
+    """What was kept of a warm-up teaches leaf after leaf."""
+
     def _use(self, told: Told) -> None:
-        lease = self._lease
+        kept = {number: seat.share._leaves.kept for number, seat in self._seats.items()}
         super()._use(told)
-        self._lease = lease
+        for number, seat in self._seats.items():
+            seat.share._leaves.kept = kept[number]
 
 
 class Unnumbered(Sharing):
@@ -927,8 +1071,11 @@ DOUBLES: dict[str, tuple[Kinds, bool]] = {
     "a merger without a fence": (Kinds(merger=Unfenced), False),
     "a lease handed out twice": (Kinds(merger=Forgetful), False),
     "a release without the last partition": (Kinds(merger=Hurried), False),
+    "an offer that is not durable": (Kinds(follower=Hasty), False),
+    "numbers of a sealed leaf": (Kinds(follower=Hoarding, desk=AsksAtSeal), False),
     "an offer of an earlier life": (Kinds(merger=Trusting, follower=Blind), False),
     "an offer for another release": (Kinds(merger=Anytime), False),
+    "a kept lesson in many leaves": (Kinds(follower=Rehearsing), False),
     "a lesson without a number": (Kinds(desk=Retaught), False),
     "two routing keys": (Kinds(route=by_two_keys), False),
 }
@@ -961,8 +1108,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             world = run(seed, base, steps=given.steps)
             made = world.mergers[-1].guide.made
             counted += Counter(
-                rounds=len(world.numbers), labels=world.labels, releases=made, mergers=len(world.openings)
-            )
+                rounds=len(world.numbers), labels=world.labels, releases=made, mergers=len(world.openings),
+                lives=len(world.opened), kept=world.kept,
+            )  # fmt: skip
             if seed % 10 == 0:
                 pair(seed, base, steps=given.steps)
             if (seed - given.first) % 100 == 99:

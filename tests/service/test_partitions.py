@@ -1,6 +1,11 @@
 """One model over many owners: numbers once, each label in one release, one owner's bits, whatever crashes."""
 
+import shutil
+import socket
 import threading
+import time
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -8,16 +13,21 @@ import numpy as np
 import pytest
 
 from confide import POP, Plan, StateError
+from confide.guide.guide import Release
+from confide.guide.leaves import Kept
 from confide.learners import DecisionTree, Features
 from confide.pop.monitor import Monitor
 from confide.pop.sharing import check_shared
 from confide.pop.state import check
 from confide.privacy.random import Random
+from confide.service import posting
 from confide.service.base import NotYet, Question, Taught
 from confide.service.config import PartitionsConfig
 from confide.service.following import Follower
-from confide.service.merging import Lease, Life, Merger, Offer, partition_of
+from confide.service.journal import Row
+from confide.service.merging import LIVES, Lease, Life, Merger, Offer, partition_of
 from confide.service.models import partition_key
+from confide.service.owner import Owner
 from confide.service.parting import PartitionDesk
 from confide.service.partitioned import PartitionedDesk
 from confide.service.posting import HttpPost, MergerServer
@@ -187,6 +197,51 @@ def sealed_cluster(folder: Path) -> tuple[Cluster, str, Any]:
     return cluster, one, first
 
 
+@pytest.mark.parametrize("many", [1, 2])
+def test_nothing_is_taught_to_a_share_that_was_offered(many: int, folder: Path) -> None:
+    cluster = Cluster(folder, plan_for(), partitions=1, places=1)
+    share = cluster.desks[0]._seat.share
+    questions = [share.encode([1.0, 0.0])] * many
+    share.gradients(questions, [1] * many)
+    before = share.seal()
+    assert before.any()
+    with pytest.raises(StateError, match="sealed"):
+        share.gradients(questions, [1] * many)
+    with pytest.raises(StateError, match="sealed"):
+        share.gradient(questions[0], 1)
+    assert np.array_equal(share.seal(), before)
+    cluster.close()
+
+
+def test_a_group_has_one_lease_and_goes_on_after_the_release_that_it_has_caused(folder: Path) -> None:
+    """Nobody waits: this process has all partitions, so that it hears of the release when it has made its offers."""
+    cluster = Cluster(folder, plan_for(), places=1)
+    lent, lend = list[Lease | None](), cluster.merger.lend
+
+    def counted(place: str, need: int) -> Lease | None:
+        lent.append(lend(place, need))
+        return lent[-1]
+
+    cluster.merger.lend = counted  # type: ignore[method-assign]
+
+    class Quiet:
+        def news(self, known: Any) -> Any:
+            raise OSError
+
+        def close(self) -> None:
+            pass
+
+    desk = PartitionedDesk("spam", b"key", 3, dict(enumerate(cluster.desks)), cluster.followers[0], Quiet())
+    first, then = (
+        desk.ask([Question(f"s{i}", f"{at}-{i}", [1.0, 0.0]) for i in range(12)]) for at in ("first", "then")
+    )
+    assert [reply.round for reply in sorted(first, key=lambda one: one.round)] == list(range(1, 13))
+    assert sorted(reply.round for reply in then) == list(range(13, 25)), "over the end of a leaf"
+    assert lent == [(1, 12), (13, 16), None, (17, 24)]
+    desk.close()
+    cluster.merger.close()
+
+
 @pytest.mark.parametrize("brought", [False, True])
 def test_a_label_that_waits_in_vain_takes_no_round_from_a_question(brought: bool, folder: Path) -> None:
     cluster, one, first = sealed_cluster(folder)
@@ -254,6 +309,43 @@ def test_a_merger_that_died_at_a_seal_is_asked_to_seal_again(folder: Path) -> No
         assert cluster.ask(one, "more", [1.0, 0.0]).round == 33
 
 
+def test_a_label_waits_for_what_is_due_without_a_question_also_where_the_merger_that_sealed_it_is_gone(
+    folder: Path,
+) -> None:
+    """The warm-up is over and the counts are not released: who learns now learns for nothing."""
+    plan = simulate.plan_of("ranges")
+    assert plan.guide is not None
+    with simulate.simulated():
+        cluster = Cluster(folder, plan, partitions=2, features=simulate.features_of("ranges"))
+        one = next(f"s{i}" for i in range(99) if partition_of(b"key", 2, f"s{i}") == 0)
+        first = cluster.ask(one, "0", {"a": 1.0, "b": 0.0})
+        while cluster.merger.standing().made < plan.guide.warm.leaves - 1:
+            cluster.merger.lend("gone", 1 << 20)
+            cluster.look()
+        for _ in range(2):
+            cluster.merger.lend("gone", 1 << 20)
+        told = cluster.merger._release
+
+        def dies() -> None:
+            told()
+            raise ConnectionError
+
+        cluster.merger._release = dies  # type: ignore[method-assign]
+        cluster.followers[0].look()
+        with pytest.raises(ConnectionError):
+            cluster.followers[1].look()
+        simulate.drop(cluster.merger.pop)
+        cluster.merger = cluster.open_merger()
+        assert cluster.merger.guide.due == "ranges" and not cluster.merger.standing().sealing
+        for follower in cluster.followers:
+            follower._post = cluster.merger
+        cluster.followers[0].look()
+        assert cluster.learn(one, first.answer.ticket, "yes").kind == "later"
+        cluster.look()
+        cluster.look()
+        assert cluster.learn(one, first.answer.ticket, "yes") is None, "and is taken after the release"
+
+
 def test_what_was_offered_to_a_merger_that_was_replaced_is_offered_again(folder: Path) -> None:
     with simulate.simulated():
         cluster, one, _ = sealed_cluster(folder)
@@ -299,9 +391,12 @@ def test_who_lost_a_partition_offers_nothing_to_the_next_merger(folder: Path) ->
             follower._post = merger
         assert merger.lend("place 0", 1) is None, "all numbers of the leaf are over with the merger who had them"
         for _ in range(3):
-            for follower in cluster.followers[:2]:
-                follower.look()
-        assert merger.standing().made == 0 and merger.missing() == [0] and old.ended
+            with pytest.raises(StateError, match="opened elsewhere since"):
+                cluster.followers[0].look()
+            cluster.followers[1].look()
+        assert merger.standing().made == 0 and merger.missing() == [0]
+        with pytest.raises(StateError):
+            old._seat.offered(*merger.standing()[:2])
         cluster.followers[2]._post = merger
         cluster.followers[2].look()
         assert merger.standing().made == 1
@@ -329,6 +424,91 @@ def test_a_partition_from_a_backup_is_refused(folder: Path) -> None:
     with pytest.raises(StateError, match="rolled back"):
         again.hello("elsewhere", {0: Life(life.epoch + 5, life.version)})
     again.close()
+
+
+def test_a_partition_from_a_backup_is_refused_also_by_a_merger_that_was_started_again(folder: Path) -> None:
+    """Nothing was released since the backup: the merger's ledger has the lives that it was told of."""
+    cluster = Cluster(folder, plan_for(unit_labels=8), partitions=2)
+    one = next(f"s{i}" for i in range(99) if partition_of(b"key", 2, f"s{i}") == 0)
+    reply = cluster.ask(one, "0", [1.0, 0.0])
+    cluster.desks[0].close()
+    shutil.copytree(folder / "p0", folder / "backup")
+    cluster.desks[0] = cluster.open(0, 0)
+    assert cluster.learn(one, reply.answer.ticket, "yes") is None
+    cluster.close()
+    shutil.rmtree(folder / "p0")
+    shutil.copytree(folder / "backup", folder / "p0")
+    cluster.merger = cluster.open_merger()
+    cluster.followers = [Follower(cluster.merger, f"another {i}") for i in range(2)]
+    with pytest.raises(StateError, match="rolled back"):
+        cluster.open(0, 0)
+    cluster.open(1, 1).close()
+    cluster.merger.close()
+
+
+def test_a_mergers_ledger_without_lives_is_read_and_has_them_from_then_on(folder: Path) -> None:
+    """As an earlier Confide wrote it: who lives on where it was is admitted, and nobody else in its name."""
+    cluster = Cluster(folder, plan_for(), partitions=2)
+    one = next(f"s{i}" for i in range(99) if partition_of(b"key", 2, f"s{i}") == 0)
+    for i in range(18):
+        cluster.ask(one, str(i), [1.0, 0.0])
+    life = cluster.desks[0]._seat.life
+    cluster.merger._book.tear(LIVES, cluster.merger._noted_lives)
+    cluster.merger._note_versions()
+    cluster.merger._book.wait(cluster.merger._book.sequence)
+    cluster.merger.close()
+    cluster.merger = cluster.open_merger()
+    assert cluster.merger._noted_lives == -1 and cluster.merger._versions[0].epoch == life.epoch
+    cluster.merger.hello("place 0", {0: life})
+    cluster.merger.hello("elsewhere", {0: Life(life.epoch + 1, life.version)})
+    with pytest.raises(StateError, match="opened elsewhere"):
+        cluster.merger.hello("place 0", {0: life})
+    for desk in cluster.desks:
+        simulate.drop(desk.pop)
+    cluster.merger.close()
+
+
+def test_a_ticket_from_beyond_its_end_seals_a_partition_whose_backup_no_merger_can_tell(folder: Path) -> None:
+    """The copy is of the last life itself, and nothing was released or said since."""
+    cluster = Cluster(folder, plan_for(unit_labels=8), partitions=2)
+    one = next(f"s{i}" for i in range(99) if partition_of(b"key", 2, f"s{i}") == 0)
+    cluster.ask(one, "0", [1.0, 0.0])
+    shutil.copytree(folder / "p0", folder / "backup")
+    reply = cluster.ask(one, "1", [1.0, 0.0])
+    cluster.close()
+    shutil.rmtree(folder / "p0")
+    shutil.copytree(folder / "backup", folder / "p0")
+    cluster.merger = cluster.open_merger()
+    cluster.followers = [Follower(cluster.merger, f"another {i}") for i in range(2)]
+    cluster.desks[0] = cluster.open(0, 0)
+    with pytest.raises(StateError, match="rolled back"):
+        cluster.learn(one, reply.answer.ticket, "yes")
+    assert cluster.desks[0].ended
+    simulate.drop(cluster.desks[0].pop)
+    cluster.merger.close()
+
+
+def test_a_merger_from_a_backup_is_refused_by_partitions_that_know_later_numbers(folder: Path) -> None:
+    """Also where every place was started again: a leaf would be released twice, with two noises."""
+    cluster = Cluster(folder, plan_for(), partitions=2)
+    one = next(f"s{i}" for i in range(99) if partition_of(b"key", 2, f"s{i}") == 0)
+    cluster.ask(one, "0", [1.0, 0.0])
+    cluster.merger.close()
+    shutil.copytree(folder / "merger", folder / "backup")
+    cluster.merger = cluster.open_merger()
+    for follower in cluster.followers:
+        follower._post = cluster.merger
+    for i in range(1, 40):
+        cluster.ask(one, str(i), [1.0, 0.0])
+    assert cluster.merger.standing().made >= 2
+    cluster.close()
+    shutil.rmtree(folder / "merger")
+    shutil.copytree(folder / "backup", folder / "merger")
+    cluster.merger = cluster.open_merger()
+    cluster.followers = [Follower(cluster.merger, f"another {i}") for i in range(2)]
+    with pytest.raises(StateError, match="the merger does not know all rounds"):
+        cluster.open(0, 0)
+    cluster.merger.close()
 
 
 def test_a_lease_lies_in_one_leaf_and_numbers_of_another_one_are_not_used(folder: Path) -> None:
@@ -460,6 +640,147 @@ def test_partitions_behind_one_desk_speak_to_a_merger_at_its_port(folder: Path) 
     server.close()
 
 
+def test_a_place_that_hears_no_more_of_its_merger_says_so_and_nothing_of_what_broke_it(folder: Path) -> None:
+    """Whatever ends the thread that hears: the desk has ended, is not ready, and its owner opens it again."""
+    cluster = Cluster(folder, plan_for(), partitions=1, places=1)
+
+    class Broken:
+        def news(self, known: Any) -> Any:
+            raise RuntimeError("somebody's private value")
+
+        def close(self) -> None:
+            pass
+
+    desk = PartitionedDesk("spam", b"key", 1, {0: cluster.desks[0]}, cluster.followers[0], Broken())
+    desk._thread.join(10)
+    assert desk.ended, "it does not hear of seals any more"
+    with pytest.raises(StateError, match="RuntimeError") as said:
+        desk.beat()
+    assert "private" not in str(said.value)
+    with pytest.raises(StateError):
+        desk.ask([Question("ann", "1", [1.0, 2.0])])
+
+    class Log:
+        def __init__(self) -> None:
+            self.told = list[str | None]()
+
+        def served(self, *_: Any) -> None: ...
+
+        def failed(self, *_: Any) -> None: ...
+
+        def ready(self, model: str, why: str | None) -> None:
+            self.told.append(why)
+
+    log = Log()
+    owner = Owner(desk, log)  # type: ignore[arg-type]
+    assert owner.ended, "readiness tells the truth before anybody asks"
+    owner._fail(desk, str(said.value))  # type: ignore[arg-type]
+    owner.close()
+    assert "RuntimeError" in str(log.told[-1])
+    cluster.merger.close()
+
+
+def raw(port: int, sent: bytes, seconds: float = 30.0) -> bytes:
+    """What the merger's port says to these bytes until it closes the connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:
+        connection.sendall(sent)
+        told = b""
+        while part := connection.recv(4096):
+            told += part
+    return told
+
+
+def test_the_mergers_port_has_few_places_little_time_and_a_word_of_its_own_for_every_request(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret, heard = bytes(range(32)), list[bytes]()
+    monkeypatch.setattr(posting, "HEAD", 0.3)
+    monkeypatch.setattr(posting, "PLACES", 2)
+    server = MergerServer(lambda: Merger.open(folder / "m", lambda: make(plan_for()), 2), "127.0.0.1", 0, secret)
+    url = f"http://127.0.0.1:{server.port}"
+    assert raw(server.port, b"POST /standing HT") == b"", "who says nothing more is not waited for"
+    began = time.monotonic()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as slow, suppress(OSError):
+        while slow.send(b"P") and time.monotonic() < began + 10:  # byte by byte
+            time.sleep(0.05)
+    assert time.monotonic() < began + 5, "nor is who says it slowly"
+    time.sleep(0.1)
+    idle = [socket.create_connection(("127.0.0.1", server.port), timeout=30) for _ in range(2)]
+    time.sleep(0.1)
+    assert raw(server.port, b"") == b"" and time.monotonic(), "no place is left"
+    for one in idle:
+        one.close()
+    time.sleep(0.1)
+    large = b"POST /offer HTTP/1.1\r\ncontent-length: 200000000\r\nauthorization: nobody\r\n\r\n"
+    assert b" 401 " in raw(server.port, large).split(b"\r\n")[0], "a body is not read before its sender is known"
+    real = posting._signed
+
+    def listened(*given: Any) -> str:
+        heard.append(real(*given).encode())
+        return heard[-1].decode()
+
+    monkeypatch.setattr(posting, "_signed", listened)
+    post = HttpPost(url, secret)
+    assert post.standing() == post.standing() == (1, 0, False)
+    assert len(heard) == len(set(heard)) > 0 and not any(secret.hex().encode() in one for one in heard)
+    body = b'{"place": "x", "need": 5}'
+    stolen = heard[0].decode()  # the word of another request
+    for call in ("standing", "lend"):
+        head = f"POST /{call} HTTP/1.1\r\ncontent-length: {len(body)}\r\nauthorization: {stolen}\r\n\r\n"
+        assert b" 401 " in raw(server.port, head.encode() + body).split(b"\r\n")[0], "it is for its own body alone"
+    post.close()
+    server.close()
+
+
+def test_what_another_process_at_the_mergers_port_says_is_not_believed() -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = b'{"told": [9, 9, true]}'
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        post = HttpPost(f"http://127.0.0.1:{server.server_address[1]}", bytes(32))
+        with pytest.raises(OSError, match="merger"):
+            post.standing()
+        post.close()
+        server.shutdown()
+
+
+def test_a_connection_that_the_merger_closed_meanwhile_is_opened_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(posting, "IDLE", 0.2)
+    server = MergerServer(lambda: Merger.open(folder / "m", lambda: make(plan_for()), 2), "127.0.0.1", 0, bytes(32))
+    post = HttpPost(f"http://127.0.0.1:{server.port}", bytes(32))
+    first = post.standing()
+    time.sleep(0.6)
+    assert post.standing() == first
+    post.close()
+    server.close()
+
+
+def test_nothing_private_is_in_a_repr() -> None:
+    """What an error's traceback, a debugger or a log would show of sums, rows and lessons."""
+    sums, x = np.array([123_456_789]), b"123456789"
+    private = [
+        Offer(1, Life(2, 3), sums.tobytes()),
+        Row(x, x, x, 7, 1, -1, 0, 123_456_789, 0, 0, x),
+        Release("node", 4, sums, sums),
+        Kept(5, x, 123_456_789),  # type: ignore[arg-type]
+    ]
+    for one in private:
+        assert "123456789" not in repr(one) and repr(sums.tobytes()) not in repr(one), type(one)
+        assert "123456789" not in f"{one} {[one]}"
+    assert "partition=1" in repr(private[0]) and "number=7" in repr(private[1])
+
+
 def test_a_file_names_every_partition_once_and_where_the_merger_is(tmp_path: Path) -> None:
     given: dict[str, Any] = {"key": tmp_path / "key", "number": 4, "owns": "0-1", "merger": "http://127.0.0.1:1"}
     good = PartitionsConfig(**given, owners={"2-3": "http://127.0.0.1:2"})
@@ -483,9 +804,10 @@ def test_a_file_names_every_partition_once_and_where_the_merger_is(tmp_path: Pat
 
 def test_lives_with_crashes_lost_messages_and_two_mergers_keep_every_rule() -> None:
     with simulate.simulated() as base:
-        worlds = [simulate.run(seed, base) for seed in range(1, 13)]
+        worlds = [simulate.run(seed, base) for seed in range(1, 17)]
         assert sum(max(made for made, _ in world.openings) for world in worlds) > 12, "leaves close under faults too"
-        assert {world.kind for world in worlds} == {"people", "rounds", "ranges"}
+        assert {world.kind for world in worlds} == set(simulate.KINDS)
+        assert sum(world.kept for world in worlds) > 30, "kept lessons were held against one owner's"
 
 
 def test_what_one_person_brings_moves_nobodys_number_lease_seal_or_release() -> None:
@@ -497,4 +819,4 @@ def test_what_one_person_brings_moves_nobodys_number_lease_seal_or_release() -> 
 @pytest.mark.parametrize("name", simulate.DOUBLES)
 def test_a_broken_rule_is_found_out(name: str) -> None:
     with simulate.simulated() as base:
-        assert simulate.caught(name, base, range(1, 600)) is not None
+        assert simulate.caught(name, base, range(1, 100)) is not None

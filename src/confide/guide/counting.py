@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,12 @@ class RangeCounts:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self.counts = np.require(self.counts, requirements=["C", "W"])  # it may come from a read-only file
+
+    def emptied(self) -> RangeCounts:
+        """The same bins, without counts."""
+        own = copy(self)
+        own.counts = np.zeros_like(self.counts)
+        return own
 
     def add(self, numbers: NDArray[np.float64]) -> None:
         """Count rows of all numeric columns; a missing number adds nothing."""

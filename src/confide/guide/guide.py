@@ -75,6 +75,9 @@ class Release(NamedTuple):
     row: Ints
     exact: Ints
 
+    def __repr__(self) -> str:
+        return f"Release(kind={self.kind!r}, number={self.number})"
+
 
 class Asked(NamedTuple):
     """What the guide says to many rows."""
@@ -338,6 +341,14 @@ class Guide:
             leaves.load([release.row], [np.zeros_like(leaves.open)])
             self._turn()
 
+    def shared(self, kept: list[Kept] | None = None) -> dict[str, Any]:
+        """What a partition's share has of this guide: the released model, and sums of its own, with what it kept."""
+        own = self._leaves.emptied([] if kept is None else kept)
+        common: dict[str, Any] = {"ranges": self.ranges, "_first": self._first, "_handover": self._handover}
+        if self.finding and kept is None:
+            common["_counted"] = self._counted.emptied()
+        return common | {"_leaves": own, "_warm": own if self.finding else self._warm}
+
     def _size_of(self, kind: str) -> int:
         return self._counted.counts.size if kind == "ranges" else self._leaves.open.size
 
@@ -359,6 +370,10 @@ class Guide:
         if self._failed:
             raise StateError("a release could not be stored, and the guide stopped: load it again from its ledger")
 
+    def _taking(self) -> None:
+        """StateError where nothing may be taught."""
+        self._check()
+
     def _due(self) -> str | None:
         """What is released by the call that takes the next round."""
         if self.rounds >= self._last:
@@ -376,10 +391,11 @@ class Guide:
         """
         self._close_due()
         ends, handover = self._leaves.stage.ends, [] if self.finding or not self._handover else [self._handover]
-        later = [self._began + ends[leaves - 1] for leaves in self._leaves.changing() + handover]
+        began, rounds, last = self._began, self.rounds, self._last
+        later = [began + ends[leaves - 1] for leaves in self._leaves.changing() + handover]
         later += [self._first] if self.finding else []
-        later += [self._began + ends[-1]] if self.plan.endless else []  # the next epoch has its own times
-        return min([at for at in later if self.rounds < at < self._last], default=self.rounds + MANY) - self.rounds
+        later += [began + ends[-1]] if self.plan.endless else []  # the next epoch has its own times
+        return min([at for at in later if rounds < at < last], default=rounds + MANY) - rounds
 
     def _release(self, kind: str) -> None:
         """Make a release, have it made durable, and use it: by one assignment, so that an interrupt tears nothing."""
@@ -504,7 +520,7 @@ class Guide:
         The unit's cap is the caller's to keep. After the warm-up that of a row that may be `counted` is shorter, where
         the plan has no place for both (`GuidePlan.record_clip`).
         """
-        self._check()
+        self._taking()
         soft = counted and self._warm is not None and not self.finding
         taught = self._add(question, y, self._leaves.open, self.plan.record_clip if soft else self._leaves.clip)
         if taught:
@@ -522,7 +538,7 @@ class Guide:
             for question, y in zip(questions, ys, strict=True):
                 self.gradient(question, y)
             return
-        self._check()
+        self._taking()
         stage, labels = self.stage, self.plan.labels
         taught = [one for one in zip(questions, ys, strict=True) if one[0].stage == stage and 0 <= one[1] < labels]
         if not taught:

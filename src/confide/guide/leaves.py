@@ -40,6 +40,9 @@ class Kept(NamedTuple):
     row: Row
     label: int
 
+    def __repr__(self) -> str:
+        return f"Kept(rounds={self.rounds})"
+
 
 class _Loud(NamedTuple):
     """The first leaves of a warm-up: of this stage, and κC in them; and their rounds, in which nothing is kept."""
@@ -154,6 +157,13 @@ class Leaves:
         after = Leaves(self.plan, stage, self.features, self._rng, self.carried(), self._softer)
         after.given, after.kept = self.given, self.kept
         return after
+
+    def emptied(self, kept: list[Kept]) -> Leaves:
+        """The same released model, over an open sum of its own: a partition's."""
+        own = copy(self)
+        own.open, own.kept = np.zeros_like(self.open), kept
+        vars(own).update({"_older": {}})
+        return own
 
     def left(self) -> Carried | None:
         """What a successor begins with, wherever in the epoch this is; None before anything was released."""

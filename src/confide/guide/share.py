@@ -7,15 +7,9 @@ goes on when the release is known. Proof page: docs/proofs/partitions.md.
 
 from __future__ import annotations
 
-from copy import copy
-
-import numpy as np
-
 from confide.arrays import Ints
 from confide.errors import StateError
 from confide.guide.guide import Guide
-from confide.guide.leaves import Kept, Leaves
-from confide.guide.model import Question
 
 __all__ = ["Share"]
 
@@ -37,17 +31,7 @@ class Share(Guide):
         self.sealed = False
         """Whether the open leaf was offered: no label is taken until its release is known (public)."""
         self._teaches = False
-        if self.finding:
-            self._counted = copy(public._counted)
-            self._counted.counts = np.zeros_like(public._counted.counts)
-        self._leaves = self._own([])
-
-    def _own(self, kept: list[Kept]) -> Leaves:
-        public = self.public
-        leaves = copy(public._leaves)
-        leaves.open, leaves.kept, leaves._older = np.zeros_like(leaves.open), kept, {}
-        self._warm = leaves if public.finding else public._warm
-        return leaves
+        vars(self).update(public.shared())
 
     def seal(self) -> Ints:
         """The sum of the open leaf, or the counts, that are due: from now on nothing is added to them."""
@@ -58,10 +42,9 @@ class Share(Guide):
 
     def renew(self) -> None:
         """The model has been released once more: the next leaf begins, with what was kept for it."""
-        found, public = self.finding, self.public
-        self._leaves = self._own(self._leaves.kept)
-        self.ranges, self._first, self._handover = public.ranges, public._first, public._handover
-        self.rounds = max(self.rounds, public.rounds)
+        found = self.finding
+        vars(self).update(self.public.shared(self._leaves.kept))
+        self.rounds = max(self.rounds, self.public.rounds)
         self._teaches |= found and not self.finding and self._keeping
         if self._teaches:
             self._teach_kept()
@@ -74,8 +57,8 @@ class Share(Guide):
             raise StateError(SEALED)
         return False
 
-    def gradient(self, question: Question, y: int, /, *, counted: bool = False) -> None:
-        """As a guide's; never into a leaf that was offered."""
+    def _taking(self) -> None:
+        """Nothing is taught to a leaf that was offered."""
+        super()._taking()
         if self.sealed:
             raise StateError(SEALED)
-        super().gradient(question, y, counted=counted)

@@ -163,7 +163,8 @@ class Guiding(Running, runs=GuidePlan):
 
     def lesson(self, question: Question) -> Question:
         """What a label that comes later needs of it."""
-        return question if question.asked is None else question._replace(asked=None)
+        stage, encoded, asked, read = question
+        return question if asked is None else Question(stage, encoded, None, read)
 
     def teach(self, question: Question | None, label: int, who: bytes | None, counted: bool = False) -> int:
         """A label came: one gradient, if the unit's cap allows. The leaf that has it, −1 for none: nobody is told.

@@ -131,7 +131,7 @@ class Service:
     async def missing(self, here_only: bool) -> dict[str, str]:
         """The models that are not ready, and why."""
         owners = {name: model.owner for name, model in self.models.items()}
-        failed = {name: "failed" for name, owner in owners.items() if owner.failure is not None or not owner.alive}
+        failed = {name: "failed" for name, owner in owners.items() if owner.ended or not owner.alive}
         taught = {name: "history" for name, owner in owners.items() if owner.waits}
         here = taught | {name: "draining" for name, owner in owners.items() if owner.draining} | failed
         others = {} if here_only else self.elsewhere

@@ -38,80 +38,82 @@ class Counts:
         about: dict[str, Any] = {"width": 64, "last": 0, "bins": []} if older is None else json.loads(older)
         self.sequence: int = about.get("sequence", -1)
         """The ledger's entry up to which everything is in the note; −1 for none."""
-        self._width, self._last = int(about["width"]), int(about["last"])
-        self._bins: list[list[int]] = about["bins"]
+        self.width, self.last = int(about["width"]), int(about["last"])
+        """Rounds of a bin, and the last round that was counted."""
+        self.bins: list[list[int]] = about["bins"]
 
     @classmethod
     def together(cls, each: Sequence[Counts]) -> Counts:
         """Those of several desks, whose rounds have different numbers, as one."""
         made = copy(each[0])
-        made._bins, made._width, made._last = [], max(one._width for one in each), max(one._last for one in each)
+        made.bins, made.width, made.last = [], max(one.width for one in each), max(one.last for one in each)
         for one in each:
-            for i, row in enumerate(one._bins):
-                found = made._bin(1 + i * one._width)
+            for i, row in enumerate(one.bins):
+                found = made.bin(1 + i * one.width)
                 found[:] = _joined(found, row)
         return made
 
     def asked(self, numbers: Sequence[int], sources: Sequence[int], unsure: int) -> None:
         """Rounds were answered from these sources, −1 where they were refused; so many unsure answers were counted."""
         for number, source in zip(numbers, sources, strict=True):
-            row = self._bin(number)
+            row = self.bin(number)
             row[self._column.get(source, GUIDE)] += 1  # a number that this process does not know is of a part
-            self._last = max(self._last, number)
+            self.last = max(self.last, number)
         if numbers:
-            last = row if number == self._last else self._bin(self._last)
+            last = row if number == self.last else self.bin(self.last)
             last[-1] = max(unsure, last[-1])
 
     def awaited(self, rows: Iterable[Row]) -> None:
         """Questions were asked: where labels have a deadline, each counts with what stands for its label."""
         for row in rows:
             if (stands := row.stands) >= 0:
-                found = self._bin(row.number)
+                found = self.bin(row.number)
                 found[-3] += 1
                 found[-2] += stands != row.label
 
     def labelled(self, rows: Sequence[Row], answered: Sequence[int]) -> None:
         """The labels of rounds came, each in place of what stood for it, and some differ from what was answered."""
         for row, said in zip(rows, answered, strict=True):
-            found, stood = self._bin(row.number), row.stands
+            found, stood = self.bin(row.number), row.stands
             if stood < 0:
                 found[-3] += 1
                 found[-2] += row.label != said
             else:
                 found[-2] += (row.label != said) - (stood != said)
 
-    def _bin(self, number: int) -> list[int]:
-        while (found := (number - 1) // self._width) >= _BINS:
-            pairs = zip(self._bins[::2], [*self._bins[1::2], [0] * len(self._columns)], strict=False)
-            self._bins, self._width = [_joined(one, other) for one, other in pairs], 2 * self._width
-        while found >= len(self._bins):
-            self._bins.append([0] * len(self._columns))
-        return self._bins[found]
+    def bin(self, number: int) -> list[int]:
+        """The counts that a round belongs to, to be added to."""
+        while (found := (number - 1) // self.width) >= _BINS:
+            pairs = zip(self.bins[::2], [*self.bins[1::2], [0] * len(self._columns)], strict=False)
+            self.bins, self.width = [_joined(one, other) for one, other in pairs], 2 * self.width
+        while found >= len(self.bins):
+            self.bins.append([0] * len(self._columns))
+        return self.bins[found]
 
     @property
     def empty(self) -> bool:
         """Whether nothing was counted yet."""
-        return self._last == 0
+        return self.last == 0
 
     def totals(self) -> dict[str, int]:
         """All bins together."""
-        return {name: sum(row[i] for row in self._bins) for i, name in enumerate(self._columns[:-1])}
+        return {name: sum(row[i] for row in self.bins) for i, name in enumerate(self._columns[:-1])}
 
     def series(self) -> dict[str, Any]:
         """The bins: `round` is the first round of each, `unsure` the count at its end, 0 where nothing was asked."""
-        columns = {name: [row[i] for row in self._bins] for i, name in enumerate(self._columns)}
-        return {"width": self._width, "round": [1 + i * self._width for i in range(len(self._bins))], **columns}
+        columns = {name: [row[i] for row in self.bins] for i, name in enumerate(self._columns)}
+        return {"width": self.width, "round": [1 + i * self.width for i in range(len(self.bins))], **columns}
 
     def note(self) -> bytes:
         """Everything, as a row of the journal that is nobody's; its size does not depend on what was counted."""
-        numbers = [number for row in self._bins for number in row]
+        numbers = [number for row in self.bins for number in row]
         room = [0] * (_BINS * len(self._columns) - len(numbers))
-        return self._note.pack(NOBODY, self._width, self._last, len(self._bins), *numbers, *room)
+        return self._note.pack(NOBODY, self.width, self.last, len(self.bins), *numbers, *room)
 
     def read(self, note: bytes, sequence: int) -> None:
         """Go on from what `note` gave, which has everything up to this entry of the ledger."""
-        _, self._width, self._last, bins, *numbers = self._note.unpack(note)
-        self._bins = [numbers[i * len(self._columns) :][: len(self._columns)] for i in range(bins)]
+        _, self.width, self.last, bins, *numbers = self._note.unpack(note)
+        self.bins = [numbers[i * len(self._columns) :][: len(self._columns)] for i in range(bins)]
         self.sequence = sequence
 
 

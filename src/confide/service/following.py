@@ -43,6 +43,12 @@ class Seat:
         assert self.account is not None and self.account.book is not None
         return Life(self.account.book.epoch, self.account.book.durable)
 
+    @property
+    def rounds(self) -> int:
+        """The last round that its ledger knows of."""
+        assert self.account is not None
+        return self.account.taken
+
     def greet(self, account: Account) -> None:
         """Say that the partition is open here; from now on no release is made without it."""
         self.account = account
@@ -98,6 +104,8 @@ class Follower:
         self._epoch = -1  # of the merger that knows these partitions
         self._given: tuple[int, int, frozenset[int]] | None = None  # what it has: its epoch, which release, whose sums
         self._hearing = threading.RLock()  # one conversation at a time, and never under a partition's lock
+        self.coming = 0
+        """Questions that this process was asked at once, and that have no number yet: one lease is for all (public)."""
         self.vain = False
         """Whether the last question that waited did so in vain: then nobody waits until numbers are there (public)."""
         self.changed = threading.Condition()
@@ -115,14 +123,13 @@ class Follower:
                 known = [_release(one) for one in self._post.releases(0)]
                 guide.resume(0, known)
                 self._guide = guide
-                with self.changed:
-                    self._sealed, self._lease = False, NOTHING  # what is sealed now is heard with the first word
+                self._begin(guide)  # what is sealed now is heard with the first word
             return Seat(self, number, Share(self._guide))
 
     def greet(self, seat: Seat) -> None:
         """See `Seat.greet`."""
         with self._hearing:
-            standing = self._post.hello(self.place, {seat.number: seat.life})
+            standing = self._post.hello(self.place, {seat.number: seat.life}, seat.rounds)
             if not self._seats:
                 self._epoch = standing.epoch
             self._hear(standing)
@@ -137,7 +144,7 @@ class Follower:
         with self._hearing:
             if seat.share.public is not self._guide or seat.share.made != self._guide.made:
                 raise StateError(MOVED)
-            self._post.hello(self.place, {seat.number: seat.life})  # it may be another merger by now
+            self._post.hello(self.place, {seat.number: seat.life}, seat.rounds)  # it may be another merger by now
             self._seats[seat.number] = seat
 
     def leave(self, seat: Seat) -> None:
@@ -163,22 +170,22 @@ class Follower:
         with self.changed:
             first, last = max(self._lease.first, above + 1), self._lease.last
             taken = 0 if self._sealed else max(0, min(want, last - first + 1))
-            self._lease = Lease(first + taken, last)
+            self._lease, self.coming = Lease(first + taken, last), max(0, self.coming - taken)
             return first, taken
 
     def refill(self, need: int) -> bool:
         """Whether there are numbers now: the merger is asked for some, if need be. Under no partition's lock."""
         with self._hearing:
-            if self._lease.first <= self._lease.last and not self._sealed:
-                return True
-            lent = None if self._sealed else self._post.lend(self.place, need)
-            if lent is None or not self._open(lent):
-                self.look()
-            if lent is None or not self._open(lent) or self._sealed:
-                return False
-            with self.changed:
-                self._lease = lent
-                self.changed.notify_all()
+            while self._sealed or self._lease.first > self._lease.last:
+                lent, made = None if self._sealed else self._post.lend(self.place, max(need, self.coming)), self.made
+                if lent is None or not self._open(lent):
+                    self.look()
+                if lent is not None and self._open(lent) and not self._sealed:
+                    with self.changed:
+                        self._lease = lent
+                        self.changed.notify_all()
+                elif self._sealed or self.made == made:  # otherwise the release was made meanwhile: it is asked again
+                    return False
             return True
 
     def _open(self, lent: Lease) -> bool:
@@ -210,7 +217,9 @@ class Follower:
                 self._post.hello(self.place, {})  # so that it finds out, and is opened again where it is
                 raise ConnectionError("this merger was replaced by another one")
             if standing.epoch > self._epoch:
-                standing = self._post.hello(self.place, {number: seat.life for number, seat in self._seats.items()})
+                rounds = max((seat.rounds for seat in self._seats.values()), default=0)
+                lives = {number: seat.life for number, seat in self._seats.items()}
+                standing = self._post.hello(self.place, lives, rounds)
                 self._epoch = standing.epoch
             if standing.made < self.made:
                 raise StateError(BEHIND)
@@ -265,9 +274,13 @@ class Follower:
             guide.take(_release(told))
             for seat in self._seats.values():
                 seat.renew(guide.rounds)
-            with self.changed:
-                self._sealed, self._lease = False, NOTHING
-                self.changed.notify_all()
+            self._begin(guide)
+
+    def _begin(self, guide: Guide) -> None:
+        """The next leaf is open, without numbers; what is due without any question is sealed, whoever says so."""
+        with self.changed:
+            self._sealed, self._lease = guide.due is not None, NOTHING
+            self.changed.notify_all()
 
 
 def _release(told: Told) -> Release:

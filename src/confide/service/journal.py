@@ -71,6 +71,9 @@ class Row(NamedTuple):
     x: bytes | None
     """Packed; None where it could not be."""
 
+    def __repr__(self) -> str:
+        return f"Row(number={self.number}, epoch={self.epoch})"
+
     @property
     def stands(self) -> int:
         """What came out for the declared label, where labels have a deadline; −1 for nothing."""

@@ -27,16 +27,22 @@ from confide.privacy.random import Random
 
 __all__ = ["LEASES", "PARTITIONS", "Lease", "Life", "Merger", "Offer", "Post", "Standing", "Told", "partition_of"]
 
+ROLLED_BACK = "its ledger was rolled back, and must not be used"
+
 PARTITIONS = 64
 """Of a model, unless its file says otherwise."""
 
 LEASES = 16
 """Into so many leases, at least, a place's part of a leaf is cut: what is lent and not used is over with the leaf."""
 
-VERSIONS = "part/versions"
-"""The kind of the notes that have every partition's version, as of the last release."""
+VERSIONS, LIVES = "part/versions", "part/lives"
+"""The kinds of the notes that have every partition's version, as of the last release; and the last life that said its
+word, and where."""
 
-_VERSION = Struct("<16sqq")
+_VERSION, _LIFE = Struct("<16sqq"), Struct("<16sqq16s")
+UNKNOWN = bytes(16)
+"""Where a life is of which an earlier Confide noted no place, or none was."""
+
 _RECENT = 64  # releases that are told one by one; who is further behind takes all that there is
 
 
@@ -54,6 +60,9 @@ class Offer(NamedTuple):
     life: Life
     sums: bytes
     """Private."""
+
+    def __repr__(self) -> str:
+        return f"Offer(partition={self.partition}, life={self.life})"
 
 
 class Lease(NamedTuple):
@@ -82,14 +91,18 @@ class Told(NamedTuple):
     row: bytes
 
 
+_Versions = tuple[list[Life], int]
+_Lives = tuple[list[tuple[Life, bytes]], int]
+
+
 class Post(Protocol):
     """How a place reaches the merger. Any call may raise OSError: then nobody knows whether it came."""
 
     def standing(self) -> Standing:
         """Where the merger stands."""
 
-    def hello(self, place: str, lives: Mapping[int, Life]) -> Standing:
-        """These partitions are open at this place: earlier lives of theirs are over."""
+    def hello(self, place: str, lives: Mapping[int, Life], rounds: int = 0) -> Standing:
+        """These partitions are open at this place, and know of so many rounds: earlier lives of theirs are over."""
 
     def lend(self, place: str, need: int) -> Lease | None:
         """Numbers for so many questions, fewer or more; None while a leaf waits for its release."""
@@ -116,18 +129,22 @@ class Merger:
         A POP that lives in a folder of its own, and that nobody asks or teaches. Use `Merger.open`.
     partitions
         How many there are: fixed when the model is made.
-    versions, noted
-        Of every partition, as of the last release; and the entry that has them.
+    versions, last
+        Of every partition as of the last release, and the last life that said its word, and where; with the entries
+        that have them. None for a new model.
     """
 
-    def __init__(self, pop: POP, partitions: int, versions: Sequence[Life], noted: int = -1) -> None:
+    def __init__(
+        self, pop: POP, partitions: int, versions: _Versions | None = None, last: _Lives | None = None
+    ) -> None:
         self.pop, self.partitions = pop, partitions
         loop = pop.operator.loop
         guiding, book = loop.guiding, loop.account.book
         assert guiding is not None and book is not None
         self.guide: Guide = guiding.guide
         self._keeper, self._account, self._book = pop.keep(), loop.account, book
-        self._versions, self._noted = list(versions), noted
+        self._versions, self._noted = versions or ([Life(0, 0)] * partitions, -1)
+        self._last, self._noted_lives = last or ([(life, UNKNOWN) for life in self._versions], -1)
         self._lives = dict[int, tuple[Life, str]]()
         self._offers = dict[int, Offer]()
         self._next, self._end = self._account.rounds + 1, self._account.rounds
@@ -138,6 +155,9 @@ class Merger:
         self._lock = threading.RLock()
         self.changed = threading.Condition(self._lock)
         """Told whenever `standing` is another one."""
+        if versions is None:
+            self._note_versions()
+            book.wait(book.sequence)
 
     @classmethod
     def open(
@@ -167,23 +187,23 @@ class Merger:
             pop = make()
             check_shared(pop)
             pop.save(folder, ledger=ledger, model=model)
-            made = cls(pop, partitions, [Life(0, 0)] * partitions)
-            made._note_versions()
-            made._book.wait(made._book.sequence)
-            return made
+            return cls(pop, partitions)
         with opened(folder, ledger, model) as saved:
             settings = saved.settings(None, None)
             pop = POP(None, settings.plan, **settings.options(), seed=rng)
             check_shared(pop)
             pop.resume(saved)
-            notes = [note for note in saved.journal() if note[0] == VERSIONS]
-        versions = [Life(*row[1:]) for row in _VERSION.iter_unpack(notes[-1][3])] if notes else []
+            notes = {kind: (sequence, body) for kind, sequence, _, body in saved.journal()}
+        noted, body = notes.get(VERSIONS, (-1, b""))
+        versions = [Life(*row[1:]) for row in _VERSION.iter_unpack(body)]
         if len(versions) != partitions:
             pop.close()
             raise ValueError(
                 f"this model has {len(versions)} partitions for good: people would be counted twice in others"
             )
-        return cls(pop, partitions, versions, notes[-1][1])
+        said, body = notes.get(LIVES, (-1, b""))  # an earlier Confide wrote none
+        last = [(Life(epoch, version), where) for _, epoch, version, where in _LIFE.iter_unpack(body)]
+        return cls(pop, partitions, (versions, noted), (last, said) if last else None)
 
     # ------------------------------------------------------------------ what places ask
 
@@ -192,24 +212,31 @@ class Merger:
         with self._lock:
             return Standing(self._book.epoch, self.guide.made, self._sealing)
 
-    def hello(self, place: str, lives: Mapping[int, Life]) -> Standing:
+    def hello(self, place: str, lives: Mapping[int, Life], rounds: int = 0) -> Standing:
         """These partitions are open at this place; what earlier lives of theirs offered is dropped.
 
         It is said by a merger that still has its ledger, or by none: who opens a partition goes by how much it is told
-        was released.
+        was released. A life that was not known is durable here before it is admitted.
 
         Raises
         ------
         StateError
-            For a life that is over, for a ledger that was rolled back, and where another merger has taken over.
+            For a life that is over, for a ledger that was rolled back, this one included, and where another merger has
+            taken over.
         """
         with self._lock:
             self._check()
-            self._book.beat()
+            self._book.beat()  # whatever is refused here is refused by the merger itself
+            where = blake2b(place.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+            if rounds > self._account.taken:
+                raise StateError("the merger does not know all rounds of its places: " + ROLLED_BACK)
             for number, life in lives.items():
                 if not 0 <= number < self.partitions:
                     raise StateError(f"there is no partition {number}: this model has {self.partitions}")
-                self._admit(number, life, place)
+                self._admit(number, life, where)
+            fresh = {number: life for number, life in lives.items() if self._last[number][0].epoch < life.epoch}
+            if fresh:
+                self._note_lives(fresh, where)
             for number, life in lives.items():
                 known = self._lives.get(number)
                 if known is None or known[0].epoch < life.epoch:
@@ -217,16 +244,16 @@ class Merger:
                 self._lives[number] = life, place
             return self.standing()
 
-    def _admit(self, number: int, life: Life, place: str) -> None:
-        last, known = self._versions[number], self._lives.get(number)
-        twice = known is not None and known[0].epoch == life.epoch and known[1] != place  # no two claims have one epoch
-        if life.version < last.version or life.epoch < last.epoch or twice:
+    def _admit(self, number: int, life: Life, where: bytes) -> None:
+        released, (said, at) = self._versions[number], self._last[number]
+        if life.epoch < said.epoch:
             raise StateError(
-                f"partition {number} does not know all that was released of it: its ledger was rolled back, and must "
-                "not be used"
+                f"partition {number} was opened elsewhere since, or its ledger was rolled back: nothing is taken here "
+                "any more"
             )
-        if known is not None and known[0].epoch > life.epoch:
-            raise StateError(f"partition {number} was opened elsewhere since: nothing is taken here any more")
+        twice = life.epoch == said.epoch and at not in (UNKNOWN, where)  # no two claims on one ledger have one epoch
+        if twice or life.version < max(said.version, released.version) or life.epoch < released.epoch:
+            raise StateError(f"partition {number} does not know all that was said and released of it: " + ROLLED_BACK)
 
     def lend(self, place: str, need: int) -> Lease | None:
         """Numbers of the open leaf, which were made durable as taken; None where it has none left: it is sealed then.
@@ -342,6 +369,18 @@ class Merger:
         if self._noted >= 0:
             self._book.tear(VERSIONS, self._noted)
         self._noted = sequence
+
+    def _note_lives(self, fresh: Mapping[int, Life], where: bytes) -> None:
+        """Who has which partition, durable: a ledger from a backup claims an epoch that was there before."""
+        last = [(fresh[number], where) if number in fresh else one for number, one in enumerate(self._last)]
+        rows = enumerate(last)
+        body = b"".join(_LIFE.pack(b"partition%7d" % number, *life, place) for number, (life, place) in rows)
+        self._keeper.begin()
+        sequence = self._account.enter(notes=((LIVES, _LIFE.size, body),)).sequence
+        if self._noted_lives >= 0:
+            self._book.tear(LIVES, self._noted_lives)
+        self._book.wait(sequence)
+        self._last, self._noted_lives = last, sequence
 
     def save(self) -> None:
         """Write a snapshot: it says what the guide answers by, for `confide verify`."""

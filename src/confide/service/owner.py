@@ -203,6 +203,11 @@ class Owner:
         return self._closing or all(thread.is_alive() for thread in self._threads)
 
     @property
+    def ended(self) -> bool:
+        """Whether the model answers nobody, also where nobody found out yet."""
+        return self.failure is not None or self._desk.ended
+
+    @property
     def waits(self) -> bool:
         """Whether the first question waits for the end of an import of history."""
         return self._desk.waits

@@ -77,13 +77,14 @@ class PartitionDesk(PopDesk):
 
         desk = cls.open(folder, make, shared=shared, **options)
         try:
-            desk._sit(follower, seats[0], patience)
+            desk.sit(follower, seats[0], patience)
         except BaseException:
             desk.pop.close()
             raise
         return desk
 
-    def _sit(self, follower: Follower, seat: Seat, patience: float) -> None:
+    def sit(self, follower: Follower, seat: Seat, patience: float) -> None:
+        """Its partition is served from now on, at this place."""
         self._follower, self._seat, self._patience = follower, seat, patience
         if seat.account is None:  # it is new
             seat.greet(self.pop.operator.loop.account)

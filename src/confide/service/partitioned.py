@@ -24,6 +24,7 @@ __all__ = ["ELSEWHERE", "PartitionedDesk"]
 
 ELSEWHERE = "this person's part of the model is not here now: come again in a moment, with the same id or ticket"
 STALLED = "a leaf waits for partitions that are away: until they are back labels wait, and answers have no tickets"
+DEAF = "what the merger says is not heard here any more ({}): the model is opened again"
 PAUSE, PATIENCE = 0.2, 10.0
 _ADDED = "unsure", "taught", "guide_labels", "people_ended", "open_tickets", "nbytes", "late_labels"
 
@@ -86,6 +87,9 @@ class PartitionedDesk:
             except StateError as error:  # it is not to be gone on with: the owner opens everything again
                 self._failed = str(error)
                 return
+            except BaseException as error:  # its words may be about anything: they are nobody's
+                self._failed = DEAF.format(type(error).__name__)
+                return
 
     # ------------------------------------------------------------------ as one desk
 
@@ -118,8 +122,12 @@ class PartitionedDesk:
         """Each partition's questions in order, one group commit each."""
         self._check()
         replies: list[Reply | None] = [None] * len(questions)
-        for desk, places in self._by_desk(one.subject for one in questions):
+        theirs = self._by_desk(one.subject for one in questions)
+        left = sum(len(places) for desk, places in theirs if desk is not None)
+        for desk, places in theirs:
+            self._follower.coming = left
             told = _elsewhere(len(places)) if desk is None else desk.ask([questions[i] for i in places])
+            left -= len(places) if desk is not None else 0
             for i, reply in zip(places, told, strict=True):
                 replies[i] = reply
         return [reply for reply in replies if reply is not None]

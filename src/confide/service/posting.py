@@ -1,7 +1,9 @@
 """How places reach the merger in another process: small requests over HTTP, for a private network alone.
 
-The merger's port is for the model's own processes, which all know one secret. Sums are private: nobody else may listen
-on the way (docs/deploy.md). Whatever goes wrong with a request is an OSError to the place, which asks again.
+The merger's port is for the model's own processes, which all know one secret. It is never sent: every request, and what
+is told to it, is signed with it. Sums are private: nobody else may listen on the way (docs/deploy.md). Whoever does may
+send a request again, and repeats change nothing. Whatever goes wrong with a request is an OSError to the place, which
+asks again. Strangers find few places at the port, and little time.
 """
 
 from __future__ import annotations
@@ -9,9 +11,12 @@ from __future__ import annotations
 import contextlib
 import hmac
 import http.client
+import io
 import json
+import secrets
 import socket
 import threading
+import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
@@ -33,9 +38,26 @@ PATIENCE = 30.0
 LARGEST = 1 << 28
 """Bytes of a request."""
 
+PLACES = 512
+"""Connections that the merger's port takes at once; one more is closed without a word."""
 
-def _word(secret: bytes) -> str:
-    return f"Bearer {blake2b(key=secret, digest_size=32, person=b'post').hexdigest()}"
+HEAD, IDLE = 10.0, 120.0
+"""Seconds that a connection has for its first request's head, and for a further one."""
+
+
+def _word(secret: bytes, *parts: str) -> str:
+    """What only the model's own processes can say of these."""
+    return blake2b("\n".join(parts).encode(), key=secret, digest_size=32, person=b"post").hexdigest()
+
+
+def _signed(secret: bytes, call: str, body: bytes) -> str:
+    """A request's word: it begins with a number that no other has, and is for this call with this body."""
+    about = f"{secrets.token_hex(16)} {len(body)} {blake2b(body, digest_size=32).hexdigest()}"
+    return f"{about} {_word(secret, call, about)}"
+
+
+def _told_word(secret: bytes, word: str, status: int, body: bytes) -> str:
+    return _word(secret, word, str(status), blake2b(body, digest_size=32).hexdigest())
 
 
 class HttpPost:
@@ -52,56 +74,82 @@ class HttpPost:
     def __init__(self, url: str, secret: bytes) -> None:
         parts = urlsplit(url)
         self._kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._where, self._word, self._mine = parts.netloc, _word(secret), threading.local()
+        self._where, self._secret, self._mine = parts.netloc, secret, threading.local()
         self._all = list[http.client.HTTPConnection]()
         self._closed = False
 
     def _sent(self, call: str, timeout: float = PATIENCE, **given: Any) -> Any:
-        connection: http.client.HTTPConnection | None = getattr(self._mine, call, None)
+        """What is told; a connection that the merger had closed meanwhile is opened again, once."""
+        body, name = json.dumps(given).encode(), f"connection{timeout}"
+        connection: http.client.HTTPConnection | None = getattr(self._mine, name, None)
+        used = connection is not None
         if connection is None:
             connection = self._kind(self._where, timeout=timeout)
-            setattr(self._mine, call, connection)
+            setattr(self._mine, name, connection)
             self._all.append(connection)
         try:
-            if self._closed:
-                raise ConnectionError
-            connection.request("POST", f"/{call}", json.dumps(given), {"authorization": self._word})
-            response = connection.getresponse()
-            told = json.loads(response.read())
+            try:
+                status, told = self._exchanged(connection, call, body)
+            except (http.client.HTTPException, ConnectionError):
+                connection.close()
+                if not used:
+                    raise
+                status, told = self._exchanged(connection, call, body)
         except (http.client.HTTPException, OSError, ValueError) as error:
             connection.close()
             raise ConnectionError("the merger cannot be reached") from error
-        if response.status == 409:
+        if status == 409:
             raise StateError(str(told["why"]))
-        if response.status != 200:
+        if status != 200:
             raise ConnectionError(f"the merger does not answer: {told.get('why', '')}")
         return told["told"]
 
+    def _exchanged(self, connection: http.client.HTTPConnection, call: str, body: bytes) -> tuple[int, Any]:
+        if self._closed:
+            raise OSError
+        word = _signed(self._secret, call, body)
+        connection.request("POST", f"/{call}", body, {"authorization": word})
+        response = connection.getresponse()
+        content, said = response.read(), response.headers.get("authentication-info", "")
+        mine = _told_word(self._secret, word, response.status, content)
+        if response.status != 401 and not hmac.compare_digest(said.encode(), mine.encode()):
+            raise ValueError("this is not the model's merger")
+        return response.status, json.loads(content)
+
     def standing(self) -> Standing:
-        """Where the merger stands."""
-        return Standing(*self._sent("standing"))
+        """Where the merger stands; if that was told with the answer before this, as of then."""
+        known: Standing | None = self._mine.__dict__.pop("standing", None)
+        return Standing(*self._sent("standing")) if known is None else known
 
     def news(self, known: Standing | None) -> Standing:
         """The same, as soon as it is another than what is known, or after some seconds."""
         return Standing(*self._sent("news", PATIENCE + NEWS, known=known))
 
-    def hello(self, place: str, lives: Mapping[int, Life]) -> Standing:
-        """These partitions are open at this place."""
-        return Standing(*self._sent("hello", place=place, lives=[[number, *life] for number, life in lives.items()]))
+    def hello(self, place: str, lives: Mapping[int, Life], rounds: int = 0) -> Standing:
+        """These partitions are open at this place, and know of so many rounds."""
+        given = [[number, *life] for number, life in lives.items()]
+        return Standing(*self._sent("hello", place=place, lives=given, rounds=rounds))
 
     def lend(self, place: str, need: int) -> Lease | None:
-        """Numbers for so many questions."""
-        lent = self._sent("lend", place=place, need=need)
+        """Numbers for so many questions; where there are none, it is told where the merger stands."""
+        lent, standing = self._sent("lend", place=place, need=need)
+        if lent is None:
+            self._mine.standing = Standing(*standing)
         return None if lent is None else Lease(*lent)
 
     def offer(self, epoch: int, made: int, offers: Sequence[Offer]) -> Standing:
         """Sums for the release after so many."""
         given = [[one.partition, *one.life, b64encode(one.sums).decode()] for one in offers]
-        return Standing(*self._sent("offer", epoch=epoch, made=made, offers=given))
+        standing, told = self._sent("offer", epoch=epoch, made=made, offers=given)
+        self._mine.releases = made, told
+        return Standing(*standing)
 
     def releases(self, since: int) -> list[Told]:
-        """All releases after so many."""
-        return [Told(kind, number, b64decode(row)) for kind, number, row in self._sent("releases", since=since)]
+        """All releases after so many; if they were told with the answer to an offer, as of then."""
+        known, told = self._mine.__dict__.pop("releases", (-1, []))
+        if known != since or not told:
+            told = self._sent("releases", since=since)
+        return [Told(kind, number, b64decode(row)) for kind, number, row in told]
 
     def close(self) -> None:
         """End all connections, whoever waits: nothing is sent any more."""
@@ -126,21 +174,28 @@ class MergerServer:
     """
 
     def __init__(self, opens: Callable[[], Merger], host: str, port: int, secret: bytes) -> None:
-        self._opens, self._word, self._lock = opens, _word(secret), threading.Lock()
+        self._opens, self._secret, self._lock = opens, secret, threading.Lock()
         self._merger: Merger | None = opens()
         owner = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            wbufsize, disable_nagle_algorithm = -1, True  # one packet a response, at once: nobody waits for another
+            timed: _Timed
+
+            def setup(self) -> None:
+                super().setup()
+                self.timed = _Timed(self.connection, HEAD)
+                self.rfile = io.BufferedReader(self.timed)
 
             def do_POST(self) -> None:
-                owner.answer(self)
+                owner.answer(self, self.timed)
+                self.timed.within(IDLE)
 
             def log_message(self, format: str, *args: object) -> None:
                 """No access log: it would say when partitions write."""
 
-        self._server = ThreadingHTTPServer((host, port), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server((host, port), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="merger", daemon=True)
         self._thread.start()
 
@@ -164,28 +219,34 @@ class MergerServer:
                 self._merger = self._opens()
             return self._merger
 
-    def answer(self, request: BaseHTTPRequestHandler) -> None:
-        """One request: its words are ours, and never say what is in a sum."""
-        length, word = request.headers.get("content-length", ""), request.headers.get("authorization", "")
-        size = int(length) if length.isdecimal() and len(length) < 12 else LARGEST + 1
-        if not hmac.compare_digest(word.encode(), self._word.encode()) or size > LARGEST:
+    def answer(self, request: BaseHTTPRequestHandler, timed: _Timed) -> None:
+        """One request: our words never say what is in a sum. Its body is read when its sender is known."""
+        call, given = request.path[1:], request.headers.get("authorization", "")
+        about, _, word = given.rpartition(" ")
+        size = _size(request.headers.get("content-length", ""))
+        known = hmac.compare_digest(word.encode(), _word(self._secret, call, about).encode())
+        timed.within(PATIENCE)
+        body = request.rfile.read(size) if known and size is not None else b""
+        if not known or about.split(" ")[1:] != [str(len(body)), blake2b(body, digest_size=32).hexdigest()]:
             request.close_connection = True
-            _tell(request, 401, {"why": "this port is for the processes of one model"})
+            _tell(request, 401, json.dumps({"why": "this port is for the processes of one model"}).encode())
             return
-        body = request.rfile.read(size)
+        status, content = self._answered(call, body)
+        told = json.dumps(content).encode()
+        timed.within(PATIENCE)
+        _tell(request, status, told, _told_word(self._secret, given, status, told))
+
+    def _answered(self, call: str, body: bytes) -> tuple[int, Mapping[str, Any]]:
         try:
             merger = self.merger()
         except (StateError, OSError, ValueError) as error:
-            _tell(request, 503, {"why": str(error)})
-            return
+            return 503, {"why": str(error)}
         try:
-            told = _call(merger, request.path[1:], json.loads(body))
+            return 200, {"told": _call(merger, call, json.loads(body))}
         except StateError as error:
-            _tell(request, 503 if merger.ended else 409, {"why": str(error)})
+            return 503 if merger.ended else 409, {"why": str(error)}
         except (KeyError, TypeError, ValueError):
-            _tell(request, 400, {"why": "this is no request that a place makes"})
-        else:
-            _tell(request, 200, {"told": told})
+            return 400, {"why": "this is no request that a place makes"}
 
     def close(self) -> None:
         """Serve nobody any more, and give the merger's state back."""
@@ -202,21 +263,91 @@ def _call(merger: Merger, call: str, given: Mapping[str, Any]) -> Any:
     if call == "news":
         return merger.news(None if given["known"] is None else Standing(*given["known"]), NEWS)
     if call == "hello":
-        return merger.hello(str(given["place"]), {int(one[0]): Life(*map(int, one[1:])) for one in given["lives"]})
+        lives = {int(one[0]): Life(*map(int, one[1:])) for one in given["lives"]}
+        return merger.hello(str(given["place"]), lives, int(given["rounds"]))
     if call == "lend":
-        return merger.lend(str(given["place"]), int(given["need"]))
+        lent = merger.lend(str(given["place"]), int(given["need"]))
+        return lent, merger.standing() if lent is None else None
     if call == "offer":
         offers = [Offer(int(one[0]), Life(int(one[1]), int(one[2])), b64decode(one[3])) for one in given["offers"]]
-        return merger.offer(int(given["epoch"]), int(given["made"]), offers)
+        epoch, made = int(given["epoch"]), int(given["made"])
+        standing = merger.offer(epoch, made, offers)
+        return standing, _releases(merger, made) if standing.epoch == epoch and standing.made == made + 1 else []
     if call == "releases":
-        return [[one.kind, one.number, b64encode(one.row).decode()] for one in merger.releases(int(given["since"]))]
+        return _releases(merger, int(given["since"]))
     raise KeyError(call)
 
 
-def _tell(request: BaseHTTPRequestHandler, status: int, content: Mapping[str, Any]) -> None:
-    body = json.dumps(content).encode()
-    request.send_response(status)
+def _releases(merger: Merger, since: int) -> list[Any]:
+    return [[one.kind, one.number, b64encode(one.row).decode()] for one in merger.releases(since)]
+
+
+def _size(length: str) -> int | None:
+    size = int(length) if length.isdecimal() and len(length) < 12 else LARGEST + 1
+    return None if size > LARGEST else size
+
+
+def _tell(request: BaseHTTPRequestHandler, status: int, body: bytes, word: str = "") -> None:
+    request.send_response_only(status)
     request.send_header("content-type", "application/json")
     request.send_header("content-length", str(len(body)))
+    request.send_header("authentication-info", word)
     request.end_headers()
     request.wfile.write(body)
+    request.wfile.flush()
+
+
+class _Server(ThreadingHTTPServer):
+    """One thread a connection, of which there are not more than `PLACES`."""
+
+    daemon_threads = True
+
+    def __init__(self, where: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._places = threading.BoundedSemaphore(PLACES)
+        super().__init__(where, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """In a thread of its own, if there is a place."""
+        if not self._places.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._places.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Until the connection ends."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing is printed: a connection was lost, and who sent a request sends it again."""
+
+
+class _Timed(io.RawIOBase):
+    """What comes on a connection, as long as there is time: in all, and not from byte to byte."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection, self._until = connection, 0.0
+        self.within(seconds)
+
+    def within(self, seconds: float) -> None:
+        """So many seconds from now on: for all that is read until this is said again, and for a write."""
+        self._until = time.monotonic() + seconds
+        self._connection.settimeout(seconds)
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, into: Any) -> int:
+        """As a socket's."""
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        return self._connection.recv_into(into)
