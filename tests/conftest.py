@@ -29,7 +29,8 @@ def pytest_configure() -> None:
 
     What a killed process wrote is there as it is on a disk; `make chaos` goes to the disk.
     """
-    if not LONG and "TMPDIR" not in os.environ and (found := memory()) is not None:
+    asked = LONG or not {"TMPDIR", "CONFIDE_SERVER_KILLS"}.isdisjoint(os.environ)
+    if not asked and (found := memory()) is not None:
         os.environ["TMPDIR"] = tempfile.tempdir = found  # processes that tests start, and those that run tests, follow
 
 
