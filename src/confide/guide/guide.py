@@ -34,7 +34,7 @@ from confide.guide.course import OTHERS, Release
 from confide.guide.hashed import HashedMap
 from confide.guide.importance import importance
 from confide.guide.leaves import Kept, Leaves
-from confide.guide.linear import MODELS, add_lesson, add_lessons, ordered, run_rows, scores
+from confide.guide.linear import MODELS, add_lesson, ordered, run_rows, scores
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Batch, Map, Model, Question, encode_batch, score_of
 from confide.guide.resuming import Resuming, alike
@@ -209,13 +209,13 @@ class Guide(Resuming):
         rows, given = [one.encoded for one, _ in taught], np.array([y for _, y in taught])
         starts = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum([one.indices.size for one in rows], out=starts[1:])
-        known = add_lessons(
+        run_rows(
             self._leaves.thetas, starts, np.concatenate([one.indices for one in rows]),
             np.concatenate([one.values for one in rows]), given, self._weights, self._leaves.clip, self.plan.scale,
-            self._leaves.open,
+            self._leaves.open, np.empty((len(rows), self.plan.vectors)),
         )  # fmt: skip
-        for (question, y), good in zip(taught, known.tolist(), strict=True):
-            if good:
+        for (question, y), left in zip(taught, given.tolist(), strict=True):
+            if left >= 0:
                 self._note(question, y)
 
     def lesson(self, question: Question, y: int, /) -> Ints:
