@@ -1,6 +1,6 @@
-"""The course of a guide: which leaf is open, what is due in which round, and what was released of it.
+"""The course of a guide: which leaf is open, what is due in which round, what was released, and what a question meets.
 
-Rows are another matter (`confide.guide.guide`), and so is what a ledger has of all this (`confide.guide.resuming`).
+What is taught is another matter (`confide.guide.guide`), and so is what a ledger has of it (`confide.guide.resuming`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import numpy as np
 
 from confide._checks import label_weights as checked_weights
 from confide._checks import own_process
-from confide.arrays import Ints
+from confide.arrays import Floats, Ints
 from confide.errors import StateError
 from confide.guide.columns import Columns
 from confide.guide.counting import RangeCounts
 from confide.guide.leaves import Leaves
 from confide.guide.maps import FeatureMap
-from confide.guide.model import Map
+from confide.guide.model import Map, Question, score_of
 from confide.guide.ranges import declared
 from confide.planning.guided import GuidePlan
 from confide.privacy.gaussian import GaussianNoise
@@ -347,6 +347,35 @@ class Course:
             self._teaches = False
             if self._warm is not None:
                 self._warm.kept = []
+
+    # ------------------------------------------------------------------ one question
+
+    def encode(self, x: Any, /) -> Question:
+        """`x` as the guide takes it now. A malformed x is a ValueError."""
+        leaves, answers = self._leaves, self._leaves if self._warm is None else self._answers
+        asked = None if answers is leaves else answers.features.encode(x)
+        if self._keeping and leaves is self._warm:
+            return self._question(x, leaves, leaves.features)
+        return Question(leaves.stage.number, leaves.features.encode(x), asked)
+
+    def _question(self, x: Any, leaves: Leaves, features: Map) -> Question:
+        """`x` by a map of this stage, and as it was read, if what it is taught will be kept."""
+        if self._keeping and leaves is self._warm and isinstance(features, FeatureMap):
+            read = features.columns.read(x)
+            return Question(leaves.stage.number, features.encode_row(read), None, read)
+        return Question(leaves.stage.number, features.encode(x))
+
+    @property
+    def _keeps(self) -> bool:  # whether what is taught now is kept for the main stage
+        return self._keeping and self._leaves is self._warm
+
+    def score(self, question: Question, /) -> Floats | None:
+        """Log-odds, one a label, up to a constant; None before the first release, or by another map."""
+        asked, stage = (question.encoded, question.stage) if question.asked is None else (question.asked, 0)
+        leaves = self._leaves if self._warm is None else self._answers
+        if leaves.stage.number != stage or (leaves.closed == 0 and (leaves is self._warm or self.closed == 0)):
+            return None
+        return score_of(leaves.answering, asked)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

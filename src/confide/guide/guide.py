@@ -33,10 +33,10 @@ from confide.errors import StateError
 from confide.guide.course import OTHERS, Release
 from confide.guide.hashed import HashedMap
 from confide.guide.importance import importance
-from confide.guide.leaves import Kept, Leaves
+from confide.guide.leaves import Kept
 from confide.guide.linear import MODELS, add_lesson, ordered, run_rows, scores
 from confide.guide.maps import FeatureMap
-from confide.guide.model import Batch, Map, Model, Question, encode_batch, score_of
+from confide.guide.model import Batch, Model, Question, encode_batch
 from confide.guide.resuming import Resuming, alike
 from confide.guide.rows import Table, read_many
 
@@ -106,25 +106,6 @@ class Guide(Resuming):
         """Nothing for a row that the guide takes; for another the ValueError that says what is wrong with it."""
         self.encode(x)
 
-    def encode(self, x: Any, /) -> Question:
-        """`x` as the guide takes it now. A malformed x is a ValueError."""
-        leaves, answers = self._leaves, self._leaves if self._warm is None else self._answers
-        asked = None if answers is leaves else answers.features.encode(x)
-        if self._keeping and leaves is self._warm:
-            return self._question(x, leaves, leaves.features)
-        return Question(leaves.stage.number, leaves.features.encode(x), asked)
-
-    def _question(self, x: Any, leaves: Leaves, features: Map) -> Question:
-        """`x` by a map of this stage, and as it was read, if what it is taught will be kept."""
-        if self._keeping and leaves is self._warm and isinstance(features, FeatureMap):
-            read = features.columns.read(x)
-            return Question(leaves.stage.number, features.encode_row(read), None, read)
-        return Question(leaves.stage.number, features.encode(x))
-
-    @property
-    def _keeps(self) -> bool:  # whether what is taught now is kept for the main stage
-        return self._keeping and self._leaves is self._warm
-
     def encode_as_of(self, x: Any, rounds: int, /) -> Question:
         """`x` as the guide took it in the so-many-th of all rounds and rows: for a question that was lost."""
         leaves = self._warm if self._warm is not None and rounds <= self._first else self._leaves
@@ -141,14 +122,6 @@ class Guide(Resuming):
         """Count one row for the private ranges: at most one of a unit, and only before they are released."""
         if self.finding and 0 < self.rounds <= self._first:
             self._counted.add(self._counted.columns.read(x).numbers[None, :])
-
-    def score(self, question: Question, /) -> Floats | None:
-        """Log-odds, one a label, up to a constant; None before the first release, or by another map."""
-        asked, stage = (question.encoded, question.stage) if question.asked is None else (question.asked, 0)
-        leaves = self._leaves if self._warm is None else self._answers
-        if leaves.stage.number != stage or (leaves.closed == 0 and (leaves is self._warm or self.closed == 0)):
-            return None
-        return score_of(leaves.answering, asked)
 
     def answer(self, question: Question, /) -> int:
         """The label index with the largest score, of several the first; −1 before the first release."""
