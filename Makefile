@@ -11,7 +11,9 @@ QUIET     := MPLBACKEND=Agg OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 # Tests that stand together mostly run together, and share plans, kernels and models; whoever is done first takes over.
 PYTEST    := pytest -q -n 2 --dist worksteal
 # Tests that compile most of the kernels: by themselves, so that two processes do not compile them at the same moment.
+# Then those of the learners, on the core that is done with types, lint, docs and wheel before the others are compiled.
 FIRST     := tests/banks
+SECOND    := tests/learners
 RUN_READY := $(VENV)/.ready-run
 DEV_READY := $(VENV)/.ready-dev
 WHEEL_DIR := build/wheel
@@ -36,7 +38,7 @@ IMPORT_ALL = import confide, importlib, pathlib, pkgutil; \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check lint types docs docs-check newcomer wheel wheel-check pytest first chaos test-pythons bench bench-full audit \
+.PHONY: help run test check lint types docs docs-check newcomer wheel wheel-check pytest first second chaos test-pythons bench bench-full audit \
   audit-quick timing clean evidence evidence-quick evidence-page
 
 help:
@@ -83,8 +85,8 @@ run: $(RUN_READY)
 
 # What needs one core runs beside something else; the tests need all of them.
 test: $(DEV_READY)
-	@$(MAKE) --no-print-directory -j2 first types lint docs wheel
-	@CONFIDE_SITE=$(CURDIR)/site/$$($(VERSION)) $(MAKE) --no-print-directory pytest PYTEST="$(PYTEST) $(addprefix --ignore=,$(FIRST))"
+	@$(MAKE) --no-print-directory -j2 first types lint docs wheel second
+	@CONFIDE_SITE=$(CURDIR)/site/$$($(VERSION)) $(MAKE) --no-print-directory pytest PYTEST="$(PYTEST) $(addprefix --ignore=,$(FIRST) $(SECOND))"
 
 check: $(DEV_READY)
 	@$(MAKE) --no-print-directory -j2 types lint pytest PYTEST="$(PYTEST) -m 'not slow'"
@@ -123,6 +125,9 @@ pytest: $(DEV_READY)
 first: $(DEV_READY)
 	@$(QUIET) $(BIN)/python -c 'import tests.games.test_adversaries, tests.games.test_worst_lean, tests.test_cut_off'
 	$(QUIET) $(BIN)/pytest -q $(FIRST)
+
+second: $(DEV_READY)
+	$(QUIET) $(BIN)/pytest -q $(SECOND)
 
 chaos: $(DEV_READY)
 	CONFIDE_KILLS=$(KILLS) $(QUIET) $(BIN)/pytest -q -k "kill or nobody_else" tests

@@ -1,17 +1,18 @@
-"""What all tests share: where ledgers are kept (files, or schemas of a PostgreSQL server that is started for them),
-examples that are the same in every run, a collector of garbage that does not look at the tests themselves, and which
-tests `make check` leaves out.
+"""What all tests share: where folders are made, and ledgers kept (files, or schemas of a PostgreSQL server that is
+started for them), examples that are the same in every run, a collector of garbage that does not look at the tests
+themselves, and which tests `make check` leaves out.
 """
 
 import gc
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from tests.servers import Cluster, start
+from tests.servers import Cluster, memory, start
 
 LONG = int(os.environ.get("CONFIDE_KILLS", "20")) > 20
 """`make chaos` looks for examples that nobody has seen."""
@@ -21,6 +22,16 @@ settings.load_profile("confide")
 
 SLOW = {line for line in Path(__file__).with_name("slow.txt").read_text().splitlines() if not line.startswith("#")}
 """Tests, or whole files of them, that take seconds."""
+
+
+def pytest_configure() -> None:
+    """Folders are made in memory, where nothing waits for a disk, unless TMPDIR says where.
+
+    What a killed process wrote is there as it is on a disk; `make chaos` goes to the disk.
+    """
+    asked = LONG or not {"TMPDIR", "CONFIDE_SERVER_KILLS"}.isdisjoint(os.environ)
+    if not asked and (found := memory()) is not None:
+        os.environ["TMPDIR"] = tempfile.tempdir = found  # processes that tests start, and those that run tests, follow
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

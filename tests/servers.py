@@ -12,7 +12,16 @@ from urllib.parse import quote
 
 import pytest
 
+MEMORY = "/dev/shm"
+"""A folder in memory, where there is one: most tests are not about the disk."""
+ROOM = 4 << 30
 MISSING = "there is no PostgreSQL here: apt-get install postgresql, or put its initdb on the PATH"
+
+
+def memory() -> str | None:
+    """Where folders of tests are made, if there is room in memory for those of all tests."""
+    usable = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM
+    return MEMORY if usable else None
 
 
 class Cluster:
@@ -74,8 +83,7 @@ def start() -> Cluster:
     binaries = _binaries()
     if binaries is None:
         pytest.skip(MISSING)
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # most tests are not about the disk
-    folder = Path(tempfile.mkdtemp(prefix="confide-", dir=memory))
+    folder = Path(tempfile.mkdtemp(prefix="confide-", dir=memory()))
     user: list[str] = []
     if os.getuid() == 0:
         names = {one.pw_name: one for one in pwd.getpwall()}

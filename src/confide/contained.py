@@ -19,6 +19,7 @@ from typing import Any, cast
 __all__ = ["Caught", "Contained", "by_signal", "contained", "tried"]
 
 _RAISES = dis.opmap["RAISE_VARARGS"]
+_SIGNALS = tuple(map(int, signal.valid_signals()))
 
 
 class Contained:
@@ -129,7 +130,7 @@ def _holds_a_frame(frame: FrameType) -> bool:
 
 def _handlers() -> Iterator[CodeType]:
     """The code of all handlers that are set up."""
-    for number in signal.valid_signals():
+    for number in _SIGNALS:
         handler: Any = signal.getsignal(number)
         while isinstance(handler, functools.partial):
             handler = handler.func

@@ -207,7 +207,7 @@ def test_every_node_of_every_epoch_has_noise_of_its_own(monkeypatch: pytest.Monk
     spread = np.concatenate([np.frombuffer(each, dtype=np.int64) for each in found]).astype(np.float64)
     assert np.mean(spread**2) == pytest.approx(guide.plan.sigma2, rel=0.1)
     kept.clear()
-    monkeypatch.setattr("confide.guide.guide.Leaves", Reuses)
+    monkeypatch.setattr("confide.guide.course.Leaves", Reuses)
     broken = made(ALONE, store=kept.append)
     led(broken, 0, ROUNDS)
     found = noises(broken, kept)

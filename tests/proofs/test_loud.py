@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
-from itertools import combinations, product
+from itertools import product
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from confide.guide.model import Question
 from confide.planning.guided import GuidePlan
 from confide.planning.promise import Promise
 from confide.pop.guiding import Guiding
-from tests.proofs.test_apart import TOLD, Life, apart
+from tests.proofs.test_apart import TOLD, Life, farthest
 
 pytestmark = pytest.mark.claim("guide.md", "exact.md")
 
@@ -153,11 +153,11 @@ def test_many_labels_at_once_move_no_more_than_certified_and_nobody_else(guide: 
         for name, sums in with_others.items():
             assert np.array_equal(sums - worlds[0][name], own[name] - alone[0][name])
     nodes = [noisy(guide, one) for one in worlds]
-    assert 0.5 * guide.mu2 < max(apart(guide, *pair) for pair in combinations(nodes, 2)) <= guide.mu2
+    assert 0.5 * guide.mu2 < farthest(guide, nodes) <= guide.mu2
 
 
 def test_what_a_call_of_many_keeps_of_a_loud_leaf_is_found() -> None:
     lives = Life(2, 2, False, 0.5, 0), Life(2, 2, False, 900.0, 1)
     for kind, beyond in ((Guide, False), (Twice, True)):
         one, another = (noisy(TOLD, led(TOLD, life, calls, True, kind)) for life in lives)
-        assert (apart(TOLD, one, another) > TOLD.mu2) is beyond
+        assert (farthest(TOLD, [one, another]) > TOLD.mu2) is beyond

@@ -344,11 +344,18 @@ def digests(bank: Bank) -> dict[int, bytes]:
         return {}
     taught = state["taught"].tolist()
     if "pickles" in state:
-        rows: list[Any] = [np.split(state["pickles"], np.cumsum(state["sizes"])[:-1])]
+        known: list[Any] = np.split(state["pickles"], np.cumsum(state["sizes"])[:-1])[: len(taught)]
     else:
-        rows = [value for name, value in state.items() if isinstance(value, np.ndarray) and name != "taught"]
-    known = [b"".join(part[i].tobytes() for part in rows) for i in range(len(taught))]
+        parts = [_rows(part) for name, part in state.items() if isinstance(part, np.ndarray) and name != "taught"]
+        known = [b"".join(part[i] for part in parts) for i in range(len(taught))]
     return {copy: hashlib.sha256(memory).digest() for copy, memory in zip(taught, known, strict=True)}
+
+
+def _rows(part: np.ndarray) -> list[bytes]:
+    """The bytes of each row."""
+    whole, rows = part.tobytes(), len(part)
+    size = len(whole) // max(rows, 1)
+    return [whole[i * size : (i + 1) * size] for i in range(rows)]
 
 
 def _digest(x: Any) -> bytes:

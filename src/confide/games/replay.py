@@ -242,7 +242,7 @@ class _Checker:
             if one.kind == "ranges" and self.guide is not None:
                 self.counted, most = int((apart**2).sum()), 2 * self.guide.range_norm**2
                 _demand(self.counted <= most, f"{what}: the unit counts for more than one row")
-        if self.guide is None:
+        if self.guide is None or not first.released:
             return
         self.moved = self._charged(self.guide)
         _demand(self.moved <= 1 + 1e-12, f"{where}: the unit moved the guide's sums by {self.moved:.2f} of its cap")

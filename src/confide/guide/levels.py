@@ -9,6 +9,7 @@ of many columns, most of them as usual, is a row of few features, and its norm i
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,12 +38,11 @@ def below(grid: Sequence[float], value: float) -> float:
     >>> below(grid, 0.0), below(grid, math.nextafter(0.0, 1.0)), below(grid, 16.0), below(grid, 99.0)
     (0.0, 0.5, 0.75, 1.0)
     """
-    known = np.asarray(grid)
-    i = int(np.searchsorted(known, value, side="left"))
-    if i == 0 or i == known.size:
+    i = bisect_left(grid, value)
+    if i == 0 or i == len(grid):
         return float(i > 0)
-    low, high = float(known[i - 1]), float(known[i])
-    return (i - 1 + (value - low) / (high - low)) / (known.size - 1)
+    low, high = grid[i - 1], grid[i]
+    return (i - 1 + (value - low) / (high - low)) / (len(grid) - 1)
 
 
 def atoms(grid: Sequence[float]) -> list[float]:
@@ -93,7 +93,9 @@ def centre_and_inverse(grid: Grid) -> tuple[float, float]:
 
 def cut_at(grid: Sequence[float], part: float) -> float:
     """The value below which lies this part of a column; on an atom the side of it that tells something apart."""
-    value = float(np.interp(part, np.linspace(0, 1, len(grid)), grid))
+    place = part * STEPS
+    i = int(place)
+    value = grid[i] if i == place else (grid[i + 1] - grid[i]) * STEPS * (part - i / STEPS) + grid[i]
     after = math.nextafter(value, math.inf)
     low, high = below(grid, value), below(grid, after)
     if high - low < 1 / STEPS:

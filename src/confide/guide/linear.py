@@ -108,9 +108,7 @@ def _fits(residual: Floats, values: Floats, factor: float, clip: int, room: int)
 def _gradient(
     theta: Floats, indices: Ints, values: Floats, y: int, weight: float, clip: int, room: int, scale: int, leaf: Ints
 ) -> bool:
-    """`add_gradient` with Σg² ≤ room: what the losses of the row leave of clip²."""
-    if not ordered(indices, theta.shape[0]):
-        return False
+    """`add_gradient` of a row in order with Σg² ≤ room: what the losses of the row leave of clip²."""
     vectors, squares = theta.shape[1], 0.0
     for a in range(indices.size):
         squares += values[a] * values[a]
@@ -145,7 +143,8 @@ def add_gradient(
     The integers are those that are checked: Σg² ≤ clip², in 64-bit integers, before any of them is added. Indices must
     increase, since two entries of one coordinate would add up to more than their squares say.
     """
-    return _gradient(theta, indices, values, y, weight, clip, clip * clip, scale, leaf)
+    known = ordered(indices, theta.shape[0])
+    return known and _gradient(theta, indices, values, y, weight, clip, clip * clip, scale, leaf)
 
 
 @jit
@@ -204,6 +203,31 @@ def _losses(thetas: Thetas, said: Floats, indices: Ints, values: Floats, y: int,
 
 
 @jit
+def _lesson(
+    thetas: Thetas,
+    said: Floats,
+    indices: Ints,
+    values: Floats,
+    y: int,
+    weight: float,
+    clip: int,
+    scale: int,
+    leaf: Ints,
+) -> bool:
+    """`add_lesson` of a row in order."""
+    first = leaf.size - thetas.units.size
+    losses, room = np.zeros(thetas.units.size, np.int64), np.int64(clip) * np.int64(clip)
+    _losses(thetas, said, indices, values, y, weight, losses)
+    for k in range(losses.size):
+        room -= losses[k] * losses[k]
+    if room < 0 or not _gradient(thetas.theta, indices, values, y, weight, clip, int(room), scale, leaf):
+        return False
+    for k in range(losses.size):
+        leaf[first + k] += losses[k]
+    return True
+
+
+@jit
 def add_lesson(
     thetas: Thetas,
     said: Floats,
@@ -221,18 +245,8 @@ def add_lesson(
     frequent label the same; the slope of the said probabilities' squared error by their scale; and the label's count.
     The gradient is clipped to what they leave: Σ losses² + Σg² ≤ clip², in the integers that are added.
     """
-    if not ordered(indices, thetas.theta.shape[0]):
-        return False
-    first = leaf.size - thetas.units.size
-    losses, room = np.zeros(thetas.units.size, np.int64), np.int64(clip) * np.int64(clip)
-    _losses(thetas, said, indices, values, y, weight, losses)
-    for k in range(losses.size):
-        room -= losses[k] * losses[k]
-    if room < 0 or not _gradient(thetas.theta, indices, values, y, weight, clip, int(room), scale, leaf):
-        return False
-    for k in range(losses.size):
-        leaf[first + k] += losses[k]
-    return True
+    known = ordered(indices, thetas.theta.shape[0])
+    return known and _lesson(thetas, said, indices, values, y, weight, clip, scale, leaf)
 
 
 def first_lesson(shape: tuple[int, int], indices: Ints, values: Floats, y: int, clip: int, scale: int) -> Ints:
@@ -257,35 +271,20 @@ def run_rows(
     leaf: Ints,
     out: Floats,
 ) -> None:
-    """Rounds of one leaf: score by the answering θ, then learn. A label below 0 is one that never comes."""
+    """Rounds of one leaf: score by the answering θ, then learn. A label below 0 is one that never comes.
+
+    A row that is taught is looked at first: one with other features than the map's, or one of them twice, is neither
+    scored nor learned, and its label becomes −1.
+    """
     for i in range(labels.size):
         a, b, y = starts[i], starts[i + 1], labels[i]
-        scores(thetas.answering, indices[a:b], values[a:b], out[i])
-        if y >= 0:
-            add_lesson(thetas, out[i], indices[a:b], values[a:b], y, weights[y], clip, scale, leaf)
-
-
-@jit
-def add_lessons(
-    thetas: Thetas,
-    starts: Ints,
-    indices: Ints,
-    values: Floats,
-    labels: Ints,
-    weights: Floats,
-    clip: int,
-    scale: int,
-    leaf: Ints,
-) -> Ints:
-    """`add_lesson` of each row, scored first; 1 for each that was known: its features are the map's, each once."""
-    known, said = np.zeros(labels.size, np.int64), np.empty(thetas.answering.shape[1])
-    for i in range(labels.size):
-        a, b, y = starts[i], starts[i + 1], labels[i]
-        if ordered(indices[a:b], thetas.theta.shape[0]):
-            known[i] = 1
-            scores(thetas.answering, indices[a:b], values[a:b], said)
-            add_lesson(thetas, said, indices[a:b], values[a:b], y, weights[y], clip, scale, leaf)
-    return known
+        if y < 0:
+            scores(thetas.answering, indices[a:b], values[a:b], out[i])
+        elif ordered(indices[a:b], thetas.theta.shape[0]):
+            scores(thetas.answering, indices[a:b], values[a:b], out[i])
+            _lesson(thetas, out[i], indices[a:b], values[a:b], y, weights[y], clip, scale, leaf)
+        else:
+            labels[i] = -1
 
 
 @jit

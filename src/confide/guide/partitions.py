@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple
 
@@ -58,12 +59,14 @@ def draw_partitions(
     column = np.zeros((number, DEPTH), dtype=np.int64)
     cut, salt = np.zeros((number, DEPTH)), np.zeros((number, DEPTH), dtype=np.uint64)
     parts = Partitions(column, cut, salt)
+    last = {one.number: one for one in renewed}
+    if not all(0 <= i < number and columns and set(columns) <= set(usable) for i, columns, _ in renewed):
+        raise ValueError("a renewed partition must be one of the map's, of columns whose place is known")
     for i in range(number):
-        _draw(parts, i, _columns(usable, _SETS[i % len(_SETS)], i, seed), grids, f"{seed} {i}")
-    for i, columns, deal in renewed:
-        if not (0 <= i < number and columns and set(columns) <= set(usable)):
-            raise ValueError("a renewed partition must be one of the map's, of columns whose place is known")
-        _draw(parts, i, columns, grids, f"{seed} {i} {deal}")
+        if i in last:
+            _draw(parts, i, last[i].columns, grids, f"{seed} {i} {last[i].deal}")
+        else:
+            _draw(parts, i, _columns(usable, _SETS[i % len(_SETS)], i, seed), grids, f"{seed} {i}")
     return parts
 
 
@@ -181,7 +184,13 @@ def _columns(usable: Sequence[int], size: int, i: int, seed: int) -> Sequence[in
     if math.comb(len(usable), size) > _MANY:
         return sorted(usable, key=lambda j: digest(f"set {seed} {i} {j}"))[:size]
     deal, at = divmod(turn, math.comb(len(usable), size))
-    return sorted(combinations(usable, size), key=lambda s: digest(f"deal {seed} {deal} {s}"))[at]
+    return _dealt(tuple(usable), size, deal, seed)[at]
+
+
+@lru_cache(maxsize=16)
+def _dealt(usable: tuple[int, ...], size: int, deal: int, seed: int) -> list[tuple[int, ...]]:
+    """All sets of this size, in the order of one deal."""
+    return sorted(combinations(usable, size), key=lambda s: digest(f"deal {seed} {deal} {s}"))
 
 
 def _unit(key: str) -> float:
