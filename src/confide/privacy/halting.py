@@ -46,11 +46,12 @@ class Halting:
     go
         Integers: P(go on) = go[n]/2⁶⁴; the last entry is 0.
     shift
-        G: the most unsure answers that one unit can receive, so that two worlds' counts differ by at most G.
+        G: the most unsure answers that one unit can receive, so that two worlds' counts differ by at most G; 0 where
+        both worlds have the same count.
     """
 
     def __init__(self, go: Sequence[int] | NDArray[np.uint64], shift: int = 1) -> None:
-        shift = integer(shift, "shift", at_least=1)
+        shift = integer(shift, "shift", at_least=0)
         values = thresholds(go, "go thresholds")
         if len(values) < 2 * shift + 2:
             raise ValueError(f"a halting table for shift={shift} needs at least {2 * shift + 2} counts")
