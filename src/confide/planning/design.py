@@ -93,7 +93,7 @@ def spends(
     if isinstance(lean, Weights):
         tau = math.nextafter(tau + lean.cost(gate, labels=labels, **how), math.inf)
         run = partial(joint_weights, lean, gate, labels=labels)
-    voted = Halting(halting.go, shift=0) if relay else halting
+    voted = halting.alike() if relay else halting
     joint = run(voted, **how) if halting.shift <= MOST_JOINT else math.inf
     halt = halting.cost(order=order)
     summed = math.nextafter((voted.visible * tau + (0.0 if relay else halt)) * (1 + 1e-15), math.inf)
@@ -236,7 +236,7 @@ def draft(budget: Budget, split: Split) -> tuple[float, int] | None:
         visible = halting.visible + skipped
         return renyi * (1 - split.halting / 2) / visible, visible
     if budget.relay:
-        halting, renyi = Halting(halting.go, shift=0), renyi * (1 - split.halting)
+        halting, renyi = halting.alike(), renyi * (1 - split.halting)
     halt, room = halting.moments(split.order)
     goal = renyi * (split.order - 1)
     visible = halting.visible + skipped

@@ -324,8 +324,8 @@ class Keeper:
         """Lessons from the journal, in order.
 
         Those after the snapshot (`since`) teach their copy again, unless it was reset after them (`resets`: sequence
-        and copy; the load has reset these copies), or in a relay, began anew. What a part has not released it is taught again, whatever the
-        snapshot: it holds nothing open. What may be in a release never teaches again.
+        and copy; the load has reset these copies, and those of a relay that began anew). What a part has not released
+        it is taught again, whatever the snapshot: it holds nothing open. What may be in a release never teaches again.
         """
         loop, last = self._loop, dict[int, int]()
         for sequence, copy in resets:

@@ -72,7 +72,7 @@ class Legs(NamedTuple):
         return Legs(self.half, max(self.start + silent, rounds), self.number + 1, rounds, self.began)
 
     def row(self, unsure: int, sequences: Sequence[int]) -> Row:
-        """What a ledger has of it: with the unsure answers before it, and the entries of this leg and the one before."""
+        """What a ledger has of it, with the unsure answers before it, and the entries of this leg and the last one."""
         return KIND, self.number, _PUBLIC.pack(self.start, self.began, self.before), _PRIVATE.pack(unsure, *sequences)
 
     @classmethod

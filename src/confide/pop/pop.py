@@ -31,8 +31,8 @@ from confide.pop.guiding import PublicGuide
 from confide.pop.heirs import succeed
 from confide.pop.keeping import Keeper
 from confide.pop.leaning import Leaning
-from confide.pop.lessons import Lessons
 from confide.pop.legs import Legs
+from confide.pop.lessons import Lessons
 from confide.pop.look import card_of, quiet, standing
 from confide.pop.loop import Loop, Outcome
 from confide.pop.monitor import MonitorState

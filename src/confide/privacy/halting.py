@@ -46,12 +46,11 @@ class Halting:
     go
         Integers: P(go on) = go[n]/2⁶⁴; the last entry is 0.
     shift
-        G: the most unsure answers that one unit can receive, so that two worlds' counts differ by at most G; 0 where
-        both worlds have the same count.
+        G: the most unsure answers that one unit can receive, so that two worlds' counts differ by at most G.
     """
 
     def __init__(self, go: Sequence[int] | NDArray[np.uint64], shift: int = 1) -> None:
-        shift = integer(shift, "shift", at_least=0)
+        shift = integer(shift, "shift", at_least=1)
         values = thresholds(go, "go thresholds")
         if len(values) < 2 * shift + 2:
             raise ValueError(f"a halting table for shift={shift} needs at least {2 * shift + 2} counts")
@@ -99,6 +98,12 @@ class Halting:
         table = integers(halt, go)[: rare + shift + 1]
         table[-1] = 0
         return cls(table, shift)
+
+    def alike(self) -> Halting:
+        """The same table where both worlds have the same count: nothing is hidden, and nothing need be survived."""
+        other = object.__new__(Halting)
+        other._go, other.shift = self._go, 0
+        return other
 
     @property
     def go(self) -> NDArray[np.uint64]:
