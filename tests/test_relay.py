@@ -321,7 +321,9 @@ def test_a_ledger_has_one_row_of_all_legs_and_a_state_is_verified(tmp_path: Path
         pop.predict(DOUBT)
     assert legs(pop).number >= 4
     rows_ = [one for one in Ledger(home / "ledger.db").read("pop").released if one[0] == KIND]
-    assert len(rows_) == 1 and rows_[0][1] == legs(pop).number
+    assert len(rows_) == 1 and Legs.read(30, rows_)[0] == legs(pop)
+    book = pop.operator.loop.account.book
+    assert book is not None and len(book._released) == 1, "nor does memory grow"
     assert check(home).guarantee.epsilon <= 500 and look(home)["legs"] == legs(pop)
     assert look(home)["unsure"] == pop.operator.loop.account.count
     with pytest.raises(StateError, match="does not say where its relay stands"):
@@ -345,6 +347,23 @@ def test_a_swap_is_shown_when_it_is_durable(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(book, "wait", waiting)
     pop.predict(CLEAR)
     assert shown == [0] and legs(pop).number == 1
+
+
+def test_what_is_written_has_the_same_form_whether_or_not_a_leg_ends(tmp_path: Path) -> None:
+    pop = pop_of(Echo(), relay(live=10, silent=0), seed=None)
+    pop.save(tmp_path / "one")
+    book = pop.operator.loop.account.book
+    assert book is not None
+    forms, add = list[Any](), book.add
+
+    def adding(entry: Any) -> int:
+        forms.append([(kind, len(noisy), len(exact)) for kind, _, noisy, exact in entry.released] + [len(entry.dropped)])
+        return add(entry)
+
+    book.add = adding  # type: ignore[method-assign]
+    for _ in range(25):
+        pop.predict(CLEAR)
+    assert legs(pop).number == 2 and all(form == forms[0] for form in forms)
 
 
 @pytest.mark.parametrize("when", ["before", "midst"])

@@ -268,12 +268,13 @@ class Account:
         return Mark(sequence, rounds, self.halted, self.legs)
 
     def _written(self) -> tuple[tuple[str, int, bytes, bytes], ...]:
-        """The row of a leg that began since the last entry, for the next one."""
-        if self.legs is None or self.book is None or self._entries[0] is not None:
+        """The row of a relay's leg, for the next entry, whether or not a leg began since the last one."""
+        if self.legs is None or self.book is None:
             return ()
         now = self.book.sequence + 1
-        self._entries = [now if one is None else one for one in self._entries]
-        return (self.legs.row(self._over, [one or 0 for one in self._entries]),)
+        entries = [now if one is None else one for one in self._entries]
+        self._entries = [*entries]
+        return (self.legs.row(now, self._over, entries),)
 
     def settle(self, mark: Mark, *, private: bool = False) -> None:
         """Durable when it returns, and then for everybody to see; a failure is raised, from then on to all alike.
@@ -310,7 +311,7 @@ class Account:
         """
         labels, history = dict.fromkeys(self._early | self._named, 0) | self.labels, self.history
         spent = Spent(self.stated, self.unsure, self.halted, self.shares, self.watched, labels=labels, history=history)
-        return spent if self.legs is None else replace(spent, released=(self.legs.row(self._over, (0, 0)),))
+        return spent if self.legs is None else replace(spent, released=(self.legs.row(0, self._over, (0, 0)),))
 
     def keep(self, book: Book) -> None:
         """From now on everything is written there, which has `spent`."""

@@ -18,7 +18,7 @@ __all__ = ["KIND", "Legs"]
 KIND = "copies/leg"
 """What a leg's row is called in a ledger, among what was released."""
 
-_PUBLIC, _PRIVATE = Struct("<3q"), Struct("<3q")
+_PUBLIC, _PRIVATE = Struct("<4q"), Struct("<3q")
 
 Row = tuple[str, int, bytes, bytes]
 
@@ -71,9 +71,13 @@ class Legs(NamedTuple):
         """The next leg, after so many rounds. It is silent until its voters have learned for `silent` rounds."""
         return Legs(self.half, max(self.start + silent, rounds), self.number + 1, rounds, self.began)
 
-    def row(self, unsure: int, sequences: Sequence[int]) -> Row:
-        """What a ledger has of it, with the unsure answers before it, and the entries of this leg and the last one."""
-        return KIND, self.number, _PUBLIC.pack(self.start, self.began, self.before), _PRIVATE.pack(unsure, *sequences)
+    def row(self, entry: int, unsure: int, sequences: Sequence[int]) -> Row:
+        """What an entry has of it, with the unsure answers before it, and the entries in which this and the last began.
+
+        Every entry has such a row, of one size, so that what is written does not tell of a swap before it is durable.
+        """
+        public = _PUBLIC.pack(self.number, self.start, self.began, self.before)
+        return KIND, entry, public, _PRIVATE.pack(unsure, *sequences)
 
     @classmethod
     def read(cls, half: int, released: Sequence[Row]) -> tuple[Legs, int, tuple[int, int]]:
@@ -81,6 +85,6 @@ class Legs(NamedTuple):
         rows = [row for row in released if row[0] == KIND]
         if not rows:
             raise StateError("the ledger does not say where its relay stands: do not use this state")
-        _, number, public, private = max(rows, key=lambda row: row[1])
-        (start, began, before), (unsure, entry, earlier) = _PUBLIC.unpack(public), _PRIVATE.unpack(private)
-        return cls(half, start, number, began, before), unsure, (entry, earlier)
+        _, _, public, private = max(rows, key=lambda row: row[1])
+        (number, start, began, before), (unsure, *sequences) = _PUBLIC.unpack(public), _PRIVATE.unpack(private)
+        return cls(half, start, number, began, before), unsure, (sequences[0], sequences[1])
