@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from confide import POP, Plan, StateError, evaluate
 from confide.banks import TallyBank, Threads
+from confide.cli.app import app
 from confide.errors import TicketError
+from confide.games.worlds import World
 from confide.learners import DecisionTree, GaussianNB, LogisticRegression, Points
 from confide.ledger import Ledger
 from confide.planning.copies import Copies
@@ -24,7 +27,9 @@ from confide.pop.state import check, look
 from confide.privacy.gate import Gate
 from confide.privacy.halting import Halting
 from confide.service.base import Question
+from confide.service.config import ModelConfig
 from confide.service.desk import PopDesk
+from confide.service.models import maker
 from tests.saved import CLEAR, DOUBT, Echo, bank_of
 from tests.service.opened import again, ask, both, folder, learn, ticket
 
@@ -357,7 +362,8 @@ def test_what_is_written_has_the_same_form_whether_or_not_a_leg_ends(tmp_path: P
     forms, add = list[Any](), book.add
 
     def adding(entry: Any) -> int:
-        forms.append([(kind, len(noisy), len(exact)) for kind, _, noisy, exact in entry.released] + [len(entry.dropped)])
+        rows_ = [(kind, len(noisy), len(exact)) for kind, _, noisy, exact in entry.released]
+        forms.append((rows_, len(entry.dropped)))
         return add(entry)
 
     book.add = adding  # type: ignore[method-assign]
@@ -496,6 +502,37 @@ def test_history_is_taught_to_who_learns_and_found_again(folder: Path, rounds: i
     desk.pop.operator.loop.lessons.apply()
     assert legs(desk.pop).number == number and bank_of(desk.pop) == known
     desk.close()
+
+
+def test_a_service_takes_a_plans_file(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "relay.json").write_text(relay().to_json())
+    config = ModelConfig(folder=folder, labels=LABELS, columns=2, plan=tmp_path / "relay.json", learner="logistic")
+    with PopDesk.open(folder, maker("model", config)) as desk:
+        assert desk.plan == relay() and list(served(desk, 0, 130))
+        assert legs(desk.pop).number >= 1
+    refused = config.model_copy(update={"units": "people"})
+    with pytest.raises(ValueError, match=r"rounds|people"):
+        maker("model", refused)()
+
+
+def test_a_run_of_the_command_line_and_two_worlds_refuse_a_relay(tmp_path: Path) -> None:
+    (tmp_path / "relay.json").write_text(relay().to_json())
+    stream = ["run", "sea", "-T", "500", "--plan", str(tmp_path / "relay.json"), "--learner", "logistic"]
+    ran = CliRunner().invoke(app, stream)
+    assert ran.exit_code != 0 and "and no relay: use confide.evaluate" in str(ran.exception)
+    made = CliRunner().invoke(app, ["verify", str(tmp_path / "relay.json")])
+    assert made.exit_code == 0 and "in a relay of legs of 60 rounds" in made.output.replace("\n", " ")
+    with pytest.raises(ValueError, match="not yet compared in a relay"):
+        World(lambda rng: pop_of(seed=rng), POP.load, 1, tmp_path / "world")  # type: ignore[arg-type, return-value]
+
+
+def test_the_command_makes_a_plan_that_is_a_relay(tmp_path: Path) -> None:
+    asked = ["plan", "-e", "4", "-T", "40000", "--copies", "1600", "--unsure", "1500", "--no-guide", "--relay"]
+    made = CliRunner().invoke(app, [*asked, "--json", str(tmp_path / "relay.json")])
+    assert made.exit_code == 0, made.output
+    assert Plan.from_json(tmp_path / "relay.json").relay == 40_000
+    for more in ("--endless", "--paper"):
+        assert CliRunner().invoke(app, ["plan", "--relay", more]).exit_code != 0
 
 
 def test_a_desk_says_where_the_relay_stands(folder: Path) -> None:
