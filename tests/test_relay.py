@@ -20,6 +20,7 @@ from confide.games.worlds import World
 from confide.learners import DecisionTree, GaussianNB, LogisticRegression, Points
 from confide.ledger import Ledger
 from confide.planning.copies import Copies
+from confide.planning.guided import GuidePlan
 from confide.planning.lives import Life
 from confide.planning.promise import Promise
 from confide.pop.legs import KIND, Legs
@@ -255,6 +256,46 @@ def test_copies_whose_votes_are_tallied_are_asked_half_by_half() -> None:
         answer = pop.predict([i % 3])
         pop.learn(answer.ticket, "yes" if i % 3 == 1 else "no")
     assert legs(pop).number >= 3 and not taught(pop) - {*legs(pop).voters, *legs(pop).learners(pop.rounds)}
+
+
+# ---------------------------------------------------------------------- beside a guide
+
+
+@functools.cache
+def guided() -> Plan:
+    part = relay(live=40, silent=20).voters
+    assert part is not None
+    return Plan(Promise(500.0, 0.02, None, 2, "rounds"), (part, GuidePlan.at(4.0, None)))
+
+
+def test_the_guide_answers_while_nobody_votes_and_learns_what_no_copy_does() -> None:
+    pop, other = (pop_of(Echo(), guided(), features=2) for _ in range(2))
+    xs = [CLEAR if i % 5 else DOUBT for i in range(300)]
+    sources, tickets = list[str](), list[str]()
+    for x in xs:
+        answer = pop.predict(x)
+        sources.append(answer.source)
+        tickets.append(answer.ticket)
+    assert legs(pop).number >= 3 and {"copies", "guide"} <= set(sources[100:])
+    loop = pop.operator.loop
+    lesson = loop.learn(loop.tickets.read(tickets[50]), 1)
+    assert pop.operator.late.anew == 1 and not loop.lessons._queue and lesson.leaf >= 0
+    many = [answer for at in range(0, 300, 60) for answer in other.predict_many(xs[at : at + 60])]
+    assert [answer.source for answer in many] == sources and legs(other) == legs(pop)
+
+
+def test_a_desk_with_both_is_found_again(folder: Path) -> None:
+    desk = PopDesk.open(folder, lambda: pop_of(plan=guided(), seed=None), save_every=33)
+    list(served(desk, 0, 150, 10))
+    known, where, guide = bank_of(desk.pop), legs(desk.pop), desk.pop.guide
+    assert where.number >= 2 and guide is not None
+    told, released = guide.probabilities([1.0, 0.5]).tolist(), guide.released
+    desk = again(desk)
+    desk.pop.operator.loop.lessons.apply()
+    assert bank_of(desk.pop) == known and legs(desk.pop) == where and desk.pop.guide is not None
+    assert desk.pop.guide.probabilities([1.0, 0.5]).tolist() == told and desk.pop.guide.released == released
+    assert check(desk.folder).plan == guided()
+    desk.close()
 
 
 # ---------------------------------------------------------------------- on disk
