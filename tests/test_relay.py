@@ -278,7 +278,7 @@ def test_the_guide_answers_while_nobody_votes_and_learns_what_no_copy_does() -> 
         tickets.append(answer.ticket)
     assert legs(pop).number >= 3 and {"copies", "guide"} <= set(sources[100:])
     loop = pop.operator.loop
-    lesson = loop.learn(loop.tickets.read(tickets[50]), 1)
+    lesson = loop.learn(loop.tickets.read(tickets[200]), 1)
     assert pop.operator.late.anew == 1 and not loop.lessons._queue and lesson.leaf >= 0
     many = [answer for at in range(0, 300, 60) for answer in other.predict_many(xs[at : at + 60])]
     assert [answer.source for answer in many] == sources and legs(other) == legs(pop)

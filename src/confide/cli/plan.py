@@ -91,7 +91,7 @@ def plan(
     ours: dict[str, Any] = {"unit_labels": unit_labels, "history": history, "endless": endless, "units": units}
     ours |= {name: value for name, value in (("per", per), ("periods", periods)) if value is not None}
     if relay and (endless or rounds is None or paper or show_frontier or mistakes is not None):
-        raise ValueError("--relay is for a plan of ours with copies, without a certificate: give --rounds, those of a leg")
+        raise ValueError("--relay is for copies of a plan of ours without a certificate: give --rounds, those of a leg")
     given |= {"relay": True} if relay else {}
     if plot is not None and not show_frontier:
         raise ValueError("--plot draws the frontier: add --frontier")
