@@ -131,6 +131,9 @@ def test_a_plan_says_in_words_what_a_relay_does() -> None:
     said = relay().explain()
     assert "without an end: one half votes while the other learns" in said and "has begun anew teaches no copy" in said
     assert "60, each taught" in str(relay()) and "a leg of 60 rounds" in str(relay())
+    assert "goes on at once" in said and "goes on after 20 more" in relay(live=40, silent=60).explain()
+    with pytest.raises(ValueError, match=r"needs a learner; .*Plan.tight\(epsilon, delta, guide=1.0\)"):
+        POP(None, relay(), labels=LABELS, features=2)
 
 
 def test_a_guide_beside_a_relay_has_no_end_either() -> None:

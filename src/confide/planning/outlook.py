@@ -31,9 +31,11 @@ def who_answers(plan: Plan) -> list[str]:
         waits = f"The fallback answers the first {first:,} rounds; {rest} all others."
         return [waits if first else f"{rest[0].upper()}{rest[1:]} answers all rounds."]
     if plan.relay:
+        gap = plan.silent - plan.live
+        when = f"after {gap:,} more, which {rest} answers" if gap > 0 else "at once"
         return [
             f"While they are unsure in less than {plan.unsure / plan.live:.2%} of the rounds put to them, a half votes "
-            f"for {plan.live:,} rounds, and the other goes on at once; if they are unsure more often, {rest} answers "
+            f"for {plan.live:,} rounds, and the other goes on {when}; if they are unsure more often, {rest} answers "
             f"until the next half has learned for {plan.silent:,} rounds."
         ]
     said = []

@@ -96,9 +96,10 @@ class Settings:
     def _check_learner(self) -> None:
         plan = self.plan
         if self.learner is None and plan.copies:
+            last = "" if plan.endless else f", rounds={plan.rounds}"
             raise ValueError(
                 "the plan has copies, and so needs a learner; for a guide alone plan with "
-                f"Plan.tight(epsilon, delta, rounds={plan.rounds}, guide=1.0)"
+                f"Plan.tight(epsilon, delta{last}, guide=1.0)"
             )
         refuse_unasked(self.learner, plan, "confide.POP")
         if any(getattr(part, "deadline", None) not in (None, self.ticket_life) for part in plan.public):
