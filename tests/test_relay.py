@@ -380,6 +380,21 @@ def test_a_ledger_has_one_row_of_all_legs_and_a_state_is_verified(tmp_path: Path
     pop.close()
 
 
+def test_a_relay_goes_on_from_a_ledger_elsewhere(tmp_path: Path, place: str) -> None:
+    pop, home = pop_of(plan=relay(live=10, silent=0), seed=None), tmp_path / "one"
+    led(pop, 12)
+    pop.save(home, ledger=place)
+    led(pop, 30)
+    now, count = legs(pop), pop.operator.loop.account.count
+    pop.close()
+    loaded = POP.load(home, ledger=place)
+    assert now.number >= 3 and legs(loaded) == now and loaded.operator.loop.account.count == count
+    assert not taught(loaded), "both halves were reset since the snapshot, and no journal has the lessons"
+    led(loaded, 30)
+    assert legs(loaded).number > now.number
+    loaded.close()
+
+
 def test_a_swap_is_shown_when_it_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pop = pop_of(Echo(), relay(live=10, silent=0), seed=None)
     pop.save(tmp_path / "one")
