@@ -3,7 +3,8 @@
     CONFIDE_DATA=folder python benchmarks/endless.py length --rounds 10000 100000 [--streams rbf sea] [--seeds 2]
     CONFIDE_DATA=folder python benchmarks/endless.py drift flip elec [--json file]
     python benchmarks/endless.py people late             10⁷ rounds each: a quarter of an hour; --long takes fewer
-    python benchmarks/endless.py --quick    10 000 rounds of three generated streams, half a minute
+    python benchmarks/endless.py relay [--quick]         copies that halt beside a relay of as many: two minutes
+    python benchmarks/endless.py --quick    10 000 rounds of three generated streams, and a short relay: a minute
 
 Each line has the error over all rows of a plan told its length, then the quotient of that of a plan without an end,
 with all else the same, and in brackets both after 40 % of the rows. A seed is one of the noise; the rows are the same.
@@ -11,7 +12,8 @@ with all else the same, and in brackets both after 40 % of the rows. A seed is o
 The constants (leaves of an epoch, the longest leaf, growth, the look at ranges) were chosen on RBF, Agrawal 1 and
 Agrawal 5; SEA, hotel and Agrawal 3 were looked at once, afterwards. When a model begins anew was chosen on the drifting
 stream, on RBF with other centres, on SEA with other thresholds, on hyperplanes and on Agrawal 8, 0, 4, 6; Elec
-was looked at in between; `other`, the second stream of `drift`, once, after all of it.
+was looked at in between; `other`, the second stream of `drift`, once, after all of it. The numbers of `relay` (a leg,
+its silent rounds, copies, unsure answers) were chosen on its own stream, with another seed of the same rows.
 """
 
 from __future__ import annotations
@@ -32,9 +34,11 @@ from agrawal import agrawal_label, agrawal_rows
 from evidence.streams import FILES, asked, load
 from guide_streams import Rows
 
-from confide import POP, Plan
+from confide import POP, Plan, evaluate
 from confide.guide.columns import Columns
 from confide.guide.guide import Guide
+from confide.learners import GaussianNB, LogisticRegression
+from confide.planning import tight
 from confide.planning.guided import GuidePlan
 from confide.privacy.random import Random
 
@@ -151,10 +155,55 @@ def late(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     yield {"stream": "sea, flipped", "rounds": t, **shown, "later": later[:50]}
 
 
-KINDS = {"length": length, "drift": drift, "flip": flip, "elec": elec, "people": people, "late": late}
+def voted(rounds: int, leg: int, silent: int, unsure: int, copies: int) -> dict[str, Plan]:
+    """As many copies that halt for good, with as many unsure answers as they leave room for, and as a relay."""
+    asked = tight.TightRequest(4.0, DELTA, rounds, copies=copies, silent=silent)
+    most = tight.most_unsure(asked, 0.1)
+    own: dict[str, Any] = {"copies": copies, "silent": silent, "guide": None}
+    return {
+        "halts": Plan.tight(4.0, DELTA, rounds, unsure=most, **own),
+        "relay": Plan.tight(4.0, DELTA, leg, unsure=unsure, relay=True, **own),
+    }
+
+
+def relay(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """SEA's rule without the rows near its edge; then the same with all labels exchanged at every quarter."""
+    rounds, *numbers = (40_000, 8_000, 3_000, 700, 1_400) if args.quick else (200_000, 30_000, 10_000, 2_000, 1_400)
+    x = np.random.default_rng(108).uniform(0, 10, (3 * rounds, 3))
+    x = x[abs(x[:, 0] + x[:, 1] - 8) > 2][:rounds]
+    y = (x[:, 0] + x[:, 1] > 8).astype(np.int64)
+    quarter = np.arange(rounds) * 4 // rounds
+    plans = voted(rounds, *numbers)
+    for learner in (LogisticRegression(),) if args.quick else (LogisticRegression(), GaussianNB()):
+        for stream, labels in (("stays", y), ("changes", np.where(quarter % 2, 1 - y, y))):
+            for kind, plan in plans.items():
+                pop, started = POP(learner, plan, labels=[0, 1], features=3, seed=2), time.perf_counter()
+                pop.tells = False
+                found = evaluate(pop, x, labels)
+                yield {
+                    "stream": stream, "learner": type(learner).__name__, "plan": kind, "rounds": rounds,
+                    "numbers": {"copies": plan.copies, "unsure": plan.unsure, "silent": plan.silent, "leg": plan.relay},
+                    "epsilon": plan.guarantee.epsilon, "error": found.error, "halted_at": found.halted_at,
+                    "legs": None if pop.legs is None else pop.legs.number,
+                    "errors": [float(part.mean()) for part in np.array_split(found.wrong, 16)],
+                    "copies": [float((part == 3).mean()) for part in np.array_split(found.source, 16)],
+                    "seconds": time.perf_counter() - started,
+                }  # fmt: skip
+
+
+KINDS = {
+    "length": length, "drift": drift, "flip": flip, "elec": elec, "people": people, "late": late, "relay": relay,
+}  # fmt: skip
+QUICK = ["length", "relay"]
 
 
 def said(line: dict[str, Any]) -> str:
+    if "plan" in line:
+        head = f"{line['learner']:18} {line['rounds']:,} rounds, the rule {line['stream']:7} {line['plan']}:"
+        ended = "" if line["halted_at"] is None else f", halted at {line['halted_at']:,}"
+        legs = "" if line["legs"] is None else f", {line['legs']} swaps"
+        last = f"in the last eighth {np.mean(line['errors'][-2:]):.2%}, copies {np.mean(line['copies'][-2:]):.0%} of it"
+        return f"{head} error {line['error']:.2%}, {last}{ended}{legs}; {line['seconds']:.0f} s"
     if "found" in line:
         first, last = line["found"][len(line["found"]) // 10], line["found"][-1]
         head = f"{line['rounds']:,} rounds of {PEOPLE:,} people in {line['seconds']:,.0f} s: {line['state']}"
@@ -182,7 +231,8 @@ def main() -> None:
     if unknown := sorted(set(args.what) - set(KINDS)):
         parser.error(f"there is no {unknown[0]}: take some of {', '.join(KINDS)}")
     if args.quick:
-        args.what, args.rounds, args.streams = ["length"], [10_000], list(CHOSEN)
+        args.what = [what for what in QUICK if what in (args.what or QUICK)]
+        args.rounds, args.streams = [10_000], list(CHOSEN)
     try:
         measure(args)
     except FileNotFoundError as missing:

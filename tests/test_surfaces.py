@@ -71,11 +71,13 @@ ABSENT: dict[str, dict[str, str]] = {
         "ticket_life": "it follows from --delay",
         "public_start": "a learner is made by its name, and has learned nothing",
         "bank": "an object of Python, but for --ray",
+        "relay": "its report knows copies that halt: confide.evaluate takes a relay, and so does a service",
     },
     "a service's file": {
         "dissent": "it only chooses copies, which `copies` says",
         "seed": "it has no place in a file: CONFIDE_INSECURE_SEED is for tests",
         "public_start": "a learner is made by its name, and has learned nothing",
+        "relay": "`plan` has it, the file that confide plan --relay --json writes",
     },
     "River": {
         "ticket_life": "River has no tickets",
@@ -90,7 +92,7 @@ ABSENT: dict[str, dict[str, str]] = {
     },
     "Private": {
         **dict.fromkeys(
-            ("copies", "unsure", "polls", "silent", "unit_unsure", "beta", "dissent", "guide", "lean"),
+            ("copies", "unsure", "polls", "silent", "unit_unsure", "beta", "dissent", "guide", "lean", "relay"),
             "whoever chooses numbers of copies gives a plan to POP",
         ),
         "plan": "it makes the plan; POP takes one",

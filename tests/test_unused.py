@@ -37,7 +37,7 @@ ECHOED = ("beta", "mistakes", "unit_labels")
 OTHER: Given = {
     "copies": 1500, "unsure": 90, "polls": 64, "silent": 700, "unit_unsure": 2, "labels": 3, "beta": 0.002,
     "dissent": 0.2, "guide": 0.4, "lean": "additive", "units": "people", "unit_labels": 2, "history": 500,
-    "mistakes": 2, "fallback_error": 1.0, "counter_share": 0.3, "reserve": 2.0, "rounds": 9000,
+    "mistakes": 2, "fallback_error": 1.0, "counter_share": 0.3, "reserve": 2.0, "rounds": 9000, "relay": True,
 }  # fmt: skip
 
 TIGHT: dict[str, Given] = {

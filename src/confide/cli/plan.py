@@ -43,6 +43,7 @@ def plan(
     polls: Annotated[int | None, typer.Option(help="Copies asked in a round.")] = None,
     unsure: Annotated[int | None, typer.Option(help="Unsure answers the run is planned to have.")] = None,
     silent: Annotated[int | None, typer.Option(help="Rounds at the start in which copies only learn.")] = None,
+    relay: Annotated[bool, typer.Option("--relay", help="Copies without an end: --rounds are those of a leg.")] = False,
     unit_unsure: Annotated[int, typer.Option(help="Unsure answers one person may receive (person-level).")] = 1,
     unit_labels: Annotated[int, typer.Option(help="Labels of one person that the guide learns from.")] = 1,
     per: Annotated[int | None, typer.Option(help="ε is for what one person told within so many rounds.")] = None,
@@ -73,6 +74,8 @@ def plan(
 
     * `confide plan --endless --units people --per 1000000 --periods 5` — ε for a period, and for five of them
 
+    * `confide plan -e 4 -T 40000 --copies 1600 --unsure 1500 --relay` — copies without an end
+
     * `confide plan --json plan.json && confide verify plan.json` — re-certify from the tables alone
 
     Must nobody learn what was asked, or only what was answered as right? A plan is for the first, unless you say
@@ -87,6 +90,9 @@ def plan(
     given |= {"labels": labels} | ({} if unit_unsure == 1 else {"unit_unsure": unit_unsure}) | _lean(lean)
     ours: dict[str, Any] = {"unit_labels": unit_labels, "history": history, "endless": endless, "units": units}
     ours |= {name: value for name, value in (("per", per), ("periods", periods)) if value is not None}
+    if relay and (endless or rounds is None or paper or show_frontier or mistakes is not None):
+        raise ValueError("--relay is for copies of a plan of ours without a certificate: give --rounds, those of a leg")
+    given |= {"relay": True} if relay else {}
     if plot is not None and not show_frontier:
         raise ValueError("--plot draws the frontier: add --frontier")
     certified = paper or show_frontier or mistakes is not None

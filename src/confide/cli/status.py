@@ -19,7 +19,7 @@ def _where(seen: dict[str, Any]) -> str:
     plan, rounds, halted = seen["plan"], seen["rounds"], seen["halted"]
     if halted is None and rounds >= plan.horizon:
         halted = "rounds"  # which the next question would find
-    return standing(plan, rounds, halted, seen["after_halt"] == "fallback")
+    return standing(plan, rounds, halted, seen["after_halt"] == "fallback", seen["legs"])
 
 
 def status(
@@ -45,7 +45,7 @@ def status(
     say(f"  rounds    {seen['rounds']:,}{planned}{silent}")
     say(OPERATOR, "bold red")
     if plan.copies:
-        say(f"  unsure    {seen['unsure']:,} of {plan.unsure:,} planned")
+        say(f"  unsure    {seen['unsure']:,} of {plan.unsure:,} planned{' in this leg' if plan.relay else ''}")
         say(f"  taught    {seen['taught']:,} labels when it was last saved")
     if seen["failures"].sentence:
         say(f"  learner   {seen['failures'].sentence}", "bold red")

@@ -219,6 +219,10 @@ class Book:
         self._store.write(batch)
         with self._adding:
             self._released |= _releases(self._pending[: len(batch.entries)])
+            dropped = dict(one for _, entry in batch.entries for one in entry.dropped)
+            if dropped:  # they are never asked for again
+                own = self._released.items()
+                self._released = {key: at for key, at in own if key[1] >= dropped.get(key[0], 0)}
             del self._pending[: len(batch.entries)]
             self._tear = {kind: at for kind, at in self._tear.items() if (kind, at) not in batch.tear}
         self._durable = batch.last

@@ -1,6 +1,6 @@
 """Copies as a part: how many, whom they ask, their gate, what ends them, and what is answered when they are unsure.
 
-Claims and proofs: docs/proofs/gate.md, halting.md, lean.md, paper-plan.md.
+Claims and proofs: docs/proofs/gate.md, halting.md, lean.md, relay.md, paper-plan.md.
 """
 
 from __future__ import annotations
@@ -65,6 +65,10 @@ class Copies(Part, Numbers, kind="copies"):
         The probability of halting although fewer than `unsure` answers were unsure.
     gate, halting, lean
         The tables; the paper's own plan has its noisy counter for a halting table.
+    relay
+        Rounds of a leg, its silent ones included, where the copies are a relay: two halves, of which one votes while
+        the other learns, exchanged whenever the halting gate fires or a leg's rounds are over. Then the promise has no
+        last round. 0 for copies that halt for good.
     """
 
     copies: int
@@ -78,6 +82,7 @@ class Copies(Part, Numbers, kind="copies"):
     gate: Gate
     halting: Halting | CounterBudget
     lean: Lean | Weights | None = None
+    relay: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -85,11 +90,22 @@ class Copies(Part, Numbers, kind="copies"):
             integer(getattr(self, name), name, at_least=least)
         if self.polls > self.copies:
             raise ValueError(f"polls={self.polls} asks more than the copies={self.copies} there are: ask all, or fewer")
+        integer(self.relay, "relay", at_least=0)
+        if self.relay and (self.copies % 2 or self.polls > self.eligible):
+            raise ValueError(
+                f"relay: half of the copies={self.copies} vote while the others learn, so that they must be an even "
+                f"number, and polls={self.polls} at most half of it"
+            )
+
+    @property
+    def eligible(self) -> int:
+        """K: the copies that may vote in a round; of a relay half of them."""
+        return self.copies // 2 if self.relay else self.copies
 
     @property
     def poll_fraction(self) -> Fraction:
         """q = polls / eligible copies."""
-        return Fraction(self.polls, self.copies)
+        return Fraction(self.polls, self.eligible)
 
     # ------------------------------------------------------------------ price
 
@@ -107,15 +123,18 @@ class Copies(Part, Numbers, kind="copies"):
 
     def _spends(self, halting: Halting, order: int) -> Spending:
         how: dict[str, Any] = {"poll_fraction": self.poll_fraction, "lean": self.lean, "labels": self.labels}
-        return spends(self.gate, halting, order=order, **how)
+        return spends(self.gate, halting, order=order, relay=self.relay > 0, **how)
 
     def check(self, promise: Promise) -> None:
         """Refuse tables that do not keep what the numbers say of them."""
         if self.labels != promise.labels:
             raise ValueError("the copies vote for another number of labels than the promise says: do not run this plan")
-        rounds = promise.rounds
+        rounds = self._check_relay(promise) if self.relay else promise.rounds
         if rounds is None:
-            raise ValueError("copies are planned for a number of rounds, and this promise has no end: give it one")
+            raise ValueError(
+                "copies are planned for a number of rounds, and this promise has no end: give it one, or make the "
+                "copies a relay"
+            )
         if not self.silent < rounds:
             raise ValueError(f"silent={self.silent} must be from 0 to rounds − 1 = {rounds - 1}")
         if isinstance(self.halting, CounterBudget):
@@ -128,6 +147,19 @@ class Copies(Part, Numbers, kind="copies"):
         two = self.labels == 2
         if isinstance(self.lean, Lean) and not (two and np.array_equal(self.lean.envelope().sure, self.gate.sure)):
             raise ValueError("the lean is for two labels, and the gate its envelope: do not run this plan")
+
+    def _check_relay(self, promise: Promise) -> int:
+        """Refuse what is not proved of a relay; the rounds of its legs."""
+        if promise.rounds is not None:
+            raise ValueError("a relay has no last round, and this promise has one: leave one of them out")
+        if promise.units != "rounds" or self.unit_unsure != 1:
+            raise ValueError(
+                "a relay is proved for rounds, not for people: say units='rounds', with unit_unsure=1, or plan for "
+                "people without a relay"
+            )
+        if isinstance(self.halting, CounterBudget):
+            raise ValueError("the paper's plan halts by a counter for one run: it is no relay")
+        return self.relay
 
     def _check_paper(self, counter: CounterBudget, promise: Promise, rounds: int) -> None:
         if self.lean is not None:
@@ -145,7 +177,7 @@ class Copies(Part, Numbers, kind="copies"):
         """What makes the same part again, tables as run-length lists of integers in decimal."""
         names = ("copies", "polls", "unsure", "silent", "unit_unsure", "labels", "order", "beta")
         return {
-            **{name: getattr(self, name) for name in names},
+            **{name: getattr(self, name) for name in (*names, *(["relay"] if self.relay else []))},
             "gate": _gate_params(self.gate),
             "halting": _halting_params(self.halting),
             "lean": None if self.lean is None else self.lean.params(),
@@ -172,13 +204,15 @@ class Copies(Part, Numbers, kind="copies"):
     def rows(self, plan: Plan) -> list[tuple[str, str]]:
         """Numbers, gate, and what is answered when unsure."""
         if isinstance(self.halting, Halting):
-            stop = f"halts for certain by {self.halting.stop:,}"
+            stop = f"{'a leg ends' if self.relay else 'halts'} for certain by {self.halting.stop:,}"
         else:
             stop = f"halts at a noisy count of {self.halting.limit:,}"
+        every, half = self.polls == self.eligible, " that vote" if self.relay else ""
+        leg = f" a leg of {self.relay:,} rounds; one half votes while the other learns" if self.relay else ""
         return [
-            ("copies", f"{self.copies:,}, each taught {labels_each(outlook.taught(plan), self.copies)}"),
-            ("polls", f"{self.polls:,} copies asked in a round" + (" (all)" if self.polls == self.copies else "")),
-            ("unsure answers", f"planned for {self.unsure:,}; {stop}"),
+            ("copies", f"{self.copies:,}, each taught {labels_each(outlook.taught(plan), self.eligible)}{leg}"),
+            ("polls", f"{self.polls:,} copies asked in a round" + (f" (all{half})" if every else "")),
+            ("unsure answers", f"planned for {self.unsure:,}{' a leg' if self.relay else ''}; {stop}"),
             ("gate", _gate_words(self.gate, self.polls)),
             ("when unsure", f"{plan.rest} answers" if self.lean is None else self._leans(plan)),
         ]
@@ -188,6 +222,8 @@ class Copies(Part, Numbers, kind="copies"):
 
     def sentences(self, plan: Plan) -> list[str]:
         """From when on they vote, and what is answered when they are unsure."""
+        if self.relay:
+            return [*self._in_legs(plan), self._when_unsure(plan)]
         return [
             f"{self.copies:,} copies of the learner vote from round {self.silent + 1:,} on, each taught "
             f"{labels_each(outlook.taught(plan), self.copies)}; {self.unsure:,} of the votes may be unsure before they "
@@ -196,20 +232,31 @@ class Copies(Part, Numbers, kind="copies"):
             *outlook.more_for_copies(plan),
         ]
 
+    def _in_legs(self, plan: Plan) -> list[str]:
+        return [
+            f"{self.copies:,} copies of the learner are a relay without an end: one half votes while the other learns. "
+            f"After {self.relay - self.silent:,} rounds with votes, or when about {self.unsure:,} votes were unsure, "
+            "they change places: the half that voted forgets all it knew, and begins to learn.",
+            f"A half votes once it has learned for {self.silent:,} rounds, with "
+            f"{labels_each(self.silent, self.eligible)} a copy: the first from round {self.silent + 1:,} on. A label "
+            "that comes after its copy has begun anew teaches no copy.",
+        ]
+
     def _when_unsure(self, plan: Plan) -> str:
+        stopped = "while a half has not learned enough" if self.relay else "once they have stopped"
         if self.lean is None:
-            return f"Where they are unsure, and once they have stopped, {plan.rest} answers."
+            return f"Where they are unsure, and {stopped}, {plan.rest} answers."
         return (
             f"Where they are unsure the lean answers: its label is {self._leans(plan)}, so that a lead too small to be "
-            f"sure of still counts, within the same budget. Once they have stopped {plan.rest} answers."
+            f"sure of still counts, within the same budget. {stopped[0].upper()}{stopped[1:]} {plan.rest} answers."
         )
 
     def warnings(self, plan: Plan) -> list[str]:
         """Of more copies than rounds, and of polls that take long."""
-        found = []
-        if self.copies > plan.rounds:
+        found, rounds = [], self.relay or plan.rounds
+        if self.eligible > rounds:
             found.append(
-                f"copies={self.copies:,} over rounds={plan.rounds:,}: most copies learn nothing in this run, so nearly "
+                f"copies={self.copies:,} over rounds={rounds:,}: most copies learn nothing in this run, so nearly "
                 "every answer will be unsure unless history is taught first; plan with fewer copies or more rounds"
             )
         if self.polls > MANY_POLLS and plan.kind == "tight":
@@ -225,14 +272,15 @@ class Copies(Part, Numbers, kind="copies"):
 
     def certified(self, plan: Plan) -> str:
         """How many, and how many are asked."""
-        return f"{self.copies:,} copies, {self.polls:,} polled"
+        relay = f" in a relay of legs of {self.relay:,} rounds" if self.relay else ""
+        return f"{self.copies:,} copies{relay}, {self.polls:,} polled"
 
 
-def copies_of(found: Found, labels: int, beta: float) -> Copies:
-    """What a search found, as a part."""
-    got, shift = found.got, found.halting.shift
-    numbers = found.copies, found.polls, found.unsure, found.silent, shift, labels, got.order, beta
-    return Copies(*numbers, found.gate, found.halting, found.lean)
+def copies_of(found: Found, labels: int, beta: float, relay: int = 0) -> Copies:
+    """What a search found, as a part; as a relay it is what one of the halves is."""
+    got, shift, copies = found.got, found.halting.shift, found.copies * (2 if relay else 1)
+    numbers = copies, found.polls, found.unsure, found.silent, shift, labels, got.order, beta
+    return Copies(*numbers, found.gate, found.halting, found.lean, relay)
 
 
 def early_halt(halting: Halting, unsure: int) -> float:

@@ -76,11 +76,13 @@ class Spending(NamedTuple):
 
 
 def spends(
-    gate: Gate, halting: Halting, *, order: int, poll_fraction: Fraction, lean: AnyLean = None, labels: int = MANY
-) -> Spending:
+    gate: Gate, halting: Halting, *, order: int, poll_fraction: Fraction, lean: AnyLean = None, labels: int = MANY,
+    relay: bool = False,
+) -> Spending:  # fmt: skip
     """What these very tables cost; `gate_cost` is that of gate and lean together. A lean of two labels is the gate too.
 
-    Proof pages: docs/proofs/halting.md, docs/proofs/lean.md.
+    In a relay the halt is paid in one leg, and the votes in another, in which both worlds have the same count. Proof
+    pages: docs/proofs/halting.md, docs/proofs/lean.md, docs/proofs/relay.md.
     """
     how: dict[str, Any] = {"order": order, "poll_fraction": poll_fraction}
     run: Callable[..., float]
@@ -91,22 +93,24 @@ def spends(
     if isinstance(lean, Weights):
         tau = math.nextafter(tau + lean.cost(gate, labels=labels, **how), math.inf)
         run = partial(joint_weights, lean, gate, labels=labels)
-    joint = run(halting, **how) if halting.shift <= MOST_JOINT else math.inf
+    voted = halting.alike() if relay else halting
+    joint = run(voted, **how) if halting.shift <= MOST_JOINT else math.inf
     halt = halting.cost(order=order)
-    summed = math.nextafter((halting.visible * tau + halt) * (1 + 1e-15), math.inf)
-    ties = math.nextafter(halting.visible * tie_sure * (1 + 1e-15), math.inf)
-    return Spending(min(joint, summed), tau, halt, ties, halting.survive)
+    summed = math.nextafter((voted.visible * tau + (0.0 if relay else halt)) * (1 + 1e-15), math.inf)
+    ties = math.nextafter(voted.visible * tie_sure * (1 + 1e-15), math.inf)
+    spent = min(joint, summed)
+    return Spending(sum_up(spent, halt) if relay else spent, tau, halt, ties, halting.survive)
 
 
 def certify(
     gate: Gate, halting: Halting, *, order: int, delta: float, poll_fraction: Fraction, beside: float = 0.0,
-    lean: AnyLean = None, labels: int = MANY,
+    lean: AnyLean = None, labels: int = MANY, relay: bool = False,
 ) -> Certified:  # fmt: skip
     """The (ε, δ) of these very tables at this total δ, with a guide of so much Rényi divergence `beside` them.
 
     Proof pages: docs/proofs/halting.md, docs/proofs/conversion.md, docs/proofs/guide.md.
     """
-    spent = spends(gate, halting, order=order, poll_fraction=poll_fraction, lean=lean, labels=labels)
+    spent = spends(gate, halting, order=order, poll_fraction=poll_fraction, lean=lean, labels=labels, relay=relay)
     rest = left_of(delta, spent.bad)
     epsilon = epsilon_from_renyi(sum_up(spent.renyi, beside), order, rest)
     cost = spent.renyi, spent.gate_cost, spent.halting_cost
@@ -127,6 +131,7 @@ class Budget(Numbers):
     margins: int | None = None
     guide: float = 0.0
     """The part of the Rényi budget that is kept for a guide."""
+    relay: bool = False
 
 
 @dataclass(frozen=True)
@@ -230,6 +235,8 @@ def draft(budget: Budget, split: Split) -> tuple[float, int] | None:
     if budget.shift > 3:  # the programme is slow for many hidden answers; `build` corrects this estimate
         visible = halting.visible + skipped
         return renyi * (1 - split.halting / 2) / visible, visible
+    if budget.relay:
+        halting, renyi = halting.alike(), renyi * (1 - split.halting)
     halt, room = halting.moments(split.order)
     goal = renyi * (split.order - 1)
     visible = halting.visible + skipped
@@ -271,7 +278,7 @@ def build(budget: Budget, split: Split) -> Built:
     for _ in range(12):
         gate = gate_for(budget, split, tau, halting.visible)
         certified = certify(
-            gate, halting, order=split.order, delta=budget.delta, poll_fraction=share, beside=kept
+            gate, halting, order=split.order, delta=budget.delta, poll_fraction=share, beside=kept, relay=budget.relay
         )
         if certified.epsilon <= budget.epsilon and (best is None or certified.epsilon > best.got.epsilon):
             best = Built(gate, halting, certified)

@@ -53,7 +53,8 @@ def _two(
     lean = make(order=order, cost=tau, poll_fraction=share, margins=budget.margins, tie_sure=gate.tie_sure)
     kept = beside(budget, split)
     gate = lean.envelope()
-    got = certify(gate, halting, order=order, delta=budget.delta, poll_fraction=share, beside=kept, lean=lean)
+    how: dict[str, Any] = {"order": order, "delta": budget.delta, "poll_fraction": share, "beside": kept}
+    got = certify(gate, halting, **how, lean=lean, relay=budget.relay)
     return Built(gate, halting, got, lean)
 
 
@@ -63,5 +64,5 @@ def _many(budget: Budget, split: Split, halting: Halting, tau: float, labels: in
     weights = Weights.beside(gate, order=order, cost=tau * SHARE, poll_fraction=share)
     kept = beside(budget, split)
     how: dict[str, Any] = {"order": order, "delta": budget.delta, "poll_fraction": share, "beside": kept}
-    got = certify(gate, halting, **how, lean=weights, labels=labels)
+    got = certify(gate, halting, **how, lean=weights, labels=labels, relay=budget.relay)
     return Built(gate, halting, got, weights)

@@ -18,8 +18,8 @@ _ORDERS = range(2, 513)
 
 
 def taught(plan: Plan) -> int:
-    """Labels that may come in all: one a round, and the history before them."""
-    return plan.horizon + (0 if plan.guide is None else plan.guide.history)
+    """Labels that may come in all: one a round, and the history before them. In a relay those of a leg."""
+    return plan.relay if plan.relay else plan.horizon + (0 if plan.guide is None else plan.guide.history)
 
 
 def who_answers(plan: Plan) -> list[str]:
@@ -30,6 +30,14 @@ def who_answers(plan: Plan) -> list[str]:
             return ["The fallback answers all rounds."]
         waits = f"The fallback answers the first {first:,} rounds; {rest} all others."
         return [waits if first else f"{rest[0].upper()}{rest[1:]} answers all rounds."]
+    if plan.relay:
+        gap = plan.silent - plan.live
+        when = f"after {gap:,} more, which {rest} answers" if gap > 0 else "at once"
+        return [
+            f"While they are unsure in less than {plan.unsure / plan.live:.2%} of the rounds put to them, a half votes "
+            f"for {plan.live:,} rounds, and the other goes on {when}; if they are unsure more often, {rest} answers "
+            f"until the next half has learned for {plan.silent:,} rounds."
+        ]
     said = []
     if plan.silent:
         early = min(plan.silent, first) / plan.rounds

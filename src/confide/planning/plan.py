@@ -264,15 +264,25 @@ class Plan(Numbers):
         """Rounds before that part answers; all of them where there is none."""
         return next((part.waits for part in self.parts if part.answers), self.horizon)
 
+    @cached_property
+    def relay(self) -> int:
+        """Rounds of a leg, where the copies are a relay; else 0."""
+        return 0 if self.voters is None else self.voters.relay
+
+    @cached_property
+    def eligible(self) -> int:
+        """K: the copies that may vote in a round."""
+        return 0 if self.voters is None else self.voters.eligible
+
     @property
     def live(self) -> int:
-        """Rounds that are answered by the copies: all but the silent ones."""
-        return self.horizon - self.silent
+        """Rounds that are answered by the copies, of a relay in a leg: all but the silent ones."""
+        return (self.relay or self.horizon) - self.silent
 
     @property
     def poll_fraction(self) -> Fraction:
         """q = polls / eligible copies."""
-        return Fraction(self.polls, max(1, self.copies))
+        return Fraction(self.polls, max(1, self.eligible))
 
     @property
     def tables(self) -> Tables:
@@ -313,10 +323,12 @@ class Plan(Numbers):
         units: Literal["rounds", "people"] | None = None,
         unit_labels: int | None = None,
         history: int = 0,
+        relay: bool = False,
     ) -> Plan:
         """The best numbers for a stream: what you give is kept, the rest is chosen; `explain()` says what and why.
 
-        Proof pages: docs/proofs/halting.md (copies), guide.md (the guide, and both together), exact.md (a guide alone).
+        Proof pages: docs/proofs/halting.md (copies), guide.md (the guide, and both together), exact.md (a guide alone),
+        relay.md (copies without an end).
 
         Parameters
         ----------
@@ -324,7 +336,7 @@ class Plan(Numbers):
             The promise to each unit.
         rounds
             T: all predict() calls, the silent ones included; past it nothing is learned any more. Without it the plan
-            has no end, and no copies: they need one.
+            has no end, and no copies: they need one. With `relay` the rounds of one leg.
         copies
             k; by default the fewest that leave room for `dissent`.
         unsure
@@ -354,7 +366,15 @@ class Plan(Numbers):
             c: labels of one unit that the guide learns from; by default 1. More of them cost their square.
         history
             Labelled rows that will be taught, by `teach_many`, before the first round.
+        relay
+            Copies without an end: one half of `copies` votes while the other learns. After `rounds`, or when the unsure
+            answers are used up, they change places, and who has voted begins anew. For rounds, not for people.
         """
+        if relay and (rounds is None or (units or "rounds") != "rounds" or (copies or 0) % 2):
+            raise ValueError(
+                "a relay is for rounds, not for people, and has two equal halves: give an even number of copies, and "
+                "rounds, which are those of one leg"
+            )
         if units not in (None, "rounds", "people"):
             raise ValueError(f"units={units!r} must be 'rounds' or 'people'")
         most, learned = 1 if unit_unsure is None else unit_unsure, 1 if unit_labels is None else unit_labels
@@ -365,18 +385,25 @@ class Plan(Numbers):
         last = HORIZON if rounds is None else rounds
         check(epsilon, delta, last, beta=beta, labels=labels, silent=silent, unit_unsure=most, copies=copies,
               unsure=unsure, polls=polls)  # fmt: skip
+        if relay and most != 1:
+            raise ValueError("a relay is for rounds, each of which is answered once: leave unit_unsure out")
+        voters = copies if copies is None or not relay else copies // 2
+        if voters is not None and polls is not None and polls > voters:
+            raise ValueError(f"polls={polls} asks more than the {voters} copies that vote: ask all of them, or fewer")
         asked = tight.TightRequest(
-            epsilon, delta, last, copies, unsure, polls, silent, most, labels, beta, dissent,
-            lean=None if lean == "auto" else lean,
+            epsilon, delta, last, voters, unsure, polls, silent, most, labels, beta, dissent,
+            lean=None if lean == "auto" else lean, relay=relay,
         )  # fmt: skip
         wish = shares.Wish(guide, learned, history, lean == "auto", units != "people")
         shared = shares.endless(asked, wish) if rounds is None else shares.best(asked, wish)
+        if relay:
+            rounds, units = None, "rounds"
         promise = Promise(epsilon, delta, rounds, labels, units, unit_labels=learned)
         guided = () if shared.guide is None else (shared.guide,)
         if shared.found is None:
             return cls(promise, guided, "tight", notes=shared.notes)
         got = None if guided else Guarantee(shared.found.got.epsilon, delta)
-        parts = (copies_of(shared.found, labels, beta), *guided)
+        parts = (copies_of(shared.found, labels, beta, last if relay else 0), *guided)
         return cls(promise, parts, "tight", got, notes=shared.notes)  # type: ignore[arg-type]
 
     @classmethod

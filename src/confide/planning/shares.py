@@ -119,7 +119,7 @@ def _without(asked: tight.TightRequest) -> Shared:
     return Shared(found, None, found.notes)
 
 
-_COPIES = {"silent": 0, "unit_unsure": 1, "beta": BETA, "dissent": tight.DISSENT, "lean": None}
+_COPIES = {"silent": 0, "unit_unsure": 1, "beta": BETA, "dissent": tight.DISSENT, "lean": None, "relay": False}
 """What is the copies' alone, and what of it is so where there are none."""
 
 _GUIDE = {"unit_labels": 1, "history": 0}
@@ -148,7 +148,7 @@ def _beside(asked: tight.TightRequest, wish: Wish, share: float) -> Shared:
     got = found.got
     left = renyi_from_epsilon(asked.epsilon * _UNDER, got.order, got.conversion_delta) - got.renyi
     mu2 = 2 * left * _UNDER / got.order
-    guide = GuidePlan.at(mu2, asked.rounds, *wish.of_guide(asked.labels))
+    guide = GuidePlan.at(mu2, None if asked.relay else asked.rounds, *wish.of_guide(asked.labels))
     note = f"guide: {left / (left + got.renyi):.0%} of the budget; it answers whenever the copies do not"
     return Shared(found, guide, (*found.notes, note))
 
@@ -199,7 +199,8 @@ def _often(asked: tight.TightRequest, wish: Wish, copies: int) -> Shared:
                 return _alone(asked, wish, ("copies=0: no number of copies keeps this promise beside a guide",))
             unsure = unsure * 4 // 5
     notes = (
-        f"copies={copies:,}: each is taught {tight.labels_each(asked.rounds + wish.history, copies)}",
+        f"copies={2 * copies if asked.relay else copies:,}: each is taught "
+        f"{tight.labels_each(asked.rounds + wish.history, copies)}",
         f"unsure={unsure:,}: as many as so many copies leave room for",
     )
     return replace(shared, notes=(*notes, *shared.notes))

@@ -45,7 +45,7 @@ def _rows(plan: Plan) -> list[tuple[str, str]]:
         ("promise", str(plan.guarantee)),
         ("to whom", _whom(plan)),
         *_periods(plan),
-        ("rounds", f"{plan.rounds:,}, the first {plan.silent:,} silent" if plan.silent else _rounds(plan)),
+        ("rounds", f"{_rounds(plan)}, the first {plan.silent:,} silent" if plan.silent else _rounds(plan)),
         *(row for part in plan.parts for row in part.rows(plan)),
         ("labels", f"{plan.labels}"),
         ("accounted for", "exactly" if plan.order is None else f"at Rényi order {plan.order}"),

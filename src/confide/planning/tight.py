@@ -77,6 +77,8 @@ class TightRequest(Numbers):
     """The part of the Rényi budget that is kept for a guide."""
     lean: str | None = None
     """"fill" or "additive", or None for a coin when unsure."""
+    relay: bool = False
+    """Whether there are two halves of so many `copies` each: then `rounds` are those of a leg."""
 
     @property
     def live(self) -> int:
@@ -92,7 +94,7 @@ class TightRequest(Numbers):
         """What tables for so many unsure answers must do."""
         polls = default_polls(self.copies) if self.polls is None else self.polls
         numbers = self.epsilon, self.delta, self.live, unsure, self.unit_unsure, self.beta, polls
-        return Target(*numbers, unsure / (2 * self.live), self.guide, self.lean, self.labels)
+        return Target(*numbers, unsure / (2 * self.live), self.guide, self.lean, self.labels, self.relay)
 
 
 def best(asked: TightRequest) -> Found:
@@ -166,15 +168,16 @@ def _notes(asked: TightRequest, copies: int, target: Target, gate: Gate) -> tupl
     polls, notes = target.polls, []
     if asked.silent is None:
         silent = asked.rounds - asked.live
-        notes.append(f"silent={silent:,}: copies learn for 40 % of the rounds before their votes are used")
+        said = "a leg's rounds" if asked.relay else "the rounds"
+        notes.append(f"silent={silent:,}: copies learn for 40 % of {said} before their votes are used")
     if asked.unsure is None:
         notes.append(f"unsure={target.unsure:,}: the square root of the rounds")
     if asked.polls is None:
         notes.append(f"polls={polls:,}: copies asked in a round; more ask more precisely and take longer")
     if asked.copies is None:
         notes.append(
-            f"copies={copies:,}: the fewest that leave room for {asked.dissent:.0%} of a poll to dissent; "
-            f"each is taught {labels_each(asked.rounds, copies)}"
+            f"copies={target.both(copies):,}: the fewest that leave room for {asked.dissent:.0%} of a poll to dissent; "
+            f"each is taught {labels_each(asked.rounds, copies)}{' a leg' if asked.relay else ''}"
         )
     notes.append(
         f"the gate answers when the winning label leads by {reach(gate, target.allowed) / polls:.0%} of the poll "
@@ -205,12 +208,17 @@ class Target(Numbers):
     guide: float = 0.0
     lean: str | None = None
     labels: int = 2
+    relay: bool = False
+
+    def both(self, copies: int) -> int:
+        """All copies: of a relay two halves of so many."""
+        return 2 * copies if self.relay else copies
 
     def budget(self, copies: int, margins: int | None = None) -> Budget:
         """The budget of tables for so many copies."""
         start = min(0.25, self.beta / max(1, self.live))
         share = Fraction(self.polls, copies)
-        return Budget(self.epsilon, self.delta, self.unsure, start, self.shift, share, margins, self.guide)
+        return Budget(self.epsilon, self.delta, self.unsure, start, self.shift, share, margins, self.guide, self.relay)
 
     def split(self, copies: int) -> Split:
         """The split of the budget whose gate falls to the allowed rate soonest."""
@@ -262,7 +270,7 @@ class Target(Numbers):
             ways.append(f"polls={copies} (all)")
         can = " can, or ".join(way for way in ways if way)
         return (
-            f"copies={copies} cannot reach epsilon={self.epsilon:g} with unsure={self.unsure} and "
+            f"copies={self.both(copies)} cannot reach epsilon={self.epsilon:g} with unsure={self.unsure} and "
             f"polls={self.polls} over {self.live:,} live rounds: even unanimous copies would be unsure too often; "
             + (f"{can} can" if can else "ask for a larger epsilon")
         )
@@ -313,7 +321,8 @@ class Target(Numbers):
         for _ in range(40):
             if more > copies and self.works(more):
                 same = polls_given or default_polls(more) == self.polls
-                return f"copies={more}" if same else f"copies={more} with polls={self.polls}"
+                all_ = self.both(more)
+                return f"copies={all_}" if same else f"copies={all_} with polls={self.polls}"
             more = math.ceil(more * 1.005)
         return None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from confide.ledger.book import Book, Entry
 from confide.ledger.entries import Erased
 from confide.ledger.ledger import Spent
 from confide.planning.plan import Plan
+from confide.pop.legs import Legs
 from confide.privacy.counters import TreeCounter
 from confide.privacy.halting import Halting, goes_on
 from confide.privacy.random import Random
@@ -32,6 +34,7 @@ class Mark(NamedTuple):
     sequence: int
     rounds: int
     halted: str | None
+    legs: Legs | None = None
 
 
 class Account:
@@ -70,6 +73,10 @@ class Account:
         self.periods = plan.promise.counted
         """How labels are counted by periods; None where a cap is for life."""
         self.halted: str | None = None
+        self.legs = Legs(plan.eligible, plan.silent) if plan.relay else None
+        """Where a relay stands; None for copies that halt for good."""
+        self._over = 0  # unsure answers of the legs that are over: private
+        self._entries: list[int | None] = [0, 0]  # those of this leg and the one before; None for one not yet written
         self.book: Book | None = None
         """Where it is durable, once the run has been saved."""
         self.counter: TreeCounter | None = None
@@ -80,6 +87,8 @@ class Account:
         self._asked: set[bytes] = set()  # people of rounds that are taken and not yet written down
         self._shown: tuple[int, str | None] | None = None  # where a halt that everybody may see has left it
         self._settled = 0  # rounds that are durable
+        self.legs_shown = self.legs
+        """Where a relay stands as far as that is durable: what others may see."""
         self._caller = 0  # the thread whose call is under way, or was cut off
 
     # ------------------------------------------------------------------ a round
@@ -116,6 +125,11 @@ class Account:
         """
         return self.rounds if self.ends else self.taken
 
+    @property
+    def count(self) -> int:
+        """Unsure answers that the halting gate counts: of a relay those of the leg. Private."""
+        return self.unsure - self._over
+
     def capped(self, who: bytes | None) -> bool:
         """Whether this unit has had all the unsure answers it may receive."""
         return who is not None and self.shares.get(who, 0) >= self.plan.unit_unsure
@@ -128,12 +142,30 @@ class Account:
                 self.shares[who] = self.shares.get(who, 0) + 1
         halting = self.plan.halting
         if isinstance(halting, Halting):
-            fires = not goes_on(np.uint64(word), halting.go, self.unsure)
+            fires = not goes_on(np.uint64(word), halting.go, self.count)
         else:
             assert self.counter is not None and halting is not None
             fires = self.counter.step(int(counted)) >= halting.limit
-        if fires:
-            self.halted = "budget"
+        if self.legs is None:
+            self.halted = "budget" if fires else self.halted
+        elif fires or self.rounds >= self.legs.start + self.plan.live:
+            self._swap(self.legs)
+
+    def _swap(self, legs: Legs) -> None:
+        """A leg is over: the count begins anew, and with the next entry that is on the disk."""
+        self.legs, self._over = legs.swapped(self.rounds, self.plan.silent), self.unsure
+        self._entries = [None, self._entries[0]]
+
+    def keeps(self, copy: int, number: int, sequence: int = 0) -> bool:
+        """Whether a label of this round may teach its copy: of a relay's not after it was reset (public).
+
+        A record of history has no round, and is known by the entry it is in.
+        """
+        if self.legs is None:
+            return True
+        if number > 0:
+            return self.legs.keeps(copy, number)
+        return sequence > (self._entries[copy in self.legs.voters] or 0)
 
     def watch(self, who: bytes, most: int) -> bool:
         """Whether the monitor counts this round of a person: their first ones, for life."""
@@ -210,6 +242,8 @@ class Account:
         if self.book is None:
             self._early |= named
         else:
+            legs = self._written()
+            dropped = (*dropped, *((kind, number) for kind, number, *_ in legs))  # earlier ones are needless
             entry = Entry(
                 rounds=rounds,
                 unsure=self.unsure,
@@ -220,7 +254,7 @@ class Account:
                 forgot=forgot,
                 labels=tuple((who, self.labels.get(who, 0)) for who in sorted(named)),
                 history=self.history,
-                released=released,
+                released=(*released, *legs),
                 dropped=dropped,
                 notes=notes,
                 erased=erased,
@@ -231,7 +265,16 @@ class Account:
         self.used.clear()
         if not released:  # which is in the midst of a call
             self._asked.clear()
-        return Mark(sequence, rounds, self.halted)
+        return Mark(sequence, rounds, self.halted, self.legs)
+
+    def _written(self) -> tuple[tuple[str, int, bytes, bytes], ...]:
+        """The row of a relay's leg, for the next entry, whether or not a leg began since the last one."""
+        if self.legs is None or self.book is None:
+            return ()
+        now = self.book.sequence + 1
+        entries = [now if one is None else one for one in self._entries]
+        self._entries = [*entries]
+        return (self.legs.row(now, self._over, entries),)
 
     def settle(self, mark: Mark, *, private: bool = False) -> None:
         """Durable when it returns, and then for everybody to see; a failure is raised, from then on to all alike.
@@ -244,6 +287,8 @@ class Account:
         self._settled = max(self._settled, mark.rounds)
         if mark.halted is not None and self._shown is None:
             self._shown = mark.rounds, mark.halted
+        if mark.legs is not None and (self.legs_shown is None or mark.legs.number > self.legs_shown.number):
+            self.legs_shown = mark.legs
         self._caller = 0
 
     @property
@@ -265,7 +310,12 @@ class Account:
         It has everybody whom entries would have named: of whom nothing else was counted, a row may have been.
         """
         labels, history = dict.fromkeys(self._early | self._named, 0) | self.labels, self.history
-        return Spent(self.stated, self.unsure, self.halted, self.shares, self.watched, labels=labels, history=history)
+        spent = Spent(self.stated, self.unsure, self.halted, self.shares, self.watched, labels=labels, history=history)
+        return spent if self.legs is None else replace(spent, released=(self.legs.row(0, self._over, (0, 0)),))
+
+    def keep(self, book: Book) -> None:
+        """From now on everything is written there, which has `spent`."""
+        self.book, self._entries = book, [0, 0]
 
     def restore(self, spent: Spent) -> None:
         """Go on from what a ledger says."""
@@ -274,3 +324,6 @@ class Account:
         self.shares, self.watched = dict(spent.shares), dict(spent.watched)
         self.labels, self.history = dict(spent.labels), spent.history
         self._settled, self._shown = self.rounds, None if self.halted is None else (self.rounds, self.halted)
+        if self.legs is not None:
+            self.legs, self._over, entries = Legs.read(self.legs.half, spent.released)
+            self.legs_shown, self._entries = self.legs, [*entries]

@@ -81,8 +81,8 @@ class Chunk:
 
 def fuses(loop: Loop) -> bool:
     """Whether this loop's rounds run fused: in the bank's own compiled loop."""
-    if type(loop) is not Loop:
-        return False
+    if type(loop) is not Loop or loop.account.legs is not None:
+        return False  # in a relay what is drawn in a round depends on the firings before it
     if loop.parts and not loop.goes_on:
         return False  # where a halt ends the answers, nothing public may run ahead of it
     if loop.plan.copies == 0:
@@ -96,7 +96,7 @@ def fuses(loop: Loop) -> bool:
 def ask_many(loop: Loop, xs: Any, whos: Sequence[bytes | None]) -> list[Outcome]:
     """Take as many of the rounds as plan and budget allow, the copies as they are."""
     loop.reserve(whos)
-    if type(loop) is not Loop or (loop.parts and not loop.goes_on):  # asked one by one
+    if type(loop) is not Loop or loop.account.legs is not None or (loop.parts and not loop.goes_on):  # one by one
         outcomes: list[Outcome] = []
         while len(outcomes) < len(xs) and (loop.account.open() or loop.goes_on):
             outcomes.append(loop.ask(xs[len(outcomes)], whos[len(outcomes)]))
@@ -140,7 +140,7 @@ def follow(loop: Loop, xs: Any, labels: Ints, whos: Sequence[bytes | None]) -> C
     n = len(labels)
     chunk = Chunk.of(0, None, {}, n)
     while chunk.rows < n and (loop.account.open() or loop.goes_on):
-        i, live = chunk.rows, loop.voting and loop.account.rounds >= loop.plan.silent
+        i, live = chunk.rows, loop.voting and loop.account.rounds >= loop.quiet
         outcome = loop.ask(xs[i], whos[i])
         chunk.rows += 1
         if live and loop.last is not None:
@@ -347,7 +347,9 @@ class Records(NamedTuple):
 def teach_many(loop: Loop, xs: Any, ys: Sequence[Hashable], whos: Sequence[bytes | None]) -> Records:
     """Teach many records. Every row has its copy drawn."""
     loop.parts.teaching()
-    copies = loop.routing.copies_for(whos) if loop.plan.copies else np.full(len(whos), NOTHING)
+    copies = np.full(len(whos), NOTHING)
+    if loop.plan.copies:
+        copies = loop.routing.copies_for(whos) + loop.first_of(loop.account.rounds + 1)
     rows, errors = loop.bank.encode_many(xs)
     errors = {**loop.parts.unreadable(xs), **errors}
     refused: dict[int, ValueError] = {i: ValueError(said) for i, said in errors.items()}

@@ -107,6 +107,8 @@ def _check(settings: Settings, loop: Loop, header: Mapping[str, Any]) -> None:
         raise ValueError("where labels alone are protected there is no successor yet: begin a new model")
     if any(plan.promise.per is not None for plan in plans):
         raise ValueError("labels that are counted by periods have no account over models yet: begin a new model")
+    if any(plan.relay for plan in plans):
+        raise ValueError("a relay's price over several models is not proved: begin a new model")
     if header["monitor"] is not None or settings.monitor is not None:
         raise ValueError("a monitor's price over several models is not proved: plan both without one")
 

@@ -88,6 +88,7 @@ class Keeper:
             raise StateError(self._sealed)
         loop = self._loop
         loop.account.begin(ends=not loop.goes_on)
+        loop.renew()
         loop.parts.go_to(loop.account.rounds + loop.account.history)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -323,14 +324,15 @@ class Keeper:
         """Lessons from the journal, in order.
 
         Those after the snapshot (`since`) teach their copy again, unless it was reset after them (`resets`: sequence
-        and copy; the load has reset these copies). What a part has not released it is taught again, whatever the
-        snapshot: it holds nothing open. What may be in a release never teaches again.
+        and copy; the load has reset these copies, and those of a relay that began anew). What a part has not released
+        it is taught again, whatever the snapshot: it holds nothing open. What may be in a release never teaches again.
         """
         loop, last = self._loop, dict[int, int]()
         for sequence, copy in resets:
             last[copy] = max(last.get(copy, 0), sequence)
         with self.lock:
             mine = [one for one in lessons if one.copy >= 0 and one.sequence > max(since, last.get(one.copy, 0))]
+            mine = [one for one in mine if loop.account.keeps(one.copy, one.number, one.sequence)]
             rows, errors = loop.bank.encode_many([one.x for one in mine])
             good = [i for i in range(len(mine)) if i not in errors]
             if good and loop.plan.copies:

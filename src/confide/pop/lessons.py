@@ -31,6 +31,10 @@ PAST = "they teach nothing; bring labels sooner, or plan with longer periods"
 """… and about those of a period that is over."""
 
 
+ANEW = "they teach no copy; bring labels sooner, or plan with longer legs"
+"""… and about those of a relay whose copy was reset."""
+
+
 class Lesson(NamedTuple):
     """A label that was taken."""
 
@@ -50,6 +54,8 @@ class Late(NamedTuple):
     """Those of them that came after a tenth of all rounds or more, as where all is asked before anything is taught."""
     past: int = 0
     """Those of them that came after the period in which their question was asked."""
+    anew: int = 0
+    """Labels that taught no copy, as theirs had begun anew since the question: in a relay."""
 
     def plus(self, rounds: int, number: int) -> Late:
         """One more, of this round, after so many rounds."""
@@ -59,11 +65,16 @@ class Late(NamedTuple):
         """One more, of a period that is over."""
         return self._replace(labels=self.labels + 1, past=self.past + 1)
 
+    def one_anew(self) -> Late:
+        """One more, of a copy that had begun anew."""
+        return self._replace(anew=self.anew + 1)
+
     @property
     def sentence(self) -> str:
         """In words, where they are worth any; else nothing."""
         said = [f"{self.labels:,} labels came too late to teach anything: {TOO_LATE}"] if self.old else []
         said += [f"{self.past:,} labels came later than the period of their question: {PAST}"] if self.past else []
+        said += [f"{self.anew:,} labels came after their copy had begun anew: {ANEW}"] if self.anew else []
         return "; ".join(said)
 
 

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from confide.notebook import card
 from confide.planning.plan import Guarantee, Plan
+from confide.pop.legs import Legs
 
-__all__ = ["card_of", "learns", "standing"]
+__all__ = ["card_of", "learns", "quiet", "standing"]
+
+
+def quiet(plan: Plan, legs: Legs | None) -> int:
+    """The last silent round so far."""
+    return plan.silent if legs is None else legs.start
 
 
 def learns(plan: Plan, rounds: int, halt_reason: str | None) -> bool:
@@ -13,7 +19,7 @@ def learns(plan: Plan, rounds: int, halt_reason: str | None) -> bool:
     return rounds <= plan.horizon and (halt_reason is None or (halt_reason == "budget" and bool(plan.public)))
 
 
-def standing(plan: Plan, rounds: int, halt_reason: str | None, goes_on: bool) -> str:
+def standing(plan: Plan, rounds: int, halt_reason: str | None, goes_on: bool, legs: Legs | None = None) -> str:
     """Where a run stands, in words: from what is public alone.
 
     Examples
@@ -23,7 +29,8 @@ def standing(plan: Plan, rounds: int, halt_reason: str | None, goes_on: bool) ->
     ('live', 'the planned rounds are over: the guide answers on as it is, and learns no more')
     """
     if halt_reason is None:
-        return "silent" if rounds < plan.silent else "live"
+        said = "silent" if rounds < quiet(plan, legs) else "live"
+        return said if legs is None else f"{said} in leg {legs.number + 1:,}, which began with round {legs.began + 1:,}"
     ended = "the planned rounds are over" if halt_reason == "rounds" else "the copies have halted, their budget used up"
     if not goes_on:
         return f"{ended}: nothing is answered any more"

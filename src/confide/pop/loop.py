@@ -6,9 +6,10 @@
     later: (ticket, y) → the unit's one copy learns, and so do the public parts
 
 What is drawn in a round is a function of the plan and of public rounds alone: the copy, the poll, the gate's word, the
-lean's, the halting word, the fallback's coin, used or not. After a halt the copies take no part any more. Claims and
-proofs: docs/proofs/gate.md, docs/proofs/halting.md, docs/proofs/people.md, docs/proofs/guide.md, docs/proofs/lean.md.
-Whole chunks of rounds, compiled: `confide.banks.rounds`; both agree to the last bit.
+lean's, the halting word, the fallback's coin, used or not. After a halt the copies take no part any more; of a relay
+the other half goes on. Claims and proofs: docs/proofs/gate.md, docs/proofs/halting.md, docs/proofs/people.md,
+docs/proofs/guide.md, docs/proofs/lean.md, docs/proofs/relay.md. Whole chunks of rounds, compiled:
+`confide.banks.rounds`; both agree to the last bit.
 """
 
 from __future__ import annotations
@@ -103,6 +104,8 @@ class Loop:
     """What is promised over this model and those before it; None where it is the first."""
     late: Late = NEVER_LATE
     """Labels that came too late in this life: private."""
+    leg: int = 0
+    """The leg of a relay that the bank's copies are in."""
 
     def __post_init__(self) -> None:
         self.lost = self.lost.less(self._unread)  # what they did for others before
@@ -129,10 +132,10 @@ class Loop:
         if self.plan.copies:
             self.lessons.apply()
             voting = self.voting
-            copy = self.routing.copy_for(who) if voting else NOTHING
+            copy = self.copy_for(who, number) if voting else NOTHING
             encoded, error = self.encode(x)
         said = self.parts.ask(x, who, error)
-        live = voting and number > self.plan.silent
+        live = voting and number > self.quiet
         answer = self.live(encoded, said.error is not None, who, said.scores) if live else SILENCE
         shown, source = merged(answer, said[:2], self.fallback.answer(x))  # which is asked also where it is not needed
         error = said.error if said.error is not None else shown if isinstance(shown, ValueError) else None
@@ -152,6 +155,29 @@ class Loop:
     def voting(self) -> bool:
         """Whether the copies take part in rounds: until the halt, of which everyone may know."""
         return self.account.halted is None and self.plan.copies > 0
+
+    @property
+    def quiet(self) -> int:
+        """The last round in which the copies are silent, so far (public)."""
+        return self.plan.silent if self.account.legs is None else self.account.legs.start
+
+    def copy_for(self, who: bytes | None, number: int) -> int:
+        """The copy that learns what is asked in this round, or taught before it."""
+        return self.routing.copy_for(who) + self.first_of(number)
+
+    def first_of(self, number: int) -> int:
+        """The first copy of those that learn in this round: 0, or a relay's learners' (public)."""
+        return 0 if self.account.legs is None else self.account.legs.learners(number).start
+
+    def renew(self) -> None:
+        """Reset the copies of a relay whose leg is over, before they are asked or taught anything: once a leg.
+
+        Whoever is cut off meanwhile does so again.
+        """
+        legs = self.account.legs
+        if legs is not None and self.leg != legs.number:
+            self.bank.reset(legs.renewed(self.leg))
+            self.leg = legs.number
 
     def encode(self, x: Any) -> tuple[Any, BaseException | None]:
         """x for the copies, or what is wrong with it: whatever x does, its round goes on as any other."""
@@ -173,6 +199,7 @@ class Loop:
         self.last = counts
         capped = self.account.capped(who)
         self.account.spend(who, not (sure or malformed or capped), halting_word)
+        self.renew()
         if malformed or capped:  # only what is charged may lean
             return SILENCE
         return (top, COPIES) if sure else (leaned, LEAN)
@@ -208,10 +235,11 @@ class Loop:
 
     def poll(self) -> NDArray[np.int64] | None:
         """The copies asked in this round: a fresh random subset, or all; None for all of a bank that tallies."""
-        plan = self.plan
-        if plan.polls < plan.copies:
-            return self.rng.subset(plan.copies, plan.polls)
-        return None if self.tallies else np.arange(plan.copies)
+        plan, legs = self.plan, self.account.legs
+        first = 0 if legs is None else legs.voters.start
+        if plan.polls < plan.eligible:
+            return self.rng.subset(plan.eligible, plan.polls) + first
+        return None if self.tallies else np.arange(plan.eligible) + first
 
     @property
     def tallies(self) -> bool:
@@ -263,7 +291,10 @@ class Loop:
         if self.monitor is not None and waiting.counted and label != waiting.answered:
             self.monitor.wrong(self.account.rounds - key[1])
         if waiting.copy >= 0:
-            self.lessons.add(waiting.copy, waiting.x, label)
+            if self.account.keeps(waiting.copy, key[1]):
+                self.lessons.add(waiting.copy, waiting.x, label)
+            else:
+                self.late = self.late.one_anew()
         if self.account.past(key[1]):
             self.late = self.late.one_past()
             self.account.name((waiting.who,))
@@ -293,7 +324,7 @@ class Loop:
             raise
 
     def _teach(self, x: Any, y: Hashable, who: bytes | None) -> None:
-        copy = self.routing.copy_for(who) if self.plan.copies else NOTHING
+        copy = self.copy_for(who, self.account.rounds + 1) if self.plan.copies else NOTHING
         encoded, malformed = self.encode(x)
         malformed = self.parts.check(x) if malformed is None else malformed
         label = self.parts.receive(self.label(y), who)

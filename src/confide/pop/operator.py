@@ -26,7 +26,7 @@ class Operator:
 
     @property
     def unsure(self) -> int:
-        """The exact count of unsure answers."""
+        """The exact count of unsure answers; in a relay over all legs."""
         return self.loop.account.unsure
 
     @property

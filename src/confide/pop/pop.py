@@ -31,8 +31,9 @@ from confide.pop.guiding import PublicGuide
 from confide.pop.heirs import succeed
 from confide.pop.keeping import Keeper
 from confide.pop.leaning import Leaning
+from confide.pop.legs import Legs
 from confide.pop.lessons import Lessons
-from confide.pop.look import card_of, standing
+from confide.pop.look import card_of, quiet, standing
 from confide.pop.loop import Loop, Outcome
 from confide.pop.monitor import MonitorState
 from confide.pop.operator import Operator
@@ -151,7 +152,7 @@ class POP:
             bank = bank_for(*of) if bank is None else ShardedBank(bank, *of)
         if (bank.copies, bank.labels) != (plan.copies, plan.labels):
             raise ValueError(f"the plan has {plan.copies} copies and {plan.labels} labels, the bank another number")
-        routing = Routing(settings.units, plan.copies, rng)
+        routing = Routing(settings.units, plan.eligible, rng)
         account, tickets = Account(plan, rng), Tickets(routing.ticket_key, settings.ticket_life)
         fallback = Fallback(settings.fallback, index, rng.spawn())
         monitor = None if settings.monitor is None else settings.monitor.start(plan.horizon, rng.spawn())
@@ -389,12 +390,13 @@ class POP:
         rounds, halted = self._loop.account.shown
         if halted is not None:
             return "halted"
-        return "silent" if rounds < self.plan.silent else "live"
+        return "silent" if rounds < quiet(self.plan, self._loop.account.legs_shown) else "live"
 
     @property
     def standing(self) -> str:
         """The same in words (public): also who answers after a halt, and whether anything is learned still."""
-        said = standing(self.plan, *self._loop.account.shown, self._loop.goes_on)
+        account = self._loop.account
+        said = standing(self.plan, *account.shown, self._loop.goes_on, account.legs_shown)
         alone = self._loop.parts.get(Randomizing)
         return said if alone is None or not alone.in_vain else f"{said}, but your model has failed to learn anything"
 
@@ -402,6 +404,11 @@ class POP:
     def halt_reason(self) -> str | None:
         """None, "budget" or "rounds"."""
         return self._loop.account.shown[1]
+
+    @property
+    def legs(self) -> Legs | None:
+        """Where a relay stands (public): the leg, when it began, from which round on it votes; None without a relay."""
+        return self._loop.account.legs_shown
 
     @property
     def guarantee(self) -> Guarantee:

@@ -83,6 +83,8 @@ class Settings:
         if self.units == "people" and self.plan.guide is not None and self.plan.guide.apart:
             raise ValueError("the plan was made for rounds, this POP for people: plan with units='people'")
         self._check_learner()
+        if self.plan.relay and self.after_halt == "raise":
+            raise ValueError("a relay of copies does not halt: leave after_halt out")
         if self.units == "people" and sum(part.cap is not None for part in self.plan.public) > 1:
             raise ValueError(
                 "two parts of this plan learn from labels, and a person's labels are counted once for both: plan them "
@@ -94,9 +96,10 @@ class Settings:
     def _check_learner(self) -> None:
         plan = self.plan
         if self.learner is None and plan.copies:
+            last = "" if plan.endless else f", rounds={plan.rounds}"
             raise ValueError(
                 "the plan has copies, and so needs a learner; for a guide alone plan with "
-                f"Plan.tight(epsilon, delta, rounds={plan.rounds}, guide=1.0)"
+                f"Plan.tight(epsilon, delta{last}, guide=1.0)"
             )
         refuse_unasked(self.learner, plan, "confide.POP")
         if any(getattr(part, "deadline", None) not in (None, self.ticket_life) for part in plan.public):

@@ -308,7 +308,7 @@ class Parts:
 
     def spent(self, spent: Spent) -> Spent:
         """With everything that was released, for a ledger that begins now."""
-        return replace(spent, released=tuple(release for one in self._each for release in one.releases()))
+        return replace(spent, released=(*spent.released, *(row for one in self._each for row in one.releases())))
 
     def resume(self, spent: Spent, account: Account) -> None:
         """Go on from what a ledger says. A release is of rounds that were taken, whether or not the ledger says so."""

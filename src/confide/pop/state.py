@@ -17,7 +17,7 @@ import json
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from confide.ledger import snapshot
 from confide.ledger.book import Book
 from confide.ledger.ledger import Ledger, Spent
 from confide.planning.plan import Guarantee, Plan
+from confide.pop.legs import KIND, Legs
 from confide.pop.loop import Loop
 from confide.pop.monitor import Monitor
 from confide.pop.routing import Routing
@@ -99,12 +100,13 @@ def _first(loop: Loop, folder: Path, ledger: Ledger, model: str, before: Mapping
         ledger.create(before_of(model), Spent(labels=before))
     account, spent = loop.account, loop.account.spent
     ledger.create(model, loop.parts.spent(spent))
-    account.book = ledger.claim(model)
-    account.book.home = folder.resolve()
+    book = ledger.claim(model)
+    account.keep(book)
+    book.home = folder.resolve()
     if loop.parts.notes:  # tickets name their life: a rolled-back folder is known by them
-        loop.tickets.epoch = account.book.epoch
-        loop.tickets.lives = {account.book.epoch: (account.book.mark, account.stated)}
-    return account.book
+        loop.tickets.epoch = book.epoch
+        loop.tickets.lives = {book.epoch: (book.mark, account.stated)}
+    return book
 
 
 def _settings_header(settings: Settings) -> dict[str, Any]:
@@ -142,6 +144,7 @@ def _loop_header(loop: Loop, arrays: dict[str, Any]) -> dict[str, Any]:
         "noted": loop.tickets.kept and loop.parts.knows,
         "parts": loop.parts.fingerprints(),
         "line": None if loop.line is None else loop.line.to_json(),
+        **({} if loop.account.legs is None else {"leg": loop.leg}),
     }
 
 
@@ -248,7 +251,7 @@ class Saved:
         secret = key_of(self.folder, self.header)
         stored = {name.removeprefix("bank/"): a for name, a in self.arrays.items() if name.startswith("bank/")}
         loop.bank.load_state({**self.header["bank"], **stored}, trusted=trusted)
-        loop.routing = Routing(loop.routing.units, loop.plan.copies, loop.rng, secret)
+        loop.routing = Routing(loop.routing.units, loop.plan.eligible, loop.rng, secret)
         loop.tickets = Tickets(loop.routing.ticket_key, loop.tickets.life)
         loop.tickets.epoch, loop.tickets.used = self.book.epoch, self.spent.used
         loop.tickets.lives = self.spent.lives if loop.parts.notes else {}
@@ -260,7 +263,12 @@ class Saved:
         loop.lost = loop.lost.plus(Failures(*self.header.get("failures", ())))
         loop.account.restore(self.spent)
         loop.account.book = self.book
-        loop.parts.resume(self.spent, loop.account)
+        if loop.account.legs is not None:
+            loop.leg = self.header["leg"]
+            if loop.leg > loop.account.legs.number:
+                raise StateError("the snapshot is of a later leg than the ledger, which was rolled back: do not use it")
+            loop.renew()
+        loop.parts.resume(_without_legs(self.spent, loop.plan), loop.account)
         loop.parts.restore(self.arrays, trusted)
         for _, who in gone:
             loop.parts.forget(who)
@@ -275,6 +283,11 @@ class Saved:
             questions, whose = loop.parts.read(written, self.arrays, read), who and bytes.fromhex(who)
             if whose not in gone:
                 loop.tickets.restore((epoch, number), Waiting(copy, x, answered, False, whose, questions))
+
+
+def _without_legs(spent: Spent, plan: Plan) -> Spent:
+    """What public parts released: all that a ledger has, but for a relay's legs."""
+    return replace(spent, released=tuple(one for one in spent.released if one[0] != KIND)) if plan.relay else spent
 
 
 def key_of(folder: Path, header: Mapping[str, Any]) -> bytes:
@@ -358,7 +371,7 @@ def check(folder: Path, ledger: str | None = None, model: str = MODEL) -> Checke
     if header["monitor"] is not None:
         guarantee = guarantee.plus(Monitor(**header["monitor"]).epsilon)
     try:
-        parts = check_parts(plan, from_spec(header["inputs"]), spent, header["parts"])
+        parts = check_parts(plan, from_spec(header["inputs"]), _without_legs(spent, plan), header["parts"])
     except StateError as error:
         raise StateError(f"{folder}: {error}") from None
     return Checked(plan, guarantee, parts)
@@ -379,8 +392,9 @@ def look(folder: Path, ledger: str | None = None, model: str = MODEL) -> dict[st
         "units": header["units"],
         "insecure": header["insecure"],
         "rounds": spent.rounds,
-        "unsure": spent.unsure,
+        "unsure": spent.unsure - (Legs.read(plan.eligible, spent.released)[1] if plan.relay else 0),
         "halted": spent.halted,
+        "legs": Legs.read(plan.eligible, spent.released)[0] if plan.relay else None,
         "taught": header["taught"],
         "failures": Failures(*header.get("failures", ())),
         "after_halt": header["after_halt"],

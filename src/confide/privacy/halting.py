@@ -99,6 +99,12 @@ class Halting:
         table[-1] = 0
         return cls(table, shift)
 
+    def alike(self) -> Halting:
+        """The same table where both worlds have the same count: nothing is hidden, and nothing need be survived."""
+        other = object.__new__(Halting)
+        other._go, other.shift = self._go, 0
+        return other
+
     @property
     def go(self) -> NDArray[np.uint64]:
         """The shipped integers: go on iff a uniform 64-bit word is below `go[n]`."""

@@ -155,6 +155,8 @@ def run(
     features = None if dicts else stream.features
     weights = weights_named(settings.label_weights, stream)
     given = {"labels": stream.labels, "fallback": fallback, "features": features, "label_weights": weights}
+    if plan.relay:
+        raise ValueError("a run's report knows copies that halt, and no relay: use confide.evaluate, or serve the plan")
     pop = POP(learner, plan, **given, **_asked(settings), bank=place_named("ray" if settings.ray else "local"))
     _check_first(pop, stream, dicts)
     tally = Tally(len(stream.labels), max(1, settings.lasts(plan, stream.length) // BLOCKS))

@@ -57,7 +57,7 @@ def _guide(guide: PublicGuide, rounds: int) -> dict[str, Any]:
 def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> dict[str, Any]:
     """Exact numbers, outside the guarantee: never to be shown to others."""
     account, plan = pop.operator.loop.account, pop.plan
-    unsure, book, failures = account.unsure, account.book, pop.operator.failures
+    unsure, book, failures = account.count, account.book, pop.operator.failures
     totals, series, own = counts.totals(), counts.series(), pop.operator.randomizing
     if own is not None:  # they were counted against what came out
         series["wrong"] = [own.wrongs(*both) for both in zip(series["labels"], series["wrong"], strict=True)]
