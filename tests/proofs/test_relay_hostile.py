@@ -1,14 +1,14 @@
 """Who chooses the leg: an adversary that asks, labels nothing, and waits for a leg in which the draw did not fire.
 
-Such a leg is rare, and in an endless relay it comes. What is promised of the hidden round in it holds given that it came:
-nothing that is bad may have happened before the unit's round. docs/proofs/relay.md.
+Such a leg is rare, and in an endless relay it comes. What is promised of the hidden round in it holds given that it
+came: nothing that is bad may have happened before the unit's round. docs/proofs/relay.md.
 """
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_a_hidden_round_is_protected_in_whichever_leg_it_is_asked(plan: Plan) ->
     account, halting = Account(plan, Random(seed=1)), plan.halting
     assert isinstance(halting, Halting)
     goes = [Fraction(goes_on(account, n), WORD) for n in range(halting.stop - 160, halting.stop + 4)]
-    worst = max(leak(plan.promise.epsilon, p, q) for p, q in zip(goes, goes[1:], strict=False) if p)
+    worst = max(leak(plan.promise.epsilon, p, q) for p, q in pairwise(goes) if p)
     assert worst <= plan.promise.delta
 
 
