@@ -146,7 +146,7 @@ class World:
         top, margin = lead(self.loop.last)
         s = Fraction(int(plan.gate.sure[min(margin, plan.gate.sure.size - 1)]), WORD)
         count = before + (not sure)
-        go = Fraction(int(plan.halting.go[min(count, plan.halting.stop)]), WORD)
+        go = Fraction(int(plan.halting.go[min(count, plan.halting.visible)]), WORD)
         return (s if sure else 1 - s) * (go if on else 1 - go), top, count, account.legs.number
 
 
@@ -157,13 +157,13 @@ class Node:
     worlds: tuple[World, World]
     p: Fraction = Fraction(1)
     q: Fraction = Fraction(1)
-    asked: int = -1
-    """The leg in which the unit was asked in a live round; −1 before, −2 in none."""
+    votes: int = -1
+    """The leg in which the unit's copy votes; −1 before it was asked."""
     survived: bool = False
-    """Whether the first world went on at its last certified count in this leg."""
+    """Whether it went on at the last certified count in this leg."""
 
     def key(self) -> Any:
-        return *(world.key() for world in self.worlds), self.asked, self.survived, self.p / self.q
+        return *(world.key() for world in self.worlds), self.votes, self.survived, self.p / self.q
 
 
 Step = tuple[Any, ...]
@@ -242,15 +242,14 @@ def _after(plan: Plan, node: Node, step: Step, seen: Seen, turned: bool) -> Iter
                     world.mine = world.ticket
             (p, top, count, leg), (q, other, _, leg_) = came
             p, q = node.p * p, node.q * q
-            asked = node.asked if kind == "ask" else legs.number if live else -2
+            votes = node.votes if kind == "ask" else legs.number + live
             split = kind == "ask" and live and sure and top != other
             stays = leg == legs.number
             survived = stays and (node.survived or (live and count >= last))
-            within = asked == legs.number
-            if split or (within and (survived or node.survived)) or q == 0 or leg != leg_:
+            if split or (votes == legs.number and survived) or q == 0 or leg != leg_:
                 seen.bad += p
             elif p or q:
-                yield Node(both, p, q, asked, survived)
+                yield Node(both, p, q, votes, survived)
 
 
 def _given(plan: Plan, one: tuple[Fraction, int, int, int], unsure: bool, live: bool) -> tuple[Fraction, int, int, int]:
@@ -262,7 +261,7 @@ def _given(plan: Plan, one: tuple[Fraction, int, int, int], unsure: bool, live: 
         s = [Fraction(int(sure), WORD) for sure in plan.gate.sure]
         for each in {1 - x for x in s} if unsure else set(s):
             draw = p / each if each else Fraction(-1)
-            go = Fraction(int(plan.halting.go[count]), WORD)
+            go = Fraction(int(plan.halting.go[min(count, plan.halting.visible)]), WORD)
             if draw in (go, 1 - go):
                 return draw, top, count, leg
     return p, top, count, leg
@@ -299,10 +298,10 @@ def bound(plan: Plan) -> float:
 
     @cache
     def votes(n: int, left: int) -> float:
-        """The leg in which the unit's copy votes: the counts are equal."""
+        """The leg in which the unit's copy votes: the counts are equal, and going on at the last one is bad."""
         if left == 0:
             return 1.0
-        then = [halts[m] + (1 - halts[m]) * (votes(m, left - 1) if halts[m] < 1 else 0.0) for m in (n, n + 1)]
+        then = [halts[m] + (1 - halts[m]) * (votes(m, left - 1) if m < last else 0.0) for m in (n, n + 1)]
         return max(power(p, q) * then[1] + power(1 - p, 1 - q) * then[0] for p, q in pairs)
 
     @cache
@@ -313,10 +312,8 @@ def bound(plan: Plan) -> float:
         )
 
     def draw(n: int, a: int, b: int, left: int) -> float:
-        if n + a > last:
-            return 0.0
-        p, q = halts[n + a], halts[n + b]
-        return power(p, q) + (power(1 - p, 1 - q) * counted(n, a, b, left) if n + a < last else 0.0)
+        p, q = halts[min(n + a, last)], halts[min(n + b, last)]
+        return power(p, q) + power(1 - p, 1 - q) * counted(n, a, b, left)
 
     ways = [(n, a, b, left) for n in range(plan.live) for a in (0, 1) for b in (0, 1) for left in range(plan.live - n)]
     return math.log(max(1.0, *(draw(*way) for way in ways)) * votes(0, plan.live)) / (ORDER - 1)

@@ -204,7 +204,9 @@ class Copies(Part, Numbers, kind="copies"):
     def rows(self, plan: Plan) -> list[tuple[str, str]]:
         """Numbers, gate, and what is answered when unsure."""
         if isinstance(self.halting, Halting):
-            stop = f"{'a leg ends' if self.relay else 'halts'} for certain by {self.halting.stop:,}"
+            stop = f"halts for certain by {self.halting.stop:,}"
+            if self.relay:
+                stop = f"a leg has more than {self.halting.visible:,} with probability {self.halting.survive:.1e}"
         else:
             stop = f"halts at a noisy count of {self.halting.limit:,}"
         every, half = self.polls == self.eligible, " that vote" if self.relay else ""

@@ -95,7 +95,7 @@ def spends(
         run = partial(joint_weights, lean, gate, labels=labels)
     voted = halting.alike() if relay else halting
     joint = run(voted, **how) if halting.shift <= MOST_JOINT else math.inf
-    halt = halting.cost(order=order)
+    halt = halting.relay_cost(order=order) if relay else halting.cost(order=order)
     summed = math.nextafter((voted.visible * tau + (0.0 if relay else halt)) * (1 + 1e-15), math.inf)
     ties = math.nextafter(voted.visible * tie_sure * (1 + 1e-15), math.inf)
     spent = min(joint, summed)

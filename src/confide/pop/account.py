@@ -142,7 +142,9 @@ class Account:
                 self.shares[who] = self.shares.get(who, 0) + 1
         halting = self.plan.halting
         if isinstance(halting, Halting):
-            fires = not goes_on(np.uint64(word), halting.go, self.count)
+            # A leg that has come to the table's end has it no more certain: who waits for one must not find a cliff.
+            at = self.count if self.legs is None else min(self.count, halting.visible)
+            fires = not goes_on(np.uint64(word), halting.go, at)
         else:
             assert self.counter is not None and halting is not None
             fires = self.counter.step(int(counted)) >= halting.limit

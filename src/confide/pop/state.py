@@ -208,7 +208,7 @@ class Saved:
     @property
     def noted(self) -> bool:
         """Whether the journal has every record that is in anything that was released."""
-        return bool(self.header.get("noted")) or not self.spent.released
+        return bool(self.header.get("noted")) or all(one[0] == KIND for one in self.spent.released)  # legs are none
 
     def journal(self) -> list[tuple[str, int, int, bytes]]:
         """What an owner who keeps a journal has noted (`Ledger.journal`)."""

@@ -100,10 +100,26 @@ class Halting:
         return cls(table, shift)
 
     def alike(self) -> Halting:
-        """The same table where both worlds have the same count: nothing is hidden, and nothing need be survived."""
+        """A relay's table where both worlds have the same count: nothing is hidden, and surviving its end is bad."""
         other = object.__new__(Halting)
-        other._go, other.shift = self._go, 0
+        other._go, other.shift = self._go[: self.visible + 1], 0
         return other
+
+    def relay_cost(self, *, order: int) -> float:
+        """τ_h of a relay, whose draws never read beyond n_stop − G: of every step of the table, whatever was survived.
+
+        For G = 1. Proof page: docs/proofs/relay.md.
+        """
+        order = check_order(order)
+        if self.shift != 1:
+            raise ValueError("a relay is proved for units that receive one unsure answer: shift=1")
+        go = self._go[: self.visible + 1]
+        runs = go[runs_of(go)[0]]  # counts that differ by one are in one run, or in neighbouring ones
+        steps = (moment_excess(p, q, order) for p, q in ((runs[1:], runs[:-1]), (runs[:-1], runs[1:])))
+        worst = max((float(one.max()) for one in steps if one.size), default=0.0)
+        if not math.isfinite(worst):
+            raise ValueError("neighbouring counts may be the two worlds', and no cost bounds one of their steps")
+        return cost_from_excess(worst, order)
 
     @property
     def go(self) -> NDArray[np.uint64]:
