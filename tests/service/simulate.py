@@ -611,11 +611,13 @@ class World:
             raise Wrong(f"the model is stuck: {len(self.pending)} questions wait")
         made = self.mergers[-1].guide.made
         for _ in range(200):
+            if not self.mergers:  # one that had been replaced by another, which is gone, found out now
+                self.open_merger()
             self.new_questions()
             self.ask_again()
             for name in self.places:
                 self.look(name)
-            if self.mergers[-1].guide.made >= made + 2:
+            if self.mergers and self.mergers[-1].guide.made >= made + 2:
                 return
         raise Wrong("no leaf closes any more")
 
