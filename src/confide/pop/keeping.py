@@ -88,7 +88,8 @@ class Keeper:
             raise StateError(self._sealed)
         loop = self._loop
         loop.account.begin(ends=not loop.goes_on)
-        loop.renew()
+        if loop.account.legs is not None:
+            loop.renew()
         loop.parts.go_to(loop.account.rounds + loop.account.history)
 
     def __getstate__(self) -> dict[str, Any]:
