@@ -137,13 +137,13 @@ def test_a_declared_range_stands_until_the_counts_show_where_the_column_lies() -
     assert z == declared(ranges, ["z"])[0]
 
 
-def test_declared_ranges_stand_where_counts_would_take_too_many_rounds() -> None:
-    """A quarter of them: a guide that begins with what is declared has learned more by then."""
-    assert Guide(SHORT, COLUMNS, ranges={"b": (0.0, 1.0)}).counting == SHORT.range_rounds <= SHORT.rounds // 4
+def test_ranges_are_counted_whether_they_are_declared_or_not() -> None:
+    """Also in few rounds: a column that is nearly always 0 has a declared range like any other, and errs twice as much."""
+    for ranges in ({}, {"b": (0.0, 1.0)}, RANGES):
+        assert Guide(SHORT, COLUMNS, ranges=ranges).counting == SHORT.range_rounds <= SHORT.rounds // 4
     guide = Guide(SHORT, COLUMNS, rng=Random(seed=1), ranges=RANGES)
-    assert guide.counting == 0 and guide.stage == 1
     play(guide, rows(SHORT.rounds))
-    assert guide.ranges is None and guide.closed == SHORT.leaves - 1
+    assert guide.ranges is not None and guide.stage == 1
 
 
 def test_columns_that_are_nearly_always_zero_are_known_as_such_declared_or_not() -> None:

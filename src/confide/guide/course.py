@@ -29,7 +29,6 @@ from confide.privacy.random import Random
 MANY = 1 << 20
 NONE = np.zeros(0, dtype=np.int64)
 OTHERS = "these sums are of another guide: every owner must have the model's own plan and features"
-_PLAIN = 2.0  # how plain counts must be, where all ranges are declared, to be better than what is declared
 
 
 class Release(NamedTuple):
@@ -85,7 +84,7 @@ class Course:
         self._teaches = False  # whether that is under way
         self._warm: Leaves | None = None
         self._given: Release | None = None  # the map of a predecessor
-        if isinstance(features, Columns) and _counts(plan, features, ranges):
+        if isinstance(features, Columns) and _counts(plan, features):
             self._first, self._counted = plan.range_rounds, RangeCounts(features, ranges, plan.range_norm)
             if self._counted.counts.size > plan.range_values:
                 raise ValueError("there are more numeric columns than the plan certifies counts of: take fewer of them")
@@ -398,7 +397,6 @@ class Course:
         self._pid = os.getpid()  # a secure generator is not pickled, so no noise that protects anybody comes twice
 
 
-def _counts(plan: GuidePlan, columns: Columns, ranges: Mapping[str, tuple[float, float]]) -> bool:
-    """Whether it is counted where numbers lie: not if all ranges are declared, and the counts would be hardly plain."""
-    wanting = set(columns.numeric) - set(ranges)
-    return bool(plan.range_rounds and columns.numeric and (wanting or plan.endless or plan.plain >= _PLAIN))
+def _counts(plan: GuidePlan, columns: Columns) -> bool:
+    """Whether it is counted where numbers lie: also of those whose range is declared, as most are mostly at one end."""
+    return bool(plan.range_rounds and columns.numeric)

@@ -283,11 +283,6 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
         return Fraction(2 * self.range_norm**2, self.range_sigma2) if self.range_rounds else Fraction(0)
 
     @property
-    def plain(self) -> float:
-        """How many times as many rounds are looked at for ranges as show enough of them."""
-        return self.range_rounds / _enough(float(self.range_mu2)) if self.range_rounds else 0.0
-
-    @property
     def record_clip(self) -> int:
         """κC of a record after the warm-up that may have been asked, and counted, in it.
 
