@@ -138,7 +138,7 @@ def test_a_declared_range_stands_until_the_counts_show_where_the_column_lies() -
 
 
 def test_ranges_are_counted_whether_they_are_declared_or_not() -> None:
-    """Also in few rounds: a column that is nearly always 0 has a declared range like any other, and errs twice as much."""
+    """Also in few rounds: a declared column that is nearly always 0 errs twice as much if nobody knows that."""
     for ranges in ({}, {"b": (0.0, 1.0)}, RANGES):
         assert Guide(SHORT, COLUMNS, ranges=ranges).counting == SHORT.range_rounds <= SHORT.rounds // 4
     guide = Guide(SHORT, COLUMNS, rng=Random(seed=1), ranges=RANGES)
