@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -751,6 +751,32 @@ def test_what_another_process_at_the_mergers_port_says_is_not_believed() -> None
             post.standing()
         post.close()
         server.shutdown()
+
+
+def test_what_breaks_at_the_mergers_port_is_told_to_the_operator_by_its_kind(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Broken(RuntimeError):
+        """Neither a state nor a request that is refused."""
+
+    class Breaks:
+        ended = False
+
+        def standing(self) -> Any:
+            raise Broken("a sum of somebody")
+
+        def close(self) -> None: ...
+
+    port = MergerServer(lambda: cast(Any, Breaks()), "127.0.0.1", 0, bytes(32))
+    try:
+        post = HttpPost(f"http://127.0.0.1:{port.port}", bytes(32))
+        with pytest.raises(OSError):
+            post.standing()
+        post.close()
+    finally:
+        port.close()
+    told = capsys.readouterr().err
+    assert '"event": "merger", "error": "Broken"' in told and "somebody" not in told
 
 
 def test_a_connection_that_the_merger_closed_meanwhile_is_opened_again(

@@ -15,6 +15,7 @@ import io
 import json
 import secrets
 import socket
+import sys
 import threading
 import time
 from base64 import b64decode, b64encode
@@ -25,6 +26,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from confide.errors import StateError
+from confide.service.logs import Log
 from confide.service.merging import Lease, Life, Merger, Offer, Standing, Told
 
 __all__ = ["HttpPost", "MergerServer"]
@@ -325,7 +327,10 @@ class _Server(ThreadingHTTPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing is printed: a connection was lost, and who sent a request sends it again."""
+        """Who sent a request sends it again; what is no lost connection is told to the operator, by its kind alone."""
+        error = sys.exception()
+        if error is not None and not isinstance(error, OSError):
+            Log().error("merger", error)
 
 
 class _Timed(io.RawIOBase):
