@@ -105,8 +105,9 @@ def test_a_guides_page_is_whole_and_shows_no_copies(guided: Outcome) -> None:
 
 
 def test_what_the_guide_learned_from_and_where_epochs_began_are_public_and_shown(guided: Outcome) -> None:
-    shares = numbers(guided)["public"]["importance"]
-    assert max(shares, key=shares.__getitem__) == "0" and sum(shares.values()) == pytest.approx(1)  # the other is noise
+    settings = Settings("agrawal", rounds=6000, epsilon=8.0, seed=1)  # without a seed, chance shows noise now and then
+    shares = numbers(run(easy(6000), None, Plan.tight(8.0, 1e-4, 6000), settings))["public"]["importance"]
+    assert list(shares) == ["0"] and sum(shares.values()) == pytest.approx(1)  # the other column is noise
     assert "What the guide has learned from" in page(guided) and numbers(guided)["public"]["epochs"] == []
     assert "a new epoch" in pictures.errors(guided.pop.plan, guided.tally, False, [3000, 5000])
     assert "a new epoch" not in page(guided)
