@@ -255,7 +255,8 @@ def test_a_narrow_band_far_from_zero_is_found(low: float, high: float, widest: f
     values = sign * np.random.default_rng(1).uniform(low, high, 5000)
     grid = found(values, 5e5)
     assert grid is not None
-    assert grid[0] <= np.quantile(values, 0.12) and np.quantile(values, 0.88) <= grid[-1]
+    near = 0.005 * (high - low)  # cells have ends of their own
+    assert grid[0] <= np.quantile(values, 0.1) + near and np.quantile(values, 0.9) - near <= grid[-1]
     assert grid[-1] - grid[0] <= widest
 
 
