@@ -5,7 +5,8 @@ answers is from their share of right ones (ours alone), and the seconds; beside 
 the tree and boosted trees taught randomized labels (methods rr and rr-boosted, at seed 1), and the guide, which
 protects rows too. `--file-order` has KDD-99 in the order of its file. Constants were chosen on `CHOSEN`; `LOOKED` was
 looked at once. `--quick`: LED and Agrawal 2 at ε = 4. `--verdict` runs nothing, and says of what is stored which of
-the claims hold.
+the claims hold: against the RR column at seed 1, which is its own; against the promise for rows, which is a mean of
+seeds 1 to 3, by the mean of as many of these as are stored.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ LOOKED = (
     *("agrawal1", "agrawal3", "agrawal5", "agrawal7", "agrawal9", "sea", "rbf"),
     *("hotel", "appointments", "kdd99", "nycflights13"),
 )
+SEEDS = (1, 2, 3)
 METHODS = ("default", "tree", "river", "boosted")
 RESULTS = Path(__file__).parent / "results" / "labels.json"
 
@@ -128,7 +130,7 @@ def measure(args: argparse.Namespace) -> None:
     for name in args.streams:
         for epsilon in args.epsilon:
             for method in args.methods:
-                if args.missing and (name, epsilon, method) in stored():
+                if args.missing and (name, epsilon, method) in stored(args.seed):
                     continue
                 line = {**run(name, epsilon, method, args.seed, args.file_order), **beside(name, epsilon)}
                 print(json.dumps(line), flush=True)
@@ -140,10 +142,11 @@ def measure(args: argparse.Namespace) -> None:
 # ---------------------------------------------------------------------- what holds
 
 
-def stored() -> dict[tuple[str, float, str], float]:
+def stored(seed: int = 1) -> dict[tuple[str, float, str], float]:
     """Errors by stream, ε and method; of two runs of one the later."""
     lines = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
-    return {(line["stream"], line["epsilon"], line["method"]): line["late"] for line in lines}
+    some = [line for line in lines if line["seed"] == seed]
+    return {(line["stream"], line["epsilon"], line["method"]): line["late"] for line in some}
 
 
 def spread(per_cent: float, rows: int) -> float:
@@ -154,13 +157,18 @@ def spread(per_cent: float, rows: int) -> float:
 
 def rows_protected(known: dict[str, Any], name: str, epsilon: float) -> tuple[float, float, int] | None:
     """Confide's defaults under the promise for rows: the mean of its seeds, its standard error, and how many rows."""
-    cells = [f"{name}/{SHORT if name in GENERATORS else 'all'}/{epsilon:g}/confide/{seed}" for seed in (1, 2, 3)]
+    cells = [f"{name}/{SHORT if name in GENERATORS else 'all'}/{epsilon:g}/confide/{seed}" for seed in SEEDS]
     lines = [known[cell] for cell in cells if cell in known]
     if not lines:
         return None
-    late, length = [line["late"] for line in lines], int(lines[0]["rows"])
+    length = int(lines[0]["rows"])
+    return *mean([line["late"] for line in lines], length), length
+
+
+def mean(late: list[float], length: int) -> tuple[float, float]:
+    """Of errors by seed, and its standard error: by how they differ, or of one as if its rows were drawn."""
     error = float(np.std(late, ddof=1)) / math.sqrt(len(late)) if len(late) > 1 else spread(late[0], length)
-    return float(np.mean(late)), error, length
+    return float(np.mean(late)), error
 
 
 def verdict() -> None:
@@ -183,8 +191,10 @@ def verdict() -> None:
                     told[claim].append(f"{name} ε={epsilon:g}: {got:.3f} against {column:.3f}{mark}")
         if default is not None and where is not None:
             counts["guide"] += 1
-            if default > where[0] + 2 * math.hypot(where[1], spread(default, where[2])):
-                told["guide"].append(f"{name} ε={epsilon:g}: {default:.3f} against {where[0]:.3f}")
+            all_seeds = [late for seed in SEEDS if (late := stored(seed).get((name, epsilon, "default"))) is not None]
+            got, error = mean(all_seeds, where[2])
+            if got > where[0] + 2 * math.hypot(where[1], error):
+                told["guide"].append(f"{name} ε={epsilon:g}: {got:.3f} against {where[0]:.3f}")
     for claim, words in (
         ("best", "the best of our tree, River's tree and boosted trees is within 2 % of the RR column"),
         ("default", "our own model, without a choice, is within 15 % of the RR column"),

@@ -154,6 +154,9 @@ def run(cell: Cell) -> dict[str, Any]:
     """Ask and teach every row of the stream."""
     began = time.process_time()
     plan = plan_for(cell)
+    stated = plan.certificate
+    if stated is None:  # before the first row, not after the last
+        raise SystemExit(f"{cell.name}: could not run: the plan has no bound on mistakes to be compared with")
     planned, labels = time.process_time() - began, target(cell)
     learner, bank = make(cell, plan.copies)
     pop = POP(learner, plan, labels=[0, 1], features=1, bank=bank)
@@ -175,8 +178,6 @@ def run(cell: Cell) -> dict[str, Any]:
         unsure += int((~found.sure).sum())
         ones, taken = ones + int(right.sum()), taken + xs.size
         curve.append([taken, mistakes])
-    stated = plan.certificate
-    assert stated is not None
     return {
         **asdict(cell), "delta": DELTA, "promised": plan.guarantee.epsilon, "mistake_bound": plan.mistakes,
         "copies": plan.copies, "planned_unsure": plan.unsure, "bound": stated.mistakes,

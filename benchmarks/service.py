@@ -4,7 +4,9 @@
     python benchmarks/service.py --quick    about a minute, with wider errors
     python benchmarks/service.py --json F   and writes the numbers to a file
     python benchmarks/service.py --page F   prints the tables of docs/speed.md from such a file, and measures nothing
-    python benchmarks/service.py --against F    alternates with another checkout's service in a folder: ratios
+    python benchmarks/service.py --against F    alternates with the service of another checkout, in the folder F: rounds
+                                            a second and a second of the server's processor, in batches of 64, 256 and
+                                            1024 and one by one, with ratios; about 10 minutes, with --quick 4
 
 A server process serves one model; this process sends requests over a few connections and waits for every response.
 Batches are 64 questions, then their 64 labels. Single questions come over 64 connections at once, then at half the rate
@@ -42,6 +44,8 @@ from confide.service.doors import Keys, Tokens
 
 HERE = Path(__file__).resolve().parents[1]
 FEATURES, BATCH, CONNECTIONS = 8, 64, 64
+SIZES = 64, 256, 1024
+"""Rows of the batches with which two checkouts are compared."""
 WARM = 16_384
 """Rounds before anything is measured: by then the guide has found the columns' ranges, once for all."""
 TARGETS = {
@@ -108,8 +112,8 @@ def label(x: list[float]) -> int:
 class Sender:
     """Sends load to a server, and measures."""
 
-    def __init__(self, port: int, token: str, seconds: float) -> None:
-        self.port, self.token, self.seconds = port, token, seconds
+    def __init__(self, port: int, token: str, seconds: float, rows: int = BATCH) -> None:
+        self.port, self.token, self.seconds, self.rows = port, token, seconds, rows
 
     async def connections(self, number: int) -> list[Connection]:
         return [await Connection(self.port, self.token).open() for _ in range(number)]
@@ -133,13 +137,13 @@ class Sender:
         return done / took
 
     async def batch(self, connection: Connection) -> int:
-        questions = [question() for _ in range(BATCH)]
+        questions = [question() for _ in range(self.rows)]
         told = json.loads(await connection.send("POST", "/models/m/ask-many", {"questions": questions}))["answers"]
         labels = [{"ticket": a["ticket"], "label": label(q["x"])} for a, q in zip(told, questions, strict=True)]
         results = json.loads(await connection.send("POST", "/models/m/label-many", {"labels": labels}))["results"]
         if not all(one["taken"] for one in results):
             raise RuntimeError("a label was refused")
-        return BATCH
+        return self.rows
 
     async def single(self, connection: Connection) -> int:
         await connection.send("POST", "/models/m/ask", question())
@@ -222,11 +226,32 @@ async def load(port: int, pid: int, token: str, seconds: float) -> dict[str, Any
     return {**{name: told[name] for name in names[:2]}, **quantiles, **{name: told[name] for name in names[2:]}}
 
 
-def against(other: Path, pairs: int, seconds: float) -> list[dict[str, float]]:
-    """For each pair of runs, this checkout's numbers divided by the other's; who comes first changes."""
-    ratios = []
+async def both_ways(port: int, pid: int, token: str, seconds: float) -> dict[str, tuple[float, float]]:
+    """Rounds a second, and a second of the server's processor: in batches of every size, then one by one."""
+    served, told, sender = 0.0, dict[str, tuple[float, float]](), Sender(port, token, 1.0)
+    while served < WARM:
+        served += await sender.closed(4, sender.batch)
+    for rows in (*SIZES, 1):
+        sender = Sender(port, token, seconds, rows)
+        begun = processor(pid)
+        if rows == 1:
+            rate = await sender.closed(CONNECTIONS, sender.single)
+        else:
+            rate = await sender.closed(4, sender.batch)
+        name = "one by one" if rows == 1 else f"in batches of {rows}"
+        told[name] = rate, rate * seconds / (processor(pid) - begun)
+    return told
+
+
+Pair = tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]]]
+"""What this checkout did, and the other."""
+
+
+def against(other: Path, pairs: int, seconds: float) -> list[Pair]:
+    """The same load for both, in pairs of runs; who comes first changes."""
+    found = list[Pair]()
     for pair in range(pairs):
-        told = dict[Path, dict[str, Any]]()
+        told = dict[Path, dict[str, tuple[float, float]]]()
         for tree in (HERE, other) if pair % 2 else (other, HERE):
             with tempfile.TemporaryDirectory() as name:
                 folder = Path(name)
@@ -236,10 +261,24 @@ def against(other: Path, pairs: int, seconds: float) -> list[dict[str, float]]:
                 token = Tokens("asker", Keys.make(folder / "keys" / "askers")).sign("ann", expires=3600.0)
                 arguments = [sys.executable, "-m", "confide", "serve", str(folder / "confide.toml")]
                 with server(arguments, PYTHONPATH=str(tree / "src")) as (public, _, pid):
-                    told[tree] = asyncio.run(closed(public, pid, token, seconds))
-        ratios.append({name: value / told[other][name] for name, value in told[HERE].items()})
-        print("  ".join(f"{name}: {value:,.0f} ({ratios[-1][name]:.2f})" for name, value in told[HERE].items()))
-    return ratios
+                    told[tree] = asyncio.run(both_ways(public, pid, token, seconds))
+        found.append((told[HERE], told[other]))
+        ratios = [f"{name} {told[HERE][name][1] / told[other][name][1]:.2f}" for name in told[HERE]]
+        print(f"pair {pair + 1}, rounds a processor-second: {', '.join(ratios)}", file=sys.stderr, flush=True)
+    return found
+
+
+def compared(pairs: list[Pair]) -> list[tuple[str, ...]]:
+    """A line for each load and each of the two numbers: medians here and there, their ratio's median and range."""
+    lines = list[tuple[str, ...]]()
+    for at, what in enumerate(("rounds a second", "rounds a second of the server's processor")):
+        for name in pairs[0][0]:
+            mine, theirs = ([one[side][name][at] for one in pairs] for side in (0, 1))
+            ratios = sorted(a / b for a, b in zip(mine, theirs, strict=True))
+            numbers = f"{statistics.median(mine):,.0f}", f"{statistics.median(theirs):,.0f}"
+            spread = f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
+            lines.append((f"{what}, {name}", *numbers, f"{statistics.median(ratios):.2f}", spread))
+    return lines
 
 
 async def shares(public: int, operator: int, tokens: tuple[str, str], seconds: float) -> dict[str, dict[str, float]]:
@@ -283,11 +322,12 @@ def main() -> None:
         return
     seconds = 4.0 if given.quick else 15.0
     if given.against:
-        load_before, ratios = os.getloadavg()[0], against(given.against.resolve(), given.pairs, seconds)
-        print(f"load before {load_before:.1f}, after {os.getloadavg()[0]:.1f}; median of {given.pairs} ratios:")
-        for name in ratios[0]:
-            values = sorted(one[name] for one in ratios)
-            print(f"  {name}: × {statistics.median(values):.2f} ({values[0]:.2f} to {values[-1]:.2f})")
+        before, seconds = os.getloadavg()[0], 3.0 if given.quick else 10.0
+        table = Table(f"{given.pairs} pairs of runs", "here", "there", "ratio", "from … to")
+        for line in compared(against(given.against.resolve(), given.pairs, seconds)):
+            table.add_row(*line)
+        Console().print(table)
+        print(f"load before {before:.1f}, after {os.getloadavg()[0]:.1f}")
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

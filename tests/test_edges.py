@@ -10,7 +10,19 @@ import numpy as np
 import pytest
 
 from confide import POP, Halted, Plan, evaluate
+from confide.guide import columns as read_by
+from confide.guide.hashed import HashedMap
+from confide.guide.model import Batch, Question
+from confide.guide.rows import read_many
+from confide.guide.vectors import Encoded
 from confide.learners import Columns, Features, Halving, LogisticRegression
+from confide.pop.base import Answer
+from confide.pop.batches import Records
+from confide.pop.keeping import Past
+from confide.pop.lessons import Lesson
+from confide.pop.randomizing import Held
+from confide.pop.tickets import Waiting
+from confide.service import base as service
 
 pytestmark = pytest.mark.claim("people.md")
 
@@ -118,6 +130,23 @@ def test_no_part_of_a_pop_shows_anything_private() -> None:
     said = " ".join(map(repr, parts))
     secrets = ["0.123456", "7.654321", "424242", str(loop.last), loop.routing.secret.hex(), str(loop.routing.secret)]
     assert not [secret for secret in secrets if secret in said]
+
+
+def test_nothing_on_its_way_through_a_pop_shows_a_question_or_a_label() -> None:
+    """Tuples show all they have unless they are told not to."""
+    columns = read_by.Columns(numeric=("a",), text=("t",))
+    table = read_many(columns, [{"a": 0.123456, "t": "secret"}])
+    row = columns.read({"a": 0.123456, "t": "secret"})
+    encoded, labels = Encoded(np.array([424242]), np.array([0.123456])), np.array([424242])
+    passed = [
+        Lesson((1, 2), Waiting(0, 0.123456, 424242, False), 424242, -1), Past(1, 0, "secret", 424242, -1, 3),
+        Held("secret", 424242, b"secret", True), Records(labels, labels, labels, {}, {}, 0), row, table, encoded,
+        Question(0, encoded, encoded, row), Batch(HashedMap(8), np.array([0, 1]), *encoded, np.zeros(1, dtype=bool)),
+        service.Question("secret", "secret", "secret"), service.Taught("secret", "secret", "secret"),
+        service.Reply(Answer("secret", True, "secret"), 3),
+    ]  # fmt: skip
+    for one in passed:
+        assert not [secret for secret in ("0.123456", "secret", "424242") if secret in f"{one!r} {one}"], type(one)
 
 
 def test_a_certificate_that_does_not_hold_with_the_fallback_is_said() -> None:

@@ -23,6 +23,7 @@ from confide.runs.verdict import taught_of_brought
 from confide.service.base import Question, Taught
 from confide.service.desk import PopDesk
 from confide.sklearn import PrivateClassifier as Sklearn
+from tests.saved import make, small_plan
 
 ROUNDS = 400
 PROMISE = confide.Promise(5.0, 1e-3, ROUNDS)
@@ -75,6 +76,21 @@ def test_labels_that_come_when_all_rounds_were_asked_are_said_to_teach_nothing_a
     assert guide is not None
     last = ROUNDS - guide.main.ends[-2]
     assert pop.operator.late.labels == ROUNDS - last, "all but those of the open leaf, which had no other chance"
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_of_copies_whose_rounds_are_over_all_labels_are_late_but_the_last_rounds_own(many: bool) -> None:
+    """That one had no other chance; one by one and all at once they are counted alike."""
+    pop = make(plan=small_plan(unsure=400, rounds=20))
+    tickets = [pop.predict([float(i % 5), 0.0], unit=str(i)).ticket for i in range(20)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", confide.ConfideWarning)
+        if many:
+            pop.learn_many(tickets, ["yes"] * 20)
+        else:
+            for ticket in tickets:
+                pop.learn(ticket, "yes")
+    assert pop.operator.late.labels == 19
 
 
 @pytest.mark.parametrize("over", [0, 1], ids=["all rounds are asked", "they are over"])

@@ -33,7 +33,7 @@ def test_a_saved_relay_that_released_nothing_may_still_be_taught_history_by_a_de
 
 
 def _world(unit: int, label: str | None, late: int, learner: Any, batch: int) -> dict[int, Any]:
-    """The bank after each of 260 rounds; all labels come five rounds late, the unit's by itself. Nobody fires."""
+    """What copies know after each of 260 rounds; labels come five rounds late, the unit's by itself. Nobody fires."""
     pop: POP = pop_of(learner, relay(live=30, silent=20), seed=5)
     xs = np.random.default_rng(2).normal(size=(260, 2))
     open_, banks = dict[int, str](), dict[int, Any]()
@@ -48,7 +48,7 @@ def _world(unit: int, label: str | None, late: int, learner: Any, batch: int) ->
                 ticket = open_.pop(i)
                 if y is not None:
                     pop.learn(ticket, y)
-        banks[now] = bank_of(pop), legs(pop)
+        banks[now] = _copies(bank_of(pop)), legs(pop)
     return banks
 
 
@@ -85,9 +85,8 @@ def test_two_worlds_differ_in_one_copy_and_after_its_reset_in_none(
     for label, late in (("yes", 1), (None, 1), ("yes", 40), ("yes", 90), ("no", 150)):
         second, differed = _world(unit, label, late, _learner(name), batch), set[int]()
         assert max(where.number for _, where in first.values()) >= 3
-        for now, (state, where) in first.items():
-            other, there = second[now]
-            ours, theirs = _copies(state), _copies(other)
+        for now, (ours, where) in first.items():
+            theirs, there = second[now]
             assert where == there
             differ = {copy for copy in {*ours, *theirs} if ours.get(copy) != theirs.get(copy)}
             differed |= differ

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields
 from fractions import Fraction
+from functools import cache
 from numbers import Rational, Real
 from typing import Any, SupportsIndex, cast
 
@@ -24,17 +25,20 @@ def integer(value: SupportsIndex, name: str, at_least: int | None = None, at_mos
     ...
     ValueError: copies must be an integer, not float
     """
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise ValueError(f"{name} must be an integer, not {type(value).__name__}") from None
-    if isinstance(value, bool):
-        raise ValueError(f"{name} must be an integer, not bool")
+    if type(value) is int:  # as most are
+        number = value
+    else:
+        try:
+            number = int(operator.index(value))
+        except TypeError:
+            raise ValueError(f"{name} must be an integer, not {type(value).__name__}") from None
+        if isinstance(value, bool):
+            raise ValueError(f"{name} must be an integer, not bool")
     if at_least is not None and number < at_least:
         raise ValueError(f"{name} must be at least {at_least}")
     if at_most is not None and number > at_most:
         raise ValueError(f"{name} must be at most {at_most}")
-    return int(number)
+    return number
 
 
 def real(value: Any, name: str) -> float:
@@ -107,11 +111,18 @@ class Numbers:
     """
 
     def __post_init__(self) -> None:
-        for each in fields(cast(Any, self)):
-            kind, _, other = str(each.type).partition(" | ")
-            value = getattr(self, each.name)
-            if kind in _PLAIN and other in ("", "None") and not (other and value is None):
-                object.__setattr__(self, each.name, _PLAIN[kind](value, each.name))
+        for name, made, optional in _numbers_of(cast(Any, type(self))):
+            value = getattr(self, name)
+            if not (optional and value is None):
+                object.__setattr__(self, name, made(value, name))
+
+
+@cache
+def _numbers_of(kind: Any) -> tuple[tuple[str, Callable[[Any, str], Any], bool], ...]:
+    """The fields that are numbers: name, how one is made, and whether there may be none."""
+    declared = [(each.name, *str(each.type).partition(" | ")) for each in fields(kind)]
+    numbers = [one for one in declared if one[1] in _PLAIN and one[3] in ("", "None")]
+    return tuple((name, _PLAIN[plain], other == "None") for name, plain, _, other in numbers)
 
 
 def all_labels(given: Any) -> tuple[Hashable, ...]:

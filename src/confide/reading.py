@@ -99,7 +99,7 @@ class Reader:
     def values(self, x: Any, /) -> Values:
         """What `x` says, or a `Malformed` that says what is wrong with it."""
         try:
-            if not isinstance(x, Mapping):
+            if type(x) is np.ndarray or not isinstance(x, Mapping):  # to ask for an abstract class takes longer
                 if self.straight and (numbers := _numbers(x)) is not None and numbers.size == self.positions:
                     return Values(numbers, (), ())
                 x = self._by_position(x)

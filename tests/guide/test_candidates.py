@@ -129,6 +129,15 @@ def test_what_is_too_sure_is_said_less_surely() -> None:
     assert 0 < told([0, 0, 0, 1.0, 0]).scale < told([0, 0, 0, -1.0, 0]).scale < 21
 
 
+def test_a_scale_goes_on_over_epochs_and_not_where_a_model_begins_anew() -> None:
+    """The next epoch's sums begin at 0; those of a model that begins anew go on, and only what comes later counts."""
+    choice, none = told([0, 0, 0, 0.02, 0]), np.zeros(5)
+    assert choice.scale < 0.85
+    assert choice.over(STAGE).after(STAGE, UNITS, 0, none, none).scale == choice.scale
+    sums = STAGE.ends[199] * np.array([0, 0, 0, 0.02, 0]) * UNITS
+    assert choice.anew(STAGE, UNITS, sums).after(STAGE, UNITS, 200, sums, sums).scale == 1.0
+
+
 def test_no_release_makes_an_answer_that_is_no_number() -> None:
     kept: list[Release] = []
 

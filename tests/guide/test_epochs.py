@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from confide.errors import StateError
+from confide.guide.candidates import Choice
 from confide.guide.columns import Columns
 from confide.guide.guide import Guide, Release
 from confide.guide.hashed import HashedMap
@@ -57,6 +58,8 @@ def same(one: Guide, other: Guide) -> bool:
     public += [(a._carried, b._carried), (a.choice.counts, b.choice.counts), (a._since_round, b._since_round)]
     alike = all(x.tobytes() == y.tobytes() for x, y in public)
     alike &= (one.closed, one.epoch) == (other.closed, other.epoch)
+    told = [field.name for field in fields(Choice) if field.type != "Floats"]
+    alike &= all(getattr(a.choice, name) == getattr(b.choice, name) for name in told)
     return alike and one.model.params() == other.model.params()
 
 

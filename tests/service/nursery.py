@@ -300,7 +300,7 @@ class _Telling:
         if self._label is None:
             return said
         sure = bool(self._label)
-        return [one if one.answer is None else replace(one, answer=replace(one.answer, sure=sure)) for one in said]
+        return [one if one.answer is None else one._replace(answer=replace(one.answer, sure=sure)) for one in said]
 
 
 FAULTS: dict[str, Callable[[], None]] = {

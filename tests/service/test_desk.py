@@ -15,6 +15,8 @@ from confide import POP, Plan, StateError, TicketError
 from confide.errors import ConfideWarning
 from confide.learners import DecisionTree, Features, GaussianNB, LogisticRegression
 from confide.ledger import Book, Entry, Ledger, file, snapshot
+from confide.pop.base import SOURCES
+from confide.pop.tickets import Tickets
 from confide.service import requests
 from confide.service.base import Later, Question, Taught
 from confide.service.desk import PopDesk
@@ -733,3 +735,73 @@ def test_a_lesson_that_cannot_be_written_down_is_an_alarm_and_nobody_elses_busin
         assert reply.answer is not None and desk.learn([Taught(f"person {i}", reply.answer.ticket, "no")]) == [None]
     assert any("snapshot" in alarm for alarm in desk.private()["alarms"])
     desk.pop.close()
+
+
+def test_tickets_of_a_call_are_read_and_missed_as_one_by_one() -> None:
+    tickets = Tickets(bytes(range(32)), 10)
+    tickets.lives, tickets.epoch = {1: (0xAB, 0), 2: (0xCD, 5)}, 2
+    keys = [(1, 3), (1, 9), (2, 6), (2, 7), (2, 40)]
+    signed = [tickets.sign(key, b"ann") for key in keys]
+    assert len(set(signed)) == len(keys)
+    assert tickets.read_many(signed, b"ann") == keys == [tickets.read(one, b"ann") for one in signed]
+    bad = ["", "-", "2-6", "2-6-cd-ü", "\ud800-1-2", signed[0][:-1], signed[0].replace("ab", "ac", 1), "x" * 1000]
+    assert tickets.read_many(bad, b"ann") == [None] * len(bad)
+    assert tickets.read_many(signed, b"bob") == [None] * len(keys)
+    lost = [tickets.any_lost([(one, key)], 39) for one, key in zip(signed, keys, strict=True)]
+    assert lost == [tickets.lost(one, 39) for one in signed] == [False, True, False, False, True]
+    tickets.lives = {1: (0xAB, 0), 2: (0xCE, 5)}  # a ledger that was rolled back has another mark
+    assert all(tickets.any_lost([one], 39) for one in zip(signed[2:], keys[2:], strict=True))
+    assert not tickets.any_lost([(signed[0], keys[0])], 39)
+
+
+def test_a_signature_that_was_looked_at_for_its_holder_is_good_for_nobody_else(folder: Path) -> None:
+    """Tickets on their way are known; whoever else brings one meanwhile, before its holder or with them, has none."""
+    with open_desk(folder) as desk:
+        for order in (["eve", "ann"], ["ann", "eve"], ["eve", "eve", "ann"]):
+            mine = ticket(ask(desk, "ann", str(order), DOUBT))
+            assert desk.not_theirs([Taught("ann", mine, "no")]) == {}
+            said = desk.learn([Taught(who, mine, "yes" if who == "eve" else "no") for who in order])
+            assert [refusal is None for refusal in said] == [who == "ann" for who in order]
+            assert learn(desk, "ann", mine, "no") is None, "what was learned is what its holder brought"
+
+
+class _Raises:
+    def __hash__(self) -> int:
+        raise RuntimeError("what stands in it")
+
+
+@pytest.mark.parametrize("what", ["label", "ticket"])
+def test_what_one_lesson_raises_is_its_bringers_alone(what: str, folder: Path) -> None:
+    """Whatever a ticket or a label is: all others of the call are taken, as if it had not been there."""
+    odd: list[Any] = [_Raises(), None, float("nan")] if what == "label" else [None, 7, b"1-2-3", "\ud800-1-2"]
+    with open_desk(folder) as desk:
+        for i, one in enumerate(odd):
+            mine, theirs = desk.ask([Question("ann", str(i), DOUBT), Question("bob", str(i), DOUBT)])
+            bad = Taught("bob", *((ticket(theirs), one) if what == "label" else (one, "no")))
+            assert list(desk.not_theirs([bad])) == ([] if what == "label" else [0])
+            said = desk.learn([bad, Taught("ann", ticket(mine), "no")])
+            assert [kind(refusal) for refusal in said] == [what, None]
+
+
+def test_who_is_forgotten_while_their_answer_leaves_is_told_nothing_else(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is what their round was answered, whenever in between they are forgotten: never another label."""
+    with open_desk(folder) as desk:
+        tickets = desk.pop.operator.loop.tickets
+        sign, forgotten = tickets.sign, list[Any]()
+
+        def while_signed(*one: Any) -> str:
+            stored = desk._requests.request(desk._requests.read([Question("ann", "1", DOUBT)], 0)[0].name)
+            assert stored is not None
+            forgotten.append(stored.row)
+            desk.forget("ann")
+            return sign(*one)
+
+        monkeypatch.setattr(tickets, "sign", while_signed)
+        said = ask(desk, "ann", "1", DOUBT)
+        (row,) = forgotten
+        assert said.answer is not None and said.answer.label == desk.pop.labels[row.label]
+        assert said.answer.source == SOURCES[row.source]
+        assert desk.not_theirs([Taught("ann", said.answer.ticket, "no")]) == {}
+        assert kind(learn(desk, "ann", said.answer.ticket, "no")) == "ticket"

@@ -22,7 +22,7 @@ from confide.service.forms import HISTORY
 from confide.service.logs import Log
 from confide.service.metrics import Metrics
 from confide.service.operators import _records, operator_app
-from confide.service.owner import CallRefused, Owner, Unavailable, lane
+from confide.service.owner import ENOUGH, CallRefused, Owner, Unavailable, lane
 from confide.service.public import public_app
 from confide.service.words import NO_SUBJECT
 from tests.saved import make
@@ -389,6 +389,13 @@ def test_who_gathers_follows_from_questions_alone(monkeypatch: pytest.MonkeyPatc
         assert slept == ["ask spam"]
         await owner.ask([Question("ann", "alone again", X)])
         assert slept == ["ask spam"]
+        owner._several = True  # as after a group of several
+        await owner.ask([Question("ann", f"row {i}", X) for i in range(ENOUGH)])
+        assert slept == ["ask spam"], "so many rows wait for no others"
+        owner._several = True
+        await owner.ask([Question("ann", f"fewer {i}", X) for i in range(ENOUGH - 1)])
+        assert slept == 2 * ["ask spam"]
+        del slept[1:]
         desk.gate.clear()
         lessons = [asyncio.create_task(owner.learn([Taught(f"person {i}", "one", "ham")])) for i in range(6)]
         await until(lambda: owner.waiting["label"] == 6)

@@ -173,8 +173,8 @@ def test_a_clock_counts_what_passed_and_a_quota_a_day() -> None:
         assert clock.now == shows
     for minute in (0, 0, 5):
         quota.took(b"ann", minute)
-    assert not quota.open(b"ann", 6, 0) and quota.wait(b"ann", 6) == DAY - 6 and quota.open(b"bob", 6, 2)
-    assert not quota.open(b"bob", 6, 3) and quota.open(b"ann", DAY, 1) and not quota.open(b"ann", DAY, 2)
+    assert quota.left(b"ann", 6) == 0 and quota.wait(b"ann", 6) == DAY - 6 and quota.left(b"bob", 6) == 3
+    assert quota.left(b"ann", DAY) == 2 and quota.left(b"ann", DAY + 5) == 3
     for minute in range(0, 20 * DAY, 7):
         quota.took(b"%d" % minute, minute)
     assert len(quota._people) <= 2 * DAY / 7 + 2, "who asks no more is kept nowhere"

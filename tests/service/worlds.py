@@ -137,12 +137,12 @@ class _CountsOpen(PopDesk):
     def ask(self, questions: Sequence[Question]) -> list[Reply]:
         requests = self._requests
 
-        def open(whose: bytes, now: int, asked: int) -> bool:
+        def left(whose: bytes, now: int) -> int:
             each = [one for one in requests._rounds.values() if one.open]
             held = [one for one in each if self._keeper.hash(b"quota", one.row.whose) == whose]
-            return len(held) + asked < (requests.quota.most or 10**9)
+            return max(0, (requests.quota.most or 10**9) - len(held))
 
-        requests.quota.open = open  # type: ignore[method-assign]
+        requests.quota.left = left  # type: ignore[method-assign]
         return super().ask(questions)
 
 

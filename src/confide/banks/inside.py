@@ -22,6 +22,7 @@ from confide.learners.rowwise import Heard
 _SEED_NAMES = ("seed", "random_state", "_seed")
 _CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
 _ATOMS = (str, bytes, int, float, complex, type(None), np.generic, Called, Heard, *_CODE)
+_QUICK = frozenset(_ATOMS)
 _TAME = ("sklearn", "numpy", "builtins", "collections")
 _GENERATORS = (random.Random, np.random.RandomState, np.random.Generator)
 
@@ -42,7 +43,7 @@ def walk(thing: Any) -> Iterator[Any]:
     stack = [thing]
     while stack:
         here = stack.pop()
-        if isinstance(here, _ATOMS) or id(here) in seen:
+        if type(here) in _QUICK or isinstance(here, _ATOMS) or id(here) in seen:
             continue
         seen.add(id(here))
         yield here

@@ -86,6 +86,14 @@ def _begin(copies: Copies, copy: int) -> None:
             own[copy, j] = begin[0, j]
 
 
+@jit
+def mark(voter: Slots, idle: Words, copy: int, now: int) -> None:
+    """Write down where a copy votes, negative where it does not, and its bit."""
+    voter[copy] = now
+    bit = np.uint64(1) << np.uint64(copy & 63)
+    idle[copy >> 6] = idle[copy >> 6] | bit if now < 0 else idle[copy >> 6] & ~bit
+
+
 @inlined
 def _lesson(teach: Teach, copies: Copies, progress: Ints, copy: int, x: Floats, y: int) -> None:
     if copies.voter[copy] == UNTAUGHT:
@@ -93,13 +101,7 @@ def _lesson(teach: Teach, copies: Copies, progress: Ints, copy: int, x: Floats, 
     seen = _seen(copies.memory, 0)
     teach(copies.memory, copies.constants, copy, seen[copy], x, y)
     seen[copy] += 1
-    bit = np.uint64(1) << np.uint64(copy & 63)
-    if seen[copy] >= copies.warmup:
-        copies.voter[copy] = copy
-        copies.idle[copy >> 6] &= ~bit
-    else:
-        copies.voter[copy] = WARMING
-        copies.idle[copy >> 6] |= bit
+    mark(copies.voter, copies.idle, copy, copy if seen[copy] >= copies.warmup else WARMING)
     progress[TAUGHT] += 1
 
 

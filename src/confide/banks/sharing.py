@@ -69,7 +69,7 @@ def reached(learner: Any) -> dict[str, Any]:
 
 def mark(thing: Any) -> bytes:
     """What changes when anything inside `thing` does."""
-    if _stands(thing):  # as most of what functions name, and there are many
+    if _stands(thing) or (type(thing) is dict and not thing):  # as most of what functions name, and there are many
         return repr(thing).encode("utf-8", "surrogatepass")
     told = hashlib.blake2b(digest_size=16)
     for here in [(thing,), *itertools.islice(walk(thing), _MOST_OBJECTS)]:
@@ -138,7 +138,11 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 def _parts(here: Any) -> Iterator[bytes]:
     """What stands in one object itself, without the objects that `walk` goes to next."""
-    if isinstance(here, random.Random):
+    if isinstance(here, list | tuple | set | frozenset) or type(here).__name__ == "deque":
+        yield from map(_atom, list(here))
+    elif isinstance(here, dict):
+        yield from map(_atom, itertools.chain.from_iterable(list(here.items())))
+    elif isinstance(here, random.Random):
         yield repr(here.getstate()).encode()
     elif isinstance(here, np.random.RandomState):
         yield pickle.dumps(here.get_state(legacy=True))
@@ -153,11 +157,7 @@ def _parts(here: Any) -> Iterator[bytes]:
     elif isinstance(here, bytearray | array.array):
         yield bytes(here)
     elif isinstance(here, Mapping):
-        for key, value in list(here.items()):
-            yield _atom(key)
-            yield _atom(value)
-    elif isinstance(here, list | tuple | set | frozenset) or type(here).__name__ == "deque":
-        yield from map(_atom, list(here))
+        yield from map(_atom, itertools.chain.from_iterable(list(here.items())))
     else:
         yield from _held(here)
 

@@ -23,7 +23,7 @@ from confide.banks.base import (
     refuse_others,
     sealed,
 )
-from confide.banks.rounds import UNTAUGHT, WARMING, Asked, Copies, ask, count_rows, teach_rows
+from confide.banks.rounds import UNTAUGHT, WARMING, Asked, Copies, ask, count_rows, mark, teach_rows
 from confide.banks.trial import stands_still, try_out
 from confide.contained import contained
 from confide.kernels.compile import jit
@@ -128,10 +128,11 @@ class StackedBank(RowByRow):
             alike = np.zeros_like(counts)
             self._learner.vote(self._start, np.zeros(1, dtype=np.int32), x, alike)
             counts += alike * np.count_nonzero(slots == UNTAUGHT)
-        together, raised = counts.copy(), 0
         with contained:
+            together = counts.copy()
             self._learner.vote(self._arrays, slots, x, together)
             return together
+        raised = 0
         for slot in slots[slots >= 0]:  # one copy that fails must not take the others' votes with it
             one, lost = np.zeros_like(counts), 1
             with contained:
@@ -153,8 +154,7 @@ class StackedBank(RowByRow):
         seen = int(self._arrays["seen"][copy])
         self._learner.teach(self._arrays, copy, seen, x, y)
         self._arrays["seen"][copy] = seen + 1
-        self._voter[copy] = copy if seen + 1 >= self._learner.warmup else WARMING
-        self._mark_idle(copy)
+        mark(self._voter, self._idle, copy, copy if seen + 1 >= self._learner.warmup else WARMING)
 
     def encode_many(self, xs: Any) -> tuple[Floats, dict[int, str]]:
         """All x as rows, and what is wrong with those that are malformed."""
@@ -214,8 +214,7 @@ class StackedBank(RowByRow):
                 for name, array in fresh.items():
                     self._arrays[name][copy] = array[0]
             else:
-                self._voter[copy] = UNTAUGHT
-                self._mark_idle(copy)
+                mark(self._voter, self._idle, copy, UNTAUGHT)
 
     def state(self, trusted: bool = False) -> State:
         """Everything the copies know, as plain arrays in the order of the copies."""
@@ -287,16 +286,11 @@ class StackedBank(RowByRow):
         """Whether copies draw something of their own before they learn anything."""
         return hasattr(self._learner, "birth")
 
-    def _mark_idle(self, copy: int | None = None) -> None:
-        """Bring the bits up to date: of one copy, or of all."""
-        if copy is None:
-            bits = np.zeros(-(-self.copies // 64) * 64, dtype=np.uint8)
-            bits[: self.copies] = self._voter < 0
-            self._idle = np.packbits(bits, bitorder="little").view(np.uint64)
-        elif self._voter[copy] < 0:
-            self._idle[copy >> 6] |= np.uint64(1 << (copy & 63))
-        else:
-            self._idle[copy >> 6] &= ~np.uint64(1 << (copy & 63))
+    def _mark_idle(self) -> None:
+        """Bring the bits up to date."""
+        bits = np.zeros(-(-self.copies // 64) * 64, dtype=np.uint8)
+        bits[: self.copies] = self._voter < 0
+        self._idle = np.packbits(bits, bitorder="little").view(np.uint64)
 
 
 @jit

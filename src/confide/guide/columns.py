@@ -27,6 +27,9 @@ class Row(NamedTuple):
     codes: NDArray[np.uint64]
     texts: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        return "Row(…)"
+
 
 @dataclass(frozen=True)
 class Columns(Reader):

@@ -189,12 +189,17 @@ class Course:
 
         Its question is of the warm-up, which is over; or of an earlier leaf than the open one, which is never released.
         """
+        return self.missed_rows((row,))[0]
+
+    def missed_rows(self, rows: Sequence[int]) -> list[bool]:
+        """`missed` of each."""
         leaves, warm = self._leaves, self._warm
-        if warm is not None and leaves is not warm and row <= self._first:
-            return True
+        first = self._first if warm is not None and leaves is not warm else 0
         ends, closed = leaves.stage.ends, leaves.closed
-        released = closed < len(ends) and self._began + ends[closed] < self._last
-        return not released and int(self._leaf_at(np.array([row - 1]))[0]) < self.closed
+        if closed < len(ends) and self._began + ends[closed] < self._last:  # the open leaf will be released
+            return [row <= first for row in rows]
+        late = self._leaf_at(np.array(rows, dtype=np.int64) - 1) < self.closed
+        return [row <= first or one for row, one in zip(rows, late.tolist(), strict=True)]
 
     # ------------------------------------------------------------------ rounds
 

@@ -187,7 +187,7 @@ class Guide(Resuming):
             np.concatenate([one.values for one in rows]), given, self._weights, self._leaves.clip, self.plan.scale,
             self._leaves.open, np.empty((len(rows), self.plan.vectors)),
         )  # fmt: skip
-        for (question, y), left in zip(taught, given.tolist(), strict=True):
+        for (question, y), left in zip(taught, given.tolist(), strict=True) if self._keeps else ():
             if left >= 0:
                 self._note(question, y)
 
@@ -251,11 +251,11 @@ class Guide(Resuming):
             if table is not None:
                 self._keep(table, batch.refused, labels[part])
             if keep:
-                stage, read = self.stage, None if table is None else table.row
-                asked.rows.extend(
-                    None if row is None else Question(stage, row, None, None if read is None else read(i))
-                    for i, row in enumerate(batch.rows())
-                )
+                stage, encoded = self.stage, batch.rows()
+                asked.rows.extend([
+                    None if row is None else Question(stage, row, None, None if table is None else table.row(i))
+                    for i, row in enumerate(encoded)
+                ])  # fmt: skip
         return asked
 
     def _keep(self, table: Table, refused: Mask, labels: Ints) -> None:

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from confide.guide.model import Map, encode_batch
 from confide.guide.partitions import DEPTH, Renewal, again, mean_squares, renewals
 from confide.guide.rows import Table
 from confide.planning.guided import GuidePlan
-from confide.planning.stages import SHORTEST, Stage
+from confide.planning.stages import SHORTEST, Stage, reaching
 from confide.privacy.gaussian import GaussianNoise
 from confide.privacy.random import Random
 from confide.privacy.sums import Products, overlap
@@ -248,12 +249,10 @@ class Leaves:
         After 32, 48, 64, 96, 128, … of the stage's rounds: the length need not be known. Without an end more often, so
         that they follow a change; if the model began anew, as if its first round were the one after that.
         """
-        first, last, anew = max(self.stage.start, self.anew), self.stage.ends[-1], self.anew
-        powers = range(SHORTEST.bit_length(), last.bit_length()) if self._born.size else ()
-        if not self.plan.endless:
-            return [self.stage.reaching(rounds) for power in powers for rounds in (1 << power, 3 << (power - 1))]
-        times = [anew + (_OFTEN + part << power) // _OFTEN for power in powers for part in range(_OFTEN)]
-        return [self.stage.reaching(rounds) for rounds in times if first < rounds <= last]
+        if not self._born.size:
+            return []
+        stage = self.stage
+        return list(_renewing(stage.ends, stage.start, self.anew if self.plan.endless else None))
 
     def changing(self) -> list[int]:
         """After which numbers of leaves the map may change: public."""
@@ -437,6 +436,16 @@ class Leaves:
             part[which] = 1.0 - (variance - covariance) / whole
             error[which] += whole - variance - part[which] ** 2 * whole
         return part, error
+
+
+@lru_cache(maxsize=64)
+def _renewing(ends: tuple[int, ...], start: int, anew: int | None) -> tuple[int, ...]:
+    """`Leaves.renewing`, by the ends of a stage's leaves; `anew` is None where rounds have an end."""
+    powers = range(SHORTEST.bit_length(), ends[-1].bit_length())
+    if anew is None:
+        return tuple(reaching(ends, rounds) for power in powers for rounds in (1 << power, 3 << (power - 1)))
+    times = [anew + (_OFTEN + part << power) // _OFTEN for power in powers for part in range(_OFTEN)]
+    return tuple(reaching(ends, rounds) for rounds in times if max(start, anew) < rounds <= ends[-1])
 
 
 def _steady(stage: Stage, features: Map) -> tuple[Floats, float, Stage]:

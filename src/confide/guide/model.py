@@ -40,9 +40,16 @@ class Batch(NamedTuple):
     values: Floats
     refused: NDArray[np.bool_]
 
+    def __repr__(self) -> str:
+        return f"Batch({self.refused.size})"
+
     def rows(self) -> list[Encoded | None]:
         """All rows, each sharing nothing with the others; None for one that was refused."""
         starts, indices, values = self.starts.tolist(), self.indices, self.values
+        n = self.refused.size
+        if n and not self.refused.any() and (np.diff(self.starts) == starts[1]).all():  # all are equally long
+            each = (map(np.ndarray.copy, one.reshape(n, -1)) for one in (indices, values))
+            return list(map(Encoded, *each))
         return [
             None if refused else Encoded(indices[a:b].copy(), values[a:b].copy())
             for a, b, refused in zip(starts, starts[1:], self.refused.tolist(), strict=False)

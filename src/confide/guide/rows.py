@@ -29,6 +29,9 @@ class Table(NamedTuple):
     texts: NDArray[np.object_]
     refused: NDArray[np.bool_]
 
+    def __repr__(self) -> str:
+        return f"Table({self.refused.size})"
+
     def row(self, i: int) -> Row:
         """One row, sharing nothing with the others."""
         return Row(self.numbers[i].copy(), self.codes[i].copy(), tuple(self.texts[i].tolist()))

@@ -17,6 +17,9 @@ class Encoded(NamedTuple):
     indices: Ints
     values: Floats
 
+    def __repr__(self) -> str:
+        return "Encoded(…)"
+
 
 class Vectors:
     """Each text's vector, of norm at most 1, times the value of this part: a row's own, whatever others send.

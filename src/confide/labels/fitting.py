@@ -1,8 +1,8 @@
 """When models are fitted anew, and from when on the new one answers: both follow from how many labels came.
 
-In a service a fit runs beside the answers. It begins when the rows have doubled, and its model answers from an eighth
-more labels on, whenever the fit ended: whoever brings that label waits for it, if need be. So neither the speed of the
-machine nor a restart changes who answers what.
+In a service a fit runs beside the answers. It begins when there are enough new rows, and its model answers from an
+eighth more labels on, whenever the fit ended: whoever brings that label waits for it, if need be. So neither the speed
+of the machine nor a restart changes who answers what.
 """
 
 from __future__ import annotations
@@ -21,20 +21,25 @@ _SHARE = 8
 """Beside answers a fit has this part of the labels so far to come to its end."""
 
 
-def next_fit(taught: int, first: int, memory: int) -> int:
+def next_fit(taught: int, first: int, memory: int, halfway: bool = False) -> int:
     """The number of labels at which a model is fitted next: doubled each time, until all that is kept is new.
+
+    `halfway`: also in the middle between two of these moments, while rows still double.
 
     Examples
     --------
     >>> next_fit(0, 64, 1000), next_fit(64, 64, 1000), next_fit(2500, 64, 1000)
     (64, 128, 3000)
+    >>> next_fit(0, 64, 1000, True), next_fit(64, 64, 1000, True), next_fit(96, 64, 1000, True)
+    (64, 96, 128)
     """
     if taught >= memory:
         return (taught // memory + 1) * memory
     due = first
     while due <= taught:
         due *= 2
-    return due
+    middle = due * 3 // 4
+    return middle if halfway and due > first and taught < middle else due
 
 
 class Fit(Generic[M]):

@@ -72,6 +72,9 @@ def model_for(learner: Any, labels: Labels, response: Response, features: Any = 
     return OneByOne(as_learner(learner, labels), labels, response, features)
 
 
+_NAMES = frozenset([str])
+
+
 class Rows(NamedTuple):
     """Rows as they were asked."""
 
@@ -81,11 +84,13 @@ class Rows(NamedTuple):
 
 def _read(x: Any, width: int | None) -> Any:
     """A row of its own, so that its asker cannot change it later: a dict, or an array."""
+    if type(x) is dict and width is None and x and _NAMES.issuperset(map(type, x)):  # as nearly all are
+        return x.copy()
     found: Any = None
     with contained:  # x may be any object at all
         if isinstance(x, Mapping):
             found = dict(x)
-            if not {str}.issuperset(map(type, found)) and not all(isinstance(name, str) for name in found):
+            if not all(isinstance(name, str) for name in found):
                 found = None
         elif isinstance(x, np.ndarray) and x.ndim == 1:
             found = x.copy()
@@ -275,9 +280,9 @@ class _River:
         if not hasattr(model, "predict_proba_one"):
             return None
         said = model.predict_proba_one(self._learner.named(x))
-        found = np.array([float(said.get(value, 0.0)) for value in self._called.values])
-        total = float(found.sum())
-        return found / total if total > 0 else np.full(found.size, 1.0 / found.size)
+        found = [float(said.get(value, 0.0)) for value in self._called.values]
+        total = sum(found)
+        return np.array([share / total for share in found] if total > 0 else [1.0 / len(found)] * len(found))
 
     def tell(self, x: Any, out: int, weight: float) -> None:
         row, y = self._learner.named(x), self._called.values[out]
@@ -337,11 +342,11 @@ def _shares(model: Any, xs: Any, heard: Heard) -> Floats:
 
 
 class Doubled(_Own):
-    """A scikit-learn estimator, or a whole pipeline, that is fitted anew to all rows when they have doubled.
+    """A scikit-learn estimator, or a whole pipeline, that is fitted anew to all rows, twice while they double.
 
-    It is fitted after 64 labels, 128, 256, and so on; the last 131,072 rows are kept, and then it is fitted as often as
-    all of them are new (`confide.labels.fitting`). The moments depend on how many labels came alone. Dicts become a
-    table of pandas, as a pipeline with `ColumnTransformer` takes it, or stay dicts for one that begins with
+    It is fitted after 64 labels, 96, 128, 192, 256, and so on; the last 131,072 rows are kept, and then it is fitted as
+    often as all of them are new (`confide.labels.fitting`). The moments depend on how many labels came alone. Dicts
+    become a table of pandas, as a pipeline with `ColumnTransformer` takes it, or stay dicts for one that begins with
     `DictVectorizer`; sequences an array.
 
     Parameters
@@ -398,7 +403,7 @@ class Doubled(_Own):
         else:
             self._rows[self.taught % _MEMORY], self._outs[self.taught % _MEMORY] = row, out
         self.taught += 1
-        if self.taught == next_fit(self.taught - 1, _FIRST, _MEMORY):
+        if self.taught == next_fit(self.taught - 1, _FIRST, _MEMORY, halfway=True):
             self._next = self._begun()
         if self._next is not None and self.taught >= self._next.at:
             fit, self._next = self._next, None
@@ -415,7 +420,7 @@ class Doubled(_Own):
         came = np.cumsum(~rows.refused & (outs >= 0))
         while at < outs.size:
             before = int(came[at - 1]) if at else 0
-            due = next_fit(self.taught, _FIRST, _MEMORY)
+            due = next_fit(self.taught, _FIRST, _MEMORY, halfway=True)
             left = (due if self._next is None else min(due, self._next.at)) - self.taught
             until = min(outs.size, int(np.searchsorted(came, before + left)) + 1)
             asked = [i for i in range(at, until) if not rows.refused[i]]

@@ -6,8 +6,8 @@ on ε, so several are run; they and whoever else predicts are weighed by how lik
 are public. So no constant is tuned, and nothing is drawn.
 
 Of many labels a rare one can be lost: once it is held for unlikely, its outputs are held for replacements and have next
-to no weight, and so it stays unlikely. So there an output has a least weight (`Pace.least`). The price: every label is
-held for possible, by about least·lie/advantage each, and so the likeliest is said with less than it deserves.
+to no weight, and so it stays unlikely. So there an output has a least weight (`Pace.least`). It makes every label
+likelier by about least·lie/advantage; as much is taken off again before anything is said, mixed or weighed.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _LEAST = 1e-12
+_SOME = 0.01
 
 
 class Pace(NamedTuple):
@@ -79,8 +80,8 @@ def follow_rows(
     finite takes no part.
     """
     labels, paces = out.shape[1], pace.rates.size
-    width = paces * labels
-    score, p = np.empty(width), np.empty((paces + others.shape[1], labels))
+    width, excess = paces * labels, pace.least * other / (keep - other)
+    score, p, told = np.empty(width), np.empty((paces, labels)), np.empty((paces + others.shape[1], labels))
     for i in range(outs.size):
         a, b = starts[i], starts[i + 1]
         score[:] = 0.0
@@ -90,21 +91,22 @@ def follow_rows(
                 score[c] += v * model.theta[f, c]
         for k in range(paces):
             _normalized(score[k * labels : (k + 1) * labels], p[k])
+            _told(p[k], excess, told[k])
         for k in range(others.shape[1]):
-            p[paces + k] = others[i, k]
+            told[paces + k] = others[i, k]
         total = 0.0
         out[i] = 0.0
-        for k in range(p.shape[0]):
-            if p[k, 0] == p[k, 0]:
+        for k in range(told.shape[0]):
+            if told[k, 0] == told[k, 0]:
                 total += model.trust[k]
                 for y in range(labels):
-                    out[i, y] += model.trust[k] * p[k, y]
+                    out[i, y] += model.trust[k] * told[k, y]
         for y in range(labels):
             out[i, y] /= total
         said = outs[i]
         if said < 0:
             continue
-        _weigh(model.trust, p, said, keep, other, pace.share)
+        _weigh(model.trust, told, said, keep, other, pace.share)
         for k in range(paces):
             weight = max(pace.least, (keep - other) * p[k, said] / (other + (keep - other) * p[k, said]))
             for y in range(labels):
@@ -128,6 +130,19 @@ def _normalized(score: Floats, p: Floats) -> None:
         total += p[y]
     for y in range(score.size):
         p[y] /= total
+
+
+@jit
+def _told(p: Floats, excess: float, told: Floats) -> None:
+    """Probabilities without what the least weight added; their order stays, and none is quite 0."""
+    told[:] = p
+    if excess > 0.0:
+        total = 0.0
+        for y in range(p.size):
+            told[y] = max(p[y] - excess, _SOME * p[y])
+            total += told[y]
+        for y in range(p.size):
+            told[y] /= total
 
 
 @jit

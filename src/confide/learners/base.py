@@ -8,7 +8,8 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from functools import cache
+from typing import Any, ClassVar, Protocol, Self, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -82,7 +83,7 @@ class Base:
 
     def params(self) -> dict[str, Any]:
         """The arguments that make a fresh learner like this one."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        return {name: getattr(self, name) for name in _parameters(cast(Any, type(self)))}
 
     def clone(self, **changes: Any) -> Self:
         """A fresh learner that has learned nothing, with the same parameters but for `changes`."""
@@ -91,6 +92,11 @@ class Base:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.params().items())})"
+
+
+@cache  # to read a signature takes long
+def _parameters(kind: type[Base]) -> tuple[str, ...]:
+    return tuple(inspect.signature(kind).parameters)
 
 
 class Stacked(Base, ABC):

@@ -149,15 +149,19 @@ class SqliteStore(File, Store):
             if grown.rowcount != 1:
                 raise taken_over(self.name)
             db.execute(_SIGN, (key,))
-            db.executemany(PERSON, ((key, who, *(n + WIDE for n in ns), last) for who, ns in people.items()))
-            db.executemany(DROPPED, ((key, *one) for _, entry in entries for one in entry.dropped))
-            db.executemany(_RELEASED, ((key, *one) for _, entry in entries for one in entry.released))
-            db.executemany(_USED, ((key, number, epoch) for _, entry in entries for epoch, number in entry.used))
-            db.executemany(_FORGOT, ((key, at, copy, who) for at, entry in entries for copy, who in entry.forgot))
-            if batch.prune >= 0:
-                db.execute(_PRUNE, (key, batch.prune))
-            db.executemany(_SEALED, ((key, entry.sealed) for _, entry in entries if entry.sealed is not None))
-            db.executemany(_TORN, ((key, kind, before) for kind, before in batch.tear))
+            many = (
+                (PERSON, [(key, who, *[n + WIDE for n in ns], last) for who, ns in people.items()]),
+                (DROPPED, [(key, *one) for _, entry in entries for one in entry.dropped]),
+                (_RELEASED, [(key, *one) for _, entry in entries for one in entry.released]),
+                (_USED, [(key, number, epoch) for _, entry in entries for epoch, number in entry.used]),
+                (_FORGOT, [(key, at, copy, who) for at, entry in entries for copy, who in entry.forgot]),
+                (_PRUNE, [(key, batch.prune)] if batch.prune >= 0 else []),
+                (_SEALED, [(key, entry.sealed) for _, entry in entries if entry.sealed is not None]),
+                (_TORN, [(key, kind, before) for kind, before in batch.tear]),
+            )
+            for statement, rows in many:
+                if rows:
+                    db.executemany(statement, rows)
             for at, entry in entries:  # after what is dropped: new notes are then written over the same pages
                 self._note(db, key, at, entry)
 

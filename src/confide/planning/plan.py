@@ -371,25 +371,13 @@ class Plan(Numbers):
             answers are used up, they change places, and who has voted begins anew. For rounds, not for people.
         """
         if relay and (rounds is None or (units or "rounds") != "rounds" or (copies or 0) % 2):
-            raise ValueError(
-                "a relay is for rounds, not for people, and has two equal halves: give an even number of copies, and "
-                "rounds, which are those of one leg"
-            )
-        if units not in (None, "rounds", "people"):
-            raise ValueError(f"units={units!r} must be 'rounds' or 'people'")
+            raise ValueError(tight.RELAY)
         most, learned = 1 if unit_unsure is None else unit_unsure, 1 if unit_labels is None else unit_labels
-        if units == "rounds" and (most, learned) != (1, 1):
-            raise ValueError("a round is asked once and labelled once: leave unit_unsure and unit_labels out")
-        if lean not in ("auto", "fill", "additive", None) or (lean == "fill" and labels != 2):
-            raise ValueError(f'lean={lean!r} must be "auto", None, "additive", or for two labels "fill"')
+        tight.check_words(units, most, learned, lean, labels)
         last = HORIZON if rounds is None else rounds
         check(epsilon, delta, last, beta=beta, labels=labels, silent=silent, unit_unsure=most, copies=copies,
               unsure=unsure, polls=polls)  # fmt: skip
-        if relay and most != 1:
-            raise ValueError("a relay is for rounds, each of which is answered once: leave unit_unsure out")
-        voters = copies if copies is None or not relay else copies // 2
-        if voters is not None and polls is not None and polls > voters:
-            raise ValueError(f"polls={polls} asks more than the {voters} copies that vote: ask all of them, or fewer")
+        voters = tight.voters(copies, polls, most, relay)
         asked = tight.TightRequest(
             epsilon, delta, last, voters, unsure, polls, silent, most, labels, beta, dissent,
             lean=None if lean == "auto" else lean, relay=relay,

@@ -103,7 +103,12 @@ class Stage(Numbers):
 
     def reaching(self, rounds: float) -> int:
         """After how many of these leaves so many of the stage's rounds, or more, are over; at least one leaf."""
-        return min(bisect_left(self.ends, rounds) + 1, self.leaves)
+        return reaching(self.ends, rounds)
+
+
+def reaching(ends: tuple[int, ...], rounds: float) -> int:
+    """After how many leaves with these ends so many rounds, or more, are over; at least one leaf."""
+    return min(bisect_left(ends, rounds) + 1, len(ends))
 
 
 @lru_cache(maxsize=256)

@@ -33,6 +33,13 @@ MOST_COPIES = 10**9
 """Beyond this the search for copies gives up."""
 
 
+RELAY = (
+    "a relay is for rounds, not for people, and has two equal halves: give an even number of copies, and rounds, which "
+    "are those of one leg"
+)
+"""What is said to who asks for another one."""
+
+
 class Refused(ValueError):
     """A refusal that is put into words when it is read: to find the nearest plan that works takes a search of its own.
 
@@ -56,6 +63,26 @@ class Refused(ValueError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ValueError, (str(self),)
+
+
+def check_words(units: str | None, unit_unsure: int, unit_labels: int, lean: str | None, labels: int) -> None:
+    """Refuse units and leans that there are not."""
+    if units not in (None, "rounds", "people"):
+        raise ValueError(f"units={units!r} must be 'rounds' or 'people'")
+    if units == "rounds" and (unit_unsure, unit_labels) != (1, 1):
+        raise ValueError("a round is asked once and labelled once: leave unit_unsure and unit_labels out")
+    if lean not in ("auto", "fill", "additive", None) or (lean == "fill" and labels != 2):
+        raise ValueError(f'lean={lean!r} must be "auto", None, "additive", or for two labels "fill"')
+
+
+def voters(copies: int | None, polls: int | None, unit_unsure: int, relay: bool) -> int | None:
+    """Copies that vote at a time: all that are asked for, or a relay's half."""
+    if relay and unit_unsure != 1:
+        raise ValueError("a relay is for rounds, each of which is answered once: leave unit_unsure out")
+    half = copies if copies is None or not relay else copies // 2
+    if half is not None and polls is not None and polls > half:
+        raise ValueError(f"polls={polls} asks more than the {half} copies that vote: ask all of them, or fewer")
+    return half
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ class Account:
     def reserve(self, rounds: int, whos: Iterable[bytes | None]) -> None:
         """The next rounds are these units', and taken, whatever becomes of them; `take` leads through them."""
         self._caller = threading.get_ident()
-        self._asked.update(filter(None, whos))
+        self._asked.update([who for who in whos if who is not None])
         self.taken = max(self.taken, self.rounds + rounds)
 
     def take(self, rounds: int = 1) -> int:

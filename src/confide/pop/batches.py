@@ -106,11 +106,13 @@ def ask_many(loop: Loop, xs: Any, whos: Sequence[bytes | None]) -> list[Outcome]
     outcomes, journaled = list[Outcome](), loop.tickets.kept
     columns = (chunk.copies, chunk.shown, chunk.sure, chunk.source, chunk.guided)
     rows = zip(*(column[: chunk.rows].tolist() for column in columns), strict=True)
+    issue, watches, errors = loop.tickets.issue, loop.monitor is not None, chunk.errors
     for i, (copy, shown, sure, source, said) in enumerate(rows):
-        number, watched = first + i + 1, loop.watch(whos[i], first + i + 1)
-        if i in chunk.errors:
-            loop.tickets.issue(number, None)
-            outcomes.append(Outcome(NOTHING, error=ValueError(chunk.errors[i]), number=number))
+        number = first + i + 1
+        watched = watches and loop.watch(whos[i], number)
+        if i in errors:
+            issue(number, None)
+            outcomes.append(Outcome(NOTHING, error=ValueError(errors[i]), number=number))
             continue
         x = None if journaled and copy == NOTHING else chunk.xs[i]  # which nobody will learn from, nor save
         if isinstance(x, np.ndarray):
@@ -118,7 +120,7 @@ def ask_many(loop: Loop, xs: Any, whos: Sequence[bytes | None]) -> list[Outcome]
             x.flags.writeable = False
         questions = chunk.encoded[i] if chunk.encoded else ()
         waiting = Waiting(copy, x, shown, watched, whos[i], questions)
-        ticket = loop.tickets.issue(number, waiting)
+        ticket = "" if journaled else issue(number, waiting)
         outcomes.append(Outcome(shown, sure, ticket, None, source, said, number, waiting))
     loop.tickets.expire(loop.account.rounds)
     return outcomes
@@ -342,6 +344,9 @@ class Records(NamedTuple):
     """Labels that a part did not take: past a person's cap."""
     numbered: int
     """How many, the first ones, took a row's number each, and may be counted for ranges (public)."""
+
+    def __repr__(self) -> str:
+        return f"Records({len(self.labels)})"
 
 
 def teach_many(loop: Loop, xs: Any, ys: Sequence[Hashable], whos: Sequence[bytes | None]) -> Records:

@@ -208,6 +208,11 @@ class Guiding(Running, runs=GuidePlan):
         """Whether a label of this round comes too late to teach the guide (public)."""
         return self.guide.missed(self._account.history + number)
 
+    def missed_many(self, numbers: Sequence[int]) -> list[bool]:
+        """`missed` of each."""
+        before = self._account.history
+        return self.guide.missed_rows([before + number for number in numbers])
+
     @property
     def leaf(self) -> int:
         """The number of the open leaf; −1 where none takes gradients any more (public)."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from confide.contained import contained
 from confide.errors import Halted, StateError
 from confide.ledger.entries import Erased
 from confide.pop import batches
@@ -52,6 +53,9 @@ class Past(NamedTuple):
     leaf: int
     number: int
     """The round of the question; 0 for a record of history."""
+
+    def __repr__(self) -> str:
+        return f"Past(number={self.number})"
 
 
 class Keeper:
@@ -165,8 +169,8 @@ class Keeper:
                 outcomes = [loop.ask(xs[0], whos[0])] if len(whos) == 1 else batches.ask_many(loop, xs, whos)
             if len(outcomes) < len(whos):
                 outcomes += [self._halted() for _ in range(len(outcomes), len(whos))]
-            people = whos if loop.routing.units == "people" else ()
-            return outcomes, self._enter(*people, notes=() if note is None else (note(outcomes),))
+            notes = () if note is None else (note(outcomes),)
+            return outcomes, self._enter(*whos, notes=notes) if self._people else self._enter(notes=notes)
 
     def _halted(self) -> Outcome:
         loop = self._loop
@@ -187,7 +191,7 @@ class Keeper:
             return chunk, self._enter(*loop.people(whos))
 
     def learn(
-        self, labels: Iterable[tuple[Key, int]], note: Callable[[Sequence[Lesson]], Note] | None = None
+        self, labels: Collection[tuple[Key, int]], note: Callable[[Sequence[Lesson]], Note] | None = None
     ) -> tuple[dict[int, ValueError], Entered]:
         """Labels' numbers with the keys of their tickets; by place, what is wrong with those that were not taken.
 
@@ -277,7 +281,10 @@ class Keeper:
 
     def labels(self, ys: Iterable[Hashable]) -> list[int]:
         """The labels' numbers; −1 for what is none."""
-        return [self._label(y) for y in ys]
+        given, index = list(ys), self._loop.index
+        with contained:  # which says nothing of which one it was
+            return [index[y] for y in given]
+        return [self._label(y) for y in given]
 
     def _label(self, y: Hashable) -> int:
         try:

@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 NONE, FILL, WEIGHTS = range(3)
 """How a plan leans."""
 
+_NOTHING = np.zeros(0, dtype=np.int64)
+
 
 @jit
 def _offset_rows(scores: Floats, scale: float, reach: int, out: Ints) -> None:
@@ -83,10 +85,15 @@ class Leaning:
             _offsets_rows(scores, self.lean.width, self.clip, out)
         return out
 
+    def offsets_of(self, scores: Floats | None) -> Ints:
+        """The offsets of one row."""
+        return _NOTHING if self.kind == NONE else self.offsets(None if scores is None else scores[None, :])[0]
+
     def decide(self, counts: Ints, gate_word: int, lean_word: int, offsets: Ints) -> Decided:
         """Gate and lean of one round."""
-        gate, word = np.uint64(gate_word), np.uint64(lean_word)
+        gate = np.uint64(gate_word)
         if self.kind == FILL:
+            word = np.uint64(lean_word)
             label, sure = lean_answer(gate, word, self.sure, self.first, int(offsets[0]), int(counts[0] - counts[1]))
             return Decided(*lead(counts), bool(sure), int(label))
         if self.rule.centre < 0:  # a kernel takes one table sooner than the whole rule
@@ -94,4 +101,6 @@ class Leaning:
         else:
             top, margin = lead(counts)
             sure = bool(passes(gate, self.rule, margin))
-        return Decided(top, margin, sure, -1 if self.kind == NONE else int(weigh(word, self.weights, counts, offsets)))
+        if self.kind == NONE:
+            return Decided(top, margin, sure, -1)
+        return Decided(top, margin, sure, int(weigh(np.uint64(lean_word), self.weights, counts, offsets)))

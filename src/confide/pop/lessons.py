@@ -45,9 +45,12 @@ class Lesson(NamedTuple):
     leaf: int
     """The open releases of public parts that have it (`confide.pop.several.Parts.stamp`); −1 for none."""
 
+    def __repr__(self) -> str:
+        return f"Lesson(key={self.key})"
+
 
 class Late(NamedTuple):
-    """Labels that came too late to teach anything (`Loop.missed`)."""
+    """Labels that came too late to teach anything (`Loop._miss`)."""
 
     labels: int = 0
     old: int = 0
@@ -113,12 +116,11 @@ class Lessons:
             return
         queue, self._queue = self._queue, []  # an interrupt loses lessons; it never teaches one twice
         if len(queue) == 1:
-            copy, x, label = queue[0]
-            taught = 0
             with contained:
-                self._bank.learn(copy, x, label)
-                taught = 1
-            self.count(taught, 1 - taught)
+                self._bank.learn(*queue[0])
+                self._taught += 1
+                return
+            self._failed += 1
             return
         copies, labels = np.array([(copy, label) for copy, _, label in queue], dtype=np.int64).T.copy()
         self.many(copies, [x for _, x, _ in queue], labels)

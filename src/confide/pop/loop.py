@@ -14,7 +14,7 @@ docs/proofs/guide.md, docs/proofs/lean.md, docs/proofs/relay.md. Whole chunks of
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -194,8 +194,7 @@ class Loop:
         counts = self.unread() if malformed else self.votes(x, poll)
         if self.silent:
             return SILENCE
-        offsets = leaning.offsets(None if scores is None else scores[None, :])[0]
-        top, _, sure, leaned = leaning.decide(counts, gate_word, lean_word, offsets)
+        top, _, sure, leaned = leaning.decide(counts, gate_word, lean_word, leaning.offsets_of(scores))
         self.last = counts
         capped = self.account.capped(who)
         self.account.spend(who, not (sure or malformed or capped), halting_word)
@@ -238,7 +237,8 @@ class Loop:
         plan, legs = self.plan, self.account.legs
         first = 0 if legs is None else legs.voters.start
         if plan.polls < plan.eligible:
-            return self.rng.subset(plan.eligible, plan.polls) + first
+            chosen = self.rng.subset(plan.eligible, plan.polls)
+            return chosen + first if first else chosen
         return None if self.tallies else np.arange(plan.eligible) + first
 
     @property
@@ -261,23 +261,32 @@ class Loop:
         The ticket is marked as used first, whatever cuts off the rest.
         """
         waiting, label, teaches = self._receive(key, label)
+        if teaches:
+            self._miss((key[1],))
         leaf = self.parts.teach(waiting.questions, label, waiting.who) if teaches else NOTHING
         return Lesson(key, waiting, label, leaf)
 
-    def learn_many(self, labels: Iterable[tuple[Key, int]]) -> tuple[list[Lesson], dict[int, ValueError]]:
+    def learn_many(self, labels: Collection[tuple[Key, int]]) -> tuple[list[Lesson], dict[int, ValueError]]:
         """`learn` of each; by place, what is wrong with those that were not taken."""
-        taken, refused = list[Lesson](), dict[int, ValueError]()
-        came, plain = list[tuple[Key, Waiting, int, bool]](), self.parts.plain and type(self).learn is Loop.learn
+        taken: list[Lesson] = []
+        came: list[tuple[Key, Waiting, int, bool]] = []
+        refused: dict[int, ValueError] = {}
+        together = len(labels) > 1 and self.parts.plain and type(self).learn is Loop.learn
         for i, (key, label) in enumerate(labels):
             try:
-                if plain:
+                if together:
                     came.append((key, *self._receive(key, label)))
                 else:
                     taken.append(self.learn(key, label))
             except ValueError as error:
                 refused[i] = error.with_traceback(None)  # whose calls hold the label
-        taught = [(waiting.questions, label, waiting.who) for _, waiting, label, teaches in came if teaches]
-        leaves = iter(self.parts.teach_many(taught) if taught else ())
+        if not together:
+            return taken, refused
+        taught = [one for one in came if one[3]]
+        if taught:
+            self._miss([key[1] for key, *_ in taught])
+        lessons = [(waiting.questions, label, waiting.who) for _, waiting, label, _ in taught]
+        leaves = iter(self.parts.teach_many(lessons) if lessons else ())
         taken += [
             Lesson(key, waiting, label, next(leaves) if teaches else NOTHING) for key, waiting, label, teaches in came
         ]
@@ -299,16 +308,16 @@ class Loop:
             self.late = self.late.one_past()
             self.account.name((waiting.who,))
             return waiting, label, False
-        if self.missed(key[1]):
-            self.late = self.late.plus(self.account.rounds, key[1])
         return waiting, label, True
 
-    def missed(self, number: int) -> bool:
-        """Whether a label of this round comes too late to teach anything (public)."""
+    def _miss(self, numbers: Sequence[int]) -> None:
+        """Count those labels of these rounds that come too late to teach anything (public)."""
         over = self.account.halted is not None or self.account.rounds >= self.plan.horizon
-        if self.plan.copies and (not over or number == self.account.rounds):
-            return False
-        return self.parts.missed(number)
+        if self.plan.copies and not over:
+            return
+        for number, missed in zip(numbers, self.parts.missed_many(numbers), strict=True):
+            if missed and not (self.plan.copies and number == self.account.rounds):
+                self.late = self.late.plus(self.account.rounds, number)
 
     def teach(self, x: Any, y: Hashable, who: bytes | None) -> None:
         """A labelled record that was never asked, for its unit's one copy. Its copy is drawn whatever x is.

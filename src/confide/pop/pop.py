@@ -267,7 +267,8 @@ class POP:
                 self._telling.labels(late, len(tickets))
         with _LATER:  # the labels are taken all the same: the marks go out with the next round
             self._keeper.settle(entered, private=True)
-        refused |= {places[i]: why for i, why in bad.items()}
+        if bad:
+            refused |= {places[i]: why for i, why in bad.items()}
         return dict(sorted(refused.items())) if refused else refused
 
     def teach_many(self, xs: Xs, ys: Sequence[Hashable], units: Sequence[Unit] | None = None) -> None:

@@ -66,6 +66,9 @@ class Held(NamedTuple):
     noted: bool
     """Whether an owner's journal has it: one that is taken over from a process without a journal is in none."""
 
+    def __repr__(self) -> str:
+        return "Held(…)"
+
 
 class Randomizing(Running, runs=RandomizedLabels):
     """One model and the response in front of it.

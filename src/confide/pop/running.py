@@ -158,6 +158,10 @@ class Running:
         """Whether a label of this round comes too late to teach it (public)."""
         return True
 
+    def missed_many(self, numbers: Sequence[int]) -> list[bool]:
+        """`missed` of each."""
+        return [self.missed(number) for number in numbers]
+
     # ------------------------------------------------------------------ many rounds
 
     def follow(self, xs: Any, labels: Ints, whos: Sequence[Who], bad: Bools, keep: bool = False) -> Asked:

@@ -6,6 +6,7 @@ import warnings
 import weakref
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, Literal, TypedDict
 
 from confide._checks import integer
@@ -153,7 +154,7 @@ class Settings:
         features = self.inputs
         return not (isinstance(features, int | Columns) and not isinstance(features, bool))
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         """The plan's guarantee plus the monitor's price."""
         plan = replace(self.plan.guarantee, units=self.units)

@@ -165,6 +165,8 @@ class Parts:
 
     def teach(self, questions: tuple[Any, ...], label: int, who: Who) -> int:
         """A label came; the stamp of the open releases that have it (`stamp`)."""
+        if not self._each:
+            return -1
         return self.stamp(
             [one.teach(question, label, who) for one, question in zip(self._each, questions, strict=False)]
         )
@@ -198,9 +200,11 @@ class Parts:
             return [stamp] * len(self._each)
         return [(stamp + 1) // radix % (one.most + 2) - 1 for one, radix in zip(self._each, self._radix, strict=True)]
 
-    def missed(self, number: int) -> bool:
-        """Whether a label of this round comes too late to teach any of them (public)."""
-        return all(one.missed(number) for one in self._each)
+    def missed_many(self, numbers: Sequence[int]) -> list[bool]:
+        """Of each round, whether a label of it comes too late to teach any of them (public)."""
+        if len(self._each) == 1:
+            return self._each[0].missed_many(numbers)
+        return [all(one.missed(number) for one in self._each) for number in numbers]
 
     # ------------------------------------------------------------------ many rounds
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hmac
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, cast
 
 from confide.contained import contained
 from confide.errors import TicketError
@@ -25,6 +25,9 @@ ROLLED_BACK = (
 
 Key = tuple[int, int]
 """Which load of the state issued it, and the number of its round."""
+
+_SIGNED = -33
+"""Where the signature begins in a ticket, from its end, with the hyphen before it."""
 
 
 @dataclass(slots=True, repr=False)
@@ -64,7 +67,7 @@ class Tickets:
         """(mark, rounds before it) of every life of the model, by its epoch, where tickets name their life."""
         self.used: frozenset[Key] = frozenset()
         """What earlier lives marked as used: never good again, whoever has them as open."""
-        self._key = key
+        self._key, self._keyed = key, _keyed(key)
         self._open: dict[Key, Waiting] = {}
         self._ended: dict[Key, str] = {}
         self._due: deque[Key] = deque()  # every round, with a ticket or not: each expiry is the same work
@@ -92,20 +95,49 @@ class Tickets:
         return f"{text}-{self._mac(text, whose)}"
 
     def _mac(self, text: str, whose: bytes) -> str:
-        return blake2b(text.encode() + whose, key=self._key, digest_size=16, person=b"ticket").hexdigest()
+        one = self._keyed.copy()
+        one.update(text.encode("utf-8", "surrogatepass") + whose)
+        return cast(str, one.hexdigest())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_keyed"}
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        vars(self).update(saved, _keyed=_keyed(saved["_key"]))
 
     def read(self, ticket: str, whose: bytes = b"") -> Key:
         """The key of a ticket that was signed for its holder; TicketError for any other. It needs no lock."""
-        key, known = None, False
+        (key,), form = self.read_many((ticket,), whose), False
+        if key is not None:
+            return key
         with contained:  # whatever it is
-            parts, (text, _, mac) = ticket.split("-", 2), ticket.rpartition("-")
-            known = hmac.compare_digest(self._mac(text, whose), mac)
-            key = int(parts[0]), int(parts[1])
-        if key is None:
+            parts = ticket.split("-", 2)
+            form = isinstance(int(parts[0]) + int(parts[1]), int)
+        if not form:
             raise TicketError("this is not a ticket: bring back the one that came with the answer")
-        if not known:
-            raise TicketError("this ticket was not issued by this POP")
-        return key
+        raise TicketError("this ticket was not issued by this POP")
+
+    def read_many(self, tickets: Iterable[str], whose: bytes) -> list[Key | None]:
+        """`read` of each; None for one that was not signed for its holder."""
+        keys: list[Key | None] = []
+        for ticket in tickets:
+            key = None
+            with contained:  # whatever it is, others' are read
+                text, _, mac = ticket.rpartition("-")
+                if mac.isascii() and hmac.compare_digest(self._mac(text, whose), mac):
+                    epoch, number, *_ = text.split("-", 2)
+                    key = int(epoch), int(number)
+            keys.append(key)
+        return keys
+
+    def any_lost(self, tickets: Iterable[tuple[str, Key]], rounds: int) -> bool:
+        """Whether one of these tickets, which we signed, is `lost`."""
+        own, end = self.epoch, f"-{self.lives[self.epoch][0]:x}" if self.epoch in self.lives else "-"
+        for ticket, (epoch, number) in tickets:
+            of_this_life = epoch == own and number <= rounds and ticket[:_SIGNED].endswith(end)
+            if not of_this_life and self.lost(ticket, rounds):
+                return True
+        return False
 
     def lost(self, ticket: str, rounds: int) -> bool:
         """Whether the ledger, after so many rounds, has forgotten the round that a ticket we signed came from."""
@@ -159,3 +191,8 @@ class Tickets:
             return
         self._open[key] = waiting
         self._due.append(key)
+
+
+def _keyed(key: bytes) -> Any:
+    """What every signature begins with, to be copied."""
+    return blake2b(key=key, digest_size=16, person=b"ticket")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from decimal import Context, Decimal, localcontext
-from typing import Any
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +34,6 @@ _DOUBT = 2.0**-46  # relative: eight times the floating-point error of `_fill`'s
 _BITS = 10  # of a word: where the search for its cell begins
 _DIGITS = 60
 _MORE, _UNDECIDED, _FAR = 0, 1, 2
-
-
-_MOST_KNOWN = 64
-_known: dict[tuple[int, float], dict[str, Any]] = {}  # tables take ten milliseconds, and many guides have one variance
 
 
 class GaussianNoise:
@@ -63,43 +59,10 @@ class GaussianNoise:
         self.sigma2 = integer(sigma2, "sigma2", at_least=1, at_most=LARGEST)
         self._doubt = _DOUBT
         if self.sigma2 >= _SMALL:
-            held = _known.get((self.sigma2, _REACH))
-            if held is not None:
-                vars(self).update(held)
-                return
-            self._bits = math.isqrt(self.sigma2).bit_length() - 1 - _FINE
-            self._cells = (math.ceil(_REACH * math.sqrt(self.sigma2)) >> self._bits) + 1
-            self._tabulate()
-            if len(_known) < _MOST_KNOWN:
-                _known[self.sigma2, _REACH] = dict(vars(self))
-
-    def _tabulate(self) -> None:
-        """Integer weights W_k ≥ E_k·2⁶⁴/S with E_k = exp(−(kw)²/2σ²); S leaves room for the tail's weight.
-
-        Every digit kept here is beyond the sixtieth's reach: a weight too large by one is only less efficient.
-        """
-        width, edge = 1 << self._bits, self._cells << self._bits
-        self._scale = self.sigma2 // edge + 1
-        with localcontext(Context(prec=_DIGITS)):
-            up = 1 + Decimal(10) ** -50
-            heights = [self._height(k * width, _DIGITS) for k in range(self._cells)]
-            beyond = self._height(edge, _DIGITS) * (self._scale + 1) / width
-            self._total = sum(heights, beyond) * (1 + Decimal(2) ** -48)
-            unit = up * _WORD / self._total
-            self._weights = [int(height * unit) + 1 for height in heights]
-            self._far_weight = int(beyond * unit) + 1
-            ratios = [h * _WORD / self._total / weight for h, weight in zip(heights, self._weights, strict=True)]
-        if sum(self._weights) + self._far_weight > _WORD:
-            raise ArithmeticError("the weights of the noise's cells exceed 2⁶⁴: the table was built wrongly")
-        self._ends = np.cumsum(np.array([*self._weights, self._far_weight], dtype=np.uint64))
-        self._ratios = np.array([float(ratio) for ratio in ratios])
-        starts = np.arange(1 << _BITS, dtype=np.uint64) << np.uint64(64 - _BITS)
-        self._guess = np.searchsorted(self._ends, starts, side="right").astype(np.int64)
-
-    def _height(self, x: int, digits: int) -> Decimal:
-        """exp(−x²/2σ²), correct to all but the last few of so many digits."""
-        context = Context(prec=digits + 10)
-        return context.divide(Decimal(-x * x), Decimal(2 * self.sigma2)).exp(context)
+            (
+                self._bits, self._cells, self._scale, self._total, self._weights, self._far_weight, self._ends,
+                self._ratios, self._guess,
+            ) = _tables(self.sigma2, _REACH)  # fmt: skip
 
     def draw(self, rng: Random, size: int) -> NDArray[np.int64]:
         """`size` independent values. Draw them ahead: the time it takes says something about them."""
@@ -129,7 +92,7 @@ class GaussianNoise:
         x = (k << self._bits) + (second & ((1 << self._bits) - 1))
 
         def limit(digits: int) -> Decimal:
-            return self._height(x, digits) * _WORD / (self._total * self._weights[k])
+            return _height(self.sigma2, x, digits) * _WORD / (self._total * self._weights[k])
 
         if not _below(rng, third, limit):
             return None
@@ -148,11 +111,57 @@ class GaussianNoise:
         def limit(digits: int) -> Decimal:
             less = 1 - (Decimal(-1) / self._scale).exp()
             tail = less * (Decimal(-beyond) / self._scale).exp() * self._far_weight
-            return self._height(x, digits) * _WORD / (self._total * (1 << self._bits) * tail)
+            return _height(self.sigma2, x, digits) * _WORD / (self._total * (1 << self._bits) * tail)
 
         if not _below(rng, rng.word(), limit):
             return None
         return -x if rng.below(2) else x
+
+
+@lru_cache(maxsize=64)  # many guides have one variance
+def _tables(
+    sigma2: int, reach: float
+) -> tuple[int, int, int, Decimal, list[int], int, NDArray[np.uint64], NDArray[np.float64], NDArray[np.int64]]:
+    """Integer weights W_k ≥ E_k·2⁶⁴/S with E_k = exp(−(kw)²/2σ²); S leaves room for the tail's weight.
+
+    Every digit kept here is beyond the sixtieth's reach: a weight too large by one is only less efficient.
+    """
+    bits = math.isqrt(sigma2).bit_length() - 1 - _FINE
+    cells = (math.ceil(reach * math.sqrt(sigma2)) >> bits) + 1
+    width, edge = 1 << bits, cells << bits
+    scale = sigma2 // edge + 1
+    with localcontext(Context(prec=_DIGITS)):
+        up = 1 + Decimal(10) ** -50
+        heights = _heights(sigma2, width, cells)
+        beyond = _height(sigma2, edge, _DIGITS) * (scale + 1) / width
+        total = sum(heights, beyond) * (1 + Decimal(2) ** -48)
+        unit = up * _WORD / total
+        weights = [int(height * unit) + 1 for height in heights]
+        far = int(beyond * unit) + 1
+        ratios = [h * _WORD / total / weight for h, weight in zip(heights, weights, strict=True)]
+    if sum(weights) + far > _WORD:
+        raise ArithmeticError("the weights of the noise's cells exceed 2⁶⁴: the table was built wrongly")
+    ends = np.cumsum(np.array([*weights, far], dtype=np.uint64))
+    starts = np.arange(1 << _BITS, dtype=np.uint64) << np.uint64(64 - _BITS)
+    guess = np.searchsorted(ends, starts, side="right").astype(np.int64)
+    return bits, cells, scale, total, weights, far, ends, np.array([float(ratio) for ratio in ratios]), guess
+
+
+def _height(sigma2: int, x: int, digits: int) -> Decimal:
+    """exp(−x²/2σ²), correct to all but the last few of so many digits."""
+    context = Context(prec=digits + 10)
+    return context.divide(Decimal(-x * x), Decimal(2 * sigma2)).exp(context)
+
+
+def _heights(sigma2: int, width: int, cells: int) -> list[Decimal]:
+    """`_height` of each cell: E_{k+1} = E_k·e^{2k+1} with e = E_1; at two roundings each, more digits than asked."""
+    context, heights = Context(prec=_DIGITS + 20), [Decimal(1)]
+    ratio = context.divide(Decimal(-width * width), Decimal(2 * sigma2)).exp(context)
+    step = context.multiply(ratio, ratio)
+    for _ in range(1, cells):
+        heights.append(context.multiply(heights[-1], ratio))
+        ratio = context.multiply(ratio, step)
+    return heights
 
 
 def _below(rng: Random, word: int, limit: Callable[[int], Decimal]) -> bool:

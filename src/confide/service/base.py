@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from confide.planning.plan import Plan
 from confide.pop.base import Answer
@@ -36,8 +36,7 @@ Life = tuple[int, int, int]
 """An owner's epoch, the mark that no other epoch has, and the last entry of the ledger that it made durable."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Question:
+class Question(NamedTuple):
     """One round that somebody asks for."""
 
     subject: str
@@ -46,14 +45,19 @@ class Question:
     """The request's own name, chosen by the asker: a retry with it is answered from what was stored."""
     x: Any
 
+    def __repr__(self) -> str:
+        return "Question(…)"
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Taught:
+
+class Taught(NamedTuple):
     """A label that somebody brings."""
 
     subject: str
     ticket: str
     label: Hashable
+
+    def __repr__(self) -> str:
+        return "Taught(…)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +72,7 @@ class Refusal:
     """Seconds after which to come again, where that helps."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Reply:
+class Reply(NamedTuple):
     """What became of a question: an answer with its round's number, which is public, or a refusal."""
 
     answer: Answer | None
@@ -77,6 +80,9 @@ class Reply:
     refusal: Refusal | None = None
     again: bool = False
     """Whether this is a retry's stored answer."""
+
+    def __repr__(self) -> str:
+        return f"Reply(round={self.round})"
 
 
 Records = Sequence[tuple[str | None, Any, Hashable]]

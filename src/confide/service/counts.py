@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from copy import copy
 from struct import Struct
@@ -55,13 +56,14 @@ class Counts:
 
     def asked(self, numbers: Sequence[int], sources: Sequence[int], unsure: int) -> None:
         """Rounds were answered from these sources, −1 where they were refused; so many unsure answers were counted."""
-        for number, source in zip(numbers, sources, strict=True):
-            row = self.bin(number)
-            row[self._column.get(source, GUIDE)] += 1  # a number that this process does not know is of a part
-            self.last = max(self.last, number)
-        if numbers:
-            last = row if number == self.last else self.bin(self.last)
-            last[-1] = max(unsure, last[-1])
+        if not numbers:
+            return
+        self.last = max(self.last, *numbers)
+        last = self.bin(self.last)  # then there is a bin for each of them
+        last[-1] = max(unsure, last[-1])
+        for (found, source), rounds in Counter(zip(self._places(numbers), sources, strict=True)).items():
+            # A number that this process does not know is of a part.
+            self.bins[found][self._column.get(source, GUIDE)] += rounds
 
     def awaited(self, rows: Iterable[Row]) -> None:
         """Questions were asked: where labels have a deadline, each counts with what stands for its label."""
@@ -73,13 +75,21 @@ class Counts:
 
     def labelled(self, rows: Sequence[Row], answered: Sequence[int]) -> None:
         """The labels of rounds came, each in place of what stood for it, and some differ from what was answered."""
-        for row, said in zip(rows, answered, strict=True):
-            found, stood = self.bin(row.number), row.stands
+        if not rows:
+            return
+        numbers = [row.number for row in rows]
+        self.bin(max(numbers))
+        for row, said, place in zip(rows, answered, self._places(numbers), strict=True):
+            found, stood = self.bins[place], row.stands
             if stood < 0:
                 found[-3] += 1
                 found[-2] += row.label != said
             else:
                 found[-2] += (row.label != said) - (stood != said)
+
+    def _places(self, numbers: Iterable[int]) -> list[int]:
+        """The bins that rounds belong to, which are there."""
+        return [(number - 1) // self.width for number in numbers]
 
     def bin(self, number: int) -> list[int]:
         """The counts that a round belongs to, to be added to."""

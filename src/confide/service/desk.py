@@ -12,11 +12,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NoReturn, Self, TypedDict, Unpack
 
 from confide.banks import Place
-from confide.errors import StateError, TicketError
+from confide.errors import StateError
 from confide.ledger.snapshot import exists, read_extra
 from confide.planning.plan import Plan
 from confide.pop.keeping import Entered, Note
@@ -113,7 +115,7 @@ class PopDesk:
         self._life = self._keeper.tickets.life
         self._note_every = min(_COUNTED, self._life)
         self._lock = threading.RLock()
-        self._signed: dict[tuple[str, bytes], Key] = {}  # tickets whose signature was good, on their way to `learn`
+        self._signed: dict[str, tuple[str, Key]] = {}  # tickets whose signature was good, on their way to `learn`
         self._sealed: str | None = None
         self._every, self._saved, self._unsaved = save_every, pop.rounds, False
         lives: Mapping[int, tuple[int, int]] = {book.epoch: (book.mark, pop.rounds)}
@@ -329,14 +331,15 @@ class PopDesk:
             self._note_counts()
 
         def note(outcomes: Sequence[Outcome]) -> Note:
-            epoch = keeper.tickets.epoch
-            rows.extend([self._row(one, outcome, epoch) for one, outcome in zip(fresh, outcomes, strict=True)])
+            epoch, row = keeper.tickets.epoch, Request.row if self._alone is None else self._row
+            rows.extend([row(one, outcome, epoch) for one, outcome in zip(fresh, outcomes, strict=True)])
             return ASKED, self._rows.width, self._rows.body(rows)
 
         xs = together([Unreadable() if one.x is None else one.question.x for one in fresh], [one.x for one in fresh])
         outcomes, entered = keeper.ask(xs, [one.whose for one in fresh], note)
         for one, outcome, row in zip(fresh, outcomes, rows, strict=True):
-            one.wrong = "" if outcome.error is None else str(outcome.error)
+            if outcome.error is not None:
+                one.wrong = str(outcome.error)
             about.append((row, one.name, one.counted, outcome.waiting if row.label >= 0 else None))
         self._requests.asked(about, entered[0].sequence, keeper.rounds)
         if self._alone is not None:
@@ -345,7 +348,8 @@ class PopDesk:
                     stored.shares = self._alone.told(outcome.waiting)
         taken = [row for row in rows if row.number > 0]
         self._counts.asked([row.number for row in taken], [row.source for row in taken], keeper.unsure)
-        self._counts.awaited(taken)
+        if self._alone is not None:
+            self._counts.awaited(taken)
         return entered
 
     def _row(self, one: Request, outcome: Outcome, epoch: int) -> Row:
@@ -369,43 +373,39 @@ class PopDesk:
         """
         with self._lock:
             self._check_and_expire()
-            labels = self._keeper.labels(one.label for one in lessons)
-            said: list[Refusal | None] = []
+            labels, keys = self._keeper.labels(one.label for one in lessons), self._keys(lessons)
+            said: list[Refusal | None] = [None] * len(lessons)
             fresh: dict[Key, int] = {}
-            places = dict[Key, list[int]]()
-            earlier, used = 0, Counter[bytes]()
-            whose = {who: self._keeper.who(who) for who in {one.subject for one in lessons}}
-            for i, (one, label) in enumerate(zip(lessons, labels, strict=True)):
-                key = self._key(one.ticket, whose[one.subject])
-                stored = None if key is None else self._requests.ticket(key)
-                before = -1 if stored is None else stored.taught
+            earlier, used, ticket, alone = 0, Counter[bytes](), self._requests.ticket, self._alone
+            for i, (key, label) in enumerate(zip(keys, labels, strict=True)):
+                stored = None if key is None else ticket(key)
                 if key is None:
-                    said.append(Refusal("ticket", NOT_YOURS))
+                    said[i] = Refusal("ticket", NOT_YOURS)
                 elif label < 0:
-                    said.append(Refusal("label", NO_LABEL))
+                    said[i] = Refusal("label", NO_LABEL)
                 elif stored is None:
-                    said.append(Refusal("ticket", GONE))
-                elif self._alone is None and (before if before >= 0 else fresh.get(key, label)) != label:
-                    said.append(Refusal("ticket", OTHER_LABEL))
-                elif before < 0 and key not in fresh and self._capped(stored, used):
-                    said.append(Refusal("label", CAPPED.format(f"{self.plan.promise.unit_labels:,}")))
-                else:
-                    said.append(None)
+                    said[i] = Refusal("ticket", GONE)
+                elif alone is None and (stored.taught if stored.taught >= 0 else fresh.get(key, label)) != label:
+                    said[i] = Refusal("ticket", OTHER_LABEL)
+                elif stored.taught >= 0:
                     earlier = max(earlier, stored.lesson)
-                    if before < 0:
-                        fresh.setdefault(key, label)
-                        places.setdefault(key, []).append(i)
+                elif key not in fresh:
+                    if alone is not None and self._capped(stored, used):
+                        said[i] = Refusal("label", CAPPED.format(f"{self.plan.promise.unit_labels:,}"))
+                    else:
+                        fresh[key] = label
             entered = None
             if fresh:
                 refused, entered = self._take_labels(fresh)
-                keys = list(fresh)
-                for at, error in refused.items():
-                    for i in places[keys[at]]:
-                        said[i] = Refusal("ticket", str(error))
+                names = list(fresh) if refused else []
+                wrong = {names[at]: Refusal("ticket", str(error)) for at, error in refused.items()}
+                for i, key in enumerate(keys) if wrong else ():
+                    if key in wrong and said[i] is None:
+                        said[i] = wrong[key]
         return self._durable(said, entered, earlier)
 
     def _capped(self, stored: Stored, used: Counter[bytes]) -> bool:
-        """Whether labels alone are protected and this one is past its person's cap, those of this call included."""
+        """Where labels alone are protected: whether one is past its person's cap, those of this call included."""
         if self._alone is None or self.pop.units != "people":
             return False
         if self._alone.part.deadline is not None:
@@ -421,27 +421,33 @@ class PopDesk:
         """Those, by their places, whose ticket is not their sender's: its signature tells that, without a lock."""
         if self.ended:
             return {}
-        whose = {who: self._keeper.who(who) for who in {one.subject for one in lessons}}
-        keys = [self._read(one.ticket, whose[one.subject]) for one in lessons]
+        keys = self._read(lessons)
         if len(self._signed) > _SIGNED:
             self._signed.clear()
         self._signed.update(
-            ((one.ticket, whose[one.subject]), key) for one, key in zip(lessons, keys, strict=True) if key is not None
+            {one.ticket: (one.subject, key) for one, key in zip(lessons, keys, strict=True) if key is not None}
         )
-        return {i: Refusal("ticket", NOT_YOURS) for i, key in enumerate(keys) if key is None}
+        return {i: Refusal("ticket", NOT_YOURS) for i, key in enumerate(keys) if key is None} if None in keys else {}
 
-    def _read(self, ticket: str, whose: bytes) -> Key | None:
-        """The round of a ticket; None for one that is not theirs."""
-        with contextlib.suppress(TicketError):
-            return self._keeper.tickets.read(ticket, whose)
-        return None
+    def _read(self, lessons: Sequence[Taught]) -> list[Key | None]:
+        """The rounds of their tickets; None for one that is not its sender's."""
+        keeper, keys = self._keeper, list[Key | None]()
+        for subject, some in groupby(lessons, attrgetter("subject")):
+            keys += keeper.tickets.read_many([one.ticket for one in some], keeper.who(subject))
+        return keys
 
-    def _key(self, ticket: str, whose: bytes) -> Key | None:
+    def _keys(self, lessons: Sequence[Taught]) -> list[Key | None]:
         """As `_read`, which `not_theirs` has done already; a ticket from beyond the ledger's end seals the model."""
-        key = self._signed.pop((ticket, whose), None) or self._read(ticket, whose)
-        if key is not None and self._keeper.tickets.lost(ticket, self._keeper.rounds):
+        nobody, take = (None, None), self._signed.pop
+        known = [take(one.ticket, nobody) for one in lessons]
+        keys = [key if whose == one.subject else None for one, (whose, key) in zip(lessons, known, strict=True)]
+        unread = [i for i, key in enumerate(keys) if key is None] if None in keys else []
+        for i, key in zip(unread, self._read([lessons[i] for i in unread]), strict=True):
+            keys[i] = key
+        signed = [(one.ticket, key) for one, key in zip(lessons, keys, strict=True) if key is not None]
+        if self._keeper.tickets.any_lost(signed, self._keeper.rounds):
             self._seal()
-        return key
+        return keys
 
     def _seal(self) -> NoReturn:
         self._sealed = ROLLED_BACK
@@ -452,11 +458,10 @@ class PopDesk:
         rows = list[Row]()
 
         def note(taken: Sequence[Lesson]) -> Note:
-            for lesson in taken:
-                stored = self._requests.ticket(lesson.key)
-                assert stored is not None
-                about = stored.row.copy, lesson.leaf, lesson.label, lesson.waiting.answered, -1, stored.row.x
-                rows.append(Row(stored.row.whose, NOBODY, NOBODY, lesson.key[1], lesson.key[0], *about))
+            questions = self._requests.questions([lesson.key for lesson in taken])
+            for (key, waiting, label, leaf), asked in zip(taken, questions, strict=True):
+                about = key[1], key[0], asked.copy, leaf, label, waiting.answered, -1, asked.x
+                rows.append(Row(asked.whose, NOBODY, NOBODY, *about))
             self._counts.labelled(rows, [lesson.waiting.answered for lesson in taken])
             return TAUGHT, self._rows.width, self._rows.body(rows)
 

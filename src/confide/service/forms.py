@@ -305,7 +305,7 @@ def _all(given: Any, name: str, read: Callable[[Any], R | None]) -> list[R] | No
     rows = given.get(name) if type(given) is dict and len(given) == 1 else None
     if type(rows) is not list:
         return None
-    found = [read(row) for row in rows]
+    found = list(map(read, rows))
     return None if None in found else cast(list[R], found)
 
 

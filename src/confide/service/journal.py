@@ -112,8 +112,9 @@ class Rows:
     def body(self, rows: Iterable[Row]) -> bytes:
         """All rows, one behind the other."""
         pack_row = self._struct.pack
-        sized = [(row, 0 if row.x is None else len(row.x) + 1, row.x or b"") for row in rows]
-        return b"".join([pack_row(*row[:10], size, x) for row, size, x in sized])
+        return b"".join([
+            pack_row(*row, 0, b"") if x is None else pack_row(*row, len(x) + 1, x) for *row, x in rows
+        ])  # fmt: skip
 
     def read(self, body: bytes) -> Iterator[Row]:
         """The rows of a body that were not erased."""

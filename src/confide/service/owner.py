@@ -31,10 +31,10 @@ KINDS: tuple[Work, ...] = ("ask", "label", "look", "call")
 LONG = 600.0
 """Seconds that an operator's work, or a label, may take before nobody waits for it."""
 
-GATHER, SEVERAL = 0.002, 2
+GATHER, SEVERAL, ENOUGH = 0.002, 2, 64
 """Seconds for which questions gather where the last group had so many requests or more: they share a commit, and all
-that a group costs however large it is. How many questions there are is public. How many labels there are is not, and
-labels never wait for others."""
+that a group costs however large it is. So many rows wait for no others. How many questions there are is public. How
+many labels there are is not, and labels never wait for others."""
 
 R = TypeVar("R")
 
@@ -300,7 +300,8 @@ class Owner:
                     self._changed[kind].wait()
                 if not queue:
                     return taken
-            if kind == "ask" and self._several and not self._closing:
+                enough = self._rows[queue[0].lane] >= ENOUGH
+            if kind == "ask" and self._several and not enough and not self._closing:
                 time.sleep(GATHER)
             with self._lock:
                 most = 1 if kind == "call" else self._group  # looks that wait together find the first one's

@@ -7,6 +7,7 @@ brought labels. Proof page: docs/proofs/people.md, "The journal".
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -75,21 +76,19 @@ class Quota:
         """Let everybody take so many rounds a day from now on: what was taken is counted whatever it is."""
         self.most, self.over = most, {}
 
-    def open(self, whose: bytes, now: int, asked: int) -> bool:
-        """Whether somebody may take one more round, after so many in this call."""
-        return self.most is None or self._count(whose, now) + asked < self.most
+    def left(self, whose: bytes, now: int) -> int:
+        """How many rounds somebody may take."""
+        return sys.maxsize if self.most is None else max(0, self.most - self._count(whose, now))
 
     def wait(self, whose: bytes, now: int) -> int:
         """Minutes until a round of theirs is a day old."""
         taken = self._people.get(whose)
         return DAY if taken is None or not taken.when else max(1, taken.when[0][0] + DAY - now)
 
-    def refuse(self, whose: bytes, now: int, asked: int) -> int:
-        """Minutes until somebody may take one more round, after so many in this call; 0 if they may."""
-        if self.open(whose, now, asked):
-            return 0
+    def refuse(self, whose: bytes, now: int) -> int:
+        """Minutes until somebody may take one more round, to whom none is left."""
         wait = self.wait(whose, now)
-        if not asked:  # rounds of this call are not taken yet
+        if not self.left(whose, now):  # otherwise those of this call, which are not taken yet, are the last
             self.over[whose] = now + wait
         return wait
 

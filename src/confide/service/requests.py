@@ -19,7 +19,7 @@ from confide.pop.loop import Outcome
 from confide.pop.pop import POP
 from confide.pop.tickets import Key, Waiting
 from confide.service.base import Question, Refusal, Reply
-from confide.service.journal import ASKED, IMPORT, MOST_LABELS, NOBODY, TAUGHT, Row, canonical, pack
+from confide.service.journal import ASKED, IMPORT, MOST_LABELS, NOBODY, STANDS, TAUGHT, Row, canonical, pack
 from confide.service.quota import DAY, Clock, Quota
 from confide.service.words import FORGOTTEN, HALTED, OTHER_QUESTION, OVER
 
@@ -52,11 +52,13 @@ class Request:
 
     def row(self, outcome: Outcome, epoch: int, copy: int | None = None) -> Row:
         """What the journal has of it, once it was asked, with its copy or what else `Row.copy` says."""
-        head, waiting = (self.whose, self.id, self.digest, outcome.number, epoch), outcome.waiting
-        if waiting is None or self.x is None:
-            return Row(*head, -1, self.minute, -1, -1, -1, self.x)
-        copy = waiting.copy if copy is None else copy
-        return Row(*head, copy, self.minute, outcome.label, outcome.guided, outcome.source, self.x)
+        waiting, label, guided, source, x = outcome.waiting, outcome.label, outcome.guided, outcome.source, self.x
+        if waiting is None or x is None:
+            copy = label = guided = source = -1
+        elif copy is None:
+            copy = waiting.copy
+        whose = self.whose
+        return Row(whose, self.id, self.digest, outcome.number, epoch, copy, self.minute, label, guided, source, x)
 
 
 @dataclass(slots=True, repr=False)
@@ -178,15 +180,17 @@ class Requests:
         if self._keyed is None:
             self._keyed = keeper.keyed(b"request"), keeper.keyed(b"x"), keeper.keyed(b"asked")
         ids, xs, names = self._keyed
+        ids, xs, names = ids.copy, xs.copy, names.copy
         for one in questions:
-            known = people.get(one.subject)
+            subject, asked, x = one
+            known = people.get(subject)
             if known is None:
-                whose = keeper.who(one.subject)
-                known = people[one.subject] = whose, keeper.hash(b"quota", whose)
-            (whose, counted), packed = known, pack(one.x)
-            named, digest, name = ids.copy(), xs.copy(), names.copy()  # as `Keeper.hash` does
-            named.update(one.id.encode("utf-8", "surrogatepass"))
-            digest.update(canonical(one.x, packed))
+                whose = keeper.who(subject)
+                known = people[subject] = whose, keeper.hash(b"quota", whose)
+            (whose, counted), packed = known, pack(x)
+            named, digest, name = ids(), xs(), names()  # as `Keeper.hash` does
+            named.update(asked.encode("utf-8", "surrogatepass"))
+            digest.update(canonical(x, packed))
             id = named.digest()
             name.update(whose + id)
             if packed is not None and len(packed) > room:
@@ -200,16 +204,20 @@ class Requests:
 
     def fresh(self, requests: Iterable[Request], minute: int) -> list[Request]:
         """Those that take a round: the others were asked before, or their sender must wait, and each says so then."""
-        now = self.clock.at(minute)
+        now, known, left = self.clock.at(minute), self._by_name, dict[bytes, int]()
         fresh: dict[bytes, Request] = {}
-        asked: Counter[bytes] = Counter()
         for one in requests:
-            one.again = one.name in fresh or one.name in self._by_name
-            if not one.again:
-                one.wait = self.quota.refuse(one.counted, now, asked[one.counted])
-                if not one.wait:
-                    fresh[one.name] = one
-                    asked[one.counted] += 1
+            name, counted = one.name, one.counted
+            if name in fresh or name in known:
+                one.again = True
+                continue
+            if counted not in left:
+                left[counted] = self.quota.left(counted, now)
+            if left[counted] > 0:
+                left[counted] -= 1
+                fresh[name] = one
+            else:
+                one.wait = self.quota.refuse(counted, now)
         return list(fresh.values())
 
     def refused(self, questions: Sequence[Question], minute: int) -> dict[int, Reply]:
@@ -226,7 +234,7 @@ class Requests:
             return refused_for_today(one.wait)
         if found is None:
             return Reply(None, refusal=Refusal("halted", HALTED))
-        came = found.row
+        came = found.row  # read once: whoever is forgotten meanwhile has another one
         if one.again and not hmac.compare_digest(came.digest, one.digest):
             return Reply(None, refusal=Refusal("conflict", FORGOTTEN if came.forgotten else OTHER_QUESTION))
         if came.label < 0:
@@ -238,7 +246,7 @@ class Requests:
         if found.shares is not None:
             told = dict(zip(labels, found.shares, strict=True))
             answer = Told(answer.label, False, ticket, None, source, guide, told)
-        return Reply(answer, came.number, again=one.again)
+        return Reply(answer, came.number, None, one.again)
 
     # ------------------------------------------------------------------ what is remembered
 
@@ -249,7 +257,11 @@ class Requests:
     def ticket(self, key: Key) -> Stored | None:
         """What is stored of the round that a ticket belongs to; None for one whose person was forgotten."""
         stored = self._rounds.get(key)
-        return None if stored is None or stored.row.forgotten else stored
+        return None if stored is None or stored.row.digest == NOBODY else stored
+
+    def questions(self, keys: Iterable[Key]) -> list[Row]:
+        """The rows of questions that are known."""
+        return [self._rounds[key].row for key in keys]
 
     def imported(self, name: bytes) -> Imported | None:
         """What is stored of an import."""
@@ -263,18 +275,17 @@ class Requests:
 
     def asked(self, about: Sequence[tuple[Row, bytes, bytes, Waiting | None]], sequence: int, rounds: int) -> None:
         """A note of questions was written, with what stands for them (see `Request`), and what waits for a label."""
-        rows, taken = [row for row, *_ in about], [one for one in about if one[0].number > 0]
+        rows, taken = [one[0] for one in about], [one for one in about if one[0].number > 0]
         if taken:
-            self.clock.tick(max(row.leaf for row, *_ in taken))
-        now, names, numbers, people = self.clock.now, self._by_name, self._rounds, Counter[bytes]()
-        for row, name, counted, waiting in taken:
+            self.clock.tick(max([one[0].leaf for one in taken]))
+        now, names, numbers = self.clock.now, self._by_name, self._rounds
+        for row, name, _, waiting in taken:
             key = row.epoch, row.number
             names[name] = numbers[key] = Stored(name, row, key, now, sequence, waiting)
             self.open += row.label >= 0
-            people[counted] += 1
-        for counted, rows_taken in people.items():
+        for counted, rows_taken in Counter([one[2] for one in taken]).items():
             self.quota.took(counted, now, rows_taken)
-        awaited = max((row.number for row in rows if row.stands >= 0), default=-1)
+        awaited = max([row.number for row in rows if row.copy <= STANDS], default=-1)
         self._notes[ASKED].append(_Note(sequence, rounds, now, awaited, [row.whose for row in rows], rows))
 
     def taught(self, rows: Iterable[Row], sequence: int, rounds: int) -> None:
@@ -285,10 +296,11 @@ class Requests:
             if row.epoch == IMPORT:
                 self._import(note, row)
                 continue
-            note.leaf = max(note.leaf, row.leaf)
+            if row.leaf > note.leaf:
+                note.leaf = row.leaf
             stored = self.ticket((row.epoch, row.number))
             if stored is not None and stored.taught < 0:
-                self.open -= stored.open
+                self.open -= stored.row.label >= 0
                 stored.taught, stored.lesson = row.label, sequence
         self._notes[TAUGHT].append(note)
 
