@@ -1,6 +1,6 @@
 """What all tests share: where folders are made, and ledgers kept (files, or schemas of a PostgreSQL server that is
-started for them), examples that are the same in every run, a collector of garbage that does not look at the tests
-themselves, and which tests `make check` leaves out.
+started for them), examples and draws that are the same in every run, a collector of garbage that does not look at the
+tests themselves, and which tests `make check` leaves out.
 """
 
 import gc
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests import entropy
 from tests.servers import Cluster, memory, start
 
 LONG = int(os.environ.get("CONFIDE_KILLS", "20")) > 20
@@ -46,6 +47,22 @@ def pytest_collection_finish() -> None:
     """Thousands of tests and all modules stay until the end: the collector need not look at them again and again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """What a test draws, unseeded too, is the same in every run: whatever ran before it, in whichever process."""
+    with entropy.of(item.nodeid):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> Iterator[object]:
+    """What several tests share is the same whichever of them asks for it first."""
+    if fixturedef.scope == "function":
+        return (yield)
+    with entropy.of(f"{fixturedef.baseid} {fixturedef.argname} {getattr(request, 'param_index', 0)}"):
+        return (yield)
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ MISSING = 0.2
 
 def verdict(outcome: Outcome) -> str:
     """Where many labels were of no use, or answers no better than always the most frequent label: that, what to do."""
-    return " ".join(said for said in (_unlabelled(outcome), _against_constant(outcome)) if said)
+    return " ".join(said for said in (_unlabelled(outcome), _late(outcome) or _against_constant(outcome)) if said)
 
 
 def _unlabelled(outcome: Outcome) -> str:
@@ -45,6 +45,14 @@ def _unlabelled(outcome: Outcome) -> str:
         f"Of {tally.rounds:,} rows {tally.unlabelled:,} have no label, or none of those that are declared ({known}"
         f"{', …' * (len(outcome.stream.labels) > SHOWN)}): they taught nothing and are in no error. See --labels."
     )
+
+
+def _late(outcome: Outcome) -> str:
+    """Whatever the answers are like: by chance they may look better than a constant one."""
+    late, brought = outcome.pop.operator.late.labels, outcome.tally.brought
+    if 2 * late <= brought:
+        return ""
+    return f"{late:,} of {brought:,} labels came too late to teach anything: shorten --delay."
 
 
 def _against_constant(outcome: Outcome) -> str:
@@ -83,9 +91,7 @@ def _no_better(wrong: int, constant: int) -> bool:
 
 def _ways_on(outcome: Outcome, constant: int) -> str:
     tally, plan, features = outcome.tally, outcome.pop.plan, outcome.stream.features
-    late, least = outcome.pop.operator.late.labels, _rarest(tally)
-    if 2 * late > tally.brought:
-        return f"{late:,} of {tally.brought:,} labels came too late to teach anything: shorten --delay."
+    least = _rarest(tally)
     nor = outcome.settings.twin and _no_better(tally.late_counts(tally.curve_twin)[0], constant)
     ways = []
     if least is not None and outcome.pop.label_weights is None and plan.promise.protect == "rows":
