@@ -12,7 +12,7 @@ from confide.guide.candidates import Choice, keeps
 from confide.guide.columns import Columns
 from confide.guide.guide import Guide, Release
 from confide.guide.hashed import HashedMap
-from confide.guide.linear import units
+from confide.guide.linear import MODELS, units
 from confide.guide.maps import FeatureMap
 from confide.guide.middle import mean_row
 from confide.guide.model import Model
@@ -135,7 +135,34 @@ def test_a_scale_goes_on_over_epochs_and_not_where_a_model_begins_anew() -> None
     assert choice.scale < 0.85
     assert choice.over(STAGE).after(STAGE, UNITS, 0, none, none).scale == choice.scale
     sums = STAGE.ends[199] * np.array([0, 0, 0, 0.02, 0]) * UNITS
-    assert choice.anew(STAGE, UNITS, sums).after(STAGE, UNITS, 200, sums, sums).scale == 1.0
+    assert choice.anew().after(STAGE, UNITS, 200, sums, sums).scale == 1.0
+
+
+def test_how_sure_a_model_may_be_says_nothing_of_the_frequent_label() -> None:
+    """What a leaf tells is told of who answered in it; each finds its own scale again when it is chosen again."""
+    too_sure, none = 200 * np.array([0, 0, 0, 1.0, 0]) * UNITS, np.zeros(5)
+    model, frequent = replace(told([0.0] * 5), chosen=0), replace(told([0.0] * 5), chosen=MODELS)
+    less, more = model.after(STAGE, UNITS, 200, too_sure, none), frequent.after(STAGE, UNITS, 200, -too_sure, none)
+    assert less.surer[0] < 0.0 == less.surer[1] and more.surer[0] == 0.0 < more.surer[1]
+    both = replace(model, surer=(-1.0, 0.5))
+    assert both.scale < 0.4 and replace(both, chosen=MODELS).scale > 1.6
+
+
+def test_the_shares_of_two_labels_are_never_taken_to_be_too_sure() -> None:
+    """A round without a label counts as half of each: shares err towards a coin, and noise alone says otherwise."""
+    sums = 200 * np.array([0, 0, 0, 1.0, 0]) * UNITS
+    assert replace(told([0.0] * 5), chosen=MODELS).after(STAGE, UNITS, 200, sums, np.zeros(5)).surer == (0.0, 0.0)
+
+
+def test_where_half_of_the_labels_never_come_the_frequent_label_is_said_as_often_as_it_is_right() -> None:
+    """One label in five, by chance alone, taught in every second round: its shares alone say 65 %; 80 % is right."""
+    rng, n = np.random.default_rng(3), 60_000
+    rows, labels = rng.normal(size=(n, 3)), (rng.random(n) < 0.2).astype(np.int64)
+    taught = np.where(rng.random(n) < 0.5, labels, -1)
+    plan = GuidePlan.best(epsilon=4.0, delta=1e-6, rounds=n)
+    scores = Guide(plan, Columns.of_array(3), rng=Random(seed=1)).follow(rows, taught).scores[n // 2 :, 0]
+    said = 1 / (1 + np.exp(-np.abs(scores)))
+    assert abs(said.mean() - ((scores > 0) == (labels[n // 2 :] == 1)).mean()) < 0.05
 
 
 def test_no_release_makes_an_answer_that_is_no_number() -> None:

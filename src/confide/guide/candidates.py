@@ -3,8 +3,9 @@
 A taught row adds, beside its gradient, what it tells of the candidates (`confide.guide.linear.add_lesson`): θ averaged
 over other windows, and the frequent label for every row. The candidate with the least decayed count answers. The
 usual window has one deviation of the noise in its favour; while noise is all that is known of it, the frequent label
-has, if it is frequent enough. One more coordinate tells whether what was said is too sure, and scales it. All of this
-is a function of released rows and public constants.
+has, if it is frequent enough. One more coordinate tells whether what was said is too sure, and scales it: what a leaf
+tells is told of who answered in it, a model or the frequent label, and scales that one alone. All of this is a function
+of released rows and public constants.
 """
 
 from __future__ import annotations
@@ -52,10 +53,8 @@ class Choice:
         The rounds in them, each as much as a label's unit was, decayed alike.
     chosen
         0 for the usual window, 1 and 2 for the fast and the slow one, 3 for the frequent label.
-    scale
-        What the chosen scores are multiplied by.
-    surer, before
-        The logarithm of that scale, and what of it is from earlier epochs.
+    surer
+        The logarithms of what scores are multiplied by: a model's, and those that the frequent label has.
     older
         The variance of the noise that earlier epochs left in the counts, before they are divided by their units.
     rows
@@ -66,9 +65,7 @@ class Choice:
     weights: Floats
     rounds: float = 0.0
     chosen: int = 0
-    scale: float = 1.0
-    surer: float = 0.0
-    before: float = 0.0
+    surer: tuple[float, float] = (0.0, 0.0)
     older: float = 0.0
     rows: float = 0.0
 
@@ -85,6 +82,11 @@ class Choice:
             return np.array([_logarithm(max(share, _RARE)) for share in counts])
         one = min(max(0.5 + counts[0] / 2, _RARE), 1 - _RARE)
         return np.array([_logarithm(one) - _logarithm(1 - one)])
+
+    @property
+    def scale(self) -> float:
+        """What the chosen scores are multiplied by."""
+        return _exponential(self.surer[self.chosen == MODELS])
 
     @cached_property
     def frequent(self) -> int:
@@ -107,9 +109,11 @@ class Choice:
         deviation = math.sqrt(stage.sigma2 * math.fsum((weights**2).tolist()) + older)
         told = [0.0, *(counts[:MODELS] + deviation / unit[:MODELS]).tolist()]
         told[MODELS] += _expected(counts[labels], deviation, rounds) * float(deviation / unit[MODELS - 1]) ** 2 / rows
-        surer = min(max(self.before - _towards(stage, unit) * float(decoded[MODELS] / unit[MODELS]), _LEAST), _MOST)
-        chosen, scale = told.index(min(told)), _exponential(surer)
-        return Choice(counts, weights, rounds, chosen, scale, surer, self.before, older, rows)
+        surer, answered = list(self.surer), self.chosen == MODELS
+        least = 0.0 if answered and counts.size == MODELS + 2 else _LEAST  # a label that never came is half of each
+        too_sure = _towards(stage, unit) * float((decoded[MODELS] - before[MODELS]) / unit[MODELS])
+        surer[answered] = min(max(surer[answered] - too_sure, least), _MOST)
+        return Choice(counts, weights, rounds, told.index(min(told)), (surer[0], surer[1]), older, rows)
 
     def prior(self, stage: Stage, leaf: int, clip: int) -> float:
         """What the shares of two labels add, at the end of a leaf, to the log-odds that a model says.
@@ -124,16 +128,14 @@ class Choice:
         known = max(0.0, 1.0 - told / max(found * found, 1.0))
         return known * float(self.odds[0]) * noise / (_COMMON * stage.ends[leaf] * clip) ** 2
 
-    def anew(self, stage: Stage, units: Ints, decoded: Floats) -> Choice:
+    def anew(self) -> Choice:
         """Nothing is known of any candidate, and what is said is as sure as it was in the beginning."""
-        first = Choice(np.zeros_like(self.counts), np.zeros_like(self.weights))
-        unit = np.maximum(units, 1).astype(np.float64)
-        return replace(first, before=_towards(stage, unit) * float(decoded[MODELS] / unit[MODELS]))
+        return Choice(np.zeros_like(self.counts), np.zeros_like(self.weights))
 
     def over(self, stage: Stage) -> Choice:
         """The same when the next epoch begins: its nodes have noise of their own."""
         older = self.older + stage.sigma2 * math.fsum((self.weights**2).tolist())
-        return replace(self, weights=np.zeros_like(self.weights), before=self.surer, older=older)
+        return replace(self, weights=np.zeros_like(self.weights), older=older)
 
 
 def _towards(stage: Stage, unit: Floats) -> float:

@@ -16,7 +16,7 @@ from confide.guide.model import Map
 from confide.guide.partitions import Renewal
 from confide.planning.stages import Stage
 
-_SIZES, _NUMBERS = 6, 8  # integers before all else, floats after it
+_SIZES, _NUMBERS = 6, 7  # integers before all else, floats after it
 
 
 class Carried(NamedTuple):
@@ -46,7 +46,7 @@ class Carried(NamedTuple):
         choice, renewed = self.choice, features.renewed if isinstance(features, FeatureMap) else ()
         flat = [np.array([len(one.columns), one.number, one.deal, *one.columns], dtype=np.int64) for one in renewed]
         sizes = [first, choice.weights.size, self.since_round.size, choice.counts.size, choice.chosen, len(renewed)]
-        chosen = choice.rounds, choice.scale, choice.surer, choice.before, choice.older, choice.rows
+        chosen = choice.rounds, *choice.surer, choice.older, choice.rows
         floats = [self.theta.ravel(), self.models.ravel(), self.answering.ravel(), self.sums, self.noise]
         bits = np.concatenate([*floats, choice.counts, np.array([*chosen, self.step, self.anew])]).view(np.int64)
         return np.concatenate([np.array(sizes, dtype=np.int64), self.since_round, *flat, bits])
@@ -78,8 +78,8 @@ class Carried(NamedTuple):
             return None
         ends = np.cumsum([0, *sizes])
         parts = [floats[a:b].copy() for a, b in pairwise(ends.tolist())]
-        rounds, scale, surer, before, older, rows, step, anew = parts[6].tolist()
-        choice = Choice(parts[5], np.zeros(stage.leaves), rounds, chosen, scale, surer, before, older, rows)
+        rounds, model, frequent, older, rows, step, anew = parts[6].tolist()
+        choice = Choice(parts[5], np.zeros(stage.leaves), rounds, chosen, (model, frequent), older, rows)
         first, answering = parts[0].reshape(width, vectors), parts[2].reshape(width, vectors)
         many = parts[1].reshape(width, models * vectors)
         known = replace(features, renewed=tuple(renewed)) if isinstance(features, FeatureMap) else features

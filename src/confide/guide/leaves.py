@@ -339,7 +339,6 @@ class Leaves:
     def _again(self, later: dict[str, Any], theta: Floats, more: dict[str, Any]) -> dict[str, Any]:
         """θ goes on from here, and of all candidates nothing is known."""
         closed, decoded = later["closed"], later["_decoded"]
-        told = slice(decoded.size - self._units.size, decoded.size)
         carried, noise = self._carried.copy(), self._left(closed)[1]
         stage, mean, along = (more.get(name, getattr(self, name)) for name in ("stage", "_mean", "_along"))
         sums = unfollowed(theta, stage.step / self.plan.scale, mean, along).ravel()
@@ -347,7 +346,7 @@ class Leaves:
         self._parted(carried)[:] = self._parted(sums)
         out: dict[str, Any] = {"theta": theta, "models": np.tile(theta, MODELS), "_carried": carried}
         out |= {"_carried_noise": noise, "_base": decoded.copy(), "_born": np.full_like(self._born, closed)}
-        out |= {"_tried": 0, "_since_leaf": closed, "choice": self.choice.anew(stage, self._units, decoded[told])}
+        out |= {"_tried": 0, "_since_leaf": closed, "choice": self.choice.anew()}
         return out | more
 
     def _chosen(self, choice: Choice, models: Floats, trying: bool) -> Floats:
