@@ -5,6 +5,7 @@ tests themselves, and which tests `make check` leaves out.
 
 import gc
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,8 +29,11 @@ SLOW = {line for line in Path(__file__).with_name("slow.txt").read_text().splitl
 def pytest_configure() -> None:
     """Folders are made in memory, where nothing waits for a disk, unless TMPDIR says where.
 
-    What a killed process wrote is there as it is on a disk; `make chaos` goes to the disk.
+    What a killed process wrote is there as it is on a disk; `make chaos` goes to the disk. And interrupts are heard: a
+    shell that starts a command in the background has them ignored, and whoever tests them would wait in vain.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     asked = LONG or not {"TMPDIR", "CONFIDE_SERVER_KILLS"}.isdisjoint(os.environ)
     if not asked and (found := memory()) is not None:
         os.environ["TMPDIR"] = tempfile.tempdir = found  # processes that tests start, and those that run tests, follow
