@@ -1,11 +1,11 @@
 """Which of a few models answers, and how sure it may be: by losses that are released with the sums.
 
 A taught row adds, beside its gradient, what it tells of the candidates (`confide.guide.linear.add_lesson`): θ averaged
-over other windows, and the frequent label for every row. The candidate with the least decayed count answers. The
-usual window has one deviation of the noise in its favour; while noise is all that is known of it, the frequent label
-has, if it is frequent enough. One more coordinate tells whether what was said is too sure, and scales it: what a leaf
-tells is told of who answered in it, a model or the frequent label, and scales that one alone. All of this is a function
-of released rows and public constants.
+over other windows, a straight line instead of it, and the frequent label for every row. The candidate with the least
+decayed count answers. The usual window has one deviation of the noise in its favour; while noise is all that is known
+of it, the frequent label has, if it is frequent enough. One more coordinate tells whether what was said is too sure,
+and scales it: what a leaf tells is told of who answered in it, a model or the frequent label, and scales that one
+alone. All of this is a function of released rows and public constants.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Choice:
     rounds
         The rounds in them, each as much as a label's unit was, decayed alike.
     chosen
-        0 for the usual window, 1 and 2 for the fast and the slow one, 3 for the frequent label.
+        0 for the usual window, 1 and 2 for the fast and the slow one, 3 for the line, 4 for the frequent label.
     surer
         The logarithms of what scores are multiplied by: a model's, and those that the frequent label has.
     older

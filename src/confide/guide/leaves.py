@@ -17,7 +17,8 @@ from confide.guide.candidates import Choice, keeps
 from confide.guide.carried import Carried
 from confide.guide.change import EVERY, TRIED, Told, changed, opposite, spread, suspected, told_by
 from confide.guide.columns import Row
-from confide.guide.linear import MODELS, Thetas, average, follow, run_rows, unfollowed, units
+from confide.guide.line import draw_line
+from confide.guide.linear import MODELS, WINDOWS, Thetas, average, follow, run_rows, unfollowed, units
 from confide.guide.maps import FeatureMap
 from confide.guide.middle import mean_row
 from confide.guide.model import Map, encode_batch
@@ -272,6 +273,7 @@ class Leaves:
         since = self._since(decoded, closed)
         follow(since, stage.step / self.plan.scale, stage.momentum, self._mean, self._along, theta)
         average(theta, keeps(stage, self.closed, self.anew), models)
+        draw_line(self.features, models, self.plan.vectors, closed)
         if self._trying(self.closed, self._tried):
             models[:, self._slow] = self.models[:, self._slow]
         told = slice(decoded.size - self._units.size, decoded.size)
@@ -289,7 +291,7 @@ class Leaves:
     @property
     def _slow(self) -> slice:
         """Where the long window's mean is, of all models."""
-        return slice((MODELS - 1) * self.plan.vectors, MODELS * self.plan.vectors)
+        return slice((WINDOWS - 1) * self.plan.vectors, WINDOWS * self.plan.vectors)
 
     def _trying(self, closed: int, tried: int) -> bool:
         """Whether the opposite of the model is in the place of the long window's mean after so many leaves."""
@@ -353,7 +355,7 @@ class Leaves:
         """The answering θ: the chosen candidate's, as sure as it may be; never one that is only tried."""
         vectors = self.plan.vectors
         if choice.chosen < MODELS:
-            chosen = 0 if trying and choice.chosen == MODELS - 1 else choice.chosen
+            chosen = 0 if trying and choice.chosen == WINDOWS - 1 else choice.chosen
             answering = models[:, chosen * vectors : (chosen + 1) * vectors] * choice.scale
             if vectors == 1 and not self.stage.epoch:
                 answering[0] += choice.prior(self.stage, self.closed, self.plan.clip) / self.features.constant

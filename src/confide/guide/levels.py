@@ -91,6 +91,14 @@ def centre_and_inverse(grid: Grid) -> tuple[float, float]:
     return usual, 1 / spread if spread > 1 / _NEXT else _NEXT
 
 
+def middle_and_inverse(grid: Grid) -> tuple[float, float]:
+    """The middle of a column's ends, and 1/half of what lies between them: a straight line knows no usual value."""
+    if grid is None:
+        return 0.0, 0.0
+    half = (grid[-1] - grid[0]) / 2
+    return (grid[0] + grid[-1]) / 2, 1 / half if half > 1e-300 else 0.0
+
+
 def cut_at(grid: Sequence[float], part: float) -> float:
     """The value below which lies this part of a column; on an atom the side of it that tells something apart."""
     place = part * STEPS

@@ -17,8 +17,11 @@ from confide.kernels.compile import jit
 
 _TRIES = 64
 
-MODELS = 3
-"""Windows over which θ is averaged, the usual one first: candidates for the answering θ, with the frequent label."""
+WINDOWS = 3
+"""Windows over which θ is averaged, the usual one first: candidates for the answering θ."""
+
+MODELS = WINDOWS + 1
+"""Candidates for the answering θ, beside the frequent label: the windows and a straight line (`confide.guide.line`)."""
 
 
 class Thetas(NamedTuple):
@@ -36,7 +39,7 @@ class Thetas(NamedTuple):
 
 
 def units(clip: int, vectors: int, leaf: int = 0, warm: bool = False, loud: int = 0) -> Ints:
-    """For the other windows, the frequent label, the scale, and the labels' counts: less than half of clip² is theirs.
+    """For the other models, the frequent label, the scale, and the labels' counts: less than .6 of clip² is theirs.
 
     Labels are what can be known first: in the first leaf their counts have half of the clip, later less. In a warm-up
     nearly all of it at first, since little else will be known in it. Where a row's losses and gradient may be as long

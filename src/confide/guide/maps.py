@@ -2,8 +2,10 @@
 
 A map is made of parts: a constant; each numeric column as a clipped number and as one of its bins; each category as one
 of its own hashed places; random partitions of all columns; the words of texts, and the vectors that a public encoder
-makes of them. Which parts, how many places and what share of the norm each has is a public rule (`FeatureMap`): it
-looks at the kinds of columns and at released grids, never at a stream. A row that is as usual in most of its columns
+makes of them. Where all columns are numbers of which something is known, one more constant and each number again, of
+next to no norm: θ learns nothing there, but may be a plain straight line of these (`confide.guide.line`). Which parts,
+how many places and what share of the norm each has is a public rule (`FeatureMap`): it looks at the kinds of columns
+and at released grids, never at a stream. A row that is as usual in most of its columns
 would leave much of its norm unused, and the noise is that of the whole: so every row is scaled to the whole, by itself
 alone, all but the constant, which is the same for every row. What is missing takes no room: a missing category, a
 missing number of a column of which nothing is known, an empty text; beside texts each column that is there counts.
@@ -25,7 +27,7 @@ from numpy.typing import NDArray
 from confide._checks import integer
 from confide.arrays import Floats, Ints
 from confide.guide.columns import Columns, Row, digest, parts_of, words_of
-from confide.guide.levels import STEPS, Grid, bin_cuts, centre_and_inverse, reference
+from confide.guide.levels import STEPS, Grid, bin_cuts, centre_and_inverse, middle_and_inverse, reference
 from confide.guide.partitions import DEPTH, Renewal, draw_partitions, find_parts, usual_parts
 from confide.guide.ranges import NODES, QUARTERS, between, octave
 from confide.guide.rows import Table
@@ -41,12 +43,15 @@ _WORDED = _VECTORED = 4.0  # what a text says by its words, and by its vector
 _WORTH = 8  # columns that say something: beside a text they have what is written above for all columns
 _FIXED = 5  # parts that every row has: all but those of texts
 _DENSE = 20  # columns up to which partitions have their whole share: of many, few say much together
+_LINED, _FAINT, _BEYOND = 32, 2.0**-10, 1.5  # the line: columns, its constant, how far past its ends a number goes
 _UNDER = 1 - 2.0**-20  # what is scaled by it stays below 1 however floating point rounds
 
 
 class _Tables(NamedTuple):
     """The map's constants as the kernel takes them."""
 
+    middle: Floats  # of the line's numbers, none where there is no line
+    half: Floats  # 1/half of their ranges
     centre: Floats
     inverse: Floats  # 1/spread; 0 where one value only is known
     first_line: Ints  # of each column; those that are free have one place for each power of two
@@ -137,7 +142,9 @@ class FeatureMap:
         value, rest = self._values(parts.column.shape[0])
         cuts = [bin_cuts(grid) for grid in self.grids]
         bins = [2 * QUARTERS + 2 if g is None else len(cut) + 2 for cut, g in zip(cuts, self.grids, strict=True)]
-        first_line = np.cumsum([1, *(NODES if grid is None else 1 for grid in self.grids)], dtype=np.int64)
+        lined = [middle_and_inverse(grid) for grid in self.grids[: max(0, self.lined - 1)]]
+        middle, half = np.array(lined).reshape(-1, 2).T.copy()
+        first_line = np.cumsum([1 + self.lined, *(NODES if grid is None else 1 for grid in self.grids)], dtype=np.int64)
         first_bin = first_line[-1] + np.concatenate([[0], np.cumsum(bins)]).astype(np.int64)
         first_place = first_bin[-1] + self.places * np.arange(categories + 1, dtype=np.int64)
         first_part = int(first_place[-1])
@@ -145,6 +152,8 @@ class FeatureMap:
         usual = [QUARTERS if g is None else reference(g, cut) for cut, g in zip(cuts, self.grids, strict=True)]
         centre, inverse = np.array([centre_and_inverse(grid) for grid in self.grids]).reshape(d, 2).T.copy()
         tables = _Tables(
+            middle,
+            half,
             centre,
             inverse,
             first_line,
@@ -200,7 +209,13 @@ class FeatureMap:
     def active(self) -> int:
         """How many features of a row are active, without those of texts."""
         parts, free = int(self._tables.column.shape[0]), self.grids.count(None)
-        return 1 + 2 * len(self.columns.numeric) + free + len(self.columns.categorical) + parts
+        return 1 + self.lined + 2 * len(self.columns.numeric) + free + len(self.columns.categorical) + parts
+
+    @property
+    def lined(self) -> int:
+        """How many features, after the constant, are the line's: one and each number's, or none."""
+        d, categories, texts = self._sizes()
+        return d + 1 if 0 < d <= _LINED and not categories and not texts and None not in self.grids else 0
 
     @property
     def unplaced(self) -> float:
@@ -219,13 +234,14 @@ class FeatureMap:
 
     @cached_property
     def owners(self) -> Ints:
-        """Each feature's column: numbers first, then categories, then texts; −1 for the constant and partitions."""
+        """Each feature's column: numbers first, then categories, then texts; −1 for those of all or none."""
         tables, (d, categories, texts) = self._tables, self._sizes()
         of = np.concatenate([np.arange(d), np.arange(d + categories)])
         ends = np.concatenate([tables.first_line, tables.first_bin[1:], tables.first_place[1:]])
         widths = [0 if encoder is None else encoder.width for encoder in self.columns.encoders] or [0] * texts
         said = d + categories + np.arange(texts)
-        fixed = np.concatenate([[-1], np.repeat(of, np.diff(ends)), np.full(self._first_word - tables.first_part, -1)])
+        parted = np.full(self._first_word - tables.first_part, -1)
+        fixed = np.concatenate([np.full(1 + self.lined, -1), np.repeat(of, np.diff(ends)), parted])
         return np.concatenate([fixed, np.repeat(said, self.words), np.repeat(said, widths)]).astype(np.int64)
 
     def encode(self, x: Any, /) -> Encoded:
@@ -340,6 +356,13 @@ def _nothing(numbers: Floats, codes: NDArray[np.uint64], columns: Ints) -> bool:
 def _encode(numbers: Floats, codes: NDArray[np.uint64], tables: _Tables, indices: Ints, values: Floats) -> None:
     indices[0], values[0] = 0, tables.bias
     d, at, missing = numbers.size, 1, 0
+    if tables.middle.size:
+        indices[at], values[at] = at, _FAINT
+        at += 1
+        for j in range(d):
+            z = (numbers[j] - tables.middle[j]) * tables.half[j]
+            indices[at], values[at] = at, _FAINT * (min(max(z, -_BEYOND), _BEYOND) if z == z else 0.0)
+            at += 1
     for j in range(d):  # a missing number is 0 here
         if tables.free[j]:
             node, here, there = between(numbers[j])

@@ -1,0 +1,145 @@
+"""A straight line instead of a model: what the model says, as far as one line can say it.
+
+A model has thousands of coordinates, and each has its own noise. Where a line is all that there is to know (few
+numbers, a linear rule), most of them know nothing and shake every answer. Rows are made up from released grids; of
+them the model says how likely each label is, and the line that says nearly the same, of all lines, is found. What
+shakes the model's coordinates each by itself hardly moves a line. Everything here follows from θ, which was released,
+and from public constants; the losses tell whether the line errs less than the model on the rows that people ask, and
+only then does it answer (`confide.guide.candidates`).
+
+The line's bits follow from those of θ on every machine: products, quotients and square roots, in one order.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from confide.arrays import Floats, Ints
+from confide.guide.linear import WINDOWS
+from confide.guide.maps import FeatureMap
+from confide.guide.middle import made_up
+from confide.guide.model import Map
+from confide.kernels.compile import jit
+
+_EVERY, _STEPS = 4, 8  # after how many leaves it is drawn again; and in how many steps, from where it was
+_RIDGE = 2.0**-30  # of the mean square: columns that say the same share what they say
+_SURE = 30.0  # no score says more
+
+
+class _Known(NamedTuple):
+    """What the line is found by: made-up rows, their numbers, and the root of the curvature's bound."""
+
+    indices: Ints
+    values: Floats
+    numbers: Floats
+    root: Floats
+
+
+def draw_line(features: Map, models: Floats, vectors: int, closed: int) -> None:
+    """Move the line, the last of the models, towards what the first one says; without a line it is that first one.
+
+    After so many closed leaves: every fourth time, since what one leaf adds hardly moves it.
+    """
+    known = _known(features) if isinstance(features, FeatureMap) and features.lined else None
+    usual, line = slice(0, vectors), slice(WINDOWS * vectors, (WINDOWS + 1) * vectors)
+    if known is None:
+        models[:, line] = models[:, usual]
+    if known is None or closed % _EVERY:
+        return
+    own = slice(1, 1 + known.numbers.shape[1])
+    weights = np.ascontiguousarray(models[own, line])
+    _follow(np.ascontiguousarray(models[:, usual]), *known, weights)
+    models[:, line] = 0.0
+    models[own, line] = weights
+
+
+@lru_cache(maxsize=4)
+def _known(features: FeatureMap) -> _Known:
+    indices, values = made_up(features)
+    numbers = np.ascontiguousarray(values[:, 1 : 1 + features.lined])
+    return _Known(indices, values, numbers, _root(numbers))
+
+
+@jit
+def _root(numbers: Floats) -> Floats:
+    """The lower triangle whose square is the sum of the rows' products, with a ridge that makes it regular."""
+    n, d = numbers.shape
+    out, trace = np.zeros((d, d)), 0.0
+    for i in range(n):
+        for j in range(d):
+            trace += numbers[i, j] * numbers[i, j]
+            for k in range(j + 1):
+                out[j, k] += numbers[i, j] * numbers[i, k]
+    for j in range(d):
+        out[j, j] += _RIDGE * trace
+        for k in range(j + 1):
+            for m in range(k):
+                out[j, k] -= out[j, m] * out[k, m]
+            out[j, k] = out[j, k] / out[k, k] if k < j else np.sqrt(max(out[j, j], _RIDGE * _RIDGE * trace))
+    return out
+
+
+@jit
+def _likely(score: Floats) -> None:
+    """Turn scores into probabilities: of the second of two labels where there is one score."""
+    if score.size == 1:
+        score[0] = 1.0 / (1.0 + _exponential(-min(max(score[0], -_SURE), _SURE)))
+        return
+    top, total = score[0], 0.0
+    for v in range(score.size):
+        top = max(top, score[v])
+    for v in range(score.size):
+        score[v] = _exponential(max(score[v] - top, -_SURE))
+        total += score[v]
+    for v in range(score.size):
+        score[v] /= total
+
+
+@jit
+def _exponential(value: float) -> float:
+    """About e to this power, by products alone."""
+    out = 1.0 + value / 1024
+    for _ in range(10):
+        out *= out
+    return out
+
+
+@jit
+def _follow(theta: Floats, indices: Ints, values: Floats, numbers: Floats, root: Floats, weights: Floats) -> None:
+    """Steps towards the line whose probabilities differ least from those of θ, by their cross entropy.
+
+    A step divides by what the curvature is at most everywhere, ¼ of the products' sum for two labels, ½ of it for more
+    (Böhning, 1992): the cross entropy never rises, and nothing can swing.
+    """
+    n, d = numbers.shape
+    vectors, most = theta.shape[1], 4.0 if theta.shape[1] == 1 else 2.0
+    said, score, slope = np.zeros((n, vectors)), np.zeros(vectors), np.zeros((d, vectors))
+    for i in range(n):
+        for a in range(indices.shape[1]):
+            for v in range(vectors):
+                said[i, v] += theta[indices[i, a], v] * values[i, a]
+        _likely(said[i])
+    for _ in range(_STEPS):
+        slope[:] = 0.0
+        for i in range(n):
+            score[:] = 0.0
+            for j in range(d):
+                for v in range(vectors):
+                    score[v] += weights[j, v] * numbers[i, j]
+            _likely(score)
+            for j in range(d):
+                for v in range(vectors):
+                    slope[j, v] += (said[i, v] - score[v]) * numbers[i, j]
+        for v in range(vectors):
+            for j in range(d):
+                for k in range(j):
+                    slope[j, v] -= root[j, k] * slope[k, v]
+                slope[j, v] /= root[j, j]
+            for j in range(d - 1, -1, -1):
+                for k in range(j + 1, d):
+                    slope[j, v] -= root[k, j] * slope[k, v]
+                slope[j, v] /= root[j, j]
+                weights[j, v] += most * slope[j, v]
