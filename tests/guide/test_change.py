@@ -13,7 +13,7 @@ from confide.guide.change import TRIED, told_by
 from confide.guide.columns import Columns
 from confide.guide.guide import Guide
 from confide.guide.leaves import Leaves
-from confide.guide.linear import MODELS, units
+from confide.guide.linear import MODELS, WINDOWS, units
 from confide.planning.guided import GuidePlan
 from confide.privacy.random import Random
 
@@ -111,12 +111,12 @@ def test_what_is_only_tried_never_answers_and_is_not_carried_on(monkeypatch: pyt
 
     def watched(self: Leaves, choice: object, models: NDArray[np.float64], trying: bool) -> NDArray[np.float64]:
         if trying:
-            tried.append(models[:, -1].copy())
+            tried.append(models[:, WINDOWS - 1].copy())
             carried = Leaves._untried(self, models)
-            assert carried[:, -1].tobytes() == models[:, 0].tobytes()
-            for number in range(3):  # whichever is chosen
+            assert carried[:, WINDOWS - 1].tobytes() == models[:, 0].tobytes()
+            for number in range(WINDOWS):  # whichever is chosen
                 object.__setattr__(choice, "chosen", number)
-                assert chosen(self, choice, models, trying)[:, 0] @ models[:, -1] <= 0  # type: ignore[arg-type]
+                assert chosen(self, choice, models, trying)[:, 0] @ models[:, WINDOWS - 1] <= 0  # type: ignore[arg-type]
         return chosen(self, choice, models, trying)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Leaves, "_chosen", watched)

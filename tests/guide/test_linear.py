@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from confide.guide.linear import Thetas, add_gradient, add_lesson, average, follow, run_rows, scores, units
+from confide.guide.linear import MODELS, Thetas, add_gradient, add_lesson, average, follow, run_rows, scores, units
 
 pytestmark = pytest.mark.claim("guide.md")
 
@@ -107,7 +107,7 @@ def test_no_row_is_longer_than_the_clip_with_its_losses(
     values: list[float], theta: list[float], y: int, vectors: int, weight: float, clip: int
 ) -> None:
     """Whatever row, label, weight and θ, infinite and missing ones included: Σ losses² + Σg² ≤ clip², in integers."""
-    tables = np.resize(np.array(theta), (12, 5 * vectors))
+    tables = np.resize(np.array(theta), (12, (2 + MODELS) * vectors))
     one, two, models = tables[:, :vectors], tables[:, vectors : 2 * vectors], tables[:, 2 * vectors :]
     thetas = thetas_of(one.copy(), two.copy(), models.copy(), 1, clip)
     leaf = lesson(thetas, list(range(len(values))), values, y, weight, clip)
@@ -118,14 +118,14 @@ def test_no_row_is_longer_than_the_clip_with_its_losses(
 
 def test_a_row_tells_of_every_candidate() -> None:
     """By how much each errs more than the usual window, whether it was too sure, and which label it had."""
-    clip, models = SCALE // 2, np.array([[1.0, -1.0, 1.0]])  # the usual window says 1, the fast one 0, the slow one 1
+    clip, models = SCALE // 2, np.array([[1.0, -1.0, 1.0, -1.0]])  # the windows say 1, 0 and 1, the line says 0
     thetas = thetas_of(np.zeros((1, 1)), np.array([[2.0]]), models, 0, clip)
     right, wrong = (lesson(thetas, [0], [0.5], y, 1.0, clip)[1:] / thetas.units for y in (1, 0))
-    assert right[[0, 1, 2, 4]].tolist() == [1.0, 0.0, 1.0, 1.0]
-    assert wrong[[0, 1, 2, 4]].tolist() == [-1.0, 0.0, -1.0, -1.0]
+    assert right[[0, 1, 2, 3, 5]].tolist() == [1.0, 0.0, 1.0, 1.0, 1.0]
+    assert wrong[[0, 1, 2, 3, 5]].tolist() == [-1.0, 0.0, -1.0, -1.0, -1.0]
     p = 1 / (1 + np.exp(-1.0))
-    assert right[3] == pytest.approx(4 * (p - 1) * p * (1 - p), abs=1e-3)
-    assert wrong[3] == pytest.approx(4 * p * p * (1 - p), abs=1e-3)
+    assert right[4] == pytest.approx(4 * (p - 1) * p * (1 - p), abs=1e-3)
+    assert wrong[4] == pytest.approx(4 * p * p * (1 - p), abs=1e-3)
     half = lesson(thetas, [0], [0.5], 1, 0.5, clip)[1:] / thetas.units
     assert half == pytest.approx(right / 2, abs=1e-3), "a label's weight is that of its losses, too"
 

@@ -255,9 +255,9 @@ def test_what_is_far_out_is_bounded_and_never_nothing() -> None:
 
 
 def test_a_map_wider_than_the_plan_certifies_is_refused() -> None:
-    plan = replace(GuidePlan.best(4.0, 1e-6, 400, labels=3, private_ranges=False), node_values=31)
+    plan = replace(GuidePlan.best(4.0, 1e-6, 400, labels=3, private_ranges=False), node_values=32)
     Guide(plan, HashedMap(8))
-    with pytest.raises(ValueError, match="34 coordinates, and the plan's noise is certified for 31"):
+    with pytest.raises(ValueError, match="35 coordinates, and the plan's noise is certified for 32"):
         Guide(plan, HashedMap(9))
     alone = guided_plan(alone=True)
     assert alone.guide is not None

@@ -73,11 +73,11 @@ def apart(first: list[np.ndarray], second: list[np.ndarray]) -> int:
 
 
 FORCED = [
-    np.zeros((4, 7), np.int64),
-    np.array(  # two sums of gradients, and five of losses: here the slow window answers, then the frequent label
+    np.zeros((4, 8), np.int64),
+    np.array(  # two sums of gradients, and six of losses: here the slow window answers, then the frequent label
         [
-            [900, -400, 5, -90000, 7, 10, -800], [-2000, 10, 0, 9999, -990000, 3000, 70],
-            [77, 3000, 1, 2, -3, 4, 5], [0, 1, 0, -1, 0, 1, 0],
+            [900, -400, 5, -90000, 0, 7, 10, -800], [-2000, 10, 0, 9999, 8, -990000, 3000, 70],
+            [77, 3000, 1, 2, 6, -3, 4, 5], [0, 1, 0, -1, 0, 0, 1, 0],
         ]
     ),
 ]  # fmt: skip

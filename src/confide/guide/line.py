@@ -19,23 +19,25 @@ import numpy as np
 
 from confide.arrays import Floats, Ints
 from confide.guide.linear import WINDOWS
-from confide.guide.maps import FeatureMap
+from confide.guide.maps import FAINT, FeatureMap
 from confide.guide.middle import made_up
 from confide.guide.model import Map
 from confide.kernels.compile import jit
 
-_EVERY, _STEPS = 4, 8  # after how many leaves it is drawn again; and in how many steps, from where it was
+_EVERY, _STEPS = 4, 16  # after how many leaves it is drawn again; and in how many steps, from where it was
 _RIDGE = 2.0**-30  # of the mean square: columns that say the same share what they say
 _SURE = 30.0  # no score says more
 
 
 class _Known(NamedTuple):
-    """What the line is found by: made-up rows, their numbers, and the root of the curvature's bound."""
+    """What the line is found by: made-up rows, what of them is its own, and the root of the curvature's bound."""
 
     indices: Ints
     values: Floats
     numbers: Floats
+    """The constant and the line's numbers, in `units`: all of about the same size."""
     root: Floats
+    units: Floats
 
 
 def draw_line(features: Map, models: Floats, vectors: int, closed: int) -> None:
@@ -49,18 +51,19 @@ def draw_line(features: Map, models: Floats, vectors: int, closed: int) -> None:
         models[:, line] = models[:, usual]
     if known is None or closed % _EVERY:
         return
-    own = slice(1, 1 + known.numbers.shape[1])
-    weights = np.ascontiguousarray(models[own, line])
-    _follow(np.ascontiguousarray(models[:, usual]), *known, weights)
+    own, units = slice(0, known.units.size), known.units[:, None]
+    weights = models[own, line] * units
+    _follow(np.ascontiguousarray(models[:, usual]), known.indices, known.values, known.numbers, known.root, weights)
     models[:, line] = 0.0
-    models[own, line] = weights
+    models[own, line] = weights / units
 
 
 @lru_cache(maxsize=4)
 def _known(features: FeatureMap) -> _Known:
     indices, values = made_up(features)
-    numbers = np.ascontiguousarray(values[:, 1 : 1 + features.lined])
-    return _Known(indices, values, numbers, _root(numbers))
+    units = np.array([features.constant] + [FAINT] * features.lined)
+    numbers = values[:, : units.size] / units
+    return _Known(indices, values, numbers, _root(numbers), units)
 
 
 @jit

@@ -2,13 +2,13 @@
 
 A map is made of parts: a constant; each numeric column as a clipped number and as one of its bins; each category as one
 of its own hashed places; random partitions of all columns; the words of texts, and the vectors that a public encoder
-makes of them. Where all columns are numbers of which something is known, one more constant and each number again, of
-next to no norm: θ learns nothing there, but may be a plain straight line of these (`confide.guide.line`). Which parts,
-how many places and what share of the norm each has is a public rule (`FeatureMap`): it looks at the kinds of columns
-and at released grids, never at a stream. A row that is as usual in most of its columns
-would leave much of its norm unused, and the noise is that of the whole: so every row is scaled to the whole, by itself
-alone, all but the constant, which is the same for every row. What is missing takes no room: a missing category, a
-missing number of a column of which nothing is known, an empty text; beside texts each column that is there counts.
+makes of them. Where all columns are numbers of which something is known, each number once more, with next to no norm: θ
+learns nothing there, but may be a plain straight line of these (`confide.guide.line`). Which parts, how many places and
+what share of the norm each has is a public rule (`FeatureMap`): it looks at the kinds of columns and at released grids,
+never at a stream. A row that is as usual in most of its columns would leave much of its norm unused, and the noise is
+that of the whole: so every row is scaled to the whole, by itself alone, all but the line and the constant, which is the
+same for every row. What is missing takes no room: a missing category, a missing number of a column of which nothing is
+known, an empty text; beside texts each column that is there counts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _WORDED = _VECTORED = 4.0  # what a text says by its words, and by its vector
 _WORTH = 8  # columns that say something: beside a text they have what is written above for all columns
 _FIXED = 5  # parts that every row has: all but those of texts
 _DENSE = 20  # columns up to which partitions have their whole share: of many, few say much together
-_LINED, _FAINT, _BEYOND = 32, 2.0**-10, 1.5  # the line: columns, its constant, how far past its ends a number goes
+_LINED, FAINT, _BEYOND = 32, 2.0**-14, 1.5  # the line: columns, a number's value, how far past its ends it goes
 _UNDER = 1 - 2.0**-20  # what is scaled by it stays below 1 however floating point rounds
 
 
@@ -142,7 +142,7 @@ class FeatureMap:
         value, rest = self._values(parts.column.shape[0])
         cuts = [bin_cuts(grid) for grid in self.grids]
         bins = [2 * QUARTERS + 2 if g is None else len(cut) + 2 for cut, g in zip(cuts, self.grids, strict=True)]
-        lined = [middle_and_inverse(grid) for grid in self.grids[: max(0, self.lined - 1)]]
+        lined = [middle_and_inverse(grid) for grid in self.grids[: self.lined]]
         middle, half = np.array(lined).reshape(-1, 2).T.copy()
         first_line = np.cumsum([1 + self.lined, *(NODES if grid is None else 1 for grid in self.grids)], dtype=np.int64)
         first_bin = first_line[-1] + np.concatenate([[0], np.cumsum(bins)]).astype(np.int64)
@@ -201,7 +201,8 @@ class FeatureMap:
             math.sqrt(share / sum(shares) / count) * _UNDER if count else 0.0
             for share, count in zip(shares, counts, strict=True)
         ]
-        if sum(count * Fraction(value) ** 2 for count, value in zip(counts, values, strict=True)) > 1:
+        line = _LINED * (Fraction(FAINT) * Fraction(_BEYOND)) ** 2
+        if line + sum(count * Fraction(value) ** 2 for count, value in zip(counts, values, strict=True)) > 1:
             raise ArithmeticError("the features' norm exceeds 1: the shares were scaled wrongly")
         return tuple(values), math.sqrt(sum(shares[1:_FIXED]) / sum(shares)) * _UNDER
 
@@ -213,9 +214,9 @@ class FeatureMap:
 
     @property
     def lined(self) -> int:
-        """How many features, after the constant, are the line's: one and each number's, or none."""
+        """How many features, after the constant, are the line's: one a number, or none."""
         d, categories, texts = self._sizes()
-        return d + 1 if 0 < d <= _LINED and not categories and not texts and None not in self.grids else 0
+        return d if 0 < d <= _LINED and not categories and not texts and None not in self.grids else 0
 
     @property
     def unplaced(self) -> float:
@@ -356,13 +357,11 @@ def _nothing(numbers: Floats, codes: NDArray[np.uint64], columns: Ints) -> bool:
 def _encode(numbers: Floats, codes: NDArray[np.uint64], tables: _Tables, indices: Ints, values: Floats) -> None:
     indices[0], values[0] = 0, tables.bias
     d, at, missing = numbers.size, 1, 0
-    if tables.middle.size:
-        indices[at], values[at] = at, _FAINT
+    for j in range(tables.middle.size):
+        z = (numbers[j] - tables.middle[j]) * tables.half[j]
+        indices[at], values[at] = at, FAINT * (min(max(z, -_BEYOND), _BEYOND) if z == z else 0.0)
         at += 1
-        for j in range(d):
-            z = (numbers[j] - tables.middle[j]) * tables.half[j]
-            indices[at], values[at] = at, _FAINT * (min(max(z, -_BEYOND), _BEYOND) if z == z else 0.0)
-            at += 1
+    first = at
     for j in range(d):  # a missing number is 0 here
         if tables.free[j]:
             node, here, there = between(numbers[j])
@@ -405,10 +404,10 @@ def _encode(numbers: Floats, codes: NDArray[np.uint64], tables: _Tables, indices
         values[at] = 0.0 if usual else tables.part
         at += 1
     squares = 0.0
-    for a in range(1, at):
+    for a in range(first, at):
         squares += values[a] * values[a]
     whole = tables.rest / np.sqrt(squares) if squares > 0.0 else 0.0
-    for a in range(1, at):
+    for a in range(first, at):
         values[a] *= whole
 
 
