@@ -48,6 +48,15 @@ def test_the_usual_window_answers_unless_another_errs_less_by_more_than_noise_wo
     assert told([-0.02, -0.05, -0.1, 0.01, 0, 0]).chosen == 3, "the line"
 
 
+def test_a_line_that_a_map_does_not_have_is_never_chosen() -> None:
+    """Its coordinate is noise alone, and noise may say that it errs less."""
+    none, sums = UNITS * (np.arange(6) != 2), np.array([0, 0, -1e12, 0, 0, 0])
+    assert Choice.first(STAGE, 1).after(STAGE, UNITS, 0, sums, 0 * sums).chosen == 3
+    assert Choice.first(STAGE, 1).after(STAGE, none, 0, sums, 0 * sums).chosen == 0
+    hashed = Guide(GuidePlan.best(4.0, 1e-6, 3000, private_ranges=False), HashedMap(16))
+    assert hashed._leaves is not None and hashed._leaves.thetas.units[2] == 0 < hashed._leaves.thetas.units[1]
+
+
 @pytest.mark.parametrize("share", [0.05, 0.95])
 def test_a_label_that_is_frequent_answers_until_rows_tell_more(share: float) -> None:
     skew = 2 * share - 1

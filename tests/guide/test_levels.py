@@ -69,6 +69,7 @@ def test_the_usual_level_of_a_column_has_the_value_0() -> None:
     usual, other = features.encode([0.0, 0.0, 0.0]), features.encode([0.0, 1.0, 0.0])
     rest = 1 + features.lined  # after the constant and the line
     assert not usual.values[rest:].any() and usual.values[0] > 0
+    assert (usual.values[1:rest] ** 2).sum() < 1e-6, "the line never takes what a row leaves unused"
     assert np.count_nonzero(other.values[rest:]) == 2  # a number and its bin
 
 

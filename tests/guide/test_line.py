@@ -33,7 +33,7 @@ def drawn(features: FeatureMap | HashedMap, theta: np.ndarray, times: int = 40) 
     models = np.tile(theta, MODELS)
     models[:, WINDOWS * vectors :] = 0.0
     for i in range(times):
-        draw_line(features, models, vectors, 4 * i)
+        draw_line(features, models, vectors, 1 + 4 * i)
     return models[:, WINDOWS * vectors :]
 
 
@@ -70,7 +70,7 @@ def test_no_step_says_less_of_what_the_model_says() -> None:
         models[:, WINDOWS * vectors :] = 0.0
         wanted = _likely((theta[indices] * values[:, :, None]).sum(axis=1))
         for _ in range(12):
-            draw_line(MAP, models, vectors, 0)
+            draw_line(MAP, models, vectors, 1)
             found = _likely((models[indices][:, :, WINDOWS * vectors :] * values[:, :, None]).sum(axis=1))
             entropy = -float((wanted * np.log(found)).sum())
             assert entropy <= before * (1 + 1e-6), "but for what exponentials are rounded by"

@@ -116,6 +116,16 @@ def test_no_row_is_longer_than_the_clip_with_its_losses(
         assert not leaf.any()
 
 
+def test_a_row_whose_clip_is_shorter_than_its_losses_teaches_without_them() -> None:
+    """A record that may have been counted, in the first leaf: it is not lost, and is no longer than its clip."""
+    clip = SCALE // 2
+    thetas = thetas_of(np.zeros((1, 1)), np.zeros((1, 1)), np.array([[1.0, -1.0, -1.0, -1.0]]), 0, clip)
+    short = clip * 7 // 10
+    leaf = lesson(thetas, [0], [1.0], 1, 1.0, short)
+    assert 0.9 * short < -leaf[0] <= short and not leaf[1:].any()
+    assert lesson(thetas, [0], [1.0], 1, 1.0, clip)[1:].any()
+
+
 def test_a_row_tells_of_every_candidate() -> None:
     """By how much each errs more than the usual window, whether it was too sure, and which label it had."""
     clip, models = SCALE // 2, np.array([[1.0, -1.0, 1.0, -1.0]])  # the windows say 1, 0 and 1, the line says 0

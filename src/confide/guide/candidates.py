@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from confide.arrays import Floats, Ints
-from confide.guide.linear import MODELS
+from confide.guide.linear import MODELS, WINDOWS
 from confide.planning.stages import Stage
 from confide.privacy.sums import overlap
 
@@ -108,6 +108,7 @@ class Choice:
         rounds, rows = keep_labels * self.rounds + length * float(unit[-1]), keep * self.rows + length
         deviation = math.sqrt(stage.sigma2 * math.fsum((weights**2).tolist()) + older)
         told = [0.0, *(counts[:MODELS] + deviation / unit[:MODELS]).tolist()]
+        told[WINDOWS] = told[WINDOWS] if units[WINDOWS - 1] else math.inf  # there is no line
         told[MODELS] += _expected(counts[labels], deviation, rounds) * float(deviation / unit[MODELS - 1]) ** 2 / rows
         surer, answered = list(self.surer), self.chosen == MODELS
         least = 0.0 if answered and counts.size == MODELS + 2 else _LEAST  # a label that never came is half of each

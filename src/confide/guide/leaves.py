@@ -75,7 +75,7 @@ class Leaves:
     ) -> None:
         self.plan, self.stage, self._softer = plan, stage, softer  # rounds whose leaves have kept lessons alone
         loud = (0, plan.clip) if stage.number else (plan.loud_leaves, plan.loud_clip)
-        self._loud = _Loud(*loud, plan.loud_rounds)
+        self._loud, self.planned, self.features = _Loud(*loud, plan.loud_rounds), stage, features
         self._units = self._units_of(0)
         size = features.width * plan.vectors + self._units.size
         if size > plan.node_values:
@@ -83,7 +83,6 @@ class Leaves:
                 f"the map has {size:,} coordinates, and the plan's noise is certified for {plan.node_values:,}: take "
                 "fewer features or labels"
             )
-        self.planned, self.features = stage, features
         self._mean, self._along, self.stage = _steady(stage, features)
         self.closed = 0
         self.open = np.zeros(size, dtype=np.int64)
@@ -191,6 +190,8 @@ class Leaves:
         soft = closed < stage.leaves and stage.ends[closed] <= self._softer
         clip, loud = plan.kept_clip if soft else plan.clip, self._loud.clip if closed < self._loud.leaves else 0
         made = units(clip, plan.vectors, stage.before + closed, stage.number == 0, loud)
+        if not (isinstance(self.features, FeatureMap) and self.features.lined):
+            made[WINDOWS - 1] = 0  # no line: nothing is told of it, and it is never chosen
         if soft and stage.ends[closed] <= self._loud.rounds:
             made[MODELS + 1 :] = 0  # nothing is kept of these rounds: no label counts, and none is waited for
         return made

@@ -43,13 +43,14 @@ class _Known(NamedTuple):
 def draw_line(features: Map, models: Floats, vectors: int, closed: int) -> None:
     """Move the line, the last of the models, towards what the first one says; without a line it is that first one.
 
-    After so many closed leaves: every fourth time, since what one leaf adds hardly moves it.
+    After so many closed leaves: the first and every fourth from there, since what one leaf adds hardly moves it. Where
+    the model began anew, the line is the model until then.
     """
     known = _known(features) if isinstance(features, FeatureMap) and features.lined else None
     usual, line = slice(0, vectors), slice(WINDOWS * vectors, (WINDOWS + 1) * vectors)
     if known is None:
         models[:, line] = models[:, usual]
-    if known is None or closed % _EVERY:
+    if known is None or (closed - 1) % _EVERY:
         return
     own, units = slice(0, known.units.size), known.units[:, None]
     weights = models[own, line] * units

@@ -223,7 +223,10 @@ def _lesson(
     _losses(thetas, said, indices, values, y, weight, losses)
     for k in range(losses.size):
         room -= losses[k] * losses[k]
-    if room < 0 or not _gradient(thetas.theta, indices, values, y, weight, clip, int(room), scale, leaf):
+    if room < 0:  # of a record in the first leaves: it teaches, and tells of no candidate
+        losses[:] = 0
+        room = np.int64(clip) * np.int64(clip)
+    if not _gradient(thetas.theta, indices, values, y, weight, clip, int(room), scale, leaf):
         return False
     for k in range(losses.size):
         leaf[first + k] += losses[k]
@@ -246,7 +249,8 @@ def add_lesson(
 
     The losses are the leaf's last coordinates. For each other window its errors less the usual window's, for the
     frequent label the same; the slope of the said probabilities' squared error by their scale; and the label's count.
-    The gradient is clipped to what they leave: Σ losses² + Σg² ≤ clip², in the integers that are added.
+    The gradient is clipped to what they leave: Σ losses² + Σg² ≤ clip², in the integers that are added. A clip that is
+    shorter than the losses has none of them.
     """
     known = ordered(indices, thetas.theta.shape[0])
     return known and _lesson(thetas, said, indices, values, y, weight, clip, scale, leaf)
