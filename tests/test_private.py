@@ -48,6 +48,8 @@ def test_what_it_does_not_know_is_refused_by_name() -> None:
         make(people_labels=2)
     with pytest.raises(ValueError, match="protect='nothing'"):
         make(protect="nothing")
+    with pytest.raises(ValueError, match="labels must be two or more"):
+        confide.Private(labels=["yes"], epsilon=1.0)
     with pytest.raises(ValueError, match="labels_per_person"):
         make(labels_per_person=2)
     with pytest.raises(ValueError, match="deadline has no meaning"):

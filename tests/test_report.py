@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from markupsafe import escape
 
-from confide import Plan
+from confide import POP, Plan
 from confide.data.rows import Item, Row, Stream
 from confide.learners import DecisionTree
 from confide.runs import pictures
@@ -297,6 +297,10 @@ def test_rare_labels_that_are_found_at_the_price_of_more_mistakes_are_told_apart
     assert said.startswith("More often wrong than a constant answer, but it finds the rarer labels")
     tally = replace(tally, curve_wrong=[0, 0, 790])
     assert verdict(replace(guided, tally=tally)).startswith("About as often wrong as a constant answer, but it finds")
+    assert "--label-weights" not in verdict(replace(guided, tally=tally))
+    weighed = POP(None, guided.pop.plan, labels=["no", "yes"], features=2, label_weights=[1, 10], seed=1)
+    said = verdict(replace(guided, tally=tally, pop=weighed))
+    assert said.endswith("Smaller --label-weights err less often.")
 
 
 def test_the_first_rows_decide_no_verdict() -> None:

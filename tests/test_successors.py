@@ -349,6 +349,19 @@ def test_the_command_line_makes_a_successor_and_shows_a_life_to_the_operator(tmp
     assert "has no predecessor" in said("ledger", tmp_path / "1")
     assert CliRunner().invoke(app, ["successor", str(tmp_path / "1"), str(tmp_path / "3")]).exit_code != 0
 
+def test_the_ledger_of_one_model_says_no_more_than_it_promised_and_knows_people_by_their_tokens(tmp_path: Path) -> None:
+    pop = POP(None, Plan.tight(1.0, 1e-6, units="people"), labels=["no", "yes"], features=2, units="people")
+    pop.save(tmp_path / "1")
+    for name in ("tokens:ann", "tokens:bob", "proxy:bob", "carl"):
+        pop.learn(pop.predict([1.0, 2.0], name).ticket, "yes")
+    pop.close()
+    assert "most ε = 1 of 1, at" in said("ledger", tmp_path / "1")
+    for name in ("ann", "tokens:ann", "carl", "proxy:bob"):
+        assert "was here: ε = 1 of 1 so far, 0 of it" in said("ledger", tmp_path / "1", "--person", name), name
+    assert "was never here: ε = 0 of 1" in said("ledger", tmp_path / "1", "--person", "dora")
+    twice = CliRunner().invoke(app, ["ledger", str(tmp_path / "1"), "--person", "bob"])
+    assert twice.exit_code and "may be 'tokens:bob' or 'proxy:bob'" in str(twice.exception)
+
 
 FILE = """
 [models.new]

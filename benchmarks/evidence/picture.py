@@ -17,7 +17,7 @@ SHOWN = {
 INK, LINE = "#7d8894", "#7d889455"
 WIDTH, LEFT, ROW, TOP = 460, 116, 20, 62
 TICKS = (-5, 0, 5, 10, 15, 20, 25)
-SPAN = (-5.0, 27.5)
+SPAN = (-6.5, 27.5)
 """Points that the axis shows; what is beyond stands at its end, with its number."""
 
 

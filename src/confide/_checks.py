@@ -137,7 +137,9 @@ def all_labels(given: Any) -> tuple[Hashable, ...]:
     """
     if isinstance(given, str | bytes):
         raise ValueError('labels must be a sequence of all labels, as ["no", "yes"], and not a text')
-    return tuple(given)
+    if len(found := tuple(given)) < 2:
+        raise ValueError('labels must be two or more, all that there may be, as ["no", "yes"]')
+    return found
 
 
 def label_weights(given: Any, labels: Sequence[Hashable]) -> list[float] | None:

@@ -35,7 +35,9 @@ ledger = typer.Typer(
 @ledger.command()
 def show(
     folder: Annotated[Path, typer.Argument(metavar="STATE", help="The folder of a saved POP.")],
-    person: Annotated[str | None, typer.Option(metavar="ID", help="Say it of this person alone.")] = None,
+    person: Annotated[
+        str | None, typer.Option(metavar="ID", help="Say it of this person alone. Behind `jwt`: jwt:ISSUER:NAME.")
+    ] = None,
     ledger: Ledger = None,
     model: Model = MODEL,
 ) -> None:

@@ -43,7 +43,8 @@ def status(
     silent = f", the first {plan.silent:,} silent" if plan.silent else ""
     planned = ", and no last one" if plan.endless else f" of {plan.rounds:,}"
     say(f"  rounds    {seen['rounds']:,}{planned}{silent}")
-    say(OPERATOR, "bold red")
+    if plan.copies or seen["failures"].sentence or run is not None:
+        say(OPERATOR, "bold red")
     if plan.copies:
         say(f"  unsure    {seen['unsure']:,} of {plan.unsure:,} planned{' in this leg' if plan.relay else ''}")
         say(f"  taught    {seen['taught']:,} labels when it was last saved")

@@ -42,8 +42,8 @@ _FIRST, _MEMORY = 64, 1 << 17
 
 
 _FAILED = (
-    "your model raised {kind}, {where}: then the label that came out most often is answered, and what it was not "
-    "taught is lost; {so_far}this is said once, and how often is counted"
+    "your model raised {kind}, {where}: where it does, the label that came out most often is answered, and what it is "
+    "not taught is lost; {so_far}this is said once, and operator.failures counts how often"
 )
 
 
@@ -145,7 +145,7 @@ class _Own:
 
     def _failed(self, lesson: bool, kind: str, where: str = "", so_far: str = "") -> None:
         if not any(self.failures):
-            where = where or ("for a label" if lesson else "for an answer")
+            where = where or ("when it was taught a label" if lesson else "when it was asked")
             with contained:  # whoever makes errors of warnings: the round goes on
                 words = _FAILED.format(kind=kind, where=where, so_far=so_far)
                 warnings.warn(words, ConfideWarning, stacklevel=2)

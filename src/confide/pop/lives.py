@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,9 @@ from confide.pop.succession import Line, account, accounts, before_of, line_of
 from confide.privacy.random import Random
 
 __all__ = ["Seen", "look"]
+
+_DOORS = ("tokens:", "proxy:")
+"""What doors of a service put before a person's name; that of `jwt` has the issuer in it."""
 
 
 class Seen(NamedTuple):
@@ -39,7 +43,7 @@ def look(folder: Path, place: str | None, model: str, person: str | None = None)
             raise ValueError("people have accounts where they are the units and a guide answers alone")
         return Seen(public, [f"rounds    {spent.rounds:,}; every unit is charged its model's whole price"])
     if (periods := plan.promise.counted) is not None:
-        who = None if person is None else _who(folder, person)
+        who = None if person is None else _who(folder, person, spent.labels)
         return Seen(public, _by_period(periods, spent, who))
     life = Life(plan.guarantee.epsilon, plan.guarantee.delta) if line is None else line.life
     personal = line is not None and line.personal(plan)
@@ -48,14 +52,14 @@ def look(folder: Path, place: str | None, model: str, person: str | None = None)
     cost = cost_of(plan.guide, _counts(line, spent))
     lined, people = line if personal else None, ledger.people(model, 0 if personal else -1)
     if person is not None:
-        who = _who(folder, person)
+        who = _who(folder, person, {*people, *before.labels})
         known = who in people
         moved, labels = before.labels.get(who, 0), spent.labels.get(who, 0)
         now = account(cost, lined, moved, labels) if known else moved
         left = min(cost.most, labels)
         return Seen(public, [
-            f"person    {'was here' if known else 'was never here'}: ε = {life.epsilon_at(now):.4g} of "
-            f"{life.epsilon:g} so far, {life.epsilon_at(moved):.4g} of it before this model",
+            f"person    {'was here' if known else 'was never here'}: ε = {_used(life, now):.4g} of "
+            f"{life.epsilon:g} so far, {_used(life, moved):.4g} of it before this model",
             f"labels    {cost.most - left:,} more of theirs are learned here, of {cost.most:,}",
         ])  # fmt: skip
     found = accounts(cost, lined, spent, before, people)
@@ -63,14 +67,23 @@ def look(folder: Path, place: str | None, model: str, person: str | None = None)
     over = sum(labels >= cost.most for labels in spent.labels.values())
     return Seen(public, [
         f"people    {charged:,} who were charged, of whom {over:,} teach nothing any more",
-        f"most      ε = {life.epsilon_at(most):.4g} of {life.epsilon:g}, at δ = {life.delta:g}, so far",
+        f"most      ε = {_used(life, most):.4g} of {life.epsilon:g}, at δ = {life.delta:g}, so far",
     ])  # fmt: skip
 
 
-def _who(folder: Path, person: str) -> bytes:
-    who = Routing("people", 0, Random(), snapshot.read_key(folder)).who(person)
-    assert who is not None
-    return who
+def _used(life: Life, account: int) -> float:
+    """No more than is promised: one model alone promises it of all that it takes, and an account is rounded up."""
+    return min(life.epsilon, life.epsilon_at(account))
+
+
+def _who(folder: Path, person: str, known: Container[bytes]) -> bytes:
+    """Whom the name means: as it is given or, where nobody is called so, as a door of a service would call them."""
+    routing = Routing("people", 0, Random(), snapshot.read_key(folder))
+    hashed = {name: routing.who(name) or b"" for name in (person, *(door + person for door in _DOORS))}
+    found = [name for name, who in hashed.items() if who in known]
+    if len(found) > 1 and person not in found:
+        raise ValueError(f"{person!r} may be {' or '.join(map(repr, found))}: give one of these names")
+    return hashed[person if person in found or not found else found[0]]
 
 
 def _by_period(periods: Periods, spent: Spent, who: bytes | None) -> list[str]:

@@ -70,7 +70,8 @@ def _against_constant(outcome: Outcome) -> str:
     if seen > 1 and tally.balanced_error < 1 - 1 / seen - BALANCED:
         found = f"a balanced error of {percent(tally.balanced_error)} against {percent(1 - 1 / seen)}"
         more = "More often wrong than" if own - constant > CHANCE * math.sqrt(constant) else "About as often wrong as"
-        return f"{more} a constant answer, but it finds the rarer labels: {said}; {found}."
+        less = "" if outcome.pop.label_weights is None else " Smaller --label-weights err less often."
+        return f"{more} a constant answer, but it finds the rarer labels: {said}; {found}.{less}"
     return f"No better than a constant answer: {said}. {_ways_on(outcome, constant)}"
 
 
@@ -131,7 +132,7 @@ def rare(outcome: Outcome) -> tuple[str, str] | None:
     if (least := _rarest(tally)) is None:
         return None
     weights, alone = outcome.pop.label_weights, outcome.pop.plan.promise.protect == "labels"
-    how = f"--label-weights {outcome.stream.labels[least[1]]}=10 makes more of it"
+    how = f"--label-weights {outcome.stream.labels[least[1]]}=10 makes more of it, and errs more elsewhere"
     weighed = how if weights is None else f"its weight is {weights[least[1]] / min(weights):g} times the least"
     name = f"{str(outcome.stream.labels[least[1]])!r}, the rarest label ({least[0]:,} of {tally.known:,})"
     return percent(tally.recalls[least[1]]), f"recall of {name}" + ("" if alone else f"; {weighed}")
