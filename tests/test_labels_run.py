@@ -16,6 +16,7 @@ from confide.cli.app import app
 from confide.planning.guided import GuidePlan
 from confide.planning.labels import NOT_PROTECTED
 from confide.planning.parts import Price, price_of
+from confide.pop.base import SOURCES
 from confide.privacy.response import together
 
 pytestmark = pytest.mark.claim("labels.md", "parts.md")
@@ -93,7 +94,7 @@ def test_a_learner_of_ones_own_is_taught_itself(learner: str, tmp_path: Path, mo
     monkeypatch.syspath_prepend(str(tmp_path))
     _, numbers, _ = ran(tmp_path, "--epsilon", "4", "--learner", f"own_{learner}:{learner}")
     own = numbers["operator_only"]
-    assert own["sources"]["guide"][0] > 500 and not any(own["failures"].values())
+    assert own["sources"]["model"][0] > 500 and not any(own["failures"].values())
     assert own["late_error"] < own["late_frequent_error"] + 0.05
 
 
@@ -134,9 +135,8 @@ def test_follow_many_is_one_by_one() -> None:
         one.learn(answer.ticket, int(i % 7 > 3))
     xs, ys = np.array([[i % 7 - 3.0] for i in range(300)]), np.array([int(i % 7 > 3) for i in range(300)])
     done = many.follow_many(xs, ys)
-    names = ("fallback", "guide")
     both = zip(single[1:], done.answers.tolist()[1:], done.source.tolist()[1:], strict=True)
-    assert all((label, source) == (answer, names[number]) for (label, source), answer, number in both)
+    assert all((label, source) == (answer, SOURCES[number]) for (label, source), answer, number in both)
     left, right = one.operator.randomizing, many.operator.randomizing
     assert left is not None and right is not None and left.outputs.tolist() == right.outputs.tolist()
 

@@ -27,6 +27,7 @@ from confide.games.moves import Batch, Round, View
 from confide.planning.guided import GuidePlan
 from confide.planning.parts import Cap, Part, Price, price_of
 from confide.planning.promise import Promise
+from confide.pop.base import SOURCES
 from confide.pop.running import Released, Running
 from confide.pop.several import Parts
 from confide.pop.state import check
@@ -225,8 +226,7 @@ def test_one_by_one_and_in_batches_it_answers_alike(name: str) -> None:
         single.append((answer.label, answer.source))
         one.learn(answer.ticket, y)
     done = follow.follow_many(np.array(xs), np.array(ys))
-    sources = ("fallback", "guide", "lean", "copies", "count")
-    assert single == [(int(a), sources[s]) for a, s in zip(done.answers, done.source, strict=True)]
+    assert single == [(int(a), SOURCES[s]) for a, s in zip(done.answers, done.source, strict=True)]
     who = {"count": {"count"}, "laplace": {"count"}, "count first": {"guide", "count"}}.get(name, {"guide"})
     assert {source for _, source in single} == {"fallback"} | who
     for i in range(0, ROUNDS, 7):

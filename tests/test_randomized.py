@@ -316,7 +316,7 @@ def test_a_model_that_never_was_fitted_answers_nothing_and_everyone_is_told() ->
 def test_of_a_model_that_learns_the_first_rows_alone_are_the_fallbacks() -> None:
     model = make(LogisticRegression())
     result = model.follow_many(np.ones((70, 2)), np.zeros(70, dtype=np.int64))
-    assert [SOURCES[i] for i in result.source] == ["fallback"] * 64 + ["guide"] * 6
+    assert [SOURCES[i] for i in result.source] == ["fallback"] * 64 + ["model"] * 6
 
 
 def test_where_a_table_cannot_be_made_its_asker_hears_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from confide.notebook import card
 from confide.planning.plan import Guarantee
 
 __all__ = [
-    "COPIES", "FALLBACK", "GUIDE", "LEAN", "OWN_SOURCES", "SOURCES", "TICKET_LIFE", "WHO", "Answer", "Durable",
+    "COPIES", "FALLBACK", "GUIDE", "LEAN", "MODEL", "OWN_SOURCES", "SOURCES", "TICKET_LIFE", "WHO", "Answer", "Durable",
     "Followed", "Mechanism", "Told", "Unit", "Xs", "source_number",
 ]  # fmt: skip
 
@@ -26,19 +26,20 @@ TICKET_LIFE = 10_000
 """Public rounds after which a ticket expires, unless the user says otherwise."""
 
 
-OWN_SOURCES = ("fallback", "guide", "lean", "copies")
+OWN_SOURCES = ("fallback", "guide", "lean", "copies", "model")
 """Where an answer may come from in Confide's own plans."""
 
 SOURCES = [*OWN_SOURCES]
 """Where an answer may come from; inside, its number here. A part with another source adds its own."""
 
-FALLBACK, GUIDE, LEAN, COPIES = range(4)
+FALLBACK, GUIDE, LEAN, COPIES, MODEL = range(5)
 
 WHO = {
     "copies": "the copies agreed",
     "lean": "votes and guide together",
     "guide": "the guide",
     "fallback": "the fallback, which knows nothing private",
+    "model": "the model that is taught randomized labels",
 }
 """Who answers, in words."""
 
@@ -63,7 +64,7 @@ class Answer:
     error: str | None = None
     """In a batch: what was wrong with this row, which was then not answered and has no ticket."""
     source: str = "fallback"
-    """Who answered: "copies", "lean", "guide" or "fallback", or what another part is called."""
+    """Who answered: "copies", "lean", "guide", "model" (labels alone) or "fallback", or what another part is called."""
     guide: Any = None
     """The guide's own label for x, whoever answered; None where it has none. It is public: everyone may compute it."""
 

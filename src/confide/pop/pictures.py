@@ -10,7 +10,7 @@ from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
 from confide.planning.pictures import BLUE, GREEN, RED, Picture, panels, thousands
-from confide.pop.base import COPIES, FALLBACK, GUIDE, LEAN, SOURCES
+from confide.pop.base import COPIES, FALLBACK, GUIDE, LEAN, MODEL, SOURCES
 from confide.pop.evaluate import Evaluation
 
 __all__ = ["picture"]
@@ -18,8 +18,8 @@ __all__ = ["picture"]
 PARTS = 60
 """Parts of a stream over which errors and shares are averaged, at most."""
 
-_COLOURS = {COPIES: BLUE, LEAN: "#5fa8a3", GUIDE: GREEN, FALLBACK: "#b8c0c8", -1: "#9a1b1b"}
-_REFUSED = -1
+_COLOURS = {COPIES: BLUE, LEAN: "#5fa8a3", GUIDE: GREEN, MODEL: GREEN, FALLBACK: "#b8c0c8", -1: "#9a1b1b"}
+_REFUSED, _OTHER = -1, "#8a6fb0"  # what is drawn of a part of somebody's own
 
 
 def picture(evaluation: Evaluation) -> Picture:
@@ -49,7 +49,7 @@ def _sources(axes: Axes, evaluation: Evaluation) -> None:
     ends, _ = _parts(evaluation.wrong)
     shares = [_parts(evaluation.source == i)[1] for i, _ in found]
     from_start = [np.append(share[0], share) for share in shares]
-    names, colours = [name for _, name in found], [_COLOURS[i] for i, _ in found]
+    names, colours = [name for _, name in found], [_COLOURS.get(i, _OTHER) for i, _ in found]
     axes.stackplot(np.append(0, ends), from_start, labels=names, colors=colours)
     axes.set_ylim(0, 1)
     axes.set_ylabel("answered by")

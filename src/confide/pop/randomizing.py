@@ -85,7 +85,7 @@ class Randomizing(Running, runs=RandomizedLabels):
         Where each person's labels are counted.
     """
 
-    source = "guide"
+    source = "model"
     notes = True
 
     def __init__(
