@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from confide.guide.columns import Columns
 from confide.guide.guide import Guide
-from confide.guide.linear import MODELS
+from confide.guide.linear import MODELS, Thetas, add_lesson, units
 from confide.planning.guided import GuidePlan
 from confide.planning.stages import ends_of
 from confide.privacy.random import Random
@@ -108,6 +108,25 @@ def test_a_load_in_the_midst_of_silence_has_the_same_bits() -> None:
     asked(guide, 1)
     rows = [one for one in guide.releases() if one.kind == "epoch"]
     assert rows and rows[-1].number == guide.epoch
+
+
+@pytest.mark.parametrize("vectors", [1, 3])
+@pytest.mark.parametrize("leaf", [0, 5, 500])
+def test_with_the_count_no_row_is_longer_than_the_clip(vectors: int, leaf: int) -> None:
+    """Σ of all integers that a row adds, squared, is at most clip², and the count does not say which label came."""
+    rng, clip = np.random.default_rng([vectors, leaf]), PLAN.clip
+    for _ in range(300):
+        models = rng.normal(size=(9, MODELS * vectors)) * 10.0 ** rng.integers(-2, 4)
+        theta, said = rng.normal(size=(9, vectors)) * 10.0 ** rng.integers(-2, 4), rng.normal(size=vectors)
+        thetas = Thetas(theta, theta, models, 0, units(clip, vectors, leaf))
+        values, weight = rng.normal(size=9) * 10.0 ** rng.integers(-3, 4), float(rng.choice([0.0, 0.3, 1.0, 1e9]))
+        came = []
+        for y in (0, 1):
+            added = np.zeros(theta.size + 1 + thetas.units.size, dtype=np.int64)
+            assert add_lesson(thetas, said, np.arange(9), values, y, weight, clip, PLAN.scale, added)
+            assert int((added.astype(object) ** 2).sum()) <= clip**2
+            came.append(int(added[theta.size]))
+        assert came[0] == came[1] == int(min(weight, 1.0) * int(thetas.units[MODELS]))
 
 
 @pytest.mark.parametrize("rounds", [5000, None])
