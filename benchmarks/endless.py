@@ -9,11 +9,12 @@
 Each line has the error over all rows of a plan told its length, then the quotient of that of a plan without an end,
 with all else the same, and in brackets both after 40 % of the rows. A seed is one of the noise; the rows are the same.
 
-The constants (leaves of an epoch, the longest leaf, growth, the look at ranges) were chosen on RBF, Agrawal 1 and
-Agrawal 5; SEA, hotel and Agrawal 3 were looked at once, afterwards. When a model begins anew was chosen on the drifting
-stream, on RBF with other centres, on SEA with other thresholds, on hyperplanes and on Agrawal 8, 0, 4, 6; Elec
-was looked at in between; `other`, the second stream of `drift`, once, after all of it. The numbers of `relay` (a leg,
-its silent rounds, copies, unsure answers) were chosen on its own stream, with another seed of the same rows.
+The constants (leaves of an epoch, the longest leaf, growth) were chosen on RBF, Agrawal 1 and Agrawal 5; SEA, hotel and
+Agrawal 3 were looked at once, afterwards. Ranges are looked at as in a plan of many rounds: Agrawal 1 asked for it, at
+10⁶ rounds. When a model begins anew was chosen on the drifting stream, on RBF with other centres, on SEA with other
+thresholds, on hyperplanes and on Agrawal 8, 0, 4, 6; Elec was looked at in between; `other`, the second stream of
+`drift`, once, after all of it. The numbers of `relay` (a leg, its silent rounds, copies, unsure answers) were chosen on
+its own stream, with another seed of the same rows.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ def blocks(rounds: int) -> Iterator[tuple[int, NDArray[np.float64], NDArray[np.i
 
 
 def caps(pop: POP) -> float:
-    """What a person takes of this process's memory for good, in bytes: names and how many labels of each were taught."""
+    """What a person takes of this process's memory for good, in bytes: a name, and how many labels were taught."""
     account = pop.operator.loop.account
     kept = [account.labels, *(held for held in (account._early, account._named) if held)]
     names = {name for held in kept for name in held}
@@ -218,7 +219,8 @@ def said(line: dict[str, Any]) -> str:
         took = f"{first['megabytes']:.0f} MB after {first['rounds']:,}, {last['megabytes']:.0f} at the end"
         later = [block["error"] for block in line["found"][1:]] or [last["error"]]
         error = f"{np.median(later):.2%} in half of the later blocks, {max(later):.2%} in the worst"
-        return f"{head}, error {last['error']:.2%} in the last block, {error}; {took}, {line['bytes']:.0f} bytes a person"
+        took += f", {line['bytes']:.0f} bytes a person"
+        return f"{head}, error {last['error']:.2%} in the last block, {error}; {took}"
     if "ratio" not in line:
         head = f"{line['stream']} at {line['rounds']:,}: error {line['before']:.2%}"
         took = f"; {line['megabytes'][0]:.0f} to {max(line['megabytes']):.0f} MB" if "megabytes" in line else ""
