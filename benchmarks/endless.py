@@ -9,12 +9,11 @@
 Each line has the error over all rows of a plan told its length, then the quotient of that of a plan without an end,
 with all else the same, and in brackets both after 40 % of the rows. A seed is one of the noise; the rows are the same.
 
-The constants (leaves of an epoch, the longest leaf, growth) were chosen on RBF, Agrawal 1 and Agrawal 5; SEA, hotel and
-Agrawal 3 were looked at once, afterwards. Ranges are looked at as in a plan of many rounds: Agrawal 1 asked for it, at
-10⁶ rounds. When a model begins anew was chosen on the drifting stream, on RBF with other centres, on SEA with other
-thresholds, on hyperplanes and on Agrawal 8, 0, 4, 6; Elec was looked at in between; `other`, the second stream of
-`drift`, once, after all of it. The numbers of `relay` (a leg, its silent rounds, copies, unsure answers) were chosen on
-its own stream, with another seed of the same rows.
+The constants (leaves of an epoch, the longest leaf, growth, the look at ranges) were chosen on RBF, Agrawal 1 and
+Agrawal 5; SEA, hotel and Agrawal 3 were looked at once, afterwards. When a model begins anew was chosen on the drifting
+stream, on RBF with other centres, on SEA with other thresholds, on hyperplanes and on Agrawal 8, 0, 4, 6; Elec
+was looked at in between; `other`, the second stream of `drift`, once, after all of it. The numbers of `relay` (a leg,
+its silent rounds, copies, unsure answers) were chosen on its own stream, with another seed of the same rows.
 """
 
 from __future__ import annotations

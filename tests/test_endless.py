@@ -27,8 +27,8 @@ COLUMNS = Features(numeric=["a", "b"])
 def plan(units: Any = "rounds", unit_labels: int = 1) -> Plan:
     """An endless plan with small epochs: the first end after 292 and 772 rounds of the stage after the warm-up."""
     best = GuidePlan.best(40.0, 1e-6, unit_labels=unit_labels, apart=False)
-    warm = len(ends_of(COUNTED, LEAF, GROWTH))
-    guide = replace(best, leaves=LEAVES, leaf=LEAF, growth=GROWTH, range_rounds=COUNTED, warm_leaves=warm)
+    small = replace(best, leaves=LEAVES, leaf=LEAF, growth=GROWTH)
+    guide = replace(small, range_rounds=COUNTED, warm_leaves=len(ends_of(COUNTED, LEAF, GROWTH)))
     return Plan(Promise(guide.epsilon(1e-6), 1e-6, units=units, unit_labels=unit_labels), (guide,), "tight")
 
 

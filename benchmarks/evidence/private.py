@@ -68,7 +68,7 @@ def told(run: Evaluation, plan: Plan, **more: Any) -> dict[str, Any]:
         numbers |= {"lean": plan.lean and getattr(plan.lean, "kind", "weights"), "halted": run.halted_at}
     if plan.guide is not None:
         numbers |= {"step": round(plan.guide.step, 6), "leaves": plan.guide.leaves}
-    shares = {name: round(share, 5) for name, share in run.coverage.items()}
+    shares = {name: round(share, 5) for name, share in run.coverage.items() if share or name != "model"}
     shares["nobody"] = abs(round(1 - sum(run.coverage.values()), 5))
     return {"answers": run.answers, "answered": shares, "parameters": numbers}
 

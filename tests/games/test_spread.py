@@ -74,7 +74,7 @@ def test_a_person_who_spreads_labels_over_twenty_epochs_has_the_law_of_the_promi
 
 def test_one_label_at_the_beginning_moves_all_that_the_promise_allows() -> None:
     found = lives(PLANS[1], 1, lambda epoch: True)
-    assert found.fault == "" and 0.98 < found.moved <= 1  # that a label came is the same in both worlds
+    assert found.fault == "" and 0.99 < found.moved <= 1
 
 
 def reusing(plan: Plan) -> POP:
@@ -149,7 +149,7 @@ def test_a_person_who_teaches_in_all_their_periods_has_the_law_that_the_plan_sta
     plan = small(1).but(units="people", per=5, periods=6)
     found = periods(plan)
     assert found.fault == "" and 0.4 < found.moved <= 1
-    assert periods(plan.but(periods=1)).moved > 0.98
+    assert periods(plan.but(periods=1)).moved > 0.99
 
 
 def test_periods_that_never_end_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,7 @@ pytestmark = pytest.mark.claim("guide.md")
 
 LEAVES, LEAF, GROWTH = 12, 40, 8
 BEST = GuidePlan.best(40.0, 1e-6, apart=False)
-WARM = len(ends_of(BEST.range_rounds, LEAF, GROWTH))
-SMALL = replace(BEST, leaves=LEAVES, leaf=LEAF, growth=GROWTH, warm_leaves=WARM)
+SMALL = replace(BEST, leaves=LEAVES, leaf=LEAF, growth=GROWTH)
 COUNTING = replace(SMALL, range_rounds=100, warm_leaves=len(ends_of(100, LEAF, GROWTH)))
 ALONE = replace(SMALL, range_rounds=0, warm_leaves=0, range_norm=0, range_values=0)
 COLUMNS = Columns.of_array(3)

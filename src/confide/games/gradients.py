@@ -80,7 +80,7 @@ class OppositeLabels:
         """The unit's sum in its leaf at bit 0 and bit 1."""
         guide, features = self.guide, FeatureMap(Columns.of_array(1))
         shape, row = (features.width, 1), features.encode((1.0,))
-        zero, one = (first_lesson(shape, *row, label, guide.clip, guide.scale, guide.endless) for label in (0, 1))
+        zero, one = (first_lesson(shape, *row, label, guide.clip, guide.scale) for label in (0, 1))
         return guide.unit_labels * zero, guide.unit_labels * one
 
     @cached_property

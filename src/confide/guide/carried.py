@@ -29,7 +29,7 @@ class Carried(NamedTuple):
     since_round: Ints
     """After how many rounds each partition was drawn anew; 0 for never."""
     sums: Floats
-    """The decoded sums of all earlier epochs that θ follows, in the units of `step`."""
+    """The decoded sums of all earlier epochs, in the units of `step`."""
     noise: Floats
     """The variance of the noise in them, for each partition."""
     step: float
@@ -71,8 +71,8 @@ class Carried(NamedTuple):
             at += 3 + size
         width, floats = features.width, row[at:].view(np.float64)
         theta = width * vectors
-        numbers = floats.size - (3 + models) * theta - partitions - counts
-        sizes = (theta, models * theta, theta, theta, partitions, counts, numbers)
+        numbers = floats.size - (3 + models) * theta - partitions - 2 * counts
+        sizes = (theta, models * theta, theta, theta + counts, partitions, counts, numbers)
         fits = counts > 0 and np.isfinite(floats).all() and chosen <= models and numbers == _NUMBERS
         if not fits or (renewed and not isinstance(features, FeatureMap)):
             return None

@@ -28,8 +28,7 @@ _FAST, _SLOW, _FREQUENT, _SURE = 0, 1, MODELS - 1, MODELS  # of the losses
 _LABELS, _WRONG = slice(MODELS + 1, -1), -1  # … and of what is kept with them
 _WINDOWS = (8, 16)  # leaves that are looked at, and as many before them: a leaf is a 256th of the past
 _KNOWN = 32  # leaves that must be known from before
-_RARELY = 16  # rounds for a label, at most, if labels are said to come
-_CLEAR, _SURELY = 4.0, 6.0  # deviations of noise and chance; where a mistake would not be mended by later leaves
+_CLEAR, _SURELY = 4.0, 6.0  # deviations of noise and chance; before a model is given up, which nobody may teach again
 _LESS, _BETTER = 0.25, 0.01  # of how much better than the most frequent label a model was; of the rows
 _STUCK = 0.75  # what is left, in a window, of what was missing in the one before
 _LOST = 0.1  # of how much better a model was: nothing is left of it
@@ -98,16 +97,6 @@ class Part(NamedTuple):
 def _root(*parts: float) -> float:
     """The root of their squares: rounded alike everywhere, as what θ follows from must be."""
     return math.sqrt(math.fsum(part * part for part in parts))
-
-
-def heard(stage: Stage, labels: float, unit: float, first: int, last: int) -> bool | None:
-    """Whether these leaves had labels, by the count that is decoded of them; None where that is not to be known yet.
-
-    That is so while one label in many rounds would not stand out of the noise.
-    """
-    clear = _SURELY * math.sqrt(stage.sigma2 * spread(stage.root.decoder, first, last)) / unit
-    rounds = stage.ends[last - 1] - (stage.ends[first - 1] if first else stage.start)
-    return True if labels / unit > clear else (None if rounds < _RARELY * clear else False)
 
 
 def told_by(before: Floats, losses: Floats, units: Ints, length: int, frequent: int) -> Floats:

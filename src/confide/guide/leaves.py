@@ -15,7 +15,7 @@ import numpy as np
 from confide.arrays import Floats, Ints
 from confide.guide.candidates import Choice, keeps
 from confide.guide.carried import Carried
-from confide.guide.change import EVERY, TRIED, Told, changed, heard, opposite, spread, suspected, told_by
+from confide.guide.change import EVERY, TRIED, Told, changed, opposite, spread, suspected, told_by
 from confide.guide.columns import Row
 from confide.guide.line import draw_line
 from confide.guide.linear import MODELS, WINDOWS, Thetas, average, follow, run_rows, unfollowed, units
@@ -54,15 +54,6 @@ class _Loud(NamedTuple):
     rounds: int
 
 
-class _Heard(NamedTuple):
-    """When labels last stood out of the noise of their count: after so many leaves of the epoch, the count then."""
-
-    leaves: int = 0
-    labels: float = 0.0
-    ever: bool = False
-    """Whether they did in this epoch."""
-
-
 class Leaves:
     """The leaves of one stage of a guide, and its map.
 
@@ -86,7 +77,7 @@ class Leaves:
         loud = (0, plan.clip) if stage.number else (plan.loud_leaves, plan.loud_clip)
         self._loud, self.planned, self.features = _Loud(*loud, plan.loud_rounds), stage, features
         self._units = self._units_of(0)
-        size = features.width * plan.vectors + self._watches + self._units.size
+        size = features.width * plan.vectors + self._units.size
         if size > plan.node_values:
             raise ValueError(
                 f"the map has {size:,} coordinates, and the plan's noise is certified for {plan.node_values:,}: take "
@@ -110,7 +101,6 @@ class Leaves:
         self._carried, self._carried_noise = np.zeros(size), np.zeros(number)  # earlier epochs' part of the sums
         self._told = np.zeros((stage.leaves, self._units.size + 1))  # losses, in rows, since the epoch began
         self.anew = 0  # after how many rounds of the stage the model began anew; 0 for never
-        self._heard, self._moved, self._followed = _Heard(), 0, self._decoded  # leaves and sums that θ follows
         self._since_leaf, self._tried = 0, 0  # leaves before what is told is of this model; before a trial of another
         self.began = np.zeros(0, dtype=np.int64) if carried is None else self._begin(carried)
         self.given: tuple[Renewal, ...] = ()  # partitions that a predecessor had drawn anew
@@ -128,7 +118,7 @@ class Leaves:
         self.theta, self.models, self.answering = carried.theta, carried.models, carried.answering
         self.choice, self._since_round, self.anew = carried.choice, carried.since_round, carried.anew
         # θ is −step·sums: sums of a longer step weigh more in one that is shorter
-        self._carried[: carried.sums.size] = carried.sums * (carried.step / self.stage.step)
+        self._carried = carried.sums * (carried.step / self.stage.step)
         self._carried_noise = carried.noise * (carried.step / self.stage.step) ** 2
         return carried.pack(self.features, self.stage.before)
 
@@ -149,9 +139,7 @@ class Leaves:
 
     def carried(self) -> Carried:
         """What the next epoch begins with, once this one's last leaf is closed: a function of released rows."""
-        whole, noise = self._since(self._followed, self._moved)[: self.theta.size], self._carried_noise
-        if self._moved:
-            noise = self._left(self._moved)[1] - noise
+        whole, noise = self._since(self._decoded, self.closed), self._left(self.closed)[1] - self._carried_noise
         choice, models = self.choice.over(self.stage), self.models
         if self._trying(self.closed, self._tried):
             models = self._untried(models)
@@ -283,12 +271,6 @@ class Leaves:
         theta, models = self.theta.copy(), self.models.copy()
         self.rows[self.closed] = row
         decoded = self._prefixes.at(self.closed, self.rows)
-        later: dict[str, Any] = {"closed": closed, "_decoded": decoded, "_units": self._units_of(closed)}
-        if self._watches:
-            self._tell(decoded)
-            later["_heard"], silent = self._listened(decoded, closed)
-            if silent:
-                return later | self._kept_still(closed)
         since = self._since(decoded, closed)
         follow(since, stage.step / self.plan.scale, stage.momentum, self._mean, self._along, theta)
         average(theta, keeps(stage, self.closed, self.anew), models)
@@ -298,8 +280,8 @@ class Leaves:
         told = slice(decoded.size - self._units.size, decoded.size)
         leaf = self._units, self.closed, decoded[told], self._decoded[told]
         choice = self.choice.after(stage, *leaf, self.anew)
-        later |= {"theta": theta, "models": models, "choice": choice, "_tried": self._tried}
-        later |= {"_moved": closed, "_followed": decoded}
+        later: dict[str, Any] = {"closed": closed, "theta": theta, "models": models, "_decoded": decoded}
+        later |= {"choice": choice, "_units": self._units_of(closed), "_tried": self._tried}
         again = self._watched(later) if self._watches else {}
         if not again and isinstance(self.features, FeatureMap) and closed in self.renewing():
             later |= self._renewed(self.features, since, later)
@@ -322,35 +304,14 @@ class Leaves:
         out[:, self._slow] = models[:, : self.plan.vectors]
         return out
 
-    def _tell(self, decoded: Floats) -> None:
-        """Write down what the leaf's losses told; nothing reads it before."""
-        told = slice(decoded.size - self._units.size, decoded.size)
-        before = self._told[self.closed - 1] if self.closed else np.zeros(self._units.size + 1)
-        length, frequent = self.stage.length(self.closed), self.choice.frequent
-        more = decoded[told] - self._decoded[told]
-        self._told[self.closed] = told_by(before, more, self._units, length, frequent)
-
-    def _listened(self, decoded: Floats, closed: int) -> tuple[_Heard, bool]:
-        """When labels were last heard of, and whether nobody teaches any more: θ would follow noise alone.
-
-        In a later epoch, whose noise comes on top of what is known, none is followed before labels are heard in it.
-        """
-        known, count, unit = self._heard, float(decoded[decoded.size - self._units.size - 1]), self._units[MODELS]
-        if self.stage.ends[closed - 1] <= self._softer or not unit:  # labels that were kept count less, or not at all
-            return known._replace(leaves=closed, labels=count), False
-        found = heard(self.stage, count - known.labels, float(unit), known.leaves, closed)
-        if found:
-            return _Heard(closed, count, True), False
-        return known, found is False if known.ever else self.stage.epoch > 0
-
-    def _kept_still(self, closed: int) -> dict[str, Any]:
-        """What is otherwise in a leaf that moves nothing: what is tried in it is given up."""
-        trying = self._trying(self.closed, self._tried)
-        return {"models": self._untried(self.models), "_tried": closed - TRIED} if trying else {}
-
     def _watched(self, later: dict[str, Any]) -> dict[str, Any]:
         """What is otherwise if what was released says that people do something else now."""
         closed, models, vectors = later["closed"], later["models"], self.plan.vectors
+        told = slice(later["_decoded"].size - self._units.size, later["_decoded"].size)
+        before = self._told[self.closed - 1] if self.closed else np.zeros(self._units.size + 1)
+        more = later["_decoded"][told] - self._decoded[told]
+        length, frequent = self.stage.length(self.closed), self.choice.frequent
+        self._told[self.closed] = told_by(before, more, self._units, length, frequent)  # nothing reads it before
         known = Told(self.stage, self._told, self._units, closed, self._since_leaf)
         if self._trying(self.closed, self._tried):
             found = opposite(known, self._tried)
@@ -437,11 +398,10 @@ class Leaves:
         That of features of no partition, and that of each partition's.
         """
         now = np.zeros_like(self.theta)
-        follow(self._since(self._followed, self._moved), 1.0, 0.0, self._mean, self._along, now)
-        moved = self._moved
-        noise = self.stage.sigma2 * spread(self.stage.root.decoder, self._since_leaf, moved) if moved else 0.0
+        follow(self._since(self._decoded, self.closed), 1.0, 0.0, self._mean, self._along, now)
+        noise = self.stage.sigma2 * spread(self.stage.root.decoder, self._since_leaf, self.closed)
         before = float(self._carried_noise.max()) if self._carried_noise.size else 0.0
-        return np.square(now).sum(axis=1), noise + before, self._left(moved)[1]
+        return np.square(now).sum(axis=1), noise + before, self._left(self.closed)[1]
 
     def _parted(self, values: Floats) -> Floats:
         """What of all coordinates belongs to partitions, one row each: a view."""

@@ -223,18 +223,13 @@ def _lesson(
     _losses(thetas, said, indices, values, y, weight, losses)
     for k in range(losses.size):
         room -= losses[k] * losses[k]
-    came = np.int64(0)
-    if first > thetas.theta.size:
-        came = np.int64((weight if 0.0 <= weight <= 1.0 else 1.0) * thetas.units[MODELS])
-        room -= came * came
-    if room < 0:  # of a record in the first leaves: it teaches, and tells nothing else
-        losses[:], came = 0, np.int64(0)
+    if room < 0:  # of a record in the first leaves: it teaches, and tells of no candidate
+        losses[:] = 0
         room = np.int64(clip) * np.int64(clip)
     if not _gradient(thetas.theta, indices, values, y, weight, clip, int(room), scale, leaf):
         return False
     for k in range(losses.size):
         leaf[first + k] += losses[k]
-    leaf[first - 1] += came  # 0 where that place is a feature's
     return True
 
 
@@ -254,24 +249,18 @@ def add_lesson(
 
     The losses are the leaf's last coordinates. For each other window its errors less the usual window's, for the
     frequent label the same; the slope of the said probabilities' squared error by their scale; and the label's count.
-    Where there is a coordinate between the features' and them, it counts labels, whichever they are. The gradient is
-    clipped to what all of these leave: Σ losses² + Σg² ≤ clip², in the integers that are added. A clip that is shorter
-    than the losses has none of them.
+    The gradient is clipped to what they leave: Σ losses² + Σg² ≤ clip², in the integers that are added. A clip that is
+    shorter than the losses has none of them.
     """
     known = ordered(indices, thetas.theta.shape[0])
     return known and _lesson(thetas, said, indices, values, y, weight, clip, scale, leaf)
 
 
-def first_lesson(
-    shape: tuple[int, int], indices: Ints, values: Floats, y: int, clip: int, scale: int, counted: bool = False
-) -> Ints:
-    """What a row adds to a leaf of a guide that has released nothing: θ, which has this shape, is 0.
-
-    `counted` where labels are, as without an end.
-    """
+def first_lesson(shape: tuple[int, int], indices: Ints, values: Floats, y: int, clip: int, scale: int) -> Ints:
+    """What a row adds to a leaf of a guide that has released nothing: θ, which has this shape, is 0."""
     theta, vectors = np.zeros(shape), shape[1]
     thetas = Thetas(theta, theta, np.zeros((shape[0], MODELS * vectors)), 0, units(clip, vectors))
-    leaf = np.zeros(theta.size + counted + thetas.units.size, dtype=np.int64)
+    leaf = np.zeros(theta.size + thetas.units.size, dtype=np.int64)
     add_lesson(thetas, np.zeros(vectors), indices, values, y, 1.0, clip, scale, leaf)
     return leaf
 

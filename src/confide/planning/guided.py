@@ -31,12 +31,12 @@ _APART, _WARMED, _TOGETHER = 0.5, 0.15, 0.06  # parts of the budget: of a row of
 _LOUD = 4  # leaves of the warm-up, at most, whose rows tell their labels and are not kept
 _SEEN = 0.12  # of the rows looked at: a block of values this large must stand four deviations out of the noise
 _LOOKED, _PLENTY = 10, 3.0  # look at a tenth of the rounds, and at most at so often as many as show enough
-_QUARTER = 4  # … and where a tenth is less than shows enough, at that and half as many again, up to a quarter
+_QUARTER = 4  # … and where a tenth is less than is looked at without an end, at that, up to a quarter
 _COLUMNS = 10  # numeric columns that this is worked out for
 _FEW, _LEAF = 512, 512  # leaves of a short stream, and rounds of a leaf from which on there are more
 _GROWTH = 30  # a leaf is a thirtieth of the past, so that θ is never older than that; more leaves, more noise
 _EPOCH, _LONGEST, _SLOWER = 1024, 2048, 256  # without an end: leaves of an epoch, the longest, and their growth
-_SHOWN = 1.5  # … so often as many as show enough
+_SHOWN = 1.5  # … and so often as many are looked at
 _SHAKE = 0.8  # the noise of a score, in units of the logit
 _HEAVY, _HEAVIEST = 2.0, 0.95  # momentum, which pays where the noise allows steps so much longer than steady ones
 _LONGER = 20.0  # the memory with momentum: long steps follow the chance in labels too, and a longer mean sheds it
@@ -485,7 +485,7 @@ def _range_rounds(mu2: float, rounds: int | None) -> int:
     enough = _enough(mu2)
     shown = math.ceil(_SHOWN * enough)
     if rounds is None:
-        looked = min(math.ceil(_PLENTY * enough), epoch_start(1, MOST_LEAVES, _LONGEST, _SLOWER))
-        return looked if 2 * looked >= shown else 0  # as a plan of many rounds does: the map is for good
+        looked = min(shown, epoch_start(1, MOST_LEAVES, _LONGEST, _SLOWER))
+        return looked if 2 * looked >= _SHOWN * enough else 0
     looked = min(max(rounds // _LOOKED, min(rounds // _QUARTER, shown)), math.ceil(_PLENTY * enough))
     return looked if 2 * looked >= enough else 0

@@ -89,7 +89,7 @@ class OneUnit:
     def _direction(self) -> Floats:
         guide, features = self.guide, FeatureMap(Columns(categorical=("c",)))
         shape, row = (features.width, guide.vectors), features.encode({"c": "a"})
-        zero, one = (first_lesson(shape, *row, label, guide.clip, guide.scale, guide.endless) for label in (0, 1))
+        zero, one = (first_lesson(shape, *row, label, guide.clip, guide.scale) for label in (0, 1))
         return (one - zero).astype(np.float64)
 
     def score(self, view: View) -> float:
