@@ -14,6 +14,7 @@ from confide.guide.columns import Columns
 from confide.guide.guide import Guide, Release
 from confide.guide.hashed import HashedMap
 from confide.guide.leaves import Leaves
+from confide.guide.partitions import mean_squares
 from confide.planning.guided import GuidePlan
 from confide.planning.stages import ends_of, epoch_ends, epoch_of, epoch_start
 from confide.privacy.random import Random
@@ -311,3 +312,17 @@ def test_where_epochs_began_and_what_was_learned_are_known_in_every_epoch() -> N
     assert len(guide.epochs) == guide.epoch >= 3
     shares = guide.importance()
     assert {"0", "1"} <= set(shares) and sum(shares.values()) == pytest.approx(1)
+
+
+def test_the_noise_that_earlier_epochs_left_is_known_in_every_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody teaches and partitions stay: sums hold noise alone, as much of it as is said, in each epoch."""
+    monkeypatch.setattr(Leaves, "_renewed", lambda self, *given: {})
+    columns = Columns.of_array(3)
+    plan = replace(GuidePlan.best(8.0, 1e-6, private_ranges=False), leaves=64, leaf=16, growth=64)
+    guide = Guide(plan, columns, rng=Random(seed=1), ranges={name: (0.0, 10.0) for name in columns.numeric})
+    for epoch in range(1, 6):
+        while guide.epoch < epoch or guide._leaves.closed < 63:
+            guide.follow(np.zeros((16, 3)), np.full(16, -1))
+        leaves = guide._leaves
+        found = mean_squares(leaves._parted(leaves._since(leaves._decoded, leaves.closed))).mean()
+        assert 0.8 < found / leaves._left(leaves.closed)[1].mean() < 1.25, f"epoch {epoch}"

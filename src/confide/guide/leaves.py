@@ -139,7 +139,7 @@ class Leaves:
 
     def carried(self) -> Carried:
         """What the next epoch begins with, once this one's last leaf is closed: a function of released rows."""
-        whole, noise = self._since(self._decoded, self.closed), self._left(self.closed)[1] - self._carried_noise
+        whole, noise = self._since(self._decoded, self.closed), self._left(self.closed)[1]
         choice, models = self.choice.over(self.stage), self.models
         if self._trying(self.closed, self._tried):
             models = self._untried(models)
