@@ -190,8 +190,8 @@ class Leaves:
         soft = closed < stage.leaves and stage.ends[closed] <= self._softer
         clip, loud = plan.kept_clip if soft else plan.clip, self._loud.clip if closed < self._loud.leaves else 0
         made = units(clip, plan.vectors, stage.before + closed, stage.number == 0, loud)
-        if not (isinstance(self.features, FeatureMap) and self.features.lined):
-            made[WINDOWS - 1] = 0  # no line: nothing is told of it, and it is never chosen
+        if not (stage.number and isinstance(self.features, FeatureMap) and self.features.lined):
+            made[WINDOWS - 1] = 0  # no line, or a warm-up: nothing is told of it, and it is never chosen
         if soft and stage.ends[closed] <= self._loud.rounds:
             made[MODELS + 1 :] = 0  # nothing is kept of these rounds: no label counts, and none is waited for
         return made
