@@ -632,7 +632,7 @@ def test_a_slow_disk_is_shared(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     def slow(book: Book) -> None:
         writes.append(1)
-        time.sleep(0.03)
+        time.sleep(0.1)  # long beside what a loaded machine takes to come back to a thread
         write(book)
 
     monkeypatch.setattr(Book, "_write", slow)
