@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from confide.arrays import Floats, Ints
-from confide.guide.linear import MODELS, WINDOWS
+from confide.guide.linear import MODELS, WINDOWS, exponential
 from confide.planning.stages import Stage
 from confide.privacy.sums import overlap
 
@@ -86,7 +86,7 @@ class Choice:
     @property
     def scale(self) -> float:
         """What the chosen scores are multiplied by."""
-        return _exponential(self.surer[self.chosen == MODELS])
+        return exponential(self.surer[self.chosen == MODELS])
 
     @cached_property
     def frequent(self) -> int:
@@ -158,16 +158,8 @@ def _expected(labels: Floats, deviation: float, rounds: float) -> float:
     return min(0.0, most / 2 - ahead) * 12 / most**2
 
 
-def _exponential(value: float) -> float:
-    """About e to this power: by products alone, so that its bits are the same on every machine."""
-    out = 1.0 + value / 1024
-    for _ in range(10):
-        out *= out
-    return out
-
-
 def _logarithm(value: float) -> float:
-    """What `_exponential` undoes, by square roots, which are rounded correctly everywhere."""
+    """What `exponential` undoes, by square roots, which are rounded correctly everywhere."""
     for _ in range(10):
         value = math.sqrt(value)
     return (value - 1.0) * 1024

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from confide.arrays import Floats, Ints
-from confide.guide.linear import WINDOWS
+from confide.guide.linear import WINDOWS, exponential
 from confide.guide.maps import FAINT, FeatureMap
 from confide.guide.middle import made_up
 from confide.guide.model import Map
@@ -90,25 +90,16 @@ def _root(numbers: Floats) -> Floats:
 def _likely(score: Floats) -> None:
     """Turn scores into probabilities: of the second of two labels where there is one score."""
     if score.size == 1:
-        score[0] = 1.0 / (1.0 + _exponential(-min(max(score[0], -_SURE), _SURE)))
+        score[0] = 1.0 / (1.0 + exponential(-min(max(score[0], -_SURE), _SURE)))
         return
     top, total = score[0], 0.0
     for v in range(score.size):
         top = max(top, score[v])
     for v in range(score.size):
-        score[v] = _exponential(max(score[v] - top, -_SURE))
+        score[v] = exponential(max(score[v] - top, -_SURE))
         total += score[v]
     for v in range(score.size):
         score[v] /= total
-
-
-@jit
-def _exponential(value: float) -> float:
-    """About e to this power, by products alone."""
-    out = 1.0 + value / 1024
-    for _ in range(10):
-        out *= out
-    return out
 
 
 @jit

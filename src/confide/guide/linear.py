@@ -54,6 +54,15 @@ def units(clip: int, vectors: int, leaf: int = 0, warm: bool = False, loud: int 
 
 
 @jit
+def exponential(value: float) -> float:
+    """About e to this power: by products alone, so that its bits are the same on every machine."""
+    out = 1.0 + value / 1024
+    for _ in range(10):
+        out *= out
+    return out
+
+
+@jit
 def scores(theta: Floats, indices: Ints, values: Floats, out: Floats) -> None:
     """One score a vector of θ."""
     for v in range(out.size):
