@@ -18,6 +18,7 @@ from confide.privacy.random import Random
 
 __all__ = ["Seen", "look"]
 
+_ROUNDED = 1.01  # an account is converted anew, outwards: at most so much above what a plan of all of it promises
 _DOORS = ("tokens:", "proxy:")
 """What doors of a service put before a person's name; that of `jwt` has the issuer in it."""
 
@@ -72,8 +73,9 @@ def look(folder: Path, place: str | None, model: str, person: str | None = None)
 
 
 def _used(life: Life, account: int) -> float:
-    """No more than is promised: one model alone promises it of all that it takes, and an account is rounded up."""
-    return min(life.epsilon, life.epsilon_at(account))
+    """What an account has used: the promise itself where that is all, since an account is rounded up by a little."""
+    found = life.epsilon_at(account)
+    return life.epsilon if life.epsilon < found < _ROUNDED * life.epsilon else found  # more would be said as it is
 
 
 def _who(folder: Path, person: str, known: Container[bytes]) -> bytes:
