@@ -25,7 +25,7 @@ def mean_row(features: Map) -> Floats:
     >>> columns = Columns(numeric=("age",))
     >>> mean = mean_row(FeatureMap(columns, declared({"age": (0, 120)}, columns.numeric)))
     >>> mean.size, bool(0.02 < mean @ mean < 0.2)
-    (65, True)
+    (64, True)
     """
     if not isinstance(features, FeatureMap) or features.columns.text:
         return _NOTHING
