@@ -123,6 +123,13 @@ def test_a_plan_explains_what_it_chose() -> None:
     assert "nothing halts" in str(alone) and "guide" in str(both)
 
 
+def test_from_when_copies_are_planned_does_not_depend_on_the_rounds_asked_about() -> None:
+    for epsilon, enough in ((8.0, 2_200_000), (1.0, 35_000_000)):
+        for rounds in (10_000, 300_000, 1_000_000):
+            assert f"from about {enough:,} rounds on" in Plan.tight(epsilon, 1e-6, rounds).explain()
+    assert Plan.tight(8.0, 1e-6, 2_200_000).copies > 0 and Plan.tight(8.0, 1e-6, 2_100_000).copies == 0
+
+
 def test_a_plan_for_the_other_unit_is_refused() -> None:
     with pytest.raises(ValueError, match="made for people"):
         make("people", units="rounds")

@@ -5,8 +5,11 @@ Nothing here is trusted: `verify` reads the finished integers. Proof page: docs/
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 from confide._checks import Numbers, integer
@@ -177,13 +180,37 @@ def _chosen(asked: tight.TightRequest, wish: Wish) -> Shared:
     each = labels / shared.found.copies
     if each >= PAYS:
         return _often(asked, wish, labels // PAYS)
-    # The fewest copies grow as the fourth root of the rounds, so labels for each of them as their 3/4th power.
-    enough = float(f"{labels * (PAYS / each) ** (4 / 3) * 1.05:.2g}")
+    enough = _pay_from(asked, _longer(labels, each))
     said = (
         f"copies=0: {shared.found.copies:,} copies would see {tight.labels_each(labels, shared.found.copies)} each, "
         f"so the guide answers alone; from about {enough:,.0f} rounds on copies would pay"
     )
     return _alone(asked, wish, (said.replace("would see about one label each", "would see one label each"),))
+
+
+def _longer(rounds: float, each: float) -> float:
+    """The rounds in which each of the fewest copies sees PAYS labels, where in so many it sees `each`.
+
+    These copies grow about as the fourth root of the rounds, so labels for each of them as their 3/4th power.
+    """
+    return float(rounds * (PAYS / each) ** (4 / 3))
+
+
+def _pay_from(asked: tight.TightRequest, near: float) -> float:
+    """The rounds from which on copies are planned, to two digits and rounded up; `near` is a first estimate.
+
+    The estimate is from far away. The fewest copies for about so many rounds correct it: within 1 % of what is so.
+    """
+    rounds = int(float(f"{near:.1g}"))
+    with suppress(ValueError):  # more rounds than can be planned for
+        near = _longer(rounds, rounds / _fewest(replace(asked, rounds=rounds, guide=SHARES[0])))
+    digits = 10 ** (math.floor(math.log10(near)) - 1)
+    return float(math.ceil(near / digits) * digits)
+
+
+@lru_cache(maxsize=256)
+def _fewest(asked: tight.TightRequest) -> int:
+    return tight.best(asked).copies
 
 
 def _often(asked: tight.TightRequest, wish: Wish, copies: int) -> Shared:
