@@ -140,8 +140,11 @@ class LinearPart(Part):
 
     def certified(self, plan: Plan) -> str:
         """By how much a unit moves it, and the noise."""
-        moved, sigma2, alone = float(self._own.mu2) ** 0.5, self._own.sigma2, "" if plan.copies else " alone"
-        return f"a guide{alone} that one unit moves by {moved:.6g} deviations of its noise, from σ² = {sigma2}"
+        own, alone = self._own, "" if plan.copies else " alone"
+        return (
+            f"a guide{alone} that one unit moves by {float(own.mu2) ** 0.5:.6g} deviations of its noise; "
+            f"its sums are released in whole numbers, and in their unit the noise of each has σ² = {own.sigma2}"
+        )
 
 
 def faint(labels: int) -> float:
