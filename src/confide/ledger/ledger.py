@@ -5,9 +5,9 @@ It is one SQLite file, or a schema of a PostgreSQL server (confide.ledger.store)
 A mechanism puts an `Entry` into its `Book` for each call, and shows nothing before `Book.wait` has returned. Numbers
 are absolute and only ever grow: a write that came late, or twice, lowers nothing.
 
-One process owns a model at a time. `Ledger.claim` holds a lock for as long as the process lives, and counts the
-model's *epoch* up; every write names its epoch, so that an owner that lost its lock writes nothing more. Anybody may
-`Ledger.read`. See docs/state.md; what must be durable, and why: docs/proofs/people.md.
+One process owns a model at a time. `Ledger.claim` holds a lock for as long as the process lives, and begins a
+new *term*; every write names its term (`epoch` here: a column's name), so that an owner that lost its lock writes
+nothing more. Anybody may `Ledger.read`. See docs/state.md; what must be durable, and why: docs/proofs/people.md.
 """
 
 from __future__ import annotations

@@ -174,7 +174,7 @@ def in_use(what: str) -> StateError:
 
 
 def taken_over(name: str) -> StateError:
-    """What is said to an owner whose epoch is over."""
+    """What is said to an owner whose term is over."""
     return StateError(
         f"another process has taken over this model of the ledger {name}: "
         "nothing is answered here any more; go on where it was loaded last"

@@ -33,7 +33,7 @@ class Problem(Exception):
 
 
 Life = tuple[int, int, int]
-"""An owner's epoch, the mark that no other epoch has, and the last entry of the ledger that it made durable."""
+"""An owner's term, the mark that no other term has, and the last entry of the ledger that it made durable."""
 
 
 class Question(NamedTuple):

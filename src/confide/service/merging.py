@@ -47,7 +47,7 @@ _RECENT = 64  # releases that are told one by one; who is further behind takes a
 
 
 class Life(NamedTuple):
-    """An open partition: the epoch of the claim on its ledger, and the ledger's last durable entry."""
+    """An open partition: the term (`epoch`) of the claim on its ledger, and the ledger's last durable entry."""
 
     epoch: int
     version: int
@@ -108,7 +108,7 @@ class Post(Protocol):
         """Numbers for so many questions, fewer or more; None while a leaf waits for its release."""
 
     def offer(self, epoch: int, made: int, offers: Sequence[Offer]) -> Standing:
-        """Sums for the release after so many, by the merger of this epoch."""
+        """Sums for the release after so many, by the merger of this term."""
 
     def releases(self, since: int) -> list[Told]:
         """All releases after so many; all that a fresh guide needs where `since` is 0."""
