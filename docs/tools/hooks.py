@@ -1,4 +1,4 @@
-"""What the site needs beyond MkDocs: formulas become MathML when it is built, and pages that docstrings name, links."""
+"""What the site needs beyond MkDocs: formulas become MathML, pages that docstrings name links, numbers stay whole."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 from latex2mathml.converter import convert
 
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+_MARKUP = re.compile(r"(<pre.*?</pre>|<[^>]*>)", re.DOTALL)
+_WITHIN = re.compile(r"(?<=\d) (?=%|\d{3}(?!\d))")
 _PAGE = re.compile(r"\bdocs/((?:proofs/)?[\w-]+)\.md\b")
 
 
@@ -31,10 +33,16 @@ def links(page: str, url: str) -> str:
     return _PAGE.sub(lambda found: f'<a href="{up}{found[1]}/">{found[0]}</a>', page)
 
 
+def numbers(page: str) -> str:
+    """`page` with numbers such as 20 000, and 5 %, that no line's end cuts in two."""
+    parts = _MARKUP.split(page)
+    return "".join(part if i % 2 else _WITHIN.sub("\u00a0", part) for i, part in enumerate(parts))
+
+
 def on_page_content(html: str, page: Any, files: Any, **_: Any) -> str:
     """MkDocs calls this with the HTML of each page, one after the other; every tenth says how far it is."""
     pages = [file.page for file in files.documentation_pages()]
     number = pages.index(page) + 1
     if number % 10 == 0 or number == len(pages):
         print(f"{number} of {len(pages)} pages", file=sys.stderr, flush=True)
-    return formulas(links(html, page.url) if page.url.startswith("reference/") else html)
+    return formulas(numbers(links(html, page.url) if page.url.startswith("reference/") else html))
