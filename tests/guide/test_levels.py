@@ -55,6 +55,16 @@ def test_what_is_left_of_a_column_of_zeros_or_ones_is_known_too() -> None:
     assert all(grid is not None and set(grid) == {0.0} for grid in fewer), "of so few rows nothing is left"
 
 
+def test_the_tails_of_a_column_are_held_by_fewer_deviations_than_its_body() -> None:
+    """Half octaves from 32,768 on stand out; the ones before it count 3 and 1, and by itself neither would be seen."""
+    rows = np.repeat([40_000.0, 50_000.0, 30_000.0, 20_000.0, -30_000.0, 2.0**-24], [40, 50, 30, 10, 30, 30])
+    counts = np.zeros((1, COUNTS), dtype=np.int64)
+    add_counts(rows[:, None], 100, 0, counts)
+    (grid,) = from_counts(counts, 1000.0)
+    assert grid is not None and grid[0] == pytest.approx(2**14.5, rel=1e-3), "and nothing next to 0, which is an atom"
+    assert below(grid, 2.0**15) == pytest.approx(30 / 120, abs=0.02)
+
+
 def test_cuts_lie_beside_an_atom_and_never_inside() -> None:
     cuts = bin_cuts(MOSTLY_0)
     zero, one = (int(np.searchsorted(cuts, v, side="right")) for v in (0.0, 1.0))

@@ -211,7 +211,8 @@ def _cells_of(held: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[n
 def _denoised(counts: NDArray[np.float64], deviation: float, spread: NDArray[np.float64]) -> NDArray[np.float64]:
     """The counts of bins, then of blocks of two, four, … of the others, that noise alone would hardly ever make.
 
-    A block's count is shared out by `spread`: between even in the logarithm and even in the value.
+    A block's count is shared out by `spread`: between even in the logarithm and even in the value. What is next to a
+    bin that is held is likely the column's tail, and fewer deviations show it.
     """
     out, size = np.zeros(counts.size), 1
     while size <= _WIDEST:
@@ -221,7 +222,17 @@ def _denoised(counts: NDArray[np.float64], deviation: float, spread: NDArray[np.
             if block.size and total > _CLEAR * deviation * math.sqrt(block.size):
                 out[block] = total * spread[block] / spread[block].sum()
         size *= 2
+    for side in (slice(None, _SIDE), slice(_SIDE + 1, None)):
+        for way in (slice(None), slice(None, None, -1)):
+            _add_tails(out[side][way], counts[side][way], deviation)
     return out
+
+
+def _add_tails(held: NDArray[np.float64], counts: NDArray[np.float64], deviation: float) -> None:
+    """Add to what is held of one side of 0, in this order, what comes right after it and stands out a little."""
+    for place in range(1, held.size):
+        if held[place - 1] and not held[place] and counts[place] > _SURE * deviation:
+            held[place] = counts[place]
 
 
 @jit
