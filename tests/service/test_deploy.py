@@ -196,9 +196,7 @@ def keys() -> list[Path]:
     return [config.doors.asker_keys, config.doors.operator_keys, cut.key]
 
 
-def test_in_kubernetes_each_pod_owns_what_is_at_its_own_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_kubernetes_each_pod_owns_what_is_at_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the file that the manifest's first lines make of the compose file's."""
     text = (DEPLOY / "kubernetes" / "confide.yaml").read_text(encoding="utf-8")
     rule = re.search(r"sed '(.*)' deploy/confide.toml \| ", text)

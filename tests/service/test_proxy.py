@@ -27,6 +27,7 @@ from confide.service.doors import Door, Keys, Tokens
 from confide.service.logs import Log
 from confide.service.metrics import Metrics
 from confide.service.operators import operator_app
+from confide.service.owner import Unavailable
 from confide.service.public import public_app
 from confide.service.verifiers import ProxyDoor
 from tests.service.desks import ASKERS, OPERATORS, operator, pop, token, until
@@ -527,7 +528,7 @@ class Owner:
     async def passed(self, *_: Any) -> str:
         await self._said()
         if self._starts is not None:
-            raise proxy.Unavailable("away")
+            raise Unavailable("away")
         return self.url
 
 
@@ -546,7 +547,7 @@ def test_an_owner_that_starts_keeps_nobody_from_a_look_at_the_others() -> None:
             assert await routed.passed("look", "", {}, None) == "http://b:1"  # type: ignore[comparison-overlap]
         alone = proxy.Routed(bytes(32), 2, {0: Owner("http://a:1", starts=answered)})  # type: ignore[dict-item]
         assert await alone.look() is None
-        with pytest.raises(proxy.Unavailable):
+        with pytest.raises(Unavailable):
             await alone.passed("look", "", {}, None)
 
     asyncio.run(main())
