@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -18,7 +19,7 @@ from typer.testing import CliRunner
 
 from benchmarks.service import TARGETS, page
 from confide.cli.app import app
-from confide.service.config import EXAMPLE, Config
+from confide.service.config import EXAMPLE, Config, PartitionsConfig, read_config
 from confide.service.logs import Log
 from confide.service.metrics import Metrics, public_text
 from confide.service.public import health
@@ -82,10 +83,9 @@ def test_the_container_has_the_services_ports_and_settings(monkeypatch: pytest.M
     read = Config(**tomllib.loads(EXAMPLE))  # an unknown CONFIDE_… would change nothing
     assert (read.public.host, read.operator.host) == ("0.0.0.0", "0.0.0.0")
     assert (read.public.port, read.operator.port) == (DEFAULTS.public.port, DEFAULTS.operator.port)
-    for name in ("owner", "door"):  # which say nothing of ports: a host from the environment leaves them as they are
-        read = Config(**tomllib.loads((DEPLOY / f"{name}.toml").read_text(encoding="utf-8")))
-        assert (read.public.host, read.operator.host) == ("0.0.0.0", "0.0.0.0")
-        assert (read.public.port, read.operator.port) == (DEFAULTS.public.port, DEFAULTS.operator.port)
+    read = read_config(DEPLOY / "confide.toml")  # says nothing of ports: a host from the environment leaves them
+    assert (read.public.host, read.operator.host) == ("0.0.0.0", "0.0.0.0")
+    assert (read.public.port, read.operator.port) == (DEFAULTS.public.port, DEFAULTS.operator.port)
 
 
 def test_the_unit_is_hardened_and_starts_what_exists() -> None:
@@ -163,10 +163,8 @@ def test_the_manifests_agree_with_each_other_and_with_the_service() -> None:
     """Names, ports, probes, places, and that keys come from a Secret."""
     found, specs = manifests(), pods()
     kinds = {(one["kind"], one["metadata"]["name"]) for one in found}
-    assert {("StatefulSet", "owner"), ("Deployment", "doors"), ("Service", "owner"), ("Service", "doors")} <= kinds
-    assert next(one["spec"]["replicas"] for one in found if one["kind"] == "StatefulSet") == 1
-    owner = tomllib.loads((DEPLOY / "door.toml").read_text(encoding="utf-8"))["models"]["spam"]["owner"]
-    assert owner == f"http://owner:{DEFAULTS.public.port}"
+    assert {("StatefulSet", "owner"), ("StatefulSet", "merger"), ("Deployment", "doors")} <= kinds
+    assert {("NetworkPolicy", "owner"), ("NetworkPolicy", "merger")} <= kinds
     paths = {route.path for route in routes() if hasattr(route, "path")}
     for name, spec in specs.items():
         labels = next(one for one in found if one["metadata"]["name"] == name and "template" in one["spec"])
@@ -174,6 +172,7 @@ def test_the_manifests_agree_with_each_other_and_with_the_service() -> None:
         pod = labels["spec"]["template"]["metadata"]["labels"]
         assert service["spec"]["selector"] == labels["spec"]["selector"]["matchLabels"] == pod
         (container,), ports = spec["containers"], {"public": DEFAULTS.public.port, "operator": DEFAULTS.operator.port}
+        ports |= {"merges": 8002} if name == "merger" else {}
         assert {one["name"]: one["containerPort"] for one in container["ports"]} == ports
         assert all(ports[one["targetPort"]] == one["port"] for one in service["spec"]["ports"])
         probes = [container[f"{kind}Probe"]["httpGet"] for kind in ("startup", "liveness", "readiness")]
@@ -182,11 +181,57 @@ def test_the_manifests_agree_with_each_other_and_with_the_service() -> None:
         assert mounted <= volumes | {"state"} and spec["securityContext"]["runAsUser"] == int(dict(steps())["USER"])
         secrets = [one["secret"]["secretName"] for one in spec["volumes"] if "secret" in one]
         assert secrets == ["confide-keys"] and not spec["automountServiceAccountToken"]
-        config = tomllib.loads((DEPLOY / f"{name.rstrip('s')}.toml").read_text(encoding="utf-8"))
         kept = next(one["mountPath"] for one in container["volumeMounts"] if one["name"] == "keys")
-        assert all(str(Path(path).parent) == kept for path in config["doors"].values())
+        assert all(str(path.parent) == kept for path in keys())
+        assert spec["initContainers"][0]["command"][3:-1] == [f"/secret/{path.name}" for path in keys()]
     assert specs["owner"]["containers"][0]["readinessProbe"]["httpGet"]["path"] == "/readyz"
     assert specs["owner"]["terminationGracePeriodSeconds"] >= int(unit()["Service"]["TimeoutStopSec"])
+
+
+def keys() -> list[Path]:
+    """The files of keys that every process has."""
+    config = read_config(DEPLOY / "confide.toml")
+    (cut,) = [one.partitions for one in config.models.values()]
+    assert cut is not None
+    return [config.doors.asker_keys, config.doors.operator_keys, cut.key]
+
+
+def test_in_kubernetes_each_pod_owns_what_is_at_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the file that the manifest's first lines make of the compose file's."""
+    text = (DEPLOY / "kubernetes" / "confide.yaml").read_text(encoding="utf-8")
+    rule = re.search(r"sed '(.*)' deploy/confide.toml \| ", text)
+    assert rule is not None
+    made = subprocess.run(["sed", rule[1], str(DEPLOY / "confide.toml")], capture_output=True, text=True, check=True)
+    (tmp_path / "confide.toml").write_text(made.stdout, encoding="utf-8")
+    found, owned = manifests(), list[int]()
+    (owner,) = [one["spec"] for one in found if (one["kind"], one["metadata"]["name"]) == ("StatefulSet", "owner")]
+    for number in range(owner["replicas"]):
+        set_by(monkeypatch, pods()["owner"]["containers"][0]["env"], f"owner-{number}")
+        owned += cut_of(tmp_path / "confide.toml").here
+    cut = cut_of(tmp_path / "confide.toml")
+    assert sorted(owned) == list(range(cut.number)) and cut.merges is None
+    assert cut.merger == "http://merger:8002", "the name of the merger's Service, and its port"
+    for name in environment():
+        monkeypatch.delenv(name)
+    set_by(monkeypatch, pods()["merger"]["containers"][0]["env"])
+    cut = cut_of(tmp_path / "confide.toml")
+    assert cut.here == [] and cut.merges is not None and (cut.merges.host, cut.merges.port) == ("0.0.0.0", 8002)
+
+
+def set_by(monkeypatch: pytest.MonkeyPatch, given: list[dict[str, Any]], pod: str = "") -> None:
+    for one in given:
+        if one["name"].startswith("CONFIDE_"):
+            monkeypatch.setenv(one["name"], one["value"].replace("$(POD)", pod))
+
+
+def environment() -> list[str]:
+    return [name for name in os.environ if name.startswith("CONFIDE_MODELS__")]
+
+
+def cut_of(file: Path) -> PartitionsConfig:
+    (model,) = read_config(file).models.values()
+    assert model.partitions is not None
+    return model.partitions
 
 
 def routes() -> list[Any]:
@@ -196,24 +241,57 @@ def routes() -> list[Any]:
 
 def test_the_compose_file_agrees_with_what_it_mounts() -> None:
     told = yaml.safe_load((DEPLOY / "compose.yml").read_text(encoding="utf-8"))
-    services = told["services"]
-    assert {"postgres", "owner", "door-a", "door-b", "tls", "prometheus"} == set(services)
+    services, owners = told["services"], [f"owner-{number}" for number in range(4)]
+    assert {"postgres", "merger", *owners, "door-a", "door-b", "tls", "prometheus"} == set(services)
     for one in services.values():
         for mount in one.get("volumes", ()):
             source = mount.split(":")[0]
             given = source.startswith("./") and not source.startswith("./tls")  # certificates and a token are yours
             assert (DEPLOY / source).is_file() if given else source.startswith("./tls") or source in told["volumes"]
-    assert all(port.startswith("127.0.0.1:") for port in services["owner"]["ports"]), "the operator's port is nobody's"
-    assert [name for name in services if "ports" in services[name]] == ["owner", "tls", "prometheus"]
+    public = [port for name in services for port in services[name].get("ports", ()) if "127.0.0.1:" not in port]
+    assert public == services["tls"]["ports"], "the operators' ports are nobody's"
     for name in ("door-a", "door-b"):
-        assert f"server {name}:{DEFAULTS.public.port};" in (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
+        assert f"server {name}:{DEFAULTS.public.port} " in (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
     scraped = yaml.safe_load((DEPLOY / "prometheus.compose.yml").read_text(encoding="utf-8"))["scrape_configs"]
-    hosts, public = {one for job in scraped for one in job["static_configs"][0]["targets"]}, DEFAULTS.public.port
-    assert hosts == {f"door-a:{public}", f"door-b:{public}", f"owner:{DEFAULTS.operator.port}"}
-    ledger = tomllib.loads((DEPLOY / "owner.toml").read_text(encoding="utf-8"))["models"]["spam"]["ledger"]
+    hosts = [job["static_configs"][0]["targets"] for job in scraped]
+    assert hosts[0] == [f"{name}:{DEFAULTS.public.port}" for name in ("door-a", "door-b")]
+    assert hosts[1] == [f"{name}:{DEFAULTS.operator.port}" for name in (*owners, "merger")]
+    (model,) = read_config(DEPLOY / "confide.toml").models.values()
     about = services["postgres"]["environment"]
-    assert ledger == f"postgresql://{about['POSTGRES_USER']}@postgres/{about['POSTGRES_DB']}"
-    assert services["owner"]["environment"]["PGPASSWORD"] == about["POSTGRES_PASSWORD"]
+    assert model.ledger is not None
+    assert model.ledger.get_secret_value() == f"postgresql://{about['POSTGRES_USER']}@postgres/{about['POSTGRES_DB']}"
+    for name in (*owners, "merger"):
+        assert services[name]["environment"]["PGPASSWORD"] == about["POSTGRES_PASSWORD"]
+
+
+def test_every_process_of_the_compose_file_reads_its_file_and_all_partitions_have_one_owner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One file, and environments, which say what each is."""
+    services = yaml.safe_load((DEPLOY / "compose.yml").read_text(encoding="utf-8"))["services"]
+    ours = {name: one for name, one in services.items() if "CONFIDE_IMAGE" in one["image"]}
+    owned, merges, doors = dict[str, list[int]](), list[str](), list[str]()
+    for name, one in ours.items():
+        (file,) = [mount.split(":")[0] for mount in one["volumes"] if mount.endswith("/etc/confide/confide.toml:ro")]
+        with monkeypatch.context() as at:
+            for variable, value in one["environment"].items():
+                at.setenv(variable, value)
+            config, cut = read_config(DEPLOY / file), cut_of(DEPLOY / file)
+        mounted = {place.split(":")[1] for place in one["volumes"]}
+        assert all(str(path.parent) in mounted for path in keys())
+        if cut.here:
+            owned[name] = cut.here
+            assert set(cut.there) == set(range(cut.number)) - set(cut.here)
+            assert {url for url in cut.owners.values() if url not in cut.there.values()} == {f"http://{name}:8000"}
+        elif cut.merges is not None:
+            merges.append(name)
+            assert cut.merger == f"http://{name}:{cut.merges.port}" and cut.merges.host == "0.0.0.0"
+        else:
+            doors.append(name)
+            assert config.limits.timeout > DEFAULTS.limits.timeout, "longer than an owner's"
+            assert "PGPASSWORD" not in one["environment"]
+    assert sorted(number for some in owned.values() for number in some) == list(range(64))
+    assert len(owned) == 4 and merges == ["merger"] and doors == ["door-a", "door-b"]
 
 
 def test_the_page_names_commands_and_settings_that_exist() -> None:

@@ -825,6 +825,31 @@ def test_a_file_names_every_partition_once_and_where_the_merger_is(tmp_path: Pat
         partition_key(tmp_path / "key")
 
 
+def test_one_file_serves_every_process_if_each_says_at_which_address_it_is(tmp_path: Path) -> None:
+    """`owners` names all of them then, and `owns` the address of this one."""
+    urls = "http://a:8000", "http://b:8000"
+    given: dict[str, Any] = {
+        "key": tmp_path / "key", "number": 4, "merger": "http://m:8002",
+        "owners": {"0-1": urls[0], "2": urls[1], "3": urls[1]},
+    }  # fmt: skip
+    first, second = (PartitionsConfig(**given, owns=url) for url in urls)
+    assert (first.here, second.here) == ([0, 1], [2, 3])
+    assert first.there == dict.fromkeys((2, 3), urls[1]) and second.there == dict.fromkeys((0, 1), urls[0])
+    door = PartitionsConfig(**given)
+    assert door.here == [] and door.there == first.there | second.there
+    alone = PartitionsConfig(**{**given, "owners": {"0-3": urls[0]}}, owns=urls[0])
+    assert alone.here == [0, 1, 2, 3] and alone.there == {}
+    for wrong, why in (
+        ({"owns": "http://c:8000"}, "owners has no partitions at http://c:8000"),
+        ({"owns": urls[0], "merger": None}, "must know where the merger is"),
+        ({"owns": urls[0], "owners": {"0-2": urls[0], "2-3": urls[1]}}, "once"),
+        ({"owns": urls[0], "owners": {"0-1": urls[0]}}, "once"),
+        ({"owns": "0-1"}, "once"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            PartitionsConfig(**{**given, **wrong})
+
+
 # ---------------------------------------------------------------------- simulated
 
 

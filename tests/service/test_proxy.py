@@ -27,6 +27,7 @@ from confide.service.doors import Door, Keys, Tokens
 from confide.service.logs import Log
 from confide.service.metrics import Metrics
 from confide.service.operators import operator_app
+from confide.service.owner import Unavailable
 from confide.service.public import public_app
 from confide.service.verifiers import ProxyDoor
 from tests.service.desks import ASKERS, OPERATORS, operator, pop, token, until
@@ -502,3 +503,51 @@ def test_an_owner_that_was_killed_is_found_again_and_knows_what_it_told(owner: N
     for canary in ("canary", "8675309", first["ticket"]):
         assert canary not in "".join((*there.written, own))
     assert not (tmp_path / "state").exists()
+
+
+class Owner:
+    """One of a model's owners. One that starts listens already, and says nothing until another has answered."""
+
+    def __init__(self, url: str, starts: asyncio.Event | None = None, other: asyncio.Event | None = None) -> None:
+        self.url, self._starts, self._other = url, starts, other
+
+    async def _said(self) -> None:
+        if self._starts is not None:
+            await self._starts.wait()
+        if self._other is not None:
+            self._other.set()
+
+    async def missing(self) -> str | None:
+        await self._said()
+        return None if self._starts is None else "draining"
+
+    async def look(self) -> dict[str, Any] | None:
+        await self._said()
+        return {"from": self.url} if self._starts is None else None
+
+    async def passed(self, *_: Any) -> str:
+        await self._said()
+        if self._starts is not None:
+            raise Unavailable("away")
+        return self.url
+
+
+def test_an_owner_that_starts_keeps_nobody_from_a_look_at_the_others() -> None:
+    """While they opened their partitions, `/readyz` at a door took as many timeouts as there are owners."""
+
+    async def main() -> None:
+        answered = asyncio.Event()
+        one, two = Owner("http://a:1", starts=answered), Owner("http://b:1", other=answered)
+        routed = proxy.Routed(bytes(32), 2, {0: one, 1: two})  # type: ignore[dict-item]
+        async with asyncio.timeout(5):
+            assert await routed.missing() == "draining"
+            answered.clear()
+            assert await routed.look() == {"from": "http://b:1"}
+            answered.clear()
+            assert await routed.passed("look", "", {}, None) == "http://b:1"  # type: ignore[comparison-overlap]
+        alone = proxy.Routed(bytes(32), 2, {0: Owner("http://a:1", starts=answered)})  # type: ignore[dict-item]
+        assert await alone.look() is None
+        with pytest.raises(Unavailable):
+            await alone.passed("look", "", {}, None)
+
+    asyncio.run(main())

@@ -186,24 +186,30 @@ class PartitionsConfig(_Table):
     merges: Port | None = None
     """This process has the merger, at this port."""
     owns: str = ""
-    """The partitions of this process, like 0-31."""
+    """The partitions of this process, like 0-31; or its address in `owners`, so that one file is every process's."""
     owners: dict[str, str] = Field(default={})
     """Those of others, and their public ports: "32-63" = "http://10.0.0.6:8000"."""
 
     @property
     def here(self) -> list[int]:
         """The partitions of this process."""
-        return _spans(self.owns)
+        return [n for n, url in self._named if url == self.owns] if "://" in self.owns else _spans(self.owns)
 
     @property
     def there(self) -> dict[int, str]:
         """Where every other partition is."""
-        return {number: url for spans, url in self.owners.items() for number in _spans(spans)}
+        return {number: url for number, url in self._named if url != self.owns}
+
+    @property
+    def _named(self) -> list[tuple[int, str]]:
+        return [(number, url) for spans, url in self.owners.items() for number in _spans(spans)]
 
     @model_validator(mode="after")
     def _known(self) -> PartitionsConfig:
-        numbers = [*self.here, *(number for spans in self.owners for number in _spans(spans))]
-        if sorted(numbers) != list(range(self.number)):
+        if "://" in self.owns and not self.here:
+            raise ValueError(f"owners has no partitions at {self.owns}, which is what this process owns")
+        apart = [] if "://" in self.owns else self.here
+        if sorted([*apart, *(number for number, _ in self._named)]) != list(range(self.number)):
             raise ValueError(f"owns and owners must name each of the partitions 0 to {self.number - 1} once")
         for url in self.owners.values():
             check_url(url)

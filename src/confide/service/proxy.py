@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from starlette.responses import Response
 
@@ -33,6 +33,8 @@ CONNECTIONS = 128
 """To an owner, for each kind of work."""
 
 AWAY = "the process that owns this model cannot be reached: come again in a moment, with the same id or ticket"
+
+R = TypeVar("R")
 
 _OWN = ((PASSED, "1"), ("content-type", "application/json"))
 _BACK = ("content-type", "retry-after", "www-authenticate")
@@ -158,26 +160,43 @@ class Routed:
         if work != "look":
             owner = self._owners[partition_of(self._key, self._partitions, whose)]
             return await owner.passed(work, operation, headers, body, whose)
-        for one in self._each[:-1]:
-            try:
-                return await one.passed(work, operation, headers, body, whose)
-            except (Busy, Expired, Unavailable):
-                continue
-        return await self._each[-1].passed(work, operation, headers, body, whose)
+        return await _first(one.passed(work, operation, headers, body, whose) for one in self._each)
 
     async def look(self) -> dict[str, Any] | None:
-        """What everyone may see of the model, from the first owner who says it."""
-        for one in self._each:
-            if (shown := await one.look()) is not None:
-                return shown
-        return None
+        """What everyone may see of the model, from whichever owner says it first."""
+        try:
+            return await _first(map(_seen, self._each))
+        except Unavailable:
+            return None
 
     async def missing(self) -> str | None:
         """Why the model does not answer everybody; None where it does."""
-        found = [why for one in self._each if (why := await one.missing()) is not None]
-        return found[0] if found else None
+        found = await asyncio.gather(*(one.missing() for one in self._each))
+        return next((why for why in found if why is not None), None)
 
     def close(self) -> None:
         """Close the connections."""
         for one in self._each:
             one.close()
+
+
+async def _seen(owner: Proxy) -> dict[str, Any]:
+    if (shown := await owner.look()) is None:
+        raise Unavailable(AWAY)
+    return shown
+
+
+async def _first(asked: Iterable[Coroutine[Any, Any, R]]) -> R:
+    """What comes first; where all are away, what the last of them said. One that starts listens, and says nothing."""
+    tasks = [asyncio.ensure_future(one) for one in asked]
+    failed: Exception = Unavailable(AWAY)
+    try:
+        for task in asyncio.as_completed(tasks):
+            try:
+                return await task
+            except (Busy, Expired, Unavailable) as error:
+                failed = error
+        raise failed
+    finally:
+        for one in tasks:
+            one.cancel()

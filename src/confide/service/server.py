@@ -111,7 +111,7 @@ def build(config: Config, open_desk: OpenDesk, log: Log) -> Service:
     routed = {
         name: _routed(proxy, name, model.partitions)
         for name, model in config.models.items()
-        if model.partitions is not None and model.partitions.owners
+        if model.partitions is not None and model.partitions.there
     }
     elsewhere: dict[str, Proxy | Routed] = {name: proxy(name, one.owner) for name, one in config.elsewhere.items()}
     elsewhere |= {name: one for name, one in routed.items() if name not in models}
@@ -123,7 +123,7 @@ def build(config: Config, open_desk: OpenDesk, log: Log) -> Service:
 
 def _routed(proxy: Callable[[str, str], Proxy], name: str, cut: PartitionsConfig) -> Routed:
     """To whom each person's requests go."""
-    each = {url: proxy(name, url) for url in cut.owners.values()}
+    each = {url: proxy(name, url) for url in cut.there.values()}
     return Routed(partition_key(cut.key), cut.number, {number: each[url] for number, url in cut.there.items()})
 
 
