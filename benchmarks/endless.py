@@ -2,6 +2,8 @@
 
     CONFIDE_DATA=folder python benchmarks/endless.py length --rounds 10000 100000 [--streams rbf sea] [--seeds 2]
     CONFIDE_DATA=folder python benchmarks/endless.py drift flip elec [--json file]
+    python benchmarks/endless.py river [--picture docs/images/drift.svg]     the first stream of `drift`, beside River's
+                                                        trees with drift detectors: three minutes
     python benchmarks/endless.py people late             10⁷ rounds each: a quarter of an hour; --long takes fewer
     python benchmarks/endless.py relay [--quick]         copies that halt beside a relay of as many: two minutes
     python benchmarks/endless.py --quick    10 000 rounds of three generated streams, and a short relay: a minute
@@ -33,6 +35,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from agrawal import agrawal_label, agrawal_rows
 from evidence.streams import FILES, asked, load
 from guide_streams import Rows
+from river import tree
+from river.drift.binary import HDDMA
+from river.drift.retrain import DriftRetrainingClassifier
 
 from confide import POP, Plan, evaluate
 from confide.guide.columns import Columns
@@ -41,6 +46,7 @@ from confide.learners import GaussianNB, LogisticRegression
 from confide.planning import tight
 from confide.planning.guided import GuidePlan
 from confide.privacy.random import Random
+from examples.pictures import BLUES, GREY, ORANGE, PER_CENT, RED, picture
 
 DELTA, LATER = 1e-6, 0.4
 CHOSEN, UNSEEN = ("rbf", "agrawal1", "agrawal5"), ("sea", "hotel", "agrawal3")
@@ -49,6 +55,7 @@ DRIFTS = {
     "other": (19, (120_000, 190_000, 310_000), (2, 6, 1, 4)),
 }
 """Of drifting streams: a seed, at which rounds the rule changes, aligned with no epoch, and Agrawal's functions."""
+PARTS = 80
 LONG, PEOPLE, BLOCK, FLIPPED = 10_000_000, 100_000, 100_000, 0.9
 
 Mask = NDArray[np.bool_]
@@ -92,6 +99,60 @@ def drifting(name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 def drift(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     for name in DRIFTS:
         yield beside(name, Columns.of_array(9), *drifting(name), 4.0, args.seeds)
+
+
+def river(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Error over time where the rule changes: without an end, told the length, and River's, which protect nobody."""
+    x, y = drifting("drift")
+    made: dict[str, Any] = {
+        "told": GuidePlan.best(4.0, DELTA, y.size), "endless": GuidePlan.best(4.0, DELTA, None),
+        "adaptive": tree.HoeffdingAdaptiveTreeClassifier(seed=1),
+        "retrained": DriftRetrainingClassifier(tree.HoeffdingTreeClassifier(), drift_detector=HDDMA()),
+    }  # fmt: skip
+    for who, model in made.items():
+        epochs, started = [], time.perf_counter()
+        if isinstance(model, GuidePlan):
+            guide = Guide(model, Columns.of_array(9), rng=Random(seed=1))
+            wrong, epochs = guide.follow(x, y).answers != y, guide.epochs
+        else:
+            wrong = np.array([_taught(model, row, label) for row, label in zip(x.tolist(), y.tolist(), strict=True)])
+        over = [float(part.mean()) for part in np.array_split(wrong, PARTS)]
+        took = time.perf_counter() - started
+        yield {"who": who, "error": float(wrong.mean()), "over": over, "epochs": epochs, "seconds": took}
+
+
+def _taught(model: Any, row: list[float], label: int) -> bool:
+    """Whether a River model, asked before it is taught this row, is wrong."""
+    named = dict(enumerate(row))
+    answer = model.predict_one(named)
+    model.learn_one(named, label)
+    return bool(answer != label)
+
+
+def draw(lines: list[dict[str, Any]], path: Path) -> None:
+    """Error over time of each, where the rule changes, and where an epoch of the guide's begins."""
+    words = {
+        "told": ("a plan told its length, ε = 4", GREY, "-"), "endless": ("without an end, ε = 4", BLUES[0], "-"),
+        "adaptive": ("River's adaptive tree, not private", ORANGE, "-"),
+        "retrained": ("River's tree, begun anew by HDDM, not private", ORANGE, ":"),
+    }  # fmt: skip
+    rounds, changes = 400_000, DRIFTS["drift"][1]
+    with picture(path, (7.2, 3.6)) as figure:
+        ax = figure.subplots()
+        for line in lines:
+            label, color, style = words[line["who"]]
+            middles = (np.arange(PARTS) + 0.5) * rounds / PARTS
+            ax.plot(middles, line["over"], color=color, linestyle=style, linewidth=1.6, label=label)
+            for epoch in line["epochs"]:
+                ax.axvline(epoch, color=color, linewidth=0.8, linestyle=":")
+                ax.text(epoch - 3000, 0.48, "a new epoch", fontsize=8.5, color=color, ha="right")
+        for change in changes:
+            ax.axvline(change, color=RED, linewidth=0.8, linestyle="--")
+        ax.text(changes[0] + 3000, 0.56, "the rule changes", fontsize=8.5, color=RED)
+        ax.set(xlim=(0, rounds), ylim=(0, 0.6), xlabel="rounds", ylabel="wrong answers")
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        ax.yaxis.set_major_formatter(PER_CENT)
+        figure.legend(fontsize=8.5, loc="outside upper center", ncols=2)
 
 
 def elec(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -200,12 +261,14 @@ def relay(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 KINDS = {
-    "length": length, "drift": drift, "flip": flip, "elec": elec, "people": people, "late": late, "relay": relay,
+    "length": length, "drift": drift, "river": river, "flip": flip, "elec": elec, "people": people, "late": late, "relay": relay,
 }  # fmt: skip
 QUICK = ["length", "relay"]
 
 
 def said(line: dict[str, Any]) -> str:
+    if "who" in line:
+        return f"{line['who']:10} error {line['error']:.2%} of {400_000:,} rounds; {line['seconds']:.0f} s"
     if "plan" in line:
         head = f"{line['learner']:18} {line['rounds']:,} rounds, the rule {line['stream']:7} {line['plan']}:"
         ended = "" if line["halted_at"] is None else f", halted at {line['halted_at']:,}"
@@ -239,6 +302,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--long", type=int, default=LONG, help="rounds of `people` and `late`")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--picture", type=Path, help="of `river`")
     args = parser.parse_args()
     if unknown := sorted(set(args.what) - set(KINDS)):
         parser.error(f"there is no {unknown[0]}: take some of {', '.join(KINDS)}")
@@ -259,6 +323,8 @@ def measure(args: argparse.Namespace) -> None:
             print(said(line), flush=True)
             if args.json is not None:
                 args.json.write_text(json.dumps(lines, indent=1) + "\n")
+    if args.picture is not None:
+        draw([line for line in lines if "who" in line], args.picture)
     ratios = np.array([line["ratio"] for line in lines if "ratio" in line])
     if len(ratios) > 1:
         for word, (all_, after) in (("mean", ratios.mean(axis=0)), ("worst", ratios.max(axis=0))):
