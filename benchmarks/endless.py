@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 from agrawal import agrawal_label, agrawal_rows
 from evidence.streams import FILES, asked, load
 from guide_streams import Rows
@@ -261,7 +261,8 @@ def relay(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 KINDS = {
-    "length": length, "drift": drift, "river": river, "flip": flip, "elec": elec, "people": people, "late": late, "relay": relay,
+    "length": length, "drift": drift, "river": river, "flip": flip, "elec": elec, "people": people, "late": late,
+    "relay": relay,
 }  # fmt: skip
 QUICK = ["length", "relay"]
 
