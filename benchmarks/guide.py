@@ -2,6 +2,7 @@
 
     CONFIDE_DATA=folder python benchmarks/guide.py
     python benchmarks/guide.py --quick    a fifth of the rounds, two runs of each
+    python benchmarks/guide.py --against FOLDER    alternates with the guide of another checkout: five minutes
 
 How well it answers, beside DP-FTRL and others, is the table of evidence: python -m benchmarks.evidence. How its
 constants were chosen: the map's shares, the partitions, their renewal and the mean by comparing some forty settings on
@@ -13,7 +14,10 @@ little optimistic. LED and appointments were looked at for nothing.
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -36,6 +40,23 @@ from confide.privacy.gaussian import GaussianNoise
 from confide.privacy.random import Random, discrete_gaussian
 
 DELTA = 1e-6
+COLUMNS, PAIRS = (3, 10, 50), 7
+TIMED = """
+import sys, time
+import numpy as np
+from confide import Plan
+from confide.guide.columns import Columns
+from confide.guide.guide import Guide
+from confide.privacy.random import Random
+d, n = int(sys.argv[1]), 100_000
+x = np.random.default_rng(1).normal(size=(n, d))
+y, plan = (x.sum(axis=1) > 0).astype(np.int64), Plan.tight(4.0, 1e-6, n).guide
+for _ in range(2):  # kernels are compiled in the first
+    guide, began = Guide(plan, Columns.of_array(d), rng=Random(seed=1)), time.process_time()
+    guide.follow(x, y)
+print((time.process_time() - began) / n * 1e6)
+"""
+"""What is timed of each checkout: 10⁵ rounds, each asked and taught, in processor time."""
 
 
 def speed(rounds: int) -> None:
@@ -125,10 +146,32 @@ def _encoding(name: str, features: Map, rows: Any) -> None:
     print(f"encoding {name}: {len(rows) / (time.process_time() - begin):,.0f} rows/s")
 
 
+def against(other: Path) -> None:
+    """Microseconds of processor time a round, here and there, in pairs; who comes first changes."""
+    here, stored = Path(__file__).parents[1], tempfile.mkdtemp()
+    for d in COLUMNS:
+        took: dict[Path, list[float]] = {here: [], other: []}
+        for pair in range(PAIRS):
+            for tree in (here, other) if pair % 2 else (other, here):
+                own = {"PYTHONPATH": str(tree / "src"), "NUMBA_CACHE_DIR": f"{stored}/{tree == here}"}
+                told = subprocess.run(
+                    [sys.executable, "-c", TIMED, str(d)], env={**os.environ, **own}, capture_output=True, check=True
+                )
+                took[tree].append(float(told.stdout))
+        ratios = sorted(b / a for a, b in zip(took[here], took[other], strict=True))
+        mine, theirs = (float(np.median(took[tree])) for tree in (here, other))
+        speed = f"{np.median(ratios):.2f} times as fast ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+        print(f"{d:3} columns: {mine:.1f} µs a round, {theirs:.1f} there: {speed}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a fifth of the rounds, two runs of each")
-    quick = parser.parse_args().quick
+    parser.add_argument("--against", type=Path, metavar="FOLDER", help="beside the guide of another checkout")
+    args = parser.parse_args()
+    if args.against is not None:
+        return against(args.against)
+    quick = args.quick
     speed(200_000 if quick else 1_000_000)
     beside(2 if quick else 5)
     encoding()
