@@ -509,9 +509,10 @@ class Owner:
     """One of a model's owners. One that starts listens already, and says nothing until another has answered."""
 
     def __init__(self, url: str, starts: asyncio.Event | None = None, other: asyncio.Event | None = None) -> None:
-        self.url, self._starts, self._other = url, starts, other
+        self.url, self._starts, self._other, self.asked = url, starts, other, 0
 
     async def _said(self) -> None:
+        self.asked += 1
         if self._starts is not None:
             await self._starts.wait()
         if self._other is not None:
@@ -551,3 +552,12 @@ def test_an_owner_that_starts_keeps_nobody_from_a_look_at_the_others() -> None:
             await alone.passed("look", "", {}, None)
 
     asyncio.run(main())
+
+
+def test_a_look_asks_one_owner_while_owners_answer() -> None:
+    """It is open to everyone: asked of all of them, a flood of looks would be as many floods as there are owners."""
+    one, two = Owner("http://a:1"), Owner("http://b:1")
+    routed = proxy.Routed(bytes(32), 2, {0: one, 1: two})  # type: ignore[dict-item]
+    assert asyncio.run(routed.look()) == {"from": "http://a:1"}
+    assert asyncio.run(routed.passed("look", "", {}, None)) == "http://a:1"  # type: ignore[comparison-overlap]
+    assert (one.asked, two.asked) == (2, 0)

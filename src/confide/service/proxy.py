@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from starlette.responses import Response
@@ -33,6 +34,9 @@ CONNECTIONS = 128
 """To an owner, for each kind of work."""
 
 AWAY = "the process that owns this model cannot be reached: come again in a moment, with the same id or ticket"
+
+NEXT = 0.25
+"""Seconds after which another owner is asked for a look, too."""
 
 R = TypeVar("R")
 
@@ -160,12 +164,12 @@ class Routed:
         if work != "look":
             owner = self._owners[partition_of(self._key, self._partitions, whose)]
             return await owner.passed(work, operation, headers, body, whose)
-        return await _first(one.passed(work, operation, headers, body, whose) for one in self._each)
+        return await _first(partial(one.passed, work, operation, headers, body, whose) for one in self._each)
 
     async def look(self) -> dict[str, Any] | None:
-        """What everyone may see of the model, from whichever owner says it first."""
+        """What everyone may see of the model, from the first owner who says it."""
         try:
-            return await _first(map(_seen, self._each))
+            return await _first(partial(_seen, one) for one in self._each)
         except Unavailable:
             return None
 
@@ -186,17 +190,26 @@ async def _seen(owner: Proxy) -> dict[str, Any]:
     return shown
 
 
-async def _first(asked: Iterable[Coroutine[Any, Any, R]]) -> R:
-    """What comes first; where all are away, what the last of them said. One that starts listens, and says nothing."""
-    tasks = [asyncio.ensure_future(one) for one in asked]
+async def _first(asked: Iterable[Callable[[], Coroutine[Any, Any, R]]]) -> R:
+    """What comes first; where all are away, what the last of them said.
+
+    One after the other, and the next one too once the last has said nothing for a moment: an owner that starts listens
+    already. So a look, which is open to everyone, costs one request while owners answer.
+    """
     failed: Exception = Unavailable(AWAY)
+    waiting, left = set[asyncio.Task[R]](), list(asked)
     try:
-        for task in asyncio.as_completed(tasks):
-            try:
-                return await task
-            except (Busy, Expired, Unavailable) as error:
-                failed = error
+        while left or waiting:
+            if left:
+                waiting.add(asyncio.create_task(left.pop(0)()))
+            wait = NEXT if left else None
+            done, waiting = await asyncio.wait(waiting, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                try:
+                    return task.result()
+                except (Busy, Expired, Unavailable) as error:
+                    failed = error
         raise failed
     finally:
-        for one in tasks:
+        for one in waiting:
             one.cancel()
