@@ -93,8 +93,8 @@ class PrivateClassifier(base.Classifier):
     >>> model = PrivateClassifier(promise=Promise(epsilon=1.0, rounds=10_000), features=columns, seed=1)
     >>> rows = synth.SEA(noise=0.1, seed=1).take(10_000)
     >>> score = evaluate.progressive_val_score(rows, model, metrics.Accuracy(), delay=100)
-    >>> score.get() > 0.79  # of all rounds, the first ones included
-    True
+    >>> round(score.get(), 2)  # of all rounds, the first ones included
+    0.81
     >>> model.predict_proba_one({0: 9.0, 1: 9.0, 2: 1.0})[True] > 0.8, model.pop.guarantee.epsilon <= 1
     (True, True)
     """

@@ -137,8 +137,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> from sklearn.datasets import make_classification
     >>> X, y = make_classification(11_000, flip_y=0.1, random_state=1)
     >>> model = PrivateClassifier(ranges=(-5, 5), seed=1).fit(X[:10_000], y[:10_000])
-    >>> model.score(X[10_000:], y[10_000:]) > 0.85
-    True
+    >>> round(float(model.score(X[10_000:], y[10_000:])), 2)
+    0.87
     >>> model.predict_proba(X[:2]).shape, model.pop_.guarantee.epsilon <= 1
     ((2, 2), True)
     """
