@@ -17,7 +17,7 @@ from confide import POP, Monitor, Plan, StateError
 from confide.cli.app import app
 from confide.ledger import Ledger, store
 from confide.planning.lives import Life, check_whole, cost_of
-from confide.pop import heirs
+from confide.pop import heirs, lives
 from confide.pop.state import check
 from confide.service.base import Question, Taught
 from confide.service.config import read_config
@@ -398,3 +398,15 @@ def test_a_served_model_names_its_predecessor_and_no_ticket_of_that_one_ends_it(
     open_desk("new", alone).close()
     with pytest.raises(ValueError, match="began without one"):
         open_desk("new", config.model_copy(update={"folder": tmp_path / "other", "life_epsilon": None}))
+
+
+def test_only_what_a_plan_certifies_is_said_as_its_promise() -> None:
+    """An account is converted outwards, so a whole life's may come out a little above the promise that was proved."""
+    plan = Plan.tight(1.0, 1e-6, None, units="people", unit_labels=4)
+    assert plan.guide is not None
+    life, cost = Life(plan.guarantee.epsilon, plan.guarantee.delta), cost_of(plan.guide, counts=True)
+    whole = cost.of(cost.most)
+    assert life.epsilon < life.epsilon_at(whole) < 1.01 * life.epsilon, "else there is nothing to tell apart"
+    assert lives._used(life, whole, whole) == life.epsilon
+    assert lives._used(life, whole + 1, whole) > life.epsilon, "a unit more than was charged is not the promise"
+    assert lives._used(life, whole, 0) == life.epsilon_at(whole), "nor is an account of several models"

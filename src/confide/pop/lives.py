@@ -18,7 +18,6 @@ from confide.privacy.random import Random
 
 __all__ = ["Seen", "look"]
 
-_ROUNDED = 1.01  # an account is converted anew, outwards: at most so much above what a plan of all of it promises
 _DOORS = ("tokens:", "proxy:")
 """What doors of a service put before a person's name; that of `jwt` has the issuer in it."""
 
@@ -51,6 +50,7 @@ def look(folder: Path, place: str | None, model: str, person: str | None = None)
     before = ledger.read(before_of(model)) if personal else Spent()
     assert plan.guide is not None
     cost = cost_of(plan.guide, _counts(line, spent))
+    whole = cost.of(cost.most) if line is None else 0  # what this plan's own certificate is for: its life is its own
     lined, people = line if personal else None, ledger.people(model, 0 if personal else -1)
     if person is not None:
         who = _who(folder, person, {*people, *before.labels})
@@ -59,8 +59,8 @@ def look(folder: Path, place: str | None, model: str, person: str | None = None)
         now = account(cost, lined, moved, labels) if known else moved
         left = min(cost.most, labels)
         return Seen(public, [
-            f"person    {'was here' if known else 'was never here'}: ε = {_used(life, now):.4g} of "
-            f"{life.epsilon:g} so far, {_used(life, moved):.4g} of it before this model",
+            f"person    {'was here' if known else 'was never here'}: ε = {_used(life, now, whole):.4g} of "
+            f"{life.epsilon:g} so far, {_used(life, moved, whole):.4g} of it before this model",
             f"labels    {cost.most - left:,} more of theirs are learned here, of {cost.most:,}",
         ])  # fmt: skip
     found = accounts(cost, lined, spent, before, people)
@@ -68,14 +68,14 @@ def look(folder: Path, place: str | None, model: str, person: str | None = None)
     over = sum(labels >= cost.most for labels in spent.labels.values())
     return Seen(public, [
         f"people    {charged:,} who were charged, of whom {over:,} teach nothing any more",
-        f"most      ε = {_used(life, most):.4g} of {life.epsilon:g}, at δ = {life.delta:g}, so far",
+        f"most      ε = {_used(life, most, whole):.4g} of {life.epsilon:g}, at δ = {life.delta:g}, so far",
     ])  # fmt: skip
 
 
-def _used(life: Life, account: int) -> float:
-    """What an account has used: the promise itself where that is all, since an account is rounded up by a little."""
+def _used(life: Life, account: int, whole: int) -> float:
+    """What an account has used, rounded up; no more than is promised for the `whole` that a plan certifies, or less."""
     found = life.epsilon_at(account)
-    return life.epsilon if life.epsilon < found < _ROUNDED * life.epsilon else found  # more would be said as it is
+    return min(found, life.epsilon) if account <= whole else found
 
 
 def _who(folder: Path, person: str, known: Container[bytes]) -> bytes:
