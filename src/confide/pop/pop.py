@@ -306,7 +306,7 @@ class POP:
         self._keeper.settle(entered)
         if self.tells:
             self._telling.stands()
-        return Followed.nothing() if chunk is None else chunk.followed()
+        return Followed.of() if chunk is None else chunk.followed()
 
     def readable(self, xs: Any) -> dict[int, str]:
         """What is wrong with rows that cannot be read. Takes no round, and changes nothing."""
