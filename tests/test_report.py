@@ -131,7 +131,7 @@ def test_whoever_might_have_answered_is_named_also_at_none(outcome: Outcome, gui
     assert found is not None
     said = re.findall(r'<i class="dot (\w+)"></i>', found[0])
     assert said == ["guide", "fallback"] and "not at all" not in found[0]
-    text = page(replace(outcome, tally=replace(outcome.tally, sources={"fallback": [2999, 1500]}, refused=1)))
+    text = page(replace(outcome, tally=replace(outcome.tally, sources={"fallback": [2999, 1500, 0]}, refused=1)))
     assert re.findall(r'<i class="dot (\w+)"></i>', text) == ["copies", "fallback", "refused"]
     assert "<td>0</td><td>0.00%</td><td>–</td>" in text and "not at all" in text
 
