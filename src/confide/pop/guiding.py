@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.arrays import Flags, Floats, Ints
 from confide.banks.base import FORM
 from confide.contained import contained
 from confide.guide.carried import Carried
@@ -29,7 +30,6 @@ from confide.privacy.random import Random
 
 __all__ = ["Guiding", "PublicGuide", "bytes_of", "guide_from", "release_of"]
 
-Ints = NDArray[np.int64]
 
 _DROPPED = 4  # sums of an ended epoch that are dropped with each of the next
 _MANY = 1 << 20  # leaves of a guide without an end that a journal tells apart where there are other parts
@@ -65,6 +65,7 @@ class Guiding(Running, runs=GuidePlan):
     ) -> None:
         super().__init__(plan, features, label_weights, rng, account)
         self.plan, self._inputs, self._weights = plan, columns_for(features), label_weights
+        self._last = sys.maxsize if plan.endless else plan.length
         self.guide = self.fresh(rng, self.store, self.guide_type)
         self._counted: set[bytes] = set()  # people whose row is in the counts of the ranges
         self._records = False  # whether labels come as records, and not with tickets
@@ -154,7 +155,7 @@ class Guiding(Running, runs=GuidePlan):
         self._counted.add(who)
         return first
 
-    def propose(self, question: Question | None) -> tuple[int, NDArray[np.float64] | None]:
+    def propose(self, question: Question | None) -> tuple[int, Floats | None]:
         """The guide's own label and its scores, one a vector of θ; −1 and None where it has none yet."""
         score = None if question is None else self.guide.score(question)
         if score is None:
@@ -216,8 +217,7 @@ class Guiding(Running, runs=GuidePlan):
     @property
     def leaf(self) -> int:
         """The number of the open leaf; −1 where none takes gradients any more (public)."""
-        guide, plan = self.guide, self.plan
-        return -1 if not plan.endless and guide.rounds > plan.length else guide.closed
+        return -1 if self.guide.rounds > self._last else self.guide.closed
 
     def again(self, x: Any, label: int, number: int) -> None:
         """A gradient of the open leaf that was lost with the process that had it: its unit's cap has it already."""
@@ -256,7 +256,7 @@ class Guiding(Running, runs=GuidePlan):
         xs: Any,
         labels: Ints,
         whos: Sequence[bytes | None],
-        bad: NDArray[np.bool_],
+        bad: Flags,
         keep: bool = False,
     ) -> Asked:
         """Rounds, each asked and then taught its label (−1: none), as the methods above do."""
@@ -268,7 +268,7 @@ class Guiding(Running, runs=GuidePlan):
         xs: Any,
         labels: Ints,
         whos: Sequence[bytes | None],
-        bad: NDArray[np.bool_],
+        bad: Flags,
         keep: bool = False,
         history: bool = False,
     ) -> tuple[Many, Ints]:
@@ -483,7 +483,7 @@ class PublicGuide:
         with self._lock:
             return [row for kind, _, row, _ in self._guiding.guide.releases() if kind in ("warm", "node")]
 
-    def probabilities(self, x: Any) -> NDArray[np.float64]:
+    def probabilities(self, x: Any) -> Floats:
         """One a label, all alike before the first release."""
         with self._lock:
             model, labels = self._guiding.model, self._guiding.plan.labels
