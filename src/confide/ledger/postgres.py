@@ -54,6 +54,8 @@ _TYPES = {int: "bigint[]", bytes: "bytea[]", str: "text[]"}
 class ServerStore(ServerReader, Store):
     """A ledger on a server, opened for writing (`confide.ledger.store.Store`)."""
 
+    alone = " FOR UPDATE"
+
     def own(self, model: str) -> Claim:
         """Own a model: this connection has its lock until it ends."""
         self.check_durable()

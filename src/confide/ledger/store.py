@@ -255,6 +255,9 @@ class Store(Reader):
     asked for in one go, then everything is written: on a server that is two ways there and back.
     """
 
+    alone = ""
+    """What keeps others from a row that is read until the transaction ends, where they may write at once."""
+
     @abstractmethod
     def check_durable(self) -> None:
         """StateError where a commit may be forgotten."""
@@ -317,7 +320,7 @@ class Store(Reader):
         key, _, epoch, sequence, rounds, *more = self.model(model)
         mark = int.from_bytes(os.urandom(5))
         with self.changing():
-            if not self.run(_MODEL, key, epoch).fetchall():
+            if not self.run(_MODEL + self.alone, key, epoch).fetchall():
                 raise taken_over(self.name)
             signed = checksum(key, model, epoch + 1, sequence, rounds, *more)
             self.run("UPDATE model SET epoch = ?, owned = 1, checksum = ? WHERE id = ?", epoch + 1, signed, key)

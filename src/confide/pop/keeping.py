@@ -24,6 +24,7 @@ from confide.pop.account import Mark
 from confide.pop.batches import Chunk, Records
 from confide.pop.lessons import Lesson
 from confide.pop.loop import Loop, Outcome
+from confide.pop.running import Who
 from confide.pop.tickets import Key, Tickets, Waiting
 
 __all__ = ["Keeper", "Note", "Past"]
@@ -152,7 +153,7 @@ class Keeper:
     # ------------------------------------------------------------------ calls
 
     def ask(
-        self, xs: Any, whos: Sequence[bytes | None], note: Callable[[Sequence[Outcome]], Note] | None = None
+        self, xs: Any, whos: Sequence[Who], note: Callable[[Sequence[Outcome]], Note] | None = None
     ) -> tuple[list[Outcome], Mark]:
         """Rounds, in order; one that a halt refused has the error `Halted`, and no number."""
         loop, whos = self._loop, whos if self._people else [None] * len(whos)
@@ -174,7 +175,7 @@ class Keeper:
         said = "its rounds are over" if over else "its privacy budget is used up; start a new one with a new plan"
         return Outcome(-1, error=Halted(f"this POP has halted: {said}"))
 
-    def follow(self, xs: Any, ys: Any, whos: Sequence[bytes | None]) -> tuple[Chunk | None, Mark]:
+    def follow(self, xs: Any, ys: Any, whos: Sequence[Who]) -> tuple[Chunk | None, Mark]:
         """Rounds, each asked and then taught its label, as many as there are; None where there is none."""
         loop, chunk = self._loop, None
         with self.lock:
@@ -200,11 +201,7 @@ class Keeper:
             return refused, self._loop.account.enter(notes=(note(taken),), noted=[lesson.key for lesson in taken])
 
     def teach(
-        self,
-        xs: Any,
-        ys: Sequence[Hashable],
-        whos: Sequence[bytes | None],
-        note: Callable[[Records], Note] | None = None,
+        self, xs: Any, ys: Sequence[Hashable], whos: Sequence[Who], note: Callable[[Records], Note] | None = None
     ) -> tuple[Records, Mark]:
         """Records; an owner who notes them gives no more than `together`; who does not says `taught` at the end.
 
@@ -229,7 +226,7 @@ class Keeper:
                     book.end("an import of history was cut off: load the state again")
                 raise
 
-    def teach_one(self, x: Any, y: Hashable, who: bytes | None) -> None:
+    def teach_one(self, x: Any, y: Hashable, who: Who) -> None:
         """One record, which its owner does not note."""
         loop = self._loop
         with self.lock:
