@@ -52,7 +52,7 @@ def test_a_note_whose_write_failed_was_never_there(ledger: Ledger, monkeypatch: 
     with pytest.raises(StateError), ledger.claim("shop") as book:
         at = book.add(Entry(1, 0, notes=(("asked", 40, rows(ANN)),)))
         with monkeypatch.context() as patch:
-            patch.setattr(type(book._store), "_note", lambda *_: full(book))
+            patch.setattr(type(book._store), "put", lambda *_: full(book))
             book.wait(at)
     assert ledger.journal("shop") == [] and ledger.read("shop").rounds == 0
 

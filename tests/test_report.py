@@ -23,18 +23,7 @@ from confide.runs.settings import Settings
 from confide.runs.style import COLOURS
 from confide.runs.tally import Tally
 from confide.runs.verdict import taught_of_brought, verdict
-
-
-def easy(rows: int, seed: int = 0) -> Stream:
-    """Two clusters that any copy tells apart after a few records; no two rows are the same."""
-
-    def source(dicts: bool) -> Iterator[Item]:
-        rng = np.random.default_rng(seed)
-        for y, noise in zip(rng.integers(0, 2, rows).tolist(), rng.random((rows, 2)), strict=True):
-            x = np.array([10 * y, 0]) + noise
-            yield Row(dict(enumerate(x.tolist())) if dicts else x, y)
-
-    return Stream("easy", (0, 1), (0, 1), 2, source, rows)
+from tests.test_runner import easy
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +120,7 @@ def test_whoever_might_have_answered_is_named_also_at_none(outcome: Outcome, gui
     assert found is not None
     said = re.findall(r'<i class="dot (\w+)"></i>', found[0])
     assert said == ["guide", "fallback"] and "not at all" not in found[0]
-    text = page(replace(outcome, tally=replace(outcome.tally, sources={"fallback": [2999, 1500]}, refused=1)))
+    text = page(replace(outcome, tally=replace(outcome.tally, sources={"fallback": [2999, 1500, 0]}, refused=1)))
     assert re.findall(r'<i class="dot (\w+)"></i>', text) == ["copies", "fallback", "refused"]
     assert "<td>0</td><td>0.00%</td><td>–</td>" in text and "not at all" in text
 

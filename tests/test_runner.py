@@ -24,7 +24,7 @@ from confide.data.schema import Schema
 from confide.learners import DecisionTree, Features
 from confide.planning.guided import GuidePlan
 from confide.runs import runner, work
-from confide.runs.asking import Shown, ask_and_teach, ask_only
+from confide.runs.asking import ask_and_teach, ask_only
 from confide.runs.checkpoints import read_run, write_private
 from confide.runs.runner import Hooks
 from confide.runs.settings import Settings
@@ -68,12 +68,21 @@ def listen(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """Whose each question was that is asked from now on, and its first number: it tells the rows apart."""
     heard: Asked = []
 
-    def note(rows: Sequence[Item], shown: Shown) -> Shown:
-        heard.extend((row.unit, None if row.x is None else first(row.x)) for row in rows[: shown.rounds])
+    def note(rows: Sequence[Item], rounds: int) -> None:
+        heard.extend((row.unit, None if row.x is None else first(row.x)) for row in rows[:rounds])
+
+    def at_once(pop: POP, rows: Sequence[Item], right: Any) -> Any:
+        shown = ask_and_teach(pop, rows, right)
+        note(rows, shown.rounds)
         return shown
 
-    monkeypatch.setattr(work, "ask_and_teach", lambda pop, rows, right: note(rows, ask_and_teach(pop, rows, right)))
-    monkeypatch.setattr(work, "ask_only", lambda pop, rows: note(rows, ask_only(pop, rows)))
+    def alone(pop: POP, rows: Sequence[Item]) -> Any:
+        shown, tickets = ask_only(pop, rows)
+        note(rows, shown.rounds)
+        return shown, tickets
+
+    monkeypatch.setattr(work, "ask_and_teach", at_once)
+    monkeypatch.setattr(work, "ask_only", alone)
     return heard
 
 

@@ -38,6 +38,7 @@ class _Accounts(Broken):
 
     def spoil(self, loop: Loop, settings: Settings) -> None:
         loop.account = self.account_type(loop.plan, loop.rng)
+        loop.account.monitor = loop.monitor
 
 
 # ---------------------------------------------------------------------- what a load brings back

@@ -38,7 +38,7 @@ from confide.ledger.book import Book
 from confide.ledger.file import CHECKSUM
 from confide.ledger.ledger import Ledger
 from confide.ledger.sqlite import SqliteStore
-from confide.ledger.store import SCHEMA, VERSION, Claim, Place, Trouble, checksum
+from confide.ledger.store import SCHEMA, Claim, Place, Trouble, checksum
 from confide.planning import plan as plans
 from confide.pop.sharing import Sharing
 from confide.privacy.random import Random
@@ -73,12 +73,10 @@ class MemoryStore(SqliteStore):
     """The ledger's own tables and statements, in memory. Whoever claims a model has it; an earlier owner is fenced."""
 
     def __init__(self, place: "Memory") -> None:
-        self.path, self.name, self.db, self.version, self.whole = Path(place.name), place.name, place.db, VERSION, True
+        self.path, self.name, self.db, self.whole = Path(place.name), place.name, place.db, True
 
-    @contextmanager
-    def _owned(self) -> Iterator[sqlite3.Connection]:
-        with self.transaction() as db:
-            yield db
+    def changing(self) -> Any:
+        return self.transaction()
 
     def hold(self) -> None:
         pass
@@ -108,19 +106,7 @@ class Memory(Place):
         return MemoryStore(self)
 
     def claim(self, model: str) -> Claim:
-        store = MemoryStore(self)
-        key, _, epoch, sequence, rounds, *_ = store.model(model)
-        mark = int.from_bytes(os.urandom(5))
-        with store.transaction() as db:
-            db.execute("UPDATE model SET epoch = ? WHERE id = ?", (epoch + 1, key))
-            row = db.execute("SELECT id, name, epoch, sequence, rounds, unsure, halted, history FROM model").fetchone()
-            db.execute("UPDATE model SET checksum = ? WHERE id = ?", (checksum(*row), key))
-            life = (key, epoch + 1, mark, rounds)
-            db.execute(
-                "INSERT INTO life(model, epoch, mark, rounds, checksum) VALUES (?, ?, ?, ?, ?)",
-                (*life, checksum(*life)),
-            )
-        return Claim(store, key, epoch + 1, sequence, mark)
+        return MemoryStore(self).begin(model)
 
 
 class NoLock:

@@ -17,7 +17,7 @@ from confide.data.pieces import FILES
 from confide.data.rows import Stream
 from confide.planning.promise import DELTA
 from confide.runs.advising import LEARNERS, MOST_ROWS, WARNING, Advice, Deployment, advise_sample
-from confide.runs.checkpoints import write_private
+from confide.runs.checkpoints import check_place, write_private
 from confide.runs.names import declared, streams
 from confide.runs.page import HEADINGS, cells, proposal
 from confide.runs.rehearsal import Sample
@@ -69,9 +69,7 @@ def advise(
         )
     if rounds is None:
         raise ValueError("say with --rounds how many rounds the real stream will have")
-    for path in (report_file, json):
-        if not path.parent.is_dir():
-            raise ValueError(f"cannot write {path}: there is no folder {path.parent}")
+    check_place(report_file, json)
     settings = declared(_settings(context.params))
     if not settings.people and {unit_unsure, unit_labels} - {None, 1}:
         raise ValueError("--unit-unsure and --unit-labels are for people: say with --unit which column names them")

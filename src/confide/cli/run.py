@@ -12,7 +12,7 @@ from confide.cli import options as given
 from confide.cli.summary import bar, summary
 from confide.cli.terminal import planning, reading, say
 from confide.runs import report, runner
-from confide.runs.checkpoints import read_run
+from confide.runs.checkpoints import check_place, read_run
 from confide.runs.hints import hints
 from confide.runs.names import declared, fallback_named, learner_of, streams, weights_named
 from confide.runs.settings import Settings
@@ -101,7 +101,7 @@ def run(
     (1, 10⁻⁶). It ends with exit code 0 when every row was answered, with 3 when the privacy budget of the copies was
     used up and no guide was there to go on, and with 130 after Ctrl-C or a `kill`.
     """
-    _check_places(report_file, json)
+    check_place(report_file, json)
     if trusted and not resume:
         raise ValueError("--trusted is for --resume, which loads copies: leave it out")
     if resume:
@@ -113,12 +113,6 @@ def run(
     summary(outcome, report_file)
     if outcome.unanswered or outcome.interrupted:
         raise typer.Exit(INTERRUPTED if outcome.interrupted else HALTED)
-
-
-def _check_places(*paths: Path | None) -> None:
-    for path in paths:
-        if path is not None and not path.parent.is_dir():
-            raise ValueError(f"cannot write {path}: there is no folder {path.parent}")
 
 
 def _settings(asked: dict[str, Any]) -> Settings:

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.markup import escape
 
-from confide.planning.plan import Plan
-
 OPERATOR = "operator only, outside the guarantee"
 
 console = Console()
@@ -18,12 +16,6 @@ console = Console()
 def say(text: str, style: str | None = None) -> None:
     """A sentence; brackets and numbers in it stay as they are."""
     console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
-
-
-def warn(plan: Plan) -> None:
-    """What is odd about a plan, in yellow."""
-    for warning in plan.warnings:
-        say(f"warning: {warning}", "yellow")
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.arrays import Flags, Floats, Ints
 from confide.guide.columns import Columns, Row
 from confide.guide.hashed import HashedMap
 from confide.guide.inputs import columns_for
@@ -27,8 +28,6 @@ from confide.privacy.response import Response
 
 __all__ = ["Default"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Forest = tuple[Binning, Trees]
 
 _MAPS = (64, 512, 4096, 16384)
@@ -281,7 +280,7 @@ def _part(rows: Table, which: Any) -> Table:
 class _Hashed:
     """Rows of any names, encoded."""
 
-    def __init__(self, encoded: Encoded, sizes: Ints, refused: NDArray[np.bool_]) -> None:
+    def __init__(self, encoded: Encoded, sizes: Ints, refused: Flags) -> None:
         self._encoded, self._sizes, self.refused = encoded, sizes, refused
 
     def encoded(self) -> tuple[Encoded, Ints]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.arrays import Flags, Floats, Ints
 from confide.banks.base import Failures
 from confide.contained import Caught, contained
 from confide.errors import ConfideWarning, StateError
@@ -34,8 +35,6 @@ from confide.privacy.response import Response
 
 __all__ = ["Doubled", "OneByOne", "Rows", "model_for"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _FIRST, _MEMORY = 64, 1 << 17
 """Labels before a model is fitted for the first time, and rows that are kept for it."""
@@ -79,7 +78,7 @@ class Rows(NamedTuple):
     """Rows as they were asked."""
 
     values: list[Any]
-    refused: NDArray[np.bool_]
+    refused: Flags
 
 
 def _read(x: Any, width: int | None) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 
 __all__ = ["Batch", "Entry", "Erased", "Spent"]
 
@@ -120,21 +119,18 @@ class Batch:
         """Rounds, unsure answers, why it halted, rows of history."""
         entries = [entry for _, entry in self.entries]
         return (
-            max(entry.rounds for entry in entries),
-            max(entry.unsure for entry in entries),
+            max([entry.rounds for entry in entries]),
+            max([entry.unsure for entry in entries]),
             next((entry.halted for entry in entries if entry.halted is not None), None),
-            max(entry.history for entry in entries),
+            max([entry.history for entry in entries]),
         )
 
     def people(self) -> dict[bytes, list[int]]:
         """Unsure answers, watched rounds and labels of everybody who is in it."""
         people: dict[bytes, list[int]] = {}
-        entries = [entry for _, entry in self.entries]
-        for column, (who, count) in chain(
-            ((0, share) for entry in entries for share in entry.shares),
-            ((1, share) for entry in entries for share in entry.watched),
-            ((2, share) for entry in entries for share in entry.labels),
-        ):
-            counts = people.setdefault(who, [0, 0, 0])
-            counts[column] = max(counts[column], count)
+        for _, entry in self.entries:
+            for column, some in enumerate((entry.shares, entry.watched, entry.labels)):
+                for who, count in some:
+                    counts = people.setdefault(who, [0, 0, 0])
+                    counts[column] = max(counts[column], count)
         return people

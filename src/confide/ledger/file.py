@@ -77,7 +77,6 @@ class FileReader(Reader):
         self.path, self.name = path, str(path)
         self.whole = _wal(path).is_file() and _wal(path).stat().st_size > 0
         """Whether there was a `-wal` beside it, before SQLite makes an empty one."""
-        self.version = VERSION
         self.db = self._connect("ro")
         try:
             self._check_kind()
@@ -112,12 +111,7 @@ class FileReader(Reader):
             raise StateError(f"{self.path} is not a ledger, or it is damaged: this state must not be used") from None
         if kind != _APPLICATION:
             raise StateError(f"{self.path} is not a ledger: give the path of one, or of a new file")
-        self.version = int(version)
-        if version != VERSION:
-            raise StateError(
-                f"the ledger {self.path} has version {version}, and this Confide reads {VERSION}: "
-                "use the Confide that wrote it"
-            )
+        self.check_version(int(version))
 
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """All rows of a query."""
@@ -204,11 +198,11 @@ class File(FileReader):
                 raise damaged(self.name)
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[None]:
         """Everything inside is written and on the disk, or nothing is. SQLite's own errors come through."""
         self.db.execute("BEGIN IMMEDIATE")
         try:
-            yield self.db
+            yield
             self.db.execute("COMMIT")
         except BaseException:
             if self.db.in_transaction:

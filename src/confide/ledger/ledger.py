@@ -26,7 +26,7 @@ from confide.ledger.moving import fenced, move
 from confide.ledger.sqlite import Disk
 from confide.ledger.store import TABLES, WIDE, Image, Place, Trouble, check_name
 
-__all__ = ["Ledger", "Spent"]
+__all__ = ["Ledger", "Spent", "ledger_of"]
 
 _all_books: weakref.WeakSet[Book] = weakref.WeakSet()
 
@@ -206,6 +206,11 @@ class Ledger:
             raise StateError(
                 f"the ledger {self.name} was open when this process was forked: use it where it was opened"
             )
+
+
+def ledger_of(folder: Path, place: str | None) -> Ledger:
+    """The ledger of the state in a folder: its own there, or one elsewhere."""
+    return Ledger(folder / "ledger.db" if place is None else place)
 
 
 def _place(where: str | Path) -> Place:

@@ -73,7 +73,7 @@ class ServerReader(Reader):
     """
 
     def __init__(self, url: str, name: str, new: bool = False) -> None:
-        self.name, self.version = name, VERSION
+        self.name = name
         try:
             given = {**_CONNECTION, **{key: value for key, value in conninfo_to_dict(url).items() if value}}
             given["client_encoding"] = "UTF8"  # a database without an encoding would give texts back as bytes
@@ -100,12 +100,7 @@ class ServerReader(Reader):
             self._make()
         elif found is None:
             raise StateError(f"there is no ledger {self.name}: without it nothing may be answered")
-        version = self.run("SELECT max(version) FROM confide_ledger").fetchall()[0][0]
-        if version != VERSION:
-            raise StateError(
-                f"the ledger {self.name} has version {version}, and this Confide reads {VERSION}: "
-                "use the Confide that wrote it"
-            )
+        self.check_version(self.run("SELECT max(version) FROM confide_ledger").fetchall()[0][0])
 
     def _make(self) -> None:
         with self.db.transaction():

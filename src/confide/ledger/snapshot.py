@@ -70,29 +70,19 @@ def write(folder: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[
     _replace(folder / _SNAPSHOT, lambda file: np.savez(file, **whole))  # type: ignore[arg-type]
 
 
-def read(folder: Path, expected: int = VERSION) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def read(folder: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """The header and the arrays of the snapshot in a folder.
 
     Raises
     ------
     StateError
-        If there is none, or it is damaged, or of another version than expected.
+        If there is none, or it is damaged, or of another version.
     """
-    header, arrays = _read(folder, None)
-    if header["version"] != expected:
-        raise StateError(
-            f"the state in {folder} has version {header['version']}, and this Confide reads {expected}: "
-            "load it with the Confide that wrote it"
-        )
-    return header, arrays
-
-
-def _read(folder: Path, names: set[str] | None) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     if not exists(folder):
         raise StateError(f"there is no saved state in {folder}")
     try:
         with open(folder / _SNAPSHOT, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files if names is None or name in names}
+            arrays = dict(file)
         header = json.loads(arrays.pop("header").tobytes())
         kind, number = header["format"], header["version"]
     except OSError as error:
@@ -101,6 +91,11 @@ def _read(folder: Path, names: set[str] | None) -> tuple[dict[str, Any], dict[st
         raise StateError(f"the snapshot in {folder} is damaged: restore its newest backup beside the ledger") from None
     if kind != _FORMAT or not isinstance(number, int):
         raise StateError(f"{folder} does not hold a Confide state")
+    if number != VERSION:
+        raise StateError(
+            f"the state in {folder} has version {number}, and this Confide reads {VERSION}: load it with the Confide "
+            "that wrote it"
+        )
     return header, arrays
 
 

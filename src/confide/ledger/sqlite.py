@@ -9,28 +9,16 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from confide.errors import StateError
-from confide.ledger.entries import Batch, Entry
+from confide.ledger.entries import Batch
 from confide.ledger.file import CHECKSUM, File, FileReader, Lock, trouble
-from confide.ledger.store import (
-    ABOUT,
-    DISCARD,
-    DROPPED,
-    TABLES,
-    WIDE,
-    Claim,
-    Image,
-    Place,
-    Store,
-    Trouble,
-    checksum,
-    taken_over,
-    without,
-)
+from confide.ledger.store import TABLES, WIDE, Claim, Place, Store, Trouble, checksum, taken_over
 
 __all__ = ["PERSON", "Disk", "SqliteStore"]
 
@@ -45,37 +33,21 @@ ON CONFLICT(model, who) DO UPDATE SET
         model, who, MAX(unsure, excluded.unsure), MAX(watched, excluded.watched), MAX(labels, excluded.labels),
         excluded.sequence)"""
 """Raise a person's counts: model, who, unsure, watched, labels, sequence, which changes even if nothing else does."""
-_RELEASED = f"""
-INSERT INTO released(model, kind, number, noisy, exact, checksum)
-SELECT m, k, n, a, b, {CHECKSUM}(m, k, n, a, b) FROM (SELECT ? AS m, ? AS k, ? AS n, ? AS a, ? AS b)"""
-"""What a guide released: once, never again with other noise."""
 _SIGN = f"""
 UPDATE model SET checksum = {CHECKSUM}(id, name, epoch, sequence, rounds, unsure, halted, history) WHERE id = ?"""
 """Renew the checksum of a model's row."""
-_USED = f"""
-INSERT OR IGNORE INTO used(model, number, epoch, checksum)
-SELECT m, n, e, {CHECKSUM}(m, n, e) FROM (SELECT ? AS m, ? AS n, ? AS e)"""
-"""A ticket that was learned."""
-_FORGOT = f"""
-INSERT OR IGNORE INTO forgot(model, sequence, copy, who, checksum)
-SELECT m, s, c, w, {CHECKSUM}(m, s, c, w) FROM (SELECT ? AS m, ? AS s, ? AS c, ? AS w)"""
-"""A copy that was reset for a person."""
-_LIFE = f"""
-INSERT INTO life(model, epoch, mark, rounds, checksum)
-SELECT m, e, k, r, {CHECKSUM}(m, e, k, r) FROM (SELECT ? AS m, ? AS e, ? AS k, ? AS r)"""
-"""An owner's life begins: its epoch, a mark that no other life has, and the rounds taken before it."""
-_SEALED = f"""
-INSERT OR IGNORE INTO sealed(model, why, checksum)
-SELECT m, w, {CHECKSUM}(m, w) FROM (SELECT ? AS m, ? AS w)"""
-_NOTE = "INSERT INTO journal(model, kind, sequence, width, body, checksum) VALUES (?, ?, ?, ?, ?, ?)"
-_NOTED = "SELECT width, body FROM journal WHERE model = ? AND kind = ? AND sequence = ?"
-_ERASED = "UPDATE journal SET body = ?, checksum = ? WHERE model = ? AND kind = ? AND sequence = ?"
-_TORN = "DELETE FROM journal WHERE model = ? AND kind = ? AND sequence <= ?"
 _GROW = """
 UPDATE model SET rounds = MAX(rounds, ?), unsure = MAX(unsure, ?), halted = COALESCE(halted, ?),
     history = MAX(history, ?), sequence = ?
 WHERE id = ? AND epoch = ? AND sequence = ?"""
-_PRUNE = "DELETE FROM used WHERE model = ? AND number <= ?"
+
+
+@cache
+def _put(table: str, conflict: str) -> str:
+    """What inserts a row with its checksum."""
+    columns = f"{TABLES[table]}, checksum"
+    places = ", ".join("?" * (columns.count(",") + 1))
+    return f"INSERT INTO {table}({columns}) VALUES ({places}){f' ON CONFLICT {conflict}' if conflict else ''}"
 
 
 @contextmanager
@@ -98,28 +70,39 @@ class SqliteStore(File, Store):
     def check_durable(self) -> None:
         """Every commit here is on the disk."""
 
-    def insert(self, model: str, image: Image, instead: int | None = None) -> None:
-        """All rows of a new model."""
-        with _troubled(), self.transaction() as db:
-            for statement in () if instead is None else DISCARD:
-                db.execute(statement, (instead,))
-            key = db.execute(
-                f"INSERT INTO model(name, {ABOUT}, owned, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)",
-                (model, *image.about),
-            ).lastrowid
-            db.execute(_SIGN, (key,))
-            for table, rows in image.tables.items():
-                columns = TABLES[table]
-                places = ", ".join("?" * (columns.count(",") + 2))
-                signed = ((key, *row, checksum(key, *row)) for row in rows)
-                db.executemany(f"INSERT INTO {table}({columns}, checksum) VALUES ({places})", signed)
+    def run(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        """Send a statement; SQLite's own errors come through."""
+        return self.db.execute(statement, values)
+
+    def put(self, table: str, rows: Collection[Sequence[Any]], conflict: str = "") -> None:
+        """Insert rows, each with its checksum."""
+        if rows:
+            self.db.executemany(_put(table, conflict), [(*row, checksum(*row)) for row in rows])
+
+    def count(self, batch: Batch, people: Mapping[bytes, Sequence[int]]) -> None:
+        """Raise the counts of the model and of these people, or find that it has another owner."""
+        key, last = batch.key, batch.last
+        if self.db.execute(_GROW, (*batch.grown(), last, key, batch.epoch, batch.before)).rowcount != 1:
+            raise taken_over(self.name)
+        self.db.execute(_SIGN, (key,))
+        if people:
+            self.db.executemany(PERSON, [(key, who, *[n + WIDE for n in ns], last) for who, ns in people.items()])
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """A transaction in the file that was opened, and in no other that has its name now."""
+        with _troubled():
+            if _identity(self.path) != self._identity:
+                raise StateError(
+                    f"the ledger {self.path} was moved or replaced: nothing is answered any more; load it again"
+                )
+            with self.transaction():
+                yield
 
     def seal(self, key: int, why: str | None) -> None:
         """Say why nobody is to be answered any more, or that somebody is again."""
+        super().seal(key, why)
         with _troubled():
-            with self.transaction() as db:
-                db.execute("DELETE FROM sealed WHERE model = ?", (key,))
-                db.executemany(_SEALED, [] if why is None else [(key, why)])
             self.settle()  # nobody owns it who would miss the -wal
 
     def own(self, model: str, writing: threading.Lock) -> Claim:
@@ -127,76 +110,13 @@ class SqliteStore(File, Store):
         self._lock = Lock(self.path.with_name(f"{self.path.name}.{model}.lock"))
         try:
             self.check_whole()
-            key, _, epoch, sequence, rounds, *_ = self.model(model)
-            mark = int.from_bytes(os.urandom(5))
-            with _troubled(), writing:
-                with self.transaction() as db:
-                    db.execute("UPDATE model SET epoch = ?, owned = 1 WHERE id = ?", (epoch + 1, key))
-                    db.execute(_SIGN, (key,))
-                    db.execute(_LIFE, (key, epoch + 1, mark, rounds))
+            with writing, _troubled():
+                claim = self.begin(model)
                 self.settle()  # from here on the -wal must be there
         except BaseException:
             self._lock.release()
             raise
-        return Claim(self, key, epoch + 1, sequence, mark)
-
-    def write(self, batch: Batch) -> None:
-        """All of it in one transaction."""
-        key, last, entries = batch.key, batch.last, batch.entries
-        people = batch.people()
-        with self._owned() as db:
-            grown = db.execute(_GROW, (*batch.grown(), last, key, batch.epoch, batch.before))
-            if grown.rowcount != 1:
-                raise taken_over(self.name)
-            db.execute(_SIGN, (key,))
-            many = (
-                (PERSON, [(key, who, *[n + WIDE for n in ns], last) for who, ns in people.items()]),
-                (DROPPED, [(key, *one) for _, entry in entries for one in entry.dropped]),
-                (_RELEASED, [(key, *one) for _, entry in entries for one in entry.released]),
-                (_USED, [(key, number, epoch) for _, entry in entries for epoch, number in entry.used]),
-                (_FORGOT, [(key, at, copy, who) for at, entry in entries for copy, who in entry.forgot]),
-                (_PRUNE, [(key, batch.prune)] if batch.prune >= 0 else []),
-                (_SEALED, [(key, entry.sealed) for _, entry in entries if entry.sealed is not None]),
-                (_TORN, [(key, kind, before) for kind, before in batch.tear]),
-            )
-            for statement, rows in many:
-                if rows:
-                    db.executemany(statement, rows)
-            for at, entry in entries:  # after what is dropped: new notes are then written over the same pages
-                self._note(db, key, at, entry)
-
-    def beat(self, key: int, epoch: int) -> None:
-        """A transaction that changes nothing."""
-        with self._owned() as db:
-            if db.execute("SELECT 1 FROM model WHERE id = ? AND epoch = ?", (key, epoch)).fetchone() is None:
-                raise taken_over(self.name)
-
-    @contextmanager
-    def _owned(self) -> Iterator[sqlite3.Connection]:
-        """A transaction in the file that was claimed, and in no other that has its name now."""
-        with _troubled():
-            if _identity(self.path) != self._identity:
-                raise StateError(
-                    f"the ledger {self.path} was moved or replaced: nothing is answered any more; load it again"
-                )
-            with self.transaction() as db:
-                yield db
-
-    def _note(self, db: sqlite3.Connection, key: int, at: int, entry: Entry) -> None:
-        """The journal's part of an entry."""
-        for kind, width, body in entry.notes:
-            db.execute(_NOTE, (key, kind, at, width, body, checksum(key, kind, at, width, body)))
-        for kind, sequence, whose, left in entry.erased:
-            found = db.execute(_NOTED, (key, kind, sequence)).fetchone()
-            if found is not None:
-                width, body = found[0], without(whose, left, *found)
-                db.execute(_ERASED, (body, checksum(key, kind, sequence, width, body), key, kind, sequence))
-
-    def discard(self, key: int) -> None:
-        """Take a model away, with all rows of it."""
-        with _troubled(), self.transaction() as db:
-            for statement in DISCARD:
-                db.execute(statement, (key,))
+        return claim
 
     def release(self, key: int, epoch: int) -> None:
         """Give the model back, and close."""

@@ -6,20 +6,23 @@ model: nobody else writes for it. What a store writes does not depend on an outc
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from struct import Struct
 from typing import Any, Self
 
 from confide.errors import StateError
-from confide.ledger.entries import Batch, Spent
+from confide.ledger.entries import Batch, Erased, Spent
 
 __all__ = [
-    "ABOUT", "DISCARD", "DROPPED", "SCHEMA", "TABLES", "VERSION", "WIDE", "Claim", "Image", "Place", "Reader", "Store",
-    "Trouble", "check_name", "checksum", "damaged", "in_use", "taken_over", "without",
+    "ABOUT", "SCHEMA", "TABLES", "VERSION", "WIDE", "Claim", "Image", "Place", "Reader", "Row", "Store", "Trouble",
+    "check_name", "checksum", "damaged", "in_use", "taken_over", "without",
 ]  # fmt: skip
 
 VERSION = 4
@@ -29,8 +32,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 WIDE = 1 << 32
 """Added to what must not show by its size: SQLite stores all numbers from here to 2⁴⁷ in six bytes."""
 
-_EIGHT, _NOTHING = (8).to_bytes(8, "little"), (-1).to_bytes(8, "little", signed=True)
-"""How long a number is, and what stands for the length of nothing."""
+_LENGTH, _NUMBER = Struct("<q").pack, Struct("<qq").pack
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS model(
@@ -75,12 +77,11 @@ TABLES = {
 ABOUT = "epoch, sequence, rounds, unsure, halted, history"
 """What a model's own row says of it."""
 
-DISCARD = (*(f"DELETE FROM {table} WHERE model = ?" for table in TABLES), "DELETE FROM model WHERE id = ?")
-"""What takes a model away."""
+_MODEL = "SELECT 1 FROM model WHERE id = ? AND epoch = ?"
+_ONCE = "DO NOTHING"
+_NOTED = "SELECT kind, sequence, width, body FROM journal WHERE model = ? AND kind = ? AND sequence = ?"
 
-
-DROPPED = "DELETE FROM released WHERE model = ? AND kind = ? AND number < ?"
-"""What an epoch's beginning has made needless."""
+Row = Sequence[Any]
 
 
 class Trouble(Exception):
@@ -103,12 +104,12 @@ def checksum(*values: int | str | bytes | None) -> int:
     parts = list[bytes]()
     for value in values:
         if isinstance(value, int):
-            parts.append(_EIGHT + value.to_bytes(8, "little", signed=True))
+            parts.append(_NUMBER(8, value))
         elif value is None:
-            parts.append(_NOTHING)
+            parts.append(_LENGTH(-1))
         else:
             raw = value.encode() if isinstance(value, str) else value
-            parts += len(raw).to_bytes(8, "little"), raw
+            parts += _LENGTH(len(raw)), raw
     return zlib.crc32(b"".join(parts)) + WIDE
 
 
@@ -186,7 +187,6 @@ class Reader(ABC):
 
     name: str
     """Where it is, for messages; no password is in it."""
-    version: int
 
     @abstractmethod
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -199,6 +199,14 @@ class Reader(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close it."""
+
+    def check_version(self, version: int) -> None:
+        """Refuse tables of another version."""
+        if version != VERSION:
+            raise StateError(
+                f"the ledger {self.name} has version {version}, and this Confide reads {VERSION}: "
+                "use the Confide that wrote it"
+            )
 
     def models(self) -> list[str]:
         """The names of all models, in order."""
@@ -230,11 +238,8 @@ class Reader(ABC):
 
     def notes(self, key: int) -> list[tuple[str, int, int, bytes]]:
         """The journal of a model: (kind, sequence, width, body), in the order in which they were written."""
-        columns = "kind, sequence, width, body, checksum"
-        rows = self.rows(f"SELECT {columns} FROM journal WHERE model = ? ORDER BY sequence, kind", key)
-        if not all(found == checksum(key, *about, body) for *about, body, found in rows):
-            raise damaged(self.name)
-        return [(kind, sequence, width, body) for kind, sequence, width, body, _ in rows]
+        rows = self.checked(TABLES["journal"], "journal", "model = ? ORDER BY sequence, kind", key)
+        return [(kind, sequence, width, body) for _, kind, sequence, width, body in rows]
 
     def __enter__(self) -> Self:
         return self
@@ -244,38 +249,140 @@ class Reader(ABC):
 
 
 class Store(Reader):
-    """A ledger that is opened for writing. What is committed is on the disk; what is not was never there."""
+    """A ledger that is opened for writing. What is committed is on the disk; what is not was never there.
+
+    A store says how a statement is sent, and how counts are raised; all else is here, once. What is there already is
+    asked for in one go, then everything is written: on a server that is two ways there and back.
+    """
+
+    alone = ""
+    """What keeps others from a row that is read until the transaction ends, where they may write at once."""
 
     @abstractmethod
     def check_durable(self) -> None:
         """StateError where a commit may be forgotten."""
 
     @abstractmethod
-    def insert(self, model: str, image: Image, instead: int | None = None) -> None:
-        """All rows of a new model, `instead` of the one with this number, in one transaction; or `Trouble`."""
+    def run(self, statement: str, *values: Any) -> Any:
+        """Send a statement, with ? for values; its cursor."""
 
     @abstractmethod
-    def seal(self, key: int, why: str | None) -> None:
-        """Say why nobody is to be answered any more, or that somebody is again; or `Trouble`."""
+    def put(self, table: str, rows: Collection[Row], conflict: str = "") -> None:
+        """Insert rows, however many there are, each with its checksum."""
 
     @abstractmethod
-    def write(self, batch: Batch) -> None:
-        """All of it in one transaction, durable when this returns.
+    def count(self, batch: Batch, people: Mapping[bytes, Sequence[int]]) -> None:
+        """Raise the counts of the model and of these people, each of whom changes, sure or not; none becomes less.
 
-        `Trouble` if it could not be; StateError if the model has another owner by now.
+        StateError if the model has another owner by now.
         """
 
     @abstractmethod
-    def beat(self, key: int, epoch: int) -> None:
-        """A transaction that changes nothing: raises as `write` does."""
-
-    @abstractmethod
-    def discard(self, key: int) -> None:
-        """Take a model away, with all rows of it, or `Trouble`."""
+    def changing(self) -> AbstractContextManager[None]:
+        """Everything inside is written and on the disk, or nothing is; `Trouble` if it could not be."""
 
     @abstractmethod
     def release(self, key: int, epoch: int) -> None:
         """Give a claimed model back, and close. It never raises."""
+
+    def insert(self, model: str, image: Image, instead: int | None = None) -> None:
+        """All rows of a new model, `instead` of the one with this number, in one transaction; or `Trouble`."""
+        with self.changing():
+            if instead is not None:
+                self._discard(instead)
+            self.run(
+                f"INSERT INTO model(name, {ABOUT}, owned, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)",
+                *(model, *image.about),
+            )
+            ((key,),) = self.run("SELECT id FROM model WHERE name = ?", model).fetchall()
+            self.run("UPDATE model SET checksum = ? WHERE id = ?", checksum(key, model, *image.about), key)
+            for table, rows in image.tables.items():
+                self.put(table, [(key, *row) for row in rows])
+
+    def discard(self, key: int) -> None:
+        """Take a model away, with all rows of it, or `Trouble`."""
+        with self.changing():
+            self._discard(key)
+
+    def _discard(self, key: int) -> None:
+        for table in TABLES:
+            self.run(f"DELETE FROM {table} WHERE model = ?", key)
+        self.run("DELETE FROM model WHERE id = ?", key)
+
+    def seal(self, key: int, why: str | None) -> None:
+        """Say why nobody is to be answered any more, or that somebody is again; or `Trouble`."""
+        with self.changing():
+            self.run("DELETE FROM sealed WHERE model = ?", key)
+            self.put("sealed", [] if why is None else [(key, why)])
+
+    def begin(self, model: str) -> Claim:
+        """A new term of a model, which nobody else owns."""
+        key, _, epoch, sequence, rounds, *more = self.model(model)
+        mark = int.from_bytes(os.urandom(5))
+        with self.changing():
+            if not self.run(_MODEL + self.alone, key, epoch).fetchall():
+                raise taken_over(self.name)
+            signed = checksum(key, model, epoch + 1, sequence, rounds, *more)
+            self.run("UPDATE model SET epoch = ?, owned = 1, checksum = ? WHERE id = ?", epoch + 1, signed, key)
+            self.put("life", [(key, epoch + 1, mark, rounds)])
+        return Claim(self, key, epoch + 1, sequence, mark)
+
+    def beat(self, key: int, epoch: int) -> None:
+        """A transaction that changes nothing: raises as `write` does."""
+        with self.changing():
+            if not self.run(_MODEL, key, epoch).fetchall():
+                raise taken_over(self.name)
+
+    def write(self, batch: Batch) -> None:
+        """All of it in one transaction, durable when this returns.
+
+        `Trouble` if it could not be; StateError if the model has another owner by now, or a row is not as it was
+        written.
+        """
+        key, entries = batch.key, [entry for _, entry in batch.entries]
+        fresh = {(kind, at): (width, body) for at, entry in batch.entries for kind, width, body in entry.notes}
+        if len(fresh) < sum([len(entry.notes) for entry in entries]):
+            raise ValueError("an entry has one note of a kind")
+        erased = list[Erased]()
+        for kind, at, whose, left in [one for entry in entries for one in entry.erased]:
+            if (kind, at) in fresh:
+                fresh[kind, at] = fresh[kind, at][0], without(whose, left, *fresh[kind, at])
+            else:
+                erased.append((kind, at, whose, left))
+        with self.changing():
+            noted = [self.run(_NOTED, key, kind, at) for kind, at, *_ in erased]
+            self.count(batch, batch.people())
+            # What is dropped goes first: what is new is then written over the same pages.
+            for kind, before in sorted({one for entry in entries for one in entry.dropped}):
+                self.run("DELETE FROM released WHERE model = ? AND kind = ? AND number < ?", key, kind, before)
+            for kind, before in batch.tear:
+                self.run("DELETE FROM journal WHERE model = ? AND kind = ? AND sequence <= ?", key, kind, before)
+            if erased:
+                self._erase(key, erased, noted)
+            rows: tuple[tuple[str, Collection[Row], str], ...] = (
+                ("released", [(key, *one) for entry in entries for one in entry.released], ""),
+                ("used", {(key, number, epoch) for entry in entries for epoch, number in entry.used}, _ONCE),
+                ("forgot", {(key, at, *one) for at, entry in batch.entries for one in entry.forgot}, _ONCE),
+                ("sealed", [(key, entry.sealed) for entry in entries if entry.sealed is not None][:1], _ONCE),
+                ("journal", [(key, kind, at, width, body) for (kind, at), (width, body) in fresh.items()], ""),
+            )
+            for table, some, conflict in rows:
+                if some:
+                    self.put(table, some, conflict)
+            if batch.prune >= 0:
+                self.run("DELETE FROM used WHERE model = ? AND number <= ?", key, batch.prune)
+
+    def _erase(self, key: int, erased: list[Erased], noted: list[Any]) -> None:
+        """Overwrite rows of notes that are there already."""
+        bodies = {(kind, at): (width, body) for one in noted for kind, at, width, body in one}
+        for kind, at, whose, left in erased:
+            if (kind, at) in bodies:
+                width, body = bodies[kind, at]
+                bodies[kind, at] = width, without(whose, left, width, body)
+        for (kind, at), (width, body) in bodies.items():
+            signed = body, checksum(key, kind, at, width, body)
+            where = "model = ? AND kind = ? AND sequence = ?"
+            self.run(f"UPDATE journal SET body = ?, checksum = ? WHERE {where}", *signed, key, kind, at)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from confide.ledger.entries import Erased
 from confide.ledger.ledger import Spent
 from confide.planning.plan import Plan
 from confide.pop.legs import Legs
+from confide.pop.monitor import Estimate, MonitorState
 from confide.privacy.counters import TreeCounter
 from confide.privacy.halting import Halting, goes_on
 from confide.privacy.random import Random
@@ -35,6 +36,8 @@ class Mark(NamedTuple):
     rounds: int
     halted: str | None
     legs: Legs | None = None
+    latest: Estimate | None = None
+    """What the monitor said then."""
 
 
 class Account:
@@ -79,6 +82,7 @@ class Account:
         self._entries: list[int | None] = [0, 0]  # those of this leg and the one before; None for one not yet written
         self.book: Book | None = None
         """Where it is durable, once the run has been saved."""
+        self.monitor: MonitorState | None = None
         self.counter: TreeCounter | None = None
         """The paper's noisy counter; a table needs none."""
         if isinstance(plan.halting, CounterBudget):
@@ -267,7 +271,7 @@ class Account:
         self.used.clear()
         if not released:  # which is in the midst of a call
             self._asked.clear()
-        return Mark(sequence, rounds, self.halted, self.legs)
+        return Mark(sequence, rounds, self.halted, self.legs, None if self.monitor is None else self.monitor.latest)
 
     def _written(self) -> tuple[tuple[str, int, bytes, bytes], ...]:
         """The row of a relay's leg, for the next entry, whether or not a leg began since the last one."""
@@ -291,6 +295,8 @@ class Account:
             self._shown = mark.rounds, mark.halted
         if mark.legs is not None and (self.legs_shown is None or mark.legs.number > self.legs_shown.number):
             self.legs_shown = mark.legs
+        if self.monitor is not None:
+            self.monitor.show(mark.latest)
         self._caller = 0
 
     @property

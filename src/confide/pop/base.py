@@ -98,10 +98,24 @@ class Followed(NamedTuple):
     """The guide's own answer; −1 where it has none."""
 
     @classmethod
-    def nothing(cls) -> Followed:
-        """No row was asked."""
-        none = np.empty(0, dtype=np.int64)
-        return cls(none, np.empty(0, dtype=np.bool_), none, np.empty(0, dtype=np.int8), none)
+    def of(cls, given: Sequence[Answer] = (), labels: Sequence[Hashable] = ()) -> Followed:
+        """What came of these answers, with all labels: their margins are not known."""
+        index = {label: i for i, label in enumerate(labels)}
+        answers = [-1 if one.error is not None else index[one.label] for one in given]
+        source = [-1 if one.error is not None else SOURCES.index(one.source) for one in given]
+        guide = [-1 if one.guide is None else index[one.guide] for one in given]
+        sure, none = [one.sure for one in given], np.full(len(given), -1)
+        return cls(np.array(answers, int), np.array(sure, bool), none, np.array(source, np.int8), np.array(guide, int))
+
+    @property
+    def rounds(self) -> int:
+        """Rounds taken."""
+        return self.answers.size
+
+    @property
+    def refused(self) -> NDArray[np.bool_]:
+        """Rows that could not be read."""
+        return self.answers < 0
 
 
 @runtime_checkable

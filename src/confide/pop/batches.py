@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.arrays import Flags, Ints
 from confide.banks.base import CURSOR, HALTED, ROW, TAUGHT, UNSURE, Fused, Rounds, Tallied
 from confide.contained import contained
 from confide.pop.base import COPIES, FALLBACK, LEAN, Followed
@@ -34,8 +35,6 @@ WORDS = 1 << 17
 NO_TABLE = np.zeros(1, dtype=np.uint64)
 """Where a counter decides the halt."""
 
-Ints = NDArray[np.int64]
-
 
 @dataclass(repr=False)
 class Chunk:
@@ -49,7 +48,7 @@ class Chunk:
     copies: Ints
     shown: Ints
     """The number of the label shown; −1 where there is an error."""
-    sure: NDArray[np.bool_]
+    sure: Flags
     margins: Ints
     source: NDArray[np.int8]
     guided: Ints

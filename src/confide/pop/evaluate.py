@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.arrays import Flags, Ints
 from confide.banks.base import NONE, Failures
 from confide.contained import contained
 from confide.errors import Halted
 from confide.extras import need
 from confide.frames import rows_of, values_of
 from confide.notebook import bar, card
-from confide.pop.base import SOURCES, WHO, Followed, Mechanism, Unit, Xs
+from confide.pop.base import SOURCES, WHO, Answer, Followed, Mechanism, Unit, Xs
 
 if TYPE_CHECKING:
     from confide.planning.pictures import Picture
@@ -28,9 +29,6 @@ CHUNK = 4096
 
 FIRST = 256
 """If so many rows at the start are all refused, something is wrong with all of them."""
-
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 @runtime_checkable
@@ -231,13 +229,13 @@ def evaluate(
         raise ValueError("units must be a sequence of ids, one for each row")
     follows = cast(Follows, mechanism if hasattr(mechanism, "follow_many") else _OneByOne(mechanism))
     _check_readable(follows, xs[:FIRST], labels)
-    silent, parts, at, before = _silent_left(mechanism), [Followed.nothing()], 0, mechanism.halt_reason
+    silent, parts, at, before = _silent_left(mechanism), [Followed.of()], 0, mechanism.halt_reason
     failed = _failures(mechanism)
     with _told(progress, labels.size) as tell:
         while at < labels.size:
             part = slice(at, min(at + CHUNK, labels.size))
             parts.append(follows.follow_many(xs[part], labels[part], None if units is None else units[part]))
-            taken = parts[-1].answers.size
+            taken = parts[-1].rounds
             at += taken
             tell(taken)
             if taken == 0:
@@ -295,27 +293,18 @@ class _OneByOne:
         return {}
 
     def follow_many(self, xs: Any, ys: Ints, units: Sequence[Unit] | None = None) -> Followed:
-        mechanism, labels = self._mechanism, {label: i for i, label in enumerate(self._mechanism.labels)}
-        names, answers, sure, source, guide = list(labels), list[int](), list[bool](), list[int](), list[int]()
+        labels, given = self._mechanism.labels, list[Answer]()
         for i in range(len(ys)):
             try:
-                answer = mechanism.predict(xs[i], None if units is None else units[i])
+                given.append(self._mechanism.predict(xs[i], None if units is None else units[i]))
             except Halted:
                 break
             except ValueError:  # for its asker alone
-                answers.append(-1)
-                sure.append(False)
-                source.append(-1)
-                guide.append(-1)
-                continue
-            answers.append(labels[answer.label])
-            sure.append(answer.sure)
-            source.append(SOURCES.index(answer.source))
-            guide.append(-1 if answer.guide is None else labels[answer.guide])
-            if ys[i] >= 0:
-                mechanism.learn(answer.ticket, names[ys[i]])
-        shown, none, whence = np.array(answers, int), np.full(len(answers), -1), np.array(source, np.int8)
-        return Followed(shown, np.array(sure, bool), none, whence, np.array(guide, int))
+                given.append(Answer(None, False, "", "refused"))
+            else:
+                if ys[i] >= 0:
+                    self._mechanism.learn(given[-1].ticket, labels[ys[i]])
+        return Followed.of(given, labels)
 
 
 def label_numbers(labels: Sequence[Hashable], ys: Any) -> Ints:

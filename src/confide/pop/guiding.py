@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.arrays import Flags, Floats, Ints
 from confide.banks.base import FORM
 from confide.contained import contained
 from confide.guide.carried import Carried
@@ -24,12 +25,11 @@ from confide.guide.maps import Encoded
 from confide.guide.model import Map, Model, Question
 from confide.planning.guided import GuidePlan
 from confide.pop.account import Account
-from confide.pop.running import Asked, Counted, Released, Running
+from confide.pop.running import Asked, Counted, Released, Running, Who
 from confide.privacy.random import Random
 
 __all__ = ["Guiding", "PublicGuide", "bytes_of", "guide_from", "release_of"]
 
-Ints = NDArray[np.int64]
 
 _DROPPED = 4  # sums of an ended epoch that are dropped with each of the next
 _MANY = 1 << 20  # leaves of a guide without an end that a journal tells apart where there are other parts
@@ -56,15 +56,11 @@ class Guiding(Running, runs=GuidePlan):
     source = "guide"
 
     def __init__(
-        self,
-        plan: GuidePlan,
-        features: Any,
-        label_weights: Sequence[float] | None,
-        rng: Random,
-        account: Account,
+        self, plan: GuidePlan, features: Any, label_weights: Sequence[float] | None, rng: Random, account: Account
     ) -> None:
         super().__init__(plan, features, label_weights, rng, account)
         self.plan, self._inputs, self._weights = plan, columns_for(features), label_weights
+        self._last = sys.maxsize if plan.endless else plan.length
         self.guide = self.fresh(rng, self.store, self.guide_type)
         self._counted: set[bytes] = set()  # people whose row is in the counts of the ranges
         self._records = False  # whether labels come as records, and not with tickets
@@ -130,7 +126,7 @@ class Guiding(Running, runs=GuidePlan):
         """A public round begins: what is due is released first."""
         self.guide.begin_round()
 
-    def encode(self, x: Any, who: bytes | None) -> Question:
+    def encode(self, x: Any, who: Who) -> Question:
         """x for the guide; while ranges are to be found a unit's first row is counted."""
         question = self.guide.encode(x)
         if self.guide.finding and self._counts(who):
@@ -141,7 +137,7 @@ class Guiding(Running, runs=GuidePlan):
         """ValueError for an x that the guide cannot read."""
         self.guide.encode(x)
 
-    def _counts(self, who: bytes | None) -> bool:
+    def _counts(self, who: Who) -> bool:
         """Whether a question is counted: a person's first; of rounds all, unless records are in the counts.
 
         A row that is asked may be one that is taught, and both one unit, as in scikit-learn's fit and predict. After a
@@ -154,7 +150,7 @@ class Guiding(Running, runs=GuidePlan):
         self._counted.add(who)
         return first
 
-    def propose(self, question: Question | None) -> tuple[int, NDArray[np.float64] | None]:
+    def propose(self, question: Question | None) -> tuple[int, Floats | None]:
         """The guide's own label and its scores, one a vector of θ; −1 and None where it has none yet."""
         score = None if question is None else self.guide.score(question)
         if score is None:
@@ -166,7 +162,7 @@ class Guiding(Running, runs=GuidePlan):
         stage, encoded, asked, read = question
         return question if asked is None else Question(stage, encoded, None, read)
 
-    def teach(self, question: Question | None, label: int, who: bytes | None, counted: bool = False) -> int:
+    def teach(self, question: Question | None, label: int, who: Who, counted: bool = False) -> int:
         """A label came: one gradient, if the unit's cap allows. The leaf that has it, −1 for none: nobody is told.
 
         That of a question of the warm-up comes too late once the warm-up is over, and spends nothing. Where labels are
@@ -179,9 +175,7 @@ class Guiding(Running, runs=GuidePlan):
         self.guide.gradient(question, label, counted=counted)
         return self.leaf
 
-    def teach_many(
-        self, questions: Sequence[Question | None], labels: Sequence[int], whos: Sequence[bytes | None]
-    ) -> list[int]:
+    def teach_many(self, questions: Sequence[Question | None], labels: Sequence[int], whos: Sequence[Who]) -> list[int]:
         """`teach` of each: their gradients are added in one call."""
         if type(self).teach is not Guiding.teach:
             return super().teach_many(questions, labels, whos)
@@ -194,7 +188,7 @@ class Guiding(Running, runs=GuidePlan):
         self.guide.gradients([one for one, _ in given], [label for _, label in given])
         return leaves
 
-    def _record(self, x: Any, label: int, who: bytes | None) -> int:
+    def _record(self, x: Any, label: int, who: Who) -> int:
         """A record without a row's number: of a round it may have been asked, and counted, before.
 
         Where labels come as records, it is counted now, and what was asked was not.
@@ -216,8 +210,7 @@ class Guiding(Running, runs=GuidePlan):
     @property
     def leaf(self) -> int:
         """The number of the open leaf; −1 where none takes gradients any more (public)."""
-        guide, plan = self.guide, self.plan
-        return -1 if not plan.endless and guide.rounds > plan.length else guide.closed
+        return -1 if self.guide.rounds > self._last else self.guide.closed
 
     def again(self, x: Any, label: int, number: int) -> None:
         """A gradient of the open leaf that was lost with the process that had it: its unit's cap has it already."""
@@ -251,26 +244,13 @@ class Guiding(Running, runs=GuidePlan):
 
     # ------------------------------------------------------------------ many rounds
 
-    def follow(
-        self,
-        xs: Any,
-        labels: Ints,
-        whos: Sequence[bytes | None],
-        bad: NDArray[np.bool_],
-        keep: bool = False,
-    ) -> Asked:
+    def follow(self, xs: Any, labels: Ints, whos: Sequence[Who], bad: Flags, keep: bool = False) -> Asked:
         """Rounds, each asked and then taught its label (−1: none), as the methods above do."""
         asked = self.follow_rows(xs, labels, whos, bad, keep)[0]
         return Asked(asked.answers, asked.scores, asked.rows)
 
     def follow_rows(
-        self,
-        xs: Any,
-        labels: Ints,
-        whos: Sequence[bytes | None],
-        bad: NDArray[np.bool_],
-        keep: bool = False,
-        history: bool = False,
+        self, xs: Any, labels: Ints, whos: Sequence[Who], bad: Flags, keep: bool = False, history: bool = False
     ) -> tuple[Many, Ints]:
         """`follow`, or rows of history, and which labels were taught; −1 for the others."""
         guide, n = self.guide, len(labels)
@@ -302,7 +282,7 @@ class Guiding(Running, runs=GuidePlan):
 
     # ------------------------------------------------------------------ history
 
-    def teach_rows(self, xs: Any, labels: Ints, whos: Sequence[bytes | None]) -> Ints:
+    def teach_rows(self, xs: Any, labels: Ints, whos: Sequence[Who]) -> Ints:
         """Labelled records: as many as the plan has rows of history, before round 1, take a row's number each.
 
         Returns the leaf that has each row's gradient, −1 for none.
@@ -341,7 +321,7 @@ class Guiding(Running, runs=GuidePlan):
         """A journal says which records taught it, and has given those of the open leaf again."""
         self._again = False
 
-    def teach_one(self, x: Any, label: int, who: bytes | None) -> int:
+    def teach_one(self, x: Any, label: int, who: Who) -> int:
         """One record into the open leaf, which it never closes; the leaf, −1 for none."""
         if label < 0 or (self._again and who is None):
             return -1
@@ -483,7 +463,7 @@ class PublicGuide:
         with self._lock:
             return [row for kind, _, row, _ in self._guiding.guide.releases() if kind in ("warm", "node")]
 
-    def probabilities(self, x: Any) -> NDArray[np.float64]:
+    def probabilities(self, x: Any) -> Floats:
         """One a label, all alike before the first release."""
         with self._lock:
             model, labels = self._guiding.model, self._guiding.plan.labels

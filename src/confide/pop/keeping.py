@@ -24,10 +24,10 @@ from confide.pop.account import Mark
 from confide.pop.batches import Chunk, Records
 from confide.pop.lessons import Lesson
 from confide.pop.loop import Loop, Outcome
-from confide.pop.monitor import Estimate
+from confide.pop.running import Who
 from confide.pop.tickets import Key, Tickets, Waiting
 
-__all__ = ["Entered", "Keeper", "Note", "Past"]
+__all__ = ["Keeper", "Note", "Past"]
 
 Note = tuple[str, int, bytes]
 """A kind, the width of a row, and rows that each begin with whose they are: what `Entry.notes` takes."""
@@ -36,11 +36,6 @@ _UNKNOWN = (
     "nothing was taught: this state's journal does not have all records that its guide learned from, and one that is "
     "taught twice is not protected; begin a new model to teach it history"
 )
-
-Entered = tuple[Mark, Estimate | None]
-"""What a call wrote down: durable once `Keeper.settle` has returned."""
-
-_NOTHING: Entered = Mark(0, 0, None), None
 
 
 class Past(NamedTuple):
@@ -75,7 +70,8 @@ class Keeper:
         """From now on the owner's journal has the open tickets, and the owner decides when they end."""
         loop, self._keyed = self._loop, {}
         loop.tickets.kept = True
-        loop.parts.journaled()
+        for part in loop.parts:
+            part.journaled()
         if loop.account.book is not None:
             loop.tickets.epoch = loop.account.book.epoch
         return self
@@ -157,8 +153,8 @@ class Keeper:
     # ------------------------------------------------------------------ calls
 
     def ask(
-        self, xs: Any, whos: Sequence[bytes | None], note: Callable[[Sequence[Outcome]], Note] | None = None
-    ) -> tuple[list[Outcome], Entered]:
+        self, xs: Any, whos: Sequence[Who], note: Callable[[Sequence[Outcome]], Note] | None = None
+    ) -> tuple[list[Outcome], Mark]:
         """Rounds, in order; one that a halt refused has the error `Halted`, and no number."""
         loop, whos = self._loop, whos if self._people else [None] * len(whos)
         outcomes: list[Outcome] = []
@@ -170,7 +166,7 @@ class Keeper:
             if len(outcomes) < len(whos):
                 outcomes += [self._halted() for _ in range(len(outcomes), len(whos))]
             notes = () if note is None else (note(outcomes),)
-            return outcomes, self._enter(*whos, notes=notes) if self._people else self._enter(notes=notes)
+            return outcomes, loop.account.enter(*(whos if self._people else ()), notes=notes)
 
     def _halted(self) -> Outcome:
         loop = self._loop
@@ -179,7 +175,7 @@ class Keeper:
         said = "its rounds are over" if over else "its privacy budget is used up; start a new one with a new plan"
         return Outcome(-1, error=Halted(f"this POP has halted: {said}"))
 
-    def follow(self, xs: Any, ys: Any, whos: Sequence[bytes | None]) -> tuple[Chunk | None, Entered]:
+    def follow(self, xs: Any, ys: Any, whos: Sequence[Who]) -> tuple[Chunk | None, Mark]:
         """Rounds, each asked and then taught its label, as many as there are; None where there is none."""
         loop, chunk = self._loop, None
         with self.lock:
@@ -188,11 +184,11 @@ class Keeper:
                 chunk = batches.follow(loop, xs, ys, whos)
                 if chunk.rows < len(ys):
                     loop.account.open()  # the rounds may be over, as they are for who asks one by one
-            return chunk, self._enter(*loop.people(whos))
+            return chunk, loop.account.enter(*loop.people(whos))
 
     def learn(
         self, labels: Collection[tuple[Key, int]], note: Callable[[Sequence[Lesson]], Note] | None = None
-    ) -> tuple[dict[int, ValueError], Entered]:
+    ) -> tuple[dict[int, ValueError], Mark]:
         """Labels' numbers with the keys of their tickets; by place, what is wrong with those that were not taken.
 
         A note must name the tickets: of a call that is not cut off, nothing else says that they were used.
@@ -201,21 +197,17 @@ class Keeper:
             self.begin()
             taken, refused = self._loop.learn_many(labels)
             if note is None:
-                return refused, self._enter()
-            return refused, self._enter(notes=(note(taken),), noted=[lesson.key for lesson in taken])
+                return refused, self._loop.account.enter()
+            return refused, self._loop.account.enter(notes=(note(taken),), noted=[lesson.key for lesson in taken])
 
     def teach(
-        self,
-        xs: Any,
-        ys: Sequence[Hashable],
-        whos: Sequence[bytes | None],
-        note: Callable[[Records], Note] | None = None,
-    ) -> tuple[Records, Entered]:
+        self, xs: Any, ys: Sequence[Hashable], whos: Sequence[Who], note: Callable[[Records], Note] | None = None
+    ) -> tuple[Records, Mark]:
         """Records; an owner who notes them gives no more than `together`; who does not says `taught` at the end.
 
         A noted call that is cut off ends the book: what it taught is noted nowhere, and must never be released.
         """
-        loop, book, entered = self._loop, None if note is None else self._loop.account.book, _NOTHING
+        loop, book, entered = self._loop, None if note is None else self._loop.account.book, Mark(0, 0, None)
         whos = whos if self._people else [None] * len(whos)
         with self.lock:
             self.begin()
@@ -224,33 +216,33 @@ class Keeper:
             try:
                 taught = batches.teach_many(loop, xs, ys, whos)
                 if note is not None:
-                    entered = self._enter(notes=(note(taught),))
-                    loop.taught()
+                    entered = loop.account.enter(notes=(note(taught),))
+                    loop.parts.taught()
                 elif loop.parts:
-                    entered = self._enter()
+                    entered = loop.account.enter()
                 return taught, entered
             except BaseException:
                 if book is not None:
                     book.end("an import of history was cut off: load the state again")
                 raise
 
-    def teach_one(self, x: Any, y: Hashable, who: bytes | None) -> None:
+    def teach_one(self, x: Any, y: Hashable, who: Who) -> None:
         """One record, which its owner does not note."""
         loop = self._loop
         with self.lock:
             self.begin()
             loop.teach(x, y, who)
             if loop.parts:
-                self._enter()  # whose labels were learned: on the disk before the sum that holds them leaves
+                loop.account.enter()  # whose labels were learned: on the disk before the sum that holds them leaves
 
     def taught(self) -> None:
         """A call that taught records comes to its end: said last of all, for whoever is cut off before may send again.
 
         What an earlier call taught then teaches no public part a second time.
         """
-        self._loop.taught()
+        self._loop.parts.taught()
 
-    def forget(self, who: bytes, erased: tuple[Erased, ...] = ()) -> Entered:
+    def forget(self, who: bytes, erased: tuple[Erased, ...] = ()) -> Mark:
         """Reset the copy that knows a person; drop their open questions, and overwrite rows of the journal.
 
         Where rounds are protected no copy knows a person, and none is reset.
@@ -259,20 +251,12 @@ class Keeper:
         with self.lock:
             self.begin()
             if not self._people:
-                return self._enter(erased=erased)
-            return self._enter(who, forgot=((loop.forget(who), who),), erased=erased)
+                return self._loop.account.enter(erased=erased)
+            return self._loop.account.enter(who, forgot=((loop.forget(who), who),), erased=erased)
 
-    def _enter(self, *whos: bytes | None, **more: Any) -> Entered:
-        """Write down what a call of these units spent (`Account.enter`), and what the monitor says now."""
-        monitor = self._loop.monitor
-        return self._loop.account.enter(*whos, **more), None if monitor is None else monitor.latest
-
-    def settle(self, entered: Entered, *, private: bool = False) -> None:
+    def settle(self, mark: Mark, *, private: bool = False) -> None:
         """Durable when it returns, and then for everybody to see (`Account.settle`): hold no lock meanwhile."""
-        mark, latest = entered
         self._loop.account.settle(mark, private=private)
-        if self._loop.monitor is not None:
-            self._loop.monitor.show(latest)
 
     def knows(self, who: bytes) -> bool:
         """Whether anything was counted of somebody."""
@@ -296,14 +280,14 @@ class Keeper:
         """Write something down by itself: it is durable with whatever is next, when and of which size is public."""
         with self.lock:
             self.begin()
-            self._enter(notes=(note,))
+            self._loop.account.enter(notes=(note,))
 
-    def seal(self, why: str) -> Entered:
+    def seal(self, why: str) -> Mark:
         """Nobody is to be answered any more, by no later life either."""
         with self.lock:
             self.begin()
             self._sealed = why
-            return self._enter(sealed=why)
+            return self._loop.account.enter(sealed=why)
 
     # ------------------------------------------------------------------ after a load
 
@@ -352,7 +336,8 @@ class Keeper:
 
     def noted(self) -> None:
         """The journal, which was replayed, has all records that ever taught the public parts."""
-        self._loop.parts.noted()
+        for part in self._loop.parts:
+            part.noted()
 
 
 def _own(row: Any) -> Any:

@@ -6,9 +6,8 @@ from collections.abc import Container
 from pathlib import Path
 from typing import NamedTuple
 
-from confide.errors import StateError
 from confide.ledger import snapshot
-from confide.ledger.ledger import Ledger, Spent
+from confide.ledger.ledger import Spent, ledger_of
 from confide.planning.lives import Life, cost_of
 from confide.planning.periods import Periods
 from confide.planning.plan import Plan
@@ -31,11 +30,9 @@ class Seen(NamedTuple):
 
 def look(folder: Path, place: str | None, model: str, person: str | None = None) -> Seen:
     """What a saved POP's ledger says, of all of its people or of one."""
-    if not snapshot.exists(folder):
-        raise StateError(f"there is no saved state in {folder}")
     header, _ = snapshot.read(folder)
     plan, line = Plan.from_json(header["plan"]), line_of(header)
-    ledger = Ledger(folder / "ledger.db" if place is None else place)
+    ledger = ledger_of(folder, place)
     spent = ledger.read(model)
     public = _public(plan, line)
     if header["units"] != "people" or plan.parts != (plan.guide,):

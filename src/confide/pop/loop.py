@@ -21,6 +21,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.arrays import Floats, Ints
 from confide.banks.base import NONE, Bank, Failures, Tallied
 from confide.contained import by_signal, contained
 from confide.planning.plan import Plan
@@ -41,8 +42,7 @@ from confide.text import Embedding
 
 __all__ = ["NOTHING", "SILENCE", "Loop", "Outcome", "Scores", "merged", "merged_rows"]
 
-Ints = NDArray[np.int64]
-Scores = NDArray[np.float64] | None
+Scores = Floats | None
 """The public scores of a row; None where there are none."""
 
 NOTHING = -1
@@ -88,7 +88,7 @@ class Loop:
     fallback: Fallback
     lessons: Lessons
     monitor: MonitorState | None = None
-    last: NDArray[np.int64] | None = None
+    last: Ints | None = None
     """Vote counts of the last live round: private."""
     parts: Parts = field(default_factory=Parts)
     """What works on what was released alone."""
@@ -108,6 +108,7 @@ class Loop:
     """The leg of a relay that the bank's copies are in."""
 
     def __post_init__(self) -> None:
+        self.account.monitor = self.monitor
         self.lost = self.lost.less(self._unread)  # what they did for others before
 
     # ------------------------------------------------------------------ a question
@@ -203,7 +204,7 @@ class Loop:
             return SILENCE
         return (top, COPIES) if sure else (leaned, LEAN)
 
-    def votes(self, x: Any, poll: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    def votes(self, x: Any, poll: Ints | None) -> Ints:
         """The poll's votes, or all copies'; a bank that fails as a whole, which none should, has abstained."""
         with contained:
             return cast(Tallied, self.bank).tally(x) if poll is None else self.bank.votes(x, poll)
@@ -211,7 +212,7 @@ class Loop:
         self.lost = self.lost.plus(Failures(asked, asked))
         return np.zeros(self.plan.labels, dtype=np.int64)
 
-    def unread(self) -> NDArray[np.int64]:
+    def unread(self) -> Ints:
         """Nobody's votes, on a row that cannot be read: copies that live elsewhere hear of its round all the same."""
         with contained:
             getattr(self.bank, "heed", int)()
@@ -232,7 +233,7 @@ class Loop:
     def _unread(self) -> Failures:
         return Failures(texts=sum(one.asked for one in self.encoders), unread=sum(one.failed for one in self.encoders))
 
-    def poll(self) -> NDArray[np.int64] | None:
+    def poll(self) -> Ints | None:
         """The copies asked in this round: a fresh random subset, or all; None for all of a bank that tallies."""
         plan, legs = self.plan, self.account.legs
         first = 0 if legs is None else legs.voters.start
@@ -345,10 +346,6 @@ class Loop:
         if copy >= 0:
             self.lessons.add(copy, encoded, label)
         self.parts.teach_one(x, label, who)
-
-    def taught(self) -> None:
-        """A call that taught records has come to its end."""
-        self.parts.taught()
 
     def label(self, y: Hashable) -> int:
         """The number of a label."""

@@ -57,10 +57,6 @@ class Monitor:
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name}={value} must be a whole number of at least 1")
 
-    def start(self, horizon: int, rng: Random) -> MonitorState:
-        """The running counter for so many rounds."""
-        return MonitorState(self, horizon, rng)
-
 
 class MonitorState:
     """The counter of a running monitor, and the outcomes that wait for their tick."""

@@ -155,9 +155,10 @@ class POP:
         routing = Routing(settings.units, plan.eligible, rng)
         account, tickets = Account(plan, rng), Tickets(routing.ticket_key, settings.ticket_life)
         fallback = Fallback(settings.fallback, index, rng.spawn())
-        monitor = None if settings.monitor is None else settings.monitor.start(plan.horizon, rng.spawn())
+        monitor = None if settings.monitor is None else MonitorState(settings.monitor, plan.horizon, rng.spawn())
         parts = Parts.of(plan, settings.inputs, settings.label_weights, rng, account)
-        parts.given(settings.learner, settings.labels, settings.ticket_life == 1)
+        for part in parts:
+            part.given(settings.learner, settings.labels, settings.ticket_life == 1)
         return self.loop_type(
             plan, index, rng, bank, account, tickets, routing, fallback, Lessons(bank), monitor,
             parts=parts, goes_on=settings.after_halt == "fallback", leaning=Leaning(plan) if plan.copies else None,
@@ -170,7 +171,7 @@ class POP:
         """Answer one round: the label, whether the copies were sure, and a ticket for the right label."""
         who = self._loop.routing.who(unit)
         (outcome,), entered = self._keeper.ask([x], [who])
-        self._keeper.settle(entered)  # nothing leaves before it is durable
+        self._loop.account.settle(entered)  # nothing leaves before it is durable
         if self.tells and who is not None:
             self._telling.people([who])
         if self.tells and (outcome.number == 1 or self._loop.account.halted is not None):
@@ -207,7 +208,7 @@ class POP:
             raise ValueError("only people can be forgotten: make the POP with units='people'")
         who = self._loop.routing.who(unit)
         assert who is not None
-        self._keeper.settle(self._keeper.forget(who), private=True)
+        self._loop.account.settle(self._keeper.forget(who), private=True)
 
     # ------------------------------------------------------------------ many at once
 
@@ -221,7 +222,7 @@ class POP:
         rows = rows_of(xs, self.named, self.names)
         whos = self._whos(units, len(rows))
         outcomes, entered = self._keeper.ask(rows, whos)
-        self._keeper.settle(entered)
+        self._loop.account.settle(entered)
         answered = sum(outcome.number > 0 for outcome in outcomes)
         if self.tells:
             before = outcomes[0].number - 1 if answered else 0
@@ -259,14 +260,14 @@ class POP:
                 refused[i] = error.with_traceback(None)
         with self._keeper.lock:
             if loop.tickets.lives and any(loop.tickets.lost(tickets[i], loop.account.rounds) for i in places):
-                self._keeper.settle(self._keeper.seal(ROLLED_BACK))
+                self._loop.account.settle(self._keeper.seal(ROLLED_BACK))
                 raise StateError(ROLLED_BACK)
             late = loop.late
             bad, entered = self._keeper.learn(given)
             if self.tells and (loop.late is not late or loop.account.halted is not None):
                 self._telling.labels(late, len(tickets))
         with _LATER:  # the labels are taken all the same: the marks go out with the next round
-            self._keeper.settle(entered, private=True)
+            self._loop.account.settle(entered, private=True)
         if bad:
             refused |= {places[i]: why for i, why in bad.items()}
         return dict(sorted(refused.items())) if refused else refused
@@ -303,10 +304,10 @@ class POP:
         if not ((ys >= -1) & (ys < self.plan.labels)).all():
             raise ValueError(f"a label's number must be from 0 to {self.plan.labels - 1}, or −1 for none")
         chunk, entered = self._keeper.follow(xs, ys.astype(np.int64), self._whos(units, len(ys)))
-        self._keeper.settle(entered)
+        self._loop.account.settle(entered)
         if self.tells:
             self._telling.stands()
-        return Followed.nothing() if chunk is None else chunk.followed()
+        return Followed.of() if chunk is None else chunk.followed()
 
     def readable(self, xs: Any) -> dict[int, str]:
         """What is wrong with rows that cannot be read. Takes no round, and changes nothing."""
@@ -336,7 +337,7 @@ class POP:
         labels = self._settings.labels
         guide = None if outcome.guided < 0 else labels[outcome.guided]
         said = labels[outcome.label], outcome.sure, outcome.ticket, None, SOURCES[outcome.source], guide
-        alone = None if self.plan.promise.protect == "rows" else self._loop.parts.get(Randomizing)
+        alone = None if self._settings.plan.promise.protect == "rows" else self._loop.parts.get(Randomizing)
         if alone is None:
             return Answer(*said)
         shares = alone.told(outcome.waiting)
@@ -454,7 +455,8 @@ class POP:
 
     def rehearse(self) -> None:
         """Compile what rounds need before anybody asks: a service does so before it is ready. Nothing changes."""
-        self._loop.parts.rehearse()
+        for part in self._loop.parts:
+            part.rehearse()
 
     def keep(self) -> Keeper:
         """The same calls for an owner who keeps a journal, which then has the open tickets: the service's desk."""

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.arrays import Flags, Floats, Ints
 from confide.banks.base import Failures
 from confide.contained import contained
 from confide.errors import ConfideWarning, StateError
@@ -28,7 +29,7 @@ from confide.labels.writing import UNWRITTEN, as_text, row_of, written
 from confide.learners import Encoder, Pipeline
 from confide.planning.labels import RandomizedLabels
 from confide.pop.account import Account
-from confide.pop.running import Asked, Bools, Floats, Ints, PastCap, Running, Who, tried
+from confide.pop.running import Asked, PastCap, Running, Who, tried
 from confide.pop.tickets import Waiting
 from confide.privacy.random import Random
 
@@ -314,7 +315,7 @@ class Randomizing(Running, runs=RandomizedLabels):
 
     # ------------------------------------------------------------------ many rounds
 
-    def follow(self, xs: Any, labels: Ints, whos: Sequence[Who], bad: Bools, keep: bool = False) -> Asked:
+    def follow(self, xs: Any, labels: Ints, whos: Sequence[Who], bad: Flags, keep: bool = False) -> Asked:
         """Rounds, each asked and then taught what came out for its label, as the methods above do, and faster."""
         if keep or self.part.deadline is not None or not len(labels):
             return super().follow(xs, labels, whos, bad, keep)
@@ -335,7 +336,7 @@ class Randomizing(Running, runs=RandomizedLabels):
         self._heard += int((outs >= 0).sum())
         return Asked(np.where(bad, -1, answers), None, [])
 
-    def _encoded(self, xs: Any, bad: Bools) -> list[Any]:
+    def _encoded(self, xs: Any, bad: Flags) -> list[Any]:
         assert self._encoder is not None
         return [None if wrong else self._encoder.encode(x) for x, wrong in zip(xs, bad.tolist(), strict=True)]
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.arrays import Flags, Floats, Ints
 from confide.banks.base import FORM, Failures
 from confide.contained import by_signal
 from confide.errors import StateError
@@ -25,9 +26,6 @@ from confide.privacy.random import Random
 
 __all__ = ["Asked", "Counted", "PastCap", "Released", "Running", "digest_of", "run_of", "tried"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Who = bytes | None
 Counted = tuple[Any, Who]
 """A row that was counted, and whose it is."""
@@ -164,7 +162,7 @@ class Running:
 
     # ------------------------------------------------------------------ many rounds
 
-    def follow(self, xs: Any, labels: Ints, whos: Sequence[Who], bad: Bools, keep: bool = False) -> Asked:
+    def follow(self, xs: Any, labels: Ints, whos: Sequence[Who], bad: Flags, keep: bool = False) -> Asked:
         """Rounds, each asked and then taught its label (−1: none), as the methods above do.
 
         Rows that are `bad` take their round and are neither asked nor taught; no other row may be unreadable.

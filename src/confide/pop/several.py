@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any, NamedTuple, TypeVar
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.arrays import Flags, Floats, Ints
 from confide.banks.base import Failures
 from confide.errors import StateError
 from confide.ledger.book import Book
@@ -19,17 +20,7 @@ from confide.planning.parts import Part
 from confide.planning.plan import Plan
 from confide.pop.account import Account
 from confide.pop.base import FALLBACK
-from confide.pop.running import (
-    Bools,
-    Counted,
-    Floats,
-    Ints,
-    Released,
-    Running,
-    Who,
-    run_of,
-    tried,
-)
+from confide.pop.running import Counted, Released, Running, Who, run_of, tried
 from confide.privacy.random import Random
 
 __all__ = ["Again", "Parts", "Proposed", "check_parts", "released_of"]
@@ -88,17 +79,6 @@ class Parts:
     def of(cls, plan: Plan, features: Any, label_weights: Any, rng: Random, account: Account) -> Parts:
         """The public parts of a plan, each with a generator of its own."""
         return cls([run_of(part)(part, features, label_weights, rng.spawn(), account) for part in plan.public])
-
-    def given(self, learner: Any, labels: Sequence[Hashable], records: bool = False) -> Parts:
-        """The same parts, told what else the POP was given."""
-        for one in self._each:
-            one.given(learner, labels, records)
-        return self
-
-    def journaled(self) -> None:
-        """From now on an owner's journal has every question and every label."""
-        for one in self._each:
-            one.journaled()
 
     def __iter__(self) -> Iterator[Running]:
         return iter(self._each)
@@ -165,11 +145,8 @@ class Parts:
 
     def teach(self, questions: tuple[Any, ...], label: int, who: Who) -> int:
         """A label came; the stamp of the open releases that have it (`stamp`)."""
-        if not self._each:
-            return -1
-        return self.stamp(
-            [one.teach(question, label, who) for one, question in zip(self._each, questions, strict=False)]
-        )
+        leaves = [one.teach(question, label, who) for one, question in zip(self._each, questions, strict=False)]
+        return leaves[0] if len(leaves) == 1 else self.stamp(leaves)
 
     @property
     def plain(self) -> bool:
@@ -215,7 +192,7 @@ class Parts:
             errors = {**one.unreadable(xs), **errors}
         return errors
 
-    def follow(self, xs: Any, labels: Ints, whos: Sequence[Who], bad: Bools, keep: bool = False) -> Proposed:
+    def follow(self, xs: Any, labels: Ints, whos: Sequence[Who], bad: Flags, keep: bool = False) -> Proposed:
         """Rounds, each asked and then taught its label (−1: none), part by part."""
         answers, sources = np.full(len(labels), -1), np.full(len(labels), -1, dtype=np.int8)
         scores, rows = None, list[Sequence[Any]]()
@@ -267,11 +244,6 @@ class Parts:
         """Whether it is known which records taught them."""
         return all(one.knows for one in self._each)
 
-    def noted(self) -> None:
-        """A journal has all records that ever taught them."""
-        for one in self._each:
-            one.noted()
-
     # ------------------------------------------------------------------ state
 
     @property
@@ -304,11 +276,6 @@ class Parts:
     def failures(self) -> Failures:
         """How often any of them failed, since they were made or loaded."""
         return reduce(Failures.plus, (one.failures for one in self._each), Failures())
-
-    def rehearse(self) -> None:
-        """Compile what rounds need."""
-        for one in self._each:
-            one.rehearse()
 
     def spent(self, spent: Spent) -> Spent:
         """With everything that was released, for a ledger that begins now."""

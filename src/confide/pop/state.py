@@ -30,7 +30,7 @@ from confide.labels.writing import UNWRITTEN, Unwritable
 from confide.learners.spec import from_spec, to_spec
 from confide.ledger import snapshot
 from confide.ledger.book import Book
-from confide.ledger.ledger import Ledger, Spent
+from confide.ledger.ledger import Ledger, Spent, ledger_of
 from confide.planning.plan import Guarantee, Plan
 from confide.pop.legs import KIND, Legs
 from confide.pop.loop import Loop
@@ -46,11 +46,6 @@ __all__ = ["MODEL", "Checked", "Saved", "check", "check_savable", "clear", "key_
 
 MODEL = "pop"
 """The name of the one model in a POP's own ledger."""
-
-
-def _ledger(folder: Path, place: str | None) -> Ledger:
-    """The folder's own, or one elsewhere."""
-    return Ledger(folder / "ledger.db" if place is None else place)
 
 
 # ---------------------------------------------------------------------- out
@@ -70,7 +65,7 @@ def save(
     header = {**_settings_header(settings), **_loop_header(loop, arrays), **about}
     book = loop.account.book
     if book is None:
-        book = _first(loop, folder, _ledger(folder, ledger), model, before)
+        book = _first(loop, folder, ledger_of(folder, ledger), model, before)
     elif folder.resolve() != book.home:
         raise StateError(f"this POP lives in {book.home}: a second copy elsewhere could spend the budget again")
     book.wait(book.sequence, private=True)  # what waits may be private: this save alone fails with it
@@ -324,7 +319,7 @@ def clear(folder: Path, ledger: str | None = None, model: str = MODEL, *, heir: 
 @contextmanager
 def opened(folder: Path, ledger: str | None = None, model: str = MODEL) -> Iterator[Saved]:
     """Claim a state for loading; whatever goes wrong inside gives it back."""
-    kept = _ledger(folder, ledger)
+    kept = ledger_of(folder, ledger)
     if not snapshot.exists(folder):
         raise StateError(f"there is no saved state in {folder}")
     book = kept.claim(model)
@@ -359,10 +354,8 @@ def check(folder: Path, ledger: str | None = None, model: str = MODEL) -> Checke
 
     StateError if that is not what was in use when the snapshot was written.
     """
-    if not snapshot.exists(folder):
-        raise StateError(f"there is no saved state in {folder}")
     header, _ = snapshot.read(folder)
-    plan, kept = Plan.from_json(header["plan"]), _ledger(folder, ledger)
+    plan, kept = Plan.from_json(header["plan"]), ledger_of(folder, ledger)
     spent, guarantee = kept.read(model), plan.verify()
     if header["units"] == "people" and plan.guide is not None and plan.guide.apart:
         raise StateError(f"{folder}: its plan was made for rounds, and it says that it protects people")
@@ -379,10 +372,8 @@ def check(folder: Path, ledger: str | None = None, model: str = MODEL) -> Checke
 
 def look(folder: Path, ledger: str | None = None, model: str = MODEL) -> dict[str, Any]:
     """What a state says about itself, without loading it: for `confide status`. Operator-only where it is private."""
-    if not snapshot.exists(folder):
-        raise StateError(f"there is no saved state in {folder}")
     header, _ = snapshot.read(folder)
-    spent = _ledger(folder, ledger).read(model)
+    spent = ledger_of(folder, ledger).read(model)
     plan = Plan.from_json(header["plan"])
     monitor = None if header["monitor"] is None else Monitor(**header["monitor"])
     return {

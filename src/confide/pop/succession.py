@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from confide.errors import StateError
 from confide.ledger import snapshot
 from confide.ledger.book import Entry
-from confide.ledger.ledger import Ledger, Spent
+from confide.ledger.ledger import Ledger, Spent, ledger_of
 from confide.planning.lives import Cost, Life, check_whole, cost_of, noises_of
 from confide.planning.plan import Plan
 
@@ -125,7 +125,7 @@ class Predecessor(NamedTuple):
 
     def place(self) -> Ledger:
         """Its ledger."""
-        return Ledger(self.folder / "ledger.db" if self.ledger is None else self.ledger)
+        return ledger_of(self.folder, self.ledger)
 
 
 def line_of(header: Mapping[str, Any]) -> Line | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from confide.data.rows import Piece
+from confide.ledger.snapshot import write_extra
 from confide.runs.settings import Settings
 from confide.runs.tally import Tally
 
@@ -32,7 +33,8 @@ def write_run(folder: Path, run: Checkpoint) -> None:
     """Write where the run stands; the state must be saved before, so that a crash in between asks no row twice."""
     about = {"format": FORMAT, "version": VERSION, "files": run.files}
     body = {**about, "tally": asdict(run.tally), "waiting": run.waiting}
-    _replace(folder / "run.json", json.dumps({**body, "settings": run.settings.to_json()}))
+    whole = json.dumps({**body, "settings": run.settings.to_json()})
+    write_extra(folder, "run.json", whole.encode())
 
 
 def read_run(folder: Path) -> Checkpoint:
@@ -67,6 +69,13 @@ def check_files(before: Sequence[Piece], now: Sequence[Piece]) -> None:
             raise ValueError(f"{name} is not what it was when the run was begun: bring that back, or start anew")
 
 
+def check_place(*paths: Path | None) -> None:
+    """Refuse a file that could not be written, before any work is done for it."""
+    for path in paths:
+        if path is not None and not path.parent.is_dir():
+            raise ValueError(f"cannot write {path}: there is no folder {path.parent}")
+
+
 def write_private(path: Path, text: str) -> None:
     """Write a file that its owner alone may read, whatever it was before."""
     try:
@@ -78,14 +87,3 @@ def write_private(path: Path, text: str) -> None:
             file.write(text)
     except OSError as error:
         raise ValueError(f"cannot write {path}: {error.strerror}") from None
-
-
-def _replace(path: Path, text: str) -> None:
-    """Replace a file atomically, readable by its owner alone."""
-    fresh = path.with_name(path.name + ".new")
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, path)

@@ -16,7 +16,7 @@ from confide.privacy.lean import Lean
 from confide.privacy.renyi import check_epsilon
 
 VERSION = 3
-"""Of the settings as JSON; version 1 was 0.1's, in which a bad row took no round; version 2 knew no guide."""
+"""Of the settings as JSON: written, and the only one that is read."""
 
 EPSILON = 1.0
 """The promise where none is asked for."""
@@ -29,7 +29,6 @@ BATCH = 25
 
 _LISTS = ("labels", "label_weights", "drop", "order")
 _PLANNED = ("epsilon", "delta", "rounds", "copies", "polls", "unsure", "silent", "unit_unsure", "beta")
-
 
 _ROWS_ONLY = (
     "delta", "copies", "polls", "unsure", "silent", "unit_unsure", "guide", "beta", "label_weights", "monitor",

@@ -79,8 +79,6 @@ class Tally:
     def __post_init__(self) -> None:
         self.confusion = self.confusion or [[0] * (self.labels + 1) for _ in range(self.labels)]
         self.margins = {int(margin): n for margin, n in self.margins.items()}
-        self.curve_unknown = [0] * (len(self.curve_rounds) - len(self.curve_unknown)) + self.curve_unknown
-        self.sources = {name: [*counts, 0][:3] for name, counts in self.sources.items()}  # of an older run
 
     @property
     def brought(self) -> int:
@@ -135,7 +133,7 @@ class Tally:
     def late_counts(self, curve: list[int]) -> tuple[int, int]:
         """What a curve has after the first part of the rounds, and in how many that have a label; 0 and 0 for none."""
         before = [i for i, rounds in enumerate(self.curve_rounds) if rounds <= LATE * self.rounds]
-        if not before or len(curve) < len(self.curve_rounds):  # an older run kept fewer curves
+        if not before:
             return 0, 0
         first = before[-1]
         known = self.curve_known

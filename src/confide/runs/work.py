@@ -18,9 +18,9 @@ import numpy as np
 from confide.arrays import Flags, Ints
 from confide.data.rows import BadRow, Item, Stream
 from confide.errors import ConfideWarning, TicketError
-from confide.pop.base import SOURCES
+from confide.pop.base import SOURCES, Followed
 from confide.pop.pop import POP
-from confide.runs.asking import Shown, ask_and_teach, ask_only, questions
+from confide.runs.asking import ask_and_teach, ask_only, questions
 from confide.runs.checkpoints import Checkpoint, write_run
 from confide.runs.regression import Regression
 from confide.runs.settings import Settings
@@ -191,7 +191,7 @@ class Work:
             return False
         late, before = self.settings.delay > 0, self.pop.rounds
         right = np.array([self.index.get(row.y, -1) for row in rows], dtype=np.int64)
-        shown = ask_only(self.pop, rows) if late else ask_and_teach(self.pop, rows, right)
+        shown, tickets = ask_only(self.pop, rows) if late else (ask_and_teach(self.pop, rows, right), [])
         if shown.rounds < len(rows):
             self.tally.position = ends[shown.rounds - 1] if shown.rounds else ends[0] - 1
         asked, right = rows[: shown.rounds], right[: shown.rounds]
@@ -201,7 +201,7 @@ class Work:
             for i, row in enumerate(asked):
                 if not shown.refused[i] and right[i] >= 0:
                     number = self.tally.rounds - shown.rounds + i + 1
-                    self.waiting.append(_Waiting(shown.tickets[i], ends[i] - 1, number, row))
+                    self.waiting.append(_Waiting(tickets[i], ends[i] - 1, number, row))
             self._labels(self.settings.delay)
         return shown.rounds == len(rows) == most
 
@@ -252,7 +252,7 @@ class Work:
 
     # ------------------------------------------------------------------ counting
 
-    def _spoiled(self, rows: list[Item], ends: list[int], shown: Shown) -> None:
+    def _spoiled(self, rows: list[Item], ends: list[int], shown: Followed) -> None:
         if not shown.refused.any() and not any(type(row) is BadRow for row in rows):
             return
         for i, row in enumerate(rows):
@@ -266,7 +266,7 @@ class Work:
                 self.tally.unlabelled += 1
                 self.tally.spoiled(row.line, row.reason)
 
-    def _count(self, rows: list[Item], right: Ints, shown: Shown, silent: int) -> None:
+    def _count(self, rows: list[Item], right: Ints, shown: Followed, silent: int) -> None:
         """Tally a batch whose first `silent` rounds were silent; a refused row is wrong, one without label neither."""
         tally, labels = self.tally, len(self.index)
         seen, refused = right >= 0, shown.refused
@@ -294,7 +294,7 @@ class Work:
         tally.live += int(live.sum())
         tally.rounds += shown.rounds
 
-    def _live(self, shown: Shown, silent: int) -> Flags:
+    def _live(self, shown: Followed, silent: int) -> Flags:
         """In which rounds of a batch the copies were asked; remembers when they halted."""
         tally, number = self.tally, np.arange(shown.rounds)
         if not self.pop.plan.copies or tally.halted_at is not None:

@@ -21,7 +21,8 @@ from confide.banks import Place
 from confide.errors import StateError
 from confide.ledger.snapshot import exists, read_extra
 from confide.planning.plan import Plan
-from confide.pop.keeping import Entered, Note
+from confide.pop.account import Mark
+from confide.pop.keeping import Note
 from confide.pop.lessons import Lesson
 from confide.pop.loop import Outcome
 from confide.pop.pop import POP
@@ -322,7 +323,7 @@ class PopDesk:
         self._check()
         self._requests.expire(self._keeper.rounds)
 
-    def _take(self, fresh: Sequence[Request]) -> Entered:
+    def _take(self, fresh: Sequence[Request]) -> Mark:
         """Take the rounds, and write them down with what came of each."""
         keeper = self._keeper
         rows: list[Row] = []
@@ -341,7 +342,7 @@ class PopDesk:
             if outcome.error is not None:
                 one.wrong = str(outcome.error)
             about.append((row, one.name, one.counted, outcome.waiting if row.label >= 0 else None))
-        self._requests.asked(about, entered[0].sequence, keeper.rounds)
+        self._requests.asked(about, entered.sequence, keeper.rounds)
         if self._alone is not None:
             for one, outcome in zip(fresh, outcomes, strict=True):
                 if (stored := self._requests.request(one.name)) is not None:
@@ -454,7 +455,7 @@ class PopDesk:
         self._keeper.settle(self._keeper.seal(ROLLED_BACK))
         raise StateError(ROLLED_BACK)
 
-    def _take_labels(self, fresh: Mapping[Key, int]) -> tuple[dict[int, ValueError], Entered]:
+    def _take_labels(self, fresh: Mapping[Key, int]) -> tuple[dict[int, ValueError], Mark]:
         rows = list[Row]()
 
         def note(taken: Sequence[Lesson]) -> Note:
@@ -466,10 +467,10 @@ class PopDesk:
             return TAUGHT, self._rows.width, self._rows.body(rows)
 
         refused, entered = self._keeper.learn(fresh.items(), note)
-        self._requests.taught(rows, entered[0].sequence, self._keeper.rounds)
+        self._requests.taught(rows, entered.sequence, self._keeper.rounds)
         return refused, entered
 
-    def _durable(self, said: list[Refusal | None], entered: Entered | None, earlier: int) -> list[Refusal | None]:
+    def _durable(self, said: list[Refusal | None], entered: Mark | None, earlier: int) -> list[Refusal | None]:
         """What is told once it is durable; where it is not, what was good is to be brought again."""
         try:
             if entered is not None:

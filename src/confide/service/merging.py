@@ -330,7 +330,7 @@ class Merger:
         self._account.taken = self._end + self.guide.room
         self._keeper.begin()
         self._account.open()
-        self._keeper.settle((self._account.enter(), None))
+        self._keeper.settle(self._account.enter())
         self._end = self._account.taken
 
     def _seal(self) -> None:

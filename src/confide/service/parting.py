@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, cast
 
+from confide.pop.account import Mark
 from confide.pop.base import Answer
-from confide.pop.keeping import Entered
 from confide.pop.pop import POP
 from confide.pop.sharing import share
 from confide.pop.tickets import Key
@@ -137,10 +137,10 @@ class PartitionDesk(PopDesk):
         label = max(shares, key=lambda one: shares[one])
         return Reply(Answer(label, False, "", None, "guide", label))
 
-    def _take(self, fresh: Sequence[Request]) -> Entered:
+    def _take(self, fresh: Sequence[Request]) -> Mark:
         """Take the rounds in pieces that each have numbers in a row, all of one leaf."""
         until, account, done = self._until(), self.pop.operator.loop.account, 0
-        entered: Entered | None = None
+        entered: Mark | None = None
         while done < len(fresh):
             with self._keeper.lock:
                 first, taken = self._follower.take(len(fresh) - done, account.taken)
@@ -150,7 +150,7 @@ class PartitionDesk(PopDesk):
                     done += taken
             if not taken and not self._refilled(len(fresh) - done, until):
                 raise NotYet(NUMBERS)
-        return cast(Entered, entered)
+        return cast(Mark, entered)
 
     def _refilled(self, need: int, until: float) -> bool:
         """Whether numbers were found in time."""
@@ -198,7 +198,7 @@ class PartitionDesk(PopDesk):
         except _Sealed:
             return Refusal("later", LABELS)
 
-    def _take_labels(self, fresh: Mapping[Key, int]) -> tuple[dict[int, ValueError], Entered]:
+    def _take_labels(self, fresh: Mapping[Key, int]) -> tuple[dict[int, ValueError], Mark]:
         with self._keeper.lock:
             if self._follower.sealed:
                 raise _Sealed(LABELS)

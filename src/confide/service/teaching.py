@@ -6,8 +6,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from confide.ledger.book import Book
+from confide.pop.account import Mark
 from confide.pop.batches import Records as Taken
-from confide.pop.keeping import Entered, Keeper, Note
+from confide.pop.keeping import Keeper, Note
 from confide.pop.pop import POP
 from confide.service.base import Records, Refusal, Slices
 from confide.service.history import Import
@@ -84,7 +85,7 @@ class Teacher:
         self._keeper.settle(entered)  # the operator's, at times that are public
         return unreadable
 
-    def _take(self, given: Import, piece: slice) -> tuple[Taken, Entered]:
+    def _take(self, given: Import, piece: slice) -> tuple[Taken, Mark]:
         noted = list[Row]()
 
         def note(taught: Taken) -> Note:
@@ -92,5 +93,5 @@ class Teacher:
             return TAUGHT, self._rows.width, self._rows.body(noted)
 
         records, entered = self._keeper.teach(given.xs(piece), given.ys(piece), given.whos[piece], note)
-        self._requests.taught(noted, entered[0].sequence, self._keeper.rounds)
+        self._requests.taught(noted, entered.sequence, self._keeper.rounds)
         return records, entered
