@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from confide.guide.columns import Columns
 from confide.guide.guide import Guide
 from confide.guide.hashed import HashedMap
+from confide.guide.levels import EDGE, STEPS
 from confide.guide.line import draw_line
 from confide.guide.linear import MODELS, WINDOWS
 from confide.guide.maps import FeatureMap
@@ -33,7 +34,7 @@ def drawn(features: FeatureMap | HashedMap, theta: np.ndarray, times: int = 40) 
     models = np.tile(theta, MODELS)
     models[:, WINDOWS * vectors :] = 0.0
     for i in range(times):
-        draw_line(features, models, vectors, 1 + 4 * i)
+        draw_line(features, models, vectors, 1 + 4 * i, 0)
     return models[:, WINDOWS * vectors :]
 
 
@@ -63,14 +64,14 @@ def test_a_line_has_the_constant_and_its_own_numbers_and_nothing_else() -> None:
 
 def test_no_step_says_less_of_what_the_model_says() -> None:
     """Cross entropy never rises: steps are divided by the largest curvature there is."""
-    indices, values = made_up(MAP)
+    indices, values = made_up(MAP, 2048, EDGE / STEPS)
     for vectors in (1, 3):
         theta = np.random.default_rng(vectors).normal(0, 20, size=(MAP.width, vectors))
         models, before = np.tile(theta, MODELS), np.inf
         models[:, WINDOWS * vectors :] = 0.0
         wanted = _likely((theta[indices] * values[:, :, None]).sum(axis=1))
         for _ in range(12):
-            draw_line(MAP, models, vectors, 1)
+            draw_line(MAP, models, vectors, 1, 0)
             found = _likely((models[indices][:, :, WINDOWS * vectors :] * values[:, :, None]).sum(axis=1))
             entropy = -float((wanted * np.log(found)).sum())
             assert entropy <= before * (1 + 1e-6), "but for what exponentials are rounded by"
@@ -81,6 +82,28 @@ def _likely(scores: np.ndarray) -> np.ndarray:
     both = np.concatenate([np.zeros_like(scores), scores], axis=1) if scores.shape[1] == 1 else scores
     weights = np.exp(np.clip(both - both.max(axis=1, keepdims=True), -30, 0))
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def test_the_line_follows_the_mean_that_it_is_told_to_and_no_other() -> None:
+    rng = np.random.default_rng(5)
+    models = rng.normal(size=(MAP.width, MODELS))
+    others = np.where(np.arange(MODELS) == WINDOWS - 1, models, rng.normal(size=models.shape))
+    models[:, WINDOWS:] = others[:, WINDOWS:] = 0.0
+    for each in (models, others):
+        draw_line(MAP, each, 1, 1, WINDOWS - 1)
+    assert models[:, WINDOWS].any() and models[:, WINDOWS].tobytes() == others[:, WINDOWS].tobytes()
+
+
+def test_rows_of_a_line_are_made_up_without_the_ends_of_grids_and_all_of_a_mean_row() -> None:
+    """A grid's last steps reach as far as the last count's bin does: of what lies there nothing may be learned."""
+    grid = [*np.linspace(0, 10, STEPS + 1 - EDGE).tolist(), 20.0, 30.0, 40.0]
+    features = FeatureMap(COLUMNS, (tuple(grid),) * 3)
+    for rows, edge, low, high in ((512, 0.0, 0.0, 40.0), (2048, EDGE / STEPS, grid[EDGE], 10.0)):
+        indices, values = made_up(features, rows, edge)
+        numbers = np.sort(values[:, 1:4] * 2.0**14 * 20 + 20, axis=0)  # as the line has them
+        shares = (edge + (1 - 2 * edge) * (np.arange(rows) + 0.5) / rows) * STEPS
+        assert indices.shape[0] == rows and low <= numbers.min() and high - 1 < numbers.max() <= high
+        assert np.allclose(numbers, np.interp(shares, np.arange(STEPS + 1), grid)[:, None], atol=1e-9)
 
 
 @pytest.mark.parametrize(
