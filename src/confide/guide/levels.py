@@ -92,11 +92,17 @@ def centre_and_inverse(grid: Grid) -> tuple[float, float]:
 
 
 def middle_and_inverse(grid: Grid) -> tuple[float, float]:
-    """The middle of a column's ends, and 1/half of what lies between them: a straight line knows no usual value."""
+    """The middle between a column's edges, and 1/half of what lies there: a straight line knows no usual value.
+
+    Where the edges are one value, the ends stand for them. An end by itself may be noise, at any distance.
+    """
     if grid is None:
         return 0.0, 0.0
-    half = (grid[-1] - grid[0]) / 2
-    return (grid[0] + grid[-1]) / 2, 1 / half if half > 1e-300 else 0.0
+    low, high = grid[EDGE], grid[STEPS - EDGE]
+    if not high > low:
+        low, high = grid[0], grid[-1]
+    half = (high - low) / 2
+    return (low + high) / 2, 1 / half if half > 1e-300 else 0.0
 
 
 def cut_at(grid: Sequence[float], part: float) -> float:
