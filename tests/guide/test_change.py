@@ -13,7 +13,9 @@ from confide.guide.change import TRIED, told_by
 from confide.guide.columns import Columns
 from confide.guide.guide import Guide
 from confide.guide.leaves import Leaves
+from confide.guide.line import draw_line
 from confide.guide.linear import MODELS, WINDOWS, units
+from confide.guide.model import Map
 from confide.planning.guided import GuidePlan
 from confide.privacy.random import Random
 
@@ -119,8 +121,16 @@ def test_what_is_only_tried_never_answers_and_is_not_carried_on(monkeypatch: pyt
                 assert chosen(self, choice, models, trying)[:, 0] @ models[:, WINDOWS - 1] <= 0  # type: ignore[arg-type]
         return chosen(self, choice, models, trying)  # type: ignore[arg-type]
 
+    sources = []
+
+    def drawing(features: Map, models: NDArray[np.float64], vectors: int, closed: int, source: int) -> None:
+        sources.append(source)
+        draw_line(features, models, vectors, closed, source)
+
     monkeypatch.setattr(Leaves, "_chosen", watched)
+    monkeypatch.setattr(leaves_module, "draw_line", drawing)
     guide.follow(ROWS[:8000], labels[:8000])
+    assert sources.count(0) == TRIED and sources[guide.plan.warm.leaves + 100 :][:TRIED] == [0] * TRIED
     assert len(tried) == TRIED and all(one.tobytes() == tried[0].tobytes() for one in tried)
     assert guide._leaves._since_leaf == 0  # the opposite was worse
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from confide.guide.columns import Columns
 from confide.guide.guide import Guide
 from confide.guide.hashed import HashedMap
+from confide.guide.levels import EDGE, STEPS, middle_and_inverse
 from confide.guide.line import draw_line
 from confide.guide.linear import MODELS, WINDOWS
 from confide.guide.maps import FeatureMap
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.claim("guide.md")
 
 COLUMNS = Columns.of_array(3)
 MAP = FeatureMap(COLUMNS, declared({str(i): (0, 10) for i in range(3)}, COLUMNS.numeric))
+HALF = 5 - 10 * EDGE / STEPS  # of what lies between the edges of these columns, around 5
 
 
 def drawn(features: FeatureMap | HashedMap, theta: np.ndarray, times: int = 40) -> np.ndarray:
@@ -33,7 +35,7 @@ def drawn(features: FeatureMap | HashedMap, theta: np.ndarray, times: int = 40) 
     models = np.tile(theta, MODELS)
     models[:, WINDOWS * vectors :] = 0.0
     for i in range(times):
-        draw_line(features, models, vectors, 1 + 4 * i)
+        draw_line(features, models, vectors, 1 + 4 * i, 0)
     return models[:, WINDOWS * vectors :]
 
 
@@ -48,7 +50,7 @@ def test_of_a_model_that_is_a_line_and_noise_the_line_is_left(noise: float) -> N
     rng, own = np.random.default_rng(3), 1 + 2 * MAP.lined  # the constant and what is a line's in any case
     theta = np.zeros((MAP.width, 1))
     theta[own:] = rng.normal(0, noise, size=(MAP.width - own, 1))
-    theta[0], theta[1:3] = 4 / MAP.constant, 10 * 2.0**14
+    theta[0], theta[1:3] = 4 / MAP.constant, 2 * HALF * 2.0**14
     rows = rng.uniform(0, 10, size=(4000, 3))
     right = rows[:, 0] + rows[:, 1] > 8
     wrong, left = (((said(MAP, each, rows)[:, 0] > 0) != right).mean() for each in (theta, drawn(MAP, theta)))
@@ -63,14 +65,14 @@ def test_a_line_has_the_constant_and_its_own_numbers_and_nothing_else() -> None:
 
 def test_no_step_says_less_of_what_the_model_says() -> None:
     """Cross entropy never rises: steps are divided by the largest curvature there is."""
-    indices, values = made_up(MAP)
+    indices, values = made_up(MAP, 2048, EDGE / STEPS)
     for vectors in (1, 3):
         theta = np.random.default_rng(vectors).normal(0, 20, size=(MAP.width, vectors))
         models, before = np.tile(theta, MODELS), np.inf
         models[:, WINDOWS * vectors :] = 0.0
         wanted = _likely((theta[indices] * values[:, :, None]).sum(axis=1))
         for _ in range(12):
-            draw_line(MAP, models, vectors, 1)
+            draw_line(MAP, models, vectors, 1, 0)
             found = _likely((models[indices][:, :, WINDOWS * vectors :] * values[:, :, None]).sum(axis=1))
             entropy = -float((wanted * np.log(found)).sum())
             assert entropy <= before * (1 + 1e-6), "but for what exponentials are rounded by"
@@ -81,6 +83,39 @@ def _likely(scores: np.ndarray) -> np.ndarray:
     both = np.concatenate([np.zeros_like(scores), scores], axis=1) if scores.shape[1] == 1 else scores
     weights = np.exp(np.clip(both - both.max(axis=1, keepdims=True), -30, 0))
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def test_the_line_follows_the_mean_that_it_is_told_to_and_no_other() -> None:
+    rng = np.random.default_rng(5)
+    models = rng.normal(size=(MAP.width, MODELS))
+    others = np.where(np.arange(MODELS) == WINDOWS - 1, models, rng.normal(size=models.shape))
+    models[:, WINDOWS:] = others[:, WINDOWS:] = 0.0
+    for each in (models, others):
+        draw_line(MAP, each, 1, 1, WINDOWS - 1)
+    assert models[:, WINDOWS].any() and models[:, WINDOWS].tobytes() == others[:, WINDOWS].tobytes()
+
+
+def test_rows_of_a_line_are_made_up_without_the_ends_of_grids_and_all_of_a_mean_row() -> None:
+    """A grid's last steps reach as far as the last count's bin does: of what lies there nothing may be learned."""
+    grid = np.linspace(0, 10, STEPS + 1 - EDGE).tolist()
+    features = FeatureMap(COLUMNS, (tuple([*grid, 11.0, 12.0, 13.0]),) * 3)
+    middle, half = (grid[EDGE] + 10) / 2, (10 - grid[EDGE]) / 2
+    for rows, edge, low, high in ((512, 0.0, 0.0, 13.0), (2048, EDGE / STEPS, grid[EDGE], 10.0)):
+        indices, values = made_up(features, rows, edge)
+        numbers = np.sort(values[:, 1:4] * 2.0**14 * half + middle, axis=0)  # as the line has them
+        shares = (edge + (1 - 2 * edge) * (np.arange(rows) + 0.5) / rows) * STEPS
+        assert indices.shape[0] == rows and low <= numbers.min() and high - 1 < numbers.max() <= high
+        wanted = np.interp(shares, np.arange(STEPS + 1), [*grid, 11.0, 12.0, 13.0])
+        assert np.allclose(numbers, np.minimum(wanted, middle + 1.5 * half)[:, None], atol=1e-9)
+
+
+def test_an_end_that_is_noise_takes_no_column_out_of_the_line_and_a_rare_value_is_in_it() -> None:
+    grid = np.linspace(0, 10, STEPS + 1)
+    middle, inverse = middle_and_inverse(tuple(np.where(np.arange(STEPS + 1) > STEPS - EDGE, 1e16, grid).tolist()))
+    assert middle == 5 and inverse == pytest.approx(1 / HALF)
+    assert middle_and_inverse((0.0,) * STEPS + (1.0,)) == (0.5, 2.0)  # 0 but for a few: its edges are one value
+    assert middle_and_inverse((7.0,) * (STEPS + 1)) == (7.0, 0.0)
+    assert middle_and_inverse(None) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +153,7 @@ def test_a_row_is_no_longer_than_one_with_the_line_and_its_map_is_made_again() -
         encoded = features.encode(row)
         assert float((encoded.values**2).sum()) <= 1.0
         assert encoded.values[1:4].tolist() == [
-            2.0**-14 * min(max((x - 5) / 5, -1.5), 1.5) if x == x else 0.0 for x in row
+            2.0**-14 * min(max((x - 5) / HALF, -1.5), 1.5) if x == x else 0.0 for x in row
         ]
 
 

@@ -274,9 +274,10 @@ class Leaves:
         since = self._since(decoded, closed)
         follow(since, stage.step / self.plan.scale, stage.momentum, self._mean, self._along, theta)
         average(theta, keeps(stage, self.closed, self.anew), models)
-        draw_line(self.features, models, self.plan.vectors, closed)
-        if self._trying(self.closed, self._tried):
+        tried = self._trying(self.closed, self._tried)
+        if tried:
             models[:, self._slow] = self.models[:, self._slow]
+        draw_line(self.features, models, self.plan.vectors, closed, 0 if tried else WINDOWS - 1)
         told = slice(decoded.size - self._units.size, decoded.size)
         leaf = self._units, self.closed, decoded[told], self._decoded[told]
         choice = self.choice.after(stage, *leaf, self.anew)

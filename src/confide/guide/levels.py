@@ -22,10 +22,10 @@ Grid = tuple[float, ...] | None
 
 STEPS = 64
 USUAL = 0.25  # of the mass: a level that has more is the reference
+EDGE = 3  # steps left out at each end, where noise decides, when a column's spread is told or a line is drawn
 _NUMBER_BINS = 16
 _WORTH = STEPS // _NUMBER_BINS  # steps of a bin
 _FAR = 4.0 ** np.arange(-6, 20)
-_EDGE = 3  # steps left out at each end, where noise decides, when a column's spread is told
 _NEXT = 2.0**24  # 1/spread of a column of which one value only is known: every other is as far as can be
 
 
@@ -85,18 +85,24 @@ def centre_and_inverse(grid: Grid) -> tuple[float, float]:
         return 0.0, 0.0
     usual = usual_value(grid)
     if usual is None:
-        spread = (grid[STEPS - _EDGE] - grid[_EDGE]) / 2
+        spread = (grid[STEPS - EDGE] - grid[EDGE]) / 2
         return grid[STEPS // 2], 1 / spread if spread > 1e-300 else 0.0
     spread = max(grid[-1] - usual, usual - grid[0])
     return usual, 1 / spread if spread > 1 / _NEXT else _NEXT
 
 
 def middle_and_inverse(grid: Grid) -> tuple[float, float]:
-    """The middle of a column's ends, and 1/half of what lies between them: a straight line knows no usual value."""
+    """The middle between a column's edges, and 1/half of what lies there: a straight line knows no usual value.
+
+    Where the edges are one value, the ends stand for them. An end by itself may be noise, at any distance.
+    """
     if grid is None:
         return 0.0, 0.0
-    half = (grid[-1] - grid[0]) / 2
-    return (grid[0] + grid[-1]) / 2, 1 / half if half > 1e-300 else 0.0
+    low, high = grid[EDGE], grid[STEPS - EDGE]
+    if not high > low:
+        low, high = grid[0], grid[-1]
+    half = (high - low) / 2
+    return (low + high) / 2, 1 / half if half > 1e-300 else 0.0
 
 
 def cut_at(grid: Sequence[float], part: float) -> float:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from confide.arrays import Floats, Ints
+from confide.guide.levels import EDGE, STEPS
 from confide.guide.linear import WINDOWS, exponential
 from confide.guide.maps import FAINT, FeatureMap
 from confide.guide.middle import made_up
@@ -25,6 +26,7 @@ from confide.guide.model import Map
 from confide.kernels.compile import jit
 
 _EVERY, _STEPS = 4, 16  # after how many leaves it is drawn again; and in how many steps, from where it was
+_ROWS = 2048  # that are made up: of fewer, columns that have nothing to do with each other seem to have
 _RIDGE = 2.0**-30  # of the mean square: columns that say the same share what they say
 _SURE = 30.0  # no score says more
 
@@ -40,8 +42,8 @@ class _Known(NamedTuple):
     units: Floats
 
 
-def draw_line(features: Map, models: Floats, vectors: int, closed: int) -> None:
-    """Move the line, the last of the models, towards what the first one says; without a line it is that first one.
+def draw_line(features: Map, models: Floats, vectors: int, closed: int, source: int) -> None:
+    """Move the line, the last of the models, towards what another one says; without a line it is the first one.
 
     After so many closed leaves: the first and every fourth from there, since what one leaf adds hardly moves it. Where
     the model began anew, the line is the model until then.
@@ -54,14 +56,15 @@ def draw_line(features: Map, models: Floats, vectors: int, closed: int) -> None:
         return
     own, units = slice(0, known.units.size), known.units[:, None]
     weights = models[own, line] * units
-    _follow(np.ascontiguousarray(models[:, usual]), known.indices, known.values, known.numbers, known.root, weights)
+    said = slice(source * vectors, (source + 1) * vectors)
+    _follow(np.ascontiguousarray(models[:, said]), known.indices, known.values, known.numbers, known.root, weights)
     models[:, line] = 0.0
     models[own, line] = weights / units
 
 
 @lru_cache(maxsize=4)
 def _known(features: FeatureMap) -> _Known:
-    indices, values = made_up(features)
+    indices, values = made_up(features, _ROWS, EDGE / STEPS)
     units = np.array([features.constant] + [FAINT] * features.lined)
     numbers = values[:, : units.size] / units
     return _Known(indices, values, numbers, _root(numbers), units)
