@@ -37,9 +37,12 @@ __all__ = ["Doubled", "OneByOne", "Rows", "model_for"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_FIRST, _MEMORY = 64, 1 << 17
+_FIRST, _MEMORY = 64, 1 << 18
 """Labels before a model is fitted for the first time, and rows that are kept for it."""
 
+
+_UNKEPT = frozenset(["response", "beside", "_spoken", "_known"])
+"""What a pickle of a model does not have."""
 
 _FAILED = (
     "your model raised {kind}, {where}: where it does, the label that came out most often is answered, and what it is "
@@ -85,6 +88,8 @@ class Rows(NamedTuple):
 def _read(x: Any, width: int | None) -> Any:
     """A row of its own, so that its asker cannot change it later: a dict, or an array."""
     if type(x) is dict and width is None and x and _NAMES.issuperset(map(type, x)):  # as nearly all are
+        return x.copy()
+    if type(x) is np.ndarray and x.ndim == 1 and x.size and width in (None, x.size):  # or this
         return x.copy()
     found: Any = None
     with contained:  # x may be any object at all
@@ -153,7 +158,7 @@ class _Own:
 
     def state(self) -> Mapping[str, NDArray[Any]]:
         """A pickle: models of others have no other form."""
-        held = {name: value for name, value in vars(self).items() if name not in ("response", "beside", "_spoken")}
+        held = {name: value for name, value in vars(self).items() if name not in _UNKEPT}
         try:
             return {"pickle": np.frombuffer(pickle.dumps(held), dtype=np.uint8)}
         except Exception:
@@ -161,7 +166,7 @@ class _Own:
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go on from a pickle that nobody else could write."""
-        vars(self).update(pickle.loads(state["pickle"].astype(np.uint8).tobytes()))
+        vars(self).update(pickle.loads(state["pickle"].astype(np.uint8).tobytes()), _known=None)
 
 
 class _Voice(Protocol):
@@ -200,6 +205,7 @@ class OneByOne(_Own):
         return f"OneByOne({type(getattr(self.learner, 'model', self.learner)).__name__})"
 
     _spoken: tuple[Any, _Voice] | None = None  # the learner that it is of, and its voice
+    _known: tuple[Any, Floats] | None = None  # the row asked last, and what was said of it, until anything is taught
 
     @property
     def _voice(self) -> _Voice:
@@ -215,17 +221,21 @@ class OneByOne(_Own):
             said = voice.shares(row)
             if said is None:
                 return voice.number(row), None
-            found = said if voice.weighs else self.response.undone(said)
-            return int(said.argmax()), found
+            if not voice.weighs:
+                return int(said.argmax()), self.response.undone(said)
+            self._known = row, said
+            return int(said.argmax()), said
         self._failed(False, caught.kind)
         return -1, None
 
     def teach(self, row: Any, out: int) -> None:
         """Teach what came out, with its weight where the model is one for it; whatever it raises is counted."""
-        self._teach(self._voice, row, out)
+        known = self._known
+        self._teach(self._voice, row, out, known[1] if known is not None and known[0] is row else None)
 
     def _teach(self, voice: _Voice, row: Any, out: int, known: Floats | None = None) -> None:
         """`known` is what the model says of the row now, where that was asked already."""
+        self._known = None
         with (caught := Caught()):
             weight = 1.0
             said = voice.shares(row) if known is None and voice.weighs else known
@@ -311,6 +321,8 @@ class _Sklearn:
 
     def tell(self, x: Any, out: int, weight: float) -> None:
         learner = self._learner
+        if self.weighs and weight == 0.0:
+            return  # what surely is a replacement has no slope; scikit-learn refuses a row that weighs nothing
         first = {} if learner.taught else {"classes": learner.heard.array}
         weighed = {"sample_weight": np.array([weight])} if self.weighs else {}
         learner.model.partial_fit(np.array([x]), learner.heard.array[[out]], **first, **weighed)
@@ -344,7 +356,7 @@ def _shares(model: Any, xs: Any, heard: Heard) -> Floats:
 class Doubled(_Own):
     """A scikit-learn estimator, or a whole pipeline, that is fitted anew to all rows, twice while they double.
 
-    It is fitted after 64 labels, 96, 128, 192, 256, and so on; the last 131,072 rows are kept, and then it is fitted as
+    It is fitted after 64 labels, 96, 128, 192, 256, and so on; the last 262,144 rows are kept, and then it is fitted as
     often as all of them are new (`confide.labels.fitting`). The moments depend on how many labels came alone. Dicts
     become a table of pandas, as a pipeline with `ColumnTransformer` takes it, or stay dicts for one that begins with
     `DictVectorizer`; sequences an array.

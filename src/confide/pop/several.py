@@ -108,7 +108,10 @@ class Parts:
 
     def get(self, kind: type[R]) -> R | None:
         """The running part of this kind; None where there is none."""
-        return next((one for one in self._each if isinstance(one, kind)), None)
+        for one in self._each:
+            if isinstance(one, kind):
+                return one
+        return None
 
     def swap(self, other: Running) -> None:
         """Run a part otherwise: for doubles in tests."""
@@ -131,11 +134,13 @@ class Parts:
             one.begin()
         for one in self._each if error is None else ():
             question, error = tried(one.encode, x, who)
+            questions.append(question)
             if error is not None:
                 break
-            questions.append(question)
         label, source, scores = -1, -1, None
-        for one, question in zip(self._each, questions if error is None else (), strict=False):
+        if error is not None:
+            return Said(label, source, scores, (), error)
+        for one, question in zip(self._each, questions, strict=True):
             said, found = one.propose(question)
             if scores is None:
                 scores = found
@@ -165,8 +170,8 @@ class Parts:
 
     def teach(self, questions: tuple[Any, ...], label: int, who: Who) -> int:
         """A label came; the stamp of the open releases that have it (`stamp`)."""
-        if not self._each:
-            return -1
+        if len(self._each) == 1 and questions:
+            return self._each[0].teach(questions[0], label, who)
         return self.stamp(
             [one.teach(question, label, who) for one, question in zip(self._each, questions, strict=False)]
         )
