@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mpmath import mp, mpf
+from sklearn.linear_model import SGDClassifier
 
 import confide
 from confide import POP, StateError, TicketError
@@ -26,6 +27,7 @@ from confide.errors import ConfideWarning
 from confide.pop.randomizing import Randomizing
 from confide.privacy import response as laws
 from confide.privacy.response import Response
+from confide.river import PrivateClassifier as River
 from tests.broken.labels import CountedAfterWriting
 from tests.label_pops import LABELS, Full, Listening, alone, part, taught
 from tests.label_worlds import Forced
@@ -649,3 +651,51 @@ def test_a_disk_that_is_full_at_a_deadline_ends_the_answers_and_teaches_nothing_
     with load(tmp_path / "state") as again:
         again.predict([2, 0], unit="bob")
         assert [x for x, _ in heard(again)] == [(1.0, 0.0)] and part(again).over == 0
+
+
+def takings() -> dict[str, Callable[[Any], object]]:
+    """Ways for a label to be taken."""
+    rounds, people, late = make(), make(**PEOPLE, unit_labels=9), make(due=(3, "no"))
+    failing, weighed = make_failing(), alone(SGDClassifier(loss="log_loss"), labels=LABELS)
+    own = [rounds.predict([0, 0]).ticket for _ in range(3)]
+    others, held = people.predict([0, 0], "ann").ticket, late.predict([0, 0]).ticket
+    lost, known = failing.predict([0, 0]).ticket, [weighed.predict([0.0, 1.0]).ticket for _ in range(2)]
+    adapter = River(model=Listening(), promise=confide.Promise(1.0, protect="labels"), labels=LABELS)
+    return {
+        "a label": lambda y: rounds.learn(own[0], y),
+        "labels": lambda y: rounds.learn_many(own[1:], [y, y]),
+        "a record": lambda y: rounds.teach([0, 0], y),
+        "records": lambda y: rounds.teach_many([[0, 0]] * 2, [y, y]),
+        "a person's": lambda y: people.learn(others, y),
+        "a person's record": lambda y: people.teach([0, 0], y, "ann"),
+        "one that waits": lambda y: late.learn(held, y),
+        "one that a model fails to learn": lambda y: failing.learn(lost, y),
+        "one that is weighed": lambda y: weighed.learn_many(known, [y, y]),
+        "an adapter's": lambda y: adapter.learn_one({"a": 1.0}, y),
+    }
+
+
+class Failing(Listening):
+    def learn(self, x: Any, y: Any) -> None:
+        raise RuntimeError(y)
+
+
+def make_failing() -> POP:
+    return alone(Failing())
+
+
+@pytest.mark.filterwarnings("ignore::confide.ConfideWarning")
+def test_nothing_in_the_process_holds_a_label_that_was_taken() -> None:
+    """Not the model, the ticket, a queue, a count, a warning or a cycle that waits for its collector."""
+    held = []
+    for name, bring in takings().items():
+        y = Brought("yes")
+        ref = weakref.ref(y)
+        gc.disable()
+        try:
+            bring(y)
+            del y
+            held += [name] * (ref() is not None)
+        finally:
+            gc.enable()
+    assert held == []
