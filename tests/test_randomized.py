@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from river import linear_model, preprocessing, tree
+from river.multiclass import OneVsRestClassifier
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.linear_model import LogisticRegression, SGDClassifier
@@ -28,7 +29,7 @@ from confide.errors import ConfideWarning, StateError
 from confide.labels.default import Default
 from confide.labels.models import Doubled
 from confide.labels.softmax import Pace, Softmax, follow_rows
-from confide.learners import Refit
+from confide.learners import Features, Refit
 from confide.pop import batches
 from confide.pop.base import SOURCES, Durable, Mechanism, Told
 from confide.pop.randomizing import Randomizing
@@ -504,6 +505,26 @@ def test_a_model_that_was_loaded_is_the_one_that_is_asked() -> None:
     pop.learn(pop.predict({"a": 1.0}).ticket, "yes")
     model.restore(state)
     assert model._voice._learner is model.learner
+
+
+def test_a_model_that_knows_nothing_yet_abstains() -> None:
+    """Alone and in a batch alike: it is answered for, and nobody is told that all labels are equally likely."""
+    for model in (tree.HoeffdingTreeClassifier(), OneVsRestClassifier(linear_model.LogisticRegression())):
+        for pop in (make(model, features=None), make(model, features=None)):
+            answer = pop.predict({"a": 1.0})
+            assert isinstance(answer, Told) and answer.source == "fallback" and answer.probabilities is None
+        followed = make(model, features=None).follow_many([{"a": 1.0}], np.array([-1]))
+        assert [SOURCES[n] for n in followed.source] == ["fallback"]
+
+
+def test_a_model_that_cannot_take_what_it_is_asked_is_refused_with_the_way_on() -> None:
+    with pytest.raises(ValueError, match="put Refit around it"):
+        make(make_pipeline(OneHotEncoder(), Refit(LogisticRegression())), features=None)
+    pop = make(SGDClassifier(), features=None)
+    with pytest.raises(ValueError, match=r"takes arrays of numbers: make them of dicts by features=Features"):
+        pop.predict({"a": 1.0})
+    encoded = make(SGDClassifier(), features=Features(numeric=["a"]))
+    assert encoded.predict({"a": 1.0}).label in LABELS
 
 
 def test_a_label_that_surely_is_a_replacement_teaches_nothing_and_is_no_failure() -> None:

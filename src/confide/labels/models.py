@@ -46,7 +46,8 @@ _UNKEPT = frozenset(["response", "beside", "_spoken", "_known"])
 
 _FAILED = (
     "your model raised {kind}, {where}: where it does, the label that came out most often is answered, and what it is "
-    "not taught is lost; {so_far}this is said once, and operator.failures counts how often"
+    "not taught is lost; {so_far}this is said once, and operator.failures counts how often. What it raised may quote a "
+    "row: to see it, teach some rows of yours to a copy of the model, with labels made up"
 )
 
 
@@ -76,6 +77,12 @@ def model_for(learner: Any, labels: Labels, response: Response, features: Any = 
 
 
 _NAMES = frozenset([str])
+
+
+_NUMBERS = (
+    "a scikit-learn model with partial_fit takes arrays of numbers: make them of dicts by features=Features(…), or "
+    "give a pipeline that encodes dicts, which is fitted anew"
+)
 
 
 class Rows(NamedTuple):
@@ -201,6 +208,13 @@ class OneByOne(_Own):
         super().__init__(response, features)
         self.learner, self.labels = learner, labels
 
+    def read(self, x: Any) -> Any:
+        """The row that x is; a dict is refused where it takes numbers alone."""
+        row = super().read(x)
+        if isinstance(row, dict) and isinstance(self.learner, FromSklearn):
+            raise ValueError(_NUMBERS)
+        return row
+
     def __repr__(self) -> str:
         return f"OneByOne({type(getattr(self.learner, 'model', self.learner)).__name__})"
 
@@ -292,7 +306,9 @@ class _River:
         said = model.predict_proba_one(self._learner.named(x))
         found = [float(said.get(value, 0.0)) for value in self._called.values]
         total = sum(found)
-        return np.array([share / total for share in found] if total > 0 else [1.0 / len(found)] * len(found))
+        if not total > 0:  # it knows nothing yet, and abstains; a weight is as of one that holds all for equally likely
+            return np.full(len(found), 1.0 / len(found)) if self.weighs else None
+        return np.array([share / total for share in found])
 
     def tell(self, x: Any, out: int, weight: float) -> None:
         row, y = self._learner.named(x), self._called.values[out]
@@ -372,6 +388,8 @@ class Doubled(_Own):
     def __init__(self, estimator: Any, labels: Labels, response: Response, features: Any = None) -> None:
         super().__init__(response, features)
         classifies(estimator)
+        if isinstance(_first_and_last(estimator)[1], Refit):
+            raise ValueError("a pipeline is fitted anew as a whole: put Refit around it, or leave Refit out")
         self.estimator, self.labels = estimator, labels
         self.taught = 0
         self._rows: list[Any] = []
@@ -469,15 +487,21 @@ class Doubled(_Own):
 
     @property
     def _takes_dicts(self) -> bool:
-        first = self.estimator
-        while isinstance(steps := getattr(first, "steps", None), list) and steps:
-            first = steps[0][1]
-        return type(first).__name__ in ("DictVectorizer", "FeatureHasher")
+        return type(_first_and_last(self.estimator)[0]).__name__ in ("DictVectorizer", "FeatureHasher")
 
     def _table(self, rows: list[Any]) -> Any:
         if not isinstance(rows[0], dict):
             return np.array(rows)
         return rows if self._takes_dicts else _frame()(rows)
+
+
+def _first_and_last(estimator: Any) -> tuple[Any, Any]:
+    """The first and the last step of a pipeline; an estimator itself is both."""
+    ends = [estimator, estimator]
+    for at in (0, -1):
+        while isinstance(steps := getattr(ends[at], "steps", None), list) and steps:
+            ends[at] = steps[at][1]
+    return ends[0], ends[1]
 
 
 def _frame() -> Any:
