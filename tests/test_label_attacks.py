@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import shutil
 import sys
 import warnings
@@ -28,6 +29,7 @@ from confide.pop.randomizing import Randomizing
 from confide.privacy import response as laws
 from confide.privacy.response import Response
 from confide.river import PrivateClassifier as River
+from confide.sklearn import PrivateClassifier as Sklearn
 from tests.broken.labels import CountedAfterWriting
 from tests.label_pops import LABELS, Full, Listening, alone, part, taught
 from tests.label_worlds import Forced
@@ -699,3 +701,38 @@ def test_nothing_in_the_process_holds_a_label_that_was_taken() -> None:
         finally:
             gc.enable()
     assert held == []
+
+
+class Zeros:
+    """Words of which the first label comes out, whatever was brought."""
+
+    secure = False
+
+    def fresh_word(self) -> int:
+        return 0
+
+    def fresh_words(self, n: int) -> Any:
+        return np.zeros(n, dtype=np.uint64)
+
+
+def adapted(kind: str, y: str) -> bytes:
+    """All that an adapter is after it was taught this label, again and again."""
+    promise, xs = confide.Promise(1.0, protect="labels"), np.arange(12.0).reshape(6, 2)
+    if kind == "River":
+        river = River(model=Listening(), promise=promise, labels=LABELS, seed=1)
+        part(river.pop).rng = Zeros()  # type: ignore[assignment]
+        for x in xs.tolist():
+            river.predict_one({"a": x[0]})
+            river.learn_one({"a": x[0]}, y)
+        return pickle.dumps(river)
+    model = Sklearn(promise=promise, classes=LABELS, seed=1)
+    model.partial_fit(xs, np.array(["no"] * 6))
+    part(model.pop_).rng = Zeros()  # type: ignore[assignment]
+    model.partial_fit(xs + 1, np.array([y] * 6))
+    assert (model.predict(xs) == model.predict(xs)).all()
+    return pickle.dumps(model)
+
+
+@pytest.mark.parametrize("kind", ["River", "scikit-learn"])
+def test_an_adapter_keeps_nothing_of_a_label_but_what_came_out(kind: str) -> None:
+    assert adapted(kind, "yes") == adapted(kind, "no")

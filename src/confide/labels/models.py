@@ -46,8 +46,8 @@ _UNKEPT = frozenset(["response", "beside", "_spoken", "_known"])
 
 _FAILED = (
     "your model raised {kind}, {where}: where it does, the label that came out most often is answered, and what it is "
-    "not taught is lost; {so_far}this is said once, and operator.failures counts how often. What it raised may quote a "
-    "row: to see it, teach some rows of yours to a copy of the model, with labels made up"
+    "not taught is lost; {so_far}this is said once, and operator.failures counts how often. A column of words and "
+    "numbers, or with gaps, is the usual cause: teach some rows to a copy of the model, with labels made up, to see it"
 )
 
 
