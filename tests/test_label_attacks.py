@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import shutil
 import sys
 import warnings
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mpmath import mp, mpf
+from sklearn.linear_model import SGDClassifier
 
 import confide
 from confide import POP, StateError, TicketError
@@ -26,6 +28,8 @@ from confide.errors import ConfideWarning
 from confide.pop.randomizing import Randomizing
 from confide.privacy import response as laws
 from confide.privacy.response import Response
+from confide.river import PrivateClassifier as River
+from confide.sklearn import PrivateClassifier as Sklearn
 from tests.broken.labels import CountedAfterWriting
 from tests.label_pops import LABELS, Full, Listening, alone, part, taught
 from tests.label_worlds import Forced
@@ -649,3 +653,86 @@ def test_a_disk_that_is_full_at_a_deadline_ends_the_answers_and_teaches_nothing_
     with load(tmp_path / "state") as again:
         again.predict([2, 0], unit="bob")
         assert [x for x, _ in heard(again)] == [(1.0, 0.0)] and part(again).over == 0
+
+
+def takings() -> dict[str, Callable[[Any], object]]:
+    """Ways for a label to be taken."""
+    rounds, people, late = make(), make(**PEOPLE, unit_labels=9), make(due=(3, "no"))
+    failing, weighed = make_failing(), alone(SGDClassifier(loss="log_loss"), labels=LABELS)
+    own = [rounds.predict([0, 0]).ticket for _ in range(3)]
+    others, held = people.predict([0, 0], "ann").ticket, late.predict([0, 0]).ticket
+    lost, known = failing.predict([0, 0]).ticket, [weighed.predict([0.0, 1.0]).ticket for _ in range(2)]
+    adapter = River(model=Listening(), promise=confide.Promise(1.0, protect="labels"), labels=LABELS)
+    return {
+        "a label": lambda y: rounds.learn(own[0], y),
+        "labels": lambda y: rounds.learn_many(own[1:], [y, y]),
+        "a record": lambda y: rounds.teach([0, 0], y),
+        "records": lambda y: rounds.teach_many([[0, 0]] * 2, [y, y]),
+        "a person's": lambda y: people.learn(others, y),
+        "a person's record": lambda y: people.teach([0, 0], y, "ann"),
+        "one that waits": lambda y: late.learn(held, y),
+        "one that a model fails to learn": lambda y: failing.learn(lost, y),
+        "one that is weighed": lambda y: weighed.learn_many(known, [y, y]),
+        "an adapter's": lambda y: adapter.learn_one({"a": 1.0}, y),
+    }
+
+
+class Failing(Listening):
+    def learn(self, x: Any, y: Any) -> None:
+        raise RuntimeError(y)
+
+
+def make_failing() -> POP:
+    return alone(Failing())
+
+
+@pytest.mark.filterwarnings("ignore::confide.ConfideWarning")
+def test_nothing_in_the_process_holds_a_label_that_was_taken() -> None:
+    """Not the model, the ticket, a queue, a count, a warning or a cycle that waits for its collector."""
+    held = []
+    for name, bring in takings().items():
+        y = Brought("yes")
+        ref = weakref.ref(y)
+        gc.disable()
+        try:
+            bring(y)
+            del y
+            held += [name] * (ref() is not None)
+        finally:
+            gc.enable()
+    assert held == []
+
+
+class Zeros:
+    """Words of which the first label comes out, whatever was brought."""
+
+    secure = False
+
+    def fresh_word(self) -> int:
+        return 0
+
+    def fresh_words(self, n: int) -> Any:
+        return np.zeros(n, dtype=np.uint64)
+
+
+def adapted(kind: str, y: str) -> bytes:
+    """All that an adapter is after it was taught this label, again and again."""
+    promise, xs = confide.Promise(1.0, protect="labels"), np.arange(12.0).reshape(6, 2)
+    if kind == "River":
+        river = River(model=Listening(), promise=promise, labels=LABELS, seed=1)
+        part(river.pop).rng = Zeros()  # type: ignore[assignment]
+        for x in xs.tolist():
+            river.predict_one({"a": x[0]})
+            river.learn_one({"a": x[0]}, y)
+        return pickle.dumps(river)
+    model = Sklearn(promise=promise, classes=LABELS, seed=1)
+    model.partial_fit(xs, np.array(["no"] * 6))
+    part(model.pop_).rng = Zeros()  # type: ignore[assignment]
+    model.partial_fit(xs + 1, np.array([y] * 6))
+    assert (model.predict(xs) == model.predict(xs)).all()
+    return pickle.dumps(model)
+
+
+@pytest.mark.parametrize("kind", ["River", "scikit-learn"])
+def test_an_adapter_keeps_nothing_of_a_label_but_what_came_out(kind: str) -> None:
+    assert adapted(kind, "yes") == adapted(kind, "no")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import pickle
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from river import linear_model, preprocessing, tree
+from river.multiclass import OneVsRestClassifier
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.linear_model import LogisticRegression, SGDClassifier
@@ -27,7 +29,7 @@ from confide.errors import ConfideWarning, StateError
 from confide.labels.default import Default
 from confide.labels.models import Doubled
 from confide.labels.softmax import Pace, Softmax, follow_rows
-from confide.learners import Refit
+from confide.learners import Features, Refit
 from confide.pop import batches
 from confide.pop.base import SOURCES, Durable, Mechanism, Told
 from confide.pop.randomizing import Randomizing
@@ -503,6 +505,63 @@ def test_a_model_that_was_loaded_is_the_one_that_is_asked() -> None:
     pop.learn(pop.predict({"a": 1.0}).ticket, "yes")
     model.restore(state)
     assert model._voice._learner is model.learner
+
+
+def test_a_model_that_knows_nothing_yet_abstains() -> None:
+    """Alone and in a batch alike: it is answered for, and nobody is told that all labels are equally likely."""
+    for model in (tree.HoeffdingTreeClassifier(), OneVsRestClassifier(linear_model.LogisticRegression())):
+        for pop in (make(model, features=None), make(model, features=None)):
+            answer = pop.predict({"a": 1.0})
+            assert isinstance(answer, Told) and answer.source == "fallback" and answer.probabilities is None
+        followed = make(model, features=None).follow_many([{"a": 1.0}], np.array([-1]))
+        assert [SOURCES[n] for n in followed.source] == ["fallback"]
+
+
+def test_a_model_that_cannot_take_what_it_is_asked_is_refused_with_the_way_on() -> None:
+    with pytest.raises(ValueError, match="put Refit around it"):
+        make(make_pipeline(OneHotEncoder(), Refit(LogisticRegression())), features=None)
+    pop = make(SGDClassifier(), features=None)
+    with pytest.raises(ValueError, match=r"takes arrays of numbers: make them of dicts by features=Features"):
+        pop.predict({"a": 1.0})
+    encoded = make(SGDClassifier(), features=Features(numeric=["a"]))
+    assert encoded.predict({"a": 1.0}).label in LABELS
+
+
+def test_a_label_that_surely_is_a_replacement_teaches_nothing_and_is_no_failure() -> None:
+    """Of columns that are not scaled a linear model soon says 0 and 1; scikit-learn refuses a weight of 0."""
+    pop = alone(SGDClassifier(loss="log_loss", random_state=0), features=None, seed=1)
+    model: Any = part(pop).model
+    xs = np.random.default_rng(1).normal(size=(600, 2)) * [1000.0, 1.0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConfideWarning)
+        for x in xs:
+            pop.learn(pop.predict(x).ticket, LABELS[int(x[0] > 0)])
+    assert not any(pop.operator.failures)
+    row, before = model.read([5000.0, 0.0]), taught(pop).model.coef_.copy()
+    assert model.answer(row)[1].tolist() == [0.0, 1.0]
+    model.teach(row, 0)
+    assert (taught(pop).model.coef_ == before).all() and not any(pop.operator.failures)
+
+
+def test_what_was_said_of_a_row_is_its_weight_only_while_nothing_was_taught() -> None:
+    """The model is asked once for an answer and its label's weight; after another lesson it is asked anew."""
+    models: list[Any] = [part(alone(SGDClassifier(loss="log_loss", random_state=0), features=None)).model for _ in "ab"]
+    rows = [np.array(x) for x in np.random.default_rng(2).normal(size=(40, 2))]
+    asked = list[Any]()
+    for model, lazy in zip(models, (True, False), strict=True):
+        shares = model._voice.shares
+        model._voice.shares = lambda x, shares=shares: asked.append(x) or shares(x)
+        for i in range(0, 40, 2):
+            held = [model.read(x) for x in rows[i : i + 2]]
+            for row in held:
+                model.answer(row)
+            if not lazy:
+                model._known = None
+            for row, out in zip(reversed(held), (0, 1), strict=True):  # the first label is the last question's
+                model.teach(row, out)
+    known, anew = (model.learner.model for model in models)
+    first = 4  # before the first lesson there is nothing to keep
+    assert (known.coef_ == anew.coef_).all() and len(asked) == first + 19 * 3 + 20 * 4
 
 
 def test_with_a_deadline_a_state_does_not_count_the_labels_that_came() -> None:

@@ -65,7 +65,9 @@ class Caught(Contained):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        self.kind = "" if kind is None else kind.__name__
+        if kind is None:
+            return False
+        self.kind = kind.__name__
         return super().__exit__(kind, error, trace)
 
 

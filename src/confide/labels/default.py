@@ -310,7 +310,8 @@ class _Kept:
         room = len(self._columns[-1]) if self._columns else 0
         if self.size + many > room and room < _MEMORY:
             room = min(_MEMORY, max(2 * room, 1024, self.size + many))
-            fresh = [np.empty((room, *column.shape[1:]), dtype=column.dtype) for column in given]
+            # Zeros: what was in memory before, labels as they came perhaps, must be in no copy of it.
+            fresh = [np.zeros((room, *column.shape[1:]), dtype=column.dtype) for column in given]
             for new, old in zip(fresh, self._columns, strict=False):
                 new[: self.size] = old[: self.size]
             self._columns = fresh

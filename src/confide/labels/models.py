@@ -36,13 +36,17 @@ from confide.privacy.response import Response
 __all__ = ["Doubled", "OneByOne", "Rows", "model_for"]
 
 
-_FIRST, _MEMORY = 64, 1 << 17
+_FIRST, _MEMORY = 64, 1 << 18
 """Labels before a model is fitted for the first time, and rows that are kept for it."""
 
 
+_UNKEPT = frozenset(["response", "beside", "_spoken", "_known"])
+"""What a pickle of a model does not have."""
+
 _FAILED = (
     "your model raised {kind}, {where}: where it does, the label that came out most often is answered, and what it is "
-    "not taught is lost; {so_far}this is said once, and operator.failures counts how often"
+    "not taught is lost; {so_far}this is said once, and operator.failures counts how often. A column of words and "
+    "numbers, or with gaps, is the usual cause: teach some rows to a copy of the model, with labels made up, to see it"
 )
 
 
@@ -74,6 +78,12 @@ def model_for(learner: Any, labels: Labels, response: Response, features: Any = 
 _NAMES = frozenset([str])
 
 
+_NUMBERS = (
+    "a scikit-learn model with partial_fit takes arrays of numbers: make them of dicts by features=Features(…), or "
+    "give a pipeline that encodes dicts, which is fitted anew"
+)
+
+
 class Rows(NamedTuple):
     """Rows as they were asked."""
 
@@ -84,6 +94,8 @@ class Rows(NamedTuple):
 def _read(x: Any, width: int | None) -> Any:
     """A row of its own, so that its asker cannot change it later: a dict, or an array."""
     if type(x) is dict and width is None and x and _NAMES.issuperset(map(type, x)):  # as nearly all are
+        return x.copy()
+    if type(x) is np.ndarray and x.ndim == 1 and x.size and width in (None, x.size):  # or this
         return x.copy()
     found: Any = None
     with contained:  # x may be any object at all
@@ -152,7 +164,7 @@ class _Own:
 
     def state(self) -> Mapping[str, NDArray[Any]]:
         """A pickle: models of others have no other form."""
-        held = {name: value for name, value in vars(self).items() if name not in ("response", "beside", "_spoken")}
+        held = {name: value for name, value in vars(self).items() if name not in _UNKEPT}
         try:
             return {"pickle": np.frombuffer(pickle.dumps(held), dtype=np.uint8)}
         except Exception:
@@ -160,7 +172,7 @@ class _Own:
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go on from a pickle that nobody else could write."""
-        vars(self).update(pickle.loads(state["pickle"].astype(np.uint8).tobytes()))
+        vars(self).update(pickle.loads(state["pickle"].astype(np.uint8).tobytes()), _known=None)
 
 
 class _Voice(Protocol):
@@ -195,10 +207,18 @@ class OneByOne(_Own):
         super().__init__(response, features)
         self.learner, self.labels = learner, labels
 
+    def read(self, x: Any) -> Any:
+        """The row that x is; a dict is refused where it takes numbers alone."""
+        row = super().read(x)
+        if isinstance(row, dict) and isinstance(self.learner, FromSklearn):
+            raise ValueError(_NUMBERS)
+        return row
+
     def __repr__(self) -> str:
         return f"OneByOne({type(getattr(self.learner, 'model', self.learner)).__name__})"
 
     _spoken: tuple[Any, _Voice] | None = None  # the learner that it is of, and its voice
+    _known: tuple[Any, Floats] | None = None  # the row asked last, and what was said of it, until anything is taught
 
     @property
     def _voice(self) -> _Voice:
@@ -214,17 +234,21 @@ class OneByOne(_Own):
             said = voice.shares(row)
             if said is None:
                 return voice.number(row), None
-            found = said if voice.weighs else self.response.undone(said)
-            return int(said.argmax()), found
+            if not voice.weighs:
+                return int(said.argmax()), self.response.undone(said)
+            self._known = row, said
+            return int(said.argmax()), said
         self._failed(False, caught.kind)
         return -1, None
 
     def teach(self, row: Any, out: int) -> None:
         """Teach what came out, with its weight where the model is one for it; whatever it raises is counted."""
-        self._teach(self._voice, row, out)
+        known = self._known
+        self._teach(self._voice, row, out, known[1] if known is not None and known[0] is row else None)
 
     def _teach(self, voice: _Voice, row: Any, out: int, known: Floats | None = None) -> None:
         """`known` is what the model says of the row now, where that was asked already."""
+        self._known = None
         with (caught := Caught()):
             weight = 1.0
             said = voice.shares(row) if known is None and voice.weighs else known
@@ -281,7 +305,9 @@ class _River:
         said = model.predict_proba_one(self._learner.named(x))
         found = [float(said.get(value, 0.0)) for value in self._called.values]
         total = sum(found)
-        return np.array([share / total for share in found] if total > 0 else [1.0 / len(found)] * len(found))
+        if not total > 0:  # it knows nothing yet, and abstains; a weight is as of one that holds all for equally likely
+            return np.full(len(found), 1.0 / len(found)) if self.weighs else None
+        return np.array([share / total for share in found])
 
     def tell(self, x: Any, out: int, weight: float) -> None:
         row, y = self._learner.named(x), self._called.values[out]
@@ -310,6 +336,8 @@ class _Sklearn:
 
     def tell(self, x: Any, out: int, weight: float) -> None:
         learner = self._learner
+        if self.weighs and weight == 0.0:
+            return  # what surely is a replacement has no slope; scikit-learn refuses a row that weighs nothing
         first = {} if learner.taught else {"classes": learner.heard.array}
         weighed = {"sample_weight": np.array([weight])} if self.weighs else {}
         learner.model.partial_fit(np.array([x]), learner.heard.array[[out]], **first, **weighed)
@@ -343,7 +371,7 @@ def _shares(model: Any, xs: Any, heard: Heard) -> Floats:
 class Doubled(_Own):
     """A scikit-learn estimator, or a whole pipeline, that is fitted anew to all rows, twice while they double.
 
-    It is fitted after 64 labels, 96, 128, 192, 256, and so on; the last 131,072 rows are kept, and then it is fitted as
+    It is fitted after 64 labels, 96, 128, 192, 256, and so on; the last 262,144 rows are kept, and then it is fitted as
     often as all of them are new (`confide.labels.fitting`). The moments depend on how many labels came alone. Dicts
     become a table of pandas, as a pipeline with `ColumnTransformer` takes it, or stay dicts for one that begins with
     `DictVectorizer`; sequences an array.
@@ -359,6 +387,8 @@ class Doubled(_Own):
     def __init__(self, estimator: Any, labels: Labels, response: Response, features: Any = None) -> None:
         super().__init__(response, features)
         classifies(estimator)
+        if isinstance(_first_and_last(estimator)[1], Refit):
+            raise ValueError("a pipeline is fitted anew as a whole: put Refit around it, or leave Refit out")
         self.estimator, self.labels = estimator, labels
         self.taught = 0
         self._rows: list[Any] = []
@@ -456,15 +486,21 @@ class Doubled(_Own):
 
     @property
     def _takes_dicts(self) -> bool:
-        first = self.estimator
-        while isinstance(steps := getattr(first, "steps", None), list) and steps:
-            first = steps[0][1]
-        return type(first).__name__ in ("DictVectorizer", "FeatureHasher")
+        return type(_first_and_last(self.estimator)[0]).__name__ in ("DictVectorizer", "FeatureHasher")
 
     def _table(self, rows: list[Any]) -> Any:
         if not isinstance(rows[0], dict):
             return np.array(rows)
         return rows if self._takes_dicts else _frame()(rows)
+
+
+def _first_and_last(estimator: Any) -> tuple[Any, Any]:
+    """The first and the last step of a pipeline; an estimator itself is both."""
+    ends = [estimator, estimator]
+    for at in (0, -1):
+        while isinstance(steps := getattr(ends[at], "steps", None), list) and steps:
+            ends[at] = steps[at][1]
+    return ends[0], ends[1]
 
 
 def _frame() -> Any:

@@ -9,7 +9,7 @@ private and what hides it), docs/proofs/people.md (shares, and what is durable).
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -109,10 +109,11 @@ class Account:
         if not (ends and self.halted is not None):
             self.rounds = self.taken
 
-    def reserve(self, rounds: int, whos: Iterable[bytes | None]) -> None:
+    def reserve(self, rounds: int, whos: Sequence[bytes | None]) -> None:
         """The next rounds are these units', and taken, whatever becomes of them; `take` leads through them."""
         self._caller = threading.get_ident()
-        self._asked.update([who for who in whos if who is not None])
+        if whos:
+            self._asked.update([who for who in whos if who is not None])
         self.taken = max(self.taken, self.rounds + rounds)
 
     def take(self, rounds: int = 1) -> int:

@@ -124,7 +124,7 @@ class Loop:
 
     def ask(self, x: Any, who: bytes | None) -> Outcome:
         """Take one round, whatever x is; the caller has made sure that there is one left, or that it goes on."""
-        self.account.reserve(1, (who,))
+        self.account.reserve(1, () if who is None else (who,))
         number = self.account.take()
         # By the public schedule, so it is settled before x is looked at.
         watched = self.monitor is not None and self.watch(who)

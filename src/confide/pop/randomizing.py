@@ -279,7 +279,8 @@ class Randomizing(Running, runs=RandomizedLabels):
 
     def _teach(self, lessons: Sequence[tuple[Any, int]]) -> None:
         """Teach what came out, once it is written down."""
-        self._write([] if self._kept else lessons)
+        if not self._kept:
+            self._write(lessons)
         for row, out in lessons:
             self._learn(row, out)
 
@@ -303,6 +304,10 @@ class Randomizing(Running, runs=RandomizedLabels):
     def missed(self, number: int) -> bool:
         """Never: a ticket that is good teaches."""
         return False
+
+    def missed_many(self, numbers: Sequence[int]) -> list[bool]:
+        """`missed` of each."""
+        return [False] * len(numbers)
 
     def seen(self, waiting: Waiting | None) -> Seen | None:
         """A question that was asked now, as the model read it; None for one that it could not read."""

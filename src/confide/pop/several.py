@@ -88,7 +88,10 @@ class Parts:
 
     def get(self, kind: type[R]) -> R | None:
         """The running part of this kind; None where there is none."""
-        return next((one for one in self._each if isinstance(one, kind)), None)
+        for one in self._each:
+            if isinstance(one, kind):
+                return one
+        return None
 
     def swap(self, other: Running) -> None:
         """Run a part otherwise: for doubles in tests."""
@@ -111,11 +114,13 @@ class Parts:
             one.begin()
         for one in self._each if error is None else ():
             question, error = tried(one.encode, x, who)
+            questions.append(question)
             if error is not None:
                 break
-            questions.append(question)
         label, source, scores = -1, -1, None
-        for one, question in zip(self._each, questions if error is None else (), strict=False):
+        if error is not None:
+            return Said(label, source, scores, (), error)
+        for one, question in zip(self._each, questions, strict=True):
             said, found = one.propose(question)
             if scores is None:
                 scores = found

@@ -107,7 +107,7 @@ class Tickets:
 
     def read(self, ticket: str, whose: bytes = b"") -> Key:
         """The key of a ticket that was signed for its holder; TicketError for any other. It needs no lock."""
-        (key,), form = self.read_many((ticket,), whose), False
+        key, form = self._key_of(ticket, whose), False
         if key is not None:
             return key
         with contained:  # whatever it is
@@ -119,16 +119,15 @@ class Tickets:
 
     def read_many(self, tickets: Iterable[str], whose: bytes) -> list[Key | None]:
         """`read` of each; None for one that was not signed for its holder."""
-        keys: list[Key | None] = []
-        for ticket in tickets:
-            key = None
-            with contained:  # whatever it is, others' are read
-                text, _, mac = ticket.rpartition("-")
-                if mac.isascii() and hmac.compare_digest(self._mac(text, whose), mac):
-                    epoch, number, *_ = text.split("-", 2)
-                    key = int(epoch), int(number)
-            keys.append(key)
-        return keys
+        return [self._key_of(ticket, whose) for ticket in tickets]
+
+    def _key_of(self, ticket: str, whose: bytes) -> Key | None:
+        with contained:  # whatever it is, others' are read
+            text, _, mac = ticket.rpartition("-")
+            if mac.isascii() and hmac.compare_digest(self._mac(text, whose), mac):
+                epoch, number, *_ = text.split("-", 2)
+                return int(epoch), int(number)
+        return None
 
     def any_lost(self, tickets: Iterable[tuple[str, Key]], rounds: int) -> bool:
         """Whether one of these tickets, which we signed, is `lost`."""
