@@ -308,7 +308,9 @@ def run(
                 deployment.ready(name)
         for name in deployment.files:
             deployment.ready(name)
-        time.sleep(3.0)
+        answered = [one.statuses[200] for one in people]
+        while any(one.statuses[200] < before + 3 and one.is_alive() for one, before in zip(people, answered, strict=True)):
+            time.sleep(0.05)
         over.set()
         for one in people:
             one.join(300)

@@ -635,8 +635,10 @@ def test_partitions_behind_one_desk_speak_to_a_merger_at_its_port(folder: Path) 
     with pytest.raises(ValueError, match="another process"):
         fewer.person(elsewhere)
     stranger.close()
+    fewer._closing.set()  # what it serves is the other's
     desk.close()
     fewer._thread.join(10)
+    assert not fewer._thread.is_alive()
     server.close()
 
 
