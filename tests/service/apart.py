@@ -308,8 +308,8 @@ def run(
                 deployment.ready(name)
         for name in deployment.files:
             deployment.ready(name)
-        answered = [one.statuses[200] for one in people]
-        while any(one.statuses[200] < before + 3 and one.is_alive() for one, before in zip(people, answered, strict=True)):
+        enough = [(one, one.statuses[200] + 3) for one in people]  # everybody is answered some more times
+        while any(one.is_alive() and one.statuses[200] < answers for one, answers in enough):
             time.sleep(0.05)
         over.set()
         for one in people:
