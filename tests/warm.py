@@ -1,21 +1,20 @@
-"""Compile the kernels that take longest, with the core alone: make does so while it installs all that tests need."""
+"""Compile kernels that take long and that many tests need, with the core alone: while packages are unpacked."""
 
 import numpy as np
 
 from confide import POP, Plan
 from confide.banks import TallyBank
-from confide.learners import DecisionTree, Intervals, LogisticRegression, Points
+from confide.learners import DecisionTree, ExtraTrees, LogisticRegression, Points
 
 PLAN = Plan.paper(30.0, 1e-3, 300, copies=400, unsure=100)
 XS, YS = np.arange(300.0).reshape(-1, 1) % 7, np.arange(300) % 2
 
 
 def main() -> None:
-    for learner, points in ((Points(), 9), (Intervals(9), None)):
-        bank = TallyBank(learner, PLAN.copies, points=points)
-        POP(learner, PLAN, labels=[0, 1], features=1, bank=bank).follow_many(XS, YS)
+    bank = TallyBank(Points(), PLAN.copies, points=9)
+    POP(Points(), PLAN, labels=[0, 1], features=1, bank=bank).follow_many(XS, YS)
     plan = Plan.certified(8.0, 1e-4, 3000, 1)
-    for copied in (LogisticRegression(), DecisionTree(memory=16)):
+    for copied in (LogisticRegression(), DecisionTree(memory=16), ExtraTrees(memory=16)):
         POP(copied, plan, labels=[0, 1], features=1).follow_many(XS, YS)
     POP(None, Plan.tight(8.0, 1e-4, 3000), labels=[0, 1], features=1).follow_many(XS, YS)
 
