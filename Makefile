@@ -70,6 +70,7 @@ $(BIN)/python:
 	echo "no Python 3.11 to 3.14 with venv found: install one, or name it with PYTHON=..." >&2; exit 1
 
 # Installed anew only when pyproject.toml changes; a development install serves `make run` too.
+# While one core unpacks what the tests need, the other compiles with the core alone what takes longest.
 $(RUN_READY): pyproject.toml | $(BIN)/python
 	@echo "installing confide"
 	@$(INSTALL) --editable '.[cli,report,parquet]'
@@ -77,7 +78,8 @@ $(RUN_READY): pyproject.toml | $(BIN)/python
 
 $(DEV_READY): pyproject.toml | $(BIN)/python
 	@echo "installing confide with its test and docs tools"
-	@$(INSTALL) --editable '.[test,docs]'
+	@$(INSTALL) --editable .
+	@{ $(BIN)/python -m tests.warm || true; } & $(INSTALL) --editable '.[test,docs]'; code=$$?; wait; exit $$code
 	@touch $(RUN_READY) $@
 
 run: $(RUN_READY)

@@ -39,6 +39,12 @@ def pytest_configure() -> None:
         os.environ["TMPDIR"] = tempfile.tempdir = found  # processes that tests start, and those that run tests, follow
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files that are slow as a whole are not even imported where slow tests are left out."""
+    left_out = config.getoption("markexpr") == "not slow"
+    return True if left_out and collection_path.relative_to(config.rootpath).as_posix() in SLOW else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark those that are slow: for all their parameters alike."""
     for item in items:
@@ -51,6 +57,7 @@ def pytest_collection_finish() -> None:
     """Thousands of tests and all modules stay until the end: the collector need not look at them again and again."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000)  # nor at each few hundred things that a test makes
 
 
 @pytest.hookimpl(wrapper=True)

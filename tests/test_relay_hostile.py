@@ -82,7 +82,8 @@ def test_two_worlds_differ_in_one_copy_and_after_its_reset_in_none(
 ) -> None:
     monkeypatch.setattr(accounts, "goes_on", lambda word, go, count: True)
     first = _world(unit, "no", 1, _learner(name), batch)
-    for label, late in (("yes", 1), (None, 1), ("yes", 40), ("yes", 90), ("no", 150)):
+    other = [("yes", 1), (None, 1), ("yes", 40), ("yes", 90), ("no", 150)]
+    for label, late in other if name == "ours" else other[::3]:  # how late a label is does not depend on the learner
         second, differed = _world(unit, label, late, _learner(name), batch), set[int]()
         assert max(where.number for _, where in first.values()) >= 3
         for now, (ours, where) in first.items():

@@ -6,6 +6,8 @@ import sqlite3
 import struct
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -628,27 +630,35 @@ def test_the_operator_sees_no_number_that_a_crash_would_take_back(
 
 def test_a_slow_disk_is_shared(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While one write is on its way all others wait for the next, together."""
-    desk, writes, write = open_desk(folder), [], Book._write
+    desk, writes, came = open_desk(folder), list[Book](), threading.Semaphore(0)
+    write, wait = Book._write, Book.wait
 
-    def slow(book: Book) -> None:
-        writes.append(1)
-        time.sleep(0.1)  # long beside what a loaded machine takes to come back to a thread
+    def written(book: Book) -> None:
+        writes.append(book)
         write(book)
 
-    monkeypatch.setattr(Book, "_write", slow)
-    answers: list[Any] = []
+    def waited(book: Book, sequence: int, **how: Any) -> None:
+        came.release()
+        wait(book, sequence, **how)
 
-    def work(name: str) -> None:
-        for i in range(4):
-            got = ask(desk, name, str(i), DOUBT)
-            answers.append((got.round, learn(desk, name, ticket(got), "no")))
+    monkeypatch.setattr(Book, "_write", written)
+    monkeypatch.setattr(Book, "wait", waited)
 
-    threads = [threading.Thread(target=work, args=(f"person {i}",)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(answers) == [(i + 1, None) for i in range(32)] and len(writes) < 40, "64 calls"
+    def together(calls: list[Any]) -> list[Any]:
+        writes.clear()
+        with ThreadPoolExecutor(len(calls)) as threads:
+            with desk._book._writing:  # as somebody else's write has it
+                said = [threads.submit(call) for call in calls]
+                assert all(came.acquire(timeout=60) for _ in calls)
+            told = [one.result() for one in said]
+        assert len(writes) == 1
+        return told
+
+    asked = together([partial(ask, desk, f"person {i}", "0", DOUBT) for i in range(8)])
+    assert sorted(one.round for one in asked) == list(range(1, 9))
+    labels = [partial(learn, desk, f"person {i}", ticket(one), "no") for i, one in enumerate(asked)]
+    assert together(labels) == [None] * 8
+    desk.close()
 
 
 def test_a_second_owner_is_refused(folder: Path) -> None:

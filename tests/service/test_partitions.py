@@ -635,8 +635,10 @@ def test_partitions_behind_one_desk_speak_to_a_merger_at_its_port(folder: Path) 
     with pytest.raises(ValueError, match="another process"):
         fewer.person(elsewhere)
     stranger.close()
+    fewer._closing.set()  # what it serves is the other's
     desk.close()
     fewer._thread.join(10)
+    assert not fewer._thread.is_alive()
     server.close()
 
 
@@ -867,7 +869,11 @@ def test_what_one_person_brings_moves_nobodys_number_lease_seal_or_release() -> 
             simulate.pair(seed, base)
 
 
+FOUND = {"a merger without a fence": 8, "numbers of a sealed leaf": 7, "a kept lesson in many leaves": 5}
+"""In which life a rule was found broken, where it is not the first or second: from there on it is looked for."""
+
+
 @pytest.mark.parametrize("name", simulate.DOUBLES)
 def test_a_broken_rule_is_found_out(name: str) -> None:
     with simulate.simulated() as base:
-        assert simulate.caught(name, base, range(1, 100)) is not None
+        assert simulate.caught(name, base, range(FOUND.get(name, 1), 100)) is not None

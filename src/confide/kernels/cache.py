@@ -1,14 +1,18 @@
-"""Machine code kept on disk under a digest of every kernel's source: an edit anywhere among them is an edit of all.
+"""Machine code kept on disk under a digest of all that it may be made of: the kernel's file and whatever that imports.
 
 A compiled kernel holds the code of the kernels it calls, whichever file they are in, and Numba's own cache looks at the
-caller's file alone. Here an entry's name is made of the sources, the versions of Python and Numba, the processor and
-the signature. There is no shared index, so processes that compile at the same moment, even from different sources,
-cannot give each other their code.
+caller's file alone. Here an entry's name is made of the file, of all that it imports of this package, of what those
+import and so on; of the versions of Python and Numba, the processor and the signature. A name that a kernel uses was
+defined in its file or imported there, so an edit that can change the kernel changes the digest; an edit elsewhere
+leaves the kernel as it is. What comes to a kernel as an argument shows in the signature, the names of a tuple's fields
+included. There is no shared index, so processes that compile at the same moment, even from different sources, cannot
+give each other their code.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import inspect
 import os
@@ -17,7 +21,7 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +29,11 @@ import llvmlite
 import numba
 from numba.core import caching as untyped_caching
 from numba.core import serialize as untyped_serialize
+from numba.core import types as untyped_types
 
 caching: Any = untyped_caching
 serialize: Any = untyped_serialize
+types: Any = untyped_types
 
 PACKAGE = Path(__file__).resolve().parent.parent
 SETTLED = 2.0
@@ -36,54 +42,69 @@ IMPORT = re.compile(rb"^\s*(?:from|import) (confide(?:\.\w+)+|confide import \w+
 CHECK = 32  # bytes of SHA-256 before the content: half a file is no file
 
 
-def kernel_sources() -> dict[str, bytes]:
-    """The files whose text may end up in a kernel, by path: all that mention this folder, and what they import."""
+def kernel_sources() -> dict[Path, bytes]:
+    """The files whose text may end up in some kernel: all that mention this folder, and what they import."""
     texts = {path: path.read_bytes() for path in sorted(PACKAGE.rglob("*.py"))}
-    found, new = set[Path](), {path for path, text in texts.items() if b"confide.kernels" in text}
+    return reached([path for path, text in texts.items() if b"confide.kernels" in text], texts)
+
+
+def reached(begin: Iterable[Path], texts: dict[Path, bytes]) -> dict[Path, bytes]:
+    """Those files, what they import, what that imports, and so on: in order."""
+    found, new = set[Path](), set(begin)
     while new:
         found |= new
-        named = {name.decode() for path in new for name in IMPORT.findall(texts[path])}
+        named = {name for path in new for name in _imported(texts[path])}
         new = {path for name in named for path in _files(name) if path in texts} - found
-    return {str(path): texts[path] for path in sorted(found)}
+    return {path: texts[path] for path in sorted(found)}
 
 
+@functools.cache
+def _imported(text: bytes) -> list[str]:
+    return [name.decode() for name in IMPORT.findall(text)]
+
+
+@functools.cache
 def _files(name: str) -> list[Path]:
     """The file of a module; of a package, whose names may come from any of them, all."""
     place = PACKAGE.parent.joinpath(*name.replace(" import ", ".").split("."))
     return [place.with_suffix(".py"), *place.rglob("*.py")]
 
 
-def _times(paths: list[str]) -> list[tuple[int, int]]:
-    return [(found.st_mtime_ns, found.st_size) for found in map(os.stat, paths)]
+def _time(path: Path) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_mtime_ns, found.st_size
 
 
 class _Sources:
-    """The kernels' sources as this process found them when it began."""
+    """What the kernels of one file may be made of, as this process found it when it began."""
 
-    def __init__(self) -> None:
-        read = kernel_sources()
+    def __init__(self, read: dict[Path, bytes], found: dict[Path, tuple[int, int]], began: float) -> None:
         digest = hashlib.sha256(repr([sys.version, numba.__version__, llvmlite.__version__]).encode())
         for path, text in read.items():
-            name = Path(path).relative_to(PACKAGE).as_posix()
-            digest.update(f"{name}\0{len(text)}\0".encode() + text)
+            digest.update(f"{path.relative_to(PACKAGE).as_posix()}\0{len(text)}\0".encode() + text)
         self.digest = digest.hexdigest()
-        self.paths = list(read)
-        self._found = _times(self.paths)
+        self._found = {path: found[path] for path in read}
         # A file changed just now may have been imported before the change, under what is then the wrong digest.
-        self._settled = all(when / 1e9 < time.time() - SETTLED for when, _ in self._found)
+        self._settled = all(when / 1e9 < began - SETTLED for when, _ in self._found.values())
 
     def hold(self) -> bool:
         """Whether what this process has imported, or will, is surely what the digest says."""
         try:
-            return self._settled and _times(self.paths) == self._found
+            return self._settled and all(_time(path) == found for path, found in self._found.items())
         except OSError:
             return False
 
 
 try:
-    _sources: _Sources | None = _Sources()
+    _read = kernel_sources()
+    _found, _began = {path: _time(path) for path in _read}, time.time()
 except OSError:  # a file went away while we looked
-    _sources = None
+    _read = {}
+
+
+@functools.cache
+def _sources(path: Path) -> _Sources:
+    return _Sources(reached([path], _read), _found, _began)
 
 
 class KernelCache(caching.FunctionCache):  # type: ignore[misc]
@@ -95,10 +116,11 @@ class KernelCache(caching.FunctionCache):  # type: ignore[misc]
 
     def __init__(self, function: Callable[..., Any]) -> None:
         ours = function.__module__.startswith("confide.")  # a file that is run as a script has another name
-        if not ours or _sources is None or str(Path(inspect.getfile(function)).resolve()) not in _sources.paths:
+        file = Path(inspect.getfile(function)).resolve()
+        if not ours or file not in _read:
             raise RuntimeError("only kernels of this package are kept on disk: nothing watches the files of others")
         super().__init__(function)
-        self._sources = _sources
+        self._sources = _sources(file)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled kernel for this signature, or None."""
@@ -145,7 +167,18 @@ class KernelCache(caching.FunctionCache):  # type: ignore[misc]
         return f"{self._impl.filename_base}.{self._sources.digest[:24]}."
 
     def _path(self, key: Any) -> Path:
-        return Path(self.cache_path, f"{self._prefix}{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}.nbc")
+        name = hashlib.sha256(repr((key, _tuples(getattr(key[0], "args", key[0])))).encode()).hexdigest()
+        return Path(self.cache_path, f"{self._prefix}{name[:24]}.nbc")
+
+
+def _tuples(kinds: Iterable[Any]) -> list[Any]:
+    """Of named tuples among these types what their names do not show: where the class is, and its fields in order."""
+    seen = []
+    for kind in kinds:
+        if isinstance(kind, types.BaseNamedTuple):
+            seen.append((kind.instance_class.__module__, kind.fields))
+        seen += _tuples(getattr(kind, "types", ()))
+    return seen
 
 
 def _private(path: str, flags: int) -> int:

@@ -26,9 +26,9 @@ def jit(function: Callable[P, R]) -> Callable[P, R]:
     division by zero, so a caller checks shapes and values before it enters a kernel. Fast-math and
     automatic threads stay off: a kernel gives the same bits on every run.
 
-    The code on disk belongs to the sources of all kernels as they stand: after an edit of any of them every kernel is
-    compiled anew (`confide.kernels.cache`). Where no folder can hold it (a read-only installation without a
-    home), and for a function outside this package, the kernel is compiled anew in every process.
+    The code on disk belongs to the kernel's file and to all that it imports, as they stand: after an edit of any of
+    them the kernel is compiled anew (`confide.kernels.cache`). Where no folder can hold it (a read-only installation
+    without a home), and for a function outside this package, the kernel is compiled anew in every process.
 
     Parameters
     ----------
