@@ -19,6 +19,8 @@ from confide.banks.base import (
     RowByRow,
     State,
     encode_table,
+    in_order,
+    lessons_for,
     read_only,
     refuse_others,
     sealed,
@@ -161,12 +163,8 @@ class StackedBank(RowByRow):
 
     def learn_many(self, copies: Ints, xs: Floats, ys: Ints) -> int:
         """Teach rows to their copies, in order, in one compiled loop where there is one. How many were taught."""
-        n, k, labels = ys.size, self.copies, self._learner.labels
         xs = np.ascontiguousarray(xs, dtype=np.float64).reshape(-1, self._features)
-        if xs.shape != (n, self._features) or copies.size != n:
-            raise ValueError("the lessons do not fit this bank: give an encoded x, a copy and a label for each")
-        if n and not (0 <= copies.min() <= copies.max() < k and 0 <= ys.min() <= ys.max() < labels):
-            raise ValueError("the lessons name a copy or a label that does not exist")
+        copies, ys = lessons_for(self, copies, xs, ys)
         if not self.fuses:
             return super().learn_many(copies, xs, ys)
         progress = np.zeros(5, dtype=np.int64)
@@ -227,8 +225,7 @@ class StackedBank(RowByRow):
         refuse_others(state, self._name)
         taught = np.asarray(state["taught"])
         arrays = Arrays({name: np.asarray(state[f"array {name}"]) for name in self._arrays})
-        in_order = (np.diff(taught) > 0).all() and ((taught >= 0) & (taught < self.copies)).all()
-        if not (in_order and self._fits(arrays, taught.size) and self._learner.sound(arrays)):
+        if not (in_order(taught, self.copies) and self._fits(arrays, taught.size) and self._learner.sound(arrays)):
             raise ValueError("the state is damaged: take an older one")
         self._arrays = self._allocate()
         for name, array in arrays.items():

@@ -467,8 +467,8 @@ class Plan(Numbers):
         check(epsilon, delta, rounds, beta=beta, labels=labels, copies=copies, polls=polls)
         mistakes = mistake_bound(mistakes)
         error = 1 - 1 / labels if fallback_error is None else float(fallback_error)
-        numbers = epsilon, delta, rounds, mistakes, beta, copies, polls, error, labels, lean
-        found = certified_plans.best(certified_plans.CertifiedRequest(*numbers))
+        asked = certified_plans.Search(epsilon, delta, rounds, mistakes, beta, polls, error, labels, lean)
+        found = certified_plans.best(asked, copies)
         promise, parts = Promise(epsilon, delta, rounds, labels), (copies_of(found, labels, beta),)
         kept = Guarantee(found.got.epsilon, delta)
         return cls(promise, parts, "certified", kept, found.certificate, mistakes, found.notes)
