@@ -42,21 +42,8 @@ class ReplicaBank:
     What two deep copies still share (class attributes, module globals, `random` and `numpy.random` themselves) no bank
     can separate: a learner that does is refused, as far as rows that are made up show it (`confide.banks.sharing`).
 
-    Parameters
-    ----------
-    learner
-        The prototype: never taught, only its parameters are used.
-    copies
-        The number of copies.
-    labels
-        All labels, as the learner is to hear them; or their number, and then they are 0 … L−1. Confide's own learners
-        call them by their numbers always, as does the bank in its own calls.
-    features
-        An encoder, the number of features of an array, the names of numbers in a dict, or None to hand x over as it is.
-    rng
-        Where the secret key comes from.
-    public_start
-        Start every copy from what the prototype has learned. For prototypes trained on public data only.
+    Parameters are those of `bank_for`; `features` may also be the names of numbers in a dict, or None to hand x over as
+    it is.
 
     Examples
     --------

@@ -45,20 +45,8 @@ class StackedBank(RowByRow):
     All arrays have a row for every copy from the start, so that no lesson ever makes room for itself: how long a lesson
     takes must not tell what others taught. A row that was never touched takes no memory where that is given on demand.
 
-    Parameters
-    ----------
-    learner
-        The prototype: never taught, only its parameters are used.
-    copies
-        The number of copies.
-    labels
-        The number of labels.
-    features
-        The number of features, or an encoder with a `width`.
-    public_start
-        Start every copy from what the prototype has learned. For prototypes trained on public data only.
-    rng
-        For learners with a `birth`: where each copy's own randomness comes from.
+    Parameters are those of `bank_for`; `labels` is their number, and an encoder has a `width`. For learners with a
+    `birth` each copy's own randomness comes from `rng`.
 
     Examples
     --------

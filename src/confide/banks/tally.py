@@ -57,9 +57,7 @@ AHEAD = 64
 
 Tallied = Points | Thresholds | Intervals | Halving | StandardOptimal
 
-_NO_TICKS = Ticks(
-    np.zeros(1, np.uint64), np.zeros(2, np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64), 1, 1, -1
-)
+_NO_TICKS = Ticks(np.zeros(1, np.uint64), np.zeros(2, np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64), 1, 1, -1)
 """No counter: a halting table decides."""
 
 

@@ -7,7 +7,7 @@ import inspect
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, ClassVar, Protocol, Self, cast, runtime_checkable
 
@@ -18,8 +18,8 @@ from confide._checks import integer
 from confide.arrays import Floats, Ints, Slots
 from confide.contained import contained
 from confide.kernels.compile import jit
-from confide.kernels.memory import TEACH, VOTE, Descriptor, Kernels, describe, kernel
-from confide.learners.follow import follow
+from confide.kernels.memory import TEACH, VOTE, Descriptor, Kernels, describe, kernel, view
+from confide.privacy.gate import lead
 
 Layout = Mapping[str, tuple[tuple[int, ...], DTypeLike]]
 
@@ -27,6 +27,7 @@ LARGEST = float(np.finfo(np.float32).max)
 """What is stored is float32, so nothing larger comes in."""
 
 _CACHE_LINE = 64
+_seen = view(np.int64, 0)
 _ONLY, _NOBODY = np.zeros(1, dtype=np.int32), np.empty(0, dtype=np.int32)
 
 
@@ -227,7 +228,7 @@ class Stacked(Base, ABC):
             raise ValueError(f"a label must be a whole number from 0 to {self.labels - 1}")
         vote, teach = kernel(kernels[0], VOTE), kernel(kernels[1], TEACH)
         counts = np.zeros(self.labels, dtype=np.int64)
-        follow(vote, teach, self._arrays.memory, self._constants, self.warmup, rows, ys, predictions, counts)
+        _follow(vote, teach, self._arrays.memory, self._constants, self.warmup, rows, ys, predictions, counts)
         return predictions
 
     def sound(self, arrays: Arrays) -> bool:
@@ -238,6 +239,31 @@ class Stacked(Base, ABC):
     def learned(self) -> Arrays | None:
         """The arrays of this learner's one slot; None when it has learned nothing."""
         return self._arrays
+
+
+@jit
+def _follow(
+    vote: Callable[..., None],
+    teach: Callable[..., None],
+    memory: Ints,
+    constants: Floats,
+    warmup: int,
+    xs: Floats,
+    ys: Ints,
+    predictions: Ints,
+    counts: Ints,
+) -> None:
+    """One learner by itself, slot 0: predict each row (−1 while it warms up), then learn it."""
+    only, seen = np.zeros(1, np.int32), _seen(memory, 0)
+    for i in range(ys.size):
+        predictions[i] = -1
+        if seen[0] >= warmup:
+            for j in range(counts.size):
+                counts[j] = 0
+            vote(memory, constants, only, only[:0], xs[i], counts)
+            predictions[i] = lead(counts)[0]
+        teach(memory, constants, 0, seen[0], xs[i], ys[i])
+        seen[0] += 1
 
 
 def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -26,13 +26,7 @@ class Linear(Stacked):
     rule: int
 
     def __init__(
-        self,
-        rate: float,
-        l2: float,
-        scale: bool,
-        labels: int,
-        warmup: int,
-        class_weight: Sequence[float] | None,
+        self, rate: float, l2: float, scale: bool, labels: int, warmup: int, class_weight: Sequence[float] | None
     ) -> None:
         super().__init__(labels, warmup, class_weight)
         self.scale = bool(scale)

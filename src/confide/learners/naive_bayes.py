@@ -37,11 +37,7 @@ class GaussianNB(Stacked):
     """
 
     def __init__(
-        self,
-        smoothing: float = 1.0,
-        class_weight: Sequence[float] | None = None,
-        warmup: int = 1,
-        labels: int = 2,
+        self, smoothing: float = 1.0, class_weight: Sequence[float] | None = None, warmup: int = 1, labels: int = 2
     ) -> None:
         super().__init__(labels, warmup, class_weight)
         self.smoothing = smoothing

@@ -227,9 +227,7 @@ def price(gate: Gate, counter: CounterBudget, order: int) -> Price:
     def curve(order: int) -> float:
         return math.nextafter(counter.visible * gate.cost(order=order) * (1 + 1e-15), math.inf)
 
-    return Price(
-        curve=curve, bad=Fraction(ties), part_of_delta=Fraction(1, 4), pure=counter.epsilon, order=order
-    )
+    return Price(curve=curve, bad=Fraction(ties), part_of_delta=Fraction(1, 4), pure=counter.epsilon, order=order)
 
 
 def _at_least(stated: float, found: float) -> bool:
@@ -248,9 +246,7 @@ def check_delay(counter: CounterBudget, *, rounds: int, beta: float) -> None:
         )
 
 
-def bounded(
-    gate: Gate, *, copies: int, unsure: int, mistakes: int, rounds: int, beta: float
-) -> Certificate | None:
+def bounded(gate: Gate, *, copies: int, unsure: int, mistakes: int, rounds: int, beta: float) -> Certificate | None:
     """Theorem 12's bound, where these very integers keep its two conditions; else None.
 
     The counter's delay is its third part: `check_delay`.

@@ -385,9 +385,7 @@ def discrete_laplace(rng: Random, scale: Fraction | int, size: int | None = None
 def discrete_gaussian(rng: Random, sigma2: Fraction | int, size: None = None) -> int: ...
 @overload
 def discrete_gaussian(rng: Random, sigma2: Fraction | int, size: int) -> NDArray[np.int64]: ...
-def discrete_gaussian(
-    rng: Random, sigma2: Fraction | int, size: int | None = None
-) -> int | NDArray[np.int64]:
+def discrete_gaussian(rng: Random, sigma2: Fraction | int, size: int | None = None) -> int | NDArray[np.int64]:
     """Integers X with P(X = x) proportional to exp(−x² / (2·sigma2)), exactly (`docs/proofs/samplers.md`).
 
     Added to an integer that one unit moves by at most Δ, it has Rényi divergence at most αΔ²/(2·sigma2) at
