@@ -29,15 +29,9 @@ from confide.privacy.draws import (
 )
 
 __all__ = [
-    "Prf",
-    "Random",
-    "discrete_gaussian",
-    "discrete_laplace",
-    "draw_below",
-    "draw_laplace",
-    "draw_subset",
+    "FAST", "Prf", "Random", "discrete_gaussian", "discrete_laplace", "draw_below", "draw_laplace", "draw_subset",
     "fits",
-]
+]  # fmt: skip
 
 _WORD = 1 << 64
 _MASK = _WORD - 1
