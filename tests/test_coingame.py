@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-import confide.learners.theory.coingame
-from confide.learners.theory.coingame import (
+import benchmarks.coingame
+from benchmarks.coingame import (
     STRATEGIES,
     View,
     best_tail,
@@ -47,7 +47,7 @@ def test_no_strategy_is_above_its_tail(name: str, budget: int) -> None:
 @pytest.mark.parametrize("budget", [1, 3])
 def test_a_game_with_cheaper_rewards_is_noticed(budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same comparison rejects a game in which a loss is rarer than the rules allow, by the paper's bound alone."""
-    monkeypatch.setattr(confide.learners.theory.coingame, "_allowed", lambda p, q: True)
+    monkeypatch.setattr(benchmarks.coingame, "_allowed", lambda p, q: True)
     rewards = coin_game(greedy, budget, 400 * budget, 2000, Random(seed=3))
     assert surprise(rewards, reward_bound(budget, 0.1), 0.1) < 1e-8
 

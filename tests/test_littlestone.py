@@ -270,15 +270,6 @@ def test_a_class_is_one_object_in_all_its_copies() -> None:
         first.table[0, 0] = 1
 
 
-def test_the_picture_shows_every_point_and_leaf() -> None:
-    _, tree = littlestone_dimension(thresholds(7), tree=True)
-    shown = [text.get_text() for text in tree.figure().axes[0].texts]
-    assert {f"x{x}" for x in range(7)} | {f"h{h}" for h in range(8)} <= set(shown)
-    assert shown.count("0") == shown.count("1") == 7
-    cut = [text.get_text() for text in tree.figure(levels=2).axes[0].texts]
-    assert cut.count("…") == 4 and "h0" not in cut
-
-
 @pytest.mark.parametrize("bad", [[], [[]], [0, 1], [[0, 2]], [[0, float("nan")]], [["0", "1"]], np.zeros((2, 2, 2))])
 def test_what_is_no_class_is_refused(bad: object) -> None:
     with pytest.raises(ValueError, match="H must"):

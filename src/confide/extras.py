@@ -8,8 +8,8 @@ from types import ModuleType
 __all__ = ["need"]
 
 
-def need(module: str, extra: str, what: str) -> ModuleType:
-    """A module by name; where a package is missing, ValueError says which extra of Confide brings it.
+def need(module: str, extra: str, what: str, package: str = "") -> ModuleType:
+    """A module by name; where a package is missing, ValueError says which extra of Confide, or what else, brings it.
 
     Examples
     --------
@@ -25,4 +25,4 @@ def need(module: str, extra: str, what: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "confide":
             raise
-        raise ValueError(f'{what} needs one more package: pip install "confide[{extra}]"') from None
+        raise ValueError(f'{what} needs one more package: pip install "{package or f"confide[{extra}]"}"') from None

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from confide import POP, Plan
-from confide.games.spread import Verdict, Witness, law_of
 from confide.guide.guide import Guide
 from confide.guide.leaves import Leaves
 from confide.planning.guided import GuidePlan
@@ -20,6 +19,7 @@ from confide.planning.promise import Promise
 from confide.pop.guiding import Guiding
 from confide.pop.running import Running
 from confide.privacy.random import Random
+from tests.games.witness import Verdict, Witness, law_of
 
 pytestmark = pytest.mark.claim("guide.md", "exact.md", "composition.md")
 

@@ -287,6 +287,26 @@ class Tallied(Bank, Protocol):
         """`Fused.run` for the paper's plan, whose halt is decided by a noisy counter: `ticks`."""
 
 
+def lessons_for(bank: Bank, copies: Ints, xs: Any, ys: Ints) -> tuple[Ints, Ints]:
+    """Copies and labels as a bank keeps numbers; ValueError where they do not fit it, or the rows."""
+    copies, ys = np.asarray(copies, dtype=np.int64), np.asarray(ys, dtype=np.int64)
+    if not len(xs) == copies.size == ys.size:
+        raise ValueError("the lessons do not fit this bank: give an encoded x, a copy and a label for each")
+    if not (within(copies, bank.copies) and within(ys, bank.labels)):
+        raise ValueError("the lessons name a copy or a label that does not exist")
+    return copies, ys
+
+
+def within(numbers: Ints, end: int) -> bool:
+    """Whether all of them are from 0 to below `end`."""
+    return not numbers.size or bool(0 <= numbers.min() <= numbers.max() < end)
+
+
+def in_order(taught: NDArray[Any], copies: int) -> bool:
+    """Whether these are numbers of copies, each one larger than the one before."""
+    return bool((np.diff(taught) > 0).all()) and within(taught, copies)
+
+
 def refuse_others(state: State, name: State) -> None:
     """ValueError where a state does not name this bank."""
     for key, value in name.items():

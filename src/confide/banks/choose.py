@@ -15,20 +15,15 @@ from confide.privacy.random import Random
 
 
 def bank_for(
-    learner: Any,
-    copies: int,
-    labels: Labels,
-    features: int | Encoder | None,
-    rng: Random,
-    public_start: bool = False,
+    learner: Any, copies: int, labels: Labels, features: int | Encoder | None, rng: Random, public_start: bool = False
 ) -> Bank:
     """A bank of copies of `learner`: stacked where the learner stacks, replicas otherwise.
 
     Parameters
     ----------
     learner
-        A Confide learner, one with features in front (`features | learner`), a River classifier or pipeline,
-        or a scikit-learn classifier with `partial_fit`, or with `fit` alone (by `Refit`).
+        A prototype, which is never taught: a Confide learner, one with features in front (`features | learner`), a
+        River classifier or pipeline, or a scikit-learn classifier with `partial_fit`, or with `fit` alone (by `Refit`).
     copies
         The number of copies.
     labels

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from confide._checks import integer
 from confide.arrays import Ints
-from confide.banks.base import FORM, Failures, State, encode_rows, refuse_others
+from confide.banks.base import FORM, Failures, State, encode_rows, lessons_for, refuse_others, within
 from confide.banks.inside import freeze, hold_still, is_pure, reseed, stand_apart, thaw, weigh
 from confide.banks.quiet import Apart, Quiet
 from confide.banks.trial import stands_still, try_out
@@ -42,21 +42,8 @@ class ReplicaBank:
     What two deep copies still share (class attributes, module globals, `random` and `numpy.random` themselves) no bank
     can separate: a learner that does is refused, as far as rows that are made up show it (`confide.banks.sharing`).
 
-    Parameters
-    ----------
-    learner
-        The prototype: never taught, only its parameters are used.
-    copies
-        The number of copies.
-    labels
-        All labels, as the learner is to hear them; or their number, and then they are 0 … L−1. Confide's own learners
-        call them by their numbers always, as does the bank in its own calls.
-    features
-        An encoder, the number of features of an array, the names of numbers in a dict, or None to hand x over as it is.
-    rng
-        Where the secret key comes from.
-    public_start
-        Start every copy from what the prototype has learned. For prototypes trained on public data only.
+    Parameters are those of `bank_for`; `features` may also be the names of numbers in a dict, or None to hand x over as
+    it is.
 
     Examples
     --------
@@ -140,7 +127,7 @@ class ReplicaBank:
         sizes = [len(poll) if x is not None else 0 for x, poll in zip(rows, polls, strict=True)]
         asked = [np.asarray(poll, dtype=np.int64) for poll, size in zip(polls, sizes, strict=True) if size]
         copies = np.concatenate([*asked, np.empty(0, dtype=np.int64)])
-        if not _within(copies, self.copies):
+        if not within(copies, self.copies):
             raise ValueError("the poll names a copy that does not exist")
         row = np.repeat(np.arange(len(rows)), sizes)
         with Quiet():
@@ -161,11 +148,7 @@ class ReplicaBank:
 
     def learn_many(self, copies: Ints, rows: Sequence[Any], ys: Ints) -> int:
         """Teach rows to their copies, in order; one whose learner fails is passed over. How many were taught."""
-        copies, ys = np.asarray(copies, dtype=np.int64), np.asarray(ys, dtype=np.int64)
-        if not len(rows) == copies.size == ys.size:
-            raise ValueError("the lessons do not fit this bank: give an encoded x, a copy and a label for each")
-        if not (_within(copies, self.copies) and _within(ys, self.labels)):
-            raise ValueError("the lessons name a copy or a label that does not exist")
+        copies, ys = lessons_for(self, copies, rows, ys)
         taught = 0
         try:
             for copy, x, y in zip(copies.tolist(), rows, ys.tolist(), strict=True):
@@ -332,7 +315,3 @@ def _predict_numbers(learner: Any, rows: NDArray[Any]) -> Ints:
     with contained:
         return np.array(learner.predict_numbers(rows), dtype=np.int64).reshape(len(rows))
     return np.full(len(rows), RAISED)
-
-
-def _within(numbers: Ints, end: int) -> bool:
-    return not numbers.size or bool(0 <= numbers.min() <= numbers.max() < end)

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from confide._checks import integer
 from confide.arrays import Flags, Ints
-from confide.banks.base import NONE, ROW, Batched, Failures, Rounds, State, sealed
+from confide.banks.base import NONE, ROW, Batched, Failures, Rounds, State, lessons_for, sealed, within
 from confide.banks.rounds import Block, block_of, decide_rows, draw_rows
 from confide.banks.shard import SLICES, Answer, Batch, Recipe, Shard, cut, divided, joined, lessons_of
 from confide.contained import contained
@@ -225,7 +225,8 @@ class ShardedBank(Batched):
         polls = np.asarray(polls, dtype=np.int64)
         if polls.ndim != 2 or len(polls) != len(xs):
             raise ValueError(f"there are {len(polls)} polls for {len(xs)} rows: give one poll for each")
-        self._check(polls, "the poll names")
+        if not within(polls, self.copies):
+            raise ValueError("the poll names a copy that does not exist")
         if len(xs) and not polls.size:
             return np.zeros((len(xs), self.labels), dtype=np.int64)
         none = np.full(len(xs), -1)
@@ -237,12 +238,7 @@ class ShardedBank(Batched):
 
     def learn_many(self, copies: Ints, xs: Any, ys: Ints) -> int:
         """See `Bank`."""
-        copies, ys = np.asarray(copies, dtype=np.int64), np.asarray(ys, dtype=np.int64)
-        if not len(xs) == copies.size == ys.size:
-            raise ValueError("the lessons do not fit this bank: give an encoded x, a copy and a label for each")
-        self._check(copies, "the lessons name")
-        if ys.size and not 0 <= ys.min() <= ys.max() < self.labels:
-            raise ValueError("the lessons name a label that does not exist")
+        copies, ys = lessons_for(self, copies, xs, ys)
         return int(self._apply(xs, copies, ys)[1].sum())
 
     def reset(self, copies: Iterable[int]) -> None:
@@ -309,10 +305,6 @@ class ShardedBank(Batched):
         raise TypeError("a bank whose copies live in several places is not copied: use state() and load_state()")
 
     # ------------------------------------------------------------------ batches
-
-    def _check(self, copies: Ints, who: str) -> None:
-        if copies.size and not 0 <= copies.min() <= copies.max() < self.copies:
-            raise ValueError(f"{who} a copy that does not exist")
 
     def _apply(
         self,

@@ -19,6 +19,8 @@ from confide.banks.base import (
     RowByRow,
     State,
     encode_table,
+    in_order,
+    lessons_for,
     read_only,
     refuse_others,
     sealed,
@@ -27,7 +29,7 @@ from confide.banks.rounds import UNTAUGHT, WARMING, Asked, Copies, ask, count_ro
 from confide.banks.trial import stands_still, try_out
 from confide.contained import contained
 from confide.kernels.compile import jit
-from confide.kernels.memory import TEACH, VOTE, Descriptor, describe, kernel
+from confide.kernels.memory import TEACH, VOTE, kernel
 from confide.learners.base import Arrays, Stacked
 from confide.learners.called import Called
 from confide.learners.features import Encoder, encoder_for
@@ -43,20 +45,8 @@ class StackedBank(RowByRow):
     All arrays have a row for every copy from the start, so that no lesson ever makes room for itself: how long a lesson
     takes must not tell what others taught. A row that was never touched takes no memory where that is given on demand.
 
-    Parameters
-    ----------
-    learner
-        The prototype: never taught, only its parameters are used.
-    copies
-        The number of copies.
-    labels
-        The number of labels.
-    features
-        The number of features, or an encoder with a `width`.
-    public_start
-        Start every copy from what the prototype has learned. For prototypes trained on public data only.
-    rng
-        For learners with a `birth`: where each copy's own randomness comes from.
+    Parameters are those of `bank_for`; `labels` is their number, and an encoder has a `width`. For learners with a
+    `birth` each copy's own randomness comes from `rng`.
 
     Examples
     --------
@@ -96,7 +86,6 @@ class StackedBank(RowByRow):
             raise ValueError(f"the prototype has learned from other than {self._features} features")
         self._voter = np.full(copies, UNTAUGHT, dtype=np.int32)  # a copy's own number once it votes
         self._idle = np.empty(0, dtype=np.uint64)  # a bit for every copy that does not vote
-        self._described: tuple[Descriptor, Descriptor] | None = None  # addresses: never copied with the bank
         if self._born:
             self._learner.birth(self._arrays, self._rng)  # type: ignore[attr-defined]
             self._voter[:] = np.arange(copies)
@@ -162,12 +151,8 @@ class StackedBank(RowByRow):
 
     def learn_many(self, copies: Ints, xs: Floats, ys: Ints) -> int:
         """Teach rows to their copies, in order, in one compiled loop where there is one. How many were taught."""
-        n, k, labels = ys.size, self.copies, self._learner.labels
         xs = np.ascontiguousarray(xs, dtype=np.float64).reshape(-1, self._features)
-        if xs.shape != (n, self._features) or copies.size != n:
-            raise ValueError("the lessons do not fit this bank: give an encoded x, a copy and a label for each")
-        if n and not (0 <= copies.min() <= copies.max() < k and 0 <= ys.min() <= ys.max() < labels):
-            raise ValueError("the lessons name a copy or a label that does not exist")
+        copies, ys = lessons_for(self, copies, xs, ys)
         if not self.fuses:
             return super().learn_many(copies, xs, ys)
         progress = np.zeros(5, dtype=np.int64)
@@ -196,12 +181,10 @@ class StackedBank(RowByRow):
     def _kernels(self) -> tuple[Any, Any, Copies]:
         kernels = self._learner.compiled()
         assert kernels is not None
-        if self._described is None:
-            start = np.empty((0, 5), dtype=np.int64) if self._start is None else describe(self._start)
-            self._described = describe(self._arrays), start
+        start = np.empty((0, 5), dtype=np.int64) if self._start is None else self._start.memory
         vote, teach = kernel(kernels[0], VOTE), kernel(kernels[1], TEACH)
         constants, warmup = self._learner.constants(), self._learner.warmup
-        return vote, teach, Copies(*self._described, constants, warmup, self._voter, self._idle)
+        return vote, teach, Copies(self._arrays.memory, start, constants, warmup, self._voter, self._idle)
 
     def reset(self, copies: Iterable[int]) -> None:
         """Make the copies forget everything, and wipe their memory."""
@@ -229,11 +212,10 @@ class StackedBank(RowByRow):
         """Take over the state of a bank with the same learner, copies, labels and features."""
         refuse_others(state, self._name)
         taught = np.asarray(state["taught"])
-        arrays: Arrays = {name: np.asarray(state[f"array {name}"]) for name in self._arrays}
-        in_order = (np.diff(taught) > 0).all() and ((taught >= 0) & (taught < self.copies)).all()
-        if not (in_order and self._fits(arrays, taught.size) and self._learner.sound(arrays)):
+        arrays = Arrays({name: np.asarray(state[f"array {name}"]) for name in self._arrays})
+        if not (in_order(taught, self.copies) and self._fits(arrays, taught.size) and self._learner.sound(arrays)):
             raise ValueError("the state is damaged: take an older one")
-        self._arrays, self._described = self._allocate(), None
+        self._arrays = self._allocate()
         for name, array in arrays.items():
             self._arrays[name][taught] = array
         self._voter[:] = UNTAUGHT
@@ -244,14 +226,11 @@ class StackedBank(RowByRow):
     def __repr__(self) -> str:
         return f"StackedBank({type(self._learner).__name__}, copies={self.copies})"
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_described": None}
-
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         for name in ("_voter", "_idle"):  # what came from a read-only file must be writable again
             setattr(self, name, np.require(state[name], requirements=["C", "W"]))
-        self._arrays = {name: np.require(array, requirements=["C", "W"]) for name, array in self._arrays.items()}
+        self._arrays = Arrays({name: np.require(a, requirements=["C", "W"]) for name, a in self._arrays.items()})
 
     @cached_property
     def _name(self) -> dict[str, str | int]:

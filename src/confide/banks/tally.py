@@ -30,6 +30,8 @@ from confide.banks.base import (
     RowByRow,
     State,
     encode_table,
+    in_order,
+    lessons_for,
     refuse_others,
     sealed,
 )
@@ -55,9 +57,7 @@ AHEAD = 64
 
 Tallied = Points | Thresholds | Intervals | Halving | StandardOptimal
 
-_NO_TICKS = Ticks(
-    np.zeros(1, np.uint64), np.zeros(2, np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64), 1, 1, -1
-)
+_NO_TICKS = Ticks(np.zeros(1, np.uint64), np.zeros(2, np.int64), np.zeros(1, np.int64), np.zeros(1, np.int64), 1, 1, -1)
 """No counter: a halting table decides."""
 
 
@@ -360,11 +360,8 @@ class TallyBank(RowByRow):
     def learn_many(self, copies: Ints, xs: Any, ys: Ints) -> int:
         """Teach rows to their copies, in order, but those whose x is no point. How many were taught."""
         xs = np.ascontiguousarray(xs, dtype=np.float64).reshape(-1, 1)
-        if len(xs) != ys.size or copies.size != ys.size:
-            raise ValueError("the lessons do not fit this bank: give an encoded x, a copy and a label for each")
-        if ys.size and not (0 <= copies.min() <= copies.max() < self.copies and 0 <= ys.min() <= ys.max() <= 1):
-            raise ValueError("the lessons name a copy or a label that does not exist")
-        return _teach(self._tally, copies.astype(np.int64), xs, ys.astype(np.int64))
+        copies, ys = lessons_for(self, copies, xs, ys)
+        return _teach(self._tally, copies, xs, ys)
 
     @property
     def fuses(self) -> bool:
@@ -395,9 +392,9 @@ class TallyBank(RowByRow):
         """Take over the state of a bank with the same learner, points and copies."""
         refuse_others(state, self._name)
         taught, memory = np.asarray(state["taught"]), np.asarray(state["array memory"])
-        in_order = (np.diff(taught) > 0).all() and ((taught >= 0) & (taught < self.copies)).all()
         shape = (taught.size, self._memory.shape[1])
-        if not (in_order and memory.shape == shape and memory.dtype == self._memory.dtype and self._sound(memory)):
+        alike = memory.shape == shape and memory.dtype == self._memory.dtype
+        if not (in_order(taught, self.copies) and alike and self._sound(memory)):
             raise ValueError("the state is damaged: take an older one")
         self._memory[:] = 0
         self._ones = self._at_start()

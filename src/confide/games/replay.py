@@ -48,30 +48,15 @@ from confide.games.script import (
     version,
 )  # fmt: skip
 from confide.games.worlds import LoadFrom, Make, World, inside
+from confide.ledger.book import Entry
 from confide.planning.guided import GuidePlan
 from confide.pop.pop import POP
 from confide.privacy.random import Random
 
 __all__ = [
-    "Again",
-    "Ask",
-    "AskMany",
-    "Cut",
-    "Disk",
-    "Follow",
-    "Forget",
-    "Hidden",
-    "Label",
-    "LabelMany",
-    "Load",
-    "Over",
-    "Replayed",
-    "Script",
-    "Step",
-    "Teach",
-    "TeachMany",
-    "replay",
-]
+    "Again", "Ask", "AskMany", "Cut", "Disk", "Follow", "Forget", "Hidden", "Label", "LabelMany", "Load", "Over",
+    "Replayed", "Script", "Step", "Teach", "TeachMany", "replay",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -191,20 +176,8 @@ class _Checker:
         """What is written: of which form, and about whom. A label's entry is its bringer's own."""
         if isinstance(step, Hidden) and not size(version(step, 0)):
             return
-        one, other = (
-            [
-                (
-                    sorted(dict(e.shares)),
-                    len(e.used),
-                    len(e.forgot),
-                    sorted(dict(e.labels)),
-                    [r[:2] for r in e.released],
-                )
-                for e in line.entries
-            ]
-            for line in (first, second)
-        )
-        _demand(one == other, f"{where}: the form of what is written differs between the worlds")
+        forms = [[_form(entry) for entry in line.entries] for line in (first, second)]
+        _demand(forms[0] == forms[1], f"{where}: the form of what is written differs between the worlds")
 
     def _compare_shown(self, number: int, where: str, step: Step | Hidden, first: Line, second: Line) -> None:
         """What others see: errors and tickets; answers may differ where the copies gave them."""
@@ -323,6 +296,11 @@ class _Checker:
         _demand(apart <= most, f"{where}: the unsure counts {self.unsure} differ by more than {most}")
         moves = sum(abs(a - b) for a, b in zip(first.heard, second.heard, strict=True))
         _demand(moves <= self.inputs, f"{where}: {moves} of the monitor's inputs differ, more than {self.inputs}")
+
+
+def _form(e: Entry) -> object:
+    """Of what form an entry is, and whom it is about."""
+    return sorted(dict(e.shares)), len(e.used), len(e.forgot), sorted(dict(e.labels)), [one[:2] for one in e.released]
 
 
 def _rows(line: Line) -> int:

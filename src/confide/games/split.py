@@ -42,22 +42,19 @@ class SplitVote(Stacked):
         arrays["threshold"][:] = (np.argsort(rng.words(k)) + 0.5) / k
         arrays["mind"][:] = -1
 
-    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
-        _vote(arrays["threshold"], arrays["mind"], slots, x[0], x[1], counts)
 
-    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
-        _teach(arrays["mind"], slot, x[1], y)
+_thresholds, _minds = compiled.view(np.float64, 0), compiled.view(np.int64, 0)
 
 
 @jit
-def _teach(mind: Ints, slot: int, turn: float, y: int) -> None:
-    if turn >= 1.0:
-        mind[slot] = y
+def _teach(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+    if x[1] >= 1.0:
+        _minds(memory, 2)[slot] = y
 
 
 @jit
-def _vote(threshold: Floats, mind: Ints, slots: Slots, share: float, turn: float, counts: Ints) -> None:
-    asked, ones = 0, 0
+def _vote(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
+    threshold, mind, share, turn, asked, ones = _thresholds(memory, 1), _minds(memory, 2), x[0], x[1], 0, 0
     for slot in slots:  # no branches: most of them would be taken at random
         here = max(slot, 0)
         place = threshold[here] + turn
@@ -73,15 +70,4 @@ def _vote(threshold: Floats, mind: Ints, slots: Slots, share: float, turn: float
                 counts[mind[slot]] += 1
 
 
-_thresholds, _minds = compiled.view(np.float64, 0), compiled.view(np.int64, 0)
-
-
-def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
-    _vote(_thresholds(memory, 1), _minds(memory, 2), slots, x[0], x[1], counts)
-
-
-def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
-    _teach(_minds(memory, 2), slot, x[1], y)
-
-
-SplitVote.kernels = (_vote_compiled, _teach_compiled)
+SplitVote.kernels = (_vote, _teach)

@@ -2,8 +2,8 @@
 
 A chunk of rounds runs in one compiled loop (`confide.banks.rounds`) that calls a learner's vote and lesson through
 these two signatures. A learner's arrays come as *memory*: a row for each array, with its address and shape. A learner's
-numbers come as *constants*. The learner's module turns both back into what its kernels take, so the arithmetic is
-written once, and a copy in the compiled loop agrees with the learner by itself to the last bit.
+numbers come as *constants*. A learner by itself is asked through the same two functions, so the arithmetic is written
+once, and a copy in the compiled loop agrees with the learner by itself to the last bit.
 
 The loop is compiled once and serves every learner; the machine code is kept on disk.
 """
@@ -26,7 +26,7 @@ carray: Any = getattr(numba, "carray")  # noqa: B009, which Numba's own types le
 
 Descriptor = NDArray[np.int64]
 Kernels = tuple[Callable[..., None], Callable[..., None]]
-"""A vote and a lesson, as plain functions of the two signatures below."""
+"""A vote and a lesson of the two signatures below, compiled by `jit` so that Python can call them too."""
 
 _MEMORY, _CONSTANTS = types.int64[:, ::1], types.float64[::1]
 _X = types.Array(types.float64, 1, "C", readonly=True)  # as an encoder makes it: the same code serves single calls
@@ -41,7 +41,7 @@ _made: dict[Callable[..., None], Any] = {}
 def kernel(function: Callable[..., None], signature: Any) -> Any:
     """Machine code of `function` that compiled code can call; made once in a process, kept on disk."""
     if function not in _made:
-        _made[function] = callback(function, signature)
+        _made[function] = callback(getattr(function, "py_func", function), signature)
         _made[function]._numba_type_ = types.FunctionType(signature)  # else found out anew in every call
     return _made[function]
 

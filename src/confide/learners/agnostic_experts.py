@@ -158,13 +158,7 @@ def _teach(weight: Floats, said: NDArray[np.uint8], child: Ints, y: int, price: 
 
 @jit
 def _answer(
-    weight: Floats,
-    said: NDArray[np.uint8],
-    child: Ints,
-    dimension: Ints,
-    later: Floats,
-    overrule: bool,
-    answers: Words,
+    weight: Floats, said: NDArray[np.uint8], child: Ints, dimension: Ints, later: Floats, overrule: bool, answers: Words
 ) -> None:
     top = weight.max()
     ones, total = np.zeros(said.shape[1]), np.zeros(said.shape[1])

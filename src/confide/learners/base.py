@@ -7,8 +7,8 @@ import inspect
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, cached_property
 from typing import Any, ClassVar, Protocol, Self, cast, runtime_checkable
 
 import numpy as np
@@ -18,17 +18,17 @@ from confide._checks import integer
 from confide.arrays import Floats, Ints, Slots
 from confide.contained import contained
 from confide.kernels.compile import jit
-from confide.kernels.memory import TEACH, VOTE, Kernels, describe, kernel
-from confide.learners.follow import follow
+from confide.kernels.memory import TEACH, VOTE, Descriptor, Kernels, describe, kernel, view
+from confide.privacy.gate import lead
 
-Arrays = dict[str, NDArray[Any]]
 Layout = Mapping[str, tuple[tuple[int, ...], DTypeLike]]
 
 LARGEST = float(np.finfo(np.float32).max)
 """What is stored is float32, so nothing larger comes in."""
 
 _CACHE_LINE = 64
-_ONLY = np.zeros(1, dtype=np.int32)
+_seen = view(np.int64, 0)
+_ONLY, _NOBODY = np.zeros(1, dtype=np.int32), np.empty(0, dtype=np.int32)
 
 
 @runtime_checkable
@@ -99,13 +99,29 @@ def _parameters(kind: type[Base]) -> tuple[str, ...]:
     return tuple(inspect.signature(kind).parameters)
 
 
+class Arrays(dict[str, NDArray[Any]]):
+    """The arrays of some slots, by name."""
+
+    _memory: Descriptor | None = None
+
+    @property
+    def memory(self) -> Descriptor:
+        """Where kernels find them: made once, so no array is ever replaced by another one."""
+        if self._memory is None:
+            self._memory = describe(self)
+        return self._memory
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Arrays, (dict(self),)  # addresses are never copied with the arrays
+
+
 class Stacked(Base, ABC):
     """A learner whose memory is a fixed set of arrays, so that a bank can hold many of them side by side.
 
     `layout` names the arrays. `vote` and `teach` work on arrays with one more axis in front, the *slot*: a
     learner by itself has one slot, a `StackedBank` has one for each copy that was taught. Both run the same
-    kernels, so a copy in a bank and the learner by itself agree to the last bit. `kernels` and `constants` are the
-    same once more for compiled loops (`confide.kernels.memory`); a learner without them is asked from Python.
+    `kernels`, as compiled loops do, so a copy in a bank and the learner by itself agree to the last bit. A learner
+    without kernels has a `vote` and a `teach` of its own, which are asked from Python.
 
     Parameters
     ----------
@@ -118,6 +134,7 @@ class Stacked(Base, ABC):
     """
 
     kernels: ClassVar[Kernels | None] = None
+    """A vote and a lesson of the signatures in `confide.kernels.memory`, compiled by `confide.kernels.compile.jit`."""
 
     def __init__(self, labels: int, warmup: int, class_weight: Sequence[float] | None) -> None:
         self.labels = integer(labels, "labels", 2, 1 << 15)
@@ -134,31 +151,37 @@ class Stacked(Base, ABC):
     def layout(self, features: int) -> Layout:
         """Shape and type of each array of one slot. `seen`, the labels learned, is added to these."""
 
-    @abstractmethod
     def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
         """Add the vote of each slot to `counts`; a negative slot abstains."""
+        assert self.kernels is not None, "a learner without kernels has a vote of its own"
+        self.kernels[0](arrays.memory, self._constants, slots, _NOBODY, x, counts)
 
-    @abstractmethod
     def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
         """Teach one slot, which has learned `seen` labels before."""
+        assert self.kernels is not None, "a learner without kernels has a lesson of its own"
+        self.kernels[1](arrays.memory, self._constants, slot, seen, x, y)
 
     def constants(self) -> Floats:
         """The numbers that `kernels` take."""
         return np.zeros(1)
+
+    @cached_property
+    def _constants(self) -> Floats:
+        return self.constants()
 
     def compiled(self) -> Kernels | None:
         """The kernels for compiled loops; None where there are none, or where a subclass votes or learns otherwise."""
         for kind in type(self).__mro__:
             if "kernels" in vars(kind):
                 return self.kernels
-            if vars(kind).keys() & {"vote", "teach", "grow", "layout", "memory", "constants", "allocate"}:
+            if vars(kind).keys() & {"vote", "teach", "layout", "memory", "constants", "allocate"}:
                 return None
         return None
 
     def allocate(self, features: int, slots: int) -> Arrays:
         """Arrays for so many slots that have learned nothing."""
         layout = {"seen": ((), np.int64), **self.layout(features)}
-        return {name: _zeros((slots, *shape), np.dtype(dtype)) for name, (shape, dtype) in layout.items()}
+        return Arrays({name: _zeros((slots, *shape), np.dtype(dtype)) for name, (shape, dtype) in layout.items()})
 
     def predict(self, x: Any, /) -> int | None:
         """The label index of `x`, or None before `warmup` labels were learned."""
@@ -204,8 +227,8 @@ class Stacked(Base, ABC):
         if ys.size and not 0 <= ys.min() <= ys.max() < self.labels:
             raise ValueError(f"a label must be a whole number from 0 to {self.labels - 1}")
         vote, teach = kernel(kernels[0], VOTE), kernel(kernels[1], TEACH)
-        memory, counts = describe(self._arrays), np.zeros(self.labels, dtype=np.int64)
-        follow(vote, teach, memory, self.constants(), self.warmup, rows, ys, predictions, counts)
+        counts = np.zeros(self.labels, dtype=np.int64)
+        _follow(vote, teach, self._arrays.memory, self._constants, self.warmup, rows, ys, predictions, counts)
         return predictions
 
     def sound(self, arrays: Arrays) -> bool:
@@ -216,6 +239,31 @@ class Stacked(Base, ABC):
     def learned(self) -> Arrays | None:
         """The arrays of this learner's one slot; None when it has learned nothing."""
         return self._arrays
+
+
+@jit
+def _follow(
+    vote: Callable[..., None],
+    teach: Callable[..., None],
+    memory: Ints,
+    constants: Floats,
+    warmup: int,
+    xs: Floats,
+    ys: Ints,
+    predictions: Ints,
+    counts: Ints,
+) -> None:
+    """One learner by itself, slot 0: predict each row (−1 while it warms up), then learn it."""
+    only, seen = np.zeros(1, np.int32), _seen(memory, 0)
+    for i in range(ys.size):
+        predictions[i] = -1
+        if seen[0] >= warmup:
+            for j in range(counts.size):
+                counts[j] = 0
+            vote(memory, constants, only, only[:0], xs[i], counts)
+            predictions[i] = lead(counts)[0]
+        teach(memory, constants, 0, seen[0], xs[i], ys[i])
+        seen[0] += 1
 
 
 def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -52,20 +52,14 @@ class Conjunctions(ClassLearner):
         """n + 1, or n without negations."""
         return self.variables + int(self.negations)
 
-    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
-        there = bits(x)
-        _vote(arrays["gone"], slots, there, _absent(x, there), counts)
 
-    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
-        there = bits(x)
-        _teach(arrays["gone"][slot], there, _absent(x, there), y)
+_gone = compiled.view(np.uint64, 2)
 
 
 @jit
-def _vote(gone: Words, slots: Slots, there: Words, absent: Words, counts: Ints) -> None:
-    if not gone.size:
-        return
-    asked, ones = 0, 0
+def _vote(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
+    gone, there = _gone(memory, 1), bits(x)
+    absent, asked, ones = _absent(x, there), 0, 0
     for slot in slots:  # no branches: in a young bank they would be taken at random
         votes, here = slot >= 0, max(slot, 0)
         wrong = (~gone[here, 0, 0] & absent[0]) | (~gone[here, 1, 0] & there[0])
@@ -78,7 +72,9 @@ def _vote(gone: Words, slots: Slots, there: Words, absent: Words, counts: Ints) 
 
 
 @jit
-def _teach(gone: Words, there: Words, absent: Words, y: int) -> None:
+def _teach(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+    gone, there = _gone(memory, 1)[slot], bits(x)
+    absent = _absent(x, there)
     for w in range(there.size if y == 1 else 0):
         gone[0, w] |= absent[w]
         gone[1, w] |= there[w]
@@ -93,17 +89,4 @@ def _absent(x: Floats, there: Words) -> Words:
     return absent
 
 
-_gone = compiled.view(np.uint64, 2)
-
-
-def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
-    there = bits(x)
-    _vote(_gone(memory, 1), slots, there, _absent(x, there), counts)
-
-
-def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
-    there = bits(x)
-    _teach(_gone(memory, 1)[slot], there, _absent(x, there), y)
-
-
-Conjunctions.kernels = (_vote_compiled, _teach_compiled)
+Conjunctions.kernels = (_vote, _teach)

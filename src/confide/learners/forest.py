@@ -12,7 +12,6 @@ from confide.arrays import Floats, Ints, Singles, Slots
 from confide.kernels import memory as compiled
 from confide.kernels.compile import jit
 from confide.kernels.machine import prefetch
-from confide.learners.base import Arrays
 from confide.learners.refit import due
 from confide.learners.tree import Remembering, keep_record
 
@@ -68,32 +67,22 @@ class ExtraTrees(Remembering):
         self.trees = integer(trees, "trees", 1, 1 << 10)
         self.cuts = integer(cuts, "cuts", 1)
 
-    @property
-    def _trees(self) -> int:
-        return self.trees
-
     def constants(self) -> Floats:
         numbers = [self.trees, self.memory, self.max_depth, self.min_leaf, self.cuts]
         return np.array([*numbers, *self._weight], dtype=np.float64)
-
-    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
-        nodes = arrays["nodes"]
-        _vote(nodes, nodes.view(np.float32), self.trees, slots, slots[:0], x, counts)
-
-    def grow(self, records: Singles, targets: NDArray[np.int16], nodes: NDArray[np.int32]) -> None:
-        limits = self.max_depth, self.min_leaf, self.cuts
-        _plant(records, targets, self._weight, self.trees, *limits, nodes, nodes.view(np.float32))
 
 
 # Nodes are those of `confide.learners.tree`, each tree's after those of the one before, children numbered within the
 # tree. The first word of a leaf, where a question has its cut, is what its label counts, as a float32.
 
+_fitted, _targets = compiled.view(np.int64, 0), compiled.view(np.int16, 1)
+_records, _nodes, _cuts = compiled.view(np.float32, 2), compiled.view(np.int32, 2), compiled.view(np.float32, 2)
+
 
 @jit
-def _vote(
-    nodes: NDArray[np.int32], cuts: Singles, trees: int, slots: Slots, ahead: Slots, x: Floats, counts: Ints
-) -> None:
+def _vote(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
     """A copy's trees are walked side by side, so that the memory of all of them is waited for at once."""
+    nodes, cuts, trees = _nodes(memory, 4), _cuts(memory, 4), int(constants[0])
     x = x.astype(np.float32)
     room, sums, at = nodes.shape[1] // trees, np.empty(counts.size), np.empty(trees, np.int64)
     for j in range(slots.size):
@@ -289,15 +278,8 @@ def _plant(
         word = _grow(columns, targets, weight, max_depth, min_leaf, tries, word, nodes[part], cuts[part])
 
 
-_fitted, _targets = compiled.view(np.int64, 0), compiled.view(np.int16, 1)
-_records, _nodes, _cuts = compiled.view(np.float32, 2), compiled.view(np.int32, 2), compiled.view(np.float32, 2)
-
-
-def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
-    _vote(_nodes(memory, 4), _cuts(memory, 4), int(constants[0]), slots, ahead, x, counts)
-
-
-def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+@jit
+def _teach(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
     records, targets, fitted, most = _records(memory, 1), _targets(memory, 2), _fitted(memory, 3), int(constants[1])
     keep_record(records[slot], targets[slot], seen % most, x, y)
     if due(seen + 1, fitted[slot], most):
@@ -308,4 +290,4 @@ def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Fl
         fitted[slot] = seen + 1
 
 
-ExtraTrees.kernels = (_vote_compiled, _teach_compiled)
+ExtraTrees.kernels = (_vote, _teach)

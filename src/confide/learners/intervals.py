@@ -51,12 +51,6 @@ class Intervals(ClassLearner):
     def sound(self, arrays: Arrays) -> bool:
         return super().sound(arrays) and sound_ends(arrays["ends"], self.points)
 
-    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
-        _vote(arrays["ends"], slots, place_of(x, self.points), counts)
-
-    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
-        teach_ends(arrays["ends"][slot], place_of(x, self.points), self.points, y)
-
     def constants(self) -> Floats:
         return np.array([self.points], dtype=np.float64)
 
@@ -88,11 +82,12 @@ def teach_ends(ends: Ints, place: int, points: int, y: int) -> None:
         ends[3] = min(ends[3], place)
 
 
+_ends = compiled.view(np.int64, 1)
+
+
 @jit
-def _vote(ends: Ints, slots: Slots, place: int, counts: Ints) -> None:
-    if not ends.size:
-        return
-    asked, ones = 0, 0
+def _vote(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
+    ends, place, asked, ones = _ends(memory, 1), place_of(x, int(constants[0])), 0, 0
     for slot in slots:
         votes, here = slot >= 0, max(slot, 0)
         asked += votes
@@ -102,16 +97,10 @@ def _vote(ends: Ints, slots: Slots, place: int, counts: Ints) -> None:
     counts[1] += ones
 
 
-_ends = compiled.view(np.int64, 1)
-
-
-def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
-    _vote(_ends(memory, 1), slots, place_of(x, int(constants[0])), counts)
-
-
-def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+@jit
+def _teach(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
     points = int(constants[0])
     teach_ends(_ends(memory, 1)[slot], place_of(x, points), points, y)
 
 
-Intervals.kernels = (_vote_compiled, _teach_compiled)
+Intervals.kernels = (_vote, _teach)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from confide._checks import integer
-from confide.arrays import Floats, Ints, Singles, Slots
+from confide.arrays import Floats, Ints, Slots
 from confide.kernels import memory as compiled
 from confide.kernels.compile import jit
 from confide.learners.base import Arrays, Layout, Stacked
+from confide.learners.tree import keep_record
 
 
 class KNNClassifier(Stacked):
@@ -66,19 +66,15 @@ class KNNClassifier(Stacked):
     def constants(self) -> Floats:
         return np.array([self.n_neighbors, self.scale, *self._weight], dtype=np.float64)
 
-    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
-        seen, mean, spread = arrays["seen"], arrays["mean"], arrays["spread"]
-        records, targets, weight = arrays["records"], arrays["targets"], self._weight
-        _vote(seen, mean, spread, records, targets, slots, x, self.n_neighbors, self.scale, weight, counts)
 
-    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
-        arrays["records"][slot, seen % self.memory] = x
-        arrays["targets"][slot, seen % self.memory] = y
-        _teach(arrays["mean"][slot], arrays["spread"][slot], seen, x)
+_seen, _targets = compiled.view(np.int64, 0), compiled.view(np.int16, 1)
+_records, _moments = compiled.view(np.float32, 2), compiled.view(np.float32, 1)
 
 
 @jit
-def _teach(mean: Singles, spread: Singles, seen: int, x: Floats) -> None:
+def _teach(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+    records, mean, spread = _records(memory, 1)[slot], _moments(memory, 3)[slot], _moments(memory, 4)[slot]
+    keep_record(records, _targets(memory, 2)[slot], seen % records.shape[0], x, y)
     x = x.astype(np.float32).astype(np.float64)  # else a constant would differ from its own rounded mean
     for i in range(x.size):
         off = x[i] - mean[i]
@@ -87,21 +83,12 @@ def _teach(mean: Singles, spread: Singles, seen: int, x: Floats) -> None:
 
 
 @jit
-def _vote(
-    seen: Ints,
-    mean: Singles,
-    spread: Singles,
-    records: Singles,
-    targets: NDArray[np.int16],
-    slots: Slots,
-    x: Floats,
-    neighbours: int,
-    scale: bool,
-    weight: Floats,
-    counts: Ints,
-) -> None:
+def _vote(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
+    seen, mean, spread = _seen(memory, 0), _moments(memory, 3), _moments(memory, 4)
+    records, targets = _records(memory, 1), _targets(memory, 2)
+    neighbours, scale, weight = int(constants[0]), constants[1] > 0.0, constants[2:]
     x = x.astype(np.float32).astype(np.float64)
-    memory, features = records.shape[1], records.shape[2]
+    most, features = records.shape[1], records.shape[2]
     precision = np.ones(features)
     nearest, distance = np.empty(neighbours, np.int64), np.empty(neighbours)
     tally = np.empty(weight.size)
@@ -114,7 +101,7 @@ def _vote(
                 varied = variance > max(1e-30, 1e-12 * np.float64(mean[slot, i]) ** 2)
                 precision[i] = 1.0 / variance if varied else 0.0
         found = 0
-        for record in range(min(seen[slot], memory)):
+        for record in range(min(seen[slot], most)):
             far = 0.0
             for i in range(features):
                 off = x[i] - records[slot, record, i]
@@ -141,23 +128,4 @@ def _vote(
         counts[best] += 1
 
 
-_seen, _targets = compiled.view(np.int64, 0), compiled.view(np.int16, 1)
-_records, _moments = compiled.view(np.float32, 2), compiled.view(np.float32, 1)
-
-
-def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
-    seen, mean, spread = _seen(memory, 0), _moments(memory, 3), _moments(memory, 4)
-    records, targets, neighbours = _records(memory, 1), _targets(memory, 2), int(constants[0])
-    _vote(seen, mean, spread, records, targets, slots, x, neighbours, constants[1] > 0.0, constants[2:], counts)
-
-
-def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
-    records, targets = _records(memory, 1), _targets(memory, 2)
-    place = seen % records.shape[1]
-    for i in range(x.size):
-        records[slot, place, i] = x[i]
-    targets[slot, place] = y
-    _teach(_moments(memory, 3)[slot], _moments(memory, 4)[slot], seen, x)
-
-
-KNNClassifier.kernels = (_vote_compiled, _teach_compiled)
+KNNClassifier.kernels = (_vote, _teach)

@@ -15,11 +15,9 @@ from confide.arrays import Floats, Ints, Singles, Slots
 from confide.kernels import memory as compiled
 from confide.kernels.compile import jit
 from confide.kernels.machine import LINE, dot, prefetch
-from confide.learners.base import Arrays, Layout, Stacked
+from confide.learners.base import Layout, Stacked
 
 LOGISTIC, PERCEPTRON, PASSIVE_AGGRESSIVE = 0, 1, 2
-
-_NOBODY: Slots = np.empty(0, dtype=np.int32)
 
 
 class Linear(Stacked):
@@ -28,13 +26,7 @@ class Linear(Stacked):
     rule: int
 
     def __init__(
-        self,
-        rate: float,
-        l2: float,
-        scale: bool,
-        labels: int,
-        warmup: int,
-        class_weight: Sequence[float] | None,
+        self, rate: float, l2: float, scale: bool, labels: int, warmup: int, class_weight: Sequence[float] | None
     ) -> None:
         super().__init__(labels, warmup, class_weight)
         self.scale = bool(scale)
@@ -51,18 +43,14 @@ class Linear(Stacked):
     def constants(self) -> Floats:
         return np.array([self.rule, self._rate, self._l2, self.scale, *self._weight], dtype=np.float64)
 
-    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
-        _vote(arrays["weights"], slots, _NOBODY, x, counts)
 
-    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
-        rate = self._rate * float(self._weight[y])
-        weights, mean, spread = arrays["weights"], arrays["mean"], arrays["spread"]
-        _teach(weights, mean, spread, slot, seen, x, y, self.rule, rate, self._l2, self.scale)
+_weights, _moments = compiled.view(np.float32, 2), compiled.view(np.float32, 1)
 
 
 @jit
-def _vote(weights: Singles, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
+def _vote(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
     """While the slots vote, the rows of those that vote next are sent for: they lie anywhere in memory."""
+    weights = _weights(memory, 1)
     width, columns = weights.shape[1], weights.shape[2]
     padded = np.zeros(width, np.float32)
     for i in range(x.size):
@@ -143,19 +131,17 @@ def _pull(score: float, y: int, norm: float, rule: int, rate: float) -> float:
 
 
 @jit
+def _numbers(constants: Floats, y: int) -> tuple[int, float, float, bool]:
+    """Rule, rate, l2, and whether to scale."""
+    return int(constants[0]), constants[1] * constants[4 + y], constants[2], constants[3] > 0.0
+
+
+@jit
 def _teach_one(
-    weights: Singles,
-    mean: Singles,
-    spread: Singles,
-    seen: int,
-    x: Floats,
-    y: int,
-    rule: int,
-    rate: float,
-    l2: float,
-    scale: bool,
+    weights: Singles, mean: Singles, spread: Singles, constants: Floats, seen: int, x: Floats, y: int
 ) -> None:
-    """`_teach` for two labels: one column, in loops without branches that the compiler turns into vector code."""
+    """A lesson of two labels: one column, in loops without branches that the compiler turns into vector code."""
+    rule, rate, l2, scale = _numbers(constants, y)
     features, before, now = x.size, max(seen, 1), seen + 1
     room = np.empty((5, features))
     inner, centre, width, z, part = room[0], room[1], room[2], room[3], room[4]
@@ -192,45 +178,35 @@ def _teach_one(
 
 
 @jit
-def _teach(
-    weights: Singles,
-    mean: Singles,
-    spread: Singles,
-    slot: int,
-    seen: int,
-    x: Floats,
-    y: int,
-    rule: int,
-    rate: float,
-    l2: float,
-    scale: bool,
-) -> None:
-    features, columns = x.size, weights.shape[2]
+def _teach(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+    weights, mean, spread = _weights(memory, 1)[slot], _moments(memory, 2)[slot], _moments(memory, 3)[slot]
+    features, columns = x.size, weights.shape[1]
     if columns == 1:
-        _teach_one(weights[slot], mean[slot], spread[slot], seen, x, y, rule, rate, l2, scale)
+        _teach_one(weights, mean, spread, constants, seen, x, y)
         return
+    rule, rate, l2, scale = _numbers(constants, y)
     room = np.empty((3, features + 1))  # one piece of memory for three: making it takes longer than filling it
     centre, width, z = room[0], room[1], room[2]
     z[features] = 1.0
     inner, scores, pulls = np.empty((features + 1, columns)), np.zeros(columns), np.zeros(columns)
     for i in range(features + 1):
         for j in range(columns):
-            inner[i, j] = weights[slot, i, j]
+            inner[i, j] = weights[i, j]
     for i in range(features):
         value = np.float64(np.float32(x[i]))  # else a constant would differ from its own rounded mean
         centre[i], width[i] = 0.0, 1.0
         if scale:
-            centre[i] = mean[slot, i]
-            width[i] = _deviation(spread[slot, i], max(seen, 1), centre[i])
+            centre[i] = mean[i]
+            width[i] = _deviation(spread[i], max(seen, 1), centre[i])
             for j in range(columns):  # a feature that never varied has weight 0 and stays out
                 inner[features, j] += inner[i, j] * centre[i]
                 inner[i, j] *= width[i]
             off = value - centre[i]
             centre[i] += off / (seen + 1)
-            spread[slot, i] += np.float32(off * (value - centre[i]))
-            mean[slot, i] = np.float32(centre[i])
-            centre[i] = mean[slot, i]
-            width[i] = _deviation(spread[slot, i], seen + 1, centre[i])
+            spread[i] += np.float32(off * (value - centre[i]))
+            mean[i] = np.float32(centre[i])
+            centre[i] = mean[i]
+            width[i] = _deviation(spread[i], seen + 1, centre[i])
         z[i] = (value - centre[i]) / width[i] if width[i] > 0.0 else 0.0
     norm = 0.0
     for i in range(features + 1):
@@ -243,23 +219,10 @@ def _teach(
     for i in range(features):
         for j in range(columns):
             w = inner[i, j] * max(0.0, 1.0 - rate * l2) + pulls[j] * z[i]
-            weights[slot, i, j] = np.float32(w / width[i]) if width[i] > 0.0 else np.float32(0.0)
-            inner[features, j] -= weights[slot, i, j] * centre[i]
+            weights[i, j] = np.float32(w / width[i]) if width[i] > 0.0 else np.float32(0.0)
+            inner[features, j] -= weights[i, j] * centre[i]
     for j in range(columns):
-        weights[slot, features, j] = np.float32(inner[features, j])
+        weights[features, j] = np.float32(inner[features, j])
 
 
-_weights, _moments = compiled.view(np.float32, 2), compiled.view(np.float32, 1)
-
-
-def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
-    _vote(_weights(memory, 1), slots, ahead, x, counts)
-
-
-def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
-    rule, rate, l2, scale = int(constants[0]), constants[1] * constants[4 + y], constants[2], constants[3] > 0.0
-    weights, mean, spread = _weights(memory, 1), _moments(memory, 2), _moments(memory, 3)
-    _teach(weights, mean, spread, slot, seen, x, y, rule, rate, l2, scale)
-
-
-Linear.kernels = (_vote_compiled, _teach_compiled)
+Linear.kernels = (_vote, _teach)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from confide.arrays import Floats, Ints, Singles, Slots
+from confide.arrays import Floats, Ints, Slots
 from confide.kernels import memory as compiled
 from confide.kernels.compile import jit
 from confide.kernels.machine import prefetch
-from confide.learners.base import Arrays, Layout, Stacked, positive
+from confide.learners.base import Layout, Stacked, positive
 
 
 class GaussianNB(Stacked):
@@ -38,11 +37,7 @@ class GaussianNB(Stacked):
     """
 
     def __init__(
-        self,
-        smoothing: float = 1.0,
-        class_weight: Sequence[float] | None = None,
-        warmup: int = 1,
-        labels: int = 2,
+        self, smoothing: float = 1.0, class_weight: Sequence[float] | None = None, warmup: int = 1, labels: int = 2
     ) -> None:
         super().__init__(labels, warmup, class_weight)
         self.smoothing = smoothing
@@ -59,14 +54,6 @@ class GaussianNB(Stacked):
 
     def constants(self) -> Floats:
         return np.array([self._smoothing, *self._weight])
-
-    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
-        _vote_gaussian(arrays["mean"], arrays["precision"], arrays["constant"], slots, slots[:0], x, counts)
-
-    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
-        count, mean, spread = arrays["count"][slot], arrays["mean"][slot], arrays["spread"][slot]
-        precision, constant = arrays["precision"][slot], arrays["constant"][slot]
-        _teach_gaussian(count, mean, spread, precision, constant, x, y, self._smoothing, self._weight)
 
 
 class BernoulliNB(Stacked):
@@ -117,30 +104,18 @@ class BernoulliNB(Stacked):
     def constants(self) -> Floats:
         return np.array([self._alpha, self._threshold, *self._weight])
 
-    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
-        _vote_bernoulli(arrays["weights"], arrays["constant"], slots, x > self._threshold, counts)
-
-    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
-        count, ones = arrays["count"][slot], arrays["ones"][slot]
-        weights, constant = arrays["weights"][slot], arrays["constant"][slot]
-        _teach_bernoulli(count, ones, weights, constant, x > self._threshold, y, self._alpha, self._weight)
-
 
 # What a vote needs is worked out when a copy is taught, for all its labels: a vote then takes no logarithm. A
 # label that the copy never saw has the constant −∞ and is not answered.
 
+_counts, _hits = compiled.view(np.int64, 1), compiled.view(np.int32, 2)
+_by_label, _by_feature = compiled.view(np.float32, 1), compiled.view(np.float32, 2)
+
 
 @jit
-def _vote_gaussian(
-    mean: Singles,
-    precision: Singles,
-    constant: Singles,
-    slots: Slots,
-    ahead: Slots,
-    x: Floats,
-    counts: Ints,
-) -> None:
+def _vote_gaussian(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
     """While the slots vote, the numbers of those that vote next are sent for: they lie anywhere in memory."""
+    mean, precision, constant = _by_feature(memory, 2), _by_feature(memory, 4), _by_label(memory, 5)
     x = x.astype(np.float32).astype(np.float64)
     labels, features = mean.shape[1], mean.shape[2]
     size, first, second, third = 4 * labels * features, mean.ctypes.data, precision.ctypes.data, constant.ctypes.data
@@ -168,23 +143,16 @@ def _vote_gaussian(
 
 
 @jit
-def _teach_gaussian(
-    count: Ints,
-    mean: Singles,
-    spread: Singles,
-    precision: Singles,
-    constant: Singles,
-    x: Floats,
-    y: int,
-    smoothing: float,
-    weight: Floats,
-) -> None:
+def _teach_gaussian(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+    count, mean, spread = _counts(memory, 1)[slot], _by_feature(memory, 2)[slot], _by_feature(memory, 3)[slot]
+    precision, constant = _by_feature(memory, 4)[slot], _by_label(memory, 5)[slot]
+    smoothing, weight = constants[0], constants[1:]
     x = x.astype(np.float32).astype(np.float64)  # else a constant would differ from its own rounded mean
     labels, features = mean.shape
     count[y] += 1
-    seen = 0
+    total_seen = 0
     for label in range(labels):
-        seen += count[label]
+        total_seen += count[label]
         constant[label] = np.log(count[label] * weight[label]) if count[label] > 0 else -np.inf
     for i in range(features):
         off = x[i] - mean[y, i]
@@ -192,13 +160,13 @@ def _teach_gaussian(
         spread[y, i] += np.float32(off * (x[i] - mean[y, i]))
         centre, total = 0.0, 0.0
         for label in range(labels):
-            centre += count[label] * mean[label, i] / seen
+            centre += count[label] * mean[label, i] / total_seen
         for label in range(labels):
             total += spread[label, i] + count[label] * (mean[label, i] - centre) ** 2
         for label in range(labels):
             if count[label] == 0:
                 continue
-            variance = (spread[label, i] + smoothing * total / seen) / (count[label] + smoothing)
+            variance = (spread[label, i] + smoothing * total / total_seen) / (count[label] + smoothing)
             if max(1e-30, 1e-12 * centre**2) < variance < 1e30:  # else rounding, or too much
                 precision[label, i] = np.float32(0.5 / variance)
                 constant[label] -= np.float32(0.5 * np.log(variance))
@@ -207,14 +175,8 @@ def _teach_gaussian(
 
 
 @jit
-def _vote_bernoulli(
-    weights: Singles,
-    constant: Singles,
-    slots: Slots,
-    there: NDArray[np.bool_],
-    counts: Ints,
-) -> None:
-    on = np.flatnonzero(there)
+def _vote_bernoulli(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
+    weights, constant, on = _by_feature(memory, 3), _by_label(memory, 4), np.flatnonzero(x > constants[1])
     for slot in slots:
         if slot < 0:
             continue
@@ -229,16 +191,10 @@ def _vote_bernoulli(
 
 
 @jit
-def _teach_bernoulli(
-    count: Ints,
-    ones: NDArray[np.int32],
-    weights: Singles,
-    constant: Singles,
-    there: NDArray[np.bool_],
-    y: int,
-    alpha: float,
-    weight: Floats,
-) -> None:
+def _teach_bernoulli(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+    count, ones = _counts(memory, 1)[slot], _hits(memory, 2)[slot]
+    weights, constant = _by_feature(memory, 3)[slot], _by_label(memory, 4)[slot]
+    there, alpha, weight = x > constants[1], constants[0], constants[2:]
     labels, features = weights.shape
     count[y] += 1
     for i in range(features):
@@ -254,33 +210,5 @@ def _teach_bernoulli(
     constant[y] = np.float32(np.log(count[y] * weight[y]) + absent)
 
 
-_counts, _hits = compiled.view(np.int64, 1), compiled.view(np.int32, 2)
-_by_label, _by_feature = compiled.view(np.float32, 1), compiled.view(np.float32, 2)
-
-
-def _vote_gaussian_compiled(
-    memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints
-) -> None:
-    _vote_gaussian(_by_feature(memory, 2), _by_feature(memory, 4), _by_label(memory, 5), slots, ahead, x, counts)
-
-
-def _teach_gaussian_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
-    count, mean, spread = _counts(memory, 1)[slot], _by_feature(memory, 2)[slot], _by_feature(memory, 3)[slot]
-    precision, constant = _by_feature(memory, 4)[slot], _by_label(memory, 5)[slot]
-    _teach_gaussian(count, mean, spread, precision, constant, x, y, constants[0], constants[1:])
-
-
-def _vote_bernoulli_compiled(
-    memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints
-) -> None:
-    _vote_bernoulli(_by_feature(memory, 3), _by_label(memory, 4), slots, x > constants[1], counts)
-
-
-def _teach_bernoulli_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
-    count, ones = _counts(memory, 1)[slot], _hits(memory, 2)[slot]
-    weights, constant = _by_feature(memory, 3)[slot], _by_label(memory, 4)[slot]
-    _teach_bernoulli(count, ones, weights, constant, x > constants[1], y, constants[0], constants[2:])
-
-
-GaussianNB.kernels = (_vote_gaussian_compiled, _teach_gaussian_compiled)
-BernoulliNB.kernels = (_vote_bernoulli_compiled, _teach_bernoulli_compiled)
+GaussianNB.kernels = (_vote_gaussian, _teach_gaussian)
+BernoulliNB.kernels = (_vote_bernoulli, _teach_bernoulli)

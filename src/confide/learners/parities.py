@@ -8,7 +8,7 @@ from confide._checks import integer
 from confide.arrays import Floats, Ints, Slots
 from confide.kernels import memory as compiled
 from confide.kernels.compile import jit
-from confide.learners.base import Arrays, Layout
+from confide.learners.base import Layout
 from confide.learners.classes import ClassLearner, Words, bits, width
 
 
@@ -48,18 +48,13 @@ class Parities(ClassLearner):
         """n."""
         return self.variables
 
-    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
-        _vote(arrays["parity"], slots, bits(x), counts)
 
-    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
-        _teach(arrays["parity"][slot], arrays["rows"][slot], bits(x), y)
+_parity, _rows = compiled.view(np.uint64, 1), compiled.view(np.uint64, 2)
 
 
 @jit
-def _vote(parity: Words, slots: Slots, there: Words, counts: Ints) -> None:
-    if not parity.size:
-        return
-    asked, ones = 0, 0
+def _vote(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
+    parity, there, asked, ones = _parity(memory, 1), bits(x), 0, 0
     for slot in slots:  # no branches: in a young bank they would be taken at random
         votes, here = slot >= 0, max(slot, 0)
         word = parity[here, 0] & there[0]
@@ -82,7 +77,8 @@ def _has(row: Words, i: int) -> bool:
 
 
 @jit
-def _teach(parity: Words, rows: Words, there: Words, y: int) -> None:
+def _teach(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+    parity, rows, there = _parity(memory, 1)[slot], _rows(memory, 2)[slot], bits(x)
     n, side = rows.shape[0], y == 1
     for i in range(n):
         if _has(there, i) and _has(rows[i], i):
@@ -104,15 +100,4 @@ def _teach(parity: Words, rows: Words, there: Words, y: int) -> None:
                 parity[i >> 6] ^= np.uint64(1) << np.uint64(i & 63)
 
 
-_parity, _rows = compiled.view(np.uint64, 1), compiled.view(np.uint64, 2)
-
-
-def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
-    _vote(_parity(memory, 1), slots, bits(x), counts)
-
-
-def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
-    _teach(_parity(memory, 1)[slot], _rows(memory, 2)[slot], bits(x), y)
-
-
-Parities.kernels = (_vote_compiled, _teach_compiled)
+Parities.kernels = (_vote, _teach)

@@ -7,8 +7,8 @@ import numpy as np
 from confide.arrays import Floats, Ints, Slots
 from confide.kernels import memory as compiled
 from confide.kernels.compile import jit
-from confide.learners.base import Arrays, Layout
-from confide.learners.classes import ClassLearner, Words
+from confide.learners.base import Layout
+from confide.learners.classes import ClassLearner
 
 
 class Points(ClassLearner):
@@ -38,24 +38,19 @@ class Points(ClassLearner):
         """1."""
         return 1
 
-    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
-        _vote(arrays["point"], slots, _inverted(x), counts)
 
-    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
-        if y == 1 and arrays["point"][slot] == 0:
-            arrays["point"][slot] = _inverted(x)
+_points = compiled.view(np.uint64, 0)
 
 
+@jit
 def _inverted(x: Floats) -> np.uint64:
     inverted: np.uint64 = ~(x[:1] + 0.0).view(np.uint64)[0]  # + 0.0: there is one zero
     return inverted
 
 
 @jit
-def _vote(points: Words, slots: Slots, point: np.uint64, counts: Ints) -> None:
-    if not points.size:
-        return
-    asked, ones = 0, 0
+def _vote(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
+    points, point, asked, ones = _points(memory, 1), _inverted(x), 0, 0
     for slot in slots:  # no branches: in a young bank they would be taken at random
         votes = slot >= 0
         asked += votes
@@ -64,17 +59,11 @@ def _vote(points: Words, slots: Slots, point: np.uint64, counts: Ints) -> None:
     counts[1] += ones
 
 
-_points = compiled.view(np.uint64, 0)
-
-
-def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
-    _vote(_points(memory, 1), slots, ~(x[:1] + 0.0).view(np.uint64)[0], counts)
-
-
-def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+@jit
+def _teach(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
     points = _points(memory, 1)
     if y == 1 and points[slot] == 0:
-        points[slot] = ~(x[:1] + 0.0).view(np.uint64)[0]
+        points[slot] = _inverted(x)
 
 
-Points.kernels = (_vote_compiled, _teach_compiled)
+Points.kernels = (_vote, _teach)

@@ -22,19 +22,11 @@ from confide.learners.called import NO_LABEL, RAISED, Called, Labels, values_of
 
 # Each is tried in the tests, score by score. CategoricalNB is not here: one row that it refuses would refuse them all.
 _BY_ROW = {
-    "GaussianNB",
-    "DecisionTreeClassifier",
-    "ExtraTreeClassifier",
-    "RandomForestClassifier",
-    "ExtraTreesClassifier",
+    *("GaussianNB", "DecisionTreeClassifier", "ExtraTreeClassifier", "RandomForestClassifier", "ExtraTreesClassifier"),
     "HistGradientBoostingClassifier",
 }
 _LINEAR = {
-    "SGDClassifier",
-    "Perceptron",
-    "PassiveAggressiveClassifier",
-    "LogisticRegression",
-    "RidgeClassifier",
+    *("SGDClassifier", "Perceptron", "PassiveAggressiveClassifier", "LogisticRegression", "RidgeClassifier"),
     "LinearSVC",
 }
 _SCALERS = {"StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler"}

@@ -49,12 +49,6 @@ class Thresholds(ClassLearner):
         within = (cut >= 0).all() and (cut <= self.points).all() and (cut.sum(axis=1) <= self.points).all()
         return super().sound(arrays) and bool(within)
 
-    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
-        _vote(arrays["cut"], slots, 2 * place_of(x, self.points) + 1 - self.points, counts)
-
-    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
-        teach_cut(arrays["cut"][slot], place_of(x, self.points), self.points, y)
-
     def constants(self) -> Floats:
         return np.array([self.points], dtype=np.float64)
 
@@ -78,12 +72,13 @@ def teach_cut(cut: Ints, place: int, points: int, y: int) -> None:
         cut[0] = max(low, place + 1)
 
 
+_cuts = compiled.view(np.int64, 1)
+
+
 @jit
-def _vote(cut: Ints, slots: Slots, twice: int, counts: Ints) -> None:
-    """`twice` is 2·place + 1 − points: above low + high − points, most of what is left says 1."""
-    if not cut.size:
-        return
-    asked, ones = 0, 0
+def _vote(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
+    cut, points, asked, ones = _cuts(memory, 1), int(constants[0]), 0, 0
+    twice = 2 * place_of(x, points) + 1 - points  # above low + high − points, most of what is left says 1
     for slot in slots:  # no branches: in a young bank they would be taken at random
         votes, here = slot >= 0, max(slot, 0)
         asked += votes
@@ -92,17 +87,10 @@ def _vote(cut: Ints, slots: Slots, twice: int, counts: Ints) -> None:
     counts[1] += ones
 
 
-_cuts = compiled.view(np.int64, 1)
-
-
-def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
-    points = int(constants[0])
-    _vote(_cuts(memory, 1), slots, 2 * place_of(x, points) + 1 - points, counts)
-
-
-def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+@jit
+def _teach(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
     points = int(constants[0])
     teach_cut(_cuts(memory, 1)[slot], place_of(x, points), points, y)
 
 
-Thresholds.kernels = (_vote_compiled, _teach_compiled)
+Thresholds.kernels = (_vote, _teach)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,6 +18,8 @@ from confide.learners.refit import due
 class Remembering(Stacked):
     """Base of trees: a copy keeps its last records, and grows anew whenever they have grown by a quarter."""
 
+    trees = 1  # in a copy; their nodes lie one after the other
+
     def __init__(
         self, memory: int, max_depth: int, min_leaf: int, class_weight: Sequence[float] | None, warmup: int, labels: int
     ) -> None:
@@ -27,15 +28,6 @@ class Remembering(Stacked):
         self.max_depth = integer(max_depth, "max_depth", 1)
         self.min_leaf = integer(min_leaf, "min_leaf", 1, memory)
 
-    @property
-    def _trees(self) -> int:
-        """How many trees a copy has: their nodes lie one after the other."""
-        return 1
-
-    @abstractmethod
-    def grow(self, records: Singles, targets: NDArray[np.int16], nodes: NDArray[np.int32]) -> None:
-        """Fill `nodes` from the records."""
-
     def layout(self, features: int) -> Layout:
         if features >= 1 << 15:
             raise ValueError("a tree takes at most 32767 features: hash them to fewer")
@@ -43,23 +35,14 @@ class Remembering(Stacked):
             "records": ((self.memory, features), np.float32),
             "targets": ((self.memory,), np.int16),
             "fitted": ((), np.int64),  # what `seen` was at the last fit
-            "nodes": ((self._trees * 2 * max(1, self.memory // self.min_leaf), 2), np.int32),
+            "nodes": ((self.trees * 2 * max(1, self.memory // self.min_leaf), 2), np.int32),
         }
 
     def sound(self, arrays: Arrays) -> bool:
         targets, nodes = arrays["targets"], arrays["nodes"]
         named = bool(((targets >= 0) & (targets < self.labels)).all())
-        each = nodes.reshape(-1, nodes.shape[1] // self._trees, 2)
+        each = nodes.reshape(-1, nodes.shape[1] // self.trees, 2)
         return super().sound(arrays) and named and leads_on(each, arrays["records"].shape[2], self.labels)
-
-    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
-        place = seen % self.memory
-        arrays["records"][slot, place] = x
-        arrays["targets"][slot, place] = y
-        if due(seen + 1, int(arrays["fitted"][slot]), self.memory):
-            size = min(seen + 1, self.memory)
-            self.grow(arrays["records"][slot, :size], arrays["targets"][slot, :size], arrays["nodes"][slot])
-            arrays["fitted"][slot] = seen + 1
 
 
 class DecisionTree(Remembering):
@@ -113,28 +96,18 @@ class DecisionTree(Remembering):
         numbers = [self.memory, self.max_depth, self.min_leaf, self.criterion == "entropy"]
         return np.array([*numbers, *self._weight], dtype=np.float64)
 
-    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
-        nodes = arrays["nodes"]
-        _vote(nodes, nodes.view(np.float32), slots, x, counts)
-
-    def grow(self, records: Singles, targets: NDArray[np.int16], nodes: NDArray[np.int32]) -> None:
-        entropy, cuts = self.criterion == "entropy", nodes.view(np.float32)
-        _grow(records, targets, self._weight, self.max_depth, self.min_leaf, entropy, nodes, cuts)
-
 
 # A node is two 32-bit words, so that eight of them share a cache line. The first is the cut, as a float32
 # (`cuts` is the same memory as `nodes`). The second is feature << 16 | left child for a question, whose right
 # child comes next after the left one, and −1 − label for a leaf.
 
+_fitted, _targets = compiled.view(np.int64, 0), compiled.view(np.int16, 1)
+_records, _nodes, _cuts = compiled.view(np.float32, 2), compiled.view(np.int32, 2), compiled.view(np.float32, 2)
+
 
 @jit
-def _vote(
-    nodes: NDArray[np.int32],
-    cuts: Singles,
-    slots: Slots,
-    x: Floats,
-    counts: Ints,
-) -> None:
+def _vote(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
+    nodes, cuts = _nodes(memory, 4), _cuts(memory, 4)
     x = x.astype(np.float32)
     for slot in slots:
         if slot < 0:
@@ -330,15 +303,8 @@ def _grow(
         node += 1
 
 
-_fitted, _targets = compiled.view(np.int64, 0), compiled.view(np.int16, 1)
-_records, _nodes, _cuts = compiled.view(np.float32, 2), compiled.view(np.int32, 2), compiled.view(np.float32, 2)
-
-
-def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
-    _vote(_nodes(memory, 4), _cuts(memory, 4), slots, x, counts)
-
-
-def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+@jit
+def _teach(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
     records, targets, fitted, most = _records(memory, 1), _targets(memory, 2), _fitted(memory, 3), int(constants[0])
     keep_record(records[slot], targets[slot], seen % most, x, y)
     if due(seen + 1, fitted[slot], most):
@@ -348,4 +314,4 @@ def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Fl
         fitted[slot] = seen + 1
 
 
-DecisionTree.kernels = (_vote_compiled, _teach_compiled)
+DecisionTree.kernels = (_vote, _teach)

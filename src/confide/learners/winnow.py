@@ -71,53 +71,39 @@ class Winnow(ClassLearner):
     def constants(self) -> Floats:
         return np.array([self.eliminate], dtype=np.float64)
 
-    def vote(self, arrays: Arrays, slots: Slots, x: Floats, counts: Ints) -> None:
-        _vote(arrays["power"], slots, np.flatnonzero(x > 0.5), _POWERS, counts)
-
-    def teach(self, arrays: Arrays, slot: int, seen: int, x: Floats, y: int) -> None:
-        _teach(arrays["power"][slot], np.flatnonzero(x > 0.5), _POWERS, y, self.eliminate)
-
 
 _POWERS = np.array([0.0, *(2.0**power for power in range(_LEAST, 32))])  # from the power _LEAST − 1 on
 _POWERS.flags.writeable = False
 
+_power = compiled.view(np.int16, 1)
+
 
 @jit
-def _sum(power: NDArray[np.int16], there: Ints, powers: Floats) -> float:
+def _answer(power: NDArray[np.int16], there: Ints) -> int:
     total = 0.0
     for i in there:
-        total += powers[power[i] - (_LEAST - 1)]
-    return total
+        total += _POWERS[power[i] - (_LEAST - 1)]
+    return 1 if 2 * total > power.size else 0
 
 
 @jit
-def _vote(power: NDArray[np.int16], slots: Slots, there: Ints, powers: Floats, counts: Ints) -> None:
+def _vote(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
+    power, there = _power(memory, 1), np.flatnonzero(x > 0.5)
     for slot in slots:
         if slot >= 0:
-            counts[1 if 2 * _sum(power[slot], there, powers) > power.shape[1] else 0] += 1
+            counts[_answer(power[slot], there)] += 1
 
 
 @jit
-def _teach(power: NDArray[np.int16], there: Ints, powers: Floats, y: int, eliminate: bool) -> None:
-    answer = 1 if 2 * _sum(power, there, powers) > power.size else 0
-    if answer == y:
+def _teach(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
+    power, there = _power(memory, 1)[slot], np.flatnonzero(x > 0.5)
+    if _answer(power, there) == y:
         return
     for i in there:
         if y == 0:
-            power[i] = _LEAST - 1 if eliminate else max(_LEAST, power[i] - 1)
+            power[i] = _LEAST - 1 if constants[0] > 0.0 else max(_LEAST, power[i] - 1)
         elif power[i] >= _LEAST:
             power[i] += 1
 
 
-_power = compiled.view(np.int16, 1)
-
-
-def _vote_compiled(memory: Ints, constants: Floats, slots: Slots, ahead: Slots, x: Floats, counts: Ints) -> None:
-    _vote(_power(memory, 1), slots, np.flatnonzero(x > 0.5), _POWERS, counts)
-
-
-def _teach_compiled(memory: Ints, constants: Floats, slot: int, seen: int, x: Floats, y: int) -> None:
-    _teach(_power(memory, 1)[slot], np.flatnonzero(x > 0.5), _POWERS, y, constants[0] > 0.0)
-
-
-Winnow.kernels = (_vote_compiled, _teach_compiled)
+Winnow.kernels = (_vote, _teach)

@@ -39,23 +39,6 @@ FILLED = 0.3
 """How much later a filled gate falls than one alone of the same cost: a share of the lead at which that is half."""
 
 
-@dataclass(frozen=True)
-class CertifiedRequest(Numbers):
-    """What `Plan.certified` is asked for; see there."""
-
-    epsilon: float
-    delta: float
-    rounds: int
-    mistakes: int
-    beta: float
-    copies: int | None
-    polls: int | None
-    fallback_error: float
-    labels: int = 2
-    lean: str | None = None
-    """"fill" or "additive", or None: an unsure answer is the fallback's."""
-
-
 class Tables(NamedTuple):
     """Finished tables of a search, and their rates."""
 
@@ -66,7 +49,10 @@ class Tables(NamedTuple):
 
 @dataclass
 class Search(Numbers):
-    """Walks over the number of copies, the Rényi order and the planned unsure answers that fit each other."""
+    """Walks over the number of copies, the Rényi order and the planned unsure answers that fit each other.
+
+    What it is asked for is in `Plan.certified`.
+    """
 
     epsilon: float
     delta: float
@@ -74,9 +60,10 @@ class Search(Numbers):
     mistakes: float
     beta: float
     polls: int | None
-    error: float
+    fallback_error: float
     labels: int = 2
     lean: str | None = None
+    """"fill" or "additive", or None: an unsure answer is the fallback's."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,7 +82,7 @@ class Search(Numbers):
         return Budget(self.epsilon, self.delta, unsure, self.start, 1, Fraction(polls, copies), max(2, polls))
 
     def _rates(self, gate: Gate, copies: int, lean: Lean | Weights | None = None) -> Rates:
-        error = 1.0 if self.lean is not None and self.labels > 2 else self.error
+        error = 1.0 if self.lean is not None and self.labels > 2 else self.fallback_error
         return rates(gate, copies=copies, polls=self._polls(copies), fallback_error=error, lean=lean)
 
     def _need(self, rate: Rates, copies: int) -> int:
@@ -223,83 +210,69 @@ def check_lean(lean: str | None, labels: int) -> None:
         raise ValueError(f'lean={lean!r} must be None, "additive", or for two labels "fill"')
 
 
-def best(asked: CertifiedRequest) -> Found:
-    """The best certified plan, or ValueError with the nearest that can be had; see `Plan.certified`."""
+def best(asked: Search, copies: int | None) -> Found:
+    """The best certified plan, of so many copies or of any number; or ValueError with the nearest that can be had."""
     check_tables(asked.epsilon)
     check_lean(asked.lean, asked.labels)
     if not 0 <= asked.fallback_error <= 1:
         raise ValueError(f"fallback_error={asked.fallback_error} must be a probability; 1 covers every fallback")
     check_rare(asked.beta, asked.rounds, asked.rounds, room=2.0)
     try:
-        return _found(asked)
+        return _found(asked, copies)
     except TooRare:
         raise ValueError(_refuse_delta(asked)) from None
     except Unreachable:
-        raise ValueError(_refusal(asked)) from None
+        raise ValueError(_refusal(asked, copies)) from None
 
 
-def _search(asked: CertifiedRequest) -> Search:
-    return Search(
-        asked.epsilon, asked.delta, asked.rounds, asked.mistakes, asked.beta, asked.polls, asked.fallback_error,
-        asked.labels, asked.lean,
-    )  # fmt: skip
-
-
-def _found(asked: CertifiedRequest) -> Found:
-    copies, found = _search(asked).finished(asked.copies)
-    unsure, (gate, halting, got, lean), rate = found
+def _found(asked: Search, given: int | None) -> Found:
+    copies, (unsure, (gate, halting, got, lean), rate) = asked.finished(given)
     stated = certificate(
-        rate,
-        rounds=asked.rounds,
-        budget=asked.mistakes * copies,
-        unsure=unsure,
-        start=float(halting.table[: unsure + 1].max()),
-        after_halt=asked.fallback_error,
-        beta=asked.beta,
-    )
+        rate, rounds=asked.rounds, budget=asked.mistakes * copies, unsure=unsure,
+        start=float(halting.table[: unsure + 1].max()), after_halt=asked.fallback_error, beta=asked.beta,
+    )  # fmt: skip
     best = "minimises" if lean is None else "nearly minimises"
-    chosen = (f"copies={copies:,} {best} the expected mistakes that can be certified",)
-    notes = chosen if asked.copies is None else ()
+    notes = (f"copies={copies:,} {best} the expected mistakes that can be certified",) if given is None else ()
     polls = copies if asked.polls is None else asked.polls
     return Found(copies, polls, unsure, gate, halting, got, certificate=stated, lean=lean, notes=notes)
 
 
-def _works(asked: CertifiedRequest) -> bool:
+def _works(search: Search) -> bool:
     """Whether some number of copies has drafted tables that certify something, and whose near-ties δ can bear."""
-    search, copies = _search(asked), max(16, asked.polls or 0)
-    while asked.mistakes * copies <= asked.rounds:
+    copies = max(16, search.polls or 0)
+    while search.mistakes * copies <= search.rounds:
         expected, unsure = search.drafted(copies)
-        if math.isfinite(expected) and 2 * unsure <= asked.rounds:
-            return 100 * unsure * LEAST_TIE_SURE <= asked.delta
+        if math.isfinite(expected) and 2 * unsure <= search.rounds:
+            return 100 * unsure * LEAST_TIE_SURE <= search.delta
         copies = math.ceil(copies * 1.6)
     return False
 
 
-def _refusal(asked: CertifiedRequest) -> str:
+def _refusal(asked: Search, copies: int | None) -> str:
     """Why nothing is certified, and the nearest that is: each of them was drafted."""
-    if asked.copies is not None and _works(replace(asked, copies=None)):
+    if copies is not None and _works(replace(asked)):
         return (
-            f"copies={asked.copies} cannot certify a bound at epsilon={asked.epsilon:g} over rounds={asked.rounds}; "
+            f"copies={copies} cannot certify a bound at epsilon={asked.epsilon:g} over rounds={asked.rounds}; "
             "leave copies out and the planner finds the best number"
         )
-    free, ways = replace(asked, copies=None), []
-    halves = (asked.mistakes >> n for n in range(1, asked.mistakes.bit_length()))
-    fewer = next((d for d in halves if _works(replace(free, mistakes=d))), None)
+    mistakes, ways = int(asked.mistakes), []
+    halves = (mistakes >> n for n in range(1, mistakes.bit_length()))
+    fewer = next((d for d in halves if _works(replace(asked, mistakes=d))), None)
     if fewer is not None:
         ways.append(f"mistakes={fewer}")
     else:
         larger = (float(f"{asked.epsilon * 2**n:.3g}") for n in range(1, 12))
-        works = (f"epsilon={e:g}" for e in larger if e <= 64 and _works(replace(free, epsilon=e)))
+        works = (f"epsilon={e:g}" for e in larger if e <= 64 and _works(replace(asked, epsilon=e)))
         ways += [way for way in [next(works, None)] if way]
     given = "" if asked.polls is None else f" with polls={asked.polls}"
     return (
-        f"no number of copies certifies mistakes={asked.mistakes} at epsilon={asked.epsilon:g} and "
+        f"no number of copies certifies mistakes={mistakes} at epsilon={asked.epsilon:g} and "
         f"delta={asked.delta:g} over rounds={asked.rounds}{given}; "
         + (f"{ways[0]} can" if ways else "ask for a larger epsilon, a larger delta or more rounds")
     )
 
 
-def _refuse_delta(asked: CertifiedRequest) -> str:
+def _refuse_delta(asked: Search) -> str:
     """Why δ is out of reach, and the nearest that is not: each of them was drafted."""
     said = f"delta={asked.delta:g} is below what 64-bit tables can keep over so many unsure answers; "
     larger = (10.0**power for power in range(max(-16, math.ceil(math.log10(asked.delta))), -2))

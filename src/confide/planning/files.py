@@ -79,12 +79,6 @@ def _guarantee(saved: dict[str, Any], promise: Promise) -> Guarantee:
 
 
 def _certificate(saved: dict[str, Any], kind: str) -> Certificate:
-    return Certificate(
-        saved["expected_mistakes"],
-        saved["mistakes"],
-        saved["beta"],
-        saved["early_halt"],
-        saved["fallback_error"],
-        # What is assumed follows from the proof and not from the file, which could leave some of it out.
-        paper.HYPOTHESES if kind == "paper" else HYPOTHESES,
-    )
+    stated = {name: saved[name] for name in ("expected_mistakes", "mistakes", "beta", "early_halt", "fallback_error")}
+    # What is assumed follows from the proof and not from the file, which could leave some of it out.
+    return Certificate(**stated, hypotheses=paper.HYPOTHESES if kind == "paper" else HYPOTHESES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from confide._checks import Numbers
 from confide.planning.design import reach
@@ -56,18 +57,8 @@ def frontier(
     points = []
     for number, share in product(unsure, dissent):
         if number * 2 < rounds:
-            plan = Plan.tight(
-                epsilon,
-                delta,
-                rounds,
-                unsure=number,
-                polls=polls,
-                silent=silent,
-                unit_unsure=unit_unsure,
-                labels=labels,
-                dissent=share,
-                guide=None,
-            )
+            given: dict[str, Any] = {"polls": polls, "silent": silent, "unit_unsure": unit_unsure, "labels": labels}
+            plan = Plan.tight(epsilon, delta, rounds, unsure=number, dissent=share, guide=None, **given)
             half, rare = reach(plan.tables.gate, 0.5), reach(plan.tables.gate, number / (2 * plan.live))
             leads = half / plan.polls, rare / plan.polls
             points.append(Point(number, share, plan.copies, rounds / plan.copies, *leads))

@@ -10,8 +10,6 @@ from typing import Any
 
 from confide.planning.design import Budget, Built, Split, beside, build, certify, gate_for
 from confide.planning.parts import Unreachable
-from confide.privacy.gate import Gate
-from confide.privacy.halting import Halting
 from confide.privacy.lean import Lean
 from confide.privacy.weigh import Weights
 
@@ -34,35 +32,20 @@ def build_lean(budget: Budget, split: Split, labels: int = 2, make: Callable[...
         For two labels: `Lean.fill` or `Lean.additive`, perhaps with offsets, clip and share filled in.
     """
     gate, halting, got, _ = build(budget, split)
-    tau = got.gate_cost
+    tau, order, share, kept = got.gate_cost, split.order, budget.poll_fraction, beside(budget, split)
+    how: dict[str, Any] = {"order": order, "poll_fraction": share}
+    lean: Lean | Weights
     for _ in range(8):
         if labels == 2:
-            led = _two(budget, split, gate, halting, tau, make)
+            lean = make(**how, cost=tau, margins=budget.margins, tie_sure=gate.tie_sure)
+            led = lean.envelope()
         else:
-            led = _many(budget, split, halting, tau, labels)
-        if led.got.epsilon <= budget.epsilon:
-            return led
-        tau *= min(1.0, got.renyi / led.got.renyi) * (1 - 1e-5)
+            led = gate_for(budget, split, tau * (1 - SHARE), halting.visible)
+            lean = Weights.beside(led, **how, cost=tau * SHARE)
+        cost = certify(
+            led, halting, **how, delta=budget.delta, beside=kept, lean=lean, labels=labels, relay=budget.relay
+        )
+        if cost.epsilon <= budget.epsilon:
+            return Built(led, halting, cost, lean)
+        tau *= min(1.0, got.renyi / cost.renyi) * (1 - 1e-5)
     raise Unreachable(f"no lean was found for epsilon={budget.epsilon:g} at delta={budget.delta:g}")
-
-
-def _two(
-    budget: Budget, split: Split, gate: Gate, halting: Halting, tau: float, make: Callable[..., Lean]
-) -> Built:
-    order, share = split.order, budget.poll_fraction
-    lean = make(order=order, cost=tau, poll_fraction=share, margins=budget.margins, tie_sure=gate.tie_sure)
-    kept = beside(budget, split)
-    gate = lean.envelope()
-    how: dict[str, Any] = {"order": order, "delta": budget.delta, "poll_fraction": share, "beside": kept}
-    got = certify(gate, halting, **how, lean=lean, relay=budget.relay)
-    return Built(gate, halting, got, lean)
-
-
-def _many(budget: Budget, split: Split, halting: Halting, tau: float, labels: int) -> Built:
-    order, share = split.order, budget.poll_fraction
-    gate = gate_for(budget, split, tau * (1 - SHARE), halting.visible)
-    weights = Weights.beside(gate, order=order, cost=tau * SHARE, poll_fraction=share)
-    kept = beside(budget, split)
-    how: dict[str, Any] = {"order": order, "delta": budget.delta, "poll_fraction": share, "beside": kept}
-    got = certify(gate, halting, **how, lean=weights, labels=labels, relay=budget.relay)
-    return Built(gate, halting, got, weights)

@@ -75,9 +75,7 @@ class Rates(Numbers):
     """a = max (g(e) − g(0))/e."""
 
 
-def rates(
-    gate: Gate, *, copies: int, polls: int, fallback_error: float, lean: Lean | Weights | None = None
-) -> Rates:
+def rates(gate: Gate, *, copies: int, polls: int, fallback_error: float, lean: Lean | Weights | None = None) -> Rates:
     """Suprema over all vote patterns, many labels and abstentions included. Proof page: docs/proofs/certificate.md.
 
     Parameters

@@ -49,15 +49,6 @@ class PaperSize(Numbers):
     counter: CounterBudget
 
 
-@dataclass(frozen=True)
-class PaperCertified(Numbers):
-    """What the paper's mechanism costs with these tables."""
-
-    epsilon: float
-    delta: float
-    order: int
-
-
 def reports(copies: int, mistakes: int, beta: float) -> int:
     """r: rounds in which a fifth of the copies err, with probability 1 − β: 18(dk+1) + 6·ln(1/β), plus dk.
 
@@ -140,8 +131,8 @@ def safe_copies(found: PaperSize, delta: float) -> int:
     return math.ceil(4 * (1 + found.scale * math.log(max(1.0, found.counter.visible / (2 * delta / 4)))))
 
 
-def tables(found: PaperSize, *, epsilon: float, delta: float, rounds: int) -> tuple[Gate, PaperCertified]:
-    """The shipped table and what it costs; refuses a k at which the paper's majority would leak."""
+def tables(found: PaperSize, *, epsilon: float, delta: float, rounds: int) -> tuple[Gate, float]:
+    """The shipped table and the ε that it costs; refuses a k at which the paper's majority would leak."""
     if found.copies > MOST_COPIES:
         raise ValueError(
             f"the paper's constants ask for {found.copies:.3g} copies here, more than can be run; give copies= and "
@@ -154,17 +145,17 @@ def tables(found: PaperSize, *, epsilon: float, delta: float, rounds: int) -> tu
             got = recertify(gate, found.counter, order=found.order, delta=delta, rounds=rounds)
         except ValueError:
             break
-        if got.epsilon <= epsilon:
+        if got <= epsilon:
             return gate, got
-        scale *= max(1.002, got.epsilon / epsilon)
+        scale *= max(1.002, got / epsilon)
     raise LeakError(
         f"copies={found.copies} would leak: in a near-tie the paper releases the exact majority, with probability "
         "above delta"
     )
 
 
-def best(asked: PaperRequest) -> tuple[PaperSize, Gate, PaperCertified]:
-    """The paper's plan, or ValueError with the fewest copies that do not leak."""
+def best(asked: PaperRequest) -> tuple[PaperSize, Gate, float]:
+    """The paper's plan and its ε, or ValueError with the fewest copies that do not leak."""
     found = size(asked)
     try:
         return found, *tables(found, epsilon=asked.epsilon, delta=asked.delta, rounds=asked.rounds)
@@ -201,11 +192,11 @@ def _fewest_copies(asked: PaperRequest, found: PaperSize) -> int:
     return high
 
 
-def recertify(gate: Gate, counter: CounterBudget, *, order: int, delta: float, rounds: int) -> PaperCertified:
-    """(ε, δ) from the shipped table and the counter's numbers alone: ε_gate + ε_c and δ' + N·x + δ_λ."""
+def recertify(gate: Gate, counter: CounterBudget, *, order: int, delta: float, rounds: int) -> float:
+    """ε at this δ from the shipped table and the counter's numbers alone: ε_gate + ε_c and δ' + N·x + δ_λ."""
     check_counter(counter, delta=delta, rounds=rounds)
     try:
-        return PaperCertified(price(gate, counter, order).converted(delta, order), delta, order)
+        return price(gate, counter, order).converted(delta, order)
     except TooRare:
         raise ValueError("near-ties alone have a probability above delta: the plan needs more copies") from None
 
@@ -227,9 +218,7 @@ def price(gate: Gate, counter: CounterBudget, order: int) -> Price:
     def curve(order: int) -> float:
         return math.nextafter(counter.visible * gate.cost(order=order) * (1 + 1e-15), math.inf)
 
-    return Price(
-        curve=curve, bad=Fraction(ties), part_of_delta=Fraction(1, 4), pure=counter.epsilon, order=order
-    )
+    return Price(curve=curve, bad=Fraction(ties), part_of_delta=Fraction(1, 4), pure=counter.epsilon, order=order)
 
 
 def _at_least(stated: float, found: float) -> bool:
@@ -248,9 +237,7 @@ def check_delay(counter: CounterBudget, *, rounds: int, beta: float) -> None:
         )
 
 
-def bounded(
-    gate: Gate, *, copies: int, unsure: int, mistakes: int, rounds: int, beta: float
-) -> Certificate | None:
+def bounded(gate: Gate, *, copies: int, unsure: int, mistakes: int, rounds: int, beta: float) -> Certificate | None:
     """Theorem 12's bound, where these very integers keep its two conditions; else None.
 
     The counter's delay is its third part: `check_delay`.

@@ -50,6 +50,11 @@ class Tables(NamedTuple):
     halting: Halting | CounterBudget
 
 
+def _of_copies(name: str, without: int = 0) -> cached_property[int]:
+    """A number of the copies, by its name; `without` where a plan has none."""
+    return cached_property(lambda plan: without if plan.voters is None else getattr(plan.voters, name))
+
+
 @dataclass(frozen=True)
 class Plan(Numbers):
     """Every number of a run, and the guarantee that they certify: a promise, and the parts that keep it.
@@ -199,30 +204,20 @@ class Plan(Numbers):
         """The guide, as a part; None where there is none."""
         return self.part(GuidePlan)
 
-    @cached_property
-    def copies(self) -> int:
-        """k; 0 where nothing votes, and so nothing halts."""
-        return 0 if self.voters is None else self.voters.copies
-
-    @cached_property
-    def polls(self) -> int:
-        """m: the copies asked in a round."""
-        return 0 if self.voters is None else self.voters.polls
-
-    @property
-    def unsure(self) -> int:
-        """r: the unsure answers the run is planned to have."""
-        return 0 if self.voters is None else self.voters.unsure
-
-    @cached_property
-    def silent(self) -> int:
-        """Rounds at the start in which copies learn and do not answer."""
-        return 0 if self.voters is None else self.voters.silent
-
-    @cached_property
-    def unit_unsure(self) -> int:
-        """G: unsure answers that one unit may receive."""
-        return 1 if self.voters is None else self.voters.unit_unsure
+    copies = _of_copies("copies")
+    """k; 0 where nothing votes, and so nothing halts."""
+    polls = _of_copies("polls")
+    """m: the copies asked in a round."""
+    unsure = _of_copies("unsure")
+    """r: the unsure answers the run is planned to have."""
+    silent = _of_copies("silent")
+    """Rounds at the start in which copies learn and do not answer."""
+    unit_unsure = _of_copies("unit_unsure", without=1)
+    """G: unsure answers that one unit may receive."""
+    relay = _of_copies("relay")
+    """Rounds of a leg, where the copies are a relay; else 0."""
+    eligible = _of_copies("eligible")
+    """K: the copies that may vote in a round."""
 
     @property
     def beta(self) -> float:
@@ -263,16 +258,6 @@ class Plan(Numbers):
     def waits(self) -> int:
         """Rounds before that part answers; all of them where there is none."""
         return next((part.waits for part in self.parts if part.answers), self.horizon)
-
-    @cached_property
-    def relay(self) -> int:
-        """Rounds of a leg, where the copies are a relay; else 0."""
-        return 0 if self.voters is None else self.voters.relay
-
-    @cached_property
-    def eligible(self) -> int:
-        """K: the copies that may vote in a round."""
-        return 0 if self.voters is None else self.voters.eligible
 
     @property
     def live(self) -> int:
@@ -467,8 +452,8 @@ class Plan(Numbers):
         check(epsilon, delta, rounds, beta=beta, labels=labels, copies=copies, polls=polls)
         mistakes = mistake_bound(mistakes)
         error = 1 - 1 / labels if fallback_error is None else float(fallback_error)
-        numbers = epsilon, delta, rounds, mistakes, beta, copies, polls, error, labels, lean
-        found = certified_plans.best(certified_plans.CertifiedRequest(*numbers))
+        asked = certified_plans.Search(epsilon, delta, rounds, mistakes, beta, polls, error, labels, lean)
+        found = certified_plans.best(asked, copies)
         promise, parts = Promise(epsilon, delta, rounds, labels), (copies_of(found, labels, beta),)
         kept = Guarantee(found.got.epsilon, delta)
         return cls(promise, parts, "certified", kept, found.certificate, mistakes, found.notes)
@@ -506,7 +491,7 @@ class Plan(Numbers):
         check(epsilon, delta, rounds, beta=beta, labels=labels, copies=copies, unsure=unsure)
         mistakes = mistake_bound(mistakes)
         asked = paper_plans.PaperRequest(epsilon, delta, rounds, mistakes, beta, copies, unsure, counter_share)
-        size, gate, got = paper_plans.best(asked)
+        size, gate, kept = paper_plans.best(asked)
         certificate = paper_plans.bounded(
             gate, copies=size.copies, unsure=size.unsure, mistakes=mistakes, rounds=rounds, beta=beta
         )
@@ -517,16 +502,9 @@ class Plan(Numbers):
             f"noise of scale γ = {size.scale:,.1f} votes, counter noise {float(size.counter.scale):,.1f} per node, "
             f"halts at a noisy count of {size.counter.limit:,}"
         )
-        numbers = size.copies, size.copies, size.unsure, 0, 1, labels, got.order, beta
-        return cls(
-            Promise(epsilon, delta, rounds, labels),
-            (Copies(*numbers, gate, size.counter),),
-            "paper",
-            Guarantee(got.epsilon, got.delta),
-            certificate,
-            mistakes,
-            (note,),
-        )
+        numbers = size.copies, size.copies, size.unsure, 0, 1, labels, size.order, beta
+        promise, parts = Promise(epsilon, delta, rounds, labels), (Copies(*numbers, gate, size.counter),)
+        return cls(promise, parts, "paper", Guarantee(kept, delta), certificate, mistakes, (note,))
 
     def explain(self) -> str:
         """What to expect of this plan, and why it is so, in plain words."""

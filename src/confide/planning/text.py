@@ -23,6 +23,7 @@ MANY = 1_000_000
 LOOSE = 1e-3
 """Beyond this δ too many are promised nothing."""
 
+
 def describe(plan: Plan) -> str:
     """The whole plan, a row a number, then its warnings and its notes."""
     rows = _rows(plan)

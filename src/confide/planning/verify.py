@@ -102,11 +102,7 @@ def _from_tables(plan: Plan, said: Certificate) -> Certificate:
     assert isinstance(plan.halting, Halting) and plan.mistakes is not None
     return certificate(
         rates(
-            plan.tables.gate,
-            copies=plan.copies,
-            polls=plan.polls,
-            fallback_error=said.fallback_error,
-            lean=plan.lean,
+            plan.tables.gate, copies=plan.copies, polls=plan.polls, fallback_error=said.fallback_error, lean=plan.lean
         ),
         rounds=plan.rounds,
         budget=plan.mistakes * plan.copies,

@@ -11,8 +11,8 @@ from fractions import Fraction
 
 from confide._checks import integer, positive_rational, probability
 from confide.privacy.least import least
+from confide.privacy.random import FAST, fits
 
-_FAST = 1 << 31  # terms below this keep the noise sampler compiled
 _UP = 1 + 2.0**-40  # far more than the rounding of the few dozen float operations behind a bound
 
 
@@ -155,9 +155,9 @@ def exact_epsilon(epsilon: Fraction | float) -> Fraction:
 
 def round_up(scale: Fraction) -> Fraction:
     """The scale itself, or the next one above it whose terms are small enough for the compiled sampler."""
-    if scale.numerator < _FAST and scale.denominator < _FAST:
+    if fits(scale):
         return scale
     grid = 1
-    while grid < 1 << 30 and scale * grid * 2 < _FAST - 1:
+    while grid < 1 << 30 and scale * grid * 2 < FAST - 1:
         grid *= 2
     return Fraction(math.ceil(scale * grid), grid)

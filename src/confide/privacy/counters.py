@@ -62,9 +62,7 @@ def tick(ticks: Ticks, value: int, noise: int) -> int:
 class _ChainCounter(ABC):
     """The chain of nodes; a subclass says which of them a step merges, and how wide the noise is."""
 
-    def __init__(
-        self, epsilon: Fraction | float, horizon: int | None, shift: int, rng: Random | None
-    ) -> None:
+    def __init__(self, epsilon: Fraction | float, horizon: int | None, shift: int, rng: Random | None) -> None:
         self.epsilon = exact_epsilon(epsilon)
         self.horizon = None if horizon is None else integer(horizon, "horizon", at_least=1)
         self.shift = integer(shift, "shift", at_least=1)
@@ -257,12 +255,7 @@ class SmoothCounter(_ChainCounter):
     """
 
     def __init__(
-        self,
-        epsilon: Fraction | float,
-        horizon: int,
-        shift: int = 1,
-        rng: Random | None = None,
-        balanced: bool = False,
+        self, epsilon: Fraction | float, horizon: int, shift: int = 1, rng: Random | None = None, balanced: bool = False
     ) -> None:
         horizon = integer(horizon, "horizon", at_least=1)
         super().__init__(epsilon, horizon, shift, rng)

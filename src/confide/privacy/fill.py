@@ -15,7 +15,7 @@ from confide._checks import integer
 from confide.arrays import Floats, Words
 from confide.kernels.compile import jit
 from confide.privacy.cost import ONE
-from confide.privacy.gate import LEAST_TIE_SURE, check_fraction, check_order, integers
+from confide.privacy.gate import check_cost, check_fraction, check_order, check_ties, integers
 from confide.privacy.tables import on_grid
 
 MOST_OFFSETS = 65
@@ -175,13 +175,10 @@ def fill_row(
 
 def check_design(order: int, cost: float, fraction: float | Fraction, share: float, tie_sure: float) -> Fraction:
     """The poll fraction, where these are numbers that a lean can be designed for."""
-    check_order(order)
-    if not 1e-15 <= cost * (order - 1) <= 500:
-        raise ValueError(f"cost={cost} must be a positive number of nats, at most 500/(order − 1)")
+    check_cost(cost, check_order(order))
     if not 0 < share < 1:
         raise ValueError(f"share={share} must lie strictly between 0 and 1")
-    if not LEAST_TIE_SURE <= tie_sure < 0.5:
-        raise ValueError(f"tie_sure={tie_sure} must lie between 2**-56 and 1/2; 1e-12 is usual")
+    check_ties(tie_sure)
     return check_fraction(fraction)
 
 

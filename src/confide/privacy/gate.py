@@ -295,10 +295,8 @@ class Gate:
             x, the probability of a label at margins 0 to 2.
         """
         order, fraction = check_order(order), check_fraction(poll_fraction)
-        if not 1e-15 <= cost * (order - 1) <= 500:
-            raise ValueError(f"cost={cost} must be a positive number of nats, at most 500/(order − 1)")
-        if not LEAST_TIE_SURE <= tie_sure < 0.5:
-            raise ValueError(f"tie_sure={tie_sure} must lie between 2**-56 and 1/2; 1e-12 is usual")
+        check_cost(cost, order)
+        check_ties(tie_sure)
         if margins is not None:
             margins = integer(margins, "margins", at_least=2)
         levels = 2**31 - 1 if margins is None else (margins + 1) // 2
@@ -470,6 +468,18 @@ def _sure_at_least(unsure: float) -> np.uint64 | None:
 def check_order(order: int) -> int:
     """`order` as a whole Rényi order of at least 2."""
     return integer(order, "order", at_least=2)
+
+
+def check_cost(cost: float, order: int) -> None:
+    """Refuse a cost that no table is designed for."""
+    if not 1e-15 <= cost * (order - 1) <= 500:
+        raise ValueError(f"cost={cost} must be a positive number of nats, at most 500/(order − 1)")
+
+
+def check_ties(tie_sure: float) -> None:
+    """Refuse what is no probability of a label in a near-tie."""
+    if not LEAST_TIE_SURE <= tie_sure < 0.5:
+        raise ValueError(f"tie_sure={tie_sure} must lie between 2**-56 and 1/2; 1e-12 is usual")
 
 
 def check_fraction(fraction: float | Fraction) -> Fraction:

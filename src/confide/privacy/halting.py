@@ -16,15 +16,7 @@ from numpy.typing import NDArray
 
 from confide._checks import integer
 from confide.kernels.compile import jit
-from confide.privacy.cost import (
-    ONE,
-    UP,
-    cost_from_excess,
-    float_up,
-    moment_excess,
-    power_moments,
-    triples,
-)
+from confide.privacy.cost import ONE, UP, cost_from_excess, float_up, moment_excess, power_moments, triples
 from confide.privacy.gate import VOTE, Gate, Words, check_fraction, check_order, integers, runs_of, thresholds
 from confide.privacy.tables import climb
 

@@ -29,21 +29,15 @@ from confide.privacy.draws import (
 )
 
 __all__ = [
-    "Prf",
-    "Random",
-    "discrete_gaussian",
-    "discrete_laplace",
-    "draw_below",
-    "draw_laplace",
-    "draw_subset",
+    "FAST", "Prf", "Random", "discrete_gaussian", "discrete_laplace", "draw_below", "draw_laplace", "draw_subset",
     "fits",
-]
+]  # fmt: skip
 
 _WORD = 1 << 64
 _MASK = _WORD - 1
 _BUFFER = 4096  # words held ready: 32 KiB, refilled in about 6 µs
 _BLOCK = 128  # noise values drawn at once
-_FAST = 1 << 31  # below this the compiled Laplace sampler's integers fit in 64 bits
+FAST = 1 << 31  # below this the compiled Laplace sampler's integers fit in 64 bits
 _ZEROS = memoryview(bytes(1 << 18))  # what is encrypted, so that the cipher's key stream itself comes out
 
 
@@ -371,7 +365,7 @@ def discrete_laplace(rng: Random, scale: Fraction | int, size: int | None = None
         one = np.empty(1, dtype=np.int64)
         return int(one[0]) if fast and _laplace_into(rng, t, s, one) else exact_laplace(rng.below, t, s)
     size = integer(size, "size", at_least=0)
-    if scale >= _FAST:
+    if scale >= FAST:
         raise ValueError("the values would not fit in 64 bits: draw one at a time, or take scale < 2³¹")
     out = np.empty(size, dtype=np.int64)
     for start in range(0, size, _BLOCK):
@@ -385,9 +379,7 @@ def discrete_laplace(rng: Random, scale: Fraction | int, size: int | None = None
 def discrete_gaussian(rng: Random, sigma2: Fraction | int, size: None = None) -> int: ...
 @overload
 def discrete_gaussian(rng: Random, sigma2: Fraction | int, size: int) -> NDArray[np.int64]: ...
-def discrete_gaussian(
-    rng: Random, sigma2: Fraction | int, size: int | None = None
-) -> int | NDArray[np.int64]:
+def discrete_gaussian(rng: Random, sigma2: Fraction | int, size: int | None = None) -> int | NDArray[np.int64]:
     """Integers X with P(X = x) proportional to exp(−x² / (2·sigma2)), exactly (`docs/proofs/samplers.md`).
 
     Added to an integer that one unit moves by at most Δ, it has Rényi divergence at most αΔ²/(2·sigma2) at
@@ -413,14 +405,14 @@ def discrete_gaussian(
     if size is None:
         return exact_gaussian(rng.below, p, q)
     size = integer(size, "size", at_least=0)
-    if sigma2 >= _FAST**2:
+    if sigma2 >= FAST**2:
         raise ValueError("the values would not fit in 64 bits: draw one at a time, or take sigma2 < 2⁶²")
     return np.array([exact_gaussian(rng.below, p, q) for _ in range(size)], dtype=np.int64)
 
 
 def fits(scale: Fraction) -> bool:
     """Whether the compiled sampler draws noise of this scale."""
-    return scale.numerator < _FAST and scale.denominator < _FAST
+    return scale.numerator < FAST and scale.denominator < FAST
 
 
 def _laplace_into(rng: Random, t: int, s: int, out: NDArray[np.int64]) -> bool:

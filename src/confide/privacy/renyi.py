@@ -57,7 +57,11 @@ def sum_up(*values: float) -> float:
     """
     if math.inf in values:
         return math.inf
-    exact = sum((Fraction(value) for value in values), Fraction(0))
+    return fraction_up(sum((Fraction(value) for value in values), Fraction(0)))
+
+
+def fraction_up(exact: Fraction) -> float:
+    """The smallest double that is not below it."""
     rounded = float(exact)
     return rounded if Fraction(rounded) >= exact else math.nextafter(rounded, math.inf)
 

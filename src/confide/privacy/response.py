@@ -19,7 +19,7 @@ from confide._checks import Numbers, integer, real
 from confide.arrays import Floats, Ints, Words
 from confide.kernels.compile import jit
 from confide.privacy.cost import ONE, UP, float_up
-from confide.privacy.renyi import check_epsilon
+from confide.privacy.renyi import check_epsilon, fraction_up
 
 MOST_LABELS = 1 << 16
 """Every draw compares its word with one threshold for each label."""
@@ -266,6 +266,4 @@ def each(epsilon: float, number: int) -> float:
 
 def together(epsilon: float, number: int) -> float:
     """What `number` releases at `epsilon` cost together, rounded up."""
-    exact = Fraction(real(epsilon, "epsilon")) * integer(number, "number", at_least=1)
-    found = float(exact)
-    return found if Fraction(found) >= exact else float(np.nextafter(found, np.inf))
+    return fraction_up(Fraction(real(epsilon, "epsilon")) * integer(number, "number", at_least=1))

@@ -261,11 +261,7 @@ class ChallengeAT(AboveThreshold):
         rng: Random | None = None,
     ) -> None:
         check_epsilon(epsilon), check_delta(delta), check_beta(beta)
-        reports, rounds, shift = (
-            integer(reports, "reports", 1),
-            integer(rounds, "rounds", 1),
-            integer(shift, "shift", 1),
-        )
+        reports, rounds = integer(reports, "reports", 1), integer(rounds, "rounds", 1)
         if not 0 < counter_share < 1:
             raise ValueError(f"counter_share={counter_share} must lie strictly between 0 and 1")
         self.counter_budget = CounterBudget.make(

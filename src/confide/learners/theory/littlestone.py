@@ -11,16 +11,13 @@ import threading
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from confide.arrays import Words
 from confide.learners.theory.search import pack, sauer, search
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _LOCK = threading.RLock()
 _MOST_ENTRIES = 1 << 16
@@ -249,36 +246,6 @@ class Tree:
         for label, child in enumerate((self.zero, self.one)):
             for pairs, hypothesis in child.branches():
                 yield [(self.point, label), *pairs], hypothesis
-
-    def figure(self, levels: int = 5) -> Figure:
-        """A picture of the first `levels` levels; `figure.savefig(path)` keeps it."""
-        from matplotlib.figure import Figure  # here: it takes long to load, and learners do without
-
-        depth = min(self.depth, levels)
-        figure = Figure(figsize=(max(3.0, 0.55 * 2**depth), 1.0 + 0.8 * depth), layout="constrained")
-        axes = figure.add_subplot()
-        axes.set_axis_off()
-
-        def draw(node: Tree, left: float, right: float, level: int) -> None:
-            here = (left + right) / 2
-            style: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 9}
-            if node.point is None or node.zero is None or node.one is None:
-                axes.text(here, -level, f"h{node.hypothesis}", color="#22577a", **style)
-                return
-            if level == levels:
-                axes.text(here, -level, "…", **style)
-                return
-            for label, child, a, b in ((0, node.zero, left, here), (1, node.one, here, right)):
-                there = (a + b) / 2
-                axes.plot([here, there], [-level, -level - 1], color="#8b95a1", lw=1, zorder=1)
-                axes.text((here + there) / 2, -level - 0.45, str(label), color="#b5446e", **style)
-                draw(child, a, b, level + 1)
-            box: dict[str, Any] = {"boxstyle": "round,pad=0.3", "fc": "white", "ec": "#22577a"}
-            axes.text(here, -level, f"x{node.point}", bbox=box, zorder=2, **style)
-
-        draw(self, 0.0, 1.0, 0)
-        axes.set(xlim=(0, 1), ylim=(-depth - 0.4, 0.4))
-        return figure
 
 
 @overload

@@ -169,13 +169,7 @@ def _quick(
 
 
 @jit
-def search(
-    rows: Words,
-    want: int,
-    sums: NDArray[np.int64],
-    keys: Words,
-    bounds: NDArray[np.int8],
-) -> bool:
+def search(rows: Words, want: int, sums: NDArray[np.int64], keys: Words, bounds: NDArray[np.int8]) -> bool:
     """Whether all `rows` together shatter a tree of depth `want`. Changes the order of the rows.
 
     The memo: `keys` holds names, `bounds` what is known of their dimensions, at least and at most; zeros are an
