@@ -35,16 +35,15 @@ from confide.ledger.store import (
 __all__ = ["PERSON", "Disk", "SqliteStore"]
 
 PERSON = f"""
-INSERT INTO person(model, who, unsure, watched, labels, sequence, checksum)
-SELECT m, w, u, d, l, s, {CHECKSUM}(m, w, u, d, l, s)
-FROM (SELECT ? AS m, ? AS w, ? AS u, ? AS d, ? AS l, ? AS s) WHERE true
+INSERT INTO person(model, who, unsure, watched, labels, sequence, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT(model, who) DO UPDATE SET
     unsure = MAX(unsure, excluded.unsure), watched = MAX(watched, excluded.watched),
     labels = MAX(labels, excluded.labels), sequence = excluded.sequence,
     checksum = {CHECKSUM}(
         model, who, MAX(unsure, excluded.unsure), MAX(watched, excluded.watched), MAX(labels, excluded.labels),
         excluded.sequence)"""
-"""Raise a person's counts: model, who, unsure, watched, labels, sequence, which changes even if nothing else does."""
+"""Raise a person's counts: model, who, unsure, watched, labels, sequence, which changes even if nothing else does, and
+the checksum of these, for somebody new."""
 _RELEASED = f"""
 INSERT INTO released(model, kind, number, noisy, exact, checksum)
 SELECT m, k, n, a, b, {CHECKSUM}(m, k, n, a, b) FROM (SELECT ? AS m, ? AS k, ? AS n, ? AS a, ? AS b)"""
@@ -71,10 +70,12 @@ _NOTE = "INSERT INTO journal(model, kind, sequence, width, body, checksum) VALUE
 _NOTED = "SELECT width, body FROM journal WHERE model = ? AND kind = ? AND sequence = ?"
 _ERASED = "UPDATE journal SET body = ?, checksum = ? WHERE model = ? AND kind = ? AND sequence = ?"
 _TORN = "DELETE FROM journal WHERE model = ? AND kind = ? AND sequence <= ?"
-_GROW = """
-UPDATE model SET rounds = MAX(rounds, ?), unsure = MAX(unsure, ?), halted = COALESCE(halted, ?),
-    history = MAX(history, ?), sequence = ?
-WHERE id = ? AND epoch = ? AND sequence = ?"""
+_GROW = f"""
+UPDATE model SET rounds = MAX(rounds, ?1), unsure = MAX(unsure, ?2), halted = COALESCE(halted, ?3),
+    history = MAX(history, ?4), sequence = ?5,
+    checksum = {CHECKSUM}(
+        id, name, epoch, ?5, MAX(rounds, ?1), MAX(unsure, ?2), COALESCE(halted, ?3), MAX(history, ?4))
+WHERE id = ?6 AND epoch = ?7 AND sequence = ?8"""
 _PRUNE = "DELETE FROM used WHERE model = ? AND number <= ?"
 
 
@@ -148,9 +149,9 @@ class SqliteStore(File, Store):
             grown = db.execute(_GROW, (*batch.grown(), last, key, batch.epoch, batch.before))
             if grown.rowcount != 1:
                 raise taken_over(self.name)
-            db.execute(_SIGN, (key,))
+            counts = [(key, who, *[n + WIDE for n in ns], last) for who, ns in people.items()]
             many = (
-                (PERSON, [(key, who, *[n + WIDE for n in ns], last) for who, ns in people.items()]),
+                (PERSON, [(*one, checksum(*one)) for one in counts]),
                 (DROPPED, [(key, *one) for _, entry in entries for one in entry.dropped]),
                 (_RELEASED, [(key, *one) for _, entry in entries for one in entry.released]),
                 (_USED, [(key, number, epoch) for _, entry in entries for epoch, number in entry.used]),
