@@ -33,8 +33,8 @@ from confide.pop.base import Answer
 from confide.service.base import Question
 from confide.service.config import EXAMPLE, ModelConfig, read_config
 from confide.service.doors import Keys, Tokens
-from confide.service.logs import Log
 from confide.service.journal import pack
+from confide.service.logs import Log
 from confide.service.models import SERVING, features, open_desk, planned, promised, room
 from confide.service.server import build, door_of
 from confide.service.verifiers import JwtDoor, ProxyDoor
