@@ -149,7 +149,8 @@ class SqliteStore(File, Store):
             grown = db.execute(_GROW, (*batch.grown(), last, key, batch.epoch, batch.before))
             if grown.rowcount != 1:
                 raise taken_over(self.name)
-            counts: list[tuple[int | bytes, ...]] = [(key, who, *[n + WIDE for n in ns], last) for who, ns in people.items()]
+            counts = list[tuple[int | bytes, ...]]()
+            counts += [(key, who, *[n + WIDE for n in ns], last) for who, ns in people.items()]
             many = (
                 (PERSON, [(*one, checksum(*one)) for one in counts]),
                 (DROPPED, [(key, *one) for _, entry in entries for one in entry.dropped]),
