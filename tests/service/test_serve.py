@@ -33,6 +33,7 @@ from confide.pop.base import Answer
 from confide.service.base import Question
 from confide.service.config import EXAMPLE, ModelConfig, read_config
 from confide.service.doors import Keys, Tokens
+from confide.service.journal import pack
 from confide.service.logs import Log
 from confide.service.models import SERVING, features, open_desk, planned, promised, room
 from confide.service.server import build, door_of
@@ -580,8 +581,24 @@ def test_an_ordinary_mail_fits_where_a_column_is_a_text(tmp_path: Path) -> None:
         asked = desk.ask([Question("ann", "1", MAIL), Question("ann", "2", {"words": "a" * 20_000})])
         assert asked[0].answer is not None and asked[1].refusal is not None and asked[1].refusal.kind == "malformed"
         assert desk.public()["rounds"] == 2 and desk.public()["room"] == 16_384
-    assert room(read_config(written(tmp_path)).models["spam"]) == 512
     assert room(read_config(written(tmp_path, text + "room = 100\n")).models["spam"]) == 100
+    text = text.replace('"text"', '"category"').replace("state/spam", "state/other")
+    assert room(read_config(written(tmp_path, text)).models["spam"]) == 512
+
+
+def test_numbers_have_the_room_that_they_need(tmp_path: Path) -> None:
+    """Whatever numbers they are, with any of them missing; and a model that has more keeps what it was made with."""
+    for columns in (1, 2, 20):
+        text = SMALL.replace("columns = 2", f"columns = {columns}")
+        found = room(read_config(written(tmp_path, text)).models["spam"])
+        longest = [-2.2250738585072014e-308] * columns
+        packed = [pack(longest), pack([*longest[1:], None]), pack([None] * columns)]
+        assert all(one is not None and len(one) <= found for one in packed) and found <= 512
+    written(tmp_path, SMALL + "room = 512\n")
+    open_desk("spam", read_config(tmp_path / "confide.toml").models["spam"]).close()
+    model = read_config(written(tmp_path)).models["spam"]
+    with contextlib.closing(open_desk("spam", model)) as desk:
+        assert room(model) == 512 and desk.public()["room"] == 512
 
 
 @pytest.mark.parametrize(("more", "words"), [("", "first label of"), ("unit_labels = 7\n", "first 7 labels of")])

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from confide.arrays import Floats, Ints
 from confide.errors import StateError
+from confide.guide.columns import Columns
 from confide.guide.course import OTHERS, Release
 from confide.guide.hashed import HashedMap
 from confide.guide.importance import importance
@@ -100,6 +101,8 @@ class Guide(Resuming):
     True
     """
 
+    _seen: tuple[Any, Columns, Table] | None = None  # rows that were read last, until they are asked
+
     # ------------------------------------------------------------------ rows
 
     def read(self, x: Any, /) -> None:
@@ -116,7 +119,10 @@ class Guide(Resuming):
         """Which rows the guide cannot read, now or later: that depends on its columns alone."""
         if isinstance(self.features, HashedMap):
             return self.features.encode_many(rows)[2]
-        return read_many(self.features.columns, rows).refused
+        columns = self.features.columns
+        table = read_many(columns, rows)
+        self._seen = rows, columns, table
+        return table.refused
 
     def count(self, x: Any, /) -> None:
         """Count one row for the private ranges: at most one of a unit, and only before they are released."""
@@ -239,7 +245,7 @@ class Guide(Resuming):
             done = part.stop
             some: Any = rows[part]
             if isinstance(self.features, FeatureMap):
-                some = read_many(self.features.columns, some)
+                some = self._table(rows, part, self.features.columns)
                 if self.counting and self.finding:
                     self._counted.add(some.numbers[counted[part] & ~bad[part] & ~some.refused])
             batch = encode_batch(self.features, some)
@@ -256,7 +262,15 @@ class Guide(Resuming):
                     None if row is None else Question(stage, row, None, None if table is None else table.row(i))
                     for i, row in enumerate(encoded)
                 ])  # fmt: skip
+        self._seen = None
         return asked
+
+    def _table(self, rows: Any, part: slice, columns: Columns) -> Table:
+        """Some of the rows by column, as `unreadable` read them just before; nothing is read twice."""
+        seen = self._seen
+        if seen is not None and seen[0] is rows and seen[1] is columns:
+            return seen[2].part(part)
+        return read_many(columns, rows[part])
 
     def _keep(self, table: Table, refused: Mask, labels: Ints) -> None:
         """Keep what the last rounds were taught, as `gradient` does."""

@@ -36,6 +36,10 @@ class Table(NamedTuple):
         """One row, sharing nothing with the others."""
         return Row(self.numbers[i].copy(), self.codes[i].copy(), tuple(self.texts[i].tolist()))
 
+    def part(self, some: slice) -> Table:
+        """Some of the rows."""
+        return Table(self.numbers[some], self.codes[some], self.texts[some], self.refused[some])
+
     @classmethod
     def of(cls, columns: Columns, rows: Sequence[Row]) -> Table:
         """Rows that were read one by one."""

@@ -23,23 +23,21 @@ from confide.ledger.store import TABLES, WIDE, Claim, Place, Store, Trouble, che
 __all__ = ["PERSON", "Disk", "SqliteStore"]
 
 PERSON = f"""
-INSERT INTO person(model, who, unsure, watched, labels, sequence, checksum)
-SELECT m, w, u, d, l, s, {CHECKSUM}(m, w, u, d, l, s)
-FROM (SELECT ? AS m, ? AS w, ? AS u, ? AS d, ? AS l, ? AS s) WHERE true
+INSERT INTO person(model, who, unsure, watched, labels, sequence, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT(model, who) DO UPDATE SET
     unsure = MAX(unsure, excluded.unsure), watched = MAX(watched, excluded.watched),
     labels = MAX(labels, excluded.labels), sequence = excluded.sequence,
     checksum = {CHECKSUM}(
         model, who, MAX(unsure, excluded.unsure), MAX(watched, excluded.watched), MAX(labels, excluded.labels),
         excluded.sequence)"""
-"""Raise a person's counts: model, who, unsure, watched, labels, sequence, which changes even if nothing else does."""
-_SIGN = f"""
-UPDATE model SET checksum = {CHECKSUM}(id, name, epoch, sequence, rounds, unsure, halted, history) WHERE id = ?"""
-"""Renew the checksum of a model's row."""
-_GROW = """
-UPDATE model SET rounds = MAX(rounds, ?), unsure = MAX(unsure, ?), halted = COALESCE(halted, ?),
-    history = MAX(history, ?), sequence = ?
-WHERE id = ? AND epoch = ? AND sequence = ?"""
+"""Raise a person's counts: model, who, unsure, watched, labels, sequence, which changes even if nothing else does, and
+the checksum of these, for somebody new."""
+_GROW = f"""
+UPDATE model SET rounds = MAX(rounds, ?1), unsure = MAX(unsure, ?2), halted = COALESCE(halted, ?3),
+    history = MAX(history, ?4), sequence = ?5,
+    checksum = {CHECKSUM}(
+        id, name, epoch, ?5, MAX(rounds, ?1), MAX(unsure, ?2), COALESCE(halted, ?3), MAX(history, ?4))
+WHERE id = ?6 AND epoch = ?7 AND sequence = ?8"""
 
 
 @cache
@@ -84,9 +82,10 @@ class SqliteStore(File, Store):
         key, last = batch.key, batch.last
         if self.db.execute(_GROW, (*batch.grown(), last, key, batch.epoch, batch.before)).rowcount != 1:
             raise taken_over(self.name)
-        self.db.execute(_SIGN, (key,))
         if people:
-            self.db.executemany(PERSON, [(key, who, *[n + WIDE for n in ns], last) for who, ns in people.items()])
+            counts = list[tuple[int | bytes, ...]]()
+            counts += [(key, who, *[n + WIDE for n in ns], last) for who, ns in people.items()]
+            self.db.executemany(PERSON, [(*one, checksum(*one)) for one in counts])
 
     @contextmanager
     def changing(self) -> Iterator[None]:

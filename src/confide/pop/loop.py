@@ -382,8 +382,8 @@ def merged(copies: tuple[int, int], public: tuple[int, int], fallback: Any) -> t
 
 def merged_rows(ways: Sequence[tuple[Ints, Any]], fallback: Ints) -> tuple[Ints, NDArray[np.int8]]:
     """For each row the first of the ways (labels and sources by row, −1 for none), else the fallback's."""
-    shown, source = fallback.copy(), np.full(len(fallback), FALLBACK, dtype=np.int8)
+    shown, source = fallback, np.full(len(fallback), FALLBACK, dtype=np.int8)
     for labels, sources in reversed(ways):
         some = labels >= 0
-        shown[some], source[some] = labels[some], np.broadcast_to(sources, labels.shape)[some]
-    return shown, source
+        shown, source = np.where(some, labels, shown), np.where(some, sources, source)
+    return shown, source.astype(np.int8, copy=False)

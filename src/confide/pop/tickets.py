@@ -29,6 +29,9 @@ Key = tuple[int, int]
 _SIGNED = -33
 """Where the signature begins in a ticket, from its end, with the hyphen before it."""
 
+_KNOWN = 1 << 14
+"""Tickets of a journal's owner that are remembered as signed, as most come back soon."""
+
 
 @dataclass(slots=True, repr=False)
 class Waiting:
@@ -68,6 +71,7 @@ class Tickets:
         self.used: frozenset[Key] = frozenset()
         """What earlier lives marked as used: never good again, whoever has them as open."""
         self._key, self._keyed = key, _keyed(key)
+        self._known: dict[str, tuple[bytes, Key]] = {}  # tickets that were signed last: whose, and of which round
         self._open: dict[Key, Waiting] = {}
         self._ended: dict[Key, str] = {}
         self._due: deque[Key] = deque()  # every round, with a ticket or not: each expiry is the same work
@@ -92,7 +96,12 @@ class Tickets:
     def sign(self, key: Key, whose: bytes = b"") -> str:
         """The ticket of a round, with the life that issued it; where a journal has them, for its holder alone."""
         text = f"{key[0]}-{key[1]}-{self.lives[key[0]][0]:x}" if self.lives else f"{key[0]}-{key[1]}"
-        return f"{text}-{self._mac(text, whose)}"
+        ticket = f"{text}-{self._mac(text, whose)}"
+        if self.kept:  # as rounds are public, so is what is remembered: labels that come change nothing
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
+            self._known[ticket] = whose, key
+        return ticket
 
     def _mac(self, text: str, whose: bytes) -> str:
         one = self._keyed.copy()
@@ -100,10 +109,10 @@ class Tickets:
         return cast(str, one.hexdigest())
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_keyed"}
+        return {name: value for name, value in vars(self).items() if name not in ("_keyed", "_known")}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
-        vars(self).update(saved, _keyed=_keyed(saved["_key"]))
+        vars(self).update(saved, _keyed=_keyed(saved["_key"]), _known={})
 
     def read(self, ticket: str, whose: bytes = b"") -> Key:
         """The key of a ticket that was signed for its holder; TicketError for any other. It needs no lock."""
@@ -119,7 +128,11 @@ class Tickets:
 
     def read_many(self, tickets: Iterable[str], whose: bytes) -> list[Key | None]:
         """`read` of each; None for one that was not signed for its holder."""
-        return [self._key_of(ticket, whose) for ticket in tickets]
+        keys, known = list[Key | None](), self._known.get
+        for ticket in tickets:
+            found = known(ticket) if type(ticket) is str else None
+            keys.append(found[1] if found is not None and found[0] == whose else self._key_of(ticket, whose))
+        return keys
 
     def _key_of(self, ticket: str, whose: bytes) -> Key | None:
         with contained:  # whatever it is, others' are read

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,8 +32,8 @@ from confide.service.posting import MergerServer
 from confide.service.proxy import Proxy, Routed
 
 __all__ = [
-    "CALLER", "KNOWN", "Guard", "Limits", "Model", "Operations", "Served", "Service", "body", "make_app", "read",
-    "said",
+    "CALLER", "KNOWN", "WHOLE", "Guard", "Limits", "Model", "Operations", "Served", "Service", "body", "make_app",
+    "read", "said",
 ]  # fmt: skip
 
 LARGE = 50_000
@@ -40,6 +41,9 @@ LARGE = 50_000
 
 KNOWN = "confide.known"
 """In a request's `state`: what to call when the door has let its sender in, for the connection to be kept rather."""
+
+WHOLE = "confide.whole"
+"""In a request's `state`: a context; what is sent within it leaves in one piece when it ends."""
 
 BODY, CALLER = "confide.body", "confide.caller"
 """In a request's scope, where the guard puts them: the body, and who sends it; None where the guard asks nobody."""
@@ -321,8 +325,9 @@ class Guard:
         service.metrics.responded(name, operation, sent[0]["status"], service.clock() - began)
         if turn is not None:
             await turn.leave()
-        for message in sent:
-            await send(message)
+        with scope.get("state", {}).get(WHOLE) or contextlib.nullcontext():
+            for message in sent:
+                await send(message)
 
     def _admitted(self, scope: Scope, name: str, operation: str) -> Caller | None:
         """Who sends a body, before anything of it is read; who may not use the model, or would only wait, is refused.
@@ -343,7 +348,11 @@ class Guard:
         return caller
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        length = b"0"
+        for name, value in scope["headers"]:
+            if name == b"content-length":
+                length = value
+                break
         if not length.isdigit() or len(length) > 12 or int(length) > self._most:
             raise self._too_large()
         if getattr(getattr(receive, "__self__", None), "more_body", True) is False:

@@ -22,7 +22,7 @@ import httptools
 from pydantic_core import to_json
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from confide.service.app import KNOWN
+from confide.service.app import KNOWN, WHOLE
 from confide.service.base import AGAIN, RETRY
 from confide.service.forms import failure
 from confide.service.pace import Ticks, Turn
@@ -143,6 +143,39 @@ class Places:
         return str(known if known.version == 4 else ipaddress.ip_network((known, 64), strict=False)), bounded
 
 
+class Whole:
+    """A transport whose writes leave in one piece, within its context: each takes the system as long as a question.
+
+    uvicorn writes the head of a response and its body one after the other.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport, self._held = transport, cast(list[bytes] | None, None)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def __enter__(self) -> None:
+        self._held = []
+
+    def __exit__(self, *_: object) -> None:
+        held, self._held = self._held, None
+        if held:
+            self._transport.write(b"".join(held))
+
+    def write(self, data: bytes) -> None:
+        """As a transport's, or when the context ends."""
+        if self._held is None:
+            self._transport.write(data)
+        else:
+            self._held.append(data)
+
+    def close(self) -> None:
+        """As a transport's: what was written leaves first."""
+        self.__exit__()
+        self._transport.close()
+
+
 class Connection(HttpToolsProtocol):
     """One connection, with its place. What a stranger sends never writes a line into the log."""
 
@@ -156,7 +189,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a place, or say that there is none."""
-        super().connection_made(transport)
+        super().connection_made(cast(asyncio.Transport, Whole(transport)))
         if self._places.enter(self, self.client[0] if self.client else ""):
             self._wait()
         else:
@@ -204,7 +237,7 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins."""
         super().on_message_begin()
-        self.scope["state"][KNOWN] = self._know
+        self.scope["state"][KNOWN], self.scope["state"][WHOLE] = self._know, self.transport
         self._head, self._reading = 0, True
         if self._waits:
             self._wait()

@@ -55,10 +55,6 @@ _COUNTED = 1024
 """Public rounds after which the operator's counts are noted; a ticket's life, if that is less."""
 
 
-_SIGNED = 4096
-"""Tickets that are remembered on their way to `learn`: beyond, each is read twice."""
-
-
 class DeskOptions(TypedDict, total=False):
     """What a desk takes by name, as `PopDesk` says it."""
 
@@ -116,7 +112,6 @@ class PopDesk:
         self._life = self._keeper.tickets.life
         self._note_every = min(_COUNTED, self._life)
         self._lock = threading.RLock()
-        self._signed: dict[str, tuple[str, Key]] = {}  # tickets whose signature was good, on their way to `learn`
         self._sealed: str | None = None
         self._every, self._saved, self._unsaved = save_every, pop.rounds, False
         lives: Mapping[int, tuple[int, int]] = {book.epoch: (book.mark, pop.rounds)}
@@ -423,11 +418,6 @@ class PopDesk:
         if self.ended:
             return {}
         keys = self._read(lessons)
-        if len(self._signed) > _SIGNED:
-            self._signed.clear()
-        self._signed.update(
-            {one.ticket: (one.subject, key) for one, key in zip(lessons, keys, strict=True) if key is not None}
-        )
         return {i: Refusal("ticket", NOT_YOURS) for i, key in enumerate(keys) if key is None} if None in keys else {}
 
     def _read(self, lessons: Sequence[Taught]) -> list[Key | None]:
@@ -438,13 +428,8 @@ class PopDesk:
         return keys
 
     def _keys(self, lessons: Sequence[Taught]) -> list[Key | None]:
-        """As `_read`, which `not_theirs` has done already; a ticket from beyond the ledger's end seals the model."""
-        nobody, take = (None, None), self._signed.pop
-        known = [take(one.ticket, nobody) for one in lessons]
-        keys = [key if whose == one.subject else None for one, (whose, key) in zip(lessons, known, strict=True)]
-        unread = [i for i, key in enumerate(keys) if key is None] if None in keys else []
-        for i, key in zip(unread, self._read([lessons[i] for i in unread]), strict=True):
-            keys[i] = key
+        """As `_read`; a ticket from beyond the ledger's end seals the model."""
+        keys = self._read(lessons)
         signed = [(one.ticket, key) for one, key in zip(lessons, keys, strict=True) if key is not None]
         if self._keeper.tickets.any_lost(signed, self._keeper.rounds):
             self._seal()

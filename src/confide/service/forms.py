@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic_core import from_json
 
 from confide.pop.base import Told
-from confide.service.base import Problem, Question, Refusal, Reply
+from confide.service.base import Problem, Question, Refusal, Reply, Taught
 
 __all__ = [
     "ASK", "ASK_MANY", "AUDIT", "DRAIN", "FORMS", "HISTORY", "LABEL", "LABEL_MANY", "PERSON", "Answer", "Answers",
@@ -71,15 +71,19 @@ class Ask(Form):
         description="The request's own name. A retry with it gets the stored answer, and takes no round.",
     )  # fmt: skip
 
-    def question(self, subject: str) -> Question:
+    def asked(self, subject: str) -> list[Question]:
         """As the desk takes it; without an id it gets one that nobody else has."""
-        return Question(subject, f"{_OWN}-{next(_NUMBERS)}" if self.id is None else self.id, self.x)
+        return [Question(subject, f"{_OWN}-{next(_NUMBERS)}" if self.id is None else self.id, self.x)]
 
 
 class AskMany(Form):
     """Several questions, answered in order."""
 
     questions: list[Ask] = Field(fail_fast=True, description="At most as many as the service's limits say.")
+
+    def asked(self, subject: str) -> list[Question]:
+        """As the desk takes them."""
+        return [question for one in self.questions for question in one.asked(subject)]
 
 
 class LabelOne(Form):
@@ -91,11 +95,19 @@ class LabelOne(Form):
     )  # fmt: skip
     label: Label = Field(description="One of the model's labels.", examples=["spam"])
 
+    def taught(self, subject: str) -> list[Taught]:
+        """As the desk takes it."""
+        return [Taught(subject, self.ticket, self.label)]
+
 
 class LabelMany(Form):
     """Several labels, taken in order."""
 
     labels: list[LabelOne] = Field(fail_fast=True)
+
+    def taught(self, subject: str) -> list[Taught]:
+        """As the desk takes them."""
+        return [Taught(subject, one.ticket, one.label) for one in self.labels]
 
 
 class Record(Form):
@@ -250,73 +262,73 @@ class Forms(Generic[F]):
 
 
 @dataclass(slots=True, repr=False)
-class _Ask:
-    """An `Ask` that was read plainly."""
+class _Asked:
+    """`Ask`, or `AskMany`, that was read plainly: the questions as they came."""
 
-    x: Any
-    id: str | None
-    question = Ask.question
+    questions: list[dict[str, Any]]
 
-
-@dataclass(slots=True, repr=False)
-class _Label:
-    """A `LabelOne` that was read plainly."""
-
-    ticket: str
-    label: str | bool | int | float
+    def asked(self, subject: str) -> list[Question]:
+        """As `Ask.asked`."""
+        return [
+            Question(subject, one["id"] if "id" in one else f"{_OWN}-{next(_NUMBERS)}", one["x"])
+            for one in self.questions
+        ]
 
 
 @dataclass(slots=True, repr=False)
-class _Questions:
-    questions: list[_Ask]
+class _Brought:
+    """`LabelOne`, or `LabelMany`, that was read plainly: the labels as they came."""
+
+    labels: list[dict[str, Any]]
+
+    def taught(self, subject: str) -> list[Taught]:
+        """As `LabelOne.taught`."""
+        return [Taught(subject, one["ticket"], one["label"]) for one in self.labels]
 
 
-@dataclass(slots=True, repr=False)
-class _Labels:
-    labels: list[_Label]
-
-
-def _ask(given: Any) -> _Ask | None:
-    """`Ask` of a body that has its form: tests/service/test_forms.py compares them."""
+def _is_ask(given: Any) -> bool:
+    """Whether a body has the form `Ask`; False where it cannot tell: tests/service/test_forms.py compares them."""
     if type(given) is not dict or "x" not in given:
-        return None
+        return False
+    if len(given) == 1:
+        return True
     id = given.get("id")
-    if len(given) == 1 or (len(given) == 2 and type(id) is str and 1 <= len(id) <= 100):
-        return _Ask(given["x"], id)
-    return None
+    return len(given) == 2 and type(id) is str and 1 <= len(id) <= 100
 
 
-def _label(given: Any) -> _Label | None:
+def _is_label(given: Any) -> bool:
     """`LabelOne`, likewise."""
     if type(given) is not dict or len(given) != 2:
-        return None
-    ticket, label = given.get("ticket"), given.get("label")
-    if type(ticket) is str and len(ticket) <= 1000 and type(label) in _LABELS:
-        return _Label(ticket, label)  # type: ignore[arg-type]
-    return None
+        return False
+    ticket = given.get("ticket")
+    return type(ticket) is str and len(ticket) <= 1000 and type(given.get("label")) in _LABELS
 
 
 _LABELS = (str, int, bool, float)
-R = TypeVar("R")
 
 
-def _all(given: Any, name: str, read: Callable[[Any], R | None]) -> list[R] | None:
-    """The only entry of a body, a list of rows."""
+def _all(given: Any, name: str, plain: Callable[[Any], bool]) -> list[Any] | None:
+    """The only entry of a body, a list of rows that are all plain."""
     rows = given.get(name) if type(given) is dict and len(given) == 1 else None
-    if type(rows) is not list:
-        return None
-    found = list(map(read, rows))
-    return None if None in found else cast(list[R], found)
+    return rows if type(rows) is list and all(map(plain, rows)) else None
 
 
-def _ask_many(given: Any) -> _Questions | None:
-    rows = _all(given, "questions", _ask)
-    return None if rows is None else _Questions(rows)
+def _ask(given: Any) -> _Asked | None:
+    return _Asked([given]) if _is_ask(given) else None
 
 
-def _label_many(given: Any) -> _Labels | None:
-    rows = _all(given, "labels", _label)
-    return None if rows is None else _Labels(rows)
+def _ask_many(given: Any) -> _Asked | None:
+    rows = _all(given, "questions", _is_ask)
+    return None if rows is None else _Asked(rows)
+
+
+def _label(given: Any) -> _Brought | None:
+    return _Brought([given]) if _is_label(given) else None
+
+
+def _label_many(given: Any) -> _Brought | None:
+    rows = _all(given, "labels", _is_label)
+    return None if rows is None else _Brought(rows)
 
 
 ASK, ASK_MANY = Forms(Ask, _ask), Forms(AskMany, _ask_many)

@@ -59,8 +59,9 @@ KINDS = ("number", "log", "category", "text", "drop")
 WAITS, PATIENCE = 5.0, 60.0
 """Seconds that a question waits for a number, and that a process that is started waits for the merger."""
 
-ROOM, MAIL = 512, 16_384
-"""Bytes for a stored question: of numbers and categories, and with a text, which may be an ordinary mail."""
+ROOM, MAIL, NUMBER = 512, 16_384, 25
+"""Bytes for a stored question: of numbers and categories, with a text, which may be an ordinary mail, and for each
+number of one that has nothing else: as JSON, where one is missing, it has at most so many with the comma."""
 
 
 def open_desk(name: str, config: ModelConfig, seed: int | None = None) -> Desk:
@@ -345,9 +346,17 @@ def features(config: ModelConfig) -> int | learners.Features:
 
 
 def room(config: ModelConfig) -> int:
-    """Bytes for a stored question, the same for all: as the file says, or enough for what its columns are."""
-    if config.room is not None or isinstance(config.columns, int):
-        return config.room or ROOM
+    """Bytes for a stored question, the same for all: as the file says, or enough for what its columns are.
+
+    Where the file says nothing a model keeps what it was made with. What is stored is written twice, and more than
+    once again when it is dropped: so a question of a few numbers has no more room than it needs.
+    """
+    if config.room is not None:
+        return config.room
+    if (made := (_written(config) or {}).get("promise", {}).get("room")) is not None:
+        return int(made)
+    if isinstance(config.columns, int):
+        return min(ROOM, 2 + NUMBER * config.columns)
     return MAIL if any(column.kind == "text" for column in _schema(config).columns) else ROOM
 
 

@@ -156,6 +156,8 @@ class Owner:
     async def ask(self, questions: Sequence[Question]) -> list[Reply]:
         """What the desk answers, when it is durable; what it would only refuse takes no place that others wait for."""
         refused = self._desk.refused(questions)
+        if not refused and questions:
+            return cast(list[Reply], await self._submit(("ask", ""), questions, len(questions)))
         rest = [one for i, one in enumerate(questions) if i not in refused]
         told = iter(cast(list[Reply], await self._submit(("ask", ""), rest, len(rest))) if rest else ())
         return [refused[i] if i in refused else next(told) for i in range(len(questions))]
@@ -163,6 +165,9 @@ class Owner:
     async def learn(self, lessons: Sequence[Taught]) -> list[Refusal | None]:
         """What the desk says to one sender's labels, when they are durable; who brings none of theirs does not wait."""
         refused = self._desk.not_theirs(lessons)
+        if not refused and lessons:
+            mine = lane("label", lessons[0].subject)
+            return cast(list[Refusal | None], await self._submit(mine, lessons, len(lessons), LONG))
         rest = [one for i, one in enumerate(lessons) if i not in refused]
         said = iter(await self._submit(lane("label", rest[0].subject), rest, len(rest), LONG) if rest else ())
         return [refused[i] if i in refused else next(said) for i in range(len(lessons))]
@@ -317,7 +322,7 @@ class Owner:
         desk = self._desk
         if kind in ("call", "look"):
             return [(job, self._done(kind, 1, desk, partial(job.what, desk))) for job in jobs]
-        rows = [row for job in jobs for row in job.what]
+        rows = jobs[0].what if len(jobs) == 1 else [row for job in jobs for row in job.what]
         serve: Callable[[Any], Any] = desk.ask if kind == "ask" else desk.learn
         results = self._done(kind, len(rows), desk, partial(serve, rows))
         at, parts = 0, list[tuple[_Job, Any]]()

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from confide.service import forms
 from confide.service.app import CALLER, Guard, Model, Served, Service, body, make_app, read, said
-from confide.service.base import Problem, Refusal, Taught
+from confide.service.base import Problem, Refusal
 from confide.service.doors import Caller
 from confide.service.metrics import public_text
 from confide.service.owner import Owner, Work
@@ -98,8 +98,8 @@ def _asking(app: FastAPI, service: Service) -> Mapping[str, Served]:
     @operation("ask", "ask", forms.ASK, "Ask one question", forms.Answer, 409, 422)
     async def ask(owner: Owner, subject: str, form: forms.Ask) -> Response:
         """Takes one round, whether x can be read or not, and returns the label and a ticket."""
-        question = form.question(subject)
-        (reply,) = await owner.ask([question])
+        (question,) = questions = form.asked(subject)
+        (reply,) = await owner.ask(questions)
         if reply.refusal is None:
             return said(forms.answer(question, reply))
         return said(forms.answer(question, reply), STATUS[reply.refusal.kind], reply.refusal.after)
@@ -107,10 +107,10 @@ def _asking(app: FastAPI, service: Service) -> Mapping[str, Served]:
     @operation("ask", "ask-many", forms.ASK_MANY, f"Ask up to {most} questions", forms.Answers, 413, 422)
     async def ask_many(owner: Owner, subject: str, form: forms.AskMany) -> Response:
         """The rounds are taken in order; a question that is refused has an `error` where its answer would be."""
-        questions = [one.question(subject) for one in form.questions]
+        questions = form.asked(subject)
         replies = await owner.ask(questions)
         over = [one.refusal.after for one in replies if one.refusal is not None and one.refusal.kind == "quota"]
-        told = {"answers": [forms.answer(*pair) for pair in zip(questions, replies, strict=True)]}
+        told = {"answers": list(map(forms.answer, questions, replies))}
         if len(over) == len(replies):  # none took a round, nor ever did
             return said({**told, **forms.failure("quota", OVER)}, 429, over[0])
         return said(told)
@@ -118,14 +118,13 @@ def _asking(app: FastAPI, service: Service) -> Mapping[str, Served]:
     @operation("label", "label", forms.LABEL, "Bring the label of an answered question", forms.Taken, 404, 422)
     async def label(owner: Owner, subject: str, form: forms.LabelOne) -> Response:
         """Durable when it returns. A ticket is good once, in time, and for the asker who got it."""
-        (refusal,) = await owner.learn([Taught(subject, form.ticket, form.label)])
+        (refusal,) = await owner.learn(form.taught(subject))
         return said(_taken(refusal), 200 if refusal is None else STATUS[refusal.kind])
 
     @operation("label", "label-many", forms.LABEL_MANY, f"Bring up to {most} labels", forms.Takens, 413, 422)
     async def label_many(owner: Owner, subject: str, form: forms.LabelMany) -> Response:
         """All good ones are taken, whatever the others are."""
-        lessons = [Taught(subject, one.ticket, one.label) for one in form.labels]
-        return said({"results": [_taken(one) for one in await owner.learn(lessons)]})
+        return said({"results": [_taken(one) for one in await owner.learn(form.taught(subject))]})
 
     return served
 
