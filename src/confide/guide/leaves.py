@@ -35,6 +35,7 @@ from confide.guide.middle import mean_row
 from confide.guide.model import Map, encode_batch
 from confide.guide.partitions import DEPTH, Renewal, again, mean_squares, renewals
 from confide.guide.rows import Table
+from confide.guide.silence import Kept as Then
 from confide.guide.silence import Silence, Span, often
 from confide.planning.guided import GuidePlan
 from confide.planning.stages import SHORTEST, Stage, reaching
@@ -115,7 +116,7 @@ class Leaves:
         self.anew = 0  # after how many rounds of the stage the model began anew; 0 for never
         self._since_leaf, self._tried = 0, 0  # leaves before what is told is of this model; before a trial of another
         self._goes_on = carried is not None  # θ has more to follow than the sums of this epoch
-        self.silence = Silence.first(self.answering, self.models, self._units.size)
+        self.silence = Silence.first(Then(self.answering, self.models), self._units.size)
         self.began = np.zeros(0, dtype=np.int64) if carried is None else self._begin(carried)
         self.given: tuple[Renewal, ...] = ()  # partitions that a predecessor had drawn anew
         self._older: dict[tuple[Renewal, ...], FeatureMap] = {}  # maps of earlier rounds
@@ -319,9 +320,11 @@ class Leaves:
             known = later.get("silence", self.silence)
             if found is not None:
                 known = known._replace(window=Span.after(self._units.size, closed), often=known.often or found)
-            if found is not None or "_since_leaf" in again:
-                models = self._untried(later["models"]) if trying else later["models"]
-                known = known._replace(answering=later["answering"], models=models)
+            now = Then(later["answering"], self._untried(later["models"]) if trying else later["models"])
+            if found is not None:
+                known = known._replace(kept=known.newer, newer=now)
+            if "_since_leaf" in again:
+                known = known._replace(kept=now, newer=now)
             later["silence"] = known
         return later
 
@@ -356,38 +359,40 @@ class Leaves:
         """What is otherwise while labels do not come often, or no more, or again."""
         closed, models, known = later["closed"], later["models"], self.silence
         if not known.quiet:
-            return self._waits(later, known.answering, known.models)
+            return self._waits(later, known.kept)
         told, vectors = self._known(closed), self.plan.vectors
         if heard:
             return self._taught(later, known, told)
         best, better = known.better(told)
         if better:
             answering = models[:, best * vectors : (best + 1) * vectors] * exponential(self.choice.surer[0])
-            return self._waits(later, answering, models)
+            return self._waits(later, Then(answering, models))
         if best < 0:
             known = known._replace(trial=Span.after(self._units.size, closed))
         if heard is False:
             known = known._replace(window=Span.after(self._units.size, closed))
-        models[:, self._slow] = known.answering
-        return {"models": models, "answering": known.answering, "silence": known}
+        models[:, self._slow] = known.kept.answering
+        return {"models": models, "answering": known.kept.answering, "silence": known}
 
-    def _waits(self, later: dict[str, Any], answering: Floats, models: Floats) -> dict[str, Any]:
-        """This answers while it is quiet, and θ begins with the usual one of these."""
-        closed, theta, models = later["closed"], models[:, : self.plan.vectors].copy(), models.copy()
-        models[:, self._slow], sums, span = answering, self._sums(theta), Span.after(self._units.size, closed)
-        silence = Silence(True, True, answering, models, sums, 0, span, span)
-        later = later | {"theta": theta, "models": models, "answering": answering, "silence": silence, "_tried": 0}
+    def _waits(self, later: dict[str, Any], kept: Then) -> dict[str, Any]:
+        """This answers while it is quiet, and θ begins with its usual candidate."""
+        theta, models = kept.models[:, : self.plan.vectors].copy(), kept.models.copy()
+        models[:, self._slow], sums = kept.answering, self._sums(theta)
+        span, kept = Span.after(self._units.size, later["closed"]), kept._replace(models=models)
+        later = later | {"theta": theta, "models": models, "answering": kept.answering, "_tried": 0}
+        later["silence"] = Silence(True, True, kept, kept, sums, 0, span, span)
         return later | self._from(later, sums)
 
     def _taught(self, later: dict[str, Any], known: Silence, told: Told) -> dict[str, Any]:
         """Labels come often again: θ goes on from itself, or from what answered; or its opposite is tried."""
         closed, learned = later["closed"], float(known.trial.part(told).rows[SLOW]) > 0
-        models = self._untried(later["models"] if learned else known.models)
+        models = self._untried(later["models"] if learned else known.kept.models)
         theta, part = models[:, : self.plan.vectors].copy(), known.window.part(told)
         span = Span.after(self._units.size, closed)
         later = later | {"theta": theta, "models": models, "_since_leaf": closed}
         later["answering"] = self._chosen(later["choice"], models, False)
-        later["silence"] = Silence(True, False, later["answering"], models.copy(), known.base, 0, span, span)
+        now = Then(later["answering"], models.copy())
+        later["silence"] = Silence(True, False, now, now, known.base, 0, span, span)
         if self.plan.vectors == 1 and part.less(FREQUENT) > 0:
             models[:, self._slow], later["_tried"] = -theta, closed
         return later | self._from(later, self._sums(theta))
@@ -468,13 +473,14 @@ class Leaves:
         changed = renewals(columns, standing, young, deal, features.seed, begun)
         base, born, since_round = self._base.copy(), self._born.copy(), self._since_round.copy()
         carried, noise = self._carried.copy(), self._carried_noise.copy()
-        kept = self.silence._replace(answering=self.silence.answering.copy(), models=self.silence.models.copy())
+        kept = [Then(one.answering.copy(), one.models.copy()) for one in (self.silence.kept, self.silence.newer)]
         for i, _, _ in changed:
             part = slice(first + i * size, first + (i + 1) * size)
             flat = slice(part.start * vectors, part.stop * vectors)
             base[flat] = later["_decoded"][flat]
             later["theta"][part], later["models"][part] = 0.0, 0.0
-            kept.answering[part], kept.models[part] = 0.0, 0.0
+            for one in kept:
+                one.without(part)
             carried[flat], noise[i] = 0.0, 0.0
             born[i], since_round[i] = closed, now
         if not changed:
@@ -482,7 +488,8 @@ class Leaves:
         renewed = replace(features, renewed=features.renewed + changed)
         mean, along, stage = _steady(self.planned, renewed)
         later = {"_mean": mean, "_along": along, "stage": stage}
-        later |= {"_carried": carried, "_carried_noise": noise, "_since_round": since_round, "silence": kept}
+        later |= {"_carried": carried, "_carried_noise": noise, "_since_round": since_round}
+        later["silence"] = self.silence._replace(kept=kept[0], newer=kept[1])
         return later | {"_base": base, "_born": born, "features": renewed}
 
     def standing(self) -> tuple[Floats, float, Floats]:

@@ -10,11 +10,12 @@ more rows than a 64th of the rounds, and that is clear of noise, so many labels 
 labels came more rarely, or told nothing: the model errs as often as the frequent label, which is as frequent as others.
 Then it is quiet.
 
-*Quiet.* What answers is what answered when labels were last heard to come often, bit for bit. θ begins there again, and
-learns from whatever labels come. Nothing is forgotten from epoch to epoch: sums of n quiet epochs are added up, and
-divided by √n, so that their noise in θ is always that of one epoch, while what labels say in them grows with √n. What
-answers stands in the place of the long window's mean, so that the losses tell which of both errs less. If θ is better
-beyond doubt, it answers from then on, and begins from there. However rare labels are, in the end they are heard.
+*Quiet.* What answers is what answered when the labels began to come that were heard last, bit for bit. θ begins there
+again, and learns from whatever labels come. Nothing is forgotten from epoch to epoch: sums of n quiet epochs are added
+up, and divided by √n, so that their noise in θ is always that of one epoch, while what labels say in them grows with
+√n. What answers stands in the place of the long window's mean, so that the losses tell which errs less: it, or one of
+the candidates that follow θ. If one of these is better beyond doubt, it answers from then on, and θ begins from there.
+However rare labels are, in the end they are heard.
 
 *Often again.* Whichever of both was better goes on, as ever; its opposite is tried, if the frequent label errs less.
 
@@ -65,16 +66,28 @@ class Span(NamedTuple):
         return Span(found.rows, found.noise**2, found.rounds)
 
 
+class Kept(NamedTuple):
+    """A model as it was at some time."""
+
+    answering: Floats
+    models: Floats
+    """The candidates."""
+
+    def without(self, part: slice) -> None:
+        """What these features said is forgotten: they stand for something else now."""
+        self.answering[part], self.models[part] = 0.0, 0.0
+
+
 class Silence(NamedTuple):
     """How often labels come, and what answers while they do not."""
 
     often: bool
     """Whether they came often when that was last known."""
     quiet: bool
-    answering: Floats
-    """What answers while it is quiet; before, what answered when labels last were heard to come often."""
-    models: Floats
-    """The candidates as they then were."""
+    kept: Kept
+    """What answers while it is quiet; before, what it was when the labels began to come that were heard last."""
+    newer: Kept
+    """… and when they were heard: some of what came up to then may be noise alone."""
     base: Floats
     """The sums from which θ began when it became quiet."""
     epochs: int
@@ -85,10 +98,10 @@ class Silence(NamedTuple):
     """In which θ and what answers are compared."""
 
     @classmethod
-    def first(cls, answering: Floats, models: Floats, losses: int) -> Silence:
+    def first(cls, kept: Kept, losses: int) -> Silence:
         """Before labels were ever heard of."""
         none = Span.after(losses)
-        return cls(False, False, answering, models, np.zeros(answering.size), 0, none, none)
+        return cls(False, False, kept, kept, np.zeros(kept.answering.size), 0, none, none)
 
     @property
     def weight(self) -> float:
