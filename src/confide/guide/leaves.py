@@ -367,8 +367,6 @@ class Leaves:
         if better:
             answering = models[:, best * vectors : (best + 1) * vectors] * exponential(self.choice.surer[0])
             return self._waits(later, Then(answering, models))
-        if best < 0:
-            known = known._replace(trial=Span.after(self._units.size, closed))
         if heard is False:
             known = known._replace(window=Span.after(self._units.size, closed))
         models[:, self._slow] = known.kept.answering

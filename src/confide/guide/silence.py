@@ -109,10 +109,13 @@ class Silence(NamedTuple):
         return 1.0 / math.sqrt(1.0 + self.epochs)
 
     def over(self, told: Told) -> Silence:
-        """The same when the next epoch begins."""
-        return self._replace(
-            epochs=self.epochs + self.quiet, window=self.window.over(told), trial=self.trial.over(told)
-        )
+        """The same when the next epoch begins.
+
+        If nothing has erred less than what answers, the comparison begins anew. Not sooner: where noise happens to be
+        lowest it must rise, and six deviations from there are nothing rare.
+        """
+        trial = self.trial.over(told) if self.better(told)[0] >= 0 else Span.after(self.window.variance.size)
+        return self._replace(epochs=self.epochs + self.quiet, window=self.window.over(told), trial=trial)
 
     def better(self, told: Told) -> tuple[int, bool]:
         """Which of the candidates that follow θ errs least, and whether less than what answers, beyond doubt.
