@@ -5,6 +5,7 @@
     python benchmarks/endless.py river [--picture docs/images/drift.svg]     the first stream of `drift`, beside River's
                                                         trees with drift detectors: three minutes
     python benchmarks/endless.py people late             10⁷ rounds each: a quarter of an hour; --long takes fewer
+    python benchmarks/endless.py rare [--long 10000000]  all labels in 10⁵ rounds, then few or none: five minutes
     python benchmarks/endless.py relay [--quick]         copies that halt beside a relay of as many: two minutes
     python benchmarks/endless.py --quick    10 000 rounds of three generated streams, and a short relay: a minute
 
@@ -43,6 +44,7 @@ from river.drift.retrain import DriftRetrainingClassifier
 from confide import POP, Plan, evaluate
 from confide.guide.columns import Columns
 from confide.guide.guide import Guide
+from confide.guide.model import encode_batch
 from confide.learners import GaussianNB, LogisticRegression
 from confide.planning import tight
 from confide.planning.guided import GuidePlan
@@ -207,6 +209,37 @@ def people(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     yield {**head, "seconds": time.perf_counter() - started}
 
 
+def rare(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """SEA: all labels in the first block, then a part of them. What brings no label is not asked, but by the error."""
+    _, x, y = next(blocks(BLOCK))
+    tested = np.random.default_rng(9).uniform(0, 10, (BLOCK // 5, 3))
+    truth = (tested[:, 0] + tested[:, 1] > 8).astype(np.int64)
+    for rate in args.rates:
+        rng, started = np.random.default_rng(10), time.perf_counter()
+        guide = Guide(GuidePlan.best(4.0, DELTA, apart=False), Columns.of_array(3), rng=Random(seed=args.seeds))
+        guide.follow(x, y)
+        found = [(guide.rounds, mistaken(guide, tested, truth))]
+        while guide.rounds < args.long:
+            until = min(args.long, found[-1][0] + args.long // 20)
+            while guide.rounds < until:
+                end = guide.rounds + guide.room
+                some = rng.uniform(0, 10, (rng.binomial(guide.room, rate), 3))
+                if len(some):
+                    guide.follow(some, (some[:, 0] + some[:, 1] > 8).astype(np.int64))
+                guide.go_to(end)
+                guide.settle()
+            found.append((guide.rounds, mistaken(guide, tested, truth)))
+        yield {"stream": "sea, rarely", "rate": rate, "found": found, "seconds": time.perf_counter() - started}
+
+
+def mistaken(guide: Guide, rows: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
+    """How often its model errs now."""
+    model = guide.model
+    batch = encode_batch(model.features, rows)
+    scores = np.add.reduceat(model.theta[batch.indices, 0] * batch.values, batch.starts[:-1])
+    return float(((scores > 0) != labels).mean())
+
+
 def late(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """All labels are exchanged after nine tenths of the rounds: rounds are protected, and there is no last one."""
     guide, t, part = Guide(GuidePlan.best(4.0, DELTA), Columns.of_array(3)), int(args.long * FLIPPED), BLOCK // 100
@@ -263,7 +296,7 @@ def relay(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 KINDS = {
     "length": length, "drift": drift, "river": river, "flip": flip, "elec": elec, "people": people, "late": late,
-    "relay": relay,
+    "rare": rare, "relay": relay,
 }  # fmt: skip
 QUICK = ["length", "relay"]
 
@@ -277,6 +310,10 @@ def said(line: dict[str, Any]) -> str:
         legs = "" if line["legs"] is None else f", {line['legs']} swaps"
         last = f"in the last eighth {np.mean(line['errors'][-2:]):.2%}, copies {np.mean(line['copies'][-2:]):.0%} of it"
         return f"{head} error {line['error']:.2%}, {last}{ended}{legs}; {line['seconds']:.0f} s"
+    if "rate" in line:
+        error = ", ".join(f"{found:.2%} at {rounds:,}" for rounds, found in line["found"][:: len(line["found"]) // 6])
+        worst = f"the worst of {len(line['found']) - 1} looks {max(found for _, found in line['found'][1:]):.2%}"
+        return f"{line['stream']}, {line['rate']:g} of all labels: error {error}; {worst}; {line['seconds']:.0f} s"
     if "found" in line:
         first, last = line["found"][len(line["found"]) // 10], line["found"][-1]
         head = f"{line['rounds']:,} rounds of {PEOPLE:,} people in {line['seconds']:,.0f} s: {line['state']}"
@@ -302,7 +339,8 @@ def main() -> None:
     parser.add_argument("--streams", nargs="+", default=[*CHOSEN, *UNSEEN])
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 4.0])
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--long", type=int, default=LONG, help="rounds of `people` and `late`")
+    parser.add_argument("--rates", type=float, nargs="+", default=[0.0, 0.0001, 0.001, 0.01])
+    parser.add_argument("--long", type=int, default=LONG, help="rounds of `people`, `late` and `rare`")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path, help="of `river`")
     args = parser.parse_args()

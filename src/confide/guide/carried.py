@@ -14,9 +14,10 @@ from confide.guide.linear import MODELS
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Map
 from confide.guide.partitions import Renewal
+from confide.guide.silence import Kept, Silence, Span
 from confide.planning.stages import Stage
 
-_SIZES, _NUMBERS = 6, 7  # integers before all else, floats after it
+_SIZES, _NUMBERS = 6, 12  # integers before all else, floats after it
 
 
 class Carried(NamedTuple):
@@ -33,8 +34,9 @@ class Carried(NamedTuple):
     noise: Floats
     """The variance of the noise in them, for each partition."""
     step: float
-    anew: int = 0
+    anew: int
     """After how many rounds the model began anew; 0 for never."""
+    silence: Silence
 
     def for_heir(self, stage: Stage) -> Carried:
         """The same for a stage of a successor, whose rounds are other ones."""
@@ -47,8 +49,12 @@ class Carried(NamedTuple):
         flat = [np.array([len(one.columns), one.number, one.deal, *one.columns], dtype=np.int64) for one in renewed]
         sizes = [first, choice.weights.size, self.since_round.size, choice.counts.size, choice.chosen, len(renewed)]
         chosen = choice.rounds, *choice.surer, choice.older, choice.rows
-        floats = [self.theta.ravel(), self.models.ravel(), self.answering.ravel(), self.sums, self.noise]
-        bits = np.concatenate([*floats, choice.counts, np.array([*chosen, self.step, self.anew])]).view(np.int64)
+        quiet, window, trial = self.silence, self.silence.window, self.silence.trial
+        floats = [self.theta.ravel(), self.models.ravel(), self.answering.ravel(), self.sums, self.noise, choice.counts]
+        floats += [*(each.ravel() for each in (*quiet.kept, *quiet.newer)), quiet.base]
+        floats += [window.rows, window.variance, trial.rows, trial.variance]
+        more = quiet.often, quiet.quiet, quiet.epochs, window.rounds, trial.rounds
+        bits = np.concatenate([*floats, np.array([*chosen, self.step, self.anew, *more])]).view(np.int64)
         return np.concatenate([np.array(sizes, dtype=np.int64), self.since_round, *flat, bits])
 
     @classmethod
@@ -71,16 +77,20 @@ class Carried(NamedTuple):
             at += 3 + size
         width, floats = features.width, row[at:].view(np.float64)
         theta = width * vectors
-        numbers = floats.size - (3 + models) * theta - partitions - 2 * counts
-        sizes = (theta, models * theta, theta, theta + counts, partitions, counts, numbers)
+        sizes = [theta, models * theta, theta, theta + counts, partitions, counts]
+        sizes += [theta, models * theta, theta, models * theta, theta, counts + 1, counts, counts + 1, counts]
+        numbers = floats.size - sum(sizes)
         fits = counts > 0 and np.isfinite(floats).all() and chosen <= models and numbers == _NUMBERS
         if not fits or (renewed and not isinstance(features, FeatureMap)):
             return None
-        ends = np.cumsum([0, *sizes])
+        ends = np.cumsum([0, *sizes, numbers])
         parts = [floats[a:b].copy() for a, b in pairwise(ends.tolist())]
-        rounds, model, frequent, older, rows, step, anew = parts[6].tolist()
+        rounds, model, frequent, older, rows, step, anew, often, quiet, epochs, *spans = parts[-1].tolist()
         choice = Choice(parts[5], np.zeros(stage.leaves), rounds, chosen, (model, frequent), older, rows)
         first, answering = parts[0].reshape(width, vectors), parts[2].reshape(width, vectors)
         many = parts[1].reshape(width, models * vectors)
-        known = replace(features, renewed=tuple(renewed)) if isinstance(features, FeatureMap) else features
-        return cls(first, many, answering, choice, since_round, parts[3], parts[4], step, int(anew)), known
+        window, trial = Span(parts[11], parts[12], int(spans[0])), Span(parts[13], parts[14], int(spans[1]))
+        kept = [Kept(parts[i].reshape(width, vectors), parts[i + 1].reshape(width, models * vectors)) for i in (6, 8)]
+        silence = Silence(bool(often), bool(quiet), kept[0], kept[1], parts[10], int(epochs), window, trial)
+        found = cls(first, many, answering, choice, since_round, parts[3], parts[4], step, int(anew), silence)
+        return found, replace(features, renewed=tuple(renewed)) if isinstance(features, FeatureMap) else features

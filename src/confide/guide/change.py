@@ -24,11 +24,11 @@ EVERY = 4
 TRIED = 4
 """Leaves for which the opposite of a model is tried."""
 
-_FAST, _SLOW, _FREQUENT, _SURE = 0, 1, MODELS - 1, MODELS  # of the losses
+_FAST, SLOW, FREQUENT, _SURE = 0, 1, MODELS - 1, MODELS  # of the losses
 _LABELS, _WRONG = slice(MODELS + 1, -1), -1  # … and of what is kept with them
 _WINDOWS = (8, 16)  # leaves that are looked at, and as many before them: a leaf is a 256th of the past
 _KNOWN = 32  # leaves that must be known from before
-_CLEAR, _SURELY = 4.0, 6.0  # deviations of noise and chance; before a model is given up, which nobody may teach again
+CLEAR, SURELY = 4.0, 6.0  # deviations of noise and chance; before a model is given up, which nobody may teach again
 _LESS, _BETTER = 0.25, 0.01  # of how much better than the most frequent label a model was; of the rows
 _STUCK = 0.75  # what is left, in a window, of what was missing in the one before
 _LOST = 0.1  # of how much better a model was: nothing is left of it
@@ -76,25 +76,25 @@ class Part(NamedTuple):
     @property
     def better(self) -> float:
         """How much better than that the newest steps are: 1 if they never err."""
-        wrong = float(self.rows[_WRONG] - self.rows[_FREQUENT] + self.rows[_FAST])
+        wrong = float(self.rows[_WRONG] - self.rows[FREQUENT] + self.rows[_FAST])
         return 1 - wrong / max(self.least, 1.0)
 
     @property
     def chance(self) -> float:
         """The deviation of that."""
-        noise, least = self.noise[[_FREQUENT, _FAST, _SURE + 1]].tolist(), max(self.least, 1.0)
-        return _root(*noise, math.sqrt(least)) / least
+        noise, least = self.noise[[FREQUENT, _FAST, _SURE + 1]].tolist(), max(self.least, 1.0)
+        return root(*noise, math.sqrt(least)) / least
 
     def less(self, loss: int) -> float:
         """By how many rows a candidate errs less than the usual one, beyond noise and chance."""
-        return self.beyond(loss, -float(self.rows[loss]), _CLEAR)
+        return self.beyond(loss, -float(self.rows[loss]), CLEAR)
 
     def beyond(self, loss: int, found: float, clear: float) -> float:
         """What is found of a loss, beyond so many deviations of noise and chance."""
-        return found - clear * _root(float(self.noise[loss]), math.sqrt(abs(found)))
+        return found - clear * root(float(self.noise[loss]), math.sqrt(abs(found)))
 
 
-def _root(*parts: float) -> float:
+def root(*parts: float) -> float:
     """The root of their squares: rounded alike everywhere, as what θ follows from must be."""
     return math.sqrt(math.fsum(part * part for part in parts))
 
@@ -125,12 +125,12 @@ def changed(told: Told) -> bool:
             told.between(*part) for part in ((first, told.closed), (first, second), (second, told.closed))
         )
         newer, sure = -float(whole.rows[_FAST]), float(whole.rows[_SURE])
-        behind = whole.beyond(_FAST, newer, _SURELY) > 0 and newer > _BETTER * whole.rounds
-        if not behind and whole.beyond(_SURE, sure, _SURELY) < 0:
+        behind = whole.beyond(_FAST, newer, SURELY) > 0 and newer > _BETTER * whole.rounds
+        if not behind and whole.beyond(_SURE, sure, SURELY) < 0:
             continue
         past = [told.between(start, first) for start in (told.since, max(told.since, first - 2 * window))]
         was = min(past, key=lambda part: part.better)
-        short = (1 - _LESS) * was.better - now.better > _CLEAR * _root(was.chance, now.chance)
+        short = (1 - _LESS) * was.better - now.better > CLEAR * root(was.chance, now.chance)
         before = was.better - then.better
         lost = max(then.better, now.better) < _LOST * was.better
         if short and (behind or lost) and before > _LESS * was.better and was.better - now.better > _STUCK * before:
@@ -145,7 +145,7 @@ def suspected(told: Told) -> bool:
         if first - told.since < _KNOWN:
             return False
         before, now = told.between(told.since, first), told.between(first, told.closed)
-        if before.rows[_FREQUENT] > _CLEAR * before.noise[_FREQUENT] and now.less(_FREQUENT) > 0:
+        if before.rows[FREQUENT] > CLEAR * before.noise[FREQUENT] and now.less(FREQUENT) > 0:
             return True
     return False
 
@@ -156,7 +156,7 @@ def opposite(told: Told, tried: int) -> bool | None:
     Less than the model's own, and than the frequent label's.
     """
     now = told.between(tried, told.closed)
-    most = float(now.rows[_FREQUENT] - now.rows[_SLOW])
-    if now.less(_SLOW) > 0 and most > _CLEAR * _root(float(now.noise[_SLOW]), float(now.noise[_FREQUENT])):
+    most = float(now.rows[FREQUENT] - now.rows[SLOW])
+    if now.less(SLOW) > 0 and most > CLEAR * root(float(now.noise[SLOW]), float(now.noise[FREQUENT])):
         return True
     return None if told.closed - tried < TRIED else False

@@ -15,15 +15,28 @@ import numpy as np
 from confide.arrays import Floats, Ints
 from confide.guide.candidates import Choice, keeps
 from confide.guide.carried import Carried
-from confide.guide.change import EVERY, TRIED, Told, changed, opposite, spread, suspected, told_by
+from confide.guide.change import (
+    EVERY,
+    FREQUENT,
+    SLOW,
+    TRIED,
+    Told,
+    changed,
+    opposite,
+    spread,
+    suspected,
+    told_by,
+)
 from confide.guide.columns import Row
 from confide.guide.line import draw_line
-from confide.guide.linear import MODELS, WINDOWS, Thetas, average, follow, run_rows, unfollowed, units
+from confide.guide.linear import MODELS, WINDOWS, Thetas, average, exponential, follow, run_rows, unfollowed, units
 from confide.guide.maps import FeatureMap
 from confide.guide.middle import mean_row
 from confide.guide.model import Map, encode_batch
 from confide.guide.partitions import DEPTH, Renewal, again, mean_squares, renewals
 from confide.guide.rows import Table
+from confide.guide.silence import Kept as Then
+from confide.guide.silence import Silence, Span, often
 from confide.planning.guided import GuidePlan
 from confide.planning.stages import SHORTEST, Stage, reaching
 from confide.privacy.gaussian import GaussianNoise
@@ -102,6 +115,8 @@ class Leaves:
         self._told = np.zeros((stage.leaves, self._units.size + 1))  # losses, in rows, since the epoch began
         self.anew = 0  # after how many rounds of the stage the model began anew; 0 for never
         self._since_leaf, self._tried = 0, 0  # leaves before what is told is of this model; before a trial of another
+        self._goes_on = carried is not None  # θ has more to follow than the sums of this epoch
+        self.silence = Silence.first(Then(self.answering, self.models), self._units.size)
         self.began = np.zeros(0, dtype=np.int64) if carried is None else self._begin(carried)
         self.given: tuple[Renewal, ...] = ()  # partitions that a predecessor had drawn anew
         self._older: dict[tuple[Renewal, ...], FeatureMap] = {}  # maps of earlier rounds
@@ -120,6 +135,7 @@ class Leaves:
         # θ is −step·sums: sums of a longer step weigh more in one that is shorter
         self._carried = carried.sums * (carried.step / self.stage.step)
         self._carried_noise = carried.noise * (carried.step / self.stage.step) ** 2
+        self.silence = carried.silence._replace(base=carried.silence.base * (carried.step / self.stage.step))
         return carried.pack(self.features, self.stage.before)
 
     @property
@@ -143,9 +159,16 @@ class Leaves:
         choice, models = self.choice.over(self.stage), self.models
         if self._trying(self.closed, self._tried):
             models = self._untried(models)
+        silence = self.silence.over(self._known(self.closed))
+        if silence.quiet:
+            part, size = silence.weight / self.silence.weight, silence.base.size
+            whole[:size] = silence.base + part * (whole[:size] - silence.base)
+            mine = self.stage.sigma2 * overlap(self.stage.root.decoder, self.closed, self.closed)
+            noise = np.maximum(0.0, noise - silence.weight**2 * mine)  # which the next epoch's own noise replaces
         return Carried(
-            self.theta, models, self.answering, choice, self._since_round, whole, noise, self.stage.step, self.anew
-        )
+            self.theta, models, self.answering, choice, self._since_round, whole, noise, self.stage.step, self.anew,
+            silence,
+        )  # fmt: skip
 
     def left_to(self, stage: Stage, row: Ints) -> Ints:
         """What the next epoch, whose stage this is, begins with after this last row, as one row; nothing changes."""
@@ -280,15 +303,31 @@ class Leaves:
         draw_line(self.features, models, self.plan.vectors, closed, 0 if tried else WINDOWS - 1)
         told = slice(decoded.size - self._units.size, decoded.size)
         leaf = self._units, self.closed, decoded[told], self._decoded[told]
-        choice = self.choice.after(stage, *leaf, self.anew)
+        choice = self.choice if self.silence.quiet else self.choice.after(stage, *leaf, self.anew)
         later: dict[str, Any] = {"closed": closed, "theta": theta, "models": models, "_decoded": decoded}
         later |= {"choice": choice, "_units": self._units_of(closed), "_tried": self._tried}
+        if self._watches:
+            self._tell(later)
+            found = often(self.silence.window.part(self._known(closed)), self._units)
+            if self.silence.quiet or (found is False and (self.silence.often or stage.epoch)):
+                return later | self._quiet(later, found)
         again = self._watched(later) if self._watches else {}
         if not again and isinstance(self.features, FeatureMap) and closed in self.renewing():
             later |= self._renewed(self.features, since, later)
         later |= again
         trying = self._trying(closed, later["_tried"])
-        return later | {"answering": self._chosen(later["choice"], later["models"], trying)}
+        later["answering"] = self._chosen(later["choice"], later["models"], trying)
+        if self._watches:
+            known = later.get("silence", self.silence)
+            if found is not None:
+                known = known._replace(window=Span.after(self._units.size, closed), often=known.often or found)
+            now = Then(later["answering"], self._untried(later["models"]) if trying else later["models"])
+            if found is not None:
+                known = known._replace(kept=known.newer, newer=now)
+            if "_since_leaf" in again:
+                known = known._replace(kept=now, newer=now)
+            later["silence"] = known
+        return later
 
     @property
     def _slow(self) -> slice:
@@ -305,15 +344,66 @@ class Leaves:
         out[:, self._slow] = models[:, : self.plan.vectors]
         return out
 
-    def _watched(self, later: dict[str, Any]) -> dict[str, Any]:
-        """What is otherwise if what was released says that people do something else now."""
-        closed, models, vectors = later["closed"], later["models"], self.plan.vectors
+    def _tell(self, later: dict[str, Any]) -> None:
+        """Write down what the leaf's losses told; nothing reads it before."""
         told = slice(later["_decoded"].size - self._units.size, later["_decoded"].size)
         before = self._told[self.closed - 1] if self.closed else np.zeros(self._units.size + 1)
         more = later["_decoded"][told] - self._decoded[told]
         length, frequent = self.stage.length(self.closed), self.choice.frequent
-        self._told[self.closed] = told_by(before, more, self._units, length, frequent)  # nothing reads it before
-        known = Told(self.stage, self._told, self._units, closed, self._since_leaf)
+        self._told[self.closed] = told_by(before, more, self._units, length, frequent)
+
+    def _known(self, closed: int) -> Told:
+        """What this epoch's leaves told."""
+        return Told(self.stage, self._told, self._units, closed, self._since_leaf)
+
+    def _quiet(self, later: dict[str, Any], heard: bool | None) -> dict[str, Any]:
+        """What is otherwise while labels do not come often, or no more, or again."""
+        closed, models, known = later["closed"], later["models"], self.silence
+        if not known.quiet:
+            return self._waits(later, known.kept)
+        told, vectors = self._known(closed), self.plan.vectors
+        if heard:
+            return self._taught(later, known, told)
+        best, better = known.better(told)
+        if better:
+            answering = models[:, best * vectors : (best + 1) * vectors] * exponential(self.choice.surer[0])
+            return self._waits(later, Then(answering, models))
+        if heard is False:
+            known = known._replace(window=Span.after(self._units.size, closed))
+        models[:, self._slow] = known.kept.answering
+        return {"models": models, "answering": known.kept.answering, "silence": known}
+
+    def _waits(self, later: dict[str, Any], kept: Then) -> dict[str, Any]:
+        """This answers while it is quiet, and θ begins with its usual candidate."""
+        theta, models = kept.models[:, : self.plan.vectors].copy(), kept.models.copy()
+        models[:, self._slow], sums = kept.answering, self._sums(theta)
+        span, kept = Span.after(self._units.size, later["closed"]), kept._replace(models=models)
+        later = later | {"theta": theta, "models": models, "answering": kept.answering, "_tried": 0}
+        later["silence"] = Silence(True, True, kept, kept, sums, 0, span, span)
+        return later | self._from(later, sums)
+
+    def _taught(self, later: dict[str, Any], known: Silence, told: Told) -> dict[str, Any]:
+        """Labels come often again: θ goes on from itself, or from what answered; or its opposite is tried."""
+        closed, learned = later["closed"], float(known.trial.part(told).rows[SLOW]) > 0
+        models = self._untried(later["models"] if learned else known.kept.models)
+        theta, part = models[:, : self.plan.vectors].copy(), known.window.part(told)
+        span = Span.after(self._units.size, closed)
+        later = later | {"theta": theta, "models": models, "_since_leaf": closed}
+        later["answering"] = self._chosen(later["choice"], models, False)
+        now = Then(later["answering"], models.copy())
+        later["silence"] = Silence(True, False, now, now, known.base, 0, span, span)
+        if self.plan.vectors == 1 and part.less(FREQUENT) > 0:
+            models[:, self._slow], later["_tried"] = -theta, closed
+        return later | self._from(later, self._sums(theta))
+
+    def _sums(self, theta: Floats) -> Floats:
+        """The sums that θ follows."""
+        return unfollowed(theta, self.stage.step / self.plan.scale, self._mean, self._along).ravel()
+
+    def _watched(self, later: dict[str, Any]) -> dict[str, Any]:
+        """What is otherwise if what was released says that people do something else now."""
+        closed, models, vectors = later["closed"], later["models"], self.plan.vectors
+        known = self._known(closed)
         if self._trying(self.closed, self._tried):
             found = opposite(known, self._tried)
             if found:
@@ -342,16 +432,20 @@ class Leaves:
 
     def _again(self, later: dict[str, Any], theta: Floats, more: dict[str, Any]) -> dict[str, Any]:
         """θ goes on from here, and of all candidates nothing is known."""
+        stage, mean, along = (more.get(name, getattr(self, name)) for name in ("stage", "_mean", "_along"))
+        out = self._from(later, unfollowed(theta, stage.step / self.plan.scale, mean, along).ravel())
+        out |= {"theta": theta, "models": np.tile(theta, MODELS)}
+        out |= {"_tried": 0, "_since_leaf": later["closed"], "choice": self.choice.anew()}
+        return out | more
+
+    def _from(self, later: dict[str, Any], sums: Floats) -> dict[str, Any]:
+        """θ follows these sums and what comes after them."""
         closed, decoded = later["closed"], later["_decoded"]
         carried, noise = self._carried.copy(), self._left(closed)[1]
-        stage, mean, along = (more.get(name, getattr(self, name)) for name in ("stage", "_mean", "_along"))
-        sums = unfollowed(theta, stage.step / self.plan.scale, mean, along).ravel()
         carried[: sums.size] = sums - decoded[: sums.size]
         self._parted(carried)[:] = self._parted(sums)
-        out: dict[str, Any] = {"theta": theta, "models": np.tile(theta, MODELS), "_carried": carried}
-        out |= {"_carried_noise": noise, "_base": decoded.copy(), "_born": np.full_like(self._born, closed)}
-        out |= {"_tried": 0, "_since_leaf": closed, "choice": self.choice.anew()}
-        return out | more
+        out: dict[str, Any] = {"_carried": carried, "_carried_noise": noise, "_goes_on": True}
+        return out | {"_base": decoded.copy(), "_born": np.full_like(self._born, closed)}
 
     def _chosen(self, choice: Choice, models: Floats, trying: bool) -> Floats:
         """The answering θ: the chosen candidate's, as sure as it may be; never one that is only tried."""
@@ -378,11 +472,14 @@ class Leaves:
         changed = renewals(columns, standing, young, deal, features.seed, begun)
         base, born, since_round = self._base.copy(), self._born.copy(), self._since_round.copy()
         carried, noise = self._carried.copy(), self._carried_noise.copy()
+        kept = [Then(one.answering.copy(), one.models.copy()) for one in (self.silence.kept, self.silence.newer)]
         for i, _, _ in changed:
             part = slice(first + i * size, first + (i + 1) * size)
             flat = slice(part.start * vectors, part.stop * vectors)
             base[flat] = later["_decoded"][flat]
             later["theta"][part], later["models"][part] = 0.0, 0.0
+            for one in kept:
+                one.without(part)
             carried[flat], noise[i] = 0.0, 0.0
             born[i], since_round[i] = closed, now
         if not changed:
@@ -391,6 +488,7 @@ class Leaves:
         mean, along, stage = _steady(self.planned, renewed)
         later = {"_mean": mean, "_along": along, "stage": stage}
         later |= {"_carried": carried, "_carried_noise": noise, "_since_round": since_round}
+        later["silence"] = self.silence._replace(kept=kept[0], newer=kept[1])
         return later | {"_base": base, "_born": born, "features": renewed}
 
     def standing(self) -> tuple[Floats, float, Floats]:
@@ -401,6 +499,7 @@ class Leaves:
         now = np.zeros_like(self.theta)
         follow(self._since(self._decoded, self.closed), 1.0, 0.0, self._mean, self._along, now)
         noise = self.stage.sigma2 * spread(self.stage.root.decoder, self._since_leaf, self.closed)
+        noise *= self.silence.weight**2
         before = float(self._carried_noise.max()) if self._carried_noise.size else 0.0
         return np.square(now).sum(axis=1), noise + before, self._left(self.closed)[1]
 
@@ -415,7 +514,7 @@ class Leaves:
 
         With what earlier epochs had gathered.
         """
-        out = decoded + self._carried if self.stage.epoch or self._since_leaf else decoded
+        out = decoded * self.silence.weight + self._carried if self._goes_on else decoded
         if self._born.any():
             out = out.copy()
             self._parted(out)[:] -= self._left(now)[0][:, None] * self._parted(self._base)
@@ -431,7 +530,8 @@ class Leaves:
         """
         decoder, sigma2 = self.stage.root.decoder, self.stage.sigma2
         total = mean_squares(self._parted(self._base))
-        part, error = np.zeros(self._born.size), self._carried_noise + sigma2 * overlap(decoder, now, now)
+        part, weight = np.zeros(self._born.size), self.silence.weight
+        error = self._carried_noise + weight * weight * sigma2 * overlap(decoder, now, now)
         for born in np.unique(self._born[self._born > 0]).tolist():
             which = self._born == born
             variance, covariance = sigma2 * overlap(decoder, born, born), sigma2 * overlap(decoder, born, now)
