@@ -26,6 +26,7 @@ from confide.ledger.store import (
     ABOUT,
     DISCARD,
     DROPPED,
+    LOOK,
     TABLES,
     WIDE,
     Claim,
@@ -60,6 +61,10 @@ Row = Sequence[Any]
 
 class ServerStore(ServerReader, Store):
     """A ledger on a server, opened for writing (`confide.ledger.store.Store`)."""
+
+    def __init__(self, url: str, name: str, new: bool = False) -> None:
+        self._using = threading.Lock()  # a transaction, or a look between two
+        super().__init__(url, name, new)
 
     def insert(self, model: str, image: Image, instead: int | None = None) -> None:
         """All rows of a new model."""
@@ -157,6 +162,12 @@ class ServerStore(ServerReader, Store):
             self._add(batch)
             self._note(batch, fresh, [row for cursor in noted for row in cursor.fetchall()], erased)
 
+    def look(self, key: int, kind: str, sequence: int) -> tuple[int, bytes] | None:
+        """One note, between two transactions: there is one connection."""
+        with self._using:
+            rows = self.rows(LOOK, key, kind, sequence)
+        return self.sound(key, rows[0])[2:] if rows else None
+
     def beat(self, key: int, epoch: int) -> None:
         """A transaction that changes nothing."""
         with self._transaction():
@@ -244,7 +255,7 @@ class ServerStore(ServerReader, Store):
         A COMMIT whose answer does not come has perhaps been done: the connection is gone then, and the owner with it.
         """
         done: psycopg.Cursor[Any] | None = None
-        with troubled():
+        with self._using, troubled():
             try:
                 with self.db.pipeline():  # what nobody waits for inside goes out together
                     self.run(_BEGIN)

@@ -20,6 +20,7 @@ from confide.ledger.store import (
     ABOUT,
     DISCARD,
     DROPPED,
+    LOOK,
     TABLES,
     WIDE,
     Claim,
@@ -164,6 +165,14 @@ class SqliteStore(File, Store):
                     db.executemany(statement, rows)
             for at, entry in entries:  # after what is dropped: new notes are then written over the same pages
                 self._note(db, key, at, entry)
+
+    def look(self, key: int, kind: str, sequence: int) -> tuple[int, bytes] | None:
+        """One note, by the connection that only reads: no write holds it up."""
+        try:
+            row = self._guard.execute(LOOK, (key, kind, sequence)).fetchone()
+        except sqlite3.Error as error:
+            raise StateError(f"the ledger {self.path} cannot be read: {trouble(error)}") from None
+        return None if row is None else self.sound(key, row)[2:]
 
     def beat(self, key: int, epoch: int) -> None:
         """A transaction that changes nothing."""

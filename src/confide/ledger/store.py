@@ -10,15 +10,16 @@ import re
 import threading
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import merge
 from typing import Any, Self
 
 from confide.errors import StateError
 from confide.ledger.entries import Batch, Spent
 
 __all__ = [
-    "ABOUT", "DISCARD", "DROPPED", "SCHEMA", "TABLES", "VERSION", "WIDE", "Claim", "Image", "Place", "Reader", "Store",
+    "ABOUT", "DISCARD", "DROPPED", "LOOK", "NOTE", "SCHEMA", "TABLES", "VERSION", "WIDE", "Claim", "Image", "Place", "Reader", "Store",
     "Trouble", "check_name", "checksum", "damaged", "in_use", "taken_over", "without",
 ]  # fmt: skip
 
@@ -74,6 +75,14 @@ TABLES = {
 
 ABOUT = "epoch, sequence, rounds, unsure, halted, history"
 """What a model's own row says of it."""
+
+NOTE = "kind, sequence, width, body, checksum"
+"""The columns of a note, with its checksum."""
+
+LOOK = f"SELECT {NOTE} FROM journal WHERE model = ? AND kind = ? AND sequence = ?"
+"""What finds one note."""
+
+_PAGE = 16  # notes that are read at once
 
 DISCARD = (*(f"DELETE FROM {table} WHERE model = ?" for table in TABLES), "DELETE FROM model WHERE id = ?")
 """What takes a model away."""
@@ -230,11 +239,26 @@ class Reader(ABC):
 
     def notes(self, key: int) -> list[tuple[str, int, int, bytes]]:
         """The journal of a model: (kind, sequence, width, body), in the order in which they were written."""
-        columns = "kind, sequence, width, body, checksum"
-        rows = self.rows(f"SELECT {columns} FROM journal WHERE model = ? ORDER BY sequence, kind", key)
-        if not all(found == checksum(key, *about, body) for *about, body, found in rows):
+        return list(self.each_note(key))
+
+    def each_note(self, key: int) -> Iterator[tuple[str, int, int, bytes]]:
+        """The same, one after the other: a day's journal need not fit into the memory."""
+        kinds = [kind for (kind,) in self.rows("SELECT DISTINCT kind FROM journal WHERE model = ?", key)]
+        return merge(*(self._of_kind(key, kind) for kind in kinds), key=lambda note: (note[1], note[0]))
+
+    def _of_kind(self, key: int, kind: str) -> Iterator[tuple[str, int, int, bytes]]:
+        where, last = "model = ? AND kind = ? AND sequence > ? ORDER BY sequence LIMIT ?", -1
+        while rows := self.rows(f"SELECT {NOTE} FROM journal WHERE {where}", key, kind, last, _PAGE):
+            for row in rows:
+                yield self.sound(key, row)
+            last = rows[-1][1]
+
+    def sound(self, key: int, row: tuple[Any, ...]) -> tuple[str, int, int, bytes]:
+        """A note (`NOTE`) without its checksum, if that is right."""
+        kind, sequence, width, body, found = row
+        if found != checksum(key, kind, sequence, width, body):
             raise damaged(self.name)
-        return [(kind, sequence, width, body) for kind, sequence, width, body, _ in rows]
+        return kind, sequence, width, body
 
     def __enter__(self) -> Self:
         return self
@@ -263,6 +287,12 @@ class Store(Reader):
         """All of it in one transaction, durable when this returns.
 
         `Trouble` if it could not be; StateError if the model has another owner by now.
+        """
+
+    @abstractmethod
+    def look(self, key: int, kind: str, sequence: int) -> tuple[int, bytes] | None:
+        """The width and the body of a note that was committed; None where there is none. StateError if it is not to be
+        read. Others may write meanwhile.
         """
 
     @abstractmethod
