@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from array import array
 from collections import deque
@@ -18,7 +19,7 @@ from confide.service.base import Question, Taught
 from confide.service.desk import PopDesk
 from confide.service.quota import DAY, Quota
 from tests.saved import bank_of
-from tests.service.opened import again, ask, both, folder, guided, kind, killed, learn, open_desk, ticket
+from tests.service.opened import again, ask, both, folder, guided, killed, kind, learn, open_desk, ticket
 
 __all__ = ["folder"]
 
@@ -192,7 +193,7 @@ def test_what_is_over_leaves_a_little_with_every_call(folder: Path) -> None:
     for i in range(120):
         ask(desk, "ann", str(i), X)
         notes.append(_asked(desk))
-    gone = [a - b for a, b in zip(notes, notes[1:], strict=False)]
+    gone = [a - b for a, b in itertools.pairwise(notes)]
     assert notes[-1] <= 120 and len(desk._requests.older) <= 120, "those of the last hour alone"
     assert max(gone) <= (requests.MOST + 2) // 20 + 1, "of twenty rows each"
     assert desk.private()["open_tickets"] == 120

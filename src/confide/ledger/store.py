@@ -19,8 +19,8 @@ from confide.errors import StateError
 from confide.ledger.entries import Batch, Spent
 
 __all__ = [
-    "ABOUT", "DISCARD", "DROPPED", "LOOK", "NOTE", "SCHEMA", "TABLES", "VERSION", "WIDE", "Claim", "Image", "Place", "Reader", "Store",
-    "Trouble", "check_name", "checksum", "damaged", "in_use", "taken_over", "without",
+    "ABOUT", "DISCARD", "DROPPED", "LOOK", "NOTE", "SCHEMA", "TABLES", "VERSION", "WIDE", "Claim", "Image", "Place",
+    "Reader", "Store", "Trouble", "check_name", "checksum", "damaged", "in_use", "taken_over", "without",
 ]  # fmt: skip
 
 VERSION = 4

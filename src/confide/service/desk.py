@@ -31,8 +31,8 @@ from confide.pop.tickets import Key, Waiting
 from confide.service.base import Later, Life, NotYet, Question, Records, Refusal, Reply, Slices, Taught
 from confide.service.counts import Counts
 from confide.service.journal import ASKED, COUNTED, NOBODY, PAST, STANDS, TAUGHT, Row, Rows, Unreadable, head, together
-from confide.service.recovery import recover
 from confide.service.older import Older
+from confide.service.recovery import recover
 from confide.service.requests import MOST, Request, Requests, Stored
 from confide.service.teaching import Teacher
 from confide.service.views import person, private, public

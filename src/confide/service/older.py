@@ -99,7 +99,7 @@ class Place(NamedTuple):
         """What was packed."""
         told = len(about) - _ABOUT.size
         shares = Struct(f"<{told // 8}d").unpack_from(about, _ABOUT.size) if told else None
-        return cls(*_ABOUT.unpack_from(about), number, shares)
+        return cls._make((*_ABOUT.unpack_from(about), number, shares))
 
 
 class Older:
@@ -227,7 +227,7 @@ class Older:
             self._db.executemany("UPDATE round SET about = ? WHERE number = ?", left)
 
     def rows(self, places: Iterable[Place]) -> dict[int, Row]:
-        """What the journal has of these questions, by their rounds; StateError if it cannot be read, or has them not."""
+        """What the journal has of these questions, by their rounds; StateError if it is not to be read."""
         found, notes = dict[int, Row](), dict[int, list[Place]]()
         for one in places:
             notes.setdefault(one.sequence, []).append(one)

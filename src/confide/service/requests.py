@@ -189,7 +189,7 @@ class Requests:
         self._due: Place | None = None  # the next of the index to be over
         self._kept: Place | None = None  # the first of the index that is still needed
         self._more = False  # whether notes of questions were left to the next call
-        self._torn = {ASKED: -1, TAUGHT: -1}  # up to which entry the journal has no notes any more
+        self._torn = {ASKED: 0, TAUGHT: 0}  # up to which entry the journal has no notes any more
         self._imports: dict[bytes, Imported] = {}
         self._imported: deque[Imported] = deque()
         self.open = 0
