@@ -223,8 +223,9 @@ class Older:
             self._db.executemany("DELETE FROM asked WHERE key = ? AND number = ?", gone)
             new = [(key, one.number) for one, key in places]
             self._db.executemany("INSERT OR REPLACE INTO asked VALUES (?, ?)", new)
-            left = [(one._replace(key=key, forgotten=True).pack(), one.number) for one, key in places]
-            self._db.executemany("UPDATE round SET about = ? WHERE number = ?", left)
+            left = [one._replace(key=key, label=-1, source=-1, forgotten=True, shares=None) for one, key in places]
+            about = [(one.pack(), one.number) for one in left]
+            self._db.executemany("UPDATE round SET about = ? WHERE number = ?", about)
 
     def rows(self, places: Iterable[Place]) -> dict[int, Row]:
         """What the journal has of these questions, by their rounds; StateError if it is not to be read."""
