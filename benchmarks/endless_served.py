@@ -26,6 +26,8 @@ BATCH, CONNECTIONS, EVERY = 64, 3, 100_000
 """Rows of a batch, connections, rounds between two looks."""
 FIRST, AT_ONCE = 2, 48
 """Rows with which everybody begins, over so many connections: all are known before it is judged whether it grows."""
+EACH = 50
+"""Rounds of a person at least: shorter runs have fewer people."""
 LATE = 300
 """Batches of a connection after which a label of each comes: it is in memory no more then."""
 FLAT = 16.0
@@ -150,7 +152,7 @@ def served(rounds: int, people: int) -> Iterator[dict[str, Any]]:
             raise SystemExit(f"{rounds:,} rounds need {needs / 1e9:,.0f} GB in {folder.parent}: take fewer with --long")
         (folder / "confide.toml").write_text(CONFIG)
         asker = Tokens("asker", Keys.make(folder / "keys" / "askers"))
-        tokens = [asker.sign(f"person {i}", expires=7 * 86400.0) for i in range(min(people, rounds // FIRST))]
+        tokens = [asker.sign(f"person {i}", expires=7 * 86400.0) for i in range(min(people, rounds // EACH))]
         with server([sys.executable, "-m", "confide", "serve", str(folder / "confide.toml")]) as (port, _, pid):
             lasting = Lasting(port, pid, folder / "state", tokens, rounds)
             asyncio.run(lasting.run())

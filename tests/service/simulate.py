@@ -74,6 +74,7 @@ class MemoryStore(SqliteStore):
 
     def __init__(self, place: "Memory") -> None:
         self.path, self.name, self.db, self.version, self.whole = Path(place.name), place.name, place.db, VERSION, True
+        self._guard = self.db
 
     @contextmanager
     def _owned(self) -> Iterator[sqlite3.Connection]:
