@@ -265,14 +265,15 @@ def test_who_is_over_their_day_still_gets_what_is_stored(folder: Path) -> None:
 
 
 def test_a_persons_day_takes_a_bounded_place() -> None:
-    """However their rounds are spread over the day; nobody takes more than these in 24 hours."""
+    """Eight bytes a minute with rounds, however many these are; nobody takes more than these in 24 hours."""
     quota, now = Quota(10**9), 0
-    for now in range(3 * DAY):
-        quota.took(b"ann", now)
-    whole = sys.getsizeof(quota._people[b"ann"]) + sys.getsizeof(quota._people[b"ann"].when)
-    assert whole <= 1000
-    assert DAY <= quota.most - quota.left(b"ann", now) <= DAY + 70, "those of an hour may count an hour longer"
-    assert quota.left(b"ann", now + DAY) == 10**9
+    for now in range(5 * DAY):
+        quota.took(b"ann", now, 1000)
+        quota.took(b"bob", 7, 1)
+    sizes = [sys.getsizeof(quota._people[who].when) for who in (b"ann", b"bob")]
+    assert sizes[0] <= 2 * DAY * 8 * 1.2 and sizes[1] <= 120
+    assert quota.left(b"ann", now) == 10**9 - 1000 * DAY and quota.left(b"ann", now + DAY) == 10**9
+    assert sys.getsizeof(quota._people[b"ann"].when) <= 120
 
 
 def test_it_is_a_file_that_nobody_else_opens_and_that_ends_with_the_desk(folder: Path) -> None:

@@ -16,8 +16,6 @@ DAY = 24 * 60
 """Minutes of a quota, and the most that the clock goes ahead at once."""
 
 _LEAST, _PART, _ENDLESS = 100, 20, 5000
-_HOUR, _MINUTES = 60, 48
-"""How many minutes with rounds are told apart of one person before those of an hour are joined."""
 
 
 def usual(rounds: int | None) -> int:
@@ -114,16 +112,13 @@ class Quota:
 
 
 class _Taken:
-    """One person's rounds of a day, by minutes; where these are many, by hours, in the last minute of each.
-
-    So it takes a bounded place, and nobody takes more than their rounds in 24 hours; in 25 it may be as many.
-    """
+    """One person's rounds of a day, by minutes: eight bytes for each minute in which they took some."""
 
     __slots__ = ("rounds", "when")
 
     def __init__(self) -> None:
         self.rounds = 0
-        self.when = array("q")  # a minute, how many rounds, the next minute, how many, …
+        self.when = array("I")  # a minute, how many rounds, the next minute, how many, …
 
     def add(self, now: int, rounds: int) -> None:
         """So many were taken now."""
@@ -132,17 +127,6 @@ class _Taken:
             self.when[-1] += rounds
         else:
             self.when.extend((now, rounds))
-            if len(self.when) > 2 * _MINUTES:
-                self._join()
-
-    def _join(self) -> None:
-        joined = array("q")
-        for minute, rounds in zip(self.when[::2], self.when[1::2], strict=True):
-            if joined and joined[-2] // _HOUR == minute // _HOUR:
-                joined[-2], joined[-1] = minute, joined[-1] + rounds
-            else:
-                joined.extend((minute, rounds))
-        self.when = joined
 
     def within(self, now: int) -> int:
         """How many are less than a day old."""
