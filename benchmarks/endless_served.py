@@ -28,6 +28,8 @@ FIRST, AT_ONCE = 2, 48
 """Rows with which everybody begins, over so many connections: all are known before it is judged whether it grows."""
 EACH = 50
 """Rounds of a person at least: shorter runs have fewer people."""
+BEGUN = 200_000
+"""Rounds before it is judged: by then caches are full, and the guide's second epoch has begun, which drops sums."""
 LATE = 300
 """Batches of a connection after which a label of each comes: it is in memory no more then."""
 FLAT = 16.0
@@ -63,7 +65,8 @@ class Lasting:
         began = time.perf_counter()
         await self._all([self._first(number) for number in range(AT_ONCE)], began)
         await self._all([self._worker(number) for number in range(CONNECTIONS)], began)
-        self._look(time.perf_counter() - began)
+        if not self.seen or self.seen[-1]["rounds"] < self._done:
+            self._look(time.perf_counter() - began)
 
     async def _all(self, work: list[Coroutine[Any, Any, None]], began: float) -> None:
         workers = [asyncio.create_task(one) for one in work]
@@ -157,7 +160,7 @@ def served(rounds: int, people: int) -> Iterator[dict[str, Any]]:
             lasting = Lasting(port, pid, folder / "state", tokens, rounds)
             asyncio.run(lasting.run())
     seen = lasting.seen
-    known = [one for one in seen if one["rounds"] >= len(tokens) * FIRST]
+    known = [one for one in seen if one["rounds"] >= max(BEGUN, len(tokens) * FIRST)]
     grows = None
     if len(known) > 2:
         at, takes, planned = (np.array([one[what] for one in known]) for what in ("rounds", "megabytes", "sums"))
@@ -167,9 +170,9 @@ def served(rounds: int, people: int) -> Iterator[dict[str, Any]]:
 
 def said(line: dict[str, Any]) -> str:
     """The verdict."""
-    first, last = next((one for one in line["seen"] if one["rounds"] >= line["people"] * FIRST), {}), line["seen"][-1]
+    first, last = next((one for one in line["seen"] if one["rounds"] >= BEGUN), {}), line["seen"][-1]
     head = f"{last['rounds']:,} rounds of {line['people']:,} people over HTTP in {last['seconds']:,.0f} s"
-    took = f"{first.get('megabytes', 0):.0f} MiB once all were known, {last['megabytes']:.0f} at the end"
+    took = f"{first.get('megabytes', 0):.0f} MiB after {first.get('rounds', 0):,} rounds, {last['megabytes']:.0f} at the end"
     grows = "too few rounds to judge"
     if (slope := line["grows"]) is not None:
         verdict = "flat" if slope <= line["flat"] else "IT GROWS"
