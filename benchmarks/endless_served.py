@@ -172,7 +172,8 @@ def said(line: dict[str, Any]) -> str:
     """The verdict."""
     first, last = next((one for one in line["seen"] if one["rounds"] >= BEGUN), {}), line["seen"][-1]
     head = f"{last['rounds']:,} rounds of {line['people']:,} people over HTTP in {last['seconds']:,.0f} s"
-    took = f"{first.get('megabytes', 0):.0f} MiB after {first.get('rounds', 0):,} rounds, {last['megabytes']:.0f} at the end"
+    begun, at = first.get("megabytes", 0), first.get("rounds", 0)
+    took = f"{begun:.0f} MiB after {at:,} rounds, {last['megabytes']:.0f} at the end"
     grows = "too few rounds to judge"
     if (slope := line["grows"]) is not None:
         verdict = "flat" if slope <= line["flat"] else "IT GROWS"
