@@ -6,6 +6,9 @@
                                                         trees with drift detectors: three minutes
     python benchmarks/endless.py people late             10⁷ rounds each: a quarter of an hour; --long takes fewer
     python benchmarks/endless.py rare [--long 10000000]  all labels in 10⁵ rounds, then few or none: five minutes
+    python benchmarks/endless.py served [--long 1000000]    the same as `people` over HTTP against `confide serve`, for
+                                                        10⁷ rounds: half an hour, and 6 GB in the folder for temporary
+                                                        files (TMPDIR)
     python benchmarks/endless.py relay [--quick]         copies that halt beside a relay of as many: two minutes
     python benchmarks/endless.py --quick    10 000 rounds of three generated streams, and a short relay: a minute
 
@@ -34,6 +37,7 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
+import endless_served
 from agrawal import agrawal_label, agrawal_rows
 from evidence.streams import FILES, asked, load
 from guide_streams import Rows
@@ -296,12 +300,14 @@ def relay(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 KINDS = {
     "length": length, "drift": drift, "river": river, "flip": flip, "elec": elec, "people": people, "late": late,
-    "rare": rare, "relay": relay,
+    "rare": rare, "relay": relay, "served": lambda args: endless_served.served(args.long, PEOPLE),
 }  # fmt: skip
 QUICK = ["length", "relay"]
 
 
 def said(line: dict[str, Any]) -> str:
+    if line.get("stream") == "served":
+        return endless_served.said(line)
     if "who" in line:
         return f"{line['who']:10} error {line['error']:.2%} of {400_000:,} rounds; {line['seconds']:.0f} s"
     if "plan" in line:
@@ -340,7 +346,7 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 4.0])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--rates", type=float, nargs="+", default=[0.0, 0.0001, 0.001, 0.01])
-    parser.add_argument("--long", type=int, default=LONG, help="rounds of `people`, `late` and `rare`")
+    parser.add_argument("--long", type=int, default=LONG, help="rounds of `people`, `late`, `rare` and `served`")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path, help="of `river`")
     args = parser.parse_args()

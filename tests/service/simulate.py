@@ -74,6 +74,7 @@ class MemoryStore(SqliteStore):
 
     def __init__(self, place: "Memory") -> None:
         self.path, self.name, self.db, self.whole = Path(place.name), place.name, place.db, True
+        self._guard = self.db
 
     def changing(self) -> Any:
         return self.transaction()

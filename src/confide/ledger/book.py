@@ -127,6 +127,11 @@ class Book:
                     raise
             self._check()
 
+    def look(self, kind: str, sequence: int) -> tuple[int, bytes] | None:
+        """The width and the body of a note that is durable; None where there is none. StateError if it is not read."""
+        self._check()
+        return self._store.look(self._key, kind, sequence)
+
     def beat(self) -> None:
         """Find out whether the ledger is there, by a transaction that holds nothing of what waits; end if it is not.
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self, cast
 
@@ -130,9 +130,13 @@ class Ledger:
 
     def journal(self, model: str) -> list[tuple[str, int, int, bytes]]:
         """A model's notes (kind, sequence, width, body), in the order in which they were written."""
+        return list(self.each_note(model))
+
+    def each_note(self, model: str) -> Iterator[tuple[str, int, int, bytes]]:
+        """The same, one after the other."""
         self._check_fork()
         with self._place.reader() as file:
-            return file.notes(file.model(model)[0])
+            yield from file.each_note(file.model(model)[0])
 
     def claim(self, model: str) -> Book:
         """Own a model: no other process does, and none writes for it, until the book is closed or this process dies.

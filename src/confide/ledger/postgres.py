@@ -11,7 +11,7 @@ not compressed: neither the messages nor the rows tell an outcome by their size.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,6 +23,7 @@ from confide.ledger.entries import Batch
 from confide.ledger.server import ServerReader, trouble, troubled, wide
 from confide.ledger.store import (
     ABOUT,
+    LOOK,
     TABLES,
     WIDE,
     Claim,
@@ -31,7 +32,6 @@ from confide.ledger.store import (
     Store,
     Trouble,
     checksum,
-    damaged,
     in_use,
     taken_over,
 )
@@ -55,6 +55,10 @@ class ServerStore(ServerReader, Store):
     """A ledger on a server, opened for writing (`confide.ledger.store.Store`)."""
 
     alone = " FOR UPDATE"
+
+    def __init__(self, url: str, name: str, new: bool = False) -> None:
+        self._using = threading.Lock()  # a transaction, or a look between two
+        super().__init__(url, name, new)
 
     def own(self, model: str) -> Claim:
         """Own a model: this connection has its lock until it ends."""
@@ -102,10 +106,10 @@ class ServerStore(ServerReader, Store):
         key, last = batch.key, batch.last
         model = self.run(_MODEL, key, batch.epoch, batch.before)
         known = self.run(_PEOPLE, key, list(people))
-        mine = self._sound(model.fetchall())
+        mine = self.sound(model.fetchall())
         if not mine:
             raise taken_over(self.name)
-        had = {bytes(who): counts for _, who, *counts, _ in self._sound(known.fetchall())}
+        had = {bytes(who): counts for _, who, *counts, _ in self.sound(known.fetchall())}
         (_, name, epoch, _, *before), (rounds, unsure, halted, history) = mine[0], batch.grown()
         now = (
             *(max(before[0], rounds), max(before[1], unsure), halted if before[2] is None else before[2]),
@@ -114,13 +118,6 @@ class ServerStore(ServerReader, Store):
         self.run(_GROW, *now, last, checksum(key, name, epoch, last, *now), key)
         most = {who: map(max, [n + WIDE for n in ns], had.get(who, ns)) for who, ns in people.items()}
         self.put("person", [(key, who, *counts, last) for who, counts in most.items()], _RAISED)
-
-    def _sound(self, rows: Iterable[Row]) -> list[Row]:
-        """Rows without their checksums, if those are right."""
-        found = [(row[:-1], row[-1]) for row in rows]
-        if not all(sum_ == checksum(*row) for row, sum_ in found):
-            raise damaged(self.name)
-        return [row for row, _ in found]
 
     def put(self, table: str, rows: Collection[Row], conflict: str = "") -> None:
         """Insert rows as one statement, however many there are, each with its checksum."""
@@ -143,7 +140,7 @@ class ServerStore(ServerReader, Store):
         A COMMIT whose answer does not come has perhaps been done: the connection is gone then, and the owner with it.
         """
         done: psycopg.Cursor[Any] | None = None
-        with troubled():
+        with self._using, troubled():
             try:
                 with self.db.pipeline():  # what nobody waits for inside goes out together
                     self.run(_BEGIN)
@@ -154,6 +151,12 @@ class ServerStore(ServerReader, Store):
                 raise
         if done is None or done.statusmessage != "COMMIT":  # PostgreSQL's answer for a transaction that had failed
             raise Trouble("the server did not commit it")
+
+    def look(self, key: int, kind: str, sequence: int) -> tuple[int, bytes] | None:
+        """One note, between two transactions: there is one connection."""
+        with self._using:
+            rows = self.sound(self.rows(LOOK, key, kind, sequence))
+        return (rows[0][3], rows[0][4]) if rows else None
 
     def _undo(self) -> None:
         """Nothing of a transaction stays; where even that cannot be said, the connection ends."""

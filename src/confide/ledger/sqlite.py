@@ -18,7 +18,7 @@ from typing import Any
 from confide.errors import StateError
 from confide.ledger.entries import Batch
 from confide.ledger.file import CHECKSUM, File, FileReader, Lock, trouble
-from confide.ledger.store import TABLES, WIDE, Claim, Place, Store, Trouble, checksum, taken_over
+from confide.ledger.store import LOOK, TABLES, WIDE, Claim, Place, Store, Trouble, checksum, taken_over
 
 __all__ = ["PERSON", "Disk", "SqliteStore"]
 
@@ -86,6 +86,17 @@ class SqliteStore(File, Store):
             counts = list[tuple[int | bytes, ...]]()
             counts += [(key, who, *[n + WIDE for n in ns], last) for who, ns in people.items()]
             self.db.executemany(PERSON, [(*one, checksum(*one)) for one in counts])
+
+    def look(self, key: int, kind: str, sequence: int) -> tuple[int, bytes] | None:
+        """One note, by the connection that only reads: no write holds it up."""
+        try:
+            row = self._guard.execute(LOOK, (key, kind, sequence)).fetchone()
+        except sqlite3.Error as error:
+            raise StateError(f"the ledger {self.path} cannot be read: {trouble(error)}") from None
+        if row is None:
+            return None
+        ((*_, width, body),) = self.sound([row])
+        return width, body
 
     @contextmanager
     def changing(self) -> Iterator[None]:

@@ -11,9 +11,10 @@ import re
 import threading
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from heapq import merge
 from struct import Struct
 from typing import Any, Self
 
@@ -21,8 +22,8 @@ from confide.errors import StateError
 from confide.ledger.entries import Batch, Erased, Spent
 
 __all__ = [
-    "ABOUT", "SCHEMA", "TABLES", "VERSION", "WIDE", "Claim", "Image", "Place", "Reader", "Row", "Store", "Trouble",
-    "check_name", "checksum", "damaged", "in_use", "taken_over", "without",
+    "ABOUT", "LOOK", "SCHEMA", "TABLES", "VERSION", "WIDE", "Claim", "Image", "Place", "Reader", "Row", "Store",
+    "Trouble", "check_name", "checksum", "damaged", "in_use", "taken_over", "without",
 ]  # fmt: skip
 
 VERSION = 4
@@ -77,6 +78,10 @@ TABLES = {
 ABOUT = "epoch, sequence, rounds, unsure, halted, history"
 """What a model's own row says of it."""
 
+LOOK = f"SELECT {TABLES['journal']}, checksum FROM journal WHERE model = ? AND kind = ? AND sequence = ?"
+"""What finds one note."""
+
+_PAGE = 16  # notes that are read at once
 _MODEL = "SELECT 1 FROM model WHERE id = ? AND epoch = ?"
 _ONCE = "DO NOTHING"
 _NOTED = "SELECT kind, sequence, width, body FROM journal WHERE model = ? AND kind = ? AND sequence = ?"
@@ -231,15 +236,29 @@ class Reader(ABC):
 
     def checked(self, columns: str, table: str, where: str, *values: Any) -> list[list[Any]]:
         """All rows of a table that a condition picks, each as it was written: a changed one is refused."""
-        rows = [list(row) for row in self.rows(f"SELECT {columns}, checksum FROM {table} WHERE {where}", *values)]
-        if not all(row.pop() == checksum(*row) for row in rows):
+        return self.sound(self.rows(f"SELECT {columns}, checksum FROM {table} WHERE {where}", *values))
+
+    def sound(self, rows: Iterable[Row]) -> list[list[Any]]:
+        """Rows without their checksums, if those are right."""
+        found = [list(row) for row in rows]
+        if not all(row.pop() == checksum(*row) for row in found):
             raise damaged(self.name)
-        return rows
+        return found
 
     def notes(self, key: int) -> list[tuple[str, int, int, bytes]]:
         """The journal of a model: (kind, sequence, width, body), in the order in which they were written."""
-        rows = self.checked(TABLES["journal"], "journal", "model = ? ORDER BY sequence, kind", key)
-        return [(kind, sequence, width, body) for _, kind, sequence, width, body in rows]
+        return list(self.each_note(key))
+
+    def each_note(self, key: int) -> Iterator[tuple[str, int, int, bytes]]:
+        """The same, one after the other: a day's journal need not fit into the memory."""
+        kinds = [kind for (kind,) in self.rows("SELECT DISTINCT kind FROM journal WHERE model = ?", key)]
+        return merge(*(self._of_kind(key, kind) for kind in kinds), key=lambda note: (note[1], note[0]))
+
+    def _of_kind(self, key: int, kind: str) -> Iterator[tuple[str, int, int, bytes]]:
+        where, last = "model = ? AND kind = ? AND sequence > ? ORDER BY sequence LIMIT ?", -1
+        while rows := self.checked(TABLES["journal"], "journal", where, key, kind, last, _PAGE):
+            for _, _, last, width, body in rows:
+                yield kind, last, width, body
 
     def __enter__(self) -> Self:
         return self
@@ -275,6 +294,12 @@ class Store(Reader):
         """Raise the counts of the model and of these people, each of whom changes, sure or not; none becomes less.
 
         StateError if the model has another owner by now.
+        """
+
+    @abstractmethod
+    def look(self, key: int, kind: str, sequence: int) -> tuple[int, bytes] | None:
+        """The width and the body of a note that was committed; None where there is none. StateError if it is not to be
+        read. Others may write meanwhile.
         """
 
     @abstractmethod

@@ -205,9 +205,9 @@ class Saved:
         """Whether the journal has every record that is in anything that was released."""
         return bool(self.header.get("noted")) or all(one[0] == KIND for one in self.spent.released)  # legs are none
 
-    def journal(self) -> list[tuple[str, int, int, bytes]]:
-        """What an owner who keeps a journal has noted (`Ledger.journal`)."""
-        return self.ledger.journal(self.model)
+    def journal(self) -> Iterator[tuple[str, int, int, bytes]]:
+        """What an owner who keeps a journal has noted, one after the other (`Ledger.journal`)."""
+        return self.ledger.each_note(self.model)
 
     @property
     def served(self) -> bool:

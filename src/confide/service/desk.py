@@ -32,8 +32,9 @@ from confide.pop.tickets import Key, Waiting
 from confide.service.base import Later, Life, NotYet, Question, Records, Refusal, Reply, Slices, Taught
 from confide.service.counts import Counts
 from confide.service.journal import ASKED, COUNTED, NOBODY, PAST, STANDS, TAUGHT, Row, Rows, Unreadable, head, together
+from confide.service.older import Older
 from confide.service.recovery import recover
-from confide.service.requests import Request, Requests, Stored
+from confide.service.requests import MOST, Request, Requests, Stored
 from confide.service.teaching import Teacher
 from confide.service.views import person, private, public
 from confide.service.words import (
@@ -105,7 +106,8 @@ class PopDesk:
         self._alone: Randomizing | None = pop.operator.randomizing  # where labels alone are protected
         if self._alone is not None and self._alone.part.deadline is not None:
             ticket_hours = 0
-        self._requests = Requests(pop, self._keeper, room, 60 * ticket_hours)
+        self._older = Older(folder, book)
+        self._requests = Requests(pop, self._keeper, self._older, room, 60 * ticket_hours)
         self._hours, self._wall = ticket_hours, wall
         self._counts = Counts(read_extra(folder, "counts.json"), [part.source for part in pop.operator.loop.parts])
         self._noted = 0
@@ -118,7 +120,11 @@ class PopDesk:
         self._began = self._snapshot = book.sequence
         if saved is not None:
             lives, self._snapshot = saved.spent.lives, saved.header["sequence"]
-            recover(saved, self._keeper, self._requests, self._counts)
+            try:
+                recover(saved, self._keeper, self._requests, self._counts)
+            except BaseException:
+                self._older.close()
+                raise
         self._lives = self._keeper.tickets.lives = lives
         self._keeper.tickets.held = self._requests.take
         parts = pop, self._keeper, book, self._requests, self._rows
@@ -251,6 +257,7 @@ class PopDesk:
                     self.save()
             finally:
                 self.pop.close()
+                self._older.close()
 
     def __enter__(self) -> Self:
         return self
@@ -270,10 +277,10 @@ class PopDesk:
             self._book.tear(COUNTED, self._counts.sequence)
         self._counts.sequence, self._noted = self._book.sequence, self._keeper.rounds
 
-    def _tear(self, kind: str) -> None:
+    def _tear(self, kind: str, most: int | None = None) -> None:
         keeper = self._keeper
         before = -1 if keeper.counting else self._snapshot if kind == TAUGHT else self._counts.sequence
-        done = self._requests.outlived(kind, keeper.rounds, before, keeper.leaf)
+        done = self._requests.outlived(kind, keeper.rounds, before, keeper.leaf, most)
         if done is not None:
             self._book.tear(kind, done)
 
@@ -292,12 +299,14 @@ class PopDesk:
             if self.waits:
                 raise NotYet(FIRST)
             minute = int(self._wall() // 60)
-            asked = requests.read(questions, minute)
+            requests.age(self._book.durable)
+            asked, most = requests.read(questions, minute), MOST + 2 * len(questions)
             fresh = requests.fresh(asked, minute)
             entered = self._take(fresh) if fresh else None
             found = [requests.request(one.name) for one in asked]
-            if requests.expire(keeper.rounds):
-                self._tear(ASKED)
+            requests.dismiss()
+            if requests.expire(keeper.rounds, most):
+                self._tear(ASKED, most)
         if entered is not None:
             keeper.settle(entered)
         else:
@@ -370,6 +379,12 @@ class PopDesk:
         with self._lock:
             self._check_and_expire()
             labels, keys = self._keeper.labels(one.label for one in lessons), self._keys(lessons)
+            try:
+                self._requests.recall(keys)
+            except StateError:
+                if self._book.ended:
+                    raise
+                return [Refusal("ticket", NOT_YOURS) if key is None else Refusal("later", AGAIN) for key in keys]
             said: list[Refusal | None] = [None] * len(lessons)
             fresh: dict[Key, int] = {}
             earlier, used, ticket, alone = 0, Counter[bytes](), self._requests.ticket, self._alone
@@ -398,6 +413,7 @@ class PopDesk:
                 for i, key in enumerate(keys) if wrong else ():
                     if key in wrong and said[i] is None:
                         said[i] = wrong[key]
+            self._requests.dismiss()
         return self._durable(said, entered, earlier)
 
     def _capped(self, stored: Stored, used: Counter[bytes]) -> bool:

@@ -118,10 +118,22 @@ class Rows:
 
     def read(self, body: bytes) -> Iterator[Row]:
         """The rows of a body that were not erased."""
-        for *fields, size, x in self._struct.iter_unpack(body):
+        return (row for _, row in self.placed(body))
+
+    def placed(self, body: bytes) -> Iterator[tuple[int, Row]]:
+        """The same, each with its place."""
+        for at, (*fields, size, x) in enumerate(self._struct.iter_unpack(body)):
             if fields[0] != NOBODY:
                 read: list[Any] = [*fields, x[: size - 1] if size else None]
-                yield Row(*read)
+                yield at, Row(*read)
+
+    def at(self, body: bytes, place: int) -> Row | None:
+        """The row at a place; None where there is none."""
+        if not 0 <= place < len(body) // self.width:
+            return None
+        *fields, size, x = self._struct.unpack_from(body, place * self.width)
+        read: list[Any] = [*fields, x[: size - 1] if size else None]
+        return Row(*read)
 
     @classmethod
     @cache

@@ -8,8 +8,7 @@ brought labels. Proof page: docs/proofs/people.md, "The journal".
 from __future__ import annotations
 
 import sys
-from collections import deque
-from dataclasses import dataclass, field
+from array import array
 
 __all__ = ["DAY", "Clock", "Quota", "usual"]
 
@@ -83,7 +82,7 @@ class Quota:
     def wait(self, whose: bytes, now: int) -> int:
         """Minutes until a round of theirs is a day old."""
         taken = self._people.get(whose)
-        return DAY if taken is None or not taken.when else max(1, taken.when[0][0] + DAY - now)
+        return DAY if taken is None or not taken.when else max(1, taken.when[0] + DAY - now)
 
     def refuse(self, whose: bytes, now: int) -> int:
         """Minutes until somebody may take one more round, to whom none is left."""
@@ -99,11 +98,7 @@ class Quota:
     def took(self, whose: bytes, now: int, rounds: int = 1) -> None:
         """Somebody took rounds."""
         taken = self._people.setdefault(whose, _Taken())
-        taken.rounds += rounds
-        if taken.when and taken.when[-1][0] == now:
-            taken.when[-1] = now, taken.when[-1][1] + rounds
-        else:
-            taken.when.append((now, rounds))
+        taken.add(now, rounds)
         if now >= self._swept + DAY:
             self._swept = now
             self._people = {one: about for one, about in self._people.items() if self._count(one, now)}
@@ -113,13 +108,32 @@ class Quota:
         taken = self._people.get(whose)
         if taken is None:
             return 0
-        while taken.when and taken.when[0][0] <= now - DAY:
-            taken.rounds -= taken.when.popleft()[1]
-        return taken.rounds
+        return taken.within(now)
 
 
-@dataclass(slots=True, repr=False)
 class _Taken:
-    rounds: int = 0
-    when: deque[tuple[int, int]] = field(default_factory=deque)
-    """Minutes in which there were rounds, and how many."""
+    """One person's rounds of a day, by minutes: eight bytes for each minute in which they took some."""
+
+    __slots__ = ("rounds", "when")
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        self.when = array("I")  # a minute, how many rounds, the next minute, how many, …
+
+    def add(self, now: int, rounds: int) -> None:
+        """So many were taken now."""
+        self.rounds += rounds
+        if self.when and self.when[-2] == now:
+            self.when[-1] += rounds
+        else:
+            self.when.extend((now, rounds))
+
+    def within(self, now: int) -> int:
+        """How many are less than a day old."""
+        over = 0
+        while over < len(self.when) and self.when[over] <= now - DAY:
+            self.rounds -= self.when[over + 1]
+            over += 2
+        if over:
+            del self.when[:over]
+        return self.rounds

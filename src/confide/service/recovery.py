@@ -15,6 +15,8 @@ from confide.service.requests import Requests
 
 __all__ = ["recover"]
 
+_MANY = 1000  # questions that are looked at together
+
 
 @contextmanager
 def _without_collecting() -> Iterator[None]:
@@ -38,18 +40,18 @@ def recover(saved: Saved, keeper: Keeper, requests: Requests, counts: Counts) ->
     since, closed = saved.header["sequence"], keeper.leaf
     if counts.sequence < 0 and not counts.empty:  # older counts do not say it, and are as old as the snapshot
         counts.sequence = since
-    journal = saved.journal()
-    for kind, sequence, _, body in journal:
+    for kind, sequence, _, body in saved.journal():
         if kind == COUNTED and sequence > counts.sequence:  # before rows that are in it would be counted for nothing
             counts.read(body, sequence)
-    for kind, sequence, width, body in journal:
+    for kind, sequence, width, body in saved.journal():  # a day of it need not fit into the memory
         if kind == COUNTED:
             continue
         if kind not in (ASKED, TAUGHT):  # a part's own, from before there was a desk
             continue
-        rows = list(Rows.of(width).read(body))
+        placed = list(Rows.of(width).placed(body))
+        rows = [row for _, row in placed]
         if kind == ASKED:
-            requests.again(rows, sequence)
+            requests.again(placed, sequence)
             if sequence > counts.sequence:
                 stored = [row for row in rows if row.number > 0 and not row.forgotten]
                 counts.asked([row.number for row in stored], [row.source for row in stored], saved.spent.unsure)
@@ -78,13 +80,11 @@ def recover(saved: Saved, keeper: Keeper, requests: Requests, counts: Counts) ->
     keeper.replay(lessons, since, [(sequence, copy) for sequence, copy, _ in saved.spent.forgot])
     if saved.noted:
         keeper.noted()
-    requests.expire(saved.spent.rounds)
-    open_ = [(one.key, one.row) for one in requests.waiting()]
-    asked = [(key, row.whose, row.copy, row.label, unpack(row.x)) for key, row in open_ if row.x is not None]
-    requests.reopen(keeper.reopen(asked))
+    while requests.expire(saved.spent.rounds, _MANY):
+        pass
 
 
 def _answered(lesson: Row, requests: Requests) -> int:
     """What was answered to the question of a label; rows of an earlier Confide leave that to the question's row."""
-    asked = requests.ticket((lesson.epoch, lesson.number)) if lesson.guided < 0 else None
-    return lesson.guided if asked is None else asked.row.label
+    answered = requests.answered((lesson.epoch, lesson.number)) if lesson.guided < 0 else None
+    return lesson.guided if answered is None else answered

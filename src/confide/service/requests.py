@@ -1,6 +1,7 @@
 """What a desk reads from requests, and remembers of them while their tickets are good: by public rounds and a clock.
 
-It is a copy of the ledger's journal in memory, and is made from it again when the desk is opened. It decides nothing.
+It is the last part of the ledger's journal, in memory, and an index of the rest (`confide.service.older`); both are
+made from the journal again when the desk is opened. It decides nothing.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 import hmac
 import sys
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from confide.banks.base import FORM
@@ -19,11 +21,18 @@ from confide.pop.loop import Outcome
 from confide.pop.pop import POP
 from confide.pop.tickets import Key, Waiting
 from confide.service.base import Question, Refusal, Reply
-from confide.service.journal import ASKED, IMPORT, MOST_LABELS, NOBODY, STANDS, TAUGHT, Row, canonical, pack
+from confide.service.journal import ASKED, IMPORT, MOST_LABELS, NOBODY, STANDS, TAUGHT, Row, canonical, pack, unpack
+from confide.service.older import Older, Place
 from confide.service.quota import DAY, Clock, Quota
 from confide.service.words import FORGOTTEN, HALTED, OTHER_QUESTION, OVER
 
-__all__ = ["Imported", "Request", "Requests", "Stored", "refused_for_today"]
+__all__ = ["MOST", "RECENT", "Imported", "Request", "Requests", "Stored", "refused_for_today"]
+
+RECENT = 4096
+"""Rounds whose questions are in memory, as they were read, for a label or a retry that comes soon. Public."""
+
+MOST = 64
+"""Questions that are over and leave with one call, beside twice as many as it asks. Public."""
 
 
 @dataclass(slots=True, repr=False)
@@ -50,6 +59,11 @@ class Request:
     wrong: str = ""
     """What is wrong with it, where that was found when it was asked."""
 
+    @property
+    def keys(self) -> tuple[bytes, bytes]:
+        """What it is found by once it is not in memory: its own, and the one it leaves when its person is forgotten."""
+        return self.whose + self.id, self.name + self.counted
+
     def row(self, outcome: Outcome, epoch: int, copy: int | None = None) -> Row:
         """What the journal has of it, once it was asked, with its copy or what else `Row.copy` says."""
         waiting, label, guided, source, x = outcome.waiting, outcome.label, outcome.guided, outcome.source, self.x
@@ -75,14 +89,26 @@ class Stored:
     """When it was, by the public clock."""
     sequence: int
     """The entry that made it durable."""
+    at: int
+    """Its place in the note."""
     waiting: Waiting | None = None
-    """What its label will teach; None once that was brought."""
+    """What its label will teach; None once that was brought, or where it is to be read again."""
     taught: int = -1
     """The label that was brought; what came out for it, where labels alone are protected."""
     lesson: int = 0
     """The entry that made that durable."""
     shares: tuple[float, ...] | None = None
     """The probability of every label, where it was told: public. After a restart nobody knows it any more."""
+    counted: bool = False
+    """Whether the monitor counts the round, where `waiting` does not say it."""
+
+    @property
+    def place(self) -> Place:
+        """Where the journal has it, and what came of it: all that is kept of it outside of the memory."""
+        row, waiting = self.row, self.waiting
+        counted = self.counted if waiting is None else waiting.counted
+        about = row.leaf, self.minute, row.label, row.source, self.taught, self.lesson, counted, row.forgotten
+        return Place(row.whose + row.id, self.sequence, self.at, row.epoch, *about, row.number, self.shares)
 
     @property
     def open(self) -> bool:
@@ -124,23 +150,10 @@ class Imported:
         return theirs
 
 
-@dataclass(slots=True, repr=False)
-class _Note:
-    sequence: int
-    rounds: int
-    """Rounds taken when it was written, its own included."""
-    minute: int
-    leaf: int
-    """The last of the guide's leaves that has a gradient of it, or the last question with a deadline; −1 for none."""
-    whose: list[bytes]
-    """Whose its rows are, in order."""
-    rows: list[Row]
-    """Those of questions."""
-    imported: Imported | None = None
-
-
 class Requests:
     """Requests by their ids and by their tickets, and which notes of the journal are still needed.
+
+    The last `RECENT` of them are in memory, by public rounds; the others are in the journal (`confide.service.older`).
 
     Parameters
     ----------
@@ -153,7 +166,7 @@ class Requests:
         taking many rounds.
     """
 
-    def __init__(self, pop: POP, keeper: Keeper, room: int, minutes: int) -> None:
+    def __init__(self, pop: POP, keeper: Keeper, older: Older, room: int, minutes: int) -> None:
         if len(pop.labels) > MOST_LABELS:
             raise ValueError(f"a served model has {MOST_LABELS:,} labels at most: join those that are rare")
         if len({str(label) for label in pop.labels}) < len(pop.labels):
@@ -164,11 +177,21 @@ class Requests:
         """What is said of an x that cannot be stored."""
         self.quota, self.clock = Quota(), Clock()
         self._keyed: tuple[Any, Any, Any] | None = None  # what the hashes of ids, questions and names begin with
+        self.older = older
+        """Where those are that are not in memory."""
         self._by_name: dict[bytes, Stored] = {}
         self._rounds: OrderedDict[Key, Stored] = OrderedDict()  # in their order
+        self._recalled: dict[Key, Stored] = {}  # older ones, while a call looks at them
+        self._found: dict[bytes, Stored] = {}  # the same by their names
+        self._ended: set[Key] = set()  # taken for a label that was not noted: the call was cut off
+        self._last = self._then = -1  # what is over, by rounds and by minutes
+        self._counted = -1  # the round up to which what is in the index was found to be over
+        self._due: Place | None = None  # the next of the index to be over
+        self._kept: Place | None = None  # the first of the index that is still needed
+        self._more = False  # whether notes of questions were left to the next call
+        self._torn = {ASKED: 0, TAUGHT: 0}  # up to which entry the journal has no notes any more
         self._imports: dict[bytes, Imported] = {}
         self._imported: deque[Imported] = deque()
-        self._notes: dict[str, deque[_Note]] = {ASKED: deque(), TAUGHT: deque()}
         self.open = 0
         """Answered questions that wait for a label: private."""
 
@@ -202,13 +225,17 @@ class Requests:
         """What stands for a request by its name, and for its sender where rounds are counted (see `Request`)."""
         return self._keeper.hash(b"asked", whose, id), self._keeper.hash(b"quota", whose)
 
-    def fresh(self, requests: Iterable[Request], minute: int) -> list[Request]:
-        """Those that take a round: the others were asked before, or their sender must wait, and each says so then."""
+    def fresh(self, requests: Sequence[Request], minute: int) -> list[Request]:
+        """Those that take a round: the others were asked before, or their sender must wait, and each says so then.
+
+        StateError where the journal cannot be read: nothing was changed then.
+        """
         now, known, left = self.clock.at(minute), self._by_name, dict[bytes, int]()
         fresh: dict[bytes, Request] = {}
+        self._find(requests)
         for one in requests:
             name, counted = one.name, one.counted
-            if name in fresh or name in known:
+            if name in fresh or name in known or name in self._found:
                 one.again = True
                 continue
             if counted not in left:
@@ -220,13 +247,30 @@ class Requests:
                 one.wait = self.quota.refuse(counted, now)
         return list(fresh.values())
 
+    def _find(self, requests: Sequence[Request]) -> None:
+        """Those of these requests that were asked, and are not in memory any more."""
+        self.dismiss()
+        if not len(self.older):
+            return
+        keys = {key: one.name for one in requests if one.name not in self._by_name for key in one.keys}
+        places = [(name, self.older.at(number)) for name, number in _by(keys, self.older.find(keys))]
+        known = {name: one for name, one in places if one is not None and not self._over(one)}
+        rows = self.older.rows(one for one in known.values() if not one.forgotten)
+        self._found = {name: _of(one, name, rows.get(one.number)) for name, one in known.items()}
+
     def refused(self, questions: Sequence[Question], minute: int) -> dict[int, Reply]:
         """Those of one sender, by their places, that `fresh` would find to wait as it did before; it takes no lock."""
         hash, whose = self._keeper.hash, self._keeper.who(questions[0].subject)
         wait = self.quota.refused(hash(b"quota", whose), self.clock.at(minute))
         ids = [hash(b"request", one.id.encode("utf-8", "surrogatepass")) for one in questions if wait]
-        names = [hash(b"asked", whose, id) for id in ids]
-        return {i: refused_for_today(wait) for i, name in enumerate(names) if name not in self._by_name}
+        names, counted = [hash(b"asked", whose, id) for id in ids], hash(b"quota", whose)
+        keys = [(whose + id, name + counted) for id, name in zip(ids, names, strict=True)]
+        older = self.older.find(key for both in keys for key in both) if keys and len(self.older) else {}
+        return {
+            i: refused_for_today(wait)
+            for i, (name, both) in enumerate(zip(names, keys, strict=True))
+            if name not in self._by_name and older.keys().isdisjoint(both)
+        }
 
     def reply(self, one: Request, found: Stored | None) -> Reply:
         """What the sender of a request is told, once it is durable."""
@@ -251,58 +295,151 @@ class Requests:
     # ------------------------------------------------------------------ what is remembered
 
     def request(self, name: bytes) -> Stored | None:
-        """What is stored of a request, also of one whose person was forgotten: that it took its round."""
-        return self._by_name.get(name)
+        """What is stored of a request that `fresh` looked at, also of one whose person was forgotten."""
+        return self._by_name.get(name) or self._found.get(name)
 
     def ticket(self, key: Key) -> Stored | None:
-        """What is stored of the round that a ticket belongs to; None for one whose person was forgotten."""
-        stored = self._rounds.get(key)
+        """What is stored of the round that a ticket belongs to; None for one whose person was forgotten.
+
+        Of an older round only after `recall`.
+        """
+        stored = self._stored(key)
         return None if stored is None or stored.row.digest == NOBODY else stored
+
+    def _stored(self, key: Key) -> Stored | None:
+        return self._rounds.get(key) or self._recalled.get(key)
+
+    def recall(self, keys: Iterable[Key | None]) -> None:
+        """Find the questions of these tickets for this call; what waits for a label is read again as it was asked.
+
+        Until it is called again, or `dismiss`. StateError where the journal cannot be read: nothing was changed then.
+        """
+        self.dismiss()
+        wanted = dict.fromkeys(key for key in keys if key is not None)
+        places = [self._place(key) for key in wanted if key not in self._rounds]
+        found = [one for one in places if one is not None and not one.forgotten and not self._over(one)]
+        if found:
+            rows = self.older.rows(found)
+            self._recalled = {(one.epoch, one.number): _of(one, b"", rows[one.number]) for one in found}
+        self._reopen([one for key in wanted if (one := self._stored(key)) is not None])
+
+    def dismiss(self) -> None:
+        """Older questions are not looked at any more."""
+        self._recalled, self._found = {}, {}
+
+    def _reopen(self, stored: Iterable[Stored]) -> None:
+        """Of these, what waits for a label and is not in memory."""
+        closed = [one for one in stored if one.open and one.waiting is None and one.key not in self._ended]
+        asked = [
+            (one.key, one.row.whose, one.row.copy, one.row.label, unpack(one.row.x))
+            for one in closed if one.row.x is not None
+        ]  # fmt: skip
+        if asked:
+            again = self._keeper.reopen(asked)
+            for one in closed:
+                one.waiting = again.get(one.key)
+                if one.waiting is not None:
+                    one.waiting.counted = one.counted
 
     def questions(self, keys: Iterable[Key]) -> list[Row]:
         """The rows of questions that are known."""
-        return [self._rounds[key].row for key in keys]
+        return [stored.row for key in keys if (stored := self._stored(key)) is not None]
 
     def imported(self, name: bytes) -> Imported | None:
         """What is stored of an import."""
         return self._imports.get(name)
 
-    def again(self, rows: list[Row], sequence: int) -> None:
-        """A note of questions was found in the journal."""
+    def again(self, placed: list[tuple[int, Row]], sequence: int) -> None:
+        """A note of questions was found in the journal, each row with its place."""
+        rows = [row for _, row in placed]
         known = [(row.whose, row.id) if row.forgotten else self.hashes(row.whose, row.id) for row in rows]
         about = [(row, name, counted, None) for row, (name, counted) in zip(rows, known, strict=True)]
-        self.asked(about, sequence, max((row.number for row in rows), default=0))
+        places = [at for at, _ in placed]
+        self.asked(about, sequence, max((row.number for row in rows), default=0), places)
+        self.age(sys.maxsize)
 
-    def asked(self, about: Sequence[tuple[Row, bytes, bytes, Waiting | None]], sequence: int, rounds: int) -> None:
-        """A note of questions was written, with what stands for them (see `Request`), and what waits for a label."""
+    def asked(
+        self, about: Sequence[tuple[Row, bytes, bytes, Waiting | None]], sequence: int, rounds: int,
+        places: Sequence[int] | None = None,
+    ) -> None:  # fmt: skip
+        """A note of questions was written, with what stands for them (see `Request`), and what waits for a label.
+
+        `places` are those of the rows, where some are missing.
+        """
         rows, taken = [one[0] for one in about], [one for one in about if one[0].number > 0]
         if taken:
             self.clock.tick(max([one[0].leaf for one in taken]))
         now, names, numbers = self.clock.now, self._by_name, self._rounds
-        for row, name, _, waiting in taken:
-            key = row.epoch, row.number
-            names[name] = numbers[key] = Stored(name, row, key, now, sequence, waiting)
-            self.open += row.label >= 0
+        for at, (row, name, _, waiting) in zip(range(len(about)) if places is None else places, about, strict=True):
+            if row.number > 0:
+                key = row.epoch, row.number
+                names[name] = numbers[key] = Stored(name, row, key, now, sequence, at, waiting)
+                self.open += row.label >= 0
         for counted, rows_taken in Counter([one[2] for one in taken]).items():
             self.quota.took(counted, now, rows_taken)
         awaited = max([row.number for row in rows if row.copy <= STANDS], default=-1)
-        self._notes[ASKED].append(_Note(sequence, rounds, now, awaited, [row.whose for row in rows], rows))
+        others = {row.whose for row in rows if row.number <= 0}
+        self.older.note(ASKED, sequence, (rounds, now, awaited, len(rows)), others)
+
+    def age(self, durable: int) -> None:
+        """What is older than the last `RECENT` rounds leaves the memory, once the entry that has it is durable."""
+        left = list[Stored]()
+        while len(self._rounds) > RECENT and (first := next(iter(self._rounds.values()))).sequence <= durable:
+            left.append(self._rounds.pop(first.key))
+        self._leave(left)
+
+    def _leave(self, stored: Sequence[Stored]) -> None:
+        """These are in the index from now on, and in memory no more."""
+        if not stored:
+            return
+        self.older.add([one.place for one in stored])
+        for one in stored:
+            if self._by_name.get(one.name) is one:
+                del self._by_name[one.name]
 
     def taught(self, rows: Iterable[Row], sequence: int, rounds: int) -> None:
         """A note of lessons was written."""
-        note = _Note(sequence, rounds, self.clock.now, -1, [], [])
+        note, leaf, many, others = _Note(sequence, self.clock.now), -1, 0, set[bytes]()
         for row in rows:
-            note.whose.append(row.whose)
+            many += 1
             if row.epoch == IMPORT:
                 self._import(note, row)
+                others.add(row.whose)
                 continue
-            if row.leaf > note.leaf:
-                note.leaf = row.leaf
-            stored = self.ticket((row.epoch, row.number))
-            if stored is not None and stored.taught < 0:
-                self.open -= stored.row.label >= 0
-                stored.taught, stored.lesson = row.label, sequence
-        self._notes[TAUGHT].append(note)
+            if row.leaf > leaf:
+                leaf = row.leaf
+            if not self._brought((row.epoch, row.number), row.label, sequence):
+                others.add(row.whose)
+        self.older.note(TAUGHT, sequence, (rounds, self.clock.now, leaf, many), others)
+
+    def _brought(self, key: Key, label: int, sequence: int) -> bool:
+        """The label of a round was noted; whether that round is known."""
+        if (stored := self._rounds.get(key)) is not None:
+            if stored.taught < 0 and not stored.row.forgotten:
+                self.open -= stored.open
+                stored.taught, stored.lesson = label, sequence
+                self._ended.discard(key)
+            return not stored.row.forgotten
+        place = self._place(key)
+        if place is None or place.forgotten:
+            return False
+        if place.taught < 0:
+            self.open -= place.open and place.number > self._counted
+            self.older.change(place._replace(taught=label, lesson=sequence))
+            self._ended.discard(key)
+        return True
+
+    def _place(self, key: Key) -> Place | None:
+        """What the index has of a round."""
+        place = self.older.at(key[1]) if len(self.older) else None
+        return None if place is None or place.epoch != key[0] else place
+
+    def answered(self, key: Key) -> int | None:
+        """What was answered in a round; None where that is not known."""
+        if (stored := self._rounds.get(key)) is not None:
+            return stored.row.label
+        place = self._place(key)
+        return None if place is None else place.label
 
     def _import(self, note: _Note, row: Row) -> None:
         """A row of an import: its name, with how far it came (its `copy`) from where (its `leaf`), or its digest."""
@@ -324,51 +461,100 @@ class Requests:
 
     def take(self, key: Key) -> Waiting | None:
         """What waits for the label of a round, which waits no more: `Tickets.held`."""
-        stored = self._rounds.get(key)
+        stored = self._stored(key)
         if stored is None:
             return None
         waiting, stored.waiting = stored.waiting, None
+        self._ended.add(key)  # whatever cuts the call off, it is never read again
         return waiting
 
-    def reopen(self, waiting: Mapping[Key, Waiting]) -> None:
-        """After a load, what waits for labels."""
-        for key, one in waiting.items():
-            self._rounds[key].waiting = one
+    # ------------------------------------------------------------------ what ends
 
-    def expire(self, rounds: int) -> bool:
+    def _over(self, one: Place) -> bool:
+        """Whether a ticket's life was over when the last call came that ends some."""
+        return one.number <= self._last and one.minute <= self._then
+
+    def expire(self, rounds: int, most: int = 0) -> bool:
         """Drop what was asked, or imported, a ticket's life ago or earlier, by public rounds and the journal's clock.
 
-        Who brought labels does not enter. Whether tickets ended with that.
+        Who brought labels does not enter. Whether notes may be needed no more. What is not in memory ends by itself; of
+        that so many at most are counted, and taken out of the index: after a long pause there are many.
         """
-        last, then, before = rounds - self._life, self.clock.now - self._minutes, len(self._rounds)
+        last, then = rounds - self._life, self.clock.now - self._minutes
+        self._last, self._then = last, then
+        ended, left = list[Stored](), list[Stored]()
         while self._rounds and (first := next(iter(self._rounds.values()))).key[1] <= last and first.minute <= then:
-            del self._rounds[first.key]
-            self.open -= first.open
-            if self._by_name.get(first.name) is first:
-                del self._by_name[first.name]
+            (left if self._noted(first.sequence, first.lesson) else ended).append(self._rounds.pop(first.key))
+        self._leave(left)  # as forgetting must find them as long as a note has them
+        for one in ended:
+            self.open -= one.open
+            self._ended.discard(one.key)
+            if self._by_name.get(one.name) is one:
+                del self._by_name[one.name]
+        counted = self._expire_older(most) if most and len(self.older) else False
         while self._imported and self._imported[0].rounds <= last and self._imported[0].minute <= then:
             old = self._imported.popleft()
             if self._imports.get(old.name) is old:
                 del self._imports[old.name]
-        return len(self._rounds) < before
+        return bool(ended) or counted or self._more
 
-    def outlived(self, kind: str, rounds: int, before: int, leaves: int) -> int | None:
-        """Up to which entry notes are no longer needed; None if all are.
+    def _expire_older(self, most: int) -> bool:
+        """Count those in the index whose time is over, and take out those that no note has any more."""
+        over, gone = list[Place](), list[Place]()
+        if self._due is None or self._over(self._due):
+            some = self.older.after(self._counted, most)
+            over = [one for one in some if self._over(one)]
+            self._due = some[len(over)] if len(over) < len(some) else None
+        if over:
+            self.open -= sum(one.open for one in over)
+            self._ended.difference_update((one.epoch, one.number) for one in over)
+            self._counted = over[-1].number
+        if self._kept is None or not self._needed(self._kept):
+            some = self.older.after(-1, most)
+            gone = list(takewhile(lambda one: not self._needed(one), some))
+            self._kept = some[len(gone)] if len(gone) < len(some) else None
+        if gone:
+            self.older.drop(gone)
+        return bool(over)
+
+    def _needed(self, one: Place) -> bool:
+        """Whether its ticket was good when that was looked at, or a note has it."""
+        return one.number > self._counted or self._noted(one.sequence, one.lesson)
+
+    def _noted(self, asked: int, taught: int) -> bool:
+        """Whether the journal still has the note of a question, or of its lesson."""
+        return asked > self._torn[ASKED] or taught > self._torn[TAUGHT]
+
+    def outlived(self, kind: str, rounds: int, before: int, leaves: int, most: int | None = None) -> int | None:
+        """Up to which entry notes are no longer needed, of so many rows at most, or one note; None if all are.
 
         Nothing of them is within a ticket's life or a quota's day, they are not after the entry `before`, and no
         lesson of theirs has a stamp from `leaves` on.
         """
         day = 0 if self.quota.most is None else DAY
-        notes, done, then = self._notes[kind], None, self.clock.now - max(self._minutes, day)
-        while notes and (first := notes[0]).rounds <= rounds - self._life and first.sequence <= before:
-            if first.leaf >= leaves or first.minute > then:
+        done, seen, then = None, 0, self.clock.now - max(self._minutes, day)
+        if kind == ASKED:
+            self._more = False
+        for sequence, taken, minute, leaf, rows in self.older.first(kind):
+            if taken > rounds - self._life or sequence > before or leaf >= leaves or minute > then:
                 break
-            done = notes.popleft().sequence
+            seen += rows
+            if most is not None and done is not None and seen > most:
+                self._more = True
+                break
+            done = sequence
+        if done is not None:
+            self.older.torn(kind, done)
+            self._torn[kind] = done
         return done
 
+    # ------------------------------------------------------------------ people
+
     def of(self, whose: bytes) -> list[Stored]:
-        """Somebody's requests."""
-        return [stored for stored in self._rounds.values() if stored.row.whose == whose]
+        """Somebody's requests whose tickets are good; of older ones what the index has, without x."""
+        older = [one for one in self.older.of(whose) if not self._over(one)] if len(self.older) else []
+        found = [_of(one, self.hashes(whose, one.key[16:])[0]) for one in older]
+        return found + [stored for stored in self._rounds.values() if stored.row.whose == whose]
 
     def forget(self, whose: bytes) -> list[tuple[str, int, bytes, list[Row]]]:
         """Drop somebody's requests; (kind, sequence, whose, rows that take their place) of all notes that have theirs.
@@ -377,26 +563,60 @@ class Requests:
         or not its person was forgotten, and it counts for their quota. Nothing stays of lessons. The digest of an
         import with a record of theirs goes too: whoever has the key could try what it was.
         """
-        for stored in self.of(whose):
-            self.open, stored.waiting = self.open - stored.open, None
-            stored.row = stored.row.left(stored.name, self._keeper.hash(b"quota", whose))
-        erased = list[tuple[str, int, bytes, list[Row]]]()
-        for kind, notes in self._notes.items():
-            for note in notes:
-                if whose not in note.whose:
-                    continue
-                theirs = [row.left(*self.hashes(whose, row.id)) if row.whose == whose else row for row in note.rows]
-                note.rows = theirs
-                left = [row for row, who in zip(note.rows, note.whose, strict=False) if who == whose]
-                note.whose = [NOBODY if who == whose else who for who in note.whose]
-                erased.append((kind, note.sequence, whose, left))
-                if (imported := note.imported) is not None:
-                    erased += [(kind, at, imported.sums, []) for at in imported.erase(note.sequence)]
-        return erased
+        counted, asked, taught = self._keeper.hash(b"quota", whose), dict[int, dict[int, Row]](), set[int]()
+        older = self.older.of(whose) if len(self.older) else []
+        self.open -= sum(one.open for one in older if one.number > self._counted)
+        keys = [(one, self.hashes(whose, one.key[16:])[0] + counted) for one in older]
+        for stored in [_of(one, key[:16]) for one, key in keys] + [
+            stored for stored in self._rounds.values() if stored.row.whose == whose
+        ]:
+            left = stored.row.left(stored.name, counted)
+            asked.setdefault(stored.sequence, {})[stored.at] = left
+            if stored.lesson:
+                taught.add(stored.lesson)
+            if stored.key in self._rounds:
+                self.open, stored.waiting, stored.row = self.open - stored.open, None, left
+        if keys:
+            self.older.rename(keys)
+        self.dismiss()
+        for kind, sequence in self.older.others(whose):
+            if kind == TAUGHT:
+                taught.add(sequence)
+            else:
+                asked.setdefault(sequence, {})
+        self.older.forget(whose)
+        erased = [(ASKED, at, whose, [theirs[i] for i in sorted(theirs)]) for at, theirs in sorted(asked.items())]
+        for at in sorted(taught):
+            erased.append((TAUGHT, at, whose, []))
+            for imported in self._imports.values():
+                if at in imported.pieces:
+                    erased += [(TAUGHT, one, imported.sums, []) for one in imported.erase(at)]
+        return [one for one in erased if one[1] > self._torn[one[0]]]
 
-    def waiting(self) -> Iterator[Stored]:
-        """Answered questions that wait for a label, in order."""
-        return (one for one in self._rounds.values() if one.open)
+
+@dataclass(slots=True, repr=False)
+class _Note:
+    """A note of lessons, while its rows are read."""
+
+    sequence: int
+    minute: int
+    imported: Imported | None = None
+
+
+def _of(one: Place, name: bytes, row: Row | None = None) -> Stored:
+    """A question that is not in memory, with its row or what the index has of it."""
+    if row is None:
+        source = one.key[:16], one.key[16:], NOBODY if one.forgotten else b"", one.number, one.epoch
+        row = Row(*source, -1, one.leaf, one.label, -1, one.source, None)
+    key = one.epoch, one.number
+    found = Stored(name, row, key, one.minute, one.sequence, one.at, None, one.taught, one.lesson, one.shares)
+    found.counted = one.counted
+    return found
+
+
+def _by(names: Mapping[bytes, bytes], numbers: Mapping[bytes, int]) -> list[tuple[bytes, int]]:
+    """The rounds by the names of their requests."""
+    return [(names[key], number) for key, number in numbers.items()]
 
 
 def refused_for_today(minutes: int) -> Reply:
