@@ -294,7 +294,7 @@ def front(table: Table, text: str) -> str:
     head = "| stream | rounds | no privacy | Confide, ε = 1 | DP-FTRL †, ε = 1 | Confide, ε = 4 | DP-FTRL †, ε = 4 |"
     below = (
         "† Rate and map chosen in hindsight, by the errors shown, and ranges from the first rows, unprotected. *No "
-        "privacy* is the better of one tree and the guide without noise, so a method that suits a stream may be below."
+        "privacy* is one tree, or the guide without noise, whichever errs less: not the best there is, and not tuned."
     )
     before, after = text.split(BEGIN)[0], text.split(END)[1]
     lines = [BEGIN, "", head, "|---|---:|---:|---:|---:|---:|---:|", *rows, "", *fill(below, 120).splitlines(), "", END]

@@ -747,8 +747,11 @@ def test_a_lesson_that_cannot_be_written_down_is_an_alarm_and_nobody_elses_busin
     desk.pop.close()
 
 
-def test_tickets_of_a_call_are_read_and_missed_as_one_by_one() -> None:
+@pytest.mark.parametrize("kept", [False, True])
+def test_tickets_of_a_call_are_read_and_missed_as_one_by_one(kept: bool) -> None:
+    """Also where those that were signed last are known: for their holder alone, and never more than so many."""
     tickets = Tickets(bytes(range(32)), 10)
+    tickets.kept = kept
     tickets.lives, tickets.epoch = {1: (0xAB, 0), 2: (0xCD, 5)}, 2
     keys = [(1, 3), (1, 9), (2, 6), (2, 7), (2, 40)]
     signed = [tickets.sign(key, b"ann") for key in keys]
@@ -762,6 +765,10 @@ def test_tickets_of_a_call_are_read_and_missed_as_one_by_one() -> None:
     tickets.lives = {1: (0xAB, 0), 2: (0xCE, 5)}  # a ledger that was rolled back has another mark
     assert all(tickets.any_lost([one], 39) for one in zip(signed[2:], keys[2:], strict=True))
     assert not tickets.any_lost([(signed[0], keys[0])], 39)
+    for number in range(40, 20_000):
+        tickets.sign((2, number), b"ann")
+    assert len(vars(tickets)["_known"]) <= 16_384 * kept, "what is remembered is bounded"
+    assert tickets.read_many(signed, b"ann") == keys and tickets.read_many(signed, b"bob") == [None] * len(keys)
 
 
 def test_a_signature_that_was_looked_at_for_its_holder_is_good_for_nobody_else(folder: Path) -> None:
