@@ -57,7 +57,6 @@ def pytest_collection_finish() -> None:
     """Thousands of tests and all modules stay until the end: the collector need not look at them again and again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000)  # nor at each few hundred things that a test makes
 
 
 @pytest.hookimpl(wrapper=True)
