@@ -194,7 +194,7 @@ def test_what_is_over_leaves_a_little_with_every_call(folder: Path) -> None:
         ask(desk, "ann", str(i), X)
         notes.append(_asked(desk))
     gone = [a - b for a, b in itertools.pairwise(notes)]
-    assert notes[-1] <= 120 and len(desk._requests.older) <= 120, "those of the last hour alone"
+    assert notes[-1] <= 120 and desk._requests.older.size <= 120, "those of the last hour alone"
     assert max(gone) <= (requests.MOST + 2) // 20 + 1, "of twenty rows each"
     assert desk.private()["open_tickets"] == 120
     desk.close()
@@ -280,7 +280,7 @@ def test_it_is_a_file_that_nobody_else_opens_and_that_ends_with_the_desk(folder:
     desk = opened(folder)
     many(desk, "ann", [str(i) for i in range(20)])
     many(desk, "ann", ["more"])
-    assert len(desk._requests.older) > 10
+    assert desk._requests.older.size > 10
     assert {one.name for one in folder.iterdir()} <= {
         "key", "snapshot.npz", "ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db.pop.lock",
     }  # fmt: skip

@@ -118,7 +118,9 @@ class Older:
     """
 
     def __init__(self, folder: Path, book: Book) -> None:
-        self._book, self._lock, self._size, path = book, threading.Lock(), 0, folder / _NAME
+        self._book, self._lock, path = book, threading.Lock(), folder / _NAME
+        self.size = 0
+        """How many questions it has."""
         with self._guarded():
             path.unlink(missing_ok=True)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
@@ -130,9 +132,6 @@ class Older:
             self._close = weakref.finalize(self, self._db.close)
             with suppress(OSError):  # where an open file keeps its name, the next desk takes it away
                 path.unlink()
-
-    def __len__(self) -> int:
-        return self._size
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -167,7 +166,7 @@ class Older:
                     self._db.executemany("INSERT OR REPLACE INTO asked VALUES (?, ?)", keys[at : at + _MANY])
             with self._lock:
                 self._keep()
-        self._size += len(places)
+        self.size += len(places)
 
     def find(self, keys: Iterable[bytes]) -> dict[bytes, int]:
         """The rounds of those keys that are known. It may be called without the desk's lock."""
@@ -205,7 +204,7 @@ class Older:
             self._db.executemany("DELETE FROM round WHERE number = ?", [(one.number,) for one in places])
             keys = sorted((one.key, one.number) for one in places)
             self._db.executemany("DELETE FROM asked WHERE key = ? AND number = ?", keys)
-        self._size -= len(places)
+        self.size -= len(places)
 
     def of(self, whose: bytes) -> list[Place]:
         """Somebody's questions, in order."""

@@ -232,7 +232,9 @@ class Requests:
         """
         now, known, left = self.clock.at(minute), self._by_name, dict[bytes, int]()
         fresh: dict[bytes, Request] = {}
-        self._find(requests)
+        self.dismiss()
+        if self.older.size:
+            self._find(requests)
         for one in requests:
             name, counted = one.name, one.counted
             if name in fresh or name in known or name in self._found:
@@ -249,9 +251,6 @@ class Requests:
 
     def _find(self, requests: Sequence[Request]) -> None:
         """Those of these requests that were asked, and are not in memory any more."""
-        self.dismiss()
-        if not len(self.older):
-            return
         keys = {key: one.name for one in requests if one.name not in self._by_name for key in one.keys}
         places = [(name, self.older.at(number)) for name, number in _by(keys, self.older.find(keys))]
         known = {name: one for name, one in places if one is not None and not self._over(one)}
@@ -265,7 +264,7 @@ class Requests:
         ids = [hash(b"request", one.id.encode("utf-8", "surrogatepass")) for one in questions if wait]
         names, counted = [hash(b"asked", whose, id) for id in ids], hash(b"quota", whose)
         keys = [(whose + id, name + counted) for id, name in zip(ids, names, strict=True)]
-        older = self.older.find(key for both in keys for key in both) if keys and len(self.older) else {}
+        older = self.older.find(key for both in keys for key in both) if keys and self.older.size else {}
         return {
             i: refused_for_today(wait)
             for i, (name, both) in enumerate(zip(names, keys, strict=True))
@@ -386,12 +385,11 @@ class Requests:
         left = list[Stored]()
         while len(self._rounds) > RECENT and (first := next(iter(self._rounds.values()))).sequence <= durable:
             left.append(self._rounds.pop(first.key))
-        self._leave(left)
+        if left:
+            self._leave(left)
 
     def _leave(self, stored: Sequence[Stored]) -> None:
         """These are in the index from now on, and in memory no more."""
-        if not stored:
-            return
         self.older.add([one.place for one in stored])
         for one in stored:
             if self._by_name.get(one.name) is one:
@@ -431,7 +429,7 @@ class Requests:
 
     def _place(self, key: Key) -> Place | None:
         """What the index has of a round."""
-        place = self.older.at(key[1]) if len(self.older) else None
+        place = self.older.at(key[1]) if self.older.size else None
         return None if place is None or place.epoch != key[0] else place
 
     def answered(self, key: Key) -> int | None:
@@ -485,13 +483,14 @@ class Requests:
         ended, left = list[Stored](), list[Stored]()
         while self._rounds and (first := next(iter(self._rounds.values()))).key[1] <= last and first.minute <= then:
             (left if self._noted(first.sequence, first.lesson) else ended).append(self._rounds.pop(first.key))
-        self._leave(left)  # as forgetting must find them as long as a note has them
+        if left:
+            self._leave(left)  # as forgetting must find them as long as a note has them
         for one in ended:
             self.open -= one.open
             self._ended.discard(one.key)
             if self._by_name.get(one.name) is one:
                 del self._by_name[one.name]
-        counted = self._expire_older(most) if most and len(self.older) else False
+        counted = self._expire_older(most) if most and self.older.size else False
         while self._imported and self._imported[0].rounds <= last and self._imported[0].minute <= then:
             old = self._imported.popleft()
             if self._imports.get(old.name) is old:
@@ -552,7 +551,7 @@ class Requests:
 
     def of(self, whose: bytes) -> list[Stored]:
         """Somebody's requests whose tickets are good; of older ones what the index has, without x."""
-        older = [one for one in self.older.of(whose) if not self._over(one)] if len(self.older) else []
+        older = [one for one in self.older.of(whose) if not self._over(one)] if self.older.size else []
         found = [_of(one, self.hashes(whose, one.key[16:])[0]) for one in older]
         return found + [stored for stored in self._rounds.values() if stored.row.whose == whose]
 
@@ -564,7 +563,7 @@ class Requests:
         import with a record of theirs goes too: whoever has the key could try what it was.
         """
         counted, asked, taught = self._keeper.hash(b"quota", whose), dict[int, dict[int, Row]](), set[int]()
-        older = self.older.of(whose) if len(self.older) else []
+        older = self.older.of(whose) if self.older.size else []
         self.open -= sum(one.open for one in older if one.number > self._counted)
         keys = [(one, self.hashes(whose, one.key[16:])[0] + counted) for one in older]
         for stored in [_of(one, key[:16]) for one, key in keys] + [
