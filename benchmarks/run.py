@@ -17,7 +17,10 @@ from typing import NamedTuple
 HERE = Path(__file__).parent
 LOGS = HERE.parent / "build" / "bench"
 FIRST = ("foundation", "randomness", "counters", "trees", "coingame", "speed")  # the others follow by name
-PARTS = ("run", "service_river", "guide_streams", "dpftrl", "attacks", "served", "agrawal", "constant", "kdd99", "endless_served")
+PARTS = (
+    "run", "service_river", "guide_streams", "dpftrl", "attacks", "served", "agrawal", "constant", "kdd99",
+    "endless_served",
+)  # fmt: skip
 """Others use them."""
 ALL = (*FIRST, *sorted(file.stem for file in HERE.glob("*.py") if file.stem not in (*FIRST, *PARTS)))
 CANNOT = "could not run: "
