@@ -17,6 +17,7 @@ from confide.errors import StateError
 from confide.service import requests
 from confide.service.base import Question, Taught
 from confide.service.desk import PopDesk
+from confide.service.journal import IMPORT, NOBODY, TAUGHT, Rows
 from confide.service.quota import DAY, Quota
 from tests.saved import bank_of
 from tests.service.opened import again, ask, both, folder, guided, killed, kind, learn, open_desk, ticket
@@ -219,19 +220,77 @@ def test_forgetting_reaches_what_left_the_memory(folder: Path) -> None:
         assert kind(learn(one, "ann", ticket(mine[1]), "yes")) == "ticket"
         again_ = ask(one, "ann", "3", [7.5, 7.25])
         assert kind(again_.refusal) == "conflict" and one.pop.rounds == 24, "no round, as if nobody was forgotten"
-        book = one.pop.operator.loop.account.book
-        assert book is not None
-        book.wait(book.sequence)
-        bodies = b"".join(body for *_, body in book._store.notes(book._key))
+        bodies = _bodies(one)
         assert np.array([7.5, 7.25]).tobytes() not in bodies and np.array([3.5, 3.25]).tobytes() in bodies
         assert one.ask([Question("bob", "2", [3.5, 3.25])])[0].again
         assert learn(one, "bob", ticket(theirs[2]), "yes") is None
 
 
+@pytest.mark.parametrize("name", ["1", "2"])
+def test_forgetting_reaches_a_question_whose_id_was_used_again(name: str, folder: Path) -> None:
+    """An id is free again after its ticket's life; notes last longer than that."""
+    desk = opened(folder, ticket_life=10, ticket_hours=0).limited(5000)
+    assert learn(desk, "ann", ticket(ask(desk, "ann", "1", [7.5, 7.25])), "yes") is None
+    many(desk, "bob", [f"a{i}" for i in range(15)])
+    assert not ask(desk, "ann", name, X).again
+    many(desk, "bob", [f"b{i}" for i in range(15)])
+    assert _bodies(desk).count(np.array([7.5, 7.25]).tobytes()) == 2, "in the question's note and in the label's"
+    assert desk.forget("ann")
+    for one in both(desk):
+        assert np.array([7.5, 7.25]).tobytes() not in _bodies(one)
+
+
+def _bodies(desk: PopDesk) -> bytes:
+    book = desk.pop.operator.loop.account.book
+    assert book is not None
+    book.wait(book.sequence)
+    return b"".join(body for *_, body in book._store.notes(book._key))
+
+
+@pytest.mark.parametrize("rounds", [3, 40])
+def test_the_digest_of_an_import_goes_with_its_person_also_when_its_id_is_over(rounds: int, folder: Path) -> None:
+    desk = opened(folder, ticket_life=10, ticket_hours=0).limited(5000)
+    desk.teach([("ann", [7.5, 7.25], "yes"), ("bob", [1.0, 1.0], "no")], "import")
+    many(desk, "carl", [f"a{i}" for i in range(rounds)])
+    assert _digests(desk) == 1 and desk.forget("ann")
+    for one in both(desk):
+        assert _digests(one) == 0
+
+
+def _digests(desk: PopDesk) -> int:
+    book = desk.pop.operator.loop.account.book
+    assert book is not None
+    book.wait(book.sequence)
+    notes = [(width, body) for kind, _, width, body in book._store.notes(book._key) if kind == TAUGHT]
+    rows = [row for width, body in notes for row in Rows.of(width).read(body)]
+    return sum(row.epoch == IMPORT and row.digest != NOBODY for row in rows)
+
+
+def test_nothing_of_somebody_who_was_forgotten_stays_in_the_index(folder: Path) -> None:
+    """Neither whose a question was nor which label came, and not in what its file takes on the disk."""
+    with opened(folder) as desk:
+        said = [ask(desk, "ann", str(i), X) for i in range(12)]
+        assert learn(desk, "ann", ticket(said[0]), "yes") is None
+        whose, older = desk._keeper.who("ann"), desk._requests.older
+        many(desk, "bob", [str(i) for i in range(9)])
+        assert any(whose in place.key for place in older.after(-1, 99)) and desk.forget("ann")
+        assert not any(whose in place.key or (place.forgotten and place.taught >= 0) for place in older.after(-1, 99))
+        files = [at for at in Path("/proc/self/fd").iterdir() if f"{folder}/asked" in _goes(at)]
+        file = files[-1]
+        assert whose not in file.read_bytes() and not desk._keeper.tickets._known
+
+
+def _goes(at: Path) -> str:
+    try:
+        return str(at.readlink())
+    except OSError:
+        return ""
+
+
 def test_a_label_whose_question_cannot_be_read_now_is_to_be_brought_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its bringer alone is told; nothing is taught, and others are served."""
+    """Its bringer alone is told, also in one call with others; nothing is taught, and others are served."""
     with opened(folder) as desk:
         old = ask(desk, "ann", "1", X)
         many(desk, "bob", [str(i) for i in range(20)])
@@ -245,10 +304,11 @@ def test_a_label_whose_question_cannot_be_read_now_is_to_be_brought_again(
         with monkeypatch.context() as patch:
             patch.setattr(type(book._store), "look", broken)
             assert kind(learn(desk, "ann", ticket(old), "yes")) == "later"
-            assert desk.private()["labels"] == 0 and learn(desk, "bob", ticket(last), "yes") is None
-            with pytest.raises(StateError, match="cannot be read"):
-                many(desk, "ann", ["1", "new"])
-            assert desk.pop.rounds == 22, "no round was taken"
+            both_ = [Taught("ann", ticket(old), "yes"), Taught("bob", ticket(last), "yes")]
+            assert [kind(one) for one in desk.learn(both_)] == ["later", None] and desk.private()["labels"] == 1
+            said = desk.ask([Question("ann", "1", X), Question("bob", "new", X), Question("bob", "last", X)])
+            assert kind(said[0].refusal) == "later" and said[1].answer is not None and said[2].again
+            assert desk.pop.rounds == 23, "the new one's round alone was taken"
         assert learn(desk, "ann", ticket(old), "yes") is None and desk.private()["labels"] == 2
         assert ask(desk, "ann", "1", X).again and not desk.ended
 

@@ -63,8 +63,9 @@ class ServerStore(ServerReader, Store):
     def own(self, model: str) -> Claim:
         """Own a model: this connection has its lock until it ends."""
         self.check_durable()
-        self._lock(self.model(model)[0], model)
-        return self.begin(model)  # as the last owner left it
+        key = self.model(model)[0]
+        self._lock(key, model)
+        return self.begin(model, key)  # as the last owner left it
 
     def check_durable(self) -> None:
         """Refuse a server for which a commit is not on the disk; hold it to that for as long as we are connected."""

@@ -340,9 +340,11 @@ class Store(Reader):
             self.run("DELETE FROM sealed WHERE model = ?", key)
             self.put("sealed", [] if why is None else [(key, why)])
 
-    def begin(self, model: str) -> Claim:
-        """A new term of a model, which nobody else owns."""
+    def begin(self, model: str, locked: int | None = None) -> Claim:
+        """A new term of a model, which nobody else owns: of the one that is locked, if another has its name by now."""
         key, _, epoch, sequence, rounds, *more = self.model(model)
+        if locked not in (None, key):
+            raise taken_over(self.name)
         mark = int.from_bytes(os.urandom(5))
         with self.changing():
             if not self.run(_MODEL + self.alone, key, epoch).fetchall():

@@ -181,6 +181,7 @@ class Tickets:
         """Forget a person's open questions: theirs alone, nobody else's ticket is touched."""
         for key in [key for key, waiting in self._open.items() if waiting.who == who]:
             del self._open[key]
+        self._known.clear()  # nor whose they were
 
     def discard(self, key: Key) -> None:
         """Forget one open question."""

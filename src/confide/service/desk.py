@@ -46,6 +46,7 @@ from confide.service.words import (
     NOT_YOURS,
     OTHER_LABEL,
     ROLLED_BACK,
+    UNREAD,
     UNSAVED,
     UNWRITTEN,
 )
@@ -379,12 +380,7 @@ class PopDesk:
         with self._lock:
             self._check_and_expire()
             labels, keys = self._keeper.labels(one.label for one in lessons), self._keys(lessons)
-            try:
-                self._requests.recall(keys)
-            except StateError:
-                if self._book.ended:
-                    raise
-                return [Refusal("ticket", NOT_YOURS) if key is None else Refusal("later", AGAIN) for key in keys]
+            unread = self._requests.recall(keys)
             said: list[Refusal | None] = [None] * len(lessons)
             fresh: dict[Key, int] = {}
             earlier, used, ticket, alone = 0, Counter[bytes](), self._requests.ticket, self._alone
@@ -394,6 +390,8 @@ class PopDesk:
                     said[i] = Refusal("ticket", NOT_YOURS)
                 elif label < 0:
                     said[i] = Refusal("label", NO_LABEL)
+                elif key in unread:
+                    said[i] = Refusal("later", UNREAD)
                 elif stored is None:
                     said[i] = Refusal("ticket", GONE)
                 elif alone is None and (stored.taught if stored.taught >= 0 else fresh.get(key, label)) != label:

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from confide.errors import StateError
 from confide.ledger.book import Book
@@ -34,7 +34,7 @@ __all__ = ["Older", "Place"]
 _NAME = "asked.db"
 _SCHEMA = """
 CREATE TABLE round(number INTEGER PRIMARY KEY, about BLOB NOT NULL);
-CREATE TABLE asked(key BLOB PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE asked(key BLOB NOT NULL, number INTEGER NOT NULL, PRIMARY KEY(key, number)) WITHOUT ROWID;
 CREATE TABLE note(
     kind TEXT NOT NULL, sequence INTEGER NOT NULL, rounds INTEGER NOT NULL, minute INTEGER NOT NULL,
     leaf INTEGER NOT NULL, rows INTEGER NOT NULL, PRIMARY KEY(kind, sequence)) WITHOUT ROWID;
@@ -46,7 +46,7 @@ BEGIN;
 """
 _PRAGMAS = (
     "page_size = 4096", "journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE", "temp_store = MEMORY",
-    "secure_delete = ON", "cache_size = -8192",
+    "secure_delete = ON", "cache_size = -8192", "cache_spill = OFF",
 )  # fmt: skip
 _MANY = 250
 """Keys that are looked for at once: everybody who looks without the desk's lock waits for one piece at most."""
@@ -163,19 +163,20 @@ class Older:
             for at in range(0, len(places), _MANY):
                 with self._lock:
                     self._db.executemany("INSERT INTO round VALUES (?, ?)", rounds[at : at + _MANY])
-                    self._db.executemany("INSERT OR REPLACE INTO asked VALUES (?, ?)", keys[at : at + _MANY])
+                    self._db.executemany("INSERT INTO asked VALUES (?, ?)", keys[at : at + _MANY])
             with self._lock:
                 self._keep()
         self.size += len(places)
 
     def find(self, keys: Iterable[bytes]) -> dict[bytes, int]:
-        """The rounds of those keys that are known. It may be called without the desk's lock."""
+        """The last rounds of those keys that are known. It may be called without the desk's lock."""
         found, left = dict[bytes, int](), iter(keys)
         with self._guarded():
             while some := list(islice(left, _MANY)):
                 with self._lock:
                     places = ", ".join("?" * len(some))
-                    found.update(self._db.execute(f"SELECT key, number FROM asked WHERE key IN ({places})", some))
+                    last = f"SELECT key, max(number) FROM asked WHERE key IN ({places}) GROUP BY key"
+                    found.update(self._db.execute(last, some))
         return found
 
     def at(self, number: int) -> Place | None:
@@ -221,23 +222,27 @@ class Older:
             gone = [(one.key, one.number) for one, _ in places]
             self._db.executemany("DELETE FROM asked WHERE key = ? AND number = ?", gone)
             new = [(key, one.number) for one, key in places]
-            self._db.executemany("INSERT OR REPLACE INTO asked VALUES (?, ?)", new)
-            left = [one._replace(key=key, label=-1, source=-1, forgotten=True, shares=None) for one, key in places]
-            about = [(one.pack(), one.number) for one in left]
+            self._db.executemany("INSERT INTO asked VALUES (?, ?)", new)
+            nothing: dict[str, Any] = {"label": -1, "source": -1, "taught": -1, "forgotten": True, "shares": None}
+            about = [(one._replace(key=key, **nothing).pack(), one.number) for one, key in places]
             self._db.executemany("UPDATE round SET about = ? WHERE number = ?", about)
 
     def rows(self, places: Iterable[Place]) -> dict[int, Row]:
-        """What the journal has of these questions, by their rounds; StateError if it is not to be read."""
+        """What the journal has of these questions, by their rounds, but for those that cannot be read now."""
         found, notes = dict[int, Row](), dict[int, list[Place]]()
         for one in places:
             notes.setdefault(one.sequence, []).append(one)
         for sequence, theirs in notes.items():
-            note = self._book.look(ASKED, sequence)
+            try:
+                note = self._book.look(ASKED, sequence)
+            except StateError:
+                if self._book.ended:
+                    raise
+                note = None  # its bringers are told to come again, and nobody else
             for one in theirs:
                 row = None if note is None else Rows.of(note[0]).at(note[1], one.at)
-                if row is None or (row.whose + row.id, row.number) != (one.key, one.number):
-                    raise StateError("the journal does not have a question that it had: load the state again")
-                found[one.number] = row
+                if row is not None and (row.whose + row.id, row.number) == (one.key, one.number):
+                    found[one.number] = row
         return found
 
     # ------------------------------------------------------------------ notes
@@ -279,6 +284,7 @@ class Older:
             return self._db.execute("SELECT kind, sequence FROM other WHERE whose = ?", (whose,)).fetchall()
 
     def forget(self, whose: bytes) -> None:
-        """No note has other rows of theirs any more."""
+        """No note has other rows of theirs any more; what `rename` changed is written over on the disk, too."""
         with self._guarded(), self._lock:
             self._db.execute("DELETE FROM other WHERE whose = ?", (whose,))
+            self._keep()

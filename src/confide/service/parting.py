@@ -119,7 +119,7 @@ class PartitionDesk(PopDesk):
             asked = requests.read(questions, minute)
             requests.fresh(asked, minute)
             found = [requests.request(one.name) for one in asked]
-        known = [one.wait > 0 or stored is not None for one, stored in zip(asked, found, strict=True)]
+        known = [one.wait > 0 or one.unread or stored is not None for one, stored in zip(asked, found, strict=True)]
         released = self.pop.guide is not None and self.pop.guide.released > 0
         if not (released or any(known)):
             raise NotYet(NUMBERS)

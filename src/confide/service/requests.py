@@ -24,7 +24,7 @@ from confide.service.base import Question, Refusal, Reply
 from confide.service.journal import ASKED, IMPORT, MOST_LABELS, NOBODY, STANDS, TAUGHT, Row, canonical, pack, unpack
 from confide.service.older import Older, Place
 from confide.service.quota import DAY, Clock, Quota
-from confide.service.words import FORGOTTEN, HALTED, OTHER_QUESTION, OVER
+from confide.service.words import FORGOTTEN, HALTED, OTHER_QUESTION, OVER, UNREAD
 
 __all__ = ["MOST", "RECENT", "Imported", "Request", "Requests", "Stored", "refused_for_today"]
 
@@ -56,6 +56,8 @@ class Request:
     """Whether it was asked before."""
     wait: int = 0
     """Minutes until its sender may take a round; 0 if they may now."""
+    unread: bool = False
+    """Whether it was asked before, and the journal cannot give it now."""
     wrong: str = ""
     """What is wrong with it, where that was found when it was asked."""
 
@@ -183,6 +185,8 @@ class Requests:
         self._rounds: OrderedDict[Key, Stored] = OrderedDict()  # in their order
         self._recalled: dict[Key, Stored] = {}  # older ones, while a call looks at them
         self._found: dict[bytes, Stored] = {}  # the same by their names
+        self._unread = set[bytes]()  # names of those that the journal cannot give now
+        self._digests: dict[int, Imported] = {}  # imports, by the notes that have their digests
         self._ended: set[Key] = set()  # taken for a label that was not noted: the call was cut off
         self._last = self._then = -1  # what is over, by rounds and by minutes
         self._counted = -1  # the round up to which what is in the index was found to be over
@@ -228,7 +232,7 @@ class Requests:
     def fresh(self, requests: Sequence[Request], minute: int) -> list[Request]:
         """Those that take a round: the others were asked before, or their sender must wait, and each says so then.
 
-        StateError where the journal cannot be read: nothing was changed then.
+        Or the journal cannot be read where it has what was asked before: that sender is to come again, and nobody else.
         """
         now, known, left = self.clock.at(minute), self._by_name, dict[bytes, int]()
         fresh: dict[bytes, Request] = {}
@@ -239,6 +243,9 @@ class Requests:
             name, counted = one.name, one.counted
             if name in fresh or name in known or name in self._found:
                 one.again = True
+                continue
+            if name in self._unread:
+                one.unread = True
                 continue
             if counted not in left:
                 left[counted] = self.quota.left(counted, now)
@@ -255,7 +262,10 @@ class Requests:
         places = [(name, self.older.at(number)) for name, number in _by(keys, self.older.find(keys))]
         known = {name: one for name, one in places if one is not None and not self._over(one)}
         rows = self.older.rows(one for one in known.values() if not one.forgotten)
-        self._found = {name: _of(one, name, rows.get(one.number)) for name, one in known.items()}
+        self._unread = {name for name, one in known.items() if not one.forgotten and one.number not in rows}
+        self._found = {
+            name: _of(one, name, rows.get(one.number)) for name, one in known.items() if name not in self._unread
+        }
 
     def refused(self, questions: Sequence[Question], minute: int) -> dict[int, Reply]:
         """Those of one sender, by their places, that `fresh` would find to wait as it did before; it takes no lock."""
@@ -264,17 +274,20 @@ class Requests:
         ids = [hash(b"request", one.id.encode("utf-8", "surrogatepass")) for one in questions if wait]
         names, counted = [hash(b"asked", whose, id) for id in ids], hash(b"quota", whose)
         keys = [(whose + id, name + counted) for id, name in zip(ids, names, strict=True)]
+        recent = [name in self._by_name for name in names]  # first, as what leaves the memory is in the index before
         older = self.older.find(key for both in keys for key in both) if keys and self.older.size else {}
         return {
             i: refused_for_today(wait)
-            for i, (name, both) in enumerate(zip(names, keys, strict=True))
-            if name not in self._by_name and older.keys().isdisjoint(both)
+            for i, (known, both) in enumerate(zip(recent, keys, strict=True))
+            if not known and older.keys().isdisjoint(both)
         }
 
     def reply(self, one: Request, found: Stored | None) -> Reply:
         """What the sender of a request is told, once it is durable."""
         if one.wait:
             return refused_for_today(one.wait)
+        if one.unread:
+            return Reply(None, refusal=Refusal("later", UNREAD))
         if found is None:
             return Reply(None, refusal=Refusal("halted", HALTED))
         came = found.row  # read once: whoever is forgotten meanwhile has another one
@@ -308,23 +321,27 @@ class Requests:
     def _stored(self, key: Key) -> Stored | None:
         return self._rounds.get(key) or self._recalled.get(key)
 
-    def recall(self, keys: Iterable[Key | None]) -> None:
+    def recall(self, keys: Iterable[Key | None]) -> set[Key]:
         """Find the questions of these tickets for this call; what waits for a label is read again as it was asked.
 
-        Until it is called again, or `dismiss`. StateError where the journal cannot be read: nothing was changed then.
+        Until it is called again, or `dismiss`. What the journal cannot give now is returned, and nothing was changed.
         """
         self.dismiss()
         wanted = dict.fromkeys(key for key in keys if key is not None)
         places = [self._place(key) for key in wanted if key not in self._rounds]
         found = [one for one in places if one is not None and not one.forgotten and not self._over(one)]
+        unread = set[Key]()
         if found:
-            rows = self.older.rows(found)
-            self._recalled = {(one.epoch, one.number): _of(one, b"", rows[one.number]) for one in found}
+            rows = self.older.rows(one for one in found if one.open)
+            unread = {(one.epoch, one.number) for one in found if one.open and one.number not in rows}
+            keyed = [((one.epoch, one.number), one) for one in found]
+            self._recalled = {key: _of(one, b"", rows.get(key[1])) for key, one in keyed if key not in unread}
         self._reopen([one for key in wanted if (one := self._stored(key)) is not None])
+        return unread
 
     def dismiss(self) -> None:
         """Older questions are not looked at any more."""
-        self._recalled, self._found = {}, {}
+        self._recalled, self._found, self._unread = {}, {}, set()
 
     def _reopen(self, stored: Iterable[Stored]) -> None:
         """Of these, what waits for a label and is not in memory."""
@@ -445,6 +462,7 @@ class Requests:
         if row.digest != NOBODY:
             if note.imported is not None:
                 note.imported.pieces[note.sequence] = row.leaf, row.copy, row.digest
+                self._digests[note.sequence] = note.imported
                 note.imported.sums = row.whose
             return
         if known is None:
@@ -545,6 +563,8 @@ class Requests:
         if done is not None:
             self.older.torn(kind, done)
             self._torn[kind] = done
+            if kind == TAUGHT:
+                self._digests = {at: one for at, one in self._digests.items() if at > done}
         return done
 
     # ------------------------------------------------------------------ people
@@ -587,9 +607,8 @@ class Requests:
         erased = [(ASKED, at, whose, [theirs[i] for i in sorted(theirs)]) for at, theirs in sorted(asked.items())]
         for at in sorted(taught):
             erased.append((TAUGHT, at, whose, []))
-            for imported in self._imports.values():
-                if at in imported.pieces:
-                    erased += [(TAUGHT, one, imported.sums, []) for one in imported.erase(at)]
+            for imported in [one for one in self._digests.values() if at in one.pieces]:
+                erased += [(TAUGHT, one, imported.sums, []) for one in imported.erase(at)]
         return [one for one in erased if one[1] > self._torn[one[0]]]
 
 

@@ -26,5 +26,6 @@ NO_ID = "give an import of so many records an id: should it be interrupted, send
 ONE_IMPORT = "another import is being taught: send this one when it is over"
 FIRST = "history is being taught, and the first question waits for its end: ask again in a moment, with the same id"
 AGAIN = "this could not be made durable: bring it again"
+UNREAD = "the ledger could not be read where it has this: send it again in a moment, with the same id"
 UNWRITTEN = "the ledger could not be written: make room; the model is opened again when it can be"
 UNSAVED = "the last snapshot could not be written: make room; the journal has everything, and grows meanwhile"
