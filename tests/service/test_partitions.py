@@ -692,6 +692,16 @@ def raw(port: int, sent: bytes, seconds: float = 30.0) -> bytes:
     return told
 
 
+def answered(port: int, sent: bytes) -> bytes:
+    """The same, once there is a place: whoever was there before has not left it at once."""
+    told, until = b"", time.monotonic() + 60
+    while not told and time.monotonic() < until:
+        with suppress(ConnectionError):
+            told = raw(port, sent)
+        time.sleep(0.01)
+    return told
+
+
 def test_the_mergers_port_has_few_places_little_time_and_a_word_of_its_own_for_every_request(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -712,9 +722,8 @@ def test_the_mergers_port_has_few_places_little_time_and_a_word_of_its_own_for_e
     assert raw(server.port, b"") == b"" and time.monotonic(), "no place is left"
     for one in idle:
         one.close()
-    time.sleep(0.1)
     large = b"POST /offer HTTP/1.1\r\ncontent-length: 200000000\r\nauthorization: nobody\r\n\r\n"
-    assert b" 401 " in raw(server.port, large).split(b"\r\n")[0], "a body is not read before its sender is known"
+    assert b" 401 " in answered(server.port, large).split(b"\r\n")[0], "a body is not read before its sender is known"
     real = posting._signed
 
     def listened(*given: Any) -> str:
@@ -729,7 +738,7 @@ def test_the_mergers_port_has_few_places_little_time_and_a_word_of_its_own_for_e
     stolen = heard[0].decode()  # the word of another request
     for call in ("standing", "lend"):
         head = f"POST /{call} HTTP/1.1\r\ncontent-length: {len(body)}\r\nauthorization: {stolen}\r\n\r\n"
-        assert b" 401 " in raw(server.port, head.encode() + body).split(b"\r\n")[0], "it is for its own body alone"
+        assert b" 401 " in answered(server.port, head.encode() + body).split(b"\r\n")[0], "it is for its own body alone"
     post.close()
     server.close()
 
@@ -791,6 +800,24 @@ def test_a_connection_that_the_merger_closed_meanwhile_is_opened_again(
     time.sleep(0.6)
     assert post.standing() == first
     post.close()
+    server.close()
+
+
+def test_a_connection_that_opens_while_its_post_is_closed_is_closed_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = MergerServer(lambda: Merger.open(folder / "m", lambda: make(plan_for()), 2), "127.0.0.1", 0, bytes(32))
+    post = HttpPost(f"http://127.0.0.1:{server.port}", bytes(32))
+    signed = posting._signed
+
+    def late(*given: Any) -> str:
+        post.close()  # by another thread, when this one has looked whether it is
+        return signed(*given)
+
+    monkeypatch.setattr(posting, "_signed", late)
+    with pytest.raises(OSError, match="merger"):
+        post.standing()
+    assert [one.sock for one in post._all] == [None]
     server.close()
 
 

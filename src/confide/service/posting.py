@@ -87,6 +87,7 @@ class HttpPost:
         used = connection is not None
         if connection is None:
             connection = self._kind(self._where, timeout=timeout)
+            connection.auto_open = 0  # what was closed by another thread stays closed
             setattr(self._mine, name, connection)
             self._all.append(connection)
         try:
@@ -107,7 +108,9 @@ class HttpPost:
         return told["told"]
 
     def _exchanged(self, connection: http.client.HTTPConnection, call: str, body: bytes) -> tuple[int, Any]:
-        if self._closed:
+        if connection.sock is None:
+            connection.connect()
+        if self._closed:  # looked at when it is open: whoever closes later finds it open
             raise OSError
         word = _signed(self._secret, call, body)
         connection.request("POST", f"/{call}", body, {"authorization": word})
