@@ -97,6 +97,28 @@ def test_in_silence_what_answers_has_the_same_bits_for_ever() -> None:
     assert guide._leaves.silence.epochs > 25
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_who_only_asks_does_not_bring_an_old_rule_back(seed: int) -> None:
+    """A young model, of a rule that has changed: the one of before errs twice as often."""
+    rounds = 13_000
+    guide = Guide(LONGER, COLUMNS, rng=Random(seed=seed))
+    guide.follow(ROWS[:rounds], np.where(np.arange(rounds) < 12_000, FIRST[:rounds], OTHER[:rounds]))
+    before = error(guide, OTHER)
+    asked(guide, 0.5)
+    assert guide._leaves.silence.quiet
+    assert error(guide, OTHER) < 1.1 * before + 0.005 < 0.2
+
+
+@pytest.mark.parametrize("stops", [-150, 150])
+def test_what_stays_is_hardly_noisier_where_an_epoch_has_just_begun(stops: int) -> None:
+    guide = taught(PLAN, 15_392 + stops)  # where PLAN's second epoch ends
+    assert guide.epoch == (1 if stops < 0 else 2)
+    before = error(guide, FIRST)
+    asked(guide, 2)
+    assert guide._leaves.silence.quiet
+    assert error(guide, FIRST) < 1.1 * before + 0.002
+
+
 def test_where_nothing_waits_the_model_becomes_a_coin(monkeypatch: pytest.MonkeyPatch) -> None:
     """The double: the same silence, and the same noise, without the rule."""
     monkeypatch.setattr(leaves_module, "often", lambda part, units: None)
@@ -160,6 +182,17 @@ def test_labels_that_come_often_again_teach_as_ever() -> None:
     answers = guide.follow(ROWS, OTHER).answers
     assert not guide._leaves.silence.quiet
     assert (answers != OTHER)[-MORE:].mean() < 0.08
+
+
+@pytest.mark.parametrize("seed", [1, 6])
+def test_noise_of_a_long_silence_is_not_taken_for_what_was_learned(seed: int) -> None:
+    """With seed 6 the silence's sums were above 0, by noise: θ went on from them when labels came again."""
+    found, before = silent(seed)
+    guide, rng = again(found, seed + 200), np.random.default_rng(seed)
+    while guide._leaves.silence.quiet:
+        rows = rng.integers(0, ROUNDS, 40)
+        guide.follow(ROWS[rows], FIRST[rows])
+    assert error(guide, FIRST) < 1.1 * before + 0.005
 
 
 def test_labels_that_were_all_exchanged_in_a_long_silence_are_found() -> None:

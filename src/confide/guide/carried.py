@@ -51,7 +51,7 @@ class Carried(NamedTuple):
         chosen = choice.rounds, *choice.surer, choice.older, choice.rows
         quiet, window, trial = self.silence, self.silence.window, self.silence.trial
         floats = [self.theta.ravel(), self.models.ravel(), self.answering.ravel(), self.sums, self.noise, choice.counts]
-        floats += [*(each.ravel() for each in (*quiet.kept, *quiet.newer)), quiet.base]
+        floats += [*(each.ravel() for each in quiet.kept), quiet.base]
         floats += [window.rows, window.variance, trial.rows, trial.variance]
         more = quiet.often, quiet.quiet, quiet.epochs, window.rounds, trial.rounds
         bits = np.concatenate([*floats, np.array([*chosen, self.step, self.anew, *more])]).view(np.int64)
@@ -78,7 +78,7 @@ class Carried(NamedTuple):
         width, floats = features.width, row[at:].view(np.float64)
         theta = width * vectors
         sizes = [theta, models * theta, theta, theta + counts, partitions, counts]
-        sizes += [theta, models * theta, theta, models * theta, theta, counts + 1, counts, counts + 1, counts]
+        sizes += [theta, models * theta, theta, counts + 1, counts, counts + 1, counts]
         numbers = floats.size - sum(sizes)
         fits = counts > 0 and np.isfinite(floats).all() and chosen <= models and numbers == _NUMBERS
         if not fits or (renewed and not isinstance(features, FeatureMap)):
@@ -89,8 +89,8 @@ class Carried(NamedTuple):
         choice = Choice(parts[5], np.zeros(stage.leaves), rounds, chosen, (model, frequent), older, rows)
         first, answering = parts[0].reshape(width, vectors), parts[2].reshape(width, vectors)
         many = parts[1].reshape(width, models * vectors)
-        window, trial = Span(parts[11], parts[12], int(spans[0])), Span(parts[13], parts[14], int(spans[1]))
-        kept = [Kept(parts[i].reshape(width, vectors), parts[i + 1].reshape(width, models * vectors)) for i in (6, 8)]
-        silence = Silence(bool(often), bool(quiet), kept[0], kept[1], parts[10], int(epochs), window, trial)
+        window, trial = Span(parts[9], parts[10], int(spans[0])), Span(parts[11], parts[12], int(spans[1]))
+        kept = Kept(parts[6].reshape(width, vectors), parts[7].reshape(width, models * vectors))
+        silence = Silence(bool(often), bool(quiet), kept, parts[8], int(epochs), window, trial)
         found = cls(first, many, answering, choice, since_round, parts[3], parts[4], step, int(anew), silence)
         return found, replace(features, renewed=tuple(renewed)) if isinstance(features, FeatureMap) else features

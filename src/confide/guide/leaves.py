@@ -16,6 +16,7 @@ from confide.arrays import Floats, Ints
 from confide.guide.candidates import Choice, keeps
 from confide.guide.carried import Carried
 from confide.guide.change import (
+    CLEAR,
     EVERY,
     FREQUENT,
     SLOW,
@@ -321,11 +322,9 @@ class Leaves:
             known = later.get("silence", self.silence)
             if found is not None:
                 known = known._replace(window=Span.after(self._units.size, closed), often=known.often or found)
-            now = Then(later["answering"], self._untried(later["models"]) if trying else later["models"])
-            if found is not None:
-                known = known._replace(kept=known.newer, newer=now)
-            if "_since_leaf" in again:
-                known = known._replace(kept=now, newer=now)
+            if found is not None or "_since_leaf" in again:
+                models = self._untried(later["models"]) if trying else later["models"]
+                known = known._replace(kept=Then(later["answering"], models))
             later["silence"] = known
         return later
 
@@ -379,19 +378,22 @@ class Leaves:
         models[:, self._slow], sums = kept.answering, self._sums(theta)
         span, kept = Span.after(self._units.size, later["closed"]), kept._replace(models=models)
         later = later | {"theta": theta, "models": models, "answering": kept.answering, "_tried": 0}
-        later["silence"] = Silence(True, True, kept, kept, sums, 0, span, span)
+        later["silence"] = Silence(True, True, kept, sums, 0, span, span)
         return later | self._from(later, sums)
 
     def _taught(self, later: dict[str, Any], known: Silence, told: Told) -> dict[str, Any]:
         """Labels come often again: θ goes on from itself, or from what answered; or its opposite is tried."""
-        closed, learned = later["closed"], float(known.trial.part(told).rows[SLOW]) > 0
+        closed, trial = later["closed"], known.trial.part(told)
+        learned = trial.beyond(SLOW, float(trial.rows[SLOW]), CLEAR) > 0
         models = self._untried(later["models"] if learned else known.kept.models)
+        if not learned and self.choice.chosen < MODELS:  # the usual one is not what answered, and may be noisier
+            models = np.tile(known.kept.answering / self.choice.scale, MODELS)
         theta, part = models[:, : self.plan.vectors].copy(), known.window.part(told)
         span = Span.after(self._units.size, closed)
         later = later | {"theta": theta, "models": models, "_since_leaf": closed}
         later["answering"] = self._chosen(later["choice"], models, False)
         now = Then(later["answering"], models.copy())
-        later["silence"] = Silence(True, False, now, now, known.base, 0, span, span)
+        later["silence"] = Silence(True, False, now, known.base, 0, span, span)
         if self.plan.vectors == 1 and part.less(FREQUENT) > 0:
             models[:, self._slow], later["_tried"] = -theta, closed
         return later | self._from(later, self._sums(theta))
@@ -472,14 +474,13 @@ class Leaves:
         changed = renewals(columns, standing, young, deal, features.seed, begun)
         base, born, since_round = self._base.copy(), self._born.copy(), self._since_round.copy()
         carried, noise = self._carried.copy(), self._carried_noise.copy()
-        kept = [Then(one.answering.copy(), one.models.copy()) for one in (self.silence.kept, self.silence.newer)]
+        kept = Then(self.silence.kept.answering.copy(), self.silence.kept.models.copy())
         for i, _, _ in changed:
             part = slice(first + i * size, first + (i + 1) * size)
             flat = slice(part.start * vectors, part.stop * vectors)
             base[flat] = later["_decoded"][flat]
             later["theta"][part], later["models"][part] = 0.0, 0.0
-            for one in kept:
-                one.without(part)
+            kept.without(part)
             carried[flat], noise[i] = 0.0, 0.0
             born[i], since_round[i] = closed, now
         if not changed:
@@ -488,7 +489,7 @@ class Leaves:
         mean, along, stage = _steady(self.planned, renewed)
         later = {"_mean": mean, "_along": along, "stage": stage}
         later |= {"_carried": carried, "_carried_noise": noise, "_since_round": since_round}
-        later["silence"] = self.silence._replace(kept=kept[0], newer=kept[1])
+        later["silence"] = self.silence._replace(kept=kept)
         return later | {"_base": base, "_born": born, "features": renewed}
 
     def standing(self) -> tuple[Floats, float, Floats]:

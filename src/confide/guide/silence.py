@@ -10,14 +10,15 @@ more rows than a 64th of the rounds, and that is clear of noise, so many labels 
 labels came more rarely, or told nothing: the model errs as often as the frequent label, which is as frequent as others.
 Then it is quiet.
 
-*Quiet.* What answers is what answered when the labels began to come that were heard last, bit for bit. θ begins there
-again, and learns from whatever labels come. Nothing is forgotten from epoch to epoch: sums of n quiet epochs are added
-up, and divided by √n, so that their noise in θ is always that of one epoch, while what labels say in them grows with
-√n. What answers stands in the place of the long window's mean, so that the losses tell which errs less: it, or one of
-the candidates that follow θ. If one of these is better beyond doubt, it answers from then on, and θ begins from there.
-However rare labels are, in the end they are heard.
+*Quiet.* What answers is what answered when labels were heard last, bit for bit. θ begins there again, and learns from
+whatever labels come. Nothing is forgotten from epoch to epoch: sums of n quiet epochs are added up, and divided by √n,
+so that their noise in θ is always that of one epoch, while what labels say in them grows with √n. What answers stands
+in the place of the long window's mean, so that the losses tell which errs less: it, or one of the candidates that
+follow θ. If one of these is better beyond doubt, it answers from then on, and θ begins from there. However rare labels
+are, in the end they are heard.
 
-*Often again.* Whichever of both was better goes on, as ever; its opposite is tried, if the frequent label errs less.
+*Often again.* θ goes on, as ever, if it erred less beyond four deviations, else what answered: a sum of noise alone is
+above 0 half of the time. The opposite is tried, if the frequent label errs less.
 
 All of this is a function of released rows and public rounds: post-processing, at no price.
 """
@@ -85,9 +86,7 @@ class Silence(NamedTuple):
     """Whether they came often when that was last known."""
     quiet: bool
     kept: Kept
-    """What answers while it is quiet; before, what it was when the labels began to come that were heard last."""
-    newer: Kept
-    """… and when they were heard: some of what came up to then may be noise alone."""
+    """What answers while it is quiet; before, what it was when labels were heard last."""
     base: Floats
     """The sums from which θ began when it became quiet."""
     epochs: int
@@ -101,7 +100,7 @@ class Silence(NamedTuple):
     def first(cls, kept: Kept, losses: int) -> Silence:
         """Before labels were ever heard of."""
         none = Span.after(losses)
-        return cls(False, False, kept, kept, np.zeros(kept.answering.size), 0, none, none)
+        return cls(False, False, kept, np.zeros(kept.answering.size), 0, none, none)
 
     @property
     def weight(self) -> float:
