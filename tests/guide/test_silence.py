@@ -170,7 +170,7 @@ def test_a_guide_that_forgets_what_it_heard_when_an_epoch_ends_is_found(monkeypa
 
     def forgets(self: Silence, told: Told) -> Silence:
         found = over(self, told)
-        return found._replace(trial=Span.after(found.window.variance.size))
+        return replace(found, trial=Span.after(found.window.variance.size))
 
     monkeypatch.setattr(Silence, "over", forgets)
     before, after = rarely(1, 40)
@@ -257,5 +257,5 @@ def test_noise_alone_is_hardly_ever_better_than_what_answers() -> None:
         rows = np.zeros(told.rows.shape[1])
         rows[SLOW] = found
         trial = Span(rows, np.ones(rows.size - 1), 10, told.closed)
-        best, sure = silence._replace(trial=trial).better(told)
+        best, sure = replace(silence, trial=trial).better(told)
         assert (best < 0) is (better < 0) and sure is (found > 100)

@@ -51,7 +51,7 @@ class Carried(NamedTuple):
         chosen = choice.rounds, *choice.surer, choice.older, choice.rows
         quiet, window, trial = self.silence, self.silence.window, self.silence.trial
         floats = [self.theta.ravel(), self.models.ravel(), self.answering.ravel(), self.sums, self.noise, choice.counts]
-        floats += [*(each.ravel() for each in quiet.kept), quiet.base]
+        floats += [*(each.ravel() for each in (quiet.kept.answering, quiet.kept.models)), quiet.base]
         floats += [window.rows, window.variance, trial.rows, trial.variance]
         more = quiet.often, quiet.quiet, quiet.epochs, window.rounds, trial.rounds
         bits = np.concatenate([*floats, np.array([*chosen, self.step, self.anew, *more])]).view(np.int64)

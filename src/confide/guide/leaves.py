@@ -136,7 +136,7 @@ class Leaves:
         # θ is −step·sums: sums of a longer step weigh more in one that is shorter
         self._carried = carried.sums * (carried.step / self.stage.step)
         self._carried_noise = carried.noise * (carried.step / self.stage.step) ** 2
-        self.silence = carried.silence._replace(base=carried.silence.base * (carried.step / self.stage.step))
+        self.silence = replace(carried.silence, base=carried.silence.base * (carried.step / self.stage.step))
         return carried.pack(self.features, self.stage.before)
 
     @property
@@ -321,10 +321,10 @@ class Leaves:
         if self._watches:
             known = later.get("silence", self.silence)
             if found is not None:
-                known = known._replace(window=Span.after(self._units.size, closed), often=known.often or found)
+                known = replace(known, window=Span.after(self._units.size, closed), often=known.often or found)
             if found is not None or "_since_leaf" in again:
                 models = self._untried(later["models"]) if trying else later["models"]
-                known = known._replace(kept=Then(later["answering"], models))
+                known = replace(known, kept=Then(later["answering"], models))
             later["silence"] = known
         return later
 
@@ -368,7 +368,7 @@ class Leaves:
             answering = models[:, best * vectors : (best + 1) * vectors] * exponential(self.choice.surer[0])
             return self._waits(later, Then(answering, models))
         if heard is False:
-            known = known._replace(window=Span.after(self._units.size, closed))
+            known = replace(known, window=Span.after(self._units.size, closed))
         models[:, self._slow] = known.kept.answering
         return {"models": models, "answering": known.kept.answering, "silence": known}
 
@@ -376,7 +376,7 @@ class Leaves:
         """This answers while it is quiet, and θ begins with its usual candidate."""
         theta, models = kept.models[:, : self.plan.vectors].copy(), kept.models.copy()
         models[:, self._slow], sums = kept.answering, self._sums(theta)
-        span, kept = Span.after(self._units.size, later["closed"]), kept._replace(models=models)
+        span, kept = Span.after(self._units.size, later["closed"]), replace(kept, models=models)
         later = later | {"theta": theta, "models": models, "answering": kept.answering, "_tried": 0}
         later["silence"] = Silence(True, True, kept, sums, 0, span, span)
         return later | self._from(later, sums)
@@ -489,7 +489,7 @@ class Leaves:
         mean, along, stage = _steady(self.planned, renewed)
         later = {"_mean": mean, "_along": along, "stage": stage}
         later |= {"_carried": carried, "_carried_noise": noise, "_since_round": since_round}
-        later["silence"] = self.silence._replace(kept=kept)
+        later["silence"] = replace(self.silence, kept=kept)
         return later | {"_base": base, "_born": born, "features": renewed}
 
     def standing(self) -> tuple[Floats, float, Floats]:

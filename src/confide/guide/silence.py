@@ -26,6 +26,7 @@ All of this is a function of released rows and public rounds: post-processing, a
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -67,7 +68,8 @@ class Span(NamedTuple):
         return Span(found.rows, found.noise**2, found.rounds)
 
 
-class Kept(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Kept:
     """A model as it was at some time."""
 
     answering: Floats
@@ -79,7 +81,8 @@ class Kept(NamedTuple):
         self.answering[part], self.models[part] = 0.0, 0.0
 
 
-class Silence(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Silence:
     """How often labels come, and what answers while they do not."""
 
     often: bool
@@ -114,7 +117,7 @@ class Silence(NamedTuple):
         lowest it must rise, and six deviations from there are nothing rare.
         """
         trial = self.trial.over(told) if self.better(told)[0] >= 0 else Span.after(self.window.variance.size)
-        return self._replace(epochs=self.epochs + self.quiet, window=self.window.over(told), trial=trial)
+        return replace(self, epochs=self.epochs + self.quiet, window=self.window.over(told), trial=trial)
 
     def better(self, told: Told) -> tuple[int, bool]:
         """Which of the candidates that follow θ errs least, and whether less than what answers, beyond doubt.

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from confide.errors import StateError
 from confide.ledger.book import Book
@@ -88,6 +88,10 @@ class Place(NamedTuple):
     def open(self) -> bool:
         """Whether it was answered and waits for a label."""
         return self.label >= 0 and self.taught < 0
+
+    def left(self, key: bytes) -> Place:
+        """What is left of it once its person was forgotten."""
+        return self._replace(key=key, label=-1, source=-1, taught=-1, forgotten=True, shares=None)
 
     def pack(self) -> bytes:
         """Of one length, whatever came of it."""
@@ -223,8 +227,7 @@ class Older:
             self._db.executemany("DELETE FROM asked WHERE key = ? AND number = ?", gone)
             new = [(key, one.number) for one, key in places]
             self._db.executemany("INSERT INTO asked VALUES (?, ?)", new)
-            nothing: dict[str, Any] = {"label": -1, "source": -1, "taught": -1, "forgotten": True, "shares": None}
-            about = [(one._replace(key=key, **nothing).pack(), one.number) for one, key in places]
+            about = [(one.left(key).pack(), one.number) for one, key in places]
             self._db.executemany("UPDATE round SET about = ? WHERE number = ?", about)
 
     def rows(self, places: Iterable[Place]) -> dict[int, Row]:
