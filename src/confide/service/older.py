@@ -89,6 +89,10 @@ class Place(NamedTuple):
         """Whether it was answered and waits for a label."""
         return self.label >= 0 and self.taught < 0
 
+    def brought(self, label: int, lesson: int) -> Place:
+        """The same once its label came, and which entry made that durable."""
+        return self._replace(taught=label, lesson=lesson)
+
     def left(self, key: bytes) -> Place:
         """What is left of it once its person was forgotten."""
         return self._replace(key=key, label=-1, source=-1, taught=-1, forgotten=True, shares=None)

@@ -440,7 +440,7 @@ class Requests:
             return False
         if place.taught < 0:
             self.open -= place.open and place.number > self._counted
-            self.older.change(place._replace(taught=label, lesson=sequence))
+            self.older.change(place.brought(label, sequence))
             self._ended.discard(key)
         return True
 
