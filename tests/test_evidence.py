@@ -130,7 +130,7 @@ def test_medians_are_over_seeds_and_a_page_says_what_was_missed() -> None:
     named = {each["cell"]: each for each in lines}
     text, numbers = page.render(named), page.numbers(named)
     assert "5.00\u00a0±\u00a02.50" in numbers and "**0 of 1**" in text and "**missed**" in text
-    assert "Loses** against DP-FTRL on sea;" in text and "{" not in numbers
+    assert "Loses** against DP-FTRL on sea (ε = 1);" in text and "{" not in numbers
     rest = text.replace('{"age": (0, 120)}', "").replace("{ .small }", "")
     assert "{" not in rest  # every place of the template was filled
     picture = draw(table(*lines))

@@ -21,6 +21,7 @@ import pytest
 from confide import StateError
 from confide.ledger import Entry, Ledger, Spent, sqlite
 from confide.ledger.sqlite import SqliteStore
+from confide.ledger.store import checksum
 
 ANN, BOB = b"ann" * 5, b"bob" * 5
 
@@ -499,6 +500,12 @@ def test_a_changed_byte_is_noticed(left: Path, tmp_path: Path) -> None:
         except StateError:
             refused += 1
     assert refused > 40
+
+
+def test_a_checksum_tells_what_kind_of_value_each_is() -> None:
+    """One bit of a row's header makes a text of bytes, and its checksum was the same."""
+    alike = 0, None, "", b"", "\0" * 8, b"\0" * 8
+    assert len({checksum(1, value) for value in alike}) == len(alike)
 
 
 def test_a_damaged_page_is_refused_before_anything_is_spent(left: Path) -> None:

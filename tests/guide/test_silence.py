@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -204,6 +204,9 @@ def test_labels_that_were_all_exchanged_in_a_long_silence_are_found() -> None:
 
 def alike(one: Any, other: Any) -> bool:
     """To the last bit, whatever is in it."""
+    if is_dataclass(one):
+        assert type(one) is type(other)
+        return alike(tuple(vars(one).values()), tuple(vars(other).values()))
     if isinstance(one, tuple):
         return all(alike(a, b) for a, b in zip(one, other, strict=True))
     return np.array_equal(np.asarray(one), np.asarray(other))

@@ -33,7 +33,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 WIDE = 1 << 32
 """Added to what must not show by its size: SQLite stores all numbers from here to 2⁴⁷ in six bytes."""
 
-_LENGTH, _NUMBER = Struct("<q").pack, Struct("<qq").pack
+_VALUE = Struct("<qq").pack  # what kind of value, and how many bytes it has, or which number it is
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS model(
@@ -103,18 +103,21 @@ def check_name(model: str) -> str:
 def checksum(*values: int | str | bytes | None) -> int:
     """What stands beside every row: a store notices a damaged page, but not a changed number in it.
 
-    It is of raw bytes: how long it takes depends on how long the values are, and a number has eight bytes whatever it
-    is. So it does not tell what was counted, nor what the exact sums are.
+    It is of raw bytes and of what kind of value each is: one changed bit makes a text of a row's bytes. How long it
+    takes depends on how long the values are, and a number has eight bytes whatever it is. So it does not tell what was
+    counted, nor what the exact sums are.
     """
     parts = list[bytes]()
     for value in values:
         if isinstance(value, int):
-            parts.append(_NUMBER(8, value))
+            parts.append(_VALUE(8, value))
         elif value is None:
-            parts.append(_LENGTH(-1))
+            parts.append(_VALUE(0, 0))
+        elif isinstance(value, str):
+            raw = value.encode()
+            parts += _VALUE(1, len(raw)), raw
         else:
-            raw = value.encode() if isinstance(value, str) else value
-            parts += _LENGTH(len(raw)), raw
+            parts += _VALUE(2, len(value)), value
     return zlib.crc32(b"".join(parts)) + WIDE
 
 
