@@ -502,6 +502,18 @@ def test_a_changed_byte_is_noticed(left: Path, tmp_path: Path) -> None:
     assert refused > 40
 
 
+def test_a_row_that_is_no_models_any_more_is_noticed(left: Path) -> None:
+    """One bit of a table's first row takes it out of its model, and the table stays in order."""
+    with Ledger(left) as ledger:
+        ledger.claim("shop")
+    with closing(sqlite3.connect(left)) as db, db:
+        first = "(SELECT min(sequence) FROM forgot)"
+        assert db.execute(f"UPDATE forgot SET model = 0 WHERE sequence = {first}").rowcount == 1
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    with pytest.raises(StateError, match="damaged"):
+        Ledger(left).claim("shop")
+
+
 def test_a_checksum_tells_what_kind_of_value_each_is() -> None:
     """One bit of a row's header makes a text of bytes, and its checksum was the same."""
     alike = 0, None, "", b"", "\0" * 8, b"\0" * 8

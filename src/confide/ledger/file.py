@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from confide.errors import StateError
-from confide.ledger.store import SCHEMA, VERSION, Reader, checksum, damaged, in_use
+from confide.ledger.store import SCHEMA, TABLES, VERSION, Reader, checksum, damaged, in_use
 from confide.ledger.wal import lost
 
 __all__ = ["CHECKSUM", "File", "FileReader", "Lock", "trouble"]
@@ -210,8 +210,12 @@ class File(FileReader):
             raise
 
     def check_whole(self) -> None:
-        """Read every page, and refuse a file that is damaged anywhere."""
-        if self.rows("PRAGMA integrity_check(1)") != [("ok",)]:
+        """Read every page, and refuse a file that is damaged anywhere, or has rows that are no model's.
+
+        A changed bit may take a table's first or last row out of its model, and leave the table in order.
+        """
+        strays = (f"EXISTS(SELECT 1 FROM {table} WHERE model NOT IN (SELECT id FROM model))" for table in TABLES)
+        if self.rows("PRAGMA integrity_check(1)") != [("ok",)] or any(self.rows(f"SELECT {', '.join(strays)}")[0]):
             raise damaged(self.name)
 
     def settle(self) -> None:
