@@ -514,6 +514,19 @@ def test_a_row_that_is_no_models_any_more_is_noticed(left: Path) -> None:
         Ledger(left).claim("shop")
 
 
+def test_a_table_that_is_not_as_it_was_made_is_noticed(left: Path) -> None:
+    """One bit of SQLite's own list, in PRIMARY KEY, and a sealed model was open again."""
+    with Ledger(left) as ledger:
+        ledger.claim("shop")
+    whole = left.read_bytes()
+    at = whole.index(b"PRIMARY", whole.index(b"TABLE sealed("))
+    for byte in range(at, at + 7):
+        left.with_name("ledger.db-wal").unlink(missing_ok=True)
+        left.write_bytes(whole[:byte] + bytes([whole[byte] ^ 2]) + whole[byte + 1 :])
+        with pytest.raises(StateError, match="damaged"):
+            Ledger(left).claim("shop")
+
+
 def test_a_checksum_tells_what_kind_of_value_each_is() -> None:
     """One bit of a row's header makes a text of bytes, and its checksum was the same."""
     alike = 0, None, "", b"", "\0" * 8, b"\0" * 8

@@ -17,6 +17,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,16 @@ _PAUSES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 0.0)  # seconds until it is tried aga
 
 CHECKSUM = "checksum"
 """The SQL function behind every row's checksum."""
+
+_MADE = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name"
+
+
+@cache
+def _tables() -> list[tuple[Any, ...]]:
+    """What SQLite has of the tables, in a file in which nothing was changed."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(SCHEMA)
+        return db.execute(_MADE).fetchall()
 
 
 def trouble(error: sqlite3.Error | OSError) -> str:
@@ -112,6 +123,8 @@ class FileReader(Reader):
         if kind != _APPLICATION:
             raise StateError(f"{self.path} is not a ledger: give the path of one, or of a new file")
         self.check_version(int(version))
+        if self.rows(_MADE) != _tables():  # a table whose name lost a bit would be made anew, and empty
+            raise damaged(self.name)
 
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """All rows of a query."""
