@@ -274,7 +274,7 @@ def test_a_ledger_without_the_accounts_is_refused(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "2" / "ledger.db")) as db, db:
         db.create_function("checksum", -1, store.checksum)
         db.execute("DELETE FROM model WHERE name = 'pop.before'")
-    with pytest.raises(StateError, match="no model"):
+    with pytest.raises(StateError, match="damaged"):
         POP.load(tmp_path / "2")
 
 
