@@ -1,8 +1,8 @@
-"""Our own model for labels alone: softmax over the guide's map and boosted trees, mixed by the outputs' likelihood.
+"""Our own model for labels alone: softmax over the guide's map, boosted trees and a linear rule, mixed by likelihood.
 
 Rows are not protected under this promise, so where columns lie is found in the rows themselves, without noise, and the
 last rows are kept with what came out for them. When the map changes they are learned again; when they have doubled the
-trees are fitted anew. Both moments depend on how many labels came, never on what they were.
+trees and rule are fitted anew. Both moments depend on how many labels came, never on what they were.
 """
 
 from __future__ import annotations
@@ -21,24 +21,20 @@ from confide.guide.inputs import columns_for
 from confide.guide.maps import Encoded, FeatureMap
 from confide.guide.ranges import declared, from_sample
 from confide.guide.rows import Table, read_many
-from confide.labels.boosted import Binning, Trees, fit_trees, tree_scores
+from confide.labels.fitted import STOPS, Fitted
 from confide.labels.fitting import Fit, next_fit
 from confide.labels.softmax import Pace, Softmax, follow_rows
 from confide.privacy.response import Response
 
 __all__ = ["Default"]
 
-Forest = tuple[Binning, Trees]
 
 _MAPS = (64, 512, 4096, 16384)
 """After so many labels the map is made anew from the rows so far, which are then learned again."""
 _FIRST, _MEMORY = 512, 1 << 16
-"""Rows before trees are fitted for the first time, and those that are kept."""
+"""Rows before trees and rule are fitted for the first time, and those that are kept."""
 _MOST = 16
-"""Labels up to which there are trees: each round of boosting has one for each label."""
-_STOPS = (16, 8, 4, 2, 1)
-"""Boosting is stopped after such a part of its trees: each is believed by how likely it made the outputs so far, so
-that how far to go where labels lie is found from what came out."""
+"""Labels up to which there are trees and a rule: each round of boosting has one for each label."""
 _CHUNK = 4096
 
 
@@ -75,17 +71,20 @@ class Default:
             self._map = FeatureMap(self._source, declared(ranges, self._source.numeric))
             grows = bool(self._source.numeric)
         self._renewed: tuple[int, ...] = _MAPS if grows else ()
-        self._wooded = self._grows_trees()
+        self._others = self._many_others()
         self._pace = Pace.of(response.labels)
         self._model = self._blank()
         self._kept = _Kept()
-        self._trees: Forest | None = None
-        self._next: Fit[Forest] | None = None
+        self._fitted: Fitted | None = None
+        self._next: Fit[Fitted] | None = None
 
-    def _grows_trees(self) -> bool:
+    def _many_others(self) -> int:
+        """How many predict beside the softmax: trees where there are columns, a rule where there are numbers."""
         columns = self._source
-        has = isinstance(columns, Columns) and bool(columns.numeric or columns.categorical)
-        return has and self.response.labels <= _MOST
+        if not isinstance(columns, Columns) or self.response.labels > _MOST:
+            return 0
+        trees = len(STOPS) if columns.numeric or columns.categorical else 0
+        return trees + bool(columns.numeric)
 
     # ------------------------------------------------------------------ rows
 
@@ -142,7 +141,7 @@ class Default:
     def _left(self) -> int:
         """Labels until something is made anew."""
         due = [n for n in self._renewed if n > self.taught]
-        if self._wooded:
+        if self._others:
             due.append(next_fit(self.taught, _FIRST, _MEMORY))
         if self._next is not None:
             due.append(self._next.at)
@@ -153,7 +152,7 @@ class Default:
         starts = np.concatenate([[0], np.cumsum(sizes)])
         out = np.empty((outs.size, self.response.labels))
         law = self.response.truth, self.response.lie
-        given = starts, encoded.indices, encoded.values, self._others(rows), outs
+        given = starts, encoded.indices, encoded.values, self._said(rows), outs
         follow_rows(self._model, self._pace, *given, *law, out)
         return out
 
@@ -161,54 +160,43 @@ class Default:
         assert isinstance(self._map, FeatureMap)
         return self._map.encode_table(rows)
 
-    def _others(self, rows: Any) -> Floats:
-        """The trees' probabilities, of fewer of them and of all; NaN before there are any."""
-        out = np.full((len(rows.refused), len(_STOPS) if self._wooded else 0, self.response.labels), np.nan)
-        if self._trees is not None:
-            binning, trees = self._trees
-            bins, scores, at = binning.bins(rows.numbers, rows.codes), np.tile(trees.first, (len(out), 1)), 0
-            for k, part in enumerate(_STOPS):
-                until = trees.after(part)
-                tree_scores(bins, trees, at, until, scores)
-                said = np.exp(scores - scores.max(axis=1, keepdims=True))
-                out[:, k], at = said / said.sum(axis=1, keepdims=True), until
+    def _said(self, rows: Any) -> Floats:
+        """The probabilities of everybody beside the softmax; NaN before there are any."""
+        out = np.full((len(rows.refused), self._others, self.response.labels), np.nan)
+        if self._fitted is not None:
+            self._fitted.tell(rows, out)
         return out
 
     def _learned(self, rows: Any, outs: Ints) -> None:
         """Keep what was taught, and make anew what is due."""
         came = outs >= 0
         before, self.taught = self.taught, self.taught + int(came.sum())
-        if isinstance(rows, _Hashed) or not (self._renewed or self._wooded):
+        if isinstance(rows, _Hashed) or not (self._renewed or self._others):
             return
         self._kept.add(_part(rows, came), outs[came])
         if any(before < n <= self.taught for n in self._renewed):
             self._renew()
-        if self._wooded and before < next_fit(before, _FIRST, _MEMORY) <= self.taught:
+        if self._others and before < next_fit(before, _FIRST, _MEMORY) <= self.taught:
             self._next = self._begun()
         if self._next is not None and self.taught >= self._next.at:
-            self._trees, self._next = self._next.result() or self._trees, None
+            self._fitted, self._next = self._next.result() or self._fitted, None
 
     def _renew(self) -> None:
         """A new map from the rows so far, and the same lessons again."""
         rows, outs = self._kept.all()
         assert isinstance(self._source, Columns)
         self._map = FeatureMap(self._source, from_sample(rows.numbers))
-        trust, trees = self._model.trust, self._trees
-        self._model, self._trees = self._blank(), None
+        trust, fitted = self._model.trust, self._fitted
+        self._model, self._fitted = self._blank(), None
         for at in range(0, outs.size, _CHUNK):
             self._run(_part(rows, slice(at, at + _CHUNK)), outs[at : at + _CHUNK])
-        self._model.trust[:], self._trees = trust, trees
+        self._model.trust[:], self._fitted = trust, fitted
 
-    def _begun(self) -> Fit[Forest]:
-        """A fit of trees to the rows that are kept now."""
+    def _begun(self) -> Fit[Fitted]:
+        """A fit of trees and rule to the rows that are kept now."""
         rows, outs = self._kept.all()
         numbers, codes, outs = rows.numbers.copy(), rows.codes.copy(), outs.copy()
-
-        def made() -> Forest:
-            binning = Binning.of(numbers, codes)
-            return binning, fit_trees(binning.bins(numbers, codes), outs, self.response, numbers.shape[1])
-
-        return Fit(made, self.taught, self.beside)
+        return Fit(partial(Fitted.to, numbers, codes, outs, self.response), self.taught, self.beside)
 
     # ------------------------------------------------------------------ files: arrays and numbers, no pickle
 
@@ -217,16 +205,17 @@ class Default:
         rows, outs = self._kept.all() if self._kept.size else (None, np.zeros(0, dtype=np.int64))
         found: dict[str, NDArray[Any]] = {
             "taught": np.array([self.taught, self._kept.next]),
-            **{f"model/{name}": value for name, value in self._model._asdict().items()},
+            **{f"model/{i}": value for i, value in enumerate(self._model)},
             "kept/outs": outs,
         }
         if isinstance(self._map, FeatureMap):
             found["grids"] = np.array([[np.nan] * 65 if g is None else g for g in self._map.grids]).reshape(-1, 65)
         if rows is not None:
             found |= {"kept/numbers": rows.numbers, "kept/codes": rows.codes, "kept/texts": rows.texts.astype(np.str_)}
-        found |= _written("trees", self._trees)
         if self._next is not None:
-            found |= {"next/at": np.array(self._next.at), **_written("next", self._next.result())}
+            found["next/at"] = np.array(self._next.at)
+        for name, fitted in (("fitted", self._fitted), ("next", None if self._next is None else self._next.result())):
+            found |= {} if fitted is None else fitted.arrays(name)
         return found
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
@@ -235,7 +224,7 @@ class Default:
         if isinstance(self._source, Columns):
             grids = [None if np.isnan(g[0]) else tuple(g.tolist()) for g in state["grids"]]
             self._map = FeatureMap(self._source, tuple(grids))
-        model = Softmax(*(np.array(state[f"model/{name}"], dtype=np.float64) for name in Softmax.__annotations__))
+        model = Softmax(*(np.array(state[f"model/{i}"], dtype=np.float64) for i in range(len(self._model))))
         if tuple(map(np.shape, model)) != tuple(map(np.shape, self._blank())):
             raise ValueError("this state is of a model with other features or labels: load it with the same ones")
         self._model = model
@@ -245,32 +234,12 @@ class Default:
             rows = Table(state["kept/numbers"], state["kept/codes"], texts, refused)
             self._kept.add(rows, state["kept/outs"].astype(np.int64))
             self._kept.next = first
-        self._trees = _forest("trees", state)
+        self._fitted = Fitted.of("fitted", state)
         if "next/at" in state:
-            self._next = Fit(partial(_forest, "next", state), int(state["next/at"]), False)
+            self._next = Fit(partial(Fitted.of, "next", state), int(state["next/at"]), False)
 
     def _blank(self) -> Softmax:
-        return Softmax.zeros(self._map.width, self.response.labels, len(_STOPS) if self._wooded else 0)
-
-
-def _written(name: str, forest: Forest | None) -> dict[str, NDArray[Any]]:
-    """Trees as arrays; none where there are none."""
-    if forest is None:
-        return {}
-    ends = {f"{name}/{kind}/{i}": a for kind, some in forest[0]._asdict().items() for i, a in enumerate(some)}
-    return ends | {f"{name}/{part}": np.asarray(value) for part, value in forest[1]._asdict().items()}
-
-
-def _forest(name: str, state: Mapping[str, NDArray[Any]]) -> Forest | None:
-    """What `_written` wrote."""
-    if f"{name}/first" not in state:
-        return None
-    binning = []
-    for kind in Binning._fields:
-        many = sum(key.startswith(f"{name}/{kind}/") for key in state)
-        binning.append(tuple(state[f"{name}/{kind}/{i}"] for i in range(many)))
-    trees: dict[str, Any] = {part: state[f"{name}/{part}"] for part in Trees._fields}
-    return Binning(*binning), Trees(**{**trees, "categories": int(trees["categories"])})
+        return Softmax.zeros(self._map.width, self.response.labels, self._others)
 
 
 def _part(rows: Table, which: Any) -> Table:
