@@ -111,3 +111,12 @@ def test_a_rule_is_arrays_alone() -> None:
     assert all(isinstance(part, np.ndarray) and part.dtype == np.float64 for part in rule)
     told = Linear(*(np.array(part) for part in rule)).probabilities(places(5))
     assert (told == rule.probabilities(places(5))).all()
+
+
+def test_a_state_without_room_for_a_rule_is_refused_in_words() -> None:
+    """As that of a model from before there was one."""
+    response = Response.best(1.0, labels=2)
+    state = Default(3, response).state()
+    for changed in ({**state, "model/2": state["model/2"][:-1]}, {k: v for k, v in state.items() if k != "model/2"}):
+        with pytest.raises(ValueError, match="another version"):
+            Default(3, response).restore(changed)

@@ -224,10 +224,10 @@ class Default:
         if isinstance(self._source, Columns):
             grids = [None if np.isnan(g[0]) else tuple(g.tolist()) for g in state["grids"]]
             self._map = FeatureMap(self._source, tuple(grids))
-        model = Softmax(*(np.array(state[f"model/{i}"], dtype=np.float64) for i in range(len(self._model))))
-        if tuple(map(np.shape, model)) != tuple(map(np.shape, self._blank())):
-            raise ValueError("this state is of a model with other features or labels: load it with the same ones")
-        self._model = model
+        parts = [state.get(f"model/{i}") for i in range(len(self._model))]
+        if [None if part is None else part.shape for part in parts] != [part.shape for part in self._blank()]:
+            raise ValueError("this state is of a model with other features or labels, or of another version's model")
+        self._model = Softmax(*(np.array(part, dtype=np.float64) for part in parts))
         if "kept/numbers" in state:
             texts = state["kept/texts"].astype(np.object_)
             refused = np.zeros(len(texts), dtype=np.bool_)
