@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
 
 from confide.guide.inputs import columns_for
 from confide.labels.default import Default
@@ -78,6 +79,24 @@ def test_strange_columns_are_read_and_rows_far_out_have_a_bound() -> None:
     strange = np.array([[np.nan] * 6, [np.inf] * 6, [-np.inf] * 6, [1e308] * 6])
     assert np.isfinite(rule.probabilities(strange)).all()
     assert (rule.probabilities(xs).argmax(axis=1) == ys).mean() > 0.9
+
+
+def test_numbers_at_both_ends_of_all_numbers_warn_nobody() -> None:
+    """What lies between them is no number any more: who makes errors of warnings had no fit."""
+    xs = np.array([[-1.7e308], *[[1.7e308]] * 9])
+    rule = fit_linear(xs, np.array([0, *[1] * 9]), Response.best(8.0, labels=2))
+    assert rule.probabilities(xs).argmax(axis=1).tolist() == [0, *[1] * 9]
+
+
+def test_a_rule_of_many_columns_and_labels_is_the_same_on_one_thread_and_on_two() -> None:
+    """Who adds up in as many parts as there are threads has another rule after a restart with other ones."""
+    response, xs = Response.best(2.0, labels=16), places(300, columns=700)
+    outs = drawn(response, np.arange(300) % 16)
+    some = []
+    for threads in (1, 2):
+        with threadpool_limits(limits=threads):
+            some.append(fit_linear(xs, outs, response).weights)
+    assert (some[0] == some[1]).all()
 
 
 def test_nothing_but_columns_without_a_spread_tells_how_often_each_label_is() -> None:

@@ -285,6 +285,21 @@ def test_our_own_model_is_the_same_after_a_load_also_while_trees_are_fitted(besi
     assert (both[0] == both[1]).all()
 
 
+def test_texts_are_kept_as_they_are_and_one_long_one_takes_no_room_for_others() -> None:
+    """An array of texts drops zeros at an end, so that a load changed the map; and it has the longest one's room."""
+    texts = ["so", "so\x00", "\x00", "", "\ud800\udc00", "a" * 100_000]
+    xs = [{"age": float(i), "said": texts[i % 5 if i else 5]} for i in range(600)]
+    response, outs = Response.best(2.0, 2), np.arange(600) % 2
+    model, again = (Default(Features(numeric=["age"], text={"said": 16}), response) for _ in range(2))
+    model.follow(model.read_many(xs[:400]), outs[:400])
+    state = model.state()
+    assert sum(array.nbytes for name, array in state.items() if name.startswith("kept/")) < 200_000
+    again.restore(state)
+    both = [one.follow_probabilities(one.read_many(xs[400:]), outs[400:]) for one in (model, again)]
+    assert (both[0] == both[1]).all()
+    assert all((a == b).all() for a, b in zip(model._model, again._model, strict=True))
+
+
 def test_what_refit_would_have_been_told_in_vain_is_refused() -> None:
     with pytest.raises(ValueError, match="leave them out"):
         make(Refit(LogisticRegression(), memory=1000))

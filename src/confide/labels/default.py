@@ -211,7 +211,7 @@ class Default:
         if isinstance(self._map, FeatureMap):
             found["grids"] = np.array([[np.nan] * 65 if g is None else g for g in self._map.grids]).reshape(-1, 65)
         if rows is not None:
-            found |= {"kept/numbers": rows.numbers, "kept/codes": rows.codes, "kept/texts": rows.texts.astype(np.str_)}
+            found |= {"kept/numbers": rows.numbers, "kept/codes": rows.codes, **_texts(rows.texts)}
         if self._next is not None:
             found["next/at"] = np.array(self._next.at)
         for name, fitted in (("fitted", self._fitted), ("next", None if self._next is None else self._next.result())):
@@ -229,7 +229,7 @@ class Default:
             raise ValueError("this state is of a model with other features or labels, or of another version's model")
         self._model = Softmax(*(np.array(part, dtype=np.float64) for part in parts))
         if "kept/numbers" in state:
-            texts = state["kept/texts"].astype(np.object_)
+            texts = _texts_of(state)
             refused = np.zeros(len(texts), dtype=np.bool_)
             rows = Table(state["kept/numbers"], state["kept/codes"], texts, refused)
             self._kept.add(rows, state["kept/outs"].astype(np.int64))
@@ -244,6 +244,26 @@ class Default:
 
 def _part(rows: Table, which: Any) -> Table:
     return Table(rows.numbers[which], rows.codes[which], rows.texts[which], rows.refused[which])
+
+
+def _texts(texts: NDArray[np.object_]) -> dict[str, NDArray[Any]]:
+    """Texts as bytes, one behind the other, and how long each is.
+
+    An array of texts has room for the longest in every place, and drops zeros at a text's end.
+    """
+    each = [text.encode("utf-8", "surrogatepass") for text in texts.ravel()]
+    sizes = np.array([len(one) for one in each], dtype=np.int64).reshape(texts.shape)
+    return {"kept/texts": np.frombuffer(b"".join(each), dtype=np.uint8), "kept/sizes": sizes}
+
+
+def _texts_of(state: Mapping[str, NDArray[Any]]) -> NDArray[np.object_]:
+    """The texts that `_texts` wrote."""
+    whole, sizes = state["kept/texts"].tobytes(), state["kept/sizes"]
+    texts, end = np.empty(sizes.size, dtype=np.object_), 0
+    for i, size in enumerate(sizes.ravel().tolist()):
+        end += size
+        texts[i] = whole[end - size : end].decode("utf-8", "surrogatepass")
+    return texts.reshape(sizes.shape)
 
 
 class _Hashed:

@@ -2,10 +2,10 @@
 
 Cells and trees approach a weighing of a few numbers in steps; this says it at once. A column is put to mean 0 and
 spread 1 as the kept rows have it, what is missing stands at the mean, and nothing stands further out than `_FAR`.
-Weights are found by scipy's L-BFGS for the same loss as the trees' (docs/proofs/labels.md, “Undoing the channel”), with
-a normal prior wide enough for a sharp rule: where labels lie, a rule that says its labels timidly predicts outputs
-hardly worse, and is believed too late. Nothing is drawn and rows are summed in their order: equal rows and outputs make
-an equal rule.
+Weights are found by L-BFGS (`confide.labels.downhill`) for the same loss as the trees' (docs/proofs/labels.md,
+“Undoing the channel”), with a normal prior wide enough for a sharp rule: where labels lie, a rule that says its labels
+timidly predicts outputs hardly worse, and is believed too late. Nothing is drawn and everything is summed in one order:
+equal rows and outputs make an equal rule, on however many threads.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 
 from confide.arrays import Floats, Ints
 from confide.kernels.compile import jit
+from confide.labels.downhill import lowest
 from confide.privacy.response import Response
 
 __all__ = ["Linear", "fit_linear"]
@@ -61,10 +61,9 @@ def fit_linear(numbers: Floats, outs: Ints, response: Response) -> Linear:
     def loss(flat: Floats) -> tuple[float, Floats]:
         slope = _PRIOR * flat.reshape(shape)
         lost = _loss(places, outs, flat.reshape(shape), response.truth, response.lie, slope)
-        return lost + 0.5 * _PRIOR * float(flat @ flat), slope.ravel()
+        return lost + 0.5 * _PRIOR * float((flat * flat).sum()), slope.ravel()
 
-    found = minimize(loss, np.zeros(shape).ravel(), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS})
-    return Linear(middle, scale, found.x.reshape(shape))
+    return Linear(middle, scale, lowest(loss, np.zeros(shape[0] * shape[1]), _STEPS).reshape(shape))
 
 
 def _standing(numbers: Floats) -> tuple[Floats, Floats]:
@@ -73,7 +72,8 @@ def _standing(numbers: Floats) -> tuple[Floats, Floats]:
     for j, column in enumerate(numbers.T):
         known = column[np.isfinite(column)]
         if known.size:
-            known = np.clip(known, *np.quantile(known, [0.01, 0.99]))
+            # Of halves, as between two numbers of the largest size there is more than a number can say.
+            known = np.clip(known, *2.0 * np.quantile(0.5 * known, [0.01, 0.99]))
             most = max(float(np.abs(known).max()), _SMALL)  # so that no sum of large numbers overflows
             middle[j], spread = most * (known / most).mean(), most * (known / most).std()
             scale[j] = 1.0 / spread if spread > _SMALL else 0.0
