@@ -30,7 +30,7 @@ _SIGNED = -33
 """Where the signature begins in a ticket, from its end, with the hyphen before it."""
 
 _KNOWN = 1 << 14
-"""Tickets of a journal's owner that are remembered as signed, as most come back soon."""
+"""Tickets that are remembered as signed, as most come back soon."""
 
 
 @dataclass(slots=True, repr=False)
@@ -97,10 +97,9 @@ class Tickets:
         """The ticket of a round, with the life that issued it; where a journal has them, for its holder alone."""
         text = f"{key[0]}-{key[1]}-{self.lives[key[0]][0]:x}" if self.lives else f"{key[0]}-{key[1]}"
         ticket = f"{text}-{self._mac(text, whose)}"
-        if self.kept:  # as rounds are public, so is what is remembered: labels that come change nothing
-            if len(self._known) >= _KNOWN:
-                self._known.clear()
-            self._known[ticket] = whose, key
+        if len(self._known) >= _KNOWN:  # as rounds are public, so is what is remembered, whatever labels come
+            self._known.clear()
+        self._known[ticket] = whose, key
         return ticket
 
     def _mac(self, text: str, whose: bytes) -> str:
@@ -116,7 +115,8 @@ class Tickets:
 
     def read(self, ticket: str, whose: bytes = b"") -> Key:
         """The key of a ticket that was signed for its holder; TicketError for any other. It needs no lock."""
-        key, form = self._key_of(ticket, whose), False
+        found, form = self._known.get(ticket) if type(ticket) is str else None, False
+        key = found[1] if found is not None and found[0] == whose else self._key_of(ticket, whose)
         if key is not None:
             return key
         with contained:  # whatever it is
