@@ -33,8 +33,7 @@ from confide.guide.ranges import NODES, QUARTERS, between, octave
 from confide.guide.rows import Table
 from confide.guide.vectors import Encoded, Vectors, weave
 from confide.kernels.compile import jit
-from confide.kernels.memory import view
-from confide.learners.base import Arrays
+from confide.kernels.memory import Described, view
 from confide.text import Embedding
 
 __all__ = ["Encoded", "FeatureMap"]
@@ -124,7 +123,7 @@ class FeatureMap:
     renewed: tuple[Renewal, ...] = ()
     width: int = field(init=False, compare=False)
     _tables: _Tables = field(init=False, compare=False, repr=False)
-    _held: Arrays = field(init=False, compare=False, repr=False)
+    _held: Described = field(init=False, compare=False, repr=False)
     _first_word: int = field(init=False, compare=False, repr=False)
     _word: float = field(init=False, compare=False, repr=False)
     _rest: float = field(init=False, compare=False, repr=False)
@@ -425,11 +424,11 @@ def _encode_many(numbers: Floats, codes: NDArray[np.uint64], tables: _Tables, in
         _encode(numbers[i], codes[i], tables, indices[i], values[i])
 
 
-def _held(tables: _Tables) -> Arrays:
+def _held(tables: _Tables) -> Described:
     """The tables as `_encode_here` takes them: a kernel that is called for one row takes one array sooner than many."""
     arrays = {name: value for name, value in tables._asdict().items() if isinstance(value, np.ndarray)}
     whole, shares = ([value for value in tables if type(value) is kind] for kind in (int, float))
-    return Arrays({**arrays, "whole": np.array(whole, dtype=np.int64), "shares": np.array(shares)})
+    return Described({**arrays, "whole": np.array(whole, dtype=np.int64), "shares": np.array(shares)})
 
 
 @jit
