@@ -184,10 +184,11 @@ class POP:
 
     def learn(self, ticket: str, y: Hashable) -> None:
         """Teach the label of an answered round to its unit's one copy. A ticket is good once."""
-        given = self._read(ticket, y)
-        refused = given if isinstance(given, ValueError) else self._taught((given,), (ticket,), 1).get(0)
-        if refused is not None:
-            raise refused  # and no call holds it any more, nor it the label
+        refused = dict[int, ValueError]()
+        given = self._read(ticket, y, 0, refused)
+        refused |= self._taught(given, (ticket,) if given else (), 1)
+        if refused:
+            raise refused.popitem()[1]  # and no call holds it any more, nor it the label
 
     def teach(self, x: Any, y: Hashable, unit: Unit | None = None) -> None:
         """Teach a labelled record that was never asked: history, free of charge, to its unit's one copy.
@@ -246,26 +247,25 @@ class POP:
         tickets, ys = values_of(tickets), values_of(ys)
         if len(tickets) != len(ys):
             raise ValueError(f"there are {len(tickets)} tickets for {len(ys)} labels: give one label for each")
-        given, places, refused = list[tuple[Key, int]](), list[int](), dict[int, ValueError]()
+        given, refused = list[tuple[Key, int]](), dict[int, ValueError]()
         for i, (ticket, y) in enumerate(zip(tickets, ys, strict=True)):
-            read = self._read(ticket, y)
-            if isinstance(read, ValueError):
-                refused[i] = read
-            else:
-                given.append(read)
-                places.append(i)
+            given += self._read(ticket, y, i, refused)
+        places = [i for i in range(len(tickets)) if i not in refused]
         bad = self._taught(given, [tickets[i] for i in places], len(tickets))
         refused |= {places[i]: why for i, why in bad.items()}
         batches.refuse(dict(sorted(refused.items())))
 
-    def _read(self, ticket: str, y: Hashable) -> tuple[Key, int] | ValueError:
-        """The key of a ticket and the label's number, or what is wrong with them."""
+    def _read(
+        self, ticket: str, y: Hashable, place: int, refused: dict[int, ValueError]
+    ) -> tuple[tuple[Key, int], ...]:
+        """The key of a ticket and the label's number; or nothing, and by its place what is wrong with them."""
         loop = self._loop
         try:
             label = loop.label(y)
-            return loop.tickets.read(ticket), label
+            return ((loop.tickets.read(ticket), label),)
         except ValueError as error:
-            return error.with_traceback(None)
+            refused[place] = error.with_traceback(None)
+            return ()
 
     def _taught(
         self, given: Collection[tuple[Key, int]], tickets: Sequence[str], brought: int
