@@ -12,6 +12,7 @@ import pytest
 
 from confide.errors import StateError
 from confide.guide import guide as guide_module
+from confide.guide import linear
 from confide.guide.columns import Columns
 from confide.guide.guide import Guide, Release
 from confide.guide.hashed import HashedMap
@@ -467,10 +468,16 @@ def test_a_question_with_a_place_that_the_map_has_not_is_not_read_beside_the_arr
     """It may come from a file, and of an encoder that was another then: a kernel does not check where it reads."""
     guide = Guide(PLAN, MAP, rng=Random(seed=1))
     guide.begin_round()
-    stage, encoded, *_ = guide.encode({"a": 1.0})
-    monkeypatch.setattr(guide_module, "scores", lambda *_: pytest.fail("it was read"))
-    guide.gradient(Question(stage, Encoded(np.append(encoded.indices[:-1], place), encoded.values)), 1)
+    stage, encoded, *_ = good = guide.encode({"a": 1.0})
+    bad = Question(stage, Encoded(np.append(encoded.indices[:-1], place), encoded.values))
+    guide.gradient(bad, 1)
     assert not guide._leaves.open.any()
+    monkeypatch.setattr(guide_module, "teach_row", linear.teach_row.py_func)  # the kernel as it is written
+    monkeypatch.setattr(linear, "scores", lambda *_: pytest.fail("it was read"))
+    guide.gradient(bad, 1)
+    assert not guide._leaves.open.any()
+    with pytest.raises(pytest.fail.Exception, match="it was read"):
+        guide.gradient(good, 1)
 
 
 def test_a_forked_guide_releases_nothing() -> None:

@@ -318,16 +318,16 @@ class Gradients:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.open, self.released = Counter[float](), Counter[float]()
-        run, add, close = guide.run_rows, guide.add_lesson, Leaves.close
+        run, teach, close = guide.run_rows, guide.teach_row, Leaves.close
 
         def run_rows(thetas: Any, starts: Any, indices: Any, values: Any, labels: Any, *rest: Any) -> Any:
             for i in np.flatnonzero(labels >= 0).tolist():
                 self.open[_number(values[starts[i] : starts[i + 1]])] += 1
             return run(thetas, starts, indices, values, labels, *rest)
 
-        def add_lesson(thetas: Any, said: Any, indices: Any, values: Any, *rest: Any) -> Any:
-            self.open[_number(values)] += 1
-            return add(thetas, said, indices, values, *rest)
+        def teach_row(*given: Any) -> Any:
+            self.open[_number(given[6])] += 1  # the row's values
+            return teach(*given)
 
         def closed(leaves: Leaves, row: Any) -> None:
             close(leaves, row)
@@ -335,7 +335,7 @@ class Gradients:
             self.open.clear()
 
         monkeypatch.setattr(guide, "run_rows", run_rows)
-        monkeypatch.setattr(guide, "add_lesson", add_lesson)
+        monkeypatch.setattr(guide, "teach_row", teach_row)
         monkeypatch.setattr(Leaves, "close", closed)
 
     @property

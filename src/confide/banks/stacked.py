@@ -110,18 +110,14 @@ class StackedBank(RowByRow):
     def votes(self, x: Floats, poll: Ints) -> Ints:
         """The votes of the polled copies by label."""
         self._check(x)
-        poll = np.ascontiguousarray(poll, dtype=np.int64)
-        slots = _find(self._voter, poll)
-        counts = np.zeros(self._learner.labels, dtype=np.int64)
-        if self._start is not None and self._start["seen"][0] >= self._learner.warmup:
-            alike = np.zeros_like(counts)
-            self._learner.vote(self._start, np.zeros(1, dtype=np.int32), x, alike)
-            counts += alike * np.count_nonzero(slots == UNTAUGHT)
+        slots = np.empty(len(poll), dtype=np.int32)
+        if not _find(self._voter, np.ascontiguousarray(poll, dtype=np.int64), slots):
+            raise ValueError("the poll names a copy that does not exist")
         with contained:
-            together = counts.copy()
-            self._learner.vote(self._arrays, slots, x, together)
-            return together
-        raised = 0
+            counts = self._untaught(slots, x)
+            self._learner.vote(self._arrays, slots, x, counts)
+            return counts
+        counts, raised = self._untaught(slots, x), 0
         for slot in slots[slots >= 0]:  # one copy that fails must not take the others' votes with it
             one, lost = np.zeros_like(counts), 1
             with contained:
@@ -132,18 +128,29 @@ class StackedBank(RowByRow):
         self.failures = self.failures.plus(Failures(poll.size, raised))
         return counts
 
+    def _untaught(self, slots: Slots, x: Floats) -> Ints:
+        """The votes of those that were never taught: they all say what the prototype says, which may be nothing."""
+        counts: Ints = np.zeros(self._learner.labels, dtype=np.int64)
+        if self._start is not None and self._start["seen"][0] >= self._learner.warmup:
+            self._learner.vote(self._start, np.zeros(1, dtype=np.int32), x, counts)
+            counts *= np.count_nonzero(slots == UNTAUGHT)
+        return counts
+
     def learn(self, copy: int, x: Floats, y: int) -> None:
         """Teach one copy."""
         self._check(x)
-        copy = integer(copy, "a copy", 0, self.copies - 1)
-        y = integer(y, "a label", 0, self._learner.labels - 1)
+        if not (type(copy) is type(y) is int and 0 <= copy < self.copies and 0 <= y < self._learner.labels):
+            copy = integer(copy, "a copy", 0, self.copies - 1)
+            y = integer(y, "a label", 0, self._learner.labels - 1)
+        arrays, learner = self._arrays, self._learner
         if self._start is not None and self._voter[copy] == UNTAUGHT:
-            for name, array in self._arrays.items():
+            for name, array in arrays.items():
                 array[copy] = self._start[name][0]
-        seen = int(self._arrays["seen"][copy])
-        self._learner.teach(self._arrays, copy, seen, x, y)
-        self._arrays["seen"][copy] = seen + 1
-        mark(self._voter, self._idle, copy, copy if seen + 1 >= self._learner.warmup else WARMING)
+        counts = arrays["seen"]
+        seen = counts.item(copy)
+        learner.teach(arrays, copy, seen, x, y)
+        counts[copy] = seen + 1
+        mark(self._voter, self._idle, copy, copy if seen + 1 >= learner.warmup else WARMING)
 
     def encode_many(self, xs: Any) -> tuple[Floats, dict[int, str]]:
         """All x as rows, and what is wrong with those that are malformed."""
@@ -257,6 +264,8 @@ class StackedBank(RowByRow):
         return all((arrays[n].dtype, arrays[n].shape) == (a.dtype, (slots, *a.shape[1:])) for n, a in ours)
 
     def _check(self, x: Floats) -> None:
+        if type(x) is np.ndarray and x.dtype is _FLOAT and x.shape == (self._features,):
+            return  # as nearly all are
         if not isinstance(x, np.ndarray) or x.dtype != _FLOAT or x.shape != (self._features,):
             raise ValueError("x was not encoded to the right number of features: pass what encode returned")
 
@@ -273,11 +282,10 @@ class StackedBank(RowByRow):
 
 
 @jit
-def _find(voters: Slots, poll: Ints) -> Slots:
-    """The slot of each polled copy, negative where it abstains."""
-    slots = np.empty(poll.size, dtype=np.int32)
+def _find(voters: Slots, poll: Ints, slots: Slots) -> bool:
+    """Write the slot of each polled copy over `slots`, negative where it abstains; whether there are all of them."""
     for i in range(poll.size):
         if poll[i] < 0 or poll[i] >= voters.size:
-            raise ValueError("the poll names a copy that does not exist")
+            return False
         slots[i] = voters[poll[i]]
-    return slots
+    return True

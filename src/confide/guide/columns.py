@@ -17,6 +17,7 @@ __all__ = ["Columns", "Malformed", "Row", "code_of", "digest", "parts_of", "word
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _GRAM = 4
+_NO_CODES = np.zeros(0, dtype=np.uint64)
 _LONGEST = 1 << 16  # characters of a text that are read: one unit's row must not take for ever
 
 
@@ -60,6 +61,8 @@ class Columns(Reader):
     def read(self, x: Any, /) -> Row:
         """The row that `x` is, or a `Malformed` that says what is wrong with it and shows nothing of it."""
         numbers, categories, texts = self.values(x)
+        if not (categories or texts):
+            return Row(numbers, _NO_CODES, ())
         codes = [code_of(name, category) for name, category in zip(self.categorical, categories, strict=True)]
         return Row(numbers, np.array(codes, dtype=np.uint64), tuple(text or "" for text in texts))
 

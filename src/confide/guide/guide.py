@@ -35,7 +35,7 @@ from confide.guide.course import OTHERS, Release
 from confide.guide.hashed import HashedMap
 from confide.guide.importance import importance
 from confide.guide.leaves import Kept
-from confide.guide.linear import MODELS, add_lesson, ordered, run_rows, scores
+from confide.guide.linear import MODELS, run_rows, teach_row
 from confide.guide.maps import FeatureMap
 from confide.guide.model import Batch, Model, Question, encode_batch
 from confide.guide.resuming import Resuming, alike
@@ -205,13 +205,9 @@ class Guide(Resuming):
 
     def _add(self, question: Question, y: int, leaf: Ints, clip: int) -> bool:
         leaves, plan = self._leaves, self.plan
-        known = ordered(question.encoded.indices, self.features.width)  # it may come from a file
-        if known and question.stage == self.stage and self.rounds <= self._last and 0 <= y < plan.labels:
-            said, weight = np.empty(plan.vectors), float(self._weights[y])
-            scores(leaves.answering, *question.encoded, said)
-            add_lesson(leaves.thetas, said, *question.encoded, y, weight, clip, plan.scale, leaf)
-            return True
-        return False
+        if question.stage != leaves.stage.number or self.rounds > self._last or not 0 <= y < plan.labels:
+            return False  # else the kernel looks at the row: it may come from a file
+        return teach_row(*leaves.thetas, *question.encoded, y, self._weights, clip, plan.scale, leaf)
 
     # ------------------------------------------------------------------ many rounds
 

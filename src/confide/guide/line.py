@@ -19,7 +19,7 @@ import numpy as np
 
 from confide.arrays import Floats, Ints
 from confide.guide.levels import EDGE, STEPS
-from confide.guide.linear import WINDOWS, exponential
+from confide.guide.linear import WINDOWS, exponential, scores
 from confide.guide.maps import FAINT, FeatureMap
 from confide.guide.middle import made_up
 from confide.guide.model import Map
@@ -114,23 +114,20 @@ def _follow(theta: Floats, indices: Ints, values: Floats, numbers: Floats, root:
     """
     n, d = numbers.shape
     vectors, most = theta.shape[1], 4.0 if theta.shape[1] == 1 else 2.0
-    said, score, slope = np.zeros((n, vectors)), np.zeros(vectors), np.zeros((d, vectors))
+    said, score, slope, own = np.zeros((n, vectors)), np.zeros(vectors), np.zeros((d, vectors)), np.arange(d)
     for i in range(n):
-        for a in range(indices.shape[1]):
-            for v in range(vectors):
-                said[i, v] += theta[indices[i, a], v] * values[i, a]
+        scores(theta, indices[i], values[i], said[i])
         _likely(said[i])
     for _ in range(_STEPS):
         slope[:] = 0.0
         for i in range(n):
-            score[:] = 0.0
-            for j in range(d):
-                for v in range(vectors):
-                    score[v] += weights[j, v] * numbers[i, j]
+            scores(weights, own, numbers[i], score)
             _likely(score)
+            for v in range(vectors):
+                score[v] = said[i, v] - score[v]
             for j in range(d):
                 for v in range(vectors):
-                    slope[j, v] += (said[i, v] - score[v]) * numbers[i, j]
+                    slope[j, v] += score[v] * numbers[i, j]
         for v in range(vectors):
             for j in range(d):
                 for k in range(j):

@@ -33,6 +33,7 @@ from confide.guide.ranges import NODES, QUARTERS, between, octave
 from confide.guide.rows import Table
 from confide.guide.vectors import Encoded, Vectors, weave
 from confide.kernels.compile import jit
+from confide.kernels.memory import Described, view
 from confide.text import Embedding
 
 __all__ = ["Encoded", "FeatureMap"]
@@ -73,6 +74,10 @@ class _Tables(NamedTuple):
     category: float
     part: float
     rest: float  # the norm of these parts but the constant: every row is scaled to it, as noise is paid for it anyway
+
+
+_floats, _ints, _flags = view(np.float64, 0), view(np.int64, 0), view(np.bool_, 0)
+_columns, _cuts, _salts = view(np.int64, 1), view(np.float64, 1), view(np.uint64, 1)
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,7 @@ class FeatureMap:
     renewed: tuple[Renewal, ...] = ()
     width: int = field(init=False, compare=False)
     _tables: _Tables = field(init=False, compare=False, repr=False)
+    _held: Described = field(init=False, compare=False, repr=False)
     _first_word: int = field(init=False, compare=False, repr=False)
     _word: float = field(init=False, compare=False, repr=False)
     _rest: float = field(init=False, compare=False, repr=False)
@@ -170,6 +176,7 @@ class FeatureMap:
             *(*value[:_FIXED], rest),
         )
         object.__setattr__(self, "_tables", tables)
+        object.__setattr__(self, "_held", _held(tables))
         object.__setattr__(self, "_first_word", first_word)
         object.__setattr__(self, "_word", value[5])
         object.__setattr__(self, "_rest", math.sqrt(1 - value[0] ** 2) * _UNDER)
@@ -252,7 +259,7 @@ class FeatureMap:
     def encode_row(self, row: Row, /) -> Encoded:
         """The active features of a row that was read."""
         indices, values = np.empty(self.active, dtype=np.int64), np.empty(self.active)
-        _encode(row.numbers, row.codes, self._tables, indices, values)
+        _encode_here(self._held.memory, row.numbers, row.codes, indices, values)
         if not row.texts:
             return Encoded(indices, values)
         values[1:] *= self._said(row.numbers[None, :], row.codes[None, :])
@@ -415,3 +422,23 @@ def _encode(numbers: Floats, codes: NDArray[np.uint64], tables: _Tables, indices
 def _encode_many(numbers: Floats, codes: NDArray[np.uint64], tables: _Tables, indices: Ints, values: Floats) -> None:
     for i in range(numbers.shape[0]):
         _encode(numbers[i], codes[i], tables, indices[i], values[i])
+
+
+def _held(tables: _Tables) -> Described:
+    """The tables as `_encode_here` takes them: a kernel that is called for one row takes one array sooner than many."""
+    arrays = {name: value for name, value in tables._asdict().items() if isinstance(value, np.ndarray)}
+    whole, shares = ([value for value in tables if type(value) is kind] for kind in (int, float))
+    return Described({**arrays, "whole": np.array(whole, dtype=np.int64), "shares": np.array(shares)})
+
+
+@jit
+def _encode_here(memory: Ints, numbers: Floats, codes: NDArray[np.uint64], indices: Ints, values: Floats) -> None:
+    """`_encode` by the tables that lie in memory there (`_held`)."""
+    whole, share = _ints(memory, 15), _floats(memory, 16)
+    tables = _Tables(
+        _floats(memory, 0), _floats(memory, 1), _floats(memory, 2), _floats(memory, 3), _ints(memory, 4),
+        _floats(memory, 5), _ints(memory, 6), _ints(memory, 7), _ints(memory, 8), _flags(memory, 9),
+        _ints(memory, 10), whole[0], _columns(memory, 11), _cuts(memory, 12), _salts(memory, 13),
+        _ints(memory, 14), whole[1], share[0], share[1], share[2], share[3], share[4], share[5],
+    )  # fmt: skip
+    _encode(numbers, codes, tables, indices, values)

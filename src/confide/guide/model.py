@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from confide.arrays import Floats, Ints
 from confide.guide.columns import Row
 from confide.guide.hashed import HashedMap
-from confide.guide.linear import scores
+from confide.guide.linear import label_scores
 from confide.guide.maps import Encoded, FeatureMap
 from confide.guide.rows import Table, read_many
 
@@ -71,9 +71,9 @@ def encode_batch(features: Map, rows: Iterable[Any] | Table) -> Batch:
 
 def score_of(theta: Floats, encoded: Encoded) -> Floats:
     """Log-odds by θ, one a label, up to a constant."""
-    out = np.zeros(theta.shape[1])
-    scores(theta, encoded.indices, encoded.values, out)
-    return np.array([0.0, out[0]]) if out.size == 1 else out
+    out = np.empty(max(theta.shape[1], 2))
+    label_scores(theta, encoded.indices, encoded.values, out)
+    return out
 
 
 @dataclass(frozen=True, eq=False)

@@ -60,6 +60,16 @@ def describe(arrays: Mapping[str, NDArray[Any]]) -> Descriptor:
     return np.array(rows, dtype=np.int64)
 
 
+class Described:
+    """Arrays, and where they lie. A copy has addresses of its own: they are never copied with the arrays."""
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.arrays, self.memory = arrays, describe(arrays)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Described, (self.arrays,)
+
+
 def _to_pointer(context: Any, address: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.inttoptr(args[0], cgutils.voidptr_t)

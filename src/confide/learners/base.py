@@ -311,7 +311,7 @@ def holds_all(rows: Floats) -> NDArray[np.bool_]:
 
 def held(rows: Floats) -> Floats:
     """The numbers themselves, changed to what copies can store: 0 where one is missing, else the nearest of float32."""
-    _hold(rows.ravel())
+    _hold(rows if rows.ndim == 1 else rows.ravel())
     return rows
 
 

@@ -13,8 +13,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
 from confide.ledger.book import Book, Entry
 from confide.ledger.entries import Erased
 from confide.ledger.ledger import Spent
@@ -22,6 +20,7 @@ from confide.planning.plan import Plan
 from confide.pop.legs import Legs
 from confide.pop.monitor import Estimate, MonitorState
 from confide.privacy.counters import TreeCounter
+from confide.privacy.gate import signed
 from confide.privacy.halting import Halting, goes_on
 from confide.privacy.random import Random
 from confide.privacy.sparse import CounterBudget
@@ -114,13 +113,16 @@ class Account:
         self._caller = threading.get_ident()
         if whos:
             self._asked.update([who for who in whos if who is not None])
-        self.taken = max(self.taken, self.rounds + rounds)
+        if self.rounds + rounds > self.taken:
+            self.taken = self.rounds + rounds
 
     def take(self, rounds: int = 1) -> int:
         """Lead so many rounds, which are taken if they are not yet; the number of the last one."""
-        self.taken = max(self.taken, self.rounds + rounds)
-        self.rounds += rounds
-        return self.rounds
+        number = self.rounds + rounds
+        if number > self.taken:
+            self.taken = number
+        self.rounds = number
+        return number
 
     @property
     def stated(self) -> int:
@@ -149,7 +151,7 @@ class Account:
         if isinstance(halting, Halting):
             # A leg that has come to the table's end has it no more certain: who waits for one must not find a cliff.
             at = self.count if self.legs is None else min(self.count, halting.visible)
-            fires = not goes_on(np.uint64(word), halting.go, at)
+            fires = not goes_on(signed(word), halting.go, at)
         else:
             assert self.counter is not None and halting is not None
             fires = self.counter.step(int(counted)) >= halting.limit
@@ -241,13 +243,14 @@ class Account:
         Every entry has the tickets that were used, a release's too: a sum never leaves before the mark of a label in
         it. Those that the call's own notes name (`noted`) are left out.
         """
-        sequence, rounds = 0, self.stated
+        sequence, rounds, named = 0, self.stated, self._named
         people: Collection[bytes] = () if released else self._asked
         if whos or people:
             people = sorted({who for who in whos if who is not None}.union(people))
-        named = self._named.union(people) if self._most is not None else self._named
+            named = named.union(people) if self._most is not None else named
         if self.book is None:
-            self._early |= named
+            if named:
+                self._early |= named
         else:
             legs = self._written()
             dropped = (*dropped, *((kind, number) for kind, number, *_ in legs))  # earlier ones are needless
@@ -268,9 +271,11 @@ class Account:
                 sealed=sealed,
             )
             sequence = self.book.add(entry)
-        self._named.clear()
-        self.used.clear()
-        if not released:  # which is in the midst of a call
+        if self._named:
+            self._named.clear()
+        if self.used:
+            self.used.clear()
+        if people and not released:  # which is in the midst of a call
             self._asked.clear()
         return Mark(sequence, rounds, self.halted, self.legs, None if self.monitor is None else self.monitor.latest)
 
@@ -291,13 +296,15 @@ class Account:
         """
         if self.book is not None:
             self.book.wait(mark.sequence, private=private)
-        self._settled = max(self._settled, mark.rounds)
-        if mark.halted is not None and self._shown is None:
-            self._shown = mark.rounds, mark.halted
-        if mark.legs is not None and (self.legs_shown is None or mark.legs.number > self.legs_shown.number):
-            self.legs_shown = mark.legs
+        _, rounds, halted, legs, latest = mark
+        if rounds > self._settled:
+            self._settled = rounds
+        if halted is not None and self._shown is None:
+            self._shown = rounds, halted
+        if legs is not None and (self.legs_shown is None or legs.number > self.legs_shown.number):
+            self.legs_shown = legs
         if self.monitor is not None:
-            self.monitor.show(mark.latest)
+            self.monitor.show(latest)
         self._caller = 0
 
     @property

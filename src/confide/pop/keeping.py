@@ -86,11 +86,11 @@ class Keeper:
             raise StateError("this POP was closed: load it again from its folder")
         if self._sealed is not None:
             raise StateError(self._sealed)
-        loop = self._loop
-        loop.account.begin(ends=not loop.goes_on)
-        if loop.account.legs is not None:
+        loop, account = self._loop, self._loop.account
+        account.begin(not loop.goes_on)
+        if account.legs is not None:
             loop.renew()
-        loop.parts.go_to(loop.account.rounds + loop.account.history)
+        loop.parts.go_to(account.rounds + account.history)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("lock", "_keyed", "_pid")}
@@ -167,6 +167,14 @@ class Keeper:
                 outcomes += [self._halted() for _ in range(len(outcomes), len(whos))]
             notes = () if note is None else (note(outcomes),)
             return outcomes, loop.account.enter(*(whos if self._people else ()), notes=notes)
+
+    def ask_one(self, x: Any, who: Who) -> tuple[Outcome, Mark]:
+        """One round, which its owner does not note."""
+        loop, account = self._loop, self._loop.account
+        with self.lock:
+            self.begin()
+            outcome = loop.ask(x, who) if account.open() or loop.goes_on else self._halted()
+            return outcome, account.enter() if who is None else account.enter(who)
 
     def _halted(self) -> Outcome:
         loop = self._loop

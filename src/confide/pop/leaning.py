@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from confide.kernels.compile import jit
 from confide.planning.plan import Plan
-from confide.privacy.gate import is_sure, lead, passes
+from confide.privacy.gate import is_sure, lead, passes, signed
 from confide.privacy.lean import Lean, lean_answer, offset_of
 from confide.privacy.weigh import Weights, offsets_of, weigh
 
@@ -37,9 +37,9 @@ def _offsets_rows(scores: Floats, width: float, clip: int, out: Ints) -> None:
 
 
 @jit
-def _gate(counts: Ints, word: np.uint64, table: NDArray[np.uint64]) -> tuple[int, int, bool]:
+def _gate(counts: Ints, word: int, table: NDArray[np.uint64]) -> tuple[int, int, bool]:
     top, margin = lead(counts)
-    return top, margin, is_sure(word, table, margin)
+    return top, margin, is_sure(np.uint64(word), table, margin)
 
 
 class Decided(NamedTuple):
@@ -91,16 +91,15 @@ class Leaning:
 
     def decide(self, counts: Ints, gate_word: int, lean_word: int, offsets: Ints) -> Decided:
         """Gate and lean of one round."""
-        gate = np.uint64(gate_word)
         if self.kind == FILL:
-            word = np.uint64(lean_word)
+            gate, word = np.uint64(gate_word), np.uint64(lean_word)
             label, sure = lean_answer(gate, word, self.sure, self.first, int(offsets[0]), int(counts[0] - counts[1]))
             return Decided(*lead(counts), bool(sure), int(label))
         if self.rule.centre < 0:  # a kernel takes one table sooner than the whole rule
-            top, margin, sure = _gate(counts, gate, self.rule.table)
+            top, margin, sure = _gate(counts, signed(gate_word), self.rule.table)
         else:
             top, margin = lead(counts)
-            sure = bool(passes(gate, self.rule, margin))
+            sure = bool(passes(np.uint64(gate_word), self.rule, margin))
         if self.kind == NONE:
             return Decided(top, margin, sure, -1)
         return Decided(top, margin, sure, int(weigh(np.uint64(lean_word), self.weights, counts, offsets)))

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from confide.arrays import Floats, Ints
-from confide.banks.base import NONE, Bank, Failures, Tallied
+from confide.banks.base import NONE, Bank, Failures
 from confide.contained import by_signal, contained
 from confide.planning.plan import Plan
 from confide.pop.account import Account
@@ -124,28 +124,31 @@ class Loop:
 
     def ask(self, x: Any, who: bytes | None) -> Outcome:
         """Take one round, whatever x is; the caller has made sure that there is one left, or that it goes on."""
-        self.account.reserve(1, () if who is None else (who,))
-        number = self.account.take()
+        account, plan = self.account, self.plan
+        account.reserve(1, () if who is None else (who,))
+        number = account.take()
         # By the public schedule, so it is settled before x is looked at.
         watched = self.monitor is not None and self.watch(who)
         self.tickets.expire(number)
         copy, encoded, error, voting = NOTHING, None, None, False
-        if self.plan.copies:
+        if plan.copies:
             self.lessons.apply()
-            voting = self.voting
+            voting = account.halted is None
             copy = self.copy_for(who, number) if voting else NOTHING
             encoded, error = self.encode(x)
-        said = self.parts.ask(x, who, error)
-        live = voting and number > self.quiet
-        answer = self.live(encoded, said.error is not None, who, said.scores) if live else SILENCE
-        shown, source = merged(answer, said[:2], self.fallback.answer(x))  # which is asked also where it is not needed
-        error = said.error if said.error is not None else shown if isinstance(shown, ValueError) else None
+        guided, own, scores, lessons, error = self.parts.ask(x, who, error)
+        live = voting and number > (plan.silent if account.legs is None else account.legs.start)
+        answer = self.live(encoded, error is not None, who, scores) if live else SILENCE
+        given = self.fallback.answer(x)  # which is asked also where it is not needed
+        shown, source = merged(answer, (guided, own), given)
+        if error is None and isinstance(shown, ValueError):
+            error = shown
         if error is not None or not isinstance(shown, int):
             self.tickets.issue(number, None)
             return Outcome(NOTHING, error=error, number=number)
-        waiting = Waiting(copy, encoded, shown, watched, who, said.lessons)
+        waiting = Waiting(copy, encoded, shown, watched, who, lessons)
         ticket = self.tickets.issue(number, waiting)
-        return Outcome(shown, source == COPIES, ticket, None, source, said.label, number, waiting)
+        return Outcome(shown, source == COPIES, ticket, None, source, guided, number, waiting)
 
     @property
     def guiding(self) -> Guiding | None:
@@ -164,7 +167,8 @@ class Loop:
 
     def copy_for(self, who: bytes | None, number: int) -> int:
         """The copy that learns what is asked in this round, or taught before it."""
-        return self.routing.copy_for(who) + self.first_of(number)
+        copy, legs = self.routing.copy_for(who), self.account.legs
+        return copy if legs is None else copy + legs.learners(number).start
 
     def first_of(self, number: int) -> int:
         """The first copy of those that learn in this round: 0, or a relay's learners' (public)."""
@@ -186,28 +190,31 @@ class Loop:
 
     def live(self, x: Any, malformed: bool, who: bytes | None, scores: Scores) -> tuple[int, int]:
         """Poll, gate, lean, count, halting draw; the copies' answer or the lean's and which it is, or −1."""
-        plan, leaning = self.plan, self.leaning
+        account, leaning, word = self.account, self.leaning, self.rng.word
         assert leaning is not None
         poll = self.poll()
-        gate_word = self.rng.word()
-        lean_word = 0 if plan.lean is None else self.rng.word()
-        halting_word = self.rng.word()
+        gate_word = word()
+        lean_word = 0 if self.plan.lean is None else word()
+        halting_word = word()
         counts = self.unread() if malformed else self.votes(x, poll)
         if self.silent:
             return SILENCE
         top, _, sure, leaned = leaning.decide(counts, gate_word, lean_word, leaning.offsets_of(scores))
         self.last = counts
-        capped = self.account.capped(who)
-        self.account.spend(who, not (sure or malformed or capped), halting_word)
-        self.renew()
+        capped = who is not None and account.capped(who)
+        account.spend(who, not (sure or malformed or capped), halting_word)
+        if account.legs is not None:
+            self.renew()
         if malformed or capped:  # only what is charged may lean
             return SILENCE
         return (top, COPIES) if sure else (leaned, LEAN)
 
     def votes(self, x: Any, poll: Ints | None) -> Ints:
         """The poll's votes, or all copies'; a bank that fails as a whole, which none should, has abstained."""
+        bank: Any = self.bank
         with contained:
-            return cast(Tallied, self.bank).tally(x) if poll is None else self.bank.votes(x, poll)
+            counts: Ints = bank.tally(x) if poll is None else bank.votes(x, poll)
+            return counts
         asked = self.plan.copies if poll is None else len(poll)
         self.lost = self.lost.plus(Failures(asked, asked))
         return np.zeros(self.plan.labels, dtype=np.int64)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self, Unpack
@@ -170,11 +170,12 @@ class POP:
     def predict(self, x: Any, unit: Unit | None = None) -> Answer:
         """Answer one round: the label, whether the copies were sure, and a ticket for the right label."""
         who = self._loop.routing.who(unit)
-        (outcome,), entered = self._keeper.ask([x], [who])
-        self._loop.account.settle(entered)  # nothing leaves before it is durable
-        if self.tells and who is not None:
+        outcome, entered = self._keeper.ask_one(x, who)
+        account = self._loop.account
+        account.settle(entered)  # nothing leaves before it is durable
+        if who is not None and self.tells:
             self._telling.people([who])
-        if self.tells and (outcome.number == 1 or self._loop.account.halted is not None):
+        if (outcome.number == 1 or account.halted is not None) and self.tells:
             self._telling.stands()
             self._telling.names(self.names, [x] if outcome.number == 1 else [])
         if outcome.error is not None:
@@ -183,7 +184,10 @@ class POP:
 
     def learn(self, ticket: str, y: Hashable) -> None:
         """Teach the label of an answered round to its unit's one copy. A ticket is good once."""
-        if refused := self._learn([ticket], [y]):
+        refused = dict[int, ValueError]()
+        given = self._read(ticket, y, 0, refused)
+        refused |= self._taught(given, (ticket,) if given else (), 1)
+        if refused:
             raise refused.popitem()[1]  # and no call holds it any more, nor it the label
 
     def teach(self, x: Any, y: Hashable, unit: Unit | None = None) -> None:
@@ -243,34 +247,42 @@ class POP:
         tickets, ys = values_of(tickets), values_of(ys)
         if len(tickets) != len(ys):
             raise ValueError(f"there are {len(tickets)} tickets for {len(ys)} labels: give one label for each")
-        batches.refuse(self._learn(tickets, ys))
-
-    def _learn(self, tickets: Sequence[str], ys: Sequence[Hashable]) -> dict[int, ValueError]:
-        """By row, what is wrong with the labels that were not taken."""
-        loop = self._loop
-        given: list[tuple[Key, int]] = []
-        places: list[int] = []
-        refused: dict[int, ValueError] = {}
+        given, refused = list[tuple[Key, int]](), dict[int, ValueError]()
         for i, (ticket, y) in enumerate(zip(tickets, ys, strict=True)):
-            try:
-                label = loop.label(y)
-                given.append((loop.tickets.read(ticket), label))
-                places.append(i)
-            except ValueError as error:
-                refused[i] = error.with_traceback(None)
+            given += self._read(ticket, y, i, refused)
+        places = [i for i in range(len(tickets)) if i not in refused]
+        bad = self._taught(given, [tickets[i] for i in places], len(tickets))
+        refused |= {places[i]: why for i, why in bad.items()}
+        batches.refuse(dict(sorted(refused.items())))
+
+    def _read(
+        self, ticket: str, y: Hashable, place: int, refused: dict[int, ValueError]
+    ) -> tuple[tuple[Key, int], ...]:
+        """The key of a ticket and the label's number; or nothing, and by its place what is wrong with them."""
+        loop = self._loop
+        try:
+            label = loop.label(y)
+            return ((loop.tickets.read(ticket), label),)
+        except ValueError as error:
+            refused[place] = error.with_traceback(None)
+            return ()
+
+    def _taught(
+        self, given: Collection[tuple[Key, int]], tickets: Sequence[str], brought: int
+    ) -> dict[int, ValueError]:
+        """Labels with the keys of their tickets, of so many that were brought; by place, what is wrong with them."""
+        loop, account = self._loop, self._loop.account
         with self._keeper.lock:
-            if loop.tickets.lives and any(loop.tickets.lost(tickets[i], loop.account.rounds) for i in places):
-                self._loop.account.settle(self._keeper.seal(ROLLED_BACK))
+            if loop.tickets.lives and any(loop.tickets.lost(ticket, account.rounds) for ticket in tickets):
+                account.settle(self._keeper.seal(ROLLED_BACK))
                 raise StateError(ROLLED_BACK)
             late = loop.late
             bad, entered = self._keeper.learn(given)
-            if self.tells and (loop.late is not late or loop.account.halted is not None):
-                self._telling.labels(late, len(tickets))
+            if (loop.late is not late or account.halted is not None) and self.tells:
+                self._telling.labels(late, brought)
         with _LATER:  # the labels are taken all the same: the marks go out with the next round
-            self._loop.account.settle(entered, private=True)
-        if bad:
-            refused |= {places[i]: why for i, why in bad.items()}
-        return dict(sorted(refused.items())) if refused else refused
+            account.settle(entered, private=True)
+        return bad
 
     def teach_many(self, xs: Xs, ys: Sequence[Hashable], units: Sequence[Unit] | None = None) -> None:
         """Teach many labelled records at once. All good ones are learned; if some were bad, ValueError says so.

@@ -45,6 +45,9 @@ class Said(NamedTuple):
     """What is wrong with x."""
 
 
+_NOTHING = Said(-1, -1, None, (), None)
+
+
 class Proposed(NamedTuple):
     """What public parts say to many rows, as one."""
 
@@ -107,7 +110,7 @@ class Parts:
     def ask(self, x: Any, who: Who, error: BaseException | None) -> Said:
         """A public round begins; each part is asked x, unless something is wrong with it, here or before."""
         if not self._each:
-            return Said(-1, -1, None, (), error)
+            return _NOTHING if error is None else _NOTHING._replace(error=error)
         questions: list[Any] = []
         lessons: list[Any] = []
         for one in self._each:
@@ -150,6 +153,8 @@ class Parts:
 
     def teach(self, questions: tuple[Any, ...], label: int, who: Who) -> int:
         """A label came; the stamp of the open releases that have it (`stamp`)."""
+        if not self._each:
+            return -1
         leaves = [one.teach(question, label, who) for one, question in zip(self._each, questions, strict=False)]
         return leaves[0] if len(leaves) == 1 else self.stamp(leaves)
 

@@ -33,6 +33,9 @@ _KNOWN = 1 << 14
 """Tickets of a journal's owner that are remembered as signed, as most come back soon."""
 
 
+_LEFT_OUT = ("_keyed", "_known", "_latest")  # of a pickle
+
+
 @dataclass(slots=True, repr=False)
 class Waiting:
     """An answer that waits for its label."""
@@ -72,6 +75,7 @@ class Tickets:
         """What earlier lives marked as used: never good again, whoever has them as open."""
         self._key, self._keyed = key, _keyed(key)
         self._known: dict[str, tuple[bytes, Key]] = {}  # tickets that were signed last: whose, and of which round
+        self._latest: dict[str, tuple[bytes, Key]] = {}  # without a journal the last one alone, if any
         self._open: dict[Key, Waiting] = {}
         self._ended: dict[Key, str] = {}
         self._due: deque[Key] = deque()  # every round, with a ticket or not: each expiry is the same work
@@ -99,21 +103,25 @@ class Tickets:
         one = self._keyed.copy()
         one.update(text.encode() + whose)
         ticket = f"{text}-{one.hexdigest()}"
-        if self.kept:  # as rounds are public, so is what is remembered: labels that come change nothing
-            if len(self._known) >= _KNOWN:
-                self._known.clear()
-            self._known[ticket] = whose, key
+        if not self.kept:
+            self._latest = {ticket: (whose, key)}
+            return ticket
+        if len(self._known) >= _KNOWN:  # as rounds are public, so is what is remembered, whatever labels come
+            self._known.clear()
+        self._known[ticket] = whose, key
         return ticket
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_keyed", "_known")}
+        return {name: value for name, value in vars(self).items() if name not in _LEFT_OUT}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
-        vars(self).update(saved, _keyed=_keyed(saved["_key"]), _known={})
+        vars(self).update(saved, _keyed=_keyed(saved["_key"]), _known={}, _latest={})
 
     def read(self, ticket: str, whose: bytes = b"") -> Key:
         """The key of a ticket that was signed for its holder; TicketError for any other. It needs no lock."""
-        key, form = self._key_of(ticket, whose), False
+        known, form = self._known if self.kept else self._latest, False
+        found = known.get(ticket) if type(ticket) is str else None
+        key = found[1] if found is not None and found[0] == whose else self._key_of(ticket, whose)
         if key is not None:
             return key
         with contained:  # whatever it is
@@ -181,6 +189,7 @@ class Tickets:
         for key in [key for key, waiting in self._open.items() if waiting.who == who]:
             del self._open[key]
         self._known.clear()  # nor whose they were
+        self._latest = {}
 
     def discard(self, key: Key) -> None:
         """Forget one open question."""

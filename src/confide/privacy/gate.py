@@ -47,6 +47,9 @@ P(label) falls to 2⁻⁵⁶: so 5·10⁹ near-ties, the unsure answers of the p
 """
 
 
+_SIGN = 1 << 63
+
+
 class Rule(NamedTuple):
     """A gate as kernels see it: a table, or the numbers from which Laplace noise's integers are computed.
 
@@ -172,6 +175,11 @@ def lead(counts: NDArray[np.int64]) -> tuple[int, int]:
 def is_sure(word: np.uint64, sure: NDArray[np.uint64], margin: int) -> bool:
     """The gate's one comparison: sure iff the uniform word lies below the table's integer at this margin."""
     return bool(np.uint64(word) < at_margin(sure, margin))
+
+
+def signed(word: int) -> int:
+    """The 64 bits of a word as a number with a sign: a kernel takes it sooner than NumPy's own kind."""
+    return (word ^ _SIGN) - _SIGN
 
 
 class Words(Protocol):

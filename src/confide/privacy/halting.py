@@ -22,7 +22,7 @@ from confide.privacy.tables import climb
 
 
 @jit
-def goes_on(word: np.uint64, go: NDArray[np.uint64], count: int) -> bool:
+def goes_on(word: np.uint64 | int, go: NDArray[np.uint64], count: int) -> bool:
     """The halting gate's one comparison: go on iff the uniform word lies below the table's integer at this count."""
     below: bool = np.uint64(word) < go[min(count, go.size - 1)]
     return below

@@ -164,7 +164,7 @@ class Random:
     def word(self) -> int:
         """One uniform 64-bit word."""
         cursor = self._cursor
-        if cursor == self._buffer.size:
+        if cursor == len(self._view):
             self.reserve(1)
             cursor = 0
         self._cursor = cursor + 1
@@ -231,8 +231,8 @@ class Random:
             if m > k:
                 raise ValueError(f"cannot choose {m} of {k} numbers without repetition: take m ≤ k")
         out = np.empty(m, dtype=np.int64)
-        need, cursor = m + 8, -1
-        while cursor < 0:
+        need, cursor = m + 8, draw_subset(self._buffer, self._cursor, k, m, out)
+        while cursor < 0:  # what is held was too little
             words, cursor = self.reserve(need)
             cursor = draw_subset(words, cursor, k, m, out)
             need *= 2
