@@ -5,7 +5,7 @@ and the pair is accepted with the probability that makes exp(−x²/2σ²) out o
 is decided in floating point only where its error bound decides it, else by as many digits as it takes. So the draw
 is exact, not close: the proof is in `docs/proofs/guide.md`.
 
-Why not OpenDP's sampler or `discrete_gaussian`: both take tens of microseconds a value (benchmarks/guide.py), and a
+Why not OpenDP's sampler or `exact_gaussian`: both take tens of microseconds a value (benchmarks/guide.py), and a
 guide of a thousand features draws a million values.
 """
 
