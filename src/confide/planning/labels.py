@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from confide._checks import Numbers, integer
 from confide.planning.guarantee import Guarantee
 from confide.planning.parts import Cap, Part, Price
-from confide.planning.promise import Promise, Units
+from confide.planning.promise import Promise
 from confide.privacy.response import Response, each, together
 
 if TYPE_CHECKING:
@@ -152,22 +152,13 @@ class RandomizedLabels(Part, Numbers, kind="labels"):
         return f"of 2**64 words {self.other} say each label that was not brought"
 
 
-def labels_alone(
-    epsilon: float,
-    labels: int,
-    *,
-    rounds: int | None = None,
-    units: Units = "rounds",
-    unit_labels: int = 1,
-    due: tuple[int, int] | None = None,
-) -> tuple[Promise, RandomizedLabels]:
-    """The promise for labels alone, and the response that tells the truth most often within it."""
-    if units == "rounds" and unit_labels != 1:
+def labels_alone(promise: Promise, due: tuple[int, int] | None) -> RandomizedLabels:
+    """The response that tells the truth most often within the promise."""
+    if promise.units == "rounds" and promise.unit_labels != 1:
         raise ValueError("a round has one label: leave unit_labels out, or protect people")
-    promise = Promise(epsilon, 0.0, rounds, labels, units, "labels", unit_labels)
-    response = Response.best(each(epsilon, unit_labels), labels)
-    deadline, missing = (None, None) if due is None else due
-    return promise, RandomizedLabels(labels, response.other, unit_labels, deadline, missing)
+    labels, most = promise.labels or 2, promise.unit_labels
+    response = Response.best(each(promise.epsilon, most), labels)
+    return RandomizedLabels(labels, response.other, most, *(due or (None, None)))
 
 
 def label_guarantee(promise: Promise, parts: Sequence[Part], epsilon: float) -> LabelGuarantee:

@@ -411,8 +411,8 @@ class Plan(Numbers):
         >>> print(Plan.labels_alone(1.0).guarantee)
         1-DP for labels alone: labels are protected; rows, and whether and when a label came, are not
         """
-        promise, part = labels_alone(epsilon, labels, rounds=rounds, units=units, unit_labels=unit_labels, due=due)
-        return cls(promise, (part,))
+        promise = Promise(epsilon, 0.0, rounds, labels, units, "labels", unit_labels)
+        return cls(promise, (labels_alone(promise, due),))
 
     @classmethod
     def certified(

@@ -149,10 +149,10 @@ def _beside(asked: tight.TightRequest, wish: Wish, share: float) -> Shared:
     """Tables on what a guide with this part leaves; the guide then has all that they left."""
     found = tight.best(replace(asked, guide=share))
     got = found.got
-    left = renyi_from_epsilon(asked.epsilon * _UNDER, got.order, got.conversion_delta) - got.renyi
+    left = renyi_from_epsilon(asked.epsilon * _UNDER, got.order, got.rest) - got.spent.renyi
     mu2 = 2 * left * _UNDER / got.order
     guide = GuidePlan.at(mu2, None if asked.relay else asked.rounds, *wish.of_guide(asked.labels))
-    note = f"guide: {left / (left + got.renyi):.0%} of the budget; it answers whenever the copies do not"
+    note = f"guide: {left / (left + got.spent.renyi):.0%} of the budget; it answers whenever the copies do not"
     return Shared(found, guide, (*found.notes, note))
 
 

@@ -14,11 +14,10 @@ from typing import Any
 
 from confide._checks import Numbers
 from confide.planning.arguments import BETA, check_rare
-from confide.planning.design import Budget, Built, Found, Split, build, draft, reach, search, sketch
-from confide.planning.leaning import build_lean
+from confide.planning.design import Budget, Built, Found, Split, draft, reach, search, sketch
+from confide.planning.leaning import built
 from confide.planning.parts import TooRare, Unreachable
 from confide.privacy.gate import LEAST_TIE_SURE, Gate
-from confide.privacy.lean import Lean
 
 DISSENT = 0.1
 """Where the user leaves the number of copies open: room for this share of the poll to disagree."""
@@ -253,10 +252,7 @@ class Target(Numbers):
 
     def tables(self, copies: int) -> Built:
         """Finished tables for so many copies."""
-        budget, split = self.budget(copies, margins=max(2, self.polls)), self.split(copies)
-        if self.lean is None:
-            return build(budget, split)
-        return build_lean(budget, split, self.labels, Lean.fill if self.lean == "fill" else Lean.additive)
+        return built(self.budget(copies, margins=max(2, self.polls)), self.split(copies), self.lean, self.labels)
 
     def sure_enough(self, tables: Built) -> bool:
         """Whether unanimous polls are unsure no more often than is allowed."""
