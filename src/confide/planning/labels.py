@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from confide.planning.plan import Plan
 
 NOT_PROTECTED = "labels are protected; rows, and whether and when a label came, are not"
-"""The word of this promise, on every surface."""
+"""How every page, message and object says what this promise protects."""
 
 
 ONE_SIDED = (
     "where labels come for one outcome only, that one came says which it was: then declare a deadline, and what a "
     "missing label means"
 )
-"""Said where labels come one by one: a file has all of them."""
+"""A warning for labels that come one by one. A file has all of its labels, so it is not said there."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class RandomizedLabels(Part, Numbers, kind="labels"):
         ]
 
     def warnings(self, plan: Plan) -> list[str]:
-        """Of labels that betray themselves by coming, and of an ε that 64 bits have no room for."""
+        """Warn of labels whose coming tells what they are, and of an ε for which 64 bits are too few."""
         most = plan.guarantee.epsilon
         said = f"epsilon={plan.promise.epsilon:g}: a label is drawn with 64 bits, so that it is {most:.4g} at most"
         return [ONE_SIDED] * (self.deadline is None) + [said] * (1.01 * most < plan.promise.epsilon)

@@ -36,13 +36,14 @@ RELAY = (
     "a relay is for rounds, not for people, and has two equal halves: give an even number of copies, and rounds, which "
     "are those of one leg"
 )
-"""What is said to who asks for another one."""
+"""The refusal of any other relay."""
 
 
 class Refused(ValueError):
-    """A refusal that is put into words when it is read: to find the nearest plan that works takes a search of its own.
+    """A refusal whose words are made when somebody reads them.
 
-    So whoever tries one promise after another does not wait for words that nobody reads.
+    They name the nearest plan that works, and finding it takes a search. A caller that tries many promises, and reads
+    no refusal, does not wait for that search.
     """
 
     def __init__(self, words: Callable[[], str]) -> None:

@@ -103,7 +103,7 @@ def epsilon_of(delta: float, mu2: Fraction, noises: Sequence[Noise]) -> float:
 
 @lru_cache(maxsize=256)  # whoever plans once plans again
 def most_mu2(epsilon: float, delta: float, mu: float = MOST_MU) -> float:
-    """The largest μ², to some fifteen digits, at which noise without slack keeps (ε, δ): for design only.
+    """The largest μ² with which noise without slack keeps (ε, δ), to some fifteen digits: for design only.
 
     Examples
     --------

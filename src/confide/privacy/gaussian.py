@@ -65,7 +65,7 @@ class GaussianNoise:
             ) = _tables(self.sigma2, _REACH)  # fmt: skip
 
     def draw(self, rng: Random, size: int) -> NDArray[np.int64]:
-        """`size` independent values. Draw them ahead: the time it takes says something about them."""
+        """`size` independent values. Draw them before they are needed: the time of a draw tells of its value."""
         out = np.empty(integer(size, "size", at_least=0), dtype=np.int64)
         if self.sigma2 < _SMALL:
             out[:] = [exact_gaussian(rng.below, self.sigma2, 1) for _ in range(out.size)]

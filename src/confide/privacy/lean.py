@@ -19,7 +19,7 @@ import numpy as np
 from confide._checks import Numbers, integer
 from confide.arrays import Floats, Words
 from confide.kernels.compile import jit
-from confide.privacy.cost import cost_from_excess
+from confide.privacy.cost import cost_from_excess, rest_of
 from confide.privacy.fill import MOST_OFFSETS, check_design, fill_row, lean_width, logistic_rows, whole_offsets
 from confide.privacy.gate import FLOOR, TIE_SURE, Gate, check_fraction, check_order, integers, runs_of, thresholds
 from confide.privacy.halting import Halting, renyi_of
@@ -245,7 +245,7 @@ class Lean(Numbers):
     @property
     def unsure(self) -> Floats:
         """P(unsure) by offset and signed margin, rounded to doubles for reading."""
-        return np.where(self.sure == 0, 1.0, (np.uint64(0) - self.sure).astype(np.float64) * 2.0**-64)
+        return rest_of(self.sure)
 
     def row(self, score: float) -> int:
         """The row of a score, the log-odds of label 0: `offset_of` for these offsets."""
@@ -296,9 +296,8 @@ class Lean(Numbers):
         """The worst rates by lead, whichever label is right; at a lead of 0 the wrong one may be the top."""
         unsure, sure = self.unsure, self.sure.astype(np.float64) * 2.0**-64
         first = self.first.astype(np.float64) * 2.0**-64
-        second = (np.uint64(0) - self.first).astype(np.float64) * 2.0**-64
         behind = np.arange(-self.margins, self.margins + 1) <= 0
-        if_first = (unsure * second + sure * behind).max(axis=0)
+        if_first = (unsure * rest_of(self.first) + sure * behind).max(axis=0)
         if_second = (unsure * first + sure * behind[::-1]).max(axis=0)[::-1]
         most = unsure.max(axis=0)
         return Worst(np.maximum(most, most[::-1]), np.maximum(if_first, if_second))

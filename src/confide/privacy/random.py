@@ -171,8 +171,8 @@ class Random:
     def fresh_word(self) -> int:
         """One uniform word that nothing keeps: of a secure generator from the system itself.
 
-        For randomized labels. From a generator's state who found it later would know all its earlier words, and so
-        which outputs were replacements.
+        For randomized labels. Whoever found a generator's state later could compute all its earlier words, and so which
+        outputs were replacements.
         """
         return int.from_bytes(os.urandom(8)) if self._secure else self.word()
 
@@ -261,7 +261,7 @@ class Random:
         self._start(*state)
 
     def rekey(self) -> None:
-        """A fresh secret key: what two processes have from one moment on is not the same."""
+        """Take a fresh secret key, so that two processes never draw the same words."""
         self._start(os.urandom(32))
 
 
