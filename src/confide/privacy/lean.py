@@ -197,11 +197,10 @@ class Lean(Numbers):
         share: float = CENTRE,
         offsets: int = MOST_OFFSETS,
         clip: float = CLIP,
-        floor: float = FLOOR,
     ) -> Lean:
         """A logistic lean with `share` of the cost at its centre, and for each offset the gate that fits the rest.
 
-        Parameters are those of `additive`; `floor` is where P(unsure) stops falling.
+        Parameters are those of `additive`.
         """
         fraction = check_design(order, cost, poll_fraction, share, tie_sure)
         width = lean_width(order, math.expm1((order - 1) * cost * share * (1 - 2e-6)), float(fraction))
@@ -215,7 +214,7 @@ class Lean(Numbers):
         sure = np.empty((len(votes), 2 * reach + 1), dtype=np.uint64)
         for i in range(middle + 1):
             unsure = np.empty(2 * reach + 1)
-            kept = fill_row(order, target, float(fraction), tie_sure, floor, width, float(votes[middle + i]), unsure)
+            kept = fill_row(order, target, float(fraction), tie_sure, FLOOR, width, float(votes[middle + i]), unsure)
             sure[middle + i] = integers(unsure, kept)
             if i == 0:
                 sure[middle, :reach] = sure[middle, :reach:-1]
