@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 from fractions import Fraction
 
-from confide.privacy.random import Prf, Random, discrete_gaussian, discrete_laplace
+from confide.privacy.draws import exact_gaussian
+from confide.privacy.random import Prf, Random, discrete_laplace
 
 
 def seconds(call: Callable[[], object], times: int) -> float:
@@ -39,7 +40,7 @@ def main() -> None:
         "subset(10⁶, 129)": lambda: rng.subset(10**6, 129),
         "subset(4000, 129)": lambda: rng.subset(4000, 129),
         "discrete_laplace(200/3)": lambda: discrete_laplace(rng, Fraction(200, 3)),
-        "discrete_gaussian(100)": lambda: discrete_gaussian(rng, 100),
+        "exact_gaussian(100)": lambda: exact_gaussian(rng.below, 100, 1),
         "Prf.copy_of": lambda: prf.copy_of("somebody", 4000),
     }
     for name, call in single.items():

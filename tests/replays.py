@@ -87,37 +87,18 @@ def _scaler(broken: bool) -> dict[str, Any]:
     return {"features": copies.RunningMean() if broken else 2}
 
 
-def _monitored(broken: bool) -> dict[str, Any]:
-    return {"monitor": Monitor(1.0, rounds_per_unit=1, delay=5), "fallback": "yes"}
+def _with(**settings: Any) -> Callable[[bool], dict[str, Any]]:
+    return lambda broken: settings
 
 
-def _constant(broken: bool) -> dict[str, Any]:
-    return {"fallback": "no"}
-
-
-def _halting(broken: bool) -> dict[str, Any]:
-    return {"plan": HALTING, "after_halt": "raise"}  # rounds that are taken after a halt would hide some faults
-
-
-def _guided(broken: bool) -> dict[str, Any]:
-    return {"plan": GUIDED}
-
-
-def _taught(broken: bool) -> dict[str, Any]:
-    return {"plan": TAUGHT}
-
-
-def _leaning(broken: bool) -> dict[str, Any]:
-    return {"plan": LEANING}
-
-
-def _leaning_alone(broken: bool) -> dict[str, Any]:
-    return {"plan": LEANING_ALONE, "fallback": "no"}
-
-
-def _ranged(broken: bool) -> dict[str, Any]:
-    return {"plan": RANGED}
-
+_monitored = _with(monitor=Monitor(1.0, rounds_per_unit=1, delay=5), fallback="yes")
+_constant = _with(fallback="no")
+_halting = _with(plan=HALTING, after_halt="raise")  # rounds that are taken after a halt would hide some faults
+_guided = _with(plan=GUIDED)
+_taught = _with(plan=TAUGHT)
+_ranged = _with(plan=RANGED)
+_leaning = _with(plan=LEANING)
+_leaning_alone = _with(plan=LEANING_ALONE, fallback="no")
 
 _loads = functools.partial(people_script, loads=(True, False), parts=4)
 _words = functools.partial(secret_word_script, word={"zebra": 1.0}, other={"a": 1.0})

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from confide.learners import Halving, StandardOptimal, WeightedMajority
 from confide.learners.theory import littlestone
-from confide.learners.theory.littlestone import FiniteClass, littlestone_dimension, perceptron_bound
+from confide.learners.theory.littlestone import FiniteClass, littlestone_dimension
 
 pytestmark = pytest.mark.claim("learners.md")
 
@@ -282,10 +282,3 @@ def test_a_set_that_no_labels_leave_is_refused() -> None:
     some[0] = 0b10010110
     with pytest.raises(ValueError, match="labelled points"):
         known.dimension(some)
-
-
-def test_the_perceptrons_bound_takes_a_margin() -> None:
-    assert perceptron_bound(3.0, 1.0) == 9 and perceptron_bound(1.0, 1.0) == 1 and perceptron_bound(2.9, 1.0) == 8
-    for radius, margin in ((1.0, 0.0), (1.0, 2.0), (float("inf"), 1.0), (float("nan"), 1.0), (1.0, float("nan"))):
-        with pytest.raises(ValueError, match="margin"):
-            perceptron_bound(radius, margin)

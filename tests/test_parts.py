@@ -31,8 +31,9 @@ from confide.pop.base import SOURCES
 from confide.pop.running import Released, Running
 from confide.pop.several import Parts
 from confide.pop.state import check
+from confide.privacy.draws import exact_gaussian
 from confide.privacy.exact import Noise, delta_of
-from confide.privacy.random import discrete_gaussian, discrete_laplace
+from confide.privacy.random import discrete_laplace
 from confide.privacy.renyi import epsilon_from_renyi
 from confide.service.base import Question, Taught
 from confide.service.desk import PopDesk
@@ -78,7 +79,7 @@ class Count(Part, Numbers, kind="toy-count"):
         return ["The count says how many rows of the last block were positive."]
 
     def noise(self, rng: Any) -> int:
-        return discrete_gaussian(rng, self.sigma2)
+        return exact_gaussian(rng.below, self.sigma2, 1)
 
 
 @dataclass(frozen=True)

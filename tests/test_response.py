@@ -196,15 +196,6 @@ def test_undoing_one_row_or_many_has_the_bits_of_the_plain_projection(labels: in
             response.undone(wrong)
 
 
-def test_the_posterior_is_bayes_rule() -> None:
-    response = Response.best(1.0, 3)
-    prior = np.array([0.2, 0.3, 0.5])
-    joint = np.array([prior[y] * response.law(y)[1] for y in range(3)])
-    assert response.posterior(prior, 1) == pytest.approx(joint / joint.sum())
-    with pytest.raises(ValueError):
-        response.posterior([0.0, 0.0, 0.0], 1)
-
-
 @given(st.floats(1e-3, 50.0), st.integers(1, 1000))
 def test_shares_add_up_to_no_more_than_the_whole(epsilon: float, number: int) -> None:
     share = each(epsilon, number)

@@ -9,6 +9,9 @@ import numpy as np
 from confide.arrays import Ints
 from confide.banks.base import Bank
 from confide.banks.stacked import StackedBank
+from confide.guide.guide import Guide
+from confide.guide.leaves import Leaves
+from confide.planning.guided import GuidePlan
 from confide.pop.base import COPIES, LEAN
 from confide.pop.guiding import Guiding
 from confide.pop.lessons import Lessons
@@ -41,10 +44,36 @@ class Broken(POP):
         """Put broken parts into a fresh loop."""
 
 
+class _Leaving(Guide):
+    """A guide with leaves of its own kind."""
+
+    leaves_type: type[Leaves] = Leaves
+
+    def __init__(self, plan: GuidePlan, features: Any, *args: Any, **named: Any) -> None:
+        super().__init__(plan, features, *args, **named)
+        self._leaves.__class__ = self.leaves_type  # the noise that was drawn ahead stays drawn once
+
+    def _found(self, row: Ints) -> None:
+        super()._found(row)
+        self._leaves.__class__ = self.leaves_type
+
+
 class WithGuide(Broken):
-    """A POP whose guide is broken: by `guiding_type`."""
+    """A POP whose guide is broken: as it stands in the loop (`guiding`), by itself (`guide`), or in its `leaves`."""
 
     guiding_type: type[Guiding] = Guiding
+
+    def __init_subclass__(
+        cls,
+        guiding: type[Guiding] = Guiding,
+        guide: type[Guide] | None = None,
+        leaves: type[Leaves] | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init_subclass__(**more)
+        if leaves is not None:
+            guide = type("_OfLeaves", (_Leaving,), {"leaves_type": leaves})
+        cls.guiding_type = guiding if guide is None else type("_OfGuide", (guiding,), {"guide_type": guide})
 
     def spoil(self, loop: Loop, settings: Settings) -> None:
         plan = settings.plan.guide

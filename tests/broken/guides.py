@@ -12,7 +12,6 @@ from confide.guide.guide import Asked, Guide, Release
 from confide.guide.leaves import Leaves
 from confide.guide.linear import add_gradient
 from confide.guide.model import Batch, Question
-from confide.planning.guided import GuidePlan
 from confide.pop.account import Account
 from confide.pop.guiding import Guiding, bytes_of
 from confide.pop.loop import Loop
@@ -45,20 +44,6 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-class _Leaving(Guide):
-    """A guide with leaves of its own kind."""
-
-    leaves_type: type[Leaves] = Leaves
-
-    def __init__(self, plan: GuidePlan, features: Any, *args: Any, **named: Any) -> None:
-        super().__init__(plan, features, *args, **named)
-        self._leaves.__class__ = self.leaves_type  # the noise that was drawn ahead stays drawn once
-
-    def _found(self, row: Ints) -> None:
-        super()._found(row)
-        self._leaves.__class__ = self.leaves_type
-
-
 # ---------------------------------------------------------------------- what the sums hold
 
 
@@ -78,10 +63,8 @@ class _Uncapped(Guiding):
         return super().follow_rows(xs, labels, [None] * len(whos), bad, keep, history)
 
 
-class CapIgnored(WithGuide):
+class CapIgnored(WithGuide, guiding=_Uncapped):
     """Every label of a person teaches the guide: with n of them they move its sums n/c times as far as is charged."""
-
-    guiding_type = _Uncapped
 
 
 class AtExactSums(Guide):
@@ -95,14 +78,8 @@ class AtExactSums(Guide):
         leaves.theta[:] = kept
 
 
-class _AtExactSums(Guiding):
-    guide_type = AtExactSums
-
-
-class GradientsAtExactSums(WithGuide):
+class GradientsAtExactSums(WithGuide, guide=AtExactSums):
     """Gradients at sums without noise: the unit's gradient moves every later one, and nobody charges for those."""
-
-    guiding_type = _AtExactSums
 
 
 class LossesBeside(Guide):
@@ -121,10 +98,8 @@ class _CountsTwice(Guiding):
         return True
 
 
-class CountsRowsTwice(WithGuide):
+class CountsRowsTwice(WithGuide, guiding=_CountsTwice):
     """Every row of a person is counted for the ranges: the counts hide one of them."""
-
-    guiding_type = _CountsTwice
 
 
 class _WholeRecords(Guiding):
@@ -135,10 +110,8 @@ class _WholeRecords(Guiding):
         return leaves
 
 
-class DropsBadRecords(WithGuide):
+class DropsBadRecords(WithGuide, guiding=_WholeRecords):
     """A record of the history that cannot be read takes no row: all after it move up, and leaves hold other rows."""
-
-    guiding_type = _WholeRecords
 
 
 # ---------------------------------------------------------------------- when, and with which noise
@@ -172,14 +145,8 @@ class _ByLabels(Guide):
             self.rounds = rounds
 
 
-class _LeavesByLabels(Guiding):
-    guide_type = _ByLabels
-
-
-class LeavesByLabels(WithGuide):
+class LeavesByLabels(WithGuide, guide=_ByLabels):
     """A leaf ends after so many labels: when sums are released tells how many labels came, the unit's included."""
-
-    guiding_type = _LeavesByLabels
 
 
 class _SkipsEmpty(Guide):
@@ -188,14 +155,8 @@ class _SkipsEmpty(Guide):
         return None if due in ("warm", "node") and not self._leaves.open.any() else due
 
 
-class _SkippingEmpty(Guiding):
-    guide_type = _SkipsEmpty
-
-
-class SkipsEmptyLeaves(WithGuide):
+class SkipsEmptyLeaves(WithGuide, guide=_SkipsEmpty):
     """A leaf without labels is not released: where the unit's label was the only one, everybody sees that it came."""
-
-    guiding_type = _SkippingEmpty
 
 
 class _SameNoise(Leaves):
@@ -205,18 +166,8 @@ class _SameNoise(Leaves):
         self._ahead = noise
 
 
-class _Renoised(_Leaving):
-    leaves_type = _SameNoise
-
-
-class _NoiseTwice(Guiding):
-    guide_type = _Renoised
-
-
-class NoiseTwice(WithGuide):
+class NoiseTwice(WithGuide, leaves=_SameNoise):
     """Two nodes have one noise: their difference is that of exact sums."""
-
-    guiding_type = _NoiseTwice
 
 
 class _Half(Leaves):
@@ -225,18 +176,8 @@ class _Half(Leaves):
         return super().node()
 
 
-class _Halved(_Leaving):
-    leaves_type = _Half
-
-
-class _HalfNoise(Guiding):
-    guide_type = _Halved
-
-
-class HalfNoise(WithGuide):
+class HalfNoise(WithGuide, leaves=_Half):
     """Half of the noise that the plan charges for."""
-
-    guiding_type = _HalfNoise
 
 
 class _Redraws(Guiding):
@@ -246,10 +187,8 @@ class _Redraws(Guiding):
         return super().resume(rounds, [one for one in released if one[:2] != (stage, kinds.count(stage) - 1)])
 
 
-class RedrawsANode(WithGuide):
+class RedrawsANode(WithGuide, guiding=_Redraws):
     """A load takes the last node for one that was never released: it comes again, with other noise on the same sums."""
-
-    guiding_type = _Redraws
 
 
 class _Hurried(Guiding):
@@ -258,10 +197,8 @@ class _Hurried(Guiding):
         self._account.enter(released=((f"linear/{kind}", *rest),))
 
 
-class UsedBeforeDurable(WithGuide):
+class UsedBeforeDurable(WithGuide, guiding=_Hurried):
     """A node is used before it is on the disk: a crash in between releases it again, with other noise."""
-
-    guiding_type = _Hurried
 
 
 # ---------------------------------------------------------------------- what θ and scores follow
@@ -274,18 +211,8 @@ class _Stepped(Leaves):
         self.answering *= 1.0 + taught / 1024.0
 
 
-class _StepGuide(_Leaving):
-    leaves_type = _Stepped
-
-
-class _StepFromLabels(Guiding):
-    guide_type = _StepGuide
-
-
-class StepFromLabels(WithGuide):
+class StepFromLabels(WithGuide, leaves=_Stepped):
     """The step grows with the labels that came: θ, which everybody sees, then tells how many there were."""
-
-    guiding_type = _StepFromLabels
 
 
 def product(batch: Batch, theta: Floats) -> Floats:
@@ -304,14 +231,8 @@ class _Product(Guide):
         return out if self.closed == 0 else product(batch if other is None else other, theta)
 
 
-class _BatchProduct(Guiding):
-    guide_type = _Product
-
-
-class BatchProduct(WithGuide):
+class BatchProduct(WithGuide, guide=_Product):
     """Scores of a batch by one matrix product: the last bit of a row's depends on what the other rows are."""
-
-    guiding_type = _BatchProduct
 
 
 class _Exact(Guide):
@@ -319,11 +240,5 @@ class _Exact(Guide):
         super()._found(self._counted.counts.ravel() if self.rounds else row)
 
 
-class _ExactCounts(Guiding):
-    guide_type = _Exact
-
-
-class MapOfExactCounts(WithGuide):
+class MapOfExactCounts(WithGuide, guide=_Exact):
     """The map is made from counts without noise: cuts that everybody sees tell where the unit's number lies."""
-
-    guiding_type = _ExactCounts

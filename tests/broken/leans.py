@@ -16,7 +16,6 @@ from confide.guide.guide import Guide
 from confide.guide.model import Batch
 from confide.planning.plan import Plan
 from confide.pop.base import Answer, Unit
-from confide.pop.guiding import Guiding
 from confide.privacy.fill import lean_width, logistic_rows
 from confide.privacy.gate import Gate
 from confide.privacy.lean import Lean
@@ -139,11 +138,5 @@ class _ProductScores(Guide):
             scores[:] = np.where(np.isclose(found, scores, rtol=1e-9, atol=0.0), found, scores)
 
 
-class _Products(Guiding):
-    guide_type = _ProductScores
-
-
-class OffsetsOfAProduct(WithGuide):
+class OffsetsOfAProduct(WithGuide, guide=_ProductScores):
     """The guide answers by each row's own score, and the lean's offsets come from one product of the whole batch."""
-
-    guiding_type = _Products

@@ -26,7 +26,7 @@ from confide.learners.intervals import Intervals
 from confide.learners.parities import Parities
 from confide.learners.points import Points
 from confide.learners.standard_optimal import StandardOptimal
-from confide.learners.theory.littlestone import FiniteClass, Tree, perceptron_bound
+from confide.learners.theory.littlestone import FiniteClass, Tree
 from confide.learners.thresholds import Thresholds
 from confide.learners.weighted_majority import WeightedMajority
 from confide.learners.winnow import Winnow
@@ -252,7 +252,7 @@ def test_the_perceptron_is_forced_to_its_bound() -> None:
         learner.learn(x, 1)
     separator = rows.sum(axis=0) / np.linalg.norm(rows.sum(axis=0))
     margin = float((rows @ separator).min())
-    assert mistakes == 32 == perceptron_bound(float(np.linalg.norm(rows[0])), margin)
+    assert mistakes == 32 == round((np.linalg.norm(rows[0]) / margin) ** 2)
     assert all(learner.predict(x) == 1 for x in rows[:, :-1])
 
 

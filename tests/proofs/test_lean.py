@@ -334,14 +334,14 @@ def test_a_plan_with_a_lean_is_certified_like_one_without() -> None:
     budget, split = Budget(4.0, 1e-6, 100, 1e-6, 1, Q(1)), Split(6, 0.05)
     gate, halting, got, _ = build(budget, split)
     plain = certify(gate, halting, order=6, delta=1e-6, poll_fraction=Q(1))
-    lean = Lean.fill(order=6, cost=got.gate_cost, tie_sure=gate.tie_sure, margins=400, offsets=9)
+    lean = Lean.fill(order=6, cost=got.spent.gate_cost, tie_sure=gate.tie_sure, margins=400, offsets=9)
     led = certify(lean.envelope(), halting, lean=lean, order=6, delta=1e-6, poll_fraction=Q(1))
     assert led.epsilon == pytest.approx(plain.epsilon, rel=1e-4)
-    assert (led.tie_delta, led.survive_delta) == pytest.approx((plain.tie_delta, plain.survive_delta), rel=1e-6)
-    assert led.renyi == joint_lean(lean, halting, order=6)
+    assert (led.spent.ties, led.spent.survive) == pytest.approx((plain.spent.ties, plain.spent.survive), rel=1e-6)
+    assert led.spent.renyi == joint_lean(lean, halting, order=6)
     many = Halting.best(order=6, cost=0.05, unsure=100, start=1e-6, survive=1e-9, shift=12)
     wide = certify(lean.envelope(), many, lean=lean, order=6, delta=1e-6, poll_fraction=Q(1))
-    assert wide.renyi >= many.visible * wide.gate_cost
+    assert wide.spent.renyi >= many.visible * wide.spent.gate_cost
     with pytest.raises(TooRare, match="bad events alone"):
         certify(lean.envelope(), halting, lean=lean, order=6, delta=1e-10, poll_fraction=Q(1))
 
@@ -353,7 +353,8 @@ def test_a_lean_is_built_for_a_budget(kind: str, fraction: Fraction) -> None:
     _, halting, led, lean = build_lean(budget, split, make=make)
     assert isinstance(lean, Lean)
     alone = certify(lean.envelope(), halting, lean=lean, order=12, delta=1e-6, poll_fraction=fraction)
-    assert led.renyi == alone.renyi and led.epsilon - alone.epsilon == pytest.approx(alone.renyi / 3, rel=0.05)
+    assert led.spent.renyi == alone.spent.renyi
+    assert led.epsilon - alone.epsilon == pytest.approx(alone.spent.renyi / 3, rel=0.05)
     assert (0.97 if kind == "additive" else 0.999) * 2.0 < led.epsilon <= 2.0
     assert lean.margins == 101 and len(lean.offsets) <= 9
 

@@ -153,7 +153,7 @@ def test_gate_and_weights_with_the_halting_gate() -> None:
     joint = joint_weights(lean, gate, halting, order=order, poll_fraction=fraction)
     assert alone + 20 * 0.004 < joint < alone + halting.visible * 0.004 * 1.001
     got = certify(gate, halting, lean=lean, order=order, delta=1e-3, poll_fraction=fraction)
-    assert got.renyi == joint and got.gate_cost == pytest.approx(0.014, rel=1e-3)
+    assert got.spent.renyi == joint and got.spent.gate_cost == pytest.approx(0.014, rel=1e-3)
 
 
 # --- the draw

@@ -84,25 +84,13 @@ def plan(
     if protect != "rows":
         _labels_alone(context, epsilon, labels, units, unit_labels, json)
         return
-    promise = epsilon, delta, MILLION if rounds is None else rounds
-    given: dict[str, Any] = {"copies": copies, "polls": polls, "unsure": unsure, "silent": silent, "beta": beta}
-    given = {name: value for name, value in given.items() if value is not None}
-    given |= {"labels": labels} | ({} if unit_unsure == 1 else {"unit_unsure": unit_unsure}) | _lean(lean)
-    ours: dict[str, Any] = {"unit_labels": unit_labels, "history": history, "endless": endless, "units": units}
-    ours |= {name: value for name, value in (("per", per), ("periods", periods)) if value is not None}
-    if relay and (endless or rounds is None or paper or show_frontier or mistakes is not None):
-        raise ValueError("--relay is for copies of a plan of ours without a certificate: give --rounds, those of a leg")
-    given |= {"relay": True} if relay else {}
-    if plot is not None and not show_frontier:
-        raise ValueError("--plot draws the frontier: add --frontier")
     certified = paper or show_frontier or mistakes is not None
-    _check_ours(ours, rounds, certified, guide)
+    promise = epsilon, delta, MILLION if rounds is None else rounds
+    given, ours = _for_any(context.params, certified), _for_ours(context.params, certified)
     if show_frontier:
         _show_frontier(promise, given, plot, mistakes is not None or paper or json is not None)
         return
-    _show(_certified(promise, given, mistakes, paper) if certified else _ours(promise, given, ours, guide), json, "")
-    if not certified:
-        say(f"\n{WHICH}", "dim")
+    _show(_certified(promise, given, mistakes, paper) if certified else _ours(promise, given, ours), json, "")
 
 
 WHICH = (
@@ -112,22 +100,38 @@ WHICH = (
 """Asked once, where a promise is made."""
 
 
-def _check_ours(ours: dict[str, Any], rounds: int | None, certified: bool, guide: bool) -> None:
-    """Refuse what only a plan of ours with a guide heeds, where it is another."""
-    if ours["endless"] and rounds is not None:
+def _for_any(asked: dict[str, Any], certified: bool) -> dict[str, Any]:
+    """What was asked of copies and labels, as `Plan.tight` takes it; what was left out is left out."""
+    if asked["relay"] and (asked["endless"] or asked["rounds"] is None or certified):
+        raise ValueError("--relay is for copies of a plan of ours without a certificate: give --rounds, those of a leg")
+    if asked["plot"] is not None and not asked["show_frontier"]:
+        raise ValueError("--plot draws the frontier: add --frontier")
+    given = {name: asked[name] for name in ("copies", "polls", "unsure", "silent", "beta") if asked[name] is not None}
+    given |= {"unit_unsure": asked["unit_unsure"]} if asked["unit_unsure"] != 1 else {}
+    given |= {"relay": True} if asked["relay"] else {}
+    return {**given, "labels": asked["labels"], **_lean(asked["lean"])}
+
+
+def _for_ours(asked: dict[str, Any], certified: bool) -> dict[str, Any]:
+    """The same of what only a plan of ours heeds; refused where it is another, or for a guide where there is none."""
+    ours = {name: asked[name] for name in ("unit_labels", "history", "endless", "units", "per", "periods", "guide")}
+    if ours["endless"] and asked["rounds"] is not None:
         raise ValueError("--endless means that there is no last round: leave --rounds out")
+    heeded = {name: value for name, value in ours.items() if name != "guide"}
     if certified:
-        _refuse(ours, "is for a guide, or for a plan of ours without a certificate, and this is neither: leave it out")
-    elif not guide:
-        _refuse({**ours, "units": None}, "is for a guide, and this plan has none: leave it out")
+        said = "is for a guide, or for a plan of ours without a certificate, and this is neither: leave it out"
+        _refuse(heeded, said)
+    elif not ours["guide"]:
+        _refuse({**heeded, "units": None}, "is for a guide, and this plan has none: leave it out")
+    return ours
 
 
-def _ours(promise: tuple[float, float, int], given: dict[str, Any], ours: dict[str, Any], guide: bool) -> Plan:
+def _ours(promise: tuple[float, float, int], given: dict[str, Any], ours: dict[str, Any]) -> Plan:
     """The plan that `confide.Private` would take."""
     epsilon, delta, rounds = promise
-    own = {"unit_labels": ours["unit_labels"], "history": ours["history"]} if guide else {"guide": None}
+    own = {"unit_labels": ours["unit_labels"], "history": ours["history"]} if ours["guide"] else {"guide": None}
     last = None if ours["endless"] else rounds
-    by_period = {name: ours[name] for name in ("per", "periods") if name in ours}
+    by_period = {name: ours[name] for name in ("per", "periods") if ours[name] is not None}
     own |= {"guide": 1.0} if by_period else {}  # they have a price of their own, and copies have none
     with planning(last):
         made = Plan.tight(epsilon, delta, last, units=ours["units"], **given, **own)
@@ -172,6 +176,8 @@ def _show(made: Plan, json: Path | None, option: str) -> None:
         json.write_text(made.to_json())
         run = f"confide run{option} --plan {json}"
         say(f"\nwritten to {json}; check it with: confide verify {json}; run it with: {run}")
+    if made.kind == "tight":
+        say(f"\n{WHICH}", "dim")
 
 
 def _lean(asked: str | None) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""What a first pass over a file sees of one column, for the file's owner: values that its kind cannot read.
+"""What a first pass over a file sees in one column, for the file's owner: values that its kind cannot read.
 
-Everything here is made of people's rows: it is said to the operator before a run, and changes how no row is read.
+Everything here is made from people's rows. The operator hears it before a run. It changes how no row is read.
 """
 
 from __future__ import annotations

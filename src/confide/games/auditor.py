@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
 
 from confide._checks import integer, probability
 from confide.arrays import Floats
@@ -27,10 +27,13 @@ from confide.games.play import OnlineGame
 from confide.games.region import Region
 from confide.games.report import ALARM, Report
 from confide.planning.plan import Guarantee, Plan
+from confide.privacy.exact import MOST_MU, Noise, epsilon_of
 from confide.privacy.renyi import check_delta
 
 PARTS = 100
 """So many times the audit is also made with a hundredth of its games."""
+
+_SMOOTH = Noise(1, 1 << 200)  # as good as Gaussian
 
 
 def audit(
@@ -260,15 +263,5 @@ def _pair(region: Region, delta: float) -> tuple[float, float]:
 def _gaussian(zero: Floats, one: Floats, delta: float) -> float:
     """ε at δ of two unit Gaussians as far apart as the scores' means are in standard deviations."""
     spread = math.sqrt((np.var(zero) + np.var(one)) / 2)
-    if not spread > 0:
-        return 0.0
-    mu = abs(float(one.mean() - zero.mean())) / spread
-    low, high = 0.0, 200.0
-    if mu < 1e-9:
-        return 0.0
-    while high - low > 1e-6:
-        e = (low + high) / 2
-        log_second = e + norm.logcdf(-e / mu - mu / 2)
-        over = norm.cdf(mu / 2 - e / mu) - math.exp(min(log_second, 0.0)) > delta
-        low, high = (e, high) if over else (low, e)
-    return high
+    mu = min(abs(float(one.mean() - zero.mean())) / spread, MOST_MU) if spread > 0 else 0.0
+    return epsilon_of(delta, Fraction(mu) ** 2, (_SMOOTH,)) if mu > 1e-9 else 0.0

@@ -1,4 +1,4 @@
-"""The disk of a world: what was written, when, and what a load must not have lost. See docs/proofs/people.md."""
+"""The disk of a world: what was written, when, and what a load must bring back. See docs/proofs/people.md."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Durable:
 
 
 def _halts(public: Public) -> Public:
-    """What may be seen no earlier than it is durable: all but the number of rounds, and whether they are silent."""
+    """What nobody may see before it is durable: all but the number of rounds, and whether they are silent."""
     return public[1] == "halted", *public[2:]
 
 

@@ -1,7 +1,7 @@
 """Many games on all cores, in batches that are kept: an audit that is stopped goes on where it was.
 
-The games of an audit must be independent. So a factory with a state of its own, such as a seed, plays in one process
-only and is never continued, unless it can make one of itself for each batch (`for_batch`).
+The games of an audit must be independent. So a factory that has a state, such as a seed, plays in one process only,
+and its audit is never continued, unless it can make a factory for each batch (`for_batch`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What gate and lean must say in a replay, independently of the loop that leans (docs/proofs/lean.md).
+"""What gate and lean must say in a replay, worked out without the loop that is watched (docs/proofs/lean.md).
 
 The offsets of a question are whole votes, computed from what the guide, which is public, says of that question by
 itself. An ear on the watched loop hears which scores it made its offsets of: they must be these, bit for bit.

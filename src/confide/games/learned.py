@@ -82,13 +82,13 @@ class Learned:
         return np.round(self.weigh(rows) @ self.weights, 9)
 
 
-def _logistic(rows: Floats, bits: Floats, ridge: float = 1.0, steps: int = 30) -> Floats:
+def _logistic(rows: Floats, bits: Floats) -> Floats:
     """Ridge-penalised logistic weights by Newton's method; no intercept, since both bits are equally frequent."""
     weights = np.zeros(rows.shape[1])
-    for _ in range(steps):
+    for _ in range(30):
         p = 1 / (1 + np.exp(-np.clip(rows @ weights, -30, 30)))
-        gradient = rows.T @ (p - bits) + ridge * weights
-        curvature = (rows * (p * (1 - p))[:, None]).T @ rows + ridge * np.eye(rows.shape[1])
+        gradient = rows.T @ (p - bits) + weights
+        curvature = (rows * (p * (1 - p))[:, None]).T @ rows + np.eye(rows.shape[1])
         step = np.linalg.solve(curvature, gradient)
         weights -= step
         if np.abs(step).max() < 1e-9:

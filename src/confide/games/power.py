@@ -62,7 +62,7 @@ class Power:
 
 @dataclass(frozen=True, repr=False)
 class _Wrong(WorstMargin):
-    """The adversary's view of a mechanism with a fault: its plan has the table that runs, not the one promised."""
+    """The adversary's laws for a mechanism with a fault. Its plan has the table that runs, not the promised one."""
 
     fault: Fault = Fault()
 

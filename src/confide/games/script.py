@@ -1,4 +1,4 @@
-"""Scripts: what happens to a mechanism, with a version for each of two worlds where a step is the unit's own."""
+"""Scripts: what happens to a mechanism. A step of the protected unit has two versions, one for each world."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AskMany:
 class Again:
     """The request of the script's `ask`-th Ask (from 1) is sent once more, by its sender and with its id.
 
-    That it is sent again is public; it takes no round. For mechanisms that know requests by their ids.
+    It is public that it is sent again. It takes no round. For mechanisms that know requests by their ids.
     """
 
     ask: int
@@ -37,7 +37,7 @@ class Again:
 
 @dataclass(frozen=True)
 class Over:
-    """A question of somebody whose rounds of the day are used up: refused, without a round. That is public.
+    """Somebody asks whose rounds of the day are used up. The question is refused and takes no round. That is public.
 
     For mechanisms that have quotas.
     """
@@ -63,8 +63,8 @@ class Follow:
 class Cut:
     """A batch that is cut off when the guide has made so many releases in it, or has come to its end.
 
-    By an interrupt; or the process crashes, and another one loads an older snapshot. For mechanisms that answer after a
-    halt: there the guide goes through a batch before the copies do, which do not come to it.
+    An interrupt cuts it off; or the process crashes, and another one loads an older snapshot. For mechanisms that
+    answer after a halt: in these the guide goes through a batch before the copies do, so the copies never see it.
     """
 
     batch: AskMany | Follow

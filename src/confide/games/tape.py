@@ -1,8 +1,8 @@
 """The tape: all coins of a mechanism, a stream for each step, so that two worlds can be given the same ones.
 
-What a mechanism draws in a step must not depend on anything private, so in two worlds the same words mean the same
-draws; where they do not, the worlds used the tape differently, and that is seen. Gate and halting words can be forced
-to what they decided in the other world: the proofs' coupling of two worlds that show the same.
+What a mechanism draws in a step must not depend on anything private. So in two worlds the same words make the same
+draws. If they do not, the worlds used the tape differently, and the replay sees it. Gate and halting words can be
+forced to what they decided in the other world: that is how the proofs couple two worlds that show the same.
 """
 
 from __future__ import annotations

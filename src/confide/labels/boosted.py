@@ -12,15 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from confide.arrays import Floats, Ints, Words
 from confide.kernels.compile import jit
 from confide.privacy.response import Response
 
 __all__ = ["BINS", "Binning", "Trees", "fit_trees", "tree_scores"]
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
-Codes = NDArray[np.uint64]
 
 BINS = 256
 _DEPTH, _TREES = 6, 1024
@@ -35,11 +33,11 @@ class Binning(NamedTuple):
 
     cuts: tuple[Floats, ...]
     """The ends of a numeric column's bins; bin 0 is for what is missing."""
-    kinds: tuple[Codes, ...]
+    kinds: tuple[Words, ...]
     """The frequent categories of a column, in increasing order; bin 0 is for the others."""
 
     @classmethod
-    def of(cls, numbers: Floats, codes: Codes) -> Binning:
+    def of(cls, numbers: Floats, codes: Words) -> Binning:
         """Bins of equal mass, and the most frequent categories."""
         cuts = []
         for column in numbers.T:
@@ -53,7 +51,7 @@ class Binning(NamedTuple):
             kinds.append(np.sort(values[often]))
         return cls(tuple(cuts), tuple(kinds))
 
-    def bins(self, numbers: Floats, codes: Codes) -> Bytes:
+    def bins(self, numbers: Floats, codes: Words) -> Bytes:
         """The bin of every row in every column, categories after numbers."""
         out = np.zeros((len(numbers), len(self.cuts) + len(self.kinds)), dtype=np.uint8)
         for j, cuts in enumerate(self.cuts):

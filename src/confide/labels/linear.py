@@ -17,6 +17,7 @@ import numpy as np
 from confide.arrays import Floats, Ints
 from confide.kernels.compile import jit
 from confide.labels.downhill import lowest
+from confide.labels.softmax import normalized
 from confide.privacy.response import Response
 
 __all__ = ["Linear", "fit_linear"]
@@ -95,12 +96,7 @@ def _softmax(place: Floats, weights: Floats, p: Floats) -> None:
         p[y] = 0.0
         for j in range(place.size):
             p[y] += weights[y, j] * place[j]
-    top, mass = p.max(), 0.0
-    for y in range(p.size):
-        p[y] = np.exp(p[y] - top)
-        mass += p[y]
-    for y in range(p.size):
-        p[y] /= mass
+    normalized(p, p)
 
 
 @jit

@@ -15,14 +15,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from confide.arrays import Floats, Ints
 from confide.kernels.compile import jit
 
-__all__ = ["Pace", "Softmax", "follow_rows"]
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+__all__ = ["Pace", "Softmax", "follow_rows", "normalized"]
 
 _LEAST = 1e-12
 _SOME = 0.01
@@ -90,7 +87,7 @@ def follow_rows(
             for c in range(width):
                 score[c] += v * model.theta[f, c]
         for k in range(paces):
-            _normalized(score[k * labels : (k + 1) * labels], p[k])
+            normalized(score[k * labels : (k + 1) * labels], p[k])
             _told(p[k], excess, told[k])
         for k in range(others.shape[1]):
             told[paces + k] = others[i, k]
@@ -123,7 +120,8 @@ def follow_rows(
 
 
 @jit
-def _normalized(score: Floats, p: Floats) -> None:
+def normalized(score: Floats, p: Floats) -> None:
+    """The softmax of the scores, into `p`, which may be the scores themselves."""
     top, total = score.max(), 0.0
     for y in range(score.size):
         p[y] = np.exp(score[y] - top)

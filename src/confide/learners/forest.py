@@ -28,17 +28,17 @@ class ExtraTrees(Remembering):
     Copies that are forests agree more than copies that are trees, above all where the truth is smooth in many features;
     where few cuts decide they are no better, and a vote takes about ten times as long: measure first.
 
-    Nothing is drawn: the random places follow from the records of the copy themselves, so that copies differ, and one
-    that was taught the same is the same.
+    Nothing is drawn. The random places follow from the copy's own records. So copies differ, and two copies that were
+    taught the same records are the same.
 
     Parameters
     ----------
     trees
         Trees in a copy: an odd number has fewer ties.
     memory, max_depth, min_leaf
-        As for `DecisionTree`, as which the trees are grown anew.
+        As for `DecisionTree`; the trees are grown anew as often.
     cuts
-        Places tried in each feature: with many the trees become alike, and that of `DecisionTree`.
+        Places tried in each feature. With many of them all trees become alike, and like `DecisionTree`.
     class_weight, warmup, labels
         As for `Stacked`.
 

@@ -58,10 +58,10 @@ def due(seen: int, fitted: int, memory: int) -> bool:
 class Refit(Base):
     """A scikit-learn classifier that keeps its last records and is fit from scratch as they grow.
 
-    Before `memory` is full it is refit whenever a quarter more records have come; afterwards, whenever a
-    quarter of the memory has been replaced. While all records have one label, that is the answer. When
-    the classifier refuses to be fit (too few records for it, say), the error goes up, the last fit stays,
-    and the next attempt comes with the next quarter.
+    Before `memory` is full it is refit whenever a quarter more records have come; afterwards, whenever a quarter of the
+    memory has been replaced. While all records have one label, it answers that label. When the classifier refuses to be
+    fit (it has too few records, say), the error goes up, the last fit stays, and the next attempt comes with the next
+    quarter.
 
     Parameters
     ----------

@@ -17,13 +17,13 @@ MISTAKE_BETA = 0.05
 """Probability that a mistake bound fails, unless the user says otherwise."""
 
 MOST_DELTA = 0.1
-"""Beyond it the promise fails too often to be one."""
+"""A promise with a larger δ fails too often to be one."""
 
 HORIZON = 10**12
-"""Rounds that nobody comes to: of a plan without an end."""
+"""What stands for the rounds of a plan without an end: no run reaches so many."""
 
 MOST_EPSILON = 500.0
-"""Beyond it e^ε is no promise, and the tables' arithmetic ends."""
+"""With a larger ε, e^ε promises nothing, and the tables' arithmetic does not reach it."""
 
 
 class Unused(ValueError):

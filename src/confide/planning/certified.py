@@ -9,7 +9,6 @@ import contextlib
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -22,13 +21,12 @@ from confide.planning.design import (
     Built,
     Found,
     Split,
-    build,
     draft,
     gate_for,
     reach,
     renyi_budget,
 )
-from confide.planning.leaning import SHARE, build_lean
+from confide.planning.leaning import SHARE, built
 from confide.planning.mistakes import Rates, certificate, quantile, rates
 from confide.planning.parts import TooRare, Unreachable
 from confide.privacy.gate import LEAST_TIE_SURE, Gate
@@ -167,22 +165,16 @@ class Search(Numbers):
         if not math.isfinite(expected):
             raise Unreachable("so many copies certify nothing")
         for _ in range(40):
-            built = self._build(self.budget(copies, unsure))
-            rate = self._rates(built.gate, copies, built.lean)
+            # No guide goes with a certificate, so a lean has one offset, and its table has all of the budget.
+            made = built(self.budget(copies, unsure), self.split, self.lean, self.labels, offsets=1)
+            rate = self._rates(made.gate, copies, made.lean)
             need = self._need(rate, copies)
             if need <= unsure:
-                return Tables(unsure, built, rate)
+                return Tables(unsure, made, rate)
             if need > min(self.rounds, 12 * self.mistakes * copies):
                 break
-            unsure = math.ceil(unsure * 1.002 if built.lean is None else need * 1.002)  # a lean's draft is not so good
+            unsure = math.ceil(unsure * 1.002 if made.lean is None else need * 1.002)  # a lean's draft is not so good
         raise Unreachable("no consistent tables")
-
-    def _build(self, budget: Budget) -> Built:
-        if self.lean is None:
-            return build(budget, self.split)
-        # No guide goes with a certificate, so there is one offset, and its table has all of the budget.
-        make = partial(Lean.fill if self.lean == "fill" else Lean.additive, offsets=1)
-        return build_lean(budget, self.split, self.labels, make)
 
     def finished(self, copies: int | None) -> tuple[int, Tables]:
         """The given number of copies, or the best, and their tables; for a lean a few more where the best are few."""

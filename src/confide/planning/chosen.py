@@ -48,7 +48,7 @@ def check_given(given: Kept) -> tuple[Promise, Plan | None]:
 
 
 def refuse_another(before: Kept, now: Kept) -> None:
-    """Refuse to go on with another promise than the one that was made: what was spent stays spent."""
+    """Refuse to go on with another promise: what was spent, was spent under the first one."""
     if any(one is not other and one != other for one, other in zip(before, now, strict=True)):
         raise ValueError(
             "this model was made with another promise, or plan, and all that it has spent is under that one: set it "
@@ -94,7 +94,7 @@ def planned(promise: Promise, learner: Any, *, takes: str, **numbers: Any) -> Pl
 
 
 def refuse_unasked(learner: Any, plan: Plan, takes: str, why: str = "the plan has no copies") -> None:
-    """Refuse a learner that the plan would never ask, with the ways on: nobody believes that it answered."""
+    """Refuse a learner that the plan would never ask, so that nobody believes that it answered; name the ways on."""
     if learner is None or plan.copies or plan.promise.protect == "labels":
         return
     name = learner.__name__ if isinstance(learner, type) else type(learner).__name__

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from confide.planning.promise import Promise
 
 SLACK = 1e-9
-"""Relative: two searches for the least of a bound, or its last digits, may differ by this much."""
+"""Two searches for the least value of a bound may differ by this much, relative to it."""
 
 MOST_SCALE = 3e6
 """A file whose gate's noise is wider is refused: no number of copies that can be run needs it."""
@@ -254,7 +254,7 @@ class Copies(Part, Numbers, kind="copies"):
         )
 
     def warnings(self, plan: Plan) -> list[str]:
-        """Of more copies than rounds, and of polls that take long."""
+        """Warn of more copies than rounds, and of polls that take long."""
         found, rounds = [], self.relay or plan.rounds
         if self.eligible > rounds:
             found.append(

@@ -38,41 +38,35 @@ LEAST_START = 2.0**-40
 """The rarest halt that a table begins with: below it 64-bit integers are too coarse for its first steps."""
 
 
-@dataclass(frozen=True)
-class Certified(Numbers):
-    """What a pair of tables costs: read from the integers, rounded up."""
+class Spending(NamedTuple):
+    """What tables cost at an order, before the conversion: read from the integers, rounded up."""
 
-    epsilon: float
-    delta: float
-    order: int
     renyi: float
     """Joint Rényi divergence of gate and halting gate."""
     gate_cost: float
     """τ, the gate's cost per unsure answer."""
     halting_cost: float
     """τ_h, what the halt costs once."""
-    conversion_delta: float
-    """δ', spent in the conversion from Rényi divergence."""
-    tie_delta: float
-    """(n_stop − G)·x: a label was shown although the two worlds' tops differ."""
-    survive_delta: float
-    """δ_h: the halting gate did not fire in time."""
-
-
-class Spending(NamedTuple):
-    """What tables cost at an order, before the conversion."""
-
-    renyi: float
-    gate_cost: float
-    halting_cost: float
     ties: float
-    """(n_stop − G)·x."""
+    """(n_stop − G)·x: a label was shown although the two worlds' tops differ."""
     survive: float
+    """δ_h: the halting gate did not fire in time."""
 
     @property
     def bad(self) -> Fraction:
         """The probability of what may go wrong."""
         return Fraction(self.ties) + Fraction(self.survive)
+
+
+class Certified(NamedTuple):
+    """The (ε, δ) of a pair of tables, and what they cost."""
+
+    epsilon: float
+    delta: float
+    order: int
+    spent: Spending
+    rest: float
+    """What bad events leave of δ: it is spent in the conversion from Rényi divergence."""
 
 
 def spends(
@@ -112,9 +106,7 @@ def certify(
     """
     spent = spends(gate, halting, order=order, poll_fraction=poll_fraction, lean=lean, labels=labels, relay=relay)
     rest = left_of(delta, spent.bad)
-    epsilon = epsilon_from_renyi(sum_up(spent.renyi, beside), order, rest)
-    cost = spent.renyi, spent.gate_cost, spent.halting_cost
-    return Certified(epsilon, delta, order, *cost, rest, spent.ties, spent.survive)
+    return Certified(epsilon_from_renyi(sum_up(spent.renyi, beside), order, rest), delta, order, spent, rest)
 
 
 @dataclass(frozen=True)
@@ -284,7 +276,7 @@ def build(budget: Budget, split: Split) -> Built:
             best = Built(gate, halting, certified)
             if certified.epsilon > budget.epsilon * (1 - 2e-4):
                 break
-        tau *= min(4.0, renyi / certified.renyi) * (1 - 2e-5)
+        tau *= min(4.0, renyi / certified.spent.renyi) * (1 - 2e-5)
     if best is None:
         raise Unreachable(f"no tables were found for epsilon={budget.epsilon:g} at delta={budget.delta:g}")
     return best

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Kind = Literal["tight", "certified", "paper", "agnostic", "parts"]
 
 VERSION = 4
-"""Written, and the only one that is read."""
+"""The version of plan files: this one is written, and no other is read."""
 
 
 def write(plan: Plan) -> str:

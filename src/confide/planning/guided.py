@@ -26,8 +26,8 @@ MOST_VALUES = 1 << 24
 
 _SCALES = ((1 << 9, 1 << 10), (1 << 7, 1 << 7), (1 << 6, 1 << 4))  # of the matrix: the finest that the noise allows
 _SQUARED = 1 << 31  # what a kernel squares in 64 bits, twice, is below this
-_APART, _WARMED, _TOGETHER = 0.5, 0.15, 0.06  # parts of the budget: of a row of the warm-up for counts, and for
-# what it teaches there; the rest is for what it teaches after it. And of all for counts, where both stages are paid for
+_APART, _WARMED = 0.5, 0.15  # of what a row of the warm-up may cost: its counts, and what it teaches in the warm-up
+_TOGETHER = 0.06  # of the whole budget: the counts, where a unit pays for both stages
 _LOUD = 4  # leaves of the warm-up, at most, whose rows tell their labels and are not kept
 _SEEN = 0.12  # of the rows looked at: a block of values this large must stand four deviations out of the noise
 _LOOKED, _PLENTY = 10, 3.0  # look at a tenth of the rounds, and at most at so often as many as show enough
@@ -273,13 +273,13 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
 
     @property
     def labels_mu2(self) -> Fraction:
-        """What of that a unit's labels move, in whichever stages."""
+        """The part of μ² that a unit's labels move, in whichever stage."""
         main = self._moved(self.root, self.sigma2)
         return max(main, self._moved(self.warm_root, self.warm_sigma2)) if self.range_rounds else main
 
     @property
     def range_mu2(self) -> Fraction:
-        """What of that one row of counts for ranges moves."""
+        """The part of μ² that one row of counts for ranges moves."""
         return Fraction(2 * self.range_norm**2, self.range_sigma2) if self.range_rounds else Fraction(0)
 
     @property
@@ -302,7 +302,7 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
 
     @property
     def loud_clip(self) -> int:
-        """κC in the first leaves of the warm-up, where nothing is kept: what that leaves is for telling labels.
+        """κC in the first leaves of the warm-up. Their rows are not kept, and labels use that part of the price.
 
         Apart, it moves no more than μ² together with the counts of its row.
         """
@@ -313,12 +313,12 @@ class GuidePlan(LinearPart, Numbers, kind="linear"):
 
     @property
     def loud_leaves(self) -> int:
-        """How many leaves these are: few, as what is taught in them teaches the other stage nothing."""
+        """How many leaves these are. They are few: what is taught in them is not taught again in the other stage."""
         return min(_LOUD, self.warm_leaves // _LOUD) if self.kept_clip else 0
 
     @property
     def loud_rounds(self) -> int:
-        """How many rounds they have."""
+        """The rounds of these leaves."""
         return self.warm.ends[self.loud_leaves - 1] if self.loud_leaves else 0
 
     def _clipped(self, mu2: Fraction) -> int:
@@ -480,7 +480,7 @@ def _enough(mu2: float) -> float:
 def _range_rounds(mu2: float, rounds: int | None) -> int:
     """How many rounds are looked at for ranges, for so much of the budget; without an end where `rounds` is None.
 
-    None where that would show too little: ranges that are mostly noise are worse than a map that needs none.
+    0 if they would show too little: ranges that are mostly noise are worse than a map without ranges.
     """
     enough = _enough(mu2)
     shown = math.ceil(_SHOWN * enough)

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 from confide._checks import Numbers, integer
 from confide.planning.guarantee import Guarantee
 from confide.planning.parts import Cap, Part, Price
-from confide.planning.promise import Promise, Units
+from confide.planning.promise import Promise
 from confide.privacy.response import Response, each, together
 
 if TYPE_CHECKING:
     from confide.planning.plan import Plan
 
 NOT_PROTECTED = "labels are protected; rows, and whether and when a label came, are not"
-"""The word of this promise, on every surface."""
+"""How every page, message and object says what this promise protects."""
 
 
 ONE_SIDED = (
     "where labels come for one outcome only, that one came says which it was: then declare a deadline, and what a "
     "missing label means"
 )
-"""Said where labels come one by one: a file has all of them."""
+"""A warning for labels that come one by one. A file has all of its labels, so it is not said there."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class RandomizedLabels(Part, Numbers, kind="labels"):
         ]
 
     def warnings(self, plan: Plan) -> list[str]:
-        """Of labels that betray themselves by coming, and of an ε that 64 bits have no room for."""
+        """Warn of labels whose coming tells what they are, and of an ε for which 64 bits are too few."""
         most = plan.guarantee.epsilon
         said = f"epsilon={plan.promise.epsilon:g}: a label is drawn with 64 bits, so that it is {most:.4g} at most"
         return [ONE_SIDED] * (self.deadline is None) + [said] * (1.01 * most < plan.promise.epsilon)
@@ -152,22 +152,13 @@ class RandomizedLabels(Part, Numbers, kind="labels"):
         return f"of 2**64 words {self.other} say each label that was not brought"
 
 
-def labels_alone(
-    epsilon: float,
-    labels: int,
-    *,
-    rounds: int | None = None,
-    units: Units = "rounds",
-    unit_labels: int = 1,
-    due: tuple[int, int] | None = None,
-) -> tuple[Promise, RandomizedLabels]:
-    """The promise for labels alone, and the response that tells the truth most often within it."""
-    if units == "rounds" and unit_labels != 1:
+def labels_alone(promise: Promise, due: tuple[int, int] | None) -> RandomizedLabels:
+    """The response that tells the truth most often within the promise."""
+    if promise.units == "rounds" and promise.unit_labels != 1:
         raise ValueError("a round has one label: leave unit_labels out, or protect people")
-    promise = Promise(epsilon, 0.0, rounds, labels, units, "labels", unit_labels)
-    response = Response.best(each(epsilon, unit_labels), labels)
-    deadline, missing = (None, None) if due is None else due
-    return promise, RandomizedLabels(labels, response.other, unit_labels, deadline, missing)
+    labels, most = promise.labels or 2, promise.unit_labels
+    response = Response.best(each(promise.epsilon, most), labels)
+    return RandomizedLabels(labels, response.other, most, *(due or (None, None)))
 
 
 def label_guarantee(promise: Promise, parts: Sequence[Part], epsilon: float) -> LabelGuarantee:

@@ -110,7 +110,7 @@ class LinearPart(Part):
         ]
 
     def _if_taught(self, plan: Plan) -> str:
-        """Under which condition: of a person no more labels teach than the plan says."""
+        """The condition for that: of each person only as many labels teach as the plan says."""
         most = self._own.unit_labels
         if plan.units != "people":
             return ""
@@ -121,7 +121,7 @@ class LinearPart(Part):
         return f", if nobody brings more than {most:,} labels: no more of one person teach"
 
     def warnings(self, plan: Plan) -> list[str]:
-        """Of too few rounds for the noise."""
+        """Warn of too few rounds for the noise."""
         strength, said = self._own.strength, plan.guarantee.epsilon
         if strength >= faint(plan.labels):
             return []

@@ -28,7 +28,7 @@ UNIT = 1 << 30
 """An account's unit is a 2³⁰-th of a squared deviation."""
 
 _GROUPS = 1000
-"""So many kinds of noise are paid for beforehand, whichever models will come."""
+"""Kinds of noise that are paid for beforehand, whatever models come later."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Cost(NamedTuple):
         return None if room < 0 else min(self.most, math.isqrt(room // self.label))
 
     def taken(self, budget: int) -> int:
-        """The labels that count as taught when the model begins; one more than all where no row may be counted."""
+        """Labels that count as taught when the model begins; one more than the model takes if no row may be counted."""
         left = self.left(budget)
         return self.most + 1 if left is None else self.most - left
 

@@ -156,7 +156,7 @@ class Price(Numbers):
 
 
 _exactly = lru_cache(maxsize=256)(epsilon_of)
-"""Of plans, which are public: one is described in every look at a served model."""
+"""Its cache holds numbers of plans, which are public. Every look at a served model describes its plan again."""
 
 
 def left_of(delta: float, bad: Fraction) -> float:

@@ -92,7 +92,7 @@ class Periods(NamedTuple):
         return self.labels if self.used(count) < self.most else 0
 
     def over(self, count: int, period: int) -> bool:
-        """Whether they teach nothing any more, in no later period either."""
+        """Whether they teach nothing any more, now or in a later period."""
         last, slots, _ = self._read(count)
         return self.used(count) == self.most and (period > last or slots == self.most * self.labels)
 

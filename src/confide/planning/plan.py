@@ -51,7 +51,7 @@ class Tables(NamedTuple):
 
 
 def _of_copies(name: str, without: int = 0) -> cached_property[int]:
-    """A number of the copies, by its name; `without` where a plan has none."""
+    """A property that reads this number of the copies; `without` is its value in a plan that has none."""
     return cached_property(lambda plan: without if plan.voters is None else getattr(plan.voters, name))
 
 
@@ -157,7 +157,7 @@ class Plan(Numbers):
         return price
 
     def __deepcopy__(self, _: Any) -> Plan:
-        """Itself: a plan does not change, so that clones of a model share it, and it is certified once."""
+        """The plan itself. It never changes, so clones of a model share it, and it is certified once."""
         return self
 
     # ------------------------------------------------------------------ the numbers by their names
@@ -176,7 +176,7 @@ class Plan(Numbers):
 
     @cached_property
     def horizon(self) -> int:
-        """The same; of a plan without an end a number of rounds that nobody comes to."""
+        """T; of a plan without an end a number of rounds that no run reaches."""
         return HORIZON if self.promise.rounds is None else self.promise.rounds
 
     @property
@@ -411,8 +411,8 @@ class Plan(Numbers):
         >>> print(Plan.labels_alone(1.0).guarantee)
         1-DP for labels alone: labels are protected; rows, and whether and when a label came, are not
         """
-        promise, part = labels_alone(epsilon, labels, rounds=rounds, units=units, unit_labels=unit_labels, due=due)
-        return cls(promise, (part,))
+        promise = Promise(epsilon, 0.0, rounds, labels, units, "labels", unit_labels)
+        return cls(promise, (labels_alone(promise, due),))
 
     @classmethod
     def certified(

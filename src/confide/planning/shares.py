@@ -79,7 +79,7 @@ def best(asked: tight.TightRequest, wish: Wish) -> Shared:
 
 
 def endless(asked: tight.TightRequest, wish: Wish) -> Shared:
-    """The same without a last round: a guide alone, as copies need one."""
+    """The plan that was asked for without a last round. It is a guide alone: copies need a last round."""
     _check(asked, wish)
     if wish.guide not in ("auto", 1) or any(value is not None for value in (asked.copies, asked.unsure, asked.polls)):
         raise ValueError("copies are planned for a number of rounds: give rounds, or leave copies and guide out")
@@ -123,7 +123,7 @@ def _without(asked: tight.TightRequest) -> Shared:
 
 
 _COPIES = {"silent": 0, "unit_unsure": 1, "beta": BETA, "dissent": tight.DISSENT, "lean": None, "relay": False}
-"""What is the copies' alone, and what of it is so where there are none."""
+"""Arguments that copies alone use, each with the value that asks for nothing."""
 
 _GUIDE = {"unit_labels": 1, "history": 0}
 """The same for the guide."""
@@ -146,18 +146,18 @@ def _refuse(neutral: Mapping[str, Any], given: Mapping[str, Any], said: str) -> 
 
 
 def _beside(asked: tight.TightRequest, wish: Wish, share: float) -> Shared:
-    """Tables on what a guide with this part leaves; the guide then has all that they left."""
+    """Copies on what this part for a guide leaves of the budget; the guide then gets all that the copies left."""
     found = tight.best(replace(asked, guide=share))
     got = found.got
-    left = renyi_from_epsilon(asked.epsilon * _UNDER, got.order, got.conversion_delta) - got.renyi
+    left = renyi_from_epsilon(asked.epsilon * _UNDER, got.order, got.rest) - got.spent.renyi
     mu2 = 2 * left * _UNDER / got.order
     guide = GuidePlan.at(mu2, None if asked.relay else asked.rounds, *wish.of_guide(asked.labels))
-    note = f"guide: {left / (left + got.renyi):.0%} of the budget; it answers whenever the copies do not"
+    note = f"guide: {left / (left + got.spent.renyi):.0%} of the budget; it answers whenever the copies do not"
     return Shared(found, guide, (*found.notes, note))
 
 
 def _largest(asked: tight.TightRequest, wish: Wish) -> Shared:
-    """What was given is kept: the guide has the largest part that leaves the copies able to answer."""
+    """Keep what was given. The guide gets the largest part with which the copies can still answer."""
     for share in SHARES:
         try:
             return _beside(asked, wish, share)
@@ -170,7 +170,7 @@ def _largest(asked: tight.TightRequest, wish: Wish) -> Shared:
 
 
 def _chosen(asked: tight.TightRequest, wish: Wish) -> Shared:
-    """Copies and a guide where each copy would see enough labels, else the guide alone."""
+    """Copies and a guide, if each copy would see enough labels; else a guide alone."""
     labels = asked.rounds + wish.history
     try:
         shared = _beside(asked, wish, SHARES[0])

@@ -14,11 +14,10 @@ from typing import Any
 
 from confide._checks import Numbers
 from confide.planning.arguments import BETA, check_rare
-from confide.planning.design import Budget, Built, Found, Split, build, draft, reach, search, sketch
-from confide.planning.leaning import build_lean
+from confide.planning.design import Budget, Built, Found, Split, draft, reach, search, sketch
+from confide.planning.leaning import built
 from confide.planning.parts import TooRare, Unreachable
 from confide.privacy.gate import LEAST_TIE_SURE, Gate
-from confide.privacy.lean import Lean
 
 DISSENT = 0.1
 """Where the user leaves the number of copies open: room for this share of the poll to disagree."""
@@ -37,13 +36,14 @@ RELAY = (
     "a relay is for rounds, not for people, and has two equal halves: give an even number of copies, and rounds, which "
     "are those of one leg"
 )
-"""What is said to who asks for another one."""
+"""The refusal of any other relay."""
 
 
 class Refused(ValueError):
-    """A refusal that is put into words when it is read: to find the nearest plan that works takes a search of its own.
+    """A refusal whose words are made when somebody reads them.
 
-    So whoever tries one promise after another does not wait for words that nobody reads.
+    They name the nearest plan that works, and finding it takes a search. A caller that tries many promises, and reads
+    no refusal, does not wait for that search.
     """
 
     def __init__(self, words: Callable[[], str]) -> None:
@@ -253,10 +253,7 @@ class Target(Numbers):
 
     def tables(self, copies: int) -> Built:
         """Finished tables for so many copies."""
-        budget, split = self.budget(copies, margins=max(2, self.polls)), self.split(copies)
-        if self.lean is None:
-            return build(budget, split)
-        return build_lean(budget, split, self.labels, Lean.fill if self.lean == "fill" else Lean.additive)
+        return built(self.budget(copies, margins=max(2, self.polls)), self.split(copies), self.lean, self.labels)
 
     def sure_enough(self, tables: Built) -> bool:
         """Whether unanimous polls are unsure no more often than is allowed."""

@@ -76,7 +76,7 @@ def tree_depths(horizon: int) -> list[int]:
 
 
 def smooth_depths(horizon: int, ones: int, zeros: int) -> list[int]:
-    """How many of the steps 1 … horizon have a chain of 0, 1, 2, … nodes: ones above the lowest zero."""
+    """How many of the steps 1 … horizon have a chain of 0, 1, 2, … nodes: a node for each one above the lowest zero."""
     counts = [0] * (ones + 1)
     above, rank = 0, horizon + 1  # the first horizon + 1 labels, by their leading digits
     for j in reversed(range(ones + zeros)):

@@ -27,6 +27,11 @@ ONE = 2**64
 """Probabilities are integers out of this many: `sure / ONE`."""
 
 
+def rest_of(integers: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """What these integers out of 2⁶⁴ leave of 1, rounded to doubles for reading."""
+    return np.where(integers == 0, 1.0, (np.uint64(0) - integers).astype(np.float64) * 2.0**-64)
+
+
 def log_up(value: Decimal | float) -> Decimal:
     """An upper bound of ln(value), good to 30 digits: correctly rounded at 50 digits, then moved outward."""
     if not value > 0:

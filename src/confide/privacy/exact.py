@@ -102,8 +102,8 @@ def epsilon_of(delta: float, mu2: Fraction, noises: Sequence[Noise]) -> float:
 
 
 @lru_cache(maxsize=256)  # whoever plans once plans again
-def most_mu2(epsilon: float, delta: float, mu: float = MOST_MU) -> float:
-    """The largest μ², to some fifteen digits, at which noise without slack keeps (ε, δ): for design only.
+def most_mu2(epsilon: float, delta: float) -> float:
+    """The largest μ² with which noise without slack keeps (ε, δ), to some fifteen digits: for design only.
 
     Examples
     --------
@@ -111,10 +111,10 @@ def most_mu2(epsilon: float, delta: float, mu: float = MOST_MU) -> float:
     0.05603
     """
     at, most = Decimal(check_epsilon(epsilon)), Decimal(check_delta(delta))
-    if hockey_stick(at, Decimal(mu)) <= most:
-        return float(mu) ** 2
+    if hockey_stick(at, Decimal(MOST_MU)) <= most:
+        return float(MOST_MU) ** 2
     found = _bisect(
-        0.0, float(mu), lambda mu: hockey_stick(at, Decimal(mu)) > most, lambda mu: _roughly(epsilon, mu) > delta
+        0.0, float(MOST_MU), lambda mu: hockey_stick(at, Decimal(mu)) > most, lambda mu: _roughly(epsilon, mu) > delta
     )
     return found[0] ** 2
 

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from confide._checks import integer
 from confide.kernels.compile import jit
 from confide.kernels.machine import high_product
-from confide.privacy.cost import ONE, cost_from_excess, pair_excess, worst_excess
+from confide.privacy.cost import ONE, cost_from_excess, pair_excess, rest_of, worst_excess
 from confide.privacy.tables import descend
 
 FLOOR = 2.0**-36
@@ -363,12 +363,12 @@ class Gate:
 
     def unsure_at(self, margins: NDArray[np.int64]) -> NDArray[np.float64]:
         """P(unsure) at these margins."""
-        return _unsure(self.entries(margins))
+        return rest_of(self.entries(margins))
 
     def most_unsure(self, margin: int) -> float:
         """The largest P(unsure) from this margin on."""
         least = _least(self.rule, min(max(margin, 0), self._last), self._last)
-        return float(_unsure(np.array([least], dtype=np.uint64))[0])
+        return float(rest_of(np.array([least], dtype=np.uint64))[0])
 
     def first(self, *, unsure: float) -> int | None:
         """The smallest margin with P(unsure) ≤ `unsure`; None if there is none."""
@@ -390,7 +390,7 @@ class Gate:
     @property
     def table(self) -> NDArray[np.float64]:
         """P(unsure) by margin, rounded to doubles for reading (the integers are what is certified)."""
-        return _unsure(self.sure)
+        return rest_of(self.sure)
 
     @property
     def tie_sure(self) -> float:
@@ -457,16 +457,12 @@ class Gate:
         return f"Gate({self._last + 1} margins, {where}, {self.most_unsure(self._last):.2g} unsure at the end)"
 
 
-def _unsure(sure: NDArray[np.uint64]) -> NDArray[np.float64]:
-    return np.where(sure == 0, 1.0, (np.uint64(0) - sure).astype(np.float64) * 2.0**-64)
-
-
 def _sure_at_least(unsure: float) -> np.uint64 | None:
     """The least integer whose P(unsure), as `table` says it, is at most `unsure`; None where there is none."""
     low, high = 0, ONE
     while low < high:
         middle = (low + high) // 2
-        if _unsure(np.array([middle], dtype=np.uint64))[0] <= unsure:
+        if rest_of(np.array([middle], dtype=np.uint64))[0] <= unsure:
             high = middle
         else:
             low = middle + 1

@@ -5,7 +5,7 @@ and the pair is accepted with the probability that makes exp(−x²/2σ²) out o
 is decided in floating point only where its error bound decides it, else by as many digits as it takes. So the draw
 is exact, not close: the proof is in `docs/proofs/guide.md`.
 
-Why not OpenDP's sampler or `discrete_gaussian`: both take tens of microseconds a value (benchmarks/guide.py), and a
+Why not OpenDP's sampler or `exact_gaussian`: both take tens of microseconds a value (benchmarks/guide.py), and a
 guide of a thousand features draws a million values.
 """
 
@@ -65,7 +65,7 @@ class GaussianNoise:
             ) = _tables(self.sigma2, _REACH)  # fmt: skip
 
     def draw(self, rng: Random, size: int) -> NDArray[np.int64]:
-        """`size` independent values. Draw them ahead: the time it takes says something about them."""
+        """`size` independent values. Draw them before they are needed: the time of a draw tells of its value."""
         out = np.empty(integer(size, "size", at_least=0), dtype=np.int64)
         if self.sigma2 < _SMALL:
             out[:] = [exact_gaussian(rng.below, self.sigma2, 1) for _ in range(out.size)]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from confide._checks import integer
 from confide.kernels.compile import jit
-from confide.privacy.cost import ONE, UP, cost_from_excess, float_up, moment_excess, power_moments, triples
+from confide.privacy.cost import ONE, UP, cost_from_excess, float_up, moment_excess, power_moments, rest_of, triples
 from confide.privacy.gate import VOTE, Gate, Words, check_fraction, check_order, integers, runs_of, thresholds
 from confide.privacy.tables import climb
 
@@ -121,7 +121,7 @@ class Halting:
     @property
     def table(self) -> NDArray[np.float64]:
         """h[n], the probability to halt at count n, as doubles for reading."""
-        return np.where(self._go == 0, 1.0, (np.uint64(0) - self._go).astype(np.float64) * 2.0**-64)
+        return rest_of(self._go)
 
     @property
     def stop(self) -> int:

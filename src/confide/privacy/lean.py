@@ -19,7 +19,7 @@ import numpy as np
 from confide._checks import Numbers, integer
 from confide.arrays import Floats, Words
 from confide.kernels.compile import jit
-from confide.privacy.cost import cost_from_excess
+from confide.privacy.cost import cost_from_excess, rest_of
 from confide.privacy.fill import MOST_OFFSETS, check_design, fill_row, lean_width, logistic_rows, whole_offsets
 from confide.privacy.gate import FLOOR, TIE_SURE, Gate, check_fraction, check_order, integers, runs_of, thresholds
 from confide.privacy.halting import Halting, renyi_of
@@ -197,11 +197,10 @@ class Lean(Numbers):
         share: float = CENTRE,
         offsets: int = MOST_OFFSETS,
         clip: float = CLIP,
-        floor: float = FLOOR,
     ) -> Lean:
         """A logistic lean with `share` of the cost at its centre, and for each offset the gate that fits the rest.
 
-        Parameters are those of `additive`; `floor` is where P(unsure) stops falling.
+        Parameters are those of `additive`.
         """
         fraction = check_design(order, cost, poll_fraction, share, tie_sure)
         width = lean_width(order, math.expm1((order - 1) * cost * share * (1 - 2e-6)), float(fraction))
@@ -215,7 +214,7 @@ class Lean(Numbers):
         sure = np.empty((len(votes), 2 * reach + 1), dtype=np.uint64)
         for i in range(middle + 1):
             unsure = np.empty(2 * reach + 1)
-            kept = fill_row(order, target, float(fraction), tie_sure, floor, width, float(votes[middle + i]), unsure)
+            kept = fill_row(order, target, float(fraction), tie_sure, FLOOR, width, float(votes[middle + i]), unsure)
             sure[middle + i] = integers(unsure, kept)
             if i == 0:
                 sure[middle, :reach] = sure[middle, :reach:-1]
@@ -245,7 +244,7 @@ class Lean(Numbers):
     @property
     def unsure(self) -> Floats:
         """P(unsure) by offset and signed margin, rounded to doubles for reading."""
-        return np.where(self.sure == 0, 1.0, (np.uint64(0) - self.sure).astype(np.float64) * 2.0**-64)
+        return rest_of(self.sure)
 
     def row(self, score: float) -> int:
         """The row of a score, the log-odds of label 0: `offset_of` for these offsets."""
@@ -296,9 +295,8 @@ class Lean(Numbers):
         """The worst rates by lead, whichever label is right; at a lead of 0 the wrong one may be the top."""
         unsure, sure = self.unsure, self.sure.astype(np.float64) * 2.0**-64
         first = self.first.astype(np.float64) * 2.0**-64
-        second = (np.uint64(0) - self.first).astype(np.float64) * 2.0**-64
         behind = np.arange(-self.margins, self.margins + 1) <= 0
-        if_first = (unsure * second + sure * behind).max(axis=0)
+        if_first = (unsure * rest_of(self.first) + sure * behind).max(axis=0)
         if_second = (unsure * first + sure * behind[::-1]).max(axis=0)[::-1]
         most = unsure.max(axis=0)
         return Worst(np.maximum(most, most[::-1]), np.maximum(if_first, if_second))

@@ -15,7 +15,7 @@ _GOLD = (math.sqrt(5) - 1) / 2
 def least(bound: Callable[[float], float], low: float, high: float) -> float:
     """The least value of `bound` met by a golden-section search on [low, high], to nine digits of the place.
 
-    Exact for a bound with one valley. Elsewhere it is still one of the bound's values, so that it still bounds.
+    Exact for a bound with one valley. For any other it is still a value of the bound, and so a bound.
 
     Examples
     --------

@@ -22,15 +22,13 @@ from confide.privacy.draws import (
     draw_below,
     draw_laplace,
     draw_subset,
-    exact_gaussian,
     exact_laplace,
     fill_below,
     fill_laplace,
 )
 
 __all__ = [
-    "FAST", "Prf", "Random", "discrete_gaussian", "discrete_laplace", "draw_below", "draw_laplace", "draw_subset",
-    "fits",
+    "FAST", "Prf", "Random", "discrete_laplace", "draw_below", "draw_laplace", "draw_subset", "fits",
 ]  # fmt: skip
 
 _WORD = 1 << 64
@@ -173,8 +171,8 @@ class Random:
     def fresh_word(self) -> int:
         """One uniform word that nothing keeps: of a secure generator from the system itself.
 
-        For randomized labels. From a generator's state who found it later would know all its earlier words, and so
-        which outputs were replacements.
+        For randomized labels. Whoever found a generator's state later could compute all its earlier words, and so which
+        outputs were replacements.
         """
         return int.from_bytes(os.urandom(8)) if self._secure else self.word()
 
@@ -263,7 +261,7 @@ class Random:
         self._start(*state)
 
     def rekey(self) -> None:
-        """A fresh secret key: what two processes have from one moment on is not the same."""
+        """Take a fresh secret key, so that two processes never draw the same words."""
         self._start(os.urandom(32))
 
 
@@ -373,41 +371,6 @@ def discrete_laplace(rng: Random, scale: Fraction | int, size: int | None = None
         if not (fast and _laplace_into(rng, t, s, part)):
             part[:] = [exact_laplace(rng.below, t, s) for _ in part]
     return out
-
-
-@overload
-def discrete_gaussian(rng: Random, sigma2: Fraction | int, size: None = None) -> int: ...
-@overload
-def discrete_gaussian(rng: Random, sigma2: Fraction | int, size: int) -> NDArray[np.int64]: ...
-def discrete_gaussian(rng: Random, sigma2: Fraction | int, size: int | None = None) -> int | NDArray[np.int64]:
-    """Integers X with P(X = x) proportional to exp(−x² / (2·sigma2)), exactly (`docs/proofs/samplers.md`).
-
-    Added to an integer that one unit moves by at most Δ, it has Rényi divergence at most αΔ²/(2·sigma2) at
-    every order α. The sampler is Algorithm 3 of Canonne, Kamath and Steinke, "The Discrete Gaussian for
-    Differential Privacy" (2020). Its running time depends on the value drawn.
-
-    Parameters
-    ----------
-    rng
-        The generator.
-    sigma2
-        The square of sigma: a positive rational, never a float.
-    size
-        None for one int, or the length of an int64 array (then sigma2 < 2⁶²).
-
-    Examples
-    --------
-    >>> discrete_gaussian(Random(seed=1), Fraction(25, 4), size=5).tolist()
-    [-1, -3, -2, 3, 0]
-    """
-    sigma2 = positive_rational(sigma2, "sigma2")
-    p, q = sigma2.numerator, sigma2.denominator
-    if size is None:
-        return exact_gaussian(rng.below, p, q)
-    size = integer(size, "size", at_least=0)
-    if sigma2 >= FAST**2:
-        raise ValueError("the values would not fit in 64 bits: draw one at a time, or take sigma2 < 2⁶²")
-    return np.array([exact_gaussian(rng.below, p, q) for _ in range(size)], dtype=np.int64)
 
 
 def fits(scale: Fraction) -> bool:

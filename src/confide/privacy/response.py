@@ -221,15 +221,6 @@ class Response(Numbers):
             raise ValueError(f"give {self.labels} finite numbers, one for each label")
         return found
 
-    def posterior(self, prior: ArrayLike, out: int) -> Floats:
-        """The probability of each true label once `out` came out, from those before."""
-        weighed = self._row(prior) * self.law(out)
-        total = weighed.sum()
-        if not total > 0:
-            raise ValueError("a prior is at least 0 for every label, and above 0 for one")
-        found: Floats = weighed / total
-        return found
-
     def _row(self, values: ArrayLike) -> Floats:
         row = np.asarray(values, dtype=np.float64)
         if row.shape != (self.labels,) or not (np.isfinite(row) & (row >= 0)).all():

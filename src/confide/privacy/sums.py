@@ -156,9 +156,9 @@ def _fixed(array: _Array) -> _Array:
 class Products:
     """Nodes of leaves, or prefix sums of nodes, one after the other: Σ_{s ≤ i} M_is·x_s for i = 0, 1, …
 
-    `product` is what that means: it reads all vectors before i from memory for each i. Here a few i at once are begun
-    when the first of them comes, so that what is read is used for all: three times as fast; the same terms in the same
-    order, and so the same bits. Nothing is skipped because it is 0: the time would tell.
+    `product` defines the result: for each i it reads all vectors before i from memory. Here a few i are begun at once,
+    when the first of them comes, so that each vector is read once for all of them. That is three times as fast. The
+    terms and their order are the same, and so are the bits. No term is skipped because it is 0: the time would tell.
 
     Parameters
     ----------

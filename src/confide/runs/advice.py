@@ -19,13 +19,13 @@ SHARES = (0.03, 0.1, 0.3)
 """Shares of the live rounds to plan as unsure."""
 
 COPIES = (1, 2, 2)
-"""Times the copies that the planner would take, one after the other: more of them make the gate narrower."""
+"""Factors for the number of copies, one after the other. More copies make the gate narrower."""
 
 FACTORS = (1, 2, 4, 8)
-"""Times the ε that was asked for; the smallest that should last is advised."""
+"""Factors for the ε that was asked for. The smallest ε that should last is advised."""
 
 USUAL_SILENCE = 0.2
-"""The share of the rounds below which a silence that was asked for, without a history, is the likely cause."""
+"""A silence that was asked for, without a history, and is a smaller share of the rounds is the likely cause."""
 
 RARELY = 1e-6
 """The probability of halting by chance that is advised where it happened."""

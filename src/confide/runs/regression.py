@@ -25,8 +25,8 @@ RATE = 0.3
 
 
 class Regression:
-    """Online logistic regression with AdaGrad's steps: it sees every row as it is, and its map takes its ranges from
-    the first rows. Outside the guarantee.
+    """Online logistic regression with AdaGrad's steps. It sees every row as it is. Its map takes its ranges from the
+    first rows. Outside the guarantee.
 
     Parameters
     ----------

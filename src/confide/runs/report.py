@@ -21,64 +21,72 @@ _PLAN = ("kind", "silent", "copies", "polls", "unsure", "unit_unsure", "labels",
 
 def numbers(outcome: Outcome) -> dict[str, Any]:
     """Everything the report shows, in two parts: what is public, and what is for the operator alone."""
-    pop, tally, plan = outcome.pop, outcome.tally, outcome.pop.plan
-    guarantee = pop.guarantee
-    advised = next_settings(outcome) if outcome.out_of_budget else None
     return {
         "format": "confide-report",
         "version": 4,
-        "public": {
-            "guarantee": {
-                "epsilon": guarantee.epsilon,
-                "delta": guarantee.delta,
-                "secure": guarantee.secure,
-                "units": pop.units,
-                "sentence": guarantee.sentence,
-                "protect": plan.promise.protect,
-                "protected": guarantee.protected,
-            },
-            "plan": {"rounds": plan.promise.rounds, **{name: getattr(plan, name) for name in _PLAN}},
-            "guide": None if plan.guide is None else plan.guide.params(),
-            "stream": outcome.stream.name,
-            "labels": [str(label) for label in outcome.stream.labels],
-            "label_weights": None if pop.label_weights is None else list(pop.label_weights),
-            "notes": list(outcome.stream.notes),
-            "treated_as_public": list(outcome.stream.public),
-            "explained": plan.explain(),
-            "rounds": pop.rounds,
-            "rows_of_nobody": tally.nobodys,
-            "state": state_of(outcome),
-            "monitor": None if pop.monitor is None else pop.monitor.numbers(pop.units),
-            "importance": {} if pop.guide is None else pop.guide.importance(),
-            "epochs": [] if pop.guide is None else pop.guide.epochs(pop.rounds),
-        },
-        "operator_only": {
-            "warning": "exact numbers, outside the guarantee: never to be shown to others",
-            "error": _number(tally.error),
-            "late_error": _number(tally.late_error),
-            "live_error": _number(tally.live_error),
-            "guide_error": _number(tally.guide_error) if plan.guide is not None else None,
-            "frequent_error": _number(tally.frequent_error),
-            "late_frequent_error": _number(tally.late(tally.curve_frequent)),
-            "verdict": verdict(outcome),
-            "notes": notes_of(outcome),
-            "failures": pop.operator.failures.counts(),
-            "labels_brought": tally.brought,
-            "twin": outcome.twin if outcome.settings.twin else None,
-            "twin_error": _number(tally.twin_error) if outcome.settings.twin else None,
-            "balanced_error": _number(tally.balanced_error),
-            "recalls": [_number(recall) for recall in tally.recalls],
-            "precisions": [_number(precision) for precision in tally.precisions],
-            "guide_labels": pop.operator.guide_labels,
-            "labels_over": None if pop.operator.randomizing is None else pop.operator.randomizing.over,
-            "bad": tally.bad,
-            "memory_bytes": pop.operator.nbytes,
-            "rounds_per_second": _number(outcome.rounds_per_second),
-            "next_command": None if advised is None else advised.command,
-            **asdict(tally),
-        },
+        "public": _public(outcome),
+        "operator_only": _operator_only(outcome),
         "settings": outcome.settings.to_json(),
         "command": outcome.settings.command,
+    }
+
+
+def _public(outcome: Outcome) -> dict[str, Any]:
+    pop, plan, guarantee = outcome.pop, outcome.pop.plan, outcome.pop.guarantee
+    return {
+        "guarantee": {
+            "epsilon": guarantee.epsilon,
+            "delta": guarantee.delta,
+            "secure": guarantee.secure,
+            "units": pop.units,
+            "sentence": guarantee.sentence,
+            "protect": plan.promise.protect,
+            "protected": guarantee.protected,
+        },
+        "plan": {"rounds": plan.promise.rounds, **{name: getattr(plan, name) for name in _PLAN}},
+        "guide": None if plan.guide is None else plan.guide.params(),
+        "stream": outcome.stream.name,
+        "labels": [str(label) for label in outcome.stream.labels],
+        "label_weights": None if pop.label_weights is None else list(pop.label_weights),
+        "notes": list(outcome.stream.notes),
+        "treated_as_public": list(outcome.stream.public),
+        "explained": plan.explain(),
+        "rounds": pop.rounds,
+        "rows_of_nobody": outcome.tally.nobodys,
+        "state": state_of(outcome),
+        "monitor": None if pop.monitor is None else pop.monitor.numbers(pop.units),
+        "importance": {} if pop.guide is None else pop.guide.importance(),
+        "epochs": [] if pop.guide is None else pop.guide.epochs(pop.rounds),
+    }
+
+
+def _operator_only(outcome: Outcome) -> dict[str, Any]:
+    pop, tally = outcome.pop, outcome.tally
+    advised = next_settings(outcome) if outcome.out_of_budget else None
+    return {
+        "warning": "exact numbers, outside the guarantee: never to be shown to others",
+        "error": _number(tally.error),
+        "late_error": _number(tally.late_error),
+        "live_error": _number(tally.live_error),
+        "guide_error": _number(tally.guide_error) if pop.plan.guide is not None else None,
+        "frequent_error": _number(tally.frequent_error),
+        "late_frequent_error": _number(tally.late(tally.curve_frequent)),
+        "verdict": verdict(outcome),
+        "notes": notes_of(outcome),
+        "failures": pop.operator.failures.counts(),
+        "labels_brought": tally.brought,
+        "twin": outcome.twin if outcome.settings.twin else None,
+        "twin_error": _number(tally.twin_error) if outcome.settings.twin else None,
+        "balanced_error": _number(tally.balanced_error),
+        "recalls": [_number(recall) for recall in tally.recalls],
+        "precisions": [_number(precision) for precision in tally.precisions],
+        "guide_labels": pop.operator.guide_labels,
+        "labels_over": None if pop.operator.randomizing is None else pop.operator.randomizing.over,
+        "bad": tally.bad,
+        "memory_bytes": pop.operator.nbytes,
+        "rounds_per_second": _number(outcome.rounds_per_second),
+        "next_command": None if advised is None else advised.command,
+        **asdict(tally),
     }
 
 

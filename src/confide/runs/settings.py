@@ -16,16 +16,16 @@ from confide.privacy.lean import Lean
 from confide.privacy.renyi import check_epsilon
 
 VERSION = 3
-"""Of the settings as JSON: written, and the only one that is read."""
+"""The version of settings as JSON: this one is written, and no other is read."""
 
 EPSILON = 1.0
 """The promise where none is asked for."""
 
 LEANS = ("none", "fill", "additive")
-"""What may be said to lean; where nothing is, the planner decides."""
+"""The words for a lean. If none is given, the planner decides."""
 
 BATCH = 25
-"""Rounds asked at once at least, where labels come late: each batch is brought to the disk."""
+"""The smallest batch where labels come late. Every batch is written to the disk, so it must not be too small."""
 
 _LISTS = ("labels", "label_weights", "drop", "order")
 _PLANNED = ("epsilon", "delta", "rounds", "copies", "polls", "unsure", "silent", "unit_unsure", "beta")

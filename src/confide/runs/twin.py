@@ -21,7 +21,7 @@ MEMORY = 4096
 
 
 class Twin:
-    """A learner that never fails: what it cannot answer it answers wrongly, and what it cannot learn it leaves out.
+    """A learner that never fails. A row that it cannot answer counts as wrong; a row that it cannot learn is left out.
 
     Parameters
     ----------

@@ -28,11 +28,11 @@ SHOWN = 6
 
 
 MISSING = 0.2
-"""The share of rounds without a usable label from which on that is said first."""
+"""If this share of the rounds, or more, has no usable label, that is said first."""
 
 
 def verdict(outcome: Outcome) -> str:
-    """Where many labels were of no use, or answers no better than always the most frequent label: that, what to do."""
+    """Whether labels were of no use, or answers no better than the most frequent label, and what to do about it."""
     return " ".join(said for said in (_unlabelled(outcome), _late(outcome) or _against_constant(outcome)) if said)
 
 
@@ -48,7 +48,7 @@ def _unlabelled(outcome: Outcome) -> str:
 
 
 def _late(outcome: Outcome) -> str:
-    """Whatever the answers are like: by chance they may look better than a constant one."""
+    """Whether most labels came too late. It is said first: answers may look good by chance all the same."""
     late, brought = outcome.pop.operator.late.labels, outcome.tally.brought
     if 2 * late <= brought:
         return ""

@@ -6,7 +6,6 @@ Claims and proofs: docs/proofs/learners.md.
 from __future__ import annotations
 
 import hashlib
-import math
 import threading
 import weakref
 from collections.abc import Iterator
@@ -276,23 +275,3 @@ def littlestone_dimension(H: ArrayLike | FiniteClass, tree: bool = False) -> int
     """
     known = H if isinstance(H, FiniteClass) else FiniteClass(H)
     return (known.dimension(), known.tree()) if tree else known.dimension()
-
-
-def perceptron_bound(radius: float, margin: float) -> int:
-    """The most mistakes of `Perceptron(scale=False)` with two labels: ⌊(radius/margin)²⌋.
-
-    Parameters
-    ----------
-    radius
-        At least the length of every (x, 1).
-    margin
-        Some w of length 1 has w·(x, 1) at least this for label 1, and at most minus this for label 0.
-
-    Examples
-    --------
-    >>> perceptron_bound(radius=4.0, margin=1.0)
-    16
-    """
-    if not (0 < margin <= radius < math.inf):
-        raise ValueError("margin must be above 0 and at most radius, and radius finite")
-    return math.floor((radius / margin) ** 2 * (1 + 1e-12))
