@@ -23,8 +23,7 @@ from sklearn.linear_model import SGDClassifier
 
 from confide import POP, Plan
 from confide.banks import ReplicaBank, ShardedBank, shards
-from confide.banks.ray import Actors
-from confide.banks.shard import Shard
+from confide.banks.ray import Actor, Actors
 from confide.banks.shards import Lost
 from confide.banks.sharing import mark
 from confide.learners import DecisionTree
@@ -43,7 +42,7 @@ YS = (XS[:, 0] + DICE.normal(size=ROUNDS) / 2 > 0).astype(np.int64)
 PLAN = Plan.tight(200.0, 1e-2, ROUNDS, copies=60, polls=21, unsure=1500, silent=40, guide=None)
 
 
-class Doomed(Shard):
+class Doomed(Actor):
     """A shard that can be killed as a machine's memory guard does it."""
 
     def die(self, _: None) -> None:
@@ -68,7 +67,7 @@ def life(learner: Any, bank: Any, kills: bool = False) -> tuple[list[Any], dict[
         if kills and number % 2:
             assert isinstance(held, ShardedBank)
             with pytest.raises(Lost):
-                bank.finish(bank.begin([held._shards[number // 2 % 2].shard], "die", None)[0])
+                bank.finish(bank.begin([held._shards[number // 2 % 2].shard], "die", [None])[0])
         done = pop.follow_many(XS[start : start + STEP], YS[start : start + STEP])
         if kills and number % 2:
             assert (done.margins == -1).all()

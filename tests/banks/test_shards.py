@@ -7,6 +7,7 @@ over Ray's actors.
 from __future__ import annotations
 
 import copy
+import pickle
 import random
 import sys
 from collections.abc import Iterator, Sequence
@@ -22,8 +23,9 @@ from confide import POP, Plan
 from confide import learners as known
 from confide.banks import Place, ShardedBank, Threads, bank_for, shards
 from confide.banks.checks import check_bank, example_records
-from confide.banks.ray import WORTH, Actors, chosen, place_named
-from confide.banks.shard import Batch, Recipe, Shard
+from confide.banks.ray import INLINE, PIECE, WORTH, Actor, Actors, chosen, place_named
+from confide.banks.rounds import Cut, cut_rows
+from confide.banks.shard import NOBODY, Batch, Recipe, Shard, divided
 from confide.banks.shards import Lost, Unheard
 from confide.data.datasets import open_stream
 from confide.privacy.random import Random
@@ -216,11 +218,11 @@ class Mortal(Threads):
         self.started.append(shard)
         return shard
 
-    def begin(self, shards: Sequence[Any], call: str, given: Any) -> list[Any]:
+    def begin(self, shards: Sequence[Any], call: str, given: Sequence[Any]) -> list[Any]:
         begun = []
-        for shard in shards:
+        for shard, what in zip(shards, given, strict=True):
             gone = id(shard[0]) in self.dead
-            one = None if gone else super().begin([shard], call, given)[0]
+            one = None if gone else super().begin([shard], call, [what])[0]
             if call == "apply" and self.doomed and not gone:
                 self.dead.add(id(shard[0]))
                 self.doomed, one = False, one.result() and None
@@ -375,7 +377,7 @@ def test_copies_are_seeded_by_their_own_numbers() -> None:
 def test_a_gap_is_refused() -> None:
     recipe = Recipe(known.LogisticRegression(), 4, 2, 3, None, False)
     none = np.empty(0, dtype=np.int64)
-    shard, batch = Shard(recipe, 0, 2), Batch(2, [], none, none, np.empty((0, 0), np.int32), none.astype(bool))
+    shard, batch = Shard(recipe, 0, 2), Batch(2, [], none, none, *NOBODY, none.astype(bool))
     with pytest.raises(LookupError):
         shard.apply(batch)
 
@@ -455,6 +457,78 @@ def test_a_copy_that_cannot_be_written_down_moves_no_other_vote(batch: int, monk
         margins[-1].append(pop.follow_many(xs[210:], YS[210:]).margins)
         lost.append(sum(part is None for held in bank._shards for part in held.parts))
     assert np.array_equal(*map(np.concatenate, margins)) and lost[0] == 0
+
+
+# ---------------------------------------------------------------------- what is sent
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 8, 9, 13, 60])
+@pytest.mark.parametrize("copies", [60, 61, 1000, 70_001, 1_000_003])
+def test_each_shard_is_told_who_of_its_own_copies_is_asked(copies: int, parts: int) -> None:
+    polls = DICE.integers(0, copies, size=(20, 17))
+    polls[0, :3] = 0, copies - 1, copies - 1
+    ranges = divided(range(copies), parts)
+    edges = np.array([*(own.start for own in ranges), copies])
+    for kind in (np.uint16, np.int32)[max(map(len, ranges)) > 1 << 16 :]:
+        cut = Cut(edges, np.empty((parts, polls.size + 1), dtype=kind), np.zeros((parts, 20), dtype=np.int64))
+        cut_rows(polls, cut)
+        for own, line, ends in zip(ranges, cut.polls, cut.ends, strict=True):
+            told = np.split(line[: ends[-1]], ends[:-1])
+            here = [[copy - own.start for copy in poll if copy in own] for poll in polls.tolist()]
+            assert [poll.tolist() for poll in told] == here
+
+
+@pytest.mark.parametrize("rows", [0, 1, 700, 3000])
+def test_a_batch_arrives_in_pieces_as_it_was_sent(rows: int) -> None:
+    sent, batches = [], list[Batch]()
+    ys, ends = np.arange(rows), 3 * np.arange(1, rows + 1)
+    batch = Batch(1, DICE.normal(size=(rows, 9)), ys, ys, np.arange(3 * rows, dtype=np.uint16), ends, ys > 0, (2,))
+    cluster = SimpleNamespace(put=lambda given: given, cloudpickle=pickle)
+
+    def remote(call: str, *given: Any) -> None:
+        sent.append(given)
+        actor.told(call, *given)
+
+    def remote_all(call: str, *given: Any) -> None:
+        actor.told_all(call, *given)
+
+    class Hears(Actor):
+        def apply(self, batch: Batch) -> Any:
+            batches.append(batch)
+
+    actor, place = Hears(Recipe(known.LogisticRegression(), 4, 2, 3, None, False), 0, 2), Actors.__new__(Actors)
+    vars(place).update(_ray=cluster, _cluster=cluster)
+    reached = SimpleNamespace(told=SimpleNamespace(remote=remote), told_all=SimpleNamespace(remote=remote_all))
+    place.begin([reached, reached], "apply", [batch, batch._replace(number=2)])
+    assert [one.number for one in batches] == [1, 2] and all(one.resets == (2,) for one in batches)
+    for one in batches:
+        for name in ("xs", "copies", "ys", "polls", "ends", "asked"):
+            before, after = getattr(batch, name), getattr(one, name)
+            assert before.dtype == after.dtype and np.array_equal(before, after) and after.flags.aligned, name
+    assert all(len(piece) <= PIECE for _, *pieces in sent for piece in pieces) and len(sent) == 2
+
+
+def test_what_is_large_is_brought_to_the_cluster_once() -> None:
+    put, told = list[Any](), list[Any]()
+    place = Actors.__new__(Actors)
+    cluster = SimpleNamespace(put=lambda given: put.append(given) or len(put), cloudpickle=pickle)
+    vars(place).update(_ray=cluster, _cluster=cluster)
+    shard = SimpleNamespace(told_all=SimpleNamespace(remote=lambda *given: told.append(given)))
+    place.begin([shard, shard], "again", [np.zeros(INLINE), np.ones(INLINE)])
+    assert len(put) == 1 and told == [("again", 0, 1), ("again", 1, 1)]
+    assert Hearing(*put[0]).heard == [0.0, 1.0]
+
+
+class Hearing(Actor):
+    """What two shards hear of what is in the store."""
+
+    def __init__(self, *given: Any) -> None:
+        self.heard = list[float]()
+        for number in range(len(given)):
+            self.told_all("hear", number, given)
+
+    def hear(self, given: Any) -> None:
+        self.heard.append(float(given[0]))
 
 
 # ---------------------------------------------------------------------- words

@@ -11,6 +11,7 @@ the environment of this process and its children; it has no dashboard and report
 from __future__ import annotations
 
 import os
+import pickle
 import secrets
 import sys
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from confide.banks.shard import Recipe, Shard
 from confide.banks.shards import Lost, Place, Threads, Unheard
 from confide.extras import need
 
-__all__ = ["WORTH", "Actors", "chosen", "place_named"]
+__all__ = ["WORTH", "Actor", "Actors", "chosen", "place_named"]
 
 WORTH = 256
 """Rows of a batch from which on a cluster is worth its calls."""
@@ -35,6 +36,28 @@ _OPEN = (
 
 STORE = 256 << 20
 """Bytes of shared memory for batches on their way, on a cluster that is started here."""
+
+PIECE, INLINE = 96_000, 768_000
+"""Bytes that Ray sends along with a call at most (an argument of 100 kB and more goes through its store), and those up
+to which all that is given travels so, in pieces: a call with something in the store takes 1 ms more of processors."""
+
+_LINE = 64  # bytes of a cache line, at which arrays begin
+
+
+class Actor(Shard):
+    """A shard that is spoken to in bytes."""
+
+    def told(self, call: str, sizes: Sequence[int], *pieces: bytes) -> Any:
+        """Do what a call says with what was packed into these pieces."""
+        blob, parts, begin = memoryview(bytearray().join(pieces)), [], 0
+        for size in sizes:
+            parts.append(blob[begin : begin + size])
+            begin += -(-size // _LINE) * _LINE
+        return getattr(self, call)(pickle.loads(parts[0], buffers=parts[1:]))
+
+    def told_all(self, call: str, number: int, given: Sequence[Any]) -> Any:
+        """Do what a call says with what is given for the shard of this number."""
+        return getattr(self, call)(given[number])
 
 
 class Actors(Place):
@@ -49,7 +72,7 @@ class Actors(Place):
         How many actors; one for each processor of the cluster if left out.
     """
 
-    shard = Shard
+    shard = Actor
     """What an actor is."""
 
     def __init__(self, address: str | None = None, shards: int | None = None) -> None:
@@ -81,17 +104,27 @@ class Actors(Place):
 
     @cached_property
     def _actor(self) -> Any:
-        options = {"max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": "SPREAD"}
-        return self._cluster.remote(**options)(self.shard)
+        never = {"max_restarts": 0, "max_task_retries": 0, "enable_task_events": False}
+        return self._cluster.remote(**never, scheduling_strategy="SPREAD")(self.shard)
 
     def start(self, recipe: Recipe, own: range) -> Any:
         """An actor, wherever the cluster has room."""
         return self._actor.remote(recipe, own.start, own.stop)
 
-    def begin(self, shards: Sequence[Any], call: str, given: Any) -> list[Any]:
-        """What is given is brought to the cluster once, for all of them."""
-        given = self._cluster.put(given) if len(shards) > 1 else given
-        return [getattr(shard, call).remote(given) for shard in shards]
+    def begin(self, shards: Sequence[Any], call: str, given: Sequence[Any]) -> list[Any]:
+        """What is small goes along with each call; what is large is brought to the cluster once, for all of them."""
+        begun, stored = [], None
+        for number, shard in enumerate(shards):
+            if stored is None:
+                buffers: list[Any] = []
+                head = self._ray.cloudpickle.dumps(given[number], protocol=5, buffer_callback=buffers.append)
+                parts = [memoryview(head), *(buffer.raw() for buffer in buffers)]
+                if sum(part.nbytes for part in parts) <= INLINE:
+                    begun.append(shard.told.remote(call, [part.nbytes for part in parts], *_pieces(parts)))
+                    continue
+                stored = self._cluster.put(list(given))
+            begun.append(shard.told_all.remote(call, number, stored))
+        return begun
 
     def finish(self, begun: Any) -> Any:
         """However long it takes."""
@@ -108,6 +141,12 @@ class Actors(Place):
     def stop(self, shard: Any) -> None:
         """At once, wherever it is."""
         self._cluster.kill(shard, no_restart=True)
+
+
+def _pieces(parts: Sequence[memoryview]) -> list[bytes]:
+    """These one after the other, each at the beginning of a cache line, in pieces that travel with a call."""
+    blob = b"".join(one for part in parts for one in (part, bytes(-part.nbytes % _LINE)))
+    return [blob[i : i + PIECE] for i in range(0, len(blob), PIECE)]
 
 
 def _closed() -> None:

@@ -23,7 +23,7 @@ from confide.banks.base import CURSOR, HALTED, ROW, TAUGHT, UNSURE, Rounds
 from confide.kernels.compile import inlined, jit
 from confide.kernels.machine import prefetch
 from confide.kernels.memory import view
-from confide.privacy.draws import draw_below, draw_marked
+from confide.privacy.draws import SHORT, draw_below, draw_marked
 from confide.privacy.gate import lead, passes
 from confide.privacy.halting import goes_on
 from confide.privacy.lean import lean_answer
@@ -137,26 +137,34 @@ def _find(poll: Ints, voter: Slots, idle: Words, slots: Slots) -> int:
 @inlined
 def draw(rounds: Rounds, k: int, block: Block) -> int:
     """Draw copies, polls and words of the next rows; for how many the words sufficed."""
-    first, cursor, words = rounds.progress[ROW], rounds.progress[CURSOR], rounds.words
-    most: int = min(block.ends.size, rounds.ys.size - first)
-    leans = 1 if rounds.lean > 0 else 0
+    cursor: int = rounds.progress[CURSOR]
+    most: int = min(block.ends.size, rounds.ys.size - rounds.progress[ROW])
     for j in range(most):
-        i = first + j
-        block.copies[j] = rounds.copy_of[i]
-        if rounds.units[i] < 0:
-            value, cursor = draw_below(words, cursor, np.uint64(k))
-            if cursor < 0:
-                return j
+        cursor = _draw_row(rounds, k, block, j, block.polls[j], cursor)
+        if cursor < 0:
+            return j
+    return most
+
+
+@inlined
+def _draw_row(rounds: Rounds, k: int, block: Block, j: int, poll: NDArray[Any], cursor: int) -> int:
+    """What one row needs; where in the words it ends, or a negative number if they ran out."""
+    i, words, leans = rounds.progress[ROW] + j, rounds.words, 1 if rounds.lean > 0 else 0
+    block.copies[j] = rounds.copy_of[i]
+    if rounds.units[i] < 0:
+        value, cursor = draw_below(words, cursor, np.uint64(k))
+        if cursor >= 0:
             block.copies[j] = np.int64(value)
-        if i >= rounds.silent:
-            if rounds.polls < k:
-                cursor = draw_marked(words, cursor, k, rounds.polls, block.polls[j], block.taken)
-            if cursor < 0 or cursor + 2 + leans > words.size:
-                return j
+    if cursor >= 0 and i >= rounds.silent:
+        if rounds.polls < k:
+            cursor = draw_marked(words, cursor, k, rounds.polls, poll, block.taken)
+        if cursor < 0 or cursor + 2 + leans > words.size:
+            cursor = SHORT
+        else:
             block.gate[j], block.lean[j], block.go[j] = words[cursor], words[cursor + leans], words[cursor + 1 + leans]
             cursor += 2 + leans
-        block.ends[j] = cursor
-    return most
+    block.ends[j] = cursor
+    return cursor
 
 
 @jit
@@ -276,8 +284,10 @@ class Asked(NamedTuple):
 
     first: int
     end: int
-    polls: NDArray[np.int32]
-    """The copies asked about each row, wherever they are; no column where all are."""
+    polls: NDArray[Any]
+    """Who of them is asked, row after row, by their numbers less `first`."""
+    ends: Ints
+    """Where each row ends in it; empty where all are asked about every row."""
     asked: Flags
     """Whose votes are wanted."""
     copies: Ints
@@ -287,15 +297,69 @@ class Asked(NamedTuple):
     """Labels to teach; −1 for none."""
 
 
+class Cut(NamedTuple):
+    """Polls by shards, each of which has a range of numbers."""
+
+    edges: Ints
+    """Where these ranges begin, and the end of the last."""
+    polls: NDArray[Any]
+    """A line for each shard, as `Asked.polls` says it."""
+    ends: Ints
+
+
+_FEW = 8
+"""Up to so many shards, a poll is gone through once for each; beyond that once, with a look at where each copy is."""
+
+
+@inlined
+def _deal(poll: NDArray[Any], j: int, cut: Cut) -> None:
+    """`_cut_row` for many shards."""
+    shards = cut.ends.shape[0]
+    share = shards / cut.edges[shards]
+    for s in range(shards):
+        cut.ends[s, j] = cut.ends[s, j - 1] if j > 0 else 0
+    for c in range(poll.size):
+        s = min(np.int64(poll[c] * share), shards - 1)  # or one beside it: ranges are about alike
+        while poll[c] >= cut.edges[s + 1]:
+            s += 1
+        while poll[c] < cut.edges[s]:
+            s -= 1
+        cut.polls[s, cut.ends[s, j]] = poll[c] - cut.edges[s]
+        cut.ends[s, j] += 1
+
+
+@inlined
+def _cut_row(poll: NDArray[Any], j: int, wanted: bool, cut: Cut) -> None:
+    """Write down one row's poll for each shard, after those of the rows before; nobody's, if none is wanted."""
+    shards = cut.ends.shape[0]
+    if wanted and shards > _FEW:
+        _deal(poll, j, cut)
+    for s in range(0 if wanted and shards > _FEW else shards):
+        first, size, polls = cut.edges[s], np.uint64(cut.edges[s + 1] - cut.edges[s]), cut.polls[s]
+        found = np.uint64(cut.ends[s, j - 1] if j > 0 else 0)
+        if wanted:
+            for c in range(poll.size):
+                place = np.uint64(poll[c] - first)  # a large number, where the copy is before the first one
+                polls[found] = place  # the next one over it, unless it is here: a branch would be guessed wrong
+                found += np.uint64(place < size)
+        cut.ends[s, j] = found
+
+
+@jit
+def cut_rows(polls: Ints, cut: Cut) -> None:
+    """Polls that were drawn, by shards."""
+    for j in range(polls.shape[0]):
+        _cut_row(polls[j], j, True, cut)
+
+
 @inlined
 def _find_here(asked: Asked, i: int, copies: Copies, slots: Slots) -> tuple[int, int]:
     """`_find` for the copies that are here: how many these are, and how many of them were never taught."""
-    found = untaught = 0
-    for copy in asked.polls[i]:
-        slots[found] = copy  # and the next one over it, unless it is here: a branch would be guessed wrong
-        found += int(copy >= asked.first) & int(copy < asked.end)
+    begin, untaught = asked.ends[i - 1] if i > 0 else 0, 0
+    found = asked.ends[i] - begin
     for j in range(found):
-        copy = slots[j]
+        copy = asked.first + np.int64(asked.polls[begin + j])
+        slots[j] = copy
         if (copies.idle[copy >> 6] >> np.uint64(copy & 63)) & np.uint64(1):
             slots[j] = copies.voter[copy]
             untaught += slots[j] == UNTAUGHT
@@ -306,8 +370,10 @@ def _find_here(asked: Asked, i: int, copies: Copies, slots: Slots) -> tuple[int,
 def count_rows(vote: Vote, teach: Teach, copies: Copies, asked: Asked, counts: Ints, taught: Ints) -> None:
     """The votes on each row of the copies that are here, and then the row's lesson, if its copy is here too."""
     begins = copies.start.shape[0] > 0 and _seen(copies.start, 0)[0] >= copies.warmup
-    rows, m, progress = asked.ys.size, asked.polls.shape[1], np.zeros(5, np.int64)
-    slots, ahead, nobody = np.empty(m + 1, np.int32), np.empty(m + 1, np.int32), np.empty(0, np.int32)
+    rows, polled, progress, m = asked.ys.size, asked.ends.size > 0, np.zeros(5, np.int64), 0
+    for i in range(asked.ends.size):
+        m = max(m, asked.ends[i] - (asked.ends[i - 1] if i > 0 else 0))
+    slots, ahead, nobody = np.empty(m, np.int32), np.empty(m, np.int32), np.empty(0, np.int32)
     found, n, untaught, more, next_untaught = False, 0, 0, 0, 0
     alike = np.empty(counts.shape[1], np.int64)
     for i in range(rows):
@@ -315,7 +381,7 @@ def count_rows(vote: Vote, teach: Teach, copies: Copies, asked: Asked, counts: I
         here = asked.ys[i] >= 0 and asked.first <= copy < asked.end
         if here:
             _send_for_lesson(copies.memory, copy)
-        if asked.asked[i] and m > 0:
+        if asked.asked[i] and polled:
             if found:
                 slots, ahead, n, untaught = ahead, slots, more, next_untaught
             else:
@@ -338,9 +404,18 @@ def count_rows(vote: Vote, teach: Teach, copies: Copies, asked: Asked, counts: I
 
 
 @jit
-def draw_rows(rounds: Rounds, k: int, block: Block) -> int:
-    """`draw`, for who counts the votes elsewhere."""
-    return draw(rounds, k, block)
+def draw_rows(rounds: Rounds, k: int, block: Block, cut: Cut) -> int:
+    """`draw`, for who counts the votes elsewhere; a block has room for one poll."""
+    cursor: int = rounds.progress[CURSOR]
+    most: int = min(block.ends.size, rounds.ys.size - rounds.progress[ROW])
+    for j in range(most):
+        cursor = _draw_row(rounds, k, block, j, block.polls[0], cursor)
+        if cursor < 0:
+            return j
+        i = rounds.progress[ROW] + j
+        if cut.ends.size > 0:
+            _cut_row(block.polls[0], j, i >= rounds.silent and not rounds.malformed[i], cut)
+    return most
 
 
 @jit

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from confide.arrays import Flags, Ints
+from confide.arrays import Flags, Ints, Slots
 from confide.banks.base import NONE, Failures, State
 from confide.banks.choose import bank_for
 from confide.banks.replicas import ReplicaBank
@@ -20,10 +20,13 @@ from confide.contained import contained
 from confide.learners.called import Labels
 from confide.privacy.random import Random
 
-__all__ = ["SLICES", "Answer", "Batch", "Recipe", "Shard", "cut", "divided", "joined", "lessons_of"]
+__all__ = ["NOBODY", "SLICES", "Answer", "Batch", "Recipe", "Shard", "cut", "divided", "joined", "lessons_of"]
 
 SLICES = 8
 """Parts of a shard's copies that have snapshots of their own."""
+
+NOBODY = np.empty(0, dtype=np.uint16), np.empty(0, dtype=np.int64)
+"""Polls and ends of a batch in which nobody is asked, or everybody."""
 
 
 class Recipe(NamedTuple):
@@ -46,15 +49,17 @@ class Recipe(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What all shards are sent."""
+    """What a shard is sent: the same as all others, but for the polls."""
 
     number: int
     xs: Any
     copies: Ints
     ys: Ints
     """−1 for no lesson."""
-    polls: NDArray[np.int32]
-    """No column where all copies are asked."""
+    polls: NDArray[Any]
+    """Who of its copies is asked, row after row, by their numbers less the first one's."""
+    ends: Ints
+    """Where each row ends in it; empty where all copies are asked."""
     asked: Flags
     resets: tuple[int, ...] = ()
     """Copies that forget everything, before anything else."""
@@ -63,8 +68,8 @@ class Batch(NamedTuple):
 class Answer(NamedTuple):
     """What a shard made of a batch."""
 
-    counts: Ints
-    taught: Ints
+    counts: Slots
+    taught: Flags
     failures: Failures
 
 
@@ -122,11 +127,11 @@ class Shard:
         self._bank.reset([copy for copy in batch.resets if copy in self._own])
         with contained:
             if rows and isinstance(self._bank, StackedBank) and self._bank.fuses:
-                own, given = self._own, (batch.polls, batch.asked, batch.copies, batch.xs, batch.ys)
+                own, given = self._own, (batch.polls, batch.ends, batch.asked, batch.copies, batch.xs, batch.ys)
                 counts, taught = self._bank.count_rows(Asked(own.start, own.stop, *given))
             elif rows:
                 self._one_by_one(batch, counts, taught)
-        return Answer(counts, taught, self._bank.failures.plus(self._lost))
+        return Answer(counts.astype(np.int32), taught > 0, self._bank.failures.plus(self._lost))
 
     def _one_by_one(self, batch: Batch, counts: Ints, taught: Ints) -> None:
         """Rows up to the next lesson of a copy that is here are asked together, by banks that can."""
@@ -149,10 +154,10 @@ class Shard:
     def _count(self, batch: Batch, rows: Ints, counts: Ints) -> None:
         if not rows.size:
             return
-        first, end = self._own.start, self._own.stop
-        mine = [poll[(poll >= first) & (poll < end)].astype(np.int64) for poll in batch.polls[rows]]
-        if not batch.polls.shape[1]:
-            mine = [np.arange(first, end)] * rows.size
+        mine = [np.arange(self._own.start, self._own.stop)] * rows.size
+        if batch.ends.size:
+            each = np.split(batch.polls.astype(np.int64) + self._own.start, batch.ends[:-1])
+            mine = [each[row] for row in rows.tolist()]
         xs = [batch.xs[i] for i in rows.tolist()]
         lost = sum(poll.size for poll in mine)
         with contained:
@@ -195,8 +200,7 @@ def cut(state: State, own: range) -> State:
 def lessons_of(number: int, xs: Any, copies: Ints, ys: Ints, rows: Ints, resets: tuple[int, ...]) -> Batch:
     """The lessons in these rows, which nobody else can change, and resets."""
     kept = xs[rows] if isinstance(xs, np.ndarray) else [copying.copy(xs[i]) for i in rows.tolist()]
-    nobody = np.empty((rows.size, 0), dtype=np.int32), np.zeros(rows.size, dtype=np.bool_)
-    return Batch(number, kept, copies[rows], ys[rows], *nobody, resets)
+    return Batch(number, kept, copies[rows], ys[rows], *NOBODY, np.zeros(rows.size, dtype=np.bool_), resets)
 
 
 def _row(xs: Any, i: int) -> Any:

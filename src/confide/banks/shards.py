@@ -1,8 +1,9 @@
 """Copies in several places: the same bank, its copies divided among shards. Transport only; POP decides as ever.
 
-**The protocol.** Shard s has the copies of one range of numbers. A batch goes to all shards alike: rows, the polls that
-POP's own words drew, each row's copy and label. A shard counts the votes of its own copies row by row, each row's
-lesson after its votes, and sends counts back; they are added, and the gate decides here. So no shard draws anything.
+**The protocol.** Shard s has the copies of one range of numbers. A batch goes to all shards: rows, each row's copy and
+label, alike; and of the polls that POP's own words drew, who of its own copies is asked. A shard counts the votes of
+its own copies row by row, each row's lesson after its votes, and sends counts back; they are added, and the gate
+decides here. So no shard draws anything.
 
 **Why the bits are equal.** What is drawn does not depend on votes, so polls and words are drawn first, as in the fused
 loop (`confide.banks.rounds`). Votes are whole numbers: their sum knows no order. A copy hears its own lessons in their
@@ -36,13 +37,12 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from confide._checks import integer
 from confide.arrays import Flags, Ints
 from confide.banks.base import NONE, ROW, Batched, Failures, Rounds, State, lessons_for, sealed, within
-from confide.banks.rounds import Block, block_of, decide_rows, draw_rows
-from confide.banks.shard import SLICES, Answer, Batch, Recipe, Shard, cut, divided, joined, lessons_of
+from confide.banks.rounds import Block, Cut, block_of, cut_rows, decide_rows, draw_rows
+from confide.banks.shard import NOBODY, SLICES, Answer, Batch, Recipe, Shard, cut, divided, joined, lessons_of
 from confide.contained import contained
 from confide.learners.called import Labels
 from confide.privacy.random import Random
@@ -56,7 +56,6 @@ EVERY = 8192
 AGAIN = 0.5
 """Seconds between two tries to bring a shard back."""
 
-_NOBODY = np.empty((0, 0), dtype=np.int32)
 _NO_ROWS = np.zeros((1, 1))
 
 
@@ -80,8 +79,8 @@ class Place(ABC):
         """A new shard."""
 
     @abstractmethod
-    def begin(self, shards: Sequence[Any], call: str, given: Any) -> list[Any]:
-        """Have each of these shards do `call` with `given`, after whatever it was told before."""
+    def begin(self, shards: Sequence[Any], call: str, given: Sequence[Any]) -> list[Any]:
+        """Have each of these shards do `call` with what is given for it, after whatever it was told before."""
 
     @abstractmethod
     def finish(self, begun: Any) -> Any:
@@ -118,9 +117,10 @@ class Threads(Place):
         """A shard with a thread of its own."""
         return Shard(recipe, own.start, own.stop), ThreadPoolExecutor(1, "confide-shard")
 
-    def begin(self, shards: Sequence[Any], call: str, given: Any) -> list[Future[Any]]:
+    def begin(self, shards: Sequence[Any], call: str, given: Sequence[Any]) -> list[Future[Any]]:
         """In their threads."""
-        return [thread.submit(getattr(shard, call), given) for shard, thread in shards]
+        each = zip(shards, given, strict=True)
+        return [thread.submit(getattr(shard, call), one) for (shard, thread), one in each]
 
     def finish(self, begun: Future[Any]) -> Any:
         """Threads do not die."""
@@ -209,7 +209,7 @@ class ShardedBank(Batched):
         size = 0
         for held in self._shards:
             with suppress(Lost):
-                size += 0 if held.lost else self._place.finish(self._place.begin([held.shard], "size", None)[0])
+                size += 0 if held.lost else self._place.finish(self._place.begin([held.shard], "size", [None])[0])
         return size
 
     def encode(self, x: Any) -> Any:
@@ -229,8 +229,9 @@ class ShardedBank(Batched):
             raise ValueError("the poll names a copy that does not exist")
         if len(xs) and not polls.size:
             return np.zeros((len(xs), self.labels), dtype=np.int64)
-        none = np.full(len(xs), -1)
-        return self._apply(xs, none, none, polls.astype(np.int32), np.ones(len(xs), dtype=np.bool_))[0]
+        none, cut = np.full(len(xs), -1), self._room(len(xs), polls.shape[1])
+        cut_rows(polls, cut)
+        return self._apply(xs, none, none, cut, np.ones(len(xs), dtype=np.bool_))[0]
 
     def heed(self) -> None:
         """A public round goes by in which nobody votes, as its row cannot be read: who is back takes part again."""
@@ -265,11 +266,11 @@ class ShardedBank(Batched):
 
     def run(self, rounds: Rounds) -> None:
         """A batch of rounds: everything is drawn, then all votes are counted, then the gate decides row by row."""
-        plain, first = sealed(rounds, xs=_NO_ROWS), int(rounds.progress[ROW])
-        room = block_of(min(rounds.ys.size - first, ROWS), 1, self.copies)
-        polls = np.empty((len(room.ends), rounds.polls % self.copies), dtype=np.int32)
-        block = Block(room.copies, polls, *room[2:])
-        drawn = draw_rows(plain, self.copies, block)
+        plain, first, polled = sealed(rounds, xs=_NO_ROWS), int(rounds.progress[ROW]), rounds.polls % self.copies
+        size = min(rounds.ys.size - first, ROWS, rounds.words.size // (polled + 1) + 1)
+        room, cut = block_of(size, 1, self.copies), self._room(size, polled)
+        block = Block(room.copies, np.empty((1, polled), dtype=np.int32), *room[2:])
+        drawn = draw_rows(plain, self.copies, block, cut)
         if not drawn:
             return
         these = slice(first, first + drawn)
@@ -278,7 +279,7 @@ class ShardedBank(Batched):
             rounds.xs[these],
             block.copies[:drawn].copy(),
             np.where(good, rounds.ys[these], -1),
-            polls[:drawn],
+            cut,
             good & (np.arange(first, first + drawn) >= rounds.silent),
         )
         decide_rows(plain, block, drawn, counts, taught, self.silent)
@@ -306,12 +307,19 @@ class ShardedBank(Batched):
 
     # ------------------------------------------------------------------ batches
 
+    def _room(self, rows: int, polled: int) -> Cut:
+        """Room for polls of so many copies each, by shards; none where all copies are asked."""
+        edges = np.array([*(held.own.start for held in self._shards), self.copies])
+        most = int(np.diff(edges).max())
+        polls = np.empty((len(self._shards), rows * polled + 1), np.uint16 if most <= 1 << 16 else np.int32)
+        return Cut(edges, polls, np.zeros((len(self._shards), rows if polled else 0), dtype=np.int64))
+
     def _apply(
         self,
         xs: Any,
         copies: Ints,
         ys: Ints,
-        polls: NDArray[np.int32] = _NOBODY,
+        cut: Cut | None = None,
         asked: Flags | None = None,
         resets: tuple[int, ...] = (),
     ) -> tuple[Ints, Ints]:
@@ -334,15 +342,18 @@ class ShardedBank(Batched):
             self._number += 1
             if lessons.size or resets:
                 self._journal.append(lessons_of(self._number, xs, copies, ys, lessons, resets))
-        silent = self.silent
-        if silent or asked is None:
-            polls = np.empty((len(ys), 0), dtype=np.int32)
-        batch = Batch(self._number, _table(xs), copies, ys, polls, np.zeros_like(wanted) if silent else wanted, resets)
+        heard = wanted & (not self.silent)
+        batch = Batch(self._number, _table(xs), copies, ys, *NOBODY, heard, resets)
+        batches = [batch for _ in self._shards]
+        if cut is not None and cut.ends.size and heard.any():
+            ends = cut.ends[:, : len(ys)]
+            polls = [line[: end[-1]] for line, end in zip(cut.polls, ends, strict=True)]
+            batches = [batch._replace(polls=poll, ends=end) for poll, end in zip(polls, ends, strict=True)]
         counts, taught = np.zeros((len(ys), self.labels), dtype=np.int64), np.zeros(len(ys), dtype=np.int64)
-        here = [held for held in self._shards if not held.lost]
-        begun = self._place.begin([held.shard for held in here], "apply", batch)
-        for held, one in zip(here, begun, strict=True):
-            answer = self._answer(held, one, batch, public)
+        here = [(held, one) for held, one in zip(self._shards, batches, strict=True) if not held.lost]
+        begun = self._place.begin([held.shard for held, _ in here], "apply", [one for _, one in here])
+        for (held, given), one in zip(here, begun, strict=True):
+            answer = self._answer(held, one, given, public)
             if answer is not None:
                 held.done, held.failures = batch.number, answer.failures
                 counts, taught = counts + answer.counts, taught + answer.taught
@@ -363,7 +374,7 @@ class ShardedBank(Batched):
                 return answer
             except Unheard:
                 if again:
-                    begun = self._place.begin([held.shard], "apply", batch)[0]
+                    begun = self._place.begin([held.shard], "apply", [batch])[0]
             except (Lost, LookupError):
                 break
         self._lose(held, public)
@@ -374,7 +385,7 @@ class ShardedBank(Batched):
         while True:
             self.settle()
             said = []
-            begun = self._place.begin([held.shard for held in self._shards], call, given)
+            begun = self._place.begin([held.shard for held in self._shards], call, [given] * len(self._shards))
             for held, one in zip(self._shards, begun, strict=True):
                 try:
                     said.append(self._place.finish(one))
@@ -392,7 +403,7 @@ class ShardedBank(Batched):
         """
         turn, self._turn = self._turn, (self._turn + 1) % SLICES
         here = [held for held in self._shards if not held.lost]
-        begun = [self._place.begin([held.shard], "part", held.slices[turn])[0] for held in here]
+        begun = self._place.begin([held.shard for held in here], "part", [held.slices[turn] for held in here])
         for held, one in zip(here, begun, strict=True):
             try:
                 part = self._place.finish(one)
@@ -422,7 +433,7 @@ class ShardedBank(Batched):
             with contained:
                 shard = self._place.start(self._recipe, held.own)
                 parts = [part for part in held.parts if part is not None]
-                self._place.finish(self._place.begin([shard], "restore", parts)[0])
+                self._place.finish(self._place.begin([shard], "restore", [parts])[0])
                 held.back = shard, self._again(held, shard, 0)
                 return
             time.sleep(AGAIN)
@@ -432,7 +443,7 @@ class ShardedBank(Batched):
         with self._lock:
             number, batches = self._number, [batch for batch in self._journal if batch.number > since]
         missing = [held.missing(batch) for batch in batches]
-        self._place.finish(self._place.begin([shard], "again", (number, missing))[0])
+        self._place.finish(self._place.begin([shard], "again", [(number, missing)])[0])
         return number
 
     def _miss(self, public: bool = True) -> None:

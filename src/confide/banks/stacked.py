@@ -179,8 +179,8 @@ class StackedBank(RowByRow):
     def count_rows(self, asked: Asked) -> tuple[Ints, Ints]:
         """Votes row by row, each row's lesson after its votes, and which lessons were taught: for `fuses` alone."""
         xs = np.require(asked.xs, np.float64, ["C", "W"]).reshape(-1, self._features)
-        polls, wanted, copies, ys = map(read_only, (asked.polls, asked.asked, asked.copies, asked.ys))
-        asked = Asked(asked.first, asked.end, polls, wanted, copies, xs, ys)
+        polls, ends, wanted, copies, ys = map(read_only, (asked.polls, asked.ends, asked.asked, asked.copies, asked.ys))
+        asked = Asked(asked.first, asked.end, polls, ends, wanted, copies, xs, ys)
         counts, taught = np.zeros((len(xs), self.labels), dtype=np.int64), np.zeros(len(xs), dtype=np.int64)
         count_rows(*self._kernels(), asked, counts, taught)
         return counts, taught
