@@ -432,10 +432,10 @@ def test_a_missing_model_is_refused(ledger: Ledger) -> None:
 
 def test_a_later_version_is_refused(filed: Ledger, path: Path) -> None:
     with sqlite3.connect(path) as db:
-        db.execute("PRAGMA user_version = 5")
+        db.execute("PRAGMA user_version = 6")
     db.close()
     for use in (filed.read, filed.claim, filed.create):
-        with pytest.raises(StateError, match="version 5"):
+        with pytest.raises(StateError, match="version 6"):
             use("shop")
 
 
@@ -512,6 +512,50 @@ def test_a_row_that_is_no_models_any_more_is_noticed(left: Path) -> None:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     with pytest.raises(StateError, match="damaged"):
         Ledger(left).claim("shop")
+
+
+@pytest.mark.parametrize("table", ["person", "used", "forgot", "life", "sealed"])
+def test_a_row_that_went_to_another_model_is_noticed(table: str, path: Path) -> None:
+    """One bit of a row's model, where a ledger has several: a sealed model was open again, a used ticket good."""
+    with Ledger(path) as ledger:
+        for name in ("shop", "bank"):
+            ledger.create(name)
+        spent = Entry(1, 1, shares=((ANN, 1),), used=((1, 1),), forgot=((0, ANN),), sealed="an old backup")
+        with ledger.claim("shop") as book:
+            book.wait(book.add(spent))
+    with closing(sqlite3.connect(path)) as db, db:
+        bank = "(SELECT id FROM model WHERE name = 'bank')"
+        assert db.execute(f"UPDATE {table} SET model = {bank}").rowcount == 1
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    for name in ("shop", "bank"):
+        with pytest.raises(StateError, match="damaged"):
+            Ledger(path).claim(name)
+
+
+def test_a_person_whose_row_is_not_as_it_was_written_is_not_signed_anew(path: Path) -> None:
+    with Ledger(path) as ledger:
+        ledger.create("shop")
+        book = ledger.claim("shop")
+        book.wait(book.add(Entry(1, 0, shares=((ANN, 0),), labels=((ANN, 3),))))
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute("UPDATE person SET labels = labels - 2")
+        with pytest.raises(StateError, match="damaged"):
+            book.wait(book.add(Entry(2, 0, shares=((ANN, 0), (BOB, 0)))))
+        book.close()
+    with pytest.raises(StateError, match="damaged"):
+        Ledger(path).read("shop")
+
+
+def test_a_model_whose_row_is_not_as_it_was_written_is_not_signed_anew(path: Path) -> None:
+    with Ledger(path) as ledger:
+        ledger.create("shop")
+        book = ledger.claim("shop")
+        book.wait(book.add(Entry(rounds=9, unsure=5)))
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute("UPDATE model SET unsure = 4")
+        with pytest.raises(StateError, match="damaged"):
+            book.wait(book.add(Entry(rounds=10, unsure=5)))
+        book.close()
 
 
 def test_a_table_that_is_not_as_it_was_made_is_noticed(left: Path) -> None:

@@ -1,6 +1,7 @@
 """The ledger's journal: notes that are durable with their entry, erased in place, dropped in order; lives and seals."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,18 @@ def test_one_persons_rows_are_overwritten(together: bool, filed: Ledger, path: P
         kept = b"left" + bytes(36) + rows(BOB)
         assert filed.journal("shop") == [("asked", at, 40, kept), ("taught", at, 40, bytes(40))]
     assert ANN not in path.read_bytes() and BOB in path.read_bytes()
+
+
+def test_a_changed_note_is_not_signed_anew_when_somebody_in_it_is_forgotten(filed: Ledger, path: Path) -> None:
+    with filed.claim("shop") as book:
+        at = book.add(Entry(2, 0, notes=(("taught", 40, rows(ANN, BOB)),)))
+        book.wait(at)
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute("UPDATE journal SET body = ?", (rows(ANN, BOB)[:-1] + b"T",))
+        with pytest.raises(StateError, match="damaged"):
+            book.wait(book.add(Entry(2, 0, erased=(("taught", at, ANN, ()),))))
+    with pytest.raises(StateError, match="damaged"):
+        filed.journal("shop")
 
 
 def test_old_notes_are_dropped_and_leave_no_bytes(filed: Ledger, path: Path) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from confide.errors import StateError
-from confide.ledger.store import SCHEMA, TABLES, VERSION, Reader, checksum, damaged, in_use
+from confide.ledger.store import ABOUT, SCHEMA, TABLES, VERSION, Reader, checksum, damaged, in_use
 from confide.ledger.wal import lost
 
 __all__ = ["CHECKSUM", "File", "FileReader", "Lock", "trouble"]
@@ -223,12 +223,14 @@ class File(FileReader):
             raise
 
     def check_whole(self) -> None:
-        """Read every page, and refuse a file that is damaged anywhere, or has rows that are no model's.
+        """Read every page and every row, whoever's it is, and refuse a file that is damaged anywhere.
 
-        A changed bit may take a table's first or last row out of its model, and leave the table in order.
+        A changed bit may give a row to no model, or to another one, and leave the table in order: whoever claims the
+        model that it was taken from does not miss it.
         """
-        strays = (f"EXISTS(SELECT 1 FROM {table} WHERE model NOT IN (SELECT id FROM model))" for table in TABLES)
-        if self.rows("PRAGMA integrity_check(1)") != [("ok",)] or any(self.rows(f"SELECT {', '.join(strays)}")[0]):
+        tables = {"model": f"id, name, {ABOUT}", **TABLES}.items()
+        changed = (f"EXISTS(SELECT 1 FROM {name} WHERE checksum IS NOT {CHECKSUM}({row}))" for name, row in tables)
+        if self.rows("PRAGMA integrity_check(1)") != [("ok",)] or any(self.rows(f"SELECT {', '.join(changed)}")[0]):
             raise damaged(self.name)
 
     def settle(self) -> None:

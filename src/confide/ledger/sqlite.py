@@ -18,7 +18,7 @@ from typing import Any
 from confide.errors import StateError
 from confide.ledger.entries import Batch
 from confide.ledger.file import CHECKSUM, File, FileReader, Lock, trouble
-from confide.ledger.store import LOOK, TABLES, WIDE, Claim, Place, Store, Trouble, checksum, taken_over
+from confide.ledger.store import ABOUT, LOOK, TABLES, WIDE, Claim, Place, Store, Trouble, checksum, damaged, taken_over
 
 __all__ = ["PERSON", "Disk", "SqliteStore"]
 
@@ -29,15 +29,16 @@ ON CONFLICT(model, who) DO UPDATE SET
     labels = MAX(labels, excluded.labels), sequence = excluded.sequence,
     checksum = {CHECKSUM}(
         model, who, MAX(unsure, excluded.unsure), MAX(watched, excluded.watched), MAX(labels, excluded.labels),
-        excluded.sequence)"""
+        excluded.sequence)
+WHERE checksum = {CHECKSUM}({TABLES["person"]})"""
 """Raise a person's counts: model, who, unsure, watched, labels, sequence, which changes even if nothing else does, and
-the checksum of these, for somebody new."""
+the checksum of these, for somebody new. A row that is not as it was written stays as it is."""
 _GROW = f"""
 UPDATE model SET rounds = MAX(rounds, ?1), unsure = MAX(unsure, ?2), halted = COALESCE(halted, ?3),
     history = MAX(history, ?4), sequence = ?5,
     checksum = {CHECKSUM}(
         id, name, epoch, ?5, MAX(rounds, ?1), MAX(unsure, ?2), COALESCE(halted, ?3), MAX(history, ?4))
-WHERE id = ?6 AND epoch = ?7 AND sequence = ?8"""
+WHERE id = ?6 AND epoch = ?7 AND sequence = ?8 AND checksum = {CHECKSUM}(id, name, {ABOUT})"""
 
 
 @cache
@@ -81,11 +82,13 @@ class SqliteStore(File, Store):
         """Raise the counts of the model and of these people, or find that it has another owner."""
         key, last = batch.key, batch.last
         if self.db.execute(_GROW, (*batch.grown(), last, key, batch.epoch, batch.before)).rowcount != 1:
+            self.checked(f"id, name, {ABOUT}", "model", "id = ?", key)  # a changed row is no other owner's
             raise taken_over(self.name)
         if people:
             counts = list[tuple[int | bytes, ...]]()
             counts += [(key, who, *[n + WIDE for n in ns], last) for who, ns in people.items()]
-            self.db.executemany(PERSON, [(*one, checksum(*one)) for one in counts])
+            if self.db.executemany(PERSON, [(*one, checksum(*one)) for one in counts]).rowcount != len(counts):
+                raise damaged(self.name)
 
     def look(self, key: int, kind: str, sequence: int) -> tuple[int, bytes] | None:
         """One note, by the connection that only reads: no write holds it up."""

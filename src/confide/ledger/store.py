@@ -26,7 +26,7 @@ __all__ = [
     "Trouble", "check_name", "checksum", "damaged", "in_use", "taken_over", "without",
 ]  # fmt: skip
 
-VERSION = 4
+VERSION = 5
 """Of a ledger: written, and the only one that is read."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
@@ -84,7 +84,6 @@ LOOK = f"SELECT {TABLES['journal']}, checksum FROM journal WHERE model = ? AND k
 _PAGE = 16  # notes that are read at once
 _MODEL = "SELECT 1 FROM model WHERE id = ? AND epoch = ?"
 _ONCE = "DO NOTHING"
-_NOTED = "SELECT kind, sequence, width, body FROM journal WHERE model = ? AND kind = ? AND sequence = ?"
 
 Row = Sequence[Any]
 
@@ -100,7 +99,7 @@ def check_name(model: str) -> str:
     return model
 
 
-def checksum(*values: int | str | bytes | None) -> int:
+def checksum(*values: object) -> int:
     """What stands beside every row: a store notices a damaged page, but not a changed number in it.
 
     It is of raw bytes and of what kind of value each is: one changed bit makes a text of a row's bytes. How long it
@@ -116,8 +115,10 @@ def checksum(*values: int | str | bytes | None) -> int:
         elif isinstance(value, str):
             raw = value.encode()
             parts += _VALUE(1, len(raw)), raw
-        else:
+        elif isinstance(value, bytes):
             parts += _VALUE(2, len(value)), value
+        else:  # none that we write: no row has this checksum
+            return -1
     return zlib.crc32(b"".join(parts)) + WIDE
 
 
@@ -380,7 +381,7 @@ class Store(Reader):
             else:
                 erased.append((kind, at, whose, left))
         with self.changing():
-            noted = [self.run(_NOTED, key, kind, at) for kind, at, *_ in erased]
+            noted = [self.run(LOOK, key, kind, at) for kind, at, *_ in erased]
             self.count(batch, batch.people())
             # What is dropped goes first: what is new is then written over the same pages.
             for kind, before in sorted({one for entry in entries for one in entry.dropped}):
@@ -403,8 +404,8 @@ class Store(Reader):
                 self.run("DELETE FROM used WHERE model = ? AND number <= ?", key, batch.prune)
 
     def _erase(self, key: int, erased: list[Erased], noted: list[Any]) -> None:
-        """Overwrite rows of notes that are there already."""
-        bodies = {(kind, at): (width, body) for one in noted for kind, at, width, body in one}
+        """Overwrite rows of notes that are there already, as they were written: no changed one is signed anew."""
+        bodies = {(kind, at): (width, body) for one in noted for _, kind, at, width, body in self.sound(one)}
         for kind, at, whose, left in erased:
             if (kind, at) in bodies:
                 width, body = bodies[kind, at]
