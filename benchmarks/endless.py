@@ -1,6 +1,8 @@
 """What it costs not to know the length, and how a guide without an end follows a change.
 
     CONFIDE_DATA=folder python benchmarks/endless.py length --rounds 10000 100000 [--streams rbf sea] [--seeds 2]
+    python benchmarks/endless.py length --streams sea --counted     ranges are found in equally many rounds in both:
+                                                        else in up to twice as many by the plan that knows its length
     CONFIDE_DATA=folder python benchmarks/endless.py drift flip elec [--json file]
     python benchmarks/endless.py river [--picture docs/images/drift.svg]     the first stream of `drift`, beside River's
                                                         trees with drift detectors: three minutes
@@ -29,6 +31,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +55,7 @@ from confide.guide.model import encode_batch
 from confide.learners import GaussianNB, LogisticRegression
 from confide.planning import tight
 from confide.planning.guided import GuidePlan
+from confide.planning.stages import ends_of
 from confide.privacy.random import Random
 from examples.pictures import BLUES, GREY, ORANGE, PER_CENT, RED, picture
 
@@ -74,12 +78,18 @@ def errors(plan: GuidePlan, columns: Columns, rows: Any, labels: NDArray[np.int6
 
 
 def beside(
-    name: str, columns: Columns, rows: Any, labels: NDArray[np.int64], epsilon: float, seeds: int
+    name: str, columns: Columns, rows: Any, labels: NDArray[np.int64], epsilon: float, seeds: int, counted: bool = False
 ) -> dict[str, Any]:
-    """Error of a plan told its length, and without an end, over all rows and after 40 % of them."""
+    """Error of a plan told its length, and without an end, over all rows and after 40 % of them.
+
+    Ranges are found in as many rounds in both, or in as many as each plan says.
+    """
     n, found = labels.size, {}
-    for kind, rounds in (("told", n), ("endless", None)):
-        plan = GuidePlan.best(epsilon, DELTA, rounds, labels=int(labels.max()) + 1)
+    told, endless = (GuidePlan.best(epsilon, DELTA, rounds, labels=int(labels.max()) + 1) for rounds in (n, None))
+    if counted:
+        leaves = len(ends_of(endless.range_rounds, told.leaf, told.growth))
+        told = replace(told, range_rounds=endless.range_rounds, warm_leaves=leaves)
+    for kind, plan in (("told", told), ("endless", endless)):
         wrong = [errors(plan, columns, rows, labels, seed) for seed in range(1, seeds + 1)]
         found[kind] = [float(np.mean(wrong)), float(np.mean([each[int(LATER * n) :] for each in wrong]))]
     ratio = [b / a for a, b in zip(found["told"], found["endless"], strict=True)]
@@ -92,7 +102,7 @@ def length(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             stream = load(name, None if name in FILES else rounds)
             rows, labels = asked(stream)[0][:rounds], stream.labels[:rounds]
             for epsilon in args.epsilon:
-                yield beside(name, stream.columns, rows, labels, epsilon, args.seeds)
+                yield beside(name, stream.columns, rows, labels, epsilon, args.seeds, args.counted)
 
 
 def drifting(name: str) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -345,6 +355,9 @@ def main() -> None:
     parser.add_argument("--streams", nargs="+", default=[*CHOSEN, *UNSEEN])
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 4.0])
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument(
+        "--counted", action="store_true", help="of `length`: ranges are found in as many rounds in both"
+    )
     parser.add_argument("--rates", type=float, nargs="+", default=[0.0, 0.0001, 0.001, 0.01])
     parser.add_argument("--long", type=int, default=LONG, help="rounds of `people`, `late`, `rare` and `served`")
     parser.add_argument("--json", type=Path)
