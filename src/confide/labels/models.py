@@ -28,7 +28,7 @@ from confide.labels.default import Default
 from confide.labels.fitting import Fit, next_fit
 from confide.learners.base import Stacked, fresh
 from confide.learners.called import Labels, called_by, values_of
-from confide.learners.foreign import FromRiver, FromSklearn, as_learner
+from confide.learners.foreign import FromRiver, FromSklearn, as_learner, last_step
 from confide.learners.refit import Refit, classifies
 from confide.learners.rowwise import Heard
 from confide.privacy.response import Response
@@ -288,9 +288,7 @@ def _accepts(method: Any, name: str) -> bool:
 class _River:
     def __init__(self, learner: FromRiver, labels: Labels) -> None:
         self._learner, self._called = learner, learner.hears
-        last = learner.model
-        while isinstance(steps := getattr(last, "steps", None), Mapping) and steps:  # a pipeline
-            last = list(steps.values())[-1]
+        last = last_step(learner.model)
         linear = type(last).__module__.startswith("river.linear_model") and hasattr(last, "predict_proba_one")
         sloped = linear and type(last).__name__ in ("LogisticRegression", "SoftmaxRegression")
         self.weighs = sloped and _accepts(last.learn_one, "w")
@@ -310,11 +308,7 @@ class _River:
         return np.array([share / total for share in found])
 
     def tell(self, x: Any, out: int, weight: float) -> None:
-        row, y = self._learner.named(x), self._called.values[out]
-        if self.weighs:
-            self._learner.model.learn_one(row, y, w=weight)
-        else:
-            self._learner.model.learn_one(row, y)
+        self._learner.told(x, out, **({"w": weight} if self.weighs else {}))
 
 
 class _Sklearn:
@@ -335,13 +329,9 @@ class _Sklearn:
         return found
 
     def tell(self, x: Any, out: int, weight: float) -> None:
-        learner = self._learner
         if self.weighs and weight == 0.0:
             return  # what surely is a replacement has no slope; scikit-learn refuses a row that weighs nothing
-        first = {} if learner.taught else {"classes": learner.heard.array}
-        weighed = {"sample_weight": np.array([weight])} if self.weighs else {}
-        learner.model.partial_fit(np.array([x]), learner.heard.array[[out]], **first, **weighed)
-        learner.taught = True
+        self._learner.told(x, out, **({"sample_weight": np.array([weight])} if self.weighs else {}))
 
 
 class _Plain:

@@ -65,7 +65,11 @@ class FromRiver(Base):
 
     def learn(self, x: Any, y: Any, /) -> None:
         """Teach the model."""
-        self.model.learn_one(self.named(x), self.hears.values[self.called.learned(y)])
+        self.told(x, self.called.learned(y))
+
+    def told(self, x: Any, number: int, **more: Any) -> None:
+        """Teach the model the label of this number; `more` goes to its `learn_one`."""
+        self.model.learn_one(self.named(x), self.hears.values[number], **more)
 
     def named(self, x: Any) -> Mapping[Any, Any]:
         """x as River takes it."""
@@ -122,8 +126,12 @@ class FromSklearn(Base):
 
     def learn(self, x: Any, y: Any, /) -> None:
         """Teach the model."""
+        self.told(x, self.called.learned(y))
+
+    def told(self, x: Any, number: int, **more: Any) -> None:
+        """Teach the model the label of this number; `more` goes to its `partial_fit`."""
         first = {} if self.taught else {"classes": self.heard.array}  # to check them again takes a third of it
-        self.model.partial_fit(np.array([x]), self.heard.array[[self.called.learned(y)]], **first)
+        self.model.partial_fit(np.array([x]), self.heard.array[[number]], **first, **more)
         self.taught = True
 
 
@@ -186,11 +194,15 @@ def _labelled(model: Any, labels: Labels, keep: bool) -> Learner:
     return relabelled
 
 
+def last_step(model: Any) -> Any:
+    """The last step of one of River's pipelines; any other model is its own."""
+    while isinstance(steps := getattr(model, "steps", None), Mapping) and steps:
+        model = list(steps.values())[-1]
+    return model
+
+
 def _classifies(model: Any) -> None:
     """Refuse one of River's models that predicts something else than labels."""
-    river = sys.modules.get("river.base")
-    last = model
-    while isinstance(steps := getattr(last, "steps", None), Mapping) and steps:  # a pipeline
-        last = list(steps.values())[-1]
+    river, last = sys.modules.get("river.base"), last_step(model)
     if river is not None and isinstance(last, river.Estimator) and not isinstance(last, river.Classifier):
         raise ValueError(f"{type(last).__name__} does not predict labels: give one of River's classifiers")

@@ -372,12 +372,8 @@ class Plan(Numbers):
         if relay:
             rounds, units = None, "rounds"
         promise = Promise(epsilon, delta, rounds, labels, units, unit_labels=learned)
-        guided = () if shared.guide is None else (shared.guide,)
-        if shared.found is None:
-            return cls(promise, guided, "tight", notes=shared.notes)
-        got = None if guided else Guarantee(shared.found.got.epsilon, delta)
-        parts = (copies_of(shared.found, labels, beta, last if relay else 0), *guided)
-        return cls(promise, parts, "tight", got, notes=shared.notes)  # type: ignore[arg-type]
+        parts = shared.parts(labels, beta, last if relay else 0)
+        return cls(promise, parts, "tight", shared.got(delta), notes=shared.notes)  # type: ignore[arg-type]
 
     @classmethod
     def labels_alone(

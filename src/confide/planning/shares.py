@@ -15,9 +15,11 @@ from typing import Any, Literal
 from confide._checks import Numbers, integer
 from confide.planning import tight
 from confide.planning.arguments import BETA, MOST_EPSILON, Unused, check_tables
+from confide.planning.copies import copies_of
 from confide.planning.design import Found
+from confide.planning.guarantee import Guarantee
 from confide.planning.guided import GuidePlan, TooNoisy
-from confide.planning.parts import Unreachable
+from confide.planning.parts import Part, Unreachable
 from confide.privacy.renyi import renyi_from_epsilon
 
 SHARES = (0.5, 0.35, 0.25, 0.15, 0.1, 0.05, 0.02)
@@ -47,6 +49,15 @@ class Shared(Numbers):
     found: Found | None
     guide: GuidePlan | None
     notes: tuple[str, ...]
+
+    def parts(self, labels: int, beta: float, relay: int) -> tuple[Part, ...]:
+        """The parts of a plan: copies, and the guide, if there are any."""
+        voters = () if self.found is None else (copies_of(self.found, labels, beta, relay),)
+        return (*voters, *(() if self.guide is None else (self.guide,)))
+
+    def got(self, delta: float) -> Guarantee | None:
+        """What copies alone keep, as their search has found it; None where it is still to be computed."""
+        return None if self.found is None or self.guide is not None else Guarantee(self.found.got.epsilon, delta)
 
 
 @dataclass(frozen=True)
