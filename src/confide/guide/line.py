@@ -91,18 +91,22 @@ def _root(numbers: Floats) -> Floats:
 
 @jit
 def _likely(score: Floats) -> None:
-    """Turn scores into probabilities: of the second of two labels where there is one score."""
-    if score.size == 1:
-        score[0] = 1.0 / (1.0 + exponential(-min(max(score[0], -_SURE), _SURE)))
+    """Turn rows' scores, a line a vector, into probabilities: of the second of two labels where there is one vector."""
+    vectors, n = score.shape
+    if vectors == 1:
+        only = score[0]
+        for i in range(n):
+            only[i] = 1.0 / (1.0 + exponential(-min(max(only[i], -_SURE), _SURE)))
         return
-    top, total = score[0], 0.0
-    for v in range(score.size):
-        top = max(top, score[v])
-    for v in range(score.size):
-        score[v] = exponential(max(score[v] - top, -_SURE))
-        total += score[v]
-    for v in range(score.size):
-        score[v] /= total
+    for i in range(n):
+        top, total = score[0, i], 0.0
+        for v in range(vectors):
+            top = max(top, score[v, i])
+        for v in range(vectors):
+            score[v, i] = exponential(max(score[v, i] - top, -_SURE))
+            total += score[v, i]
+        for v in range(vectors):
+            score[v, i] /= total
 
 
 @jit
@@ -110,31 +114,35 @@ def _follow(theta: Floats, indices: Ints, values: Floats, numbers: Floats, root:
     """Steps towards the line whose probabilities differ least from those of θ, by their cross entropy.
 
     A step divides by what the curvature is at most everywhere, ¼ of the products' sum for two labels, ½ of it for more
-    (Böhning, 1992): the cross entropy never rises, and nothing can swing.
+    (Böhning, 1992): the cross entropy never rises, and nothing can swing. Sums are in the order of columns and rows;
+    loops go along memory, so that the compiler turns them into vector code.
     """
     n, d = numbers.shape
-    vectors, most = theta.shape[1], 4.0 if theta.shape[1] == 1 else 2.0
-    said, score, slope, own = np.zeros((n, vectors)), np.zeros(vectors), np.zeros((d, vectors)), np.arange(d)
+    vectors, most, columns = theta.shape[1], 4.0 if theta.shape[1] == 1 else 2.0, np.ascontiguousarray(numbers.T)
+    said, now, slope, one = np.empty((vectors, n)), np.empty((vectors, n)), np.empty((vectors, d)), np.empty(vectors)
     for i in range(n):
-        scores(theta, indices[i], values[i], said[i])
-        _likely(said[i])
+        scores(theta, indices[i], values[i], one)
+        said[:, i] = one
+    _likely(said)
     for _ in range(_STEPS):
+        now[:] = 0.0
         slope[:] = 0.0
-        for i in range(n):
-            scores(weights, own, numbers[i], score)
-            _likely(score)
-            for v in range(vectors):
-                score[v] = said[i, v] - score[v]
-            for j in range(d):
-                for v in range(vectors):
-                    slope[j, v] += score[v] * numbers[i, j]
         for v in range(vectors):
             for j in range(d):
+                for i in range(n):
+                    now[v, i] += weights[j, v] * columns[j, i]
+        _likely(now)
+        for v in range(vectors):
+            for i in range(n):
+                more = said[v, i] - now[v, i]
+                for j in range(d):
+                    slope[v, j] += more * numbers[i, j]
+            for j in range(d):
                 for k in range(j):
-                    slope[j, v] -= root[j, k] * slope[k, v]
-                slope[j, v] /= root[j, j]
+                    slope[v, j] -= root[j, k] * slope[v, k]
+                slope[v, j] /= root[j, j]
             for j in range(d - 1, -1, -1):
                 for k in range(j + 1, d):
-                    slope[j, v] -= root[k, j] * slope[k, v]
-                slope[j, v] /= root[j, j]
-                weights[j, v] += most * slope[j, v]
+                    slope[v, j] -= root[k, j] * slope[v, k]
+                slope[v, j] /= root[j, j]
+                weights[j, v] += most * slope[v, j]
