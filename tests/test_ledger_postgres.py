@@ -367,7 +367,7 @@ def test_what_is_not_there_is_refused(ledger: Ledger, url: str, cluster: Cluster
     for use in (ledger.read, ledger.claim, ledger.discard):
         refused(lambda use=use: use("bank"), "no model")  # type: ignore[misc]
     refused(lambda: Ledger(cluster.url("nowhere")).create("shop"), "no schema")
-    cluster.execute("UPDATE confide_ledger SET version = 5", url)
+    cluster.execute("UPDATE confide_ledger SET version = 6", url)
     for use in (ledger.read, ledger.claim):
         refused(lambda use=use: use("shop"), "version 6")  # type: ignore[misc]
 
