@@ -1,15 +1,19 @@
-"""Requests that are no longer in memory: where the journal has each, by its id and by its round.
+"""Requests that are no longer in memory: where the journal has each, by its name and by its round.
 
 The journal has everything for as long as a ticket is good, so memory need not have it too. This index says which of its
 notes has a request, what came of its label, and which notes have rows of a person. It is a file of SQLite without a
 name, which nobody else can open and which ends with the process: a desk that is opened makes it anew from the journal.
 So nothing in it must be durable, and a question costs some 130 bytes of a disk, and none of the memory.
 
+Rounds come in bunches, in their order: what leaves the memory together is one row, as nearly all of them are only ever
+counted and dropped. A name stands for a person and an id together, whether or not the person was forgotten
+(`confide.service.requests.Request`), so that one look finds both; half of it is enough to find a round by, and what is
+found is compared whole.
+
 Who is looked for here asked a fixed number of public rounds ago, or more (`confide.service.requests.RECENT`): whether
-a request is found in memory or here tells nobody anything. Every question is looked for under both names that it may
-have, its own and the one it leaves behind when its person is forgotten. How long a look takes depends on which pages
-the system has at hand, so on what others looked for lately, late labels among it: that is time, which ticks hide
-(docs/threat-model.md, "Time").
+a request is found in memory or here tells nobody anything. Every question is looked for. How long a look takes depends
+on which pages the system has at hand, so on what others looked for lately, late labels among it: that is time, which
+ticks hide (docs/threat-model.md, "Time").
 """
 
 from __future__ import annotations
@@ -20,21 +24,25 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import islice
+from functools import cache
 from pathlib import Path
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from confide.errors import StateError
 from confide.ledger.book import Book
 from confide.service.journal import ASKED, Row, Rows
 
-__all__ = ["Older", "Place"]
+__all__ = ["Bunch", "Older", "Place", "halves_of"]
 
 _NAME = "asked.db"
 _SCHEMA = """
-CREATE TABLE round(number INTEGER PRIMARY KEY, about BLOB NOT NULL);
-CREATE TABLE asked(key BLOB NOT NULL, number INTEGER NOT NULL, PRIMARY KEY(key, number)) WITHOUT ROWID;
+CREATE TABLE bunch(first INTEGER PRIMARY KEY, width INTEGER NOT NULL, about BLOB NOT NULL);
+CREATE TABLE asked(half INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY(half, number)) WITHOUT ROWID;
+CREATE TABLE asker(whose BLOB NOT NULL, first INTEGER NOT NULL, PRIMARY KEY(whose, first)) WITHOUT ROWID;
 CREATE TABLE note(
     kind TEXT NOT NULL, sequence INTEGER NOT NULL, rounds INTEGER NOT NULL, minute INTEGER NOT NULL,
     leaf INTEGER NOT NULL, rows INTEGER NOT NULL, PRIMARY KEY(kind, sequence)) WITHOUT ROWID;
@@ -49,13 +57,15 @@ _PRAGMAS = (
     "secure_delete = ON", "cache_size = -8192", "cache_spill = OFF",
 )  # fmt: skip
 _MANY = 250
-"""Keys that are looked for at once: everybody who looks without the desk's lock waits for one piece at most."""
-_ABOUT = Struct("<32sqiiiihhhq??")
+"""Names that are looked for at once: everybody who looks without the desk's lock waits for one piece at most."""
 
 
 class Place(NamedTuple):
     """Where the journal has a question, and what came of it."""
 
+    number: int
+    half: int
+    """Of its name."""
     key: bytes
     """Whose it is and its id, as in `Row`; once its person was forgotten what stands for both, as `Row.left` has it."""
     sequence: int
@@ -77,7 +87,6 @@ class Place(NamedTuple):
     counted: bool
     """Whether the monitor counts it."""
     forgotten: bool
-    number: int
     shares: tuple[float, ...] | None
     """The probabilities that were told with it."""
 
@@ -97,17 +106,92 @@ class Place(NamedTuple):
         """What is left of it once its person was forgotten."""
         return self._replace(key=key, label=-1, source=-1, taught=-1, forgotten=True, shares=None)
 
-    def pack(self) -> bytes:
-        """Of one length, whatever came of it."""
-        shares = () if self.shares is None else self.shares
-        return _ABOUT.pack(*self[:12]) + Struct(f"<{len(shares)}d").pack(*shares)
+    def pack(self, width: int) -> bytes:
+        """In so many bytes."""
+        shares, about = self.shares, _ABOUT.pack(*self[:-1])
+        if width == len(about):
+            return about
+        most = (width - len(about)) // 8
+        return about + Struct(f"<{most}d").pack(*(shares or (np.nan,) * most))
+
+
+_ABOUT = Struct("<qq32sqiiiihhhq??")
+_TYPES = ("i8", "i8", "V32", "i8", "i4", "i4", "i4", "i4", "i2", "i2", "i2", "i8", "?", "?")
+
+
+@cache
+def _columns(width: int) -> np.dtype[Any]:
+    """The places of a bunch, each of so many bytes, as columns."""
+    fields = [(name, f"<{kind}") for name, kind in zip(Place._fields, _TYPES, strict=False)]
+    return np.dtype([*fields, ("shares", f"V{width - _ABOUT.size}")])
+
+
+class Bunch(NamedTuple):
+    """Rounds that left the memory together, in their order: each takes the same room, whatever came of it."""
+
+    first: int
+    width: int
+    about: bytes
+
+    def __repr__(self) -> str:
+        return f"Bunch(first={self.first})"
 
     @classmethod
-    def of(cls, number: int, about: bytes) -> Place:
-        """What was packed."""
-        told = len(about) - _ABOUT.size
-        shares = Struct(f"<{told // 8}d").unpack_from(about, _ABOUT.size) if told else None
-        return cls._make((*_ABOUT.unpack_from(about), number, shares))
+    def of(cls, places: Sequence[Place]) -> Bunch:
+        """These rounds."""
+        width = _ABOUT.size + 8 * max([len(one.shares or ()) for one in places])
+        return cls(places[0].number, width, b"".join([one.pack(width) for one in places]))
+
+    @property
+    def columns(self) -> NDArray[Any]:
+        """All places, by what they are made of."""
+        return np.frombuffer(self.about, _columns(self.width))
+
+    @property
+    def places(self) -> list[Place]:
+        """All places."""
+        return [self.place(i) for i in range(len(self.about) // self.width)]
+
+    def place(self, i: int) -> Place:
+        """One of them."""
+        at, most = i * self.width, (self.width - _ABOUT.size) // 8
+        shares = Struct(f"<{most}d").unpack_from(self.about, at + _ABOUT.size) if most else None
+        told = None if shares is None or np.isnan(shares[0]) else shares
+        return Place._make((*_ABOUT.unpack_from(self.about, at), told))
+
+    def find(self, number: int) -> int | None:
+        """Which of them is this round."""
+        numbers = self.columns["number"]
+        i = int(numbers.searchsorted(number))
+        return i if i < numbers.size and numbers[i] == number else None
+
+    # What a bunch has of the one of its rounds that has most.
+
+    @property
+    def number(self) -> int:
+        """Its last round."""
+        return int(self.columns["number"][-1])
+
+    @property
+    def minute(self) -> int:
+        """By the public clock."""
+        return int(self.columns["minute"].max())
+
+    @property
+    def sequence(self) -> int:
+        """The last note of questions."""
+        return int(self.columns["sequence"].max())
+
+    @property
+    def lesson(self) -> int:
+        """The last note of labels."""
+        return int(self.columns["lesson"].max())
+
+    @property
+    def open(self) -> int:
+        """How many were answered and wait for a label."""
+        columns = self.columns
+        return int(((columns["label"] >= 0) & (columns["taught"] < 0)).sum())
 
 
 class Older:
@@ -127,6 +211,7 @@ class Older:
 
     def __init__(self, folder: Path, book: Book) -> None:
         self._book, self._lock, path = book, threading.Lock(), folder / _NAME
+        self._last = -1
         self.size = 0
         """How many questions it has."""
         with self._guarded():
@@ -165,74 +250,79 @@ class Older:
 
     def add(self, places: Sequence[Place]) -> None:
         """Questions leave the memory, in the order of their rounds."""
-        rounds = [(one.number, one.pack()) for one in places]
-        keys = sorted((one.key, one.number) for one in places)  # neighbours are on one page
+        if places[0].number <= self._last:
+            raise RuntimeError("rounds leave the memory in their order")
+        self._last, bunch = places[-1].number, Bunch.of(places)
+        halves = sorted((one.half, one.number) for one in places)  # neighbours are on one page
         with self._guarded():
             for at in range(0, len(places), _MANY):
                 with self._lock:
-                    self._db.executemany("INSERT INTO round VALUES (?, ?)", rounds[at : at + _MANY])
-                    self._db.executemany("INSERT INTO asked VALUES (?, ?)", keys[at : at + _MANY])
+                    self._db.executemany("INSERT INTO asked VALUES (?, ?)", halves[at : at + _MANY])
             with self._lock:
+                self._db.execute("INSERT INTO bunch VALUES (?, ?, ?)", bunch)
+                self._db.executemany("INSERT INTO asker VALUES (?, ?)", _askers(bunch.first, places))
                 self._keep()
         self.size += len(places)
 
-    def find(self, keys: Iterable[bytes]) -> dict[bytes, int]:
-        """The last rounds of those keys that are known. It may be called without the desk's lock."""
-        found, left = dict[bytes, int](), iter(keys)
+    def find(self, names: Sequence[bytes]) -> dict[bytes, int]:
+        """The last rounds of those names that may be known. It may be called without the desk's lock."""
+        halves, found = dict(zip(halves_of(names), names, strict=True)), dict[bytes, int]()
+        keys = list(halves)
         with self._guarded():
-            while some := list(islice(left, _MANY)):
+            for at in range(0, len(keys), _MANY):
+                some = keys[at : at + _MANY]
+                given = f"SELECT half, max(number) FROM asked WHERE half IN ({'?, ' * (len(some) - 1)}?) GROUP BY half"
                 with self._lock:
-                    places = ", ".join("?" * len(some))
-                    last = f"SELECT key, max(number) FROM asked WHERE key IN ({places}) GROUP BY key"
-                    found.update(self._db.execute(last, some))
+                    found.update((halves[half], number) for half, number in self._db.execute(given, some))
         return found
+
+    def _bunch(self, select: str, number: int) -> Bunch | None:
+        with self._guarded(), self._lock:
+            row = self._db.execute(select, (number,)).fetchone()
+        return None if row is None else Bunch._make(row)
+
+    def after(self, number: int) -> Bunch | None:
+        """The next rounds after this one, of which no bunch has others too."""
+        return self._bunch("SELECT * FROM bunch WHERE first > ? ORDER BY first LIMIT 1", number)
+
+    def _with(self, number: int) -> tuple[Bunch, int] | None:
+        """The bunch that has a round, and where in it."""
+        bunch = self._bunch("SELECT * FROM bunch WHERE first <= ? ORDER BY first DESC LIMIT 1", number)
+        at = None if bunch is None else bunch.find(number)
+        return None if bunch is None or at is None else (bunch, at)
 
     def at(self, number: int) -> Place | None:
         """The question of a round."""
-        with self._guarded(), self._lock:
-            row = self._db.execute("SELECT number, about FROM round WHERE number = ?", (number,)).fetchone()
-        return None if row is None else Place.of(*row)
+        found = self._with(number)
+        return None if found is None else found[0].place(found[1])
 
     def change(self, place: Place) -> None:
         """Something came of a question."""
-        with self._guarded(), self._lock:
-            self._db.execute("UPDATE round SET about = ? WHERE number = ?", (place.pack(), place.number))
+        found = self._with(place.number)
+        if found is not None:
+            bunch, at = found
+            with self._guarded(), self._lock, self._db.blobopen("bunch", "about", bunch.first) as blob:
+                blob.seek(at * bunch.width)
+                blob.write(place.pack(bunch.width))
 
-    def after(self, number: int, most: int) -> list[Place]:
-        """The next questions after a round, so many at most."""
-        with self._guarded(), self._lock:
-            rows = self._db.execute(
-                "SELECT number, about FROM round WHERE number > ? ORDER BY number LIMIT ?",
-                (number, most),
-            ).fetchall()
-        return [Place.of(*row) for row in rows]
-
-    def drop(self, places: Sequence[Place]) -> None:
+    def drop(self, bunch: Bunch) -> None:
         """No note has these any more."""
+        places = bunch.places
         with self._guarded(), self._lock:
-            self._db.executemany("DELETE FROM round WHERE number = ?", [(one.number,) for one in places])
-            keys = sorted((one.key, one.number) for one in places)
-            self._db.executemany("DELETE FROM asked WHERE key = ? AND number = ?", keys)
+            self._db.execute("DELETE FROM bunch WHERE first = ?", (bunch.first,))
+            halves = sorted((one.half, one.number) for one in places)
+            self._db.executemany("DELETE FROM asked WHERE half = ? AND number = ?", halves)
+            self._db.executemany("DELETE FROM asker WHERE whose = ? AND first = ?", _askers(bunch.first, places))
         self.size -= len(places)
 
     def of(self, whose: bytes) -> list[Place]:
         """Somebody's questions, in order."""
         with self._guarded(), self._lock:
             rows = self._db.execute(
-                "SELECT round.number, about FROM asked JOIN round USING (number) WHERE key BETWEEN ? AND ?",
-                (whose, whose + b"\xff" * 17),
+                "SELECT bunch.* FROM asker JOIN bunch USING (first) WHERE whose = ? ORDER BY first", (whose,)
             ).fetchall()
-        return sorted((Place.of(*row) for row in rows), key=lambda one: one.number)
-
-    def rename(self, places: Sequence[tuple[Place, bytes]]) -> None:
-        """The person of these questions was forgotten: each has this key from now on."""
-        with self._guarded(), self._lock:
-            gone = [(one.key, one.number) for one, _ in places]
-            self._db.executemany("DELETE FROM asked WHERE key = ? AND number = ?", gone)
-            new = [(key, one.number) for one, key in places]
-            self._db.executemany("INSERT INTO asked VALUES (?, ?)", new)
-            about = [(one.left(key).pack(), one.number) for one, key in places]
-            self._db.executemany("UPDATE round SET about = ? WHERE number = ?", about)
+        every = (one for row in rows for one in Bunch._make(row).places)
+        return [one for one in every if one.key[:16] == whose and not one.forgotten]
 
     def rows(self, places: Iterable[Place]) -> dict[int, Row]:
         """What the journal has of these questions, by their rounds, but for those that cannot be read now."""
@@ -259,10 +349,11 @@ class Older:
 
         `others` are those whose rows are in it beside the questions that have rounds.
         """
+        theirs = [(kind, sequence, whose) for whose in others]
         with self._guarded(), self._lock:
             self._db.execute("INSERT INTO note VALUES (?, ?, ?, ?, ?, ?)", (kind, sequence, *about))
-            theirs = [(kind, sequence, whose) for whose in others]
-            self._db.executemany("INSERT OR IGNORE INTO other VALUES (?, ?, ?)", theirs)
+            if theirs:
+                self._db.executemany("INSERT OR IGNORE INTO other VALUES (?, ?, ?)", theirs)
 
     def first(self, kind: str) -> Iterator[tuple[int, int, int, int, int]]:
         """Notes of this kind (sequence, rounds, minute, leaf, rows), from the first one that is there."""
@@ -291,7 +382,17 @@ class Older:
             return self._db.execute("SELECT kind, sequence FROM other WHERE whose = ?", (whose,)).fetchall()
 
     def forget(self, whose: bytes) -> None:
-        """No note has other rows of theirs any more; what `rename` changed is written over on the disk, too."""
+        """Nothing is known of theirs any more, after `change` of each; what that changed is written over, too."""
         with self._guarded(), self._lock:
+            self._db.execute("DELETE FROM asker WHERE whose = ?", (whose,))
             self._db.execute("DELETE FROM other WHERE whose = ?", (whose,))
             self._keep()
+
+
+def halves_of(names: Sequence[bytes]) -> list[int]:
+    """Half of each name, as a number."""
+    return cast(list[int], np.frombuffer(b"".join(names), "<i8")[::2].tolist())
+
+
+def _askers(first: int, places: Iterable[Place]) -> list[tuple[bytes, int]]:
+    return sorted({(one.key[:16], first) for one in places if not one.forgotten})

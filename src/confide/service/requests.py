@@ -9,9 +9,8 @@ from __future__ import annotations
 import hmac
 import sys
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import Any
 
 from confide.banks.base import FORM
@@ -22,7 +21,7 @@ from confide.pop.pop import POP
 from confide.pop.tickets import Key, Waiting
 from confide.service.base import Question, Refusal, Reply
 from confide.service.journal import ASKED, IMPORT, MOST_LABELS, NOBODY, STANDS, TAUGHT, Row, canonical, pack, unpack
-from confide.service.older import Older, Place
+from confide.service.older import Bunch, Older, Place, halves_of
 from confide.service.quota import DAY, Clock, Quota
 from confide.service.words import FORGOTTEN, HALTED, OTHER_QUESTION, OVER, UNREAD
 
@@ -30,6 +29,9 @@ __all__ = ["MOST", "RECENT", "Imported", "Request", "Requests", "Stored", "refus
 
 RECENT = 4096
 """Rounds whose questions are in memory, as they were read, for a label or a retry that comes soon. Public."""
+
+_BUNCHES = 16
+"""The others leave in bunches of this part of them, as each bunch is one write."""
 
 MOST = 64
 """Questions that are over and leave with one call, beside twice as many as it asks. Public."""
@@ -61,10 +63,9 @@ class Request:
     wrong: str = ""
     """What is wrong with it, where that was found when it was asked."""
 
-    @property
-    def keys(self) -> tuple[bytes, bytes]:
-        """What it is found by once it is not in memory: its own, and the one it leaves when its person is forgotten."""
-        return self.whose + self.id, self.name + self.counted
+    def is_at(self, place: Place) -> bool:
+        """Whether this place is its own, or what it left there when its person was forgotten."""
+        return place.key == (self.name + self.counted if place.forgotten else self.whose + self.id)
 
     def row(self, outcome: Outcome, epoch: int, copy: int | None = None) -> Row:
         """What the journal has of it, once it was asked, with its copy or what else `Row.copy` says."""
@@ -104,13 +105,12 @@ class Stored:
     counted: bool = False
     """Whether the monitor counts the round, where `waiting` does not say it."""
 
-    @property
-    def place(self) -> Place:
+    def place(self, half: int) -> Place:
         """Where the journal has it, and what came of it: all that is kept of it outside of the memory."""
         row, waiting = self.row, self.waiting
         counted = self.counted if waiting is None else waiting.counted
         about = row.leaf, self.minute, row.label, row.source, self.taught, self.lesson, counted, row.forgotten
-        return Place(row.whose + row.id, self.sequence, self.at, row.epoch, *about, row.number, self.shares)
+        return Place(row.number, half, row.whose + row.id, self.sequence, self.at, row.epoch, *about, self.shares)
 
     @property
     def open(self) -> bool:
@@ -190,8 +190,8 @@ class Requests:
         self._ended: set[Key] = set()  # taken for a label that was not noted: the call was cut off
         self._last = self._then = -1  # what is over, by rounds and by minutes
         self._counted = -1  # the round up to which what is in the index was found to be over
-        self._due: Place | None = None  # the next of the index to be over
-        self._kept: Place | None = None  # the first of the index that is still needed
+        self._due: Bunch | None = None  # the next of the index to be over
+        self._kept: Bunch | None = None  # the first of the index that is still needed
         self._more = False  # whether notes of questions were left to the next call
         self._torn = {ASKED: 0, TAUGHT: 0}  # up to which entry the journal has no notes any more
         self._imports: dict[bytes, Imported] = {}
@@ -258,9 +258,11 @@ class Requests:
 
     def _find(self, requests: Sequence[Request]) -> None:
         """Those of these requests that were asked, and are not in memory any more."""
-        keys = {key: one.name for one in requests if one.name not in self._by_name for key in one.keys}
-        places = [(name, self.older.at(number)) for name, number in _by(keys, self.older.find(keys))]
-        known = {name: one for name, one in places if one is not None and not self._over(one)}
+        asked = {one.name: one for one in requests if one.name not in self._by_name}
+        places = [(name, self.older.at(number)) for name, number in self.older.find([*asked]).items()]
+        known = {
+            name: one for name, one in places if one is not None and asked[name].is_at(one) and not self._over(one)
+        }
         rows = self.older.rows(one for one in known.values() if not one.forgotten)
         self._unread = {name for name, one in known.items() if not one.forgotten and one.number not in rows}
         self._found = {
@@ -272,15 +274,10 @@ class Requests:
         hash, whose = self._keeper.hash, self._keeper.who(questions[0].subject)
         wait = self.quota.refused(hash(b"quota", whose), self.clock.at(minute))
         ids = [hash(b"request", one.id.encode("utf-8", "surrogatepass")) for one in questions if wait]
-        names, counted = [hash(b"asked", whose, id) for id in ids], hash(b"quota", whose)
-        keys = [(whose + id, name + counted) for id, name in zip(ids, names, strict=True)]
-        recent = [name in self._by_name for name in names]  # first, as what leaves the memory is in the index before
-        older = self.older.find(key for both in keys for key in both) if keys and self.older.size else {}
-        return {
-            i: refused_for_today(wait)
-            for i, (known, both) in enumerate(zip(recent, keys, strict=True))
-            if not known and older.keys().isdisjoint(both)
-        }
+        names = [hash(b"asked", whose, id) for id in ids]
+        recent = {name for name in names if name in self._by_name}  # first: what leaves the memory is in the index then
+        known = recent.union(self.older.find(names) if names and self.older.size else ())
+        return {i: refused_for_today(wait) for i, name in enumerate(names) if name not in known}
 
     def reply(self, one: Request, found: Stored | None) -> Reply:
         """What the sender of a request is told, once it is durable."""
@@ -400,6 +397,8 @@ class Requests:
     def age(self, durable: int) -> None:
         """What is older than the last `RECENT` rounds leaves the memory, once the entry that has it is durable."""
         left = list[Stored]()
+        if len(self._rounds) < RECENT + RECENT // _BUNCHES:
+            return
         while len(self._rounds) > RECENT and (first := next(iter(self._rounds.values()))).sequence <= durable:
             left.append(self._rounds.pop(first.key))
         if left:
@@ -407,7 +406,8 @@ class Requests:
 
     def _leave(self, stored: Sequence[Stored]) -> None:
         """These are in the index from now on, and in memory no more."""
-        self.older.add([one.place for one in stored])
+        halves = halves_of([one.name for one in stored])
+        self.older.add([one.place(half) for one, half in zip(stored, halves, strict=True)])
         for one in stored:
             if self._by_name.get(one.name) is one:
                 del self._by_name[one.name]
@@ -486,7 +486,7 @@ class Requests:
 
     # ------------------------------------------------------------------ what ends
 
-    def _over(self, one: Place) -> bool:
+    def _over(self, one: Place | Bunch) -> bool:
         """Whether a ticket's life was over when the last call came that ends some."""
         return one.number <= self._last and one.minute <= self._then
 
@@ -517,25 +517,27 @@ class Requests:
 
     def _expire_older(self, most: int) -> bool:
         """Count those in the index whose time is over, and take out those that no note has any more."""
-        over, gone = list[Place](), list[Place]()
-        if self._due is None or self._over(self._due):
-            some = self.older.after(self._counted, most)
-            over = [one for one in some if self._over(one)]
-            self._due = some[len(over)] if len(over) < len(some) else None
-        if over:
-            self.open -= sum(one.open for one in over)
-            self._ended.difference_update((one.epoch, one.number) for one in over)
-            self._counted = over[-1].number
-        if self._kept is None or not self._needed(self._kept):
-            some = self.older.after(-1, most)
-            gone = list(takewhile(lambda one: not self._needed(one), some))
-            self._kept = some[len(gone)] if len(gone) < len(some) else None
-        if gone:
-            self.older.drop(gone)
-        return bool(over)
+        counted = dropped = 0
+        while counted < most and (due := self._due or self.older.after(self._counted)) is not None:
+            self._due = due
+            if not self._over(due):
+                break
+            due, self._due = self.older.after(self._counted) or due, None  # as it is now
+            self.open -= due.open
+            if self._ended:
+                self._ended.difference_update((one.epoch, one.number) for one in due.places)
+            self._counted, counted = due.number, counted + len(due.columns)
+        while dropped < most and (kept := self._kept or self.older.after(-1)) is not None:
+            self._kept = kept
+            if self._needed(kept) or ((kept := self.older.after(-1) or kept) and self._needed(kept)):
+                self._kept = kept
+                break
+            self.older.drop(kept)
+            self._kept, dropped = None, dropped + len(kept.columns)
+        return counted > 0
 
-    def _needed(self, one: Place) -> bool:
-        """Whether its ticket was good when that was looked at, or a note has it."""
+    def _needed(self, one: Bunch) -> bool:
+        """Whether a ticket of theirs was good when that was looked at, or a note has one."""
         return one.number > self._counted or self._noted(one.sequence, one.lesson)
 
     def _noted(self, asked: int, taught: int) -> bool:
@@ -585,8 +587,8 @@ class Requests:
         counted, asked, taught = self._keeper.hash(b"quota", whose), dict[int, dict[int, Row]](), set[int]()
         older = self.older.of(whose) if self.older.size else []
         self.open -= sum(one.open for one in older if one.number > self._counted)
-        keys = [(one, self.hashes(whose, one.key[16:])[0] + counted) for one in older]
-        for stored in [_of(one, key[:16]) for one, key in keys] + [
+        names = [self.hashes(whose, one.key[16:])[0] for one in older]
+        for stored in [_of(one, name) for one, name in zip(older, names, strict=True)] + [
             stored for stored in self._rounds.values() if stored.row.whose == whose
         ]:
             left = stored.row.left(stored.name, counted)
@@ -595,8 +597,8 @@ class Requests:
                 taught.add(stored.lesson)
             if stored.key in self._rounds:
                 self.open, stored.waiting, stored.row = self.open - stored.open, None, left
-        if keys:
-            self.older.rename(keys)
+        for one, name in zip(older, names, strict=True):
+            self.older.change(one.left(name + counted))
         self.dismiss()
         for kind, sequence in self.older.others(whose):
             if kind == TAUGHT:
@@ -630,11 +632,6 @@ def _of(one: Place, name: bytes, row: Row | None = None) -> Stored:
     found = Stored(name, row, key, one.minute, one.sequence, one.at, None, one.taught, one.lesson, one.shares)
     found.counted = one.counted
     return found
-
-
-def _by(names: Mapping[bytes, bytes], numbers: Mapping[bytes, int]) -> list[tuple[bytes, int]]:
-    """The rounds by the names of their requests."""
-    return [(names[key], number) for key, number in numbers.items()]
 
 
 def refused_for_today(minutes: int) -> Reply:
