@@ -99,6 +99,7 @@ class Course:
         if self._first:
             self._warm = self._leaves
         self._last = sys.maxsize if plan.endless else plan.length
+        self._settled: tuple[Leaves | None, int, int] = None, 0, 0  # until when the map stays, as of a leaf
 
     @property
     def finding(self) -> bool:
@@ -321,12 +322,17 @@ class Course:
         So many rows may be encoded ahead, and given to `run`.
         """
         self._close_due()
-        ends, handover = self._leaves.stage.ends, [] if self.finding or not self._handover else [self._handover]
-        began, rounds, last = self._began, self.rounds, self._last
-        later = [began + ends[leaves - 1] for leaves in self._leaves.changing() + handover]
-        later += [self._first] if self.finding else []
-        later += [began + ends[-1]] if self.plan.endless else []  # the next epoch has its own times
-        return min([at for at in later if rounds < at < last], default=rounds + MANY) - rounds
+        leaves, rounds = self._leaves, self.rounds
+        known, closed, until = self._settled
+        if known is not leaves or closed != leaves.closed or until <= rounds:
+            ends, handover = leaves.stage.ends, [] if self.finding or not self._handover else [self._handover]
+            began, last = self._began, self._last
+            later = [began + ends[number - 1] for number in leaves.changing() + handover]
+            later += [self._first] if self.finding else []
+            later += [began + ends[-1]] if self.plan.endless else []  # the next epoch has its own times
+            until = min([at for at in later if rounds < at < last], default=rounds + MANY)
+            self._settled = leaves, leaves.closed, until
+        return until - rounds
 
     def _release(self, kind: str) -> None:
         """Make a release, have it made durable, and use it: by one assignment, so that an interrupt tears nothing."""

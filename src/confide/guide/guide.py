@@ -283,9 +283,11 @@ class Guide(Resuming):
         """`run`, and the answers that follow from the scores."""
         waiting = 0 if self.closed else self.ready - self.rounds
         found = self.run(batch, labels, other)
-        known = np.flatnonzero(~batch.refused[waiting:]) + waiting if self.closed else np.zeros(0, dtype=np.int64)
-        said[known] = found[known]
-        answers[known] = found[known, 0] > 0 if self.plan.vectors == 1 else found[known].argmax(axis=1)
+        if self.closed:
+            known = ~batch.refused
+            known[:waiting] = False
+            np.copyto(said, found, where=known[:, None])
+            np.copyto(answers, found[:, 0] > 0 if self.plan.vectors == 1 else found.argmax(axis=1), where=known)
 
     def run(self, batch: Batch, labels: Ints, other: Batch | None = None) -> Floats:
         """Many rounds at once, each asked and then taught: the scores, the same bits as one by one.

@@ -44,14 +44,12 @@ class Batch(NamedTuple):
         return f"Batch({self.refused.size})"
 
     def rows(self) -> list[Encoded | None]:
-        """All rows, each sharing nothing with the others; None for one that was refused."""
-        starts, indices, values = self.starts.tolist(), self.indices, self.values
-        n = self.refused.size
-        if n and not self.refused.any() and (np.diff(self.starts) == starts[1]).all():  # all are equally long
-            each = (map(np.ndarray.copy, one.reshape(n, -1)) for one in (indices, values))
-            return list(map(Encoded, *each))
+        """All rows, which keep this batch in memory; None for one that was refused."""
+        starts, indices, values, n = self.starts.tolist(), self.indices, self.values, self.refused.size
+        if n and starts == [*range(0, n * starts[1] + 1, starts[1] or 1)]:  # all are equally long
+            return list(map(Encoded, indices.reshape(n, -1), values.reshape(n, -1)))
         return [
-            None if refused else Encoded(indices[a:b].copy(), values[a:b].copy())
+            None if refused else Encoded(indices[a:b], values[a:b])
             for a, b, refused in zip(starts, starts[1:], self.refused.tolist(), strict=False)
         ]
 
@@ -66,7 +64,9 @@ def encode_batch(features: Map, rows: Iterable[Any] | Table) -> Batch:
         (encoded, sizes), refused = features.encode_table(table), table.refused
     else:
         encoded, sizes, refused = features.encode_many(rows)
-    return Batch(features, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), *encoded, refused)
+    starts = np.zeros(sizes.size + 1, dtype=np.int64)
+    np.cumsum(sizes, out=starts[1:])
+    return Batch(features, starts, *encoded, refused)
 
 
 def score_of(theta: Floats, encoded: Encoded) -> Floats:

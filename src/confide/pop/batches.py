@@ -65,7 +65,7 @@ class Chunk:
     @classmethod
     def of(cls, rows: int, xs: Any, errors: dict[int, str], n: int) -> Chunk:
         """A chunk of n rows of which nothing is known."""
-        copies, shown, margins, guided, leaned = (np.full(n, NOTHING) for _ in range(5))
+        copies, shown, margins, guided, leaned = np.full((5, n), NOTHING)
         none, source, own = np.zeros((n, 0), dtype=np.int64), np.zeros(n, np.int8), np.full(n, NOTHING, np.int8)
         return cls(rows, xs, errors, copies, shown, np.zeros(n, bool), margins, source, guided, own, leaned, none)
 
@@ -175,12 +175,14 @@ def _chunk(loop: Loop, xs: Any, labels: Ints, whos: Sequence[bytes | None], keep
     n = chunk.rows
     chunk.errors = {i: said for i, said in chunk.errors.items() if i < n}
     given, failed = loop.fallback.answers(xs[:n])  # of every row, needed or not
-    sure = np.where(chunk.sure[:n], chunk.shown[:n], NOTHING)
-    ways = [(sure, COPIES), (chunk.leaned[:n], LEAN), (chunk.guided[:n], chunk.own[:n])]
+    ways: list[tuple[Ints, Any]] = [(chunk.guided[:n], chunk.own[:n])]
+    if loop.plan.copies:
+        ways = [(np.where(chunk.sure[:n], chunk.shown[:n], NOTHING), COPIES), (chunk.leaned[:n], LEAN), *ways]
     shown, source = merged_rows(ways, given)
     good = np.ones(n, dtype=np.bool_)
     good[list(chunk.errors)] = False
-    chunk.shown[:n][good], chunk.source[:n][good] = shown[good], source[good]
+    np.copyto(chunk.shown[:n], shown, where=good)
+    np.copyto(chunk.source[:n], source, where=good)
     for i, error in failed.items():
         # For its asker alone: the others must not see that this row was unsure.
         if good[i] and source[i] == FALLBACK and chunk.guided[i] < 0:

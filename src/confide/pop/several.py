@@ -201,12 +201,13 @@ class Parts:
         """Rounds, each asked and then taught its label (−1: none), part by part."""
         answers, sources = np.full(len(labels), -1), np.full(len(labels), -1, dtype=np.int8)
         scores, rows = None, list[Sequence[Any]]()
-        for one in self._each:
+        for i, one in enumerate(self._each):
             asked = one.follow(xs, labels, whos, bad, keep)
-            said = asked.answers
-            first = (answers < 0) & (said != -1)
-            answers[first] = np.where(said >= 0, said, -2 - said)[first]
-            sources[first] = np.where(said >= 0, one.number, FALLBACK)[first]
+            said, own = asked.answers, asked.answers >= 0
+            named, by = np.where(own, said, -2 - said), np.where(own, one.number, FALLBACK).astype(np.int8)
+            by[named < 0] = -1
+            free = answers < 0
+            answers, sources = (np.where(free, named, answers), np.where(free, by, sources)) if i else (named, by)
             scores = asked.scores if scores is None else scores
             rows.append(asked.rows)
         return Proposed(answers, sources, scores, list(zip(*rows, strict=True)) if keep and rows else [])

@@ -24,7 +24,8 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from pathlib import Path
 from struct import Struct
 from typing import Any, NamedTuple, cast
@@ -126,15 +127,13 @@ def _columns(width: int) -> np.dtype[Any]:
     return np.dtype([*fields, ("shares", f"V{width - _ABOUT.size}")])
 
 
-class Bunch(NamedTuple):
+@dataclass(frozen=True)
+class Bunch:
     """Rounds that left the memory together, in their order: each takes the same room, whatever came of it."""
 
     first: int
     width: int
-    about: bytes
-
-    def __repr__(self) -> str:
-        return f"Bunch(first={self.first})"
+    about: bytes = field(repr=False)
 
     @classmethod
     def of(cls, places: Sequence[Place]) -> Bunch:
@@ -142,15 +141,18 @@ class Bunch(NamedTuple):
         width = _ABOUT.size + 8 * max([len(one.shares or ()) for one in places])
         return cls(places[0].number, width, b"".join([one.pack(width) for one in places]))
 
-    @property
+    @cached_property
     def columns(self) -> NDArray[Any]:
         """All places, by what they are made of."""
         return np.frombuffer(self.about, _columns(self.width))
 
+    def __len__(self) -> int:
+        return len(self.about) // self.width
+
     @property
     def places(self) -> list[Place]:
         """All places."""
-        return [self.place(i) for i in range(len(self.about) // self.width)]
+        return [self.place(i) for i in range(len(self))]
 
     def place(self, i: int) -> Place:
         """One of them."""
@@ -167,22 +169,22 @@ class Bunch(NamedTuple):
 
     # What a bunch has of the one of its rounds that has most.
 
-    @property
+    @cached_property
     def number(self) -> int:
         """Its last round."""
         return int(self.columns["number"][-1])
 
-    @property
+    @cached_property
     def minute(self) -> int:
         """By the public clock."""
         return int(self.columns["minute"].max())
 
-    @property
+    @cached_property
     def sequence(self) -> int:
         """The last note of questions."""
         return int(self.columns["sequence"].max())
 
-    @property
+    @cached_property
     def lesson(self) -> int:
         """The last note of labels."""
         return int(self.columns["lesson"].max())
@@ -259,7 +261,7 @@ class Older:
                 with self._lock:
                     self._db.executemany("INSERT INTO asked VALUES (?, ?)", halves[at : at + _MANY])
             with self._lock:
-                self._db.execute("INSERT INTO bunch VALUES (?, ?, ?)", bunch)
+                self._db.execute("INSERT INTO bunch VALUES (?, ?, ?)", (bunch.first, bunch.width, bunch.about))
                 self._db.executemany("INSERT INTO asker VALUES (?, ?)", _askers(bunch.first, places))
                 self._keep()
         self.size += len(places)
@@ -279,7 +281,7 @@ class Older:
     def _bunch(self, select: str, number: int) -> Bunch | None:
         with self._guarded(), self._lock:
             row = self._db.execute(select, (number,)).fetchone()
-        return None if row is None else Bunch._make(row)
+        return None if row is None else Bunch(*row)
 
     def after(self, number: int) -> Bunch | None:
         """The next rounds after this one, of which no bunch has others too."""
@@ -321,7 +323,7 @@ class Older:
             rows = self._db.execute(
                 "SELECT bunch.* FROM asker JOIN bunch USING (first) WHERE whose = ? ORDER BY first", (whose,)
             ).fetchall()
-        every = (one for row in rows for one in Bunch._make(row).places)
+        every = (one for row in rows for one in Bunch(*row).places)
         return [one for one in every if one.key[:16] == whose and not one.forgotten]
 
     def rows(self, places: Iterable[Place]) -> dict[int, Row]:

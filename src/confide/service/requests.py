@@ -518,23 +518,27 @@ class Requests:
     def _expire_older(self, most: int) -> bool:
         """Count those in the index whose time is over, and take out those that no note has any more."""
         counted = dropped = 0
-        while counted < most and (due := self._due or self.older.after(self._counted)) is not None:
-            self._due = due
-            if not self._over(due):
-                break
-            due, self._due = self.older.after(self._counted) or due, None  # as it is now
+        while counted < most and (due := self._next_due()) is not None:
             self.open -= due.open
             if self._ended:
                 self._ended.difference_update((one.epoch, one.number) for one in due.places)
-            self._counted, counted = due.number, counted + len(due.columns)
-        while dropped < most and (kept := self._kept or self.older.after(-1)) is not None:
-            self._kept = kept
-            if self._needed(kept) or ((kept := self.older.after(-1) or kept) and self._needed(kept)):
-                self._kept = kept
-                break
-            self.older.drop(kept)
-            self._kept, dropped = None, dropped + len(kept.columns)
+            self._counted, counted = due.number, counted + len(due)
+        while dropped < most and (gone := self._next_gone()) is not None:
+            self.older.drop(gone)
+            dropped += len(gone)
         return counted > 0
+
+    def _next_due(self) -> Bunch | None:
+        """The next bunch to be counted, as it is now, if its time is over."""
+        if self._due is None or self._over(self._due):
+            self._due = self.older.after(self._counted)
+        return self._due if self._due is not None and self._over(self._due) else None
+
+    def _next_gone(self) -> Bunch | None:
+        """The first bunch, as it is now, if no note has any of it any more."""
+        if self._kept is None or not self._needed(self._kept):
+            self._kept = self.older.after(-1)
+        return None if self._kept is None or self._needed(self._kept) else self._kept
 
     def _needed(self, one: Bunch) -> bool:
         """Whether a ticket of theirs was good when that was looked at, or a note has one."""
