@@ -281,6 +281,42 @@ def test_nothing_of_somebody_who_was_forgotten_stays_in_the_index(folder: Path) 
         assert whose not in file.read_bytes() and not desk._keeper.tickets._known
 
 
+@pytest.mark.parametrize("size", [1, 3, 40])
+def test_a_bunch_has_many_rounds_each_with_what_came_of_it(
+    size: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What leaves together is found one by one: an id, a label, a person who is forgotten in the midst of others."""
+    monkeypatch.setattr(requests, "RECENT", 64)
+    desk, names = opened(folder), [str(i) for i in range(200)]
+    said = list[Any]()
+    for at in range(0, len(names), size):
+        said += many(desk, f"person {at % 3}", names[at : at + size])
+    whose = [f"person {i // size * size % 3}" for i in range(200)]
+    older = desk._requests.older
+    assert 64 <= len(desk._requests._rounds) < 64 + 4 + 2 * size and older.size >= 200 - 64 - 4 - 2 * size
+    assert [one.number for one in _places(older)] == list(range(1, older.size + 1))
+    assert size > 1 or older.size // 4 <= _bunches(older) <= older.size // 4 + 1
+    for i in range(0, 120, 7):
+        assert learn(desk, whose[i], ticket(said[i]), "yes") is None
+    gone = [i for i in range(200) if whose[i] == "person 1"]
+    assert desk.forget("person 1") is bool(gone)
+    for one in both(desk):
+        for i in range(0, 200, 3):
+            found = ask(one, whose[i], names[i], X)
+            assert found.round == said[i].round if i not in gone else kind(found.refusal) == "conflict"
+        assert one.pop.rounds == 200 and one.person("person 0")["rounds"] == whose.count("person 0")
+        for i in range(0, 120, 7):
+            assert kind(learn(one, whose[i], ticket(said[i]), "no")) == "ticket", "another label, or forgotten"
+        assert kind(learn(one, whose[1], ticket(said[1]), "yes")) == ("ticket" if 1 in gone else None)
+
+
+def _bunches(older: Older) -> int:
+    found, last = 0, -1
+    while (bunch := older.after(last)) is not None:
+        found, last = found + 1, bunch.number
+    return found
+
+
 def _places(older: Older) -> list[Place]:
     found, last = list[Place](), -1
     while (bunch := older.after(last)) is not None:

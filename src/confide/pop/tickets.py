@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, cast
+from typing import Any
 
 from confide.contained import contained
 from confide.errors import TicketError
@@ -96,17 +96,14 @@ class Tickets:
     def sign(self, key: Key, whose: bytes = b"") -> str:
         """The ticket of a round, with the life that issued it; where a journal has them, for its holder alone."""
         text = f"{key[0]}-{key[1]}-{self.lives[key[0]][0]:x}" if self.lives else f"{key[0]}-{key[1]}"
-        ticket = f"{text}-{self._mac(text, whose)}"
+        one = self._keyed.copy()
+        one.update(text.encode() + whose)
+        ticket = f"{text}-{one.hexdigest()}"
         if self.kept:  # as rounds are public, so is what is remembered: labels that come change nothing
             if len(self._known) >= _KNOWN:
                 self._known.clear()
             self._known[ticket] = whose, key
         return ticket
-
-    def _mac(self, text: str, whose: bytes) -> str:
-        one = self._keyed.copy()
-        one.update(text.encode("utf-8", "surrogatepass") + whose)
-        return cast(str, one.hexdigest())
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("_keyed", "_known")}
@@ -137,7 +134,9 @@ class Tickets:
     def _key_of(self, ticket: str, whose: bytes) -> Key | None:
         with contained:  # whatever it is, others' are read
             text, _, mac = ticket.rpartition("-")
-            if mac.isascii() and hmac.compare_digest(self._mac(text, whose), mac):
+            one = self._keyed.copy()
+            one.update(text.encode("utf-8", "surrogatepass") + whose)
+            if mac.isascii() and hmac.compare_digest(one.hexdigest(), mac):
                 epoch, number, *_ = text.split("-", 2)
                 return int(epoch), int(number)
         return None

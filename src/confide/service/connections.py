@@ -244,12 +244,12 @@ class Connection(HttpToolsProtocol):
 
     def on_url(self, url: bytes) -> None:
         """A part of the first line."""
-        self._count(url)
+        self._count(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header, or one after the body."""
-        self._count(name, value)
+        self._count(len(name) + len(value))
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -279,8 +279,8 @@ class Connection(HttpToolsProtocol):
         """The door has let its sender in."""
         self._known = True
 
-    def _count(self, *parts: bytes) -> None:
-        self._head += sum(map(len, parts)) + 4
+    def _count(self, size: int) -> None:
+        self._head += size + 4
         if self._head > HEAD:
             raise ValueError("too large")
 

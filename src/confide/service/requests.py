@@ -399,8 +399,8 @@ class Requests:
         left = list[Stored]()
         if len(self._rounds) < RECENT + RECENT // _BUNCHES:
             return
-        while len(self._rounds) > RECENT and (first := next(iter(self._rounds.values()))).sequence <= durable:
-            left.append(self._rounds.pop(first.key))
+        while len(self._rounds) > RECENT and next(iter(self._rounds.values())).sequence <= durable:
+            left.append(self._rounds.popitem(last=False)[1])
         if left:
             self._leave(left)
 
