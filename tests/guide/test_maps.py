@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -309,3 +312,16 @@ def test_a_column_of_which_little_is_shown_is_not_known() -> None:
     counts[0, 200], counts[0, 210:235] = 100, 15  # most of it lies below the noise
     assert from_counts(counts, 20.0)[0] is not None, "where nobody knows how many rows there were"
     assert from_counts(counts, 20.0, 2000.0) == (None,)
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copy_of_a_map_reads_its_own_tables(again: Callable[[FeatureMap], FeatureMap]) -> None:
+    """A row is encoded by addresses, and a copy has its own: it is good whatever becomes of its original."""
+    columns = Columns(numeric=("a", "b"), categorical=("city",))
+    features = FeatureMap(columns, declared({"a": (0.0, 9.0)}, columns.numeric), partitions=7)
+    row, other = {"a": 4.0, "b": -3.0, "city": "Rome"}, again(features)
+    wanted = features.encode(row)
+    features._held.arrays["shares"][:] = 0.0
+    found = other.encode(row)
+    assert np.array_equal(found.indices, wanted.indices) and found.values.tobytes() == wanted.values.tobytes()
+    assert features.encode(row).values.tobytes() != wanted.values.tobytes()

@@ -771,6 +771,19 @@ def test_tickets_of_a_call_are_read_and_missed_as_one_by_one(kept: bool) -> None
     assert tickets.read_many(signed, b"ann") == keys and tickets.read_many(signed, b"bob") == [None] * len(keys)
 
 
+def test_without_a_journal_the_last_ticket_alone_is_known_and_for_its_holder_alone() -> None:
+    tickets = Tickets(bytes(range(32)), 10)
+    first, last = tickets.sign((0, 1), b"ann"), tickets.sign((0, 2), b"ann")
+    assert list(vars(tickets)["_latest"]) == [last]
+    assert (tickets.read(first, b"ann"), tickets.read(last, b"ann")) == ((0, 1), (0, 2))
+    for one in (first, last):
+        with pytest.raises(TicketError, match="not issued by this POP"):
+            tickets.read(one, b"bob")
+    tickets.drop(b"ann")
+    assert not vars(tickets)["_latest"], "nor whose it was"
+    assert "_latest" not in tickets.__getstate__()
+
+
 def test_a_signature_that_was_looked_at_for_its_holder_is_good_for_nobody_else(folder: Path) -> None:
     """Tickets on their way are known; whoever else brings one meanwhile, before its holder or with them, has none."""
     with open_desk(folder) as desk:
