@@ -84,13 +84,13 @@ def test_a_run_whose_learner_always_failed_says_so_and_is_no_success(
 )
 def test_a_plan_whose_labels_say_next_to_nothing_warns(epsilon: float, labels: int, options: Any) -> None:
     plan = Plan.labels_alone(epsilon, labels, **options)
-    assert any("next to nothing is learned; take a larger epsilon" in line for line in plan.warnings)
+    assert any("little is learned; take a larger epsilon" in line for line in plan.warnings)
     assert "! a label comes out as it is in" in str(plan)
 
 
 @pytest.mark.parametrize(("epsilon", "labels"), [(1.0, 2), (0.3, 2), (1.0, 23), (1.0, 10), (4.0, 200)])
 def test_a_plan_whose_labels_say_something_does_not(epsilon: float, labels: int) -> None:
-    assert not any("nothing" in line for line in Plan.labels_alone(epsilon, labels).warnings)
+    assert not any("little" in line for line in Plan.labels_alone(epsilon, labels).warnings)
 
 
 def test_the_number_of_labels_that_is_said_is_enough_and_a_tenth_is_not() -> None:
@@ -105,12 +105,12 @@ def test_the_number_of_labels_that_is_said_is_enough_and_a_tenth_is_not() -> Non
 
 
 def test_it_is_said_once_when_it_is_made_and_before_a_run(tmp_path: Path) -> None:
-    with pytest.warns(ConfideWarning, match="next to nothing is learned") as told:
+    with pytest.warns(ConfideWarning, match="little is learned") as told:
         confide.Private(labels=LABELS, epsilon=0.001, protect="labels")
     assert len(told) == 1
     rows = ["a,y"] + [f"{i % 7},{'yes' if i % 7 > 3 else 'no'}" for i in range(200)]
     _, said, _ = ran(tmp_path, rows, "--epsilon", "0.001", "--no-twin")
-    assert said.count("next to nothing is learned") == 1
+    assert said.count("little is learned") == 1
     planned = ["plan", "--protect", "labels", "--units", "people", "--unit-labels", "100"]
     shown = flat(CliRunner().invoke(app, planned).output)
     assert "! a label comes out as it is in" in shown and "fewer labels of each person" in shown
@@ -193,7 +193,7 @@ def test_a_model_that_answers_no_label_is_told_so_and_stands_so(said: Any, batch
             for _ in range(100):
                 pop.learn(pop.predict([1.0, 1.0]).ticket, "yes")
     assert len(told) == 1 and "YES" not in str(told[0].message)
-    assert pop.operator.failures[:4] == (99, 0, 99, 0)
+    assert pop.operator.failures[:4] == (100, 0, 100, 0)
     assert pop.standing == "live, but your model has failed to answer any question"
 
 
@@ -206,7 +206,7 @@ def test_a_model_that_raises_on_every_question_stands_so() -> None:
     with pytest.warns(ConfideWarning, match="raised ArithmeticError, when it was asked"):
         for _ in range(100):
             pop.learn(pop.predict([1.0, 1.0]).ticket, "yes")
-    assert "failed to answer any question" in pop.standing and pop.operator.failures.raised == 99
+    assert "failed to answer any question" in pop.standing and pop.operator.failures.raised == 100
 
 
 def test_a_model_that_answered_once_is_not_said_to_have_failed() -> None:

@@ -575,8 +575,8 @@ def test_what_was_said_of_a_row_is_its_weight_only_while_nothing_was_taught() ->
             for row, out in zip(reversed(held), (0, 1), strict=True):  # the first label is the last question's
                 model.teach(row, out)
     known, anew = (model.learner.model for model in models)
-    first = 2  # before the first lesson it is not asked, and there is nothing to keep
-    assert (known.coef_ == anew.coef_).all() and len(asked) == first + 19 * 3 + first + 19 * 4
+    first = 4  # before the first lesson there is nothing to keep
+    assert (known.coef_ == anew.coef_).all() and len(asked) == first + 19 * 3 + 20 * 4
 
 
 def test_with_a_deadline_a_state_does_not_count_the_labels_that_came() -> None:

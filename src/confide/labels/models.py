@@ -171,13 +171,11 @@ class _Own:
 
     def _asked(self, ask: Callable[..., T], *given: Any) -> T | None:
         """What it answers; None where it fails, which is counted, or has learned nothing yet."""
-        if not self.learned:
-            return None
         with (caught := Caught()):
             try:
                 found = ask(*given)
                 self.answered = True
-                return found
+                return found if self.learned else None
             except NoLabel as error:
                 self._failed(Failures(votes=1, no_label=1), self._other(error.kind))
                 return None
@@ -477,12 +475,14 @@ class Doubled(_Own):
     def answer_many(self, rows: Sequence[Any]) -> list[tuple[int, Floats | None]]:
         """The same of many rows; those of one kind are asked at once, and where one of them fails, each by itself."""
         found: list[tuple[int, Floats | None]] = [(-1, None)] * len(rows)
+        if self._model is None:
+            return found
         alike: dict[Any, list[int]] = {}
         for i, row in enumerate(rows):
             alike.setdefault(_kind(row), []).append(i)
         for places in alike.values():
             some = [rows[i] for i in places]
-            said = _together(self._told, some) if self.learned and len(some) > 1 else None
+            said = _together(self._told, some) if len(some) > 1 else None
             for k, i in enumerate(places):
                 found[i] = (self._asked(self._one, rows[i]) if said is None else said[k]) or (-1, None)
             self.answered |= said is not None

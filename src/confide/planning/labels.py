@@ -167,8 +167,8 @@ class RandomizedLabels(Part, Numbers, kind="labels"):
         fewer = ["fewer labels of each person"] * (self.unit_labels > 1) + ["fewer labels"] * (self.labels > 2)
         return [
             f"a label comes out as it is in {self.response.truth:.2%} of cases, and as {_other(self.labels)} in "
-            f"{self.response.lie:.2%}: until about {float(f'{self.enough:.2g}'):,.0f} labels have come, next to "
-            f"nothing is learned; take {' or '.join(['a larger epsilon', *fewer])}"
+            f"{self.response.lie:.2%}: until about {float(f'{self.enough:.2g}'):,.0f} labels have come, little is "
+            f"learned; take {' or '.join(['a larger epsilon', *fewer])}"
         ]
 
     def certified(self, plan: Plan) -> str:
