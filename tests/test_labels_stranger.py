@@ -209,6 +209,23 @@ def test_a_model_that_raises_on_every_question_stands_so() -> None:
     assert "failed to answer any question" in pop.standing and pop.operator.failures.raised == 100
 
 
+class Blind(GaussianNB):
+    """Tells probabilities that are none, once it was taught."""
+
+    def predict_proba(self, X: Any) -> Any:
+        return np.full((len(X), 2), np.nan)
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_probabilities_that_are_no_numbers_are_failures_of_their_own_rows(batch: bool) -> None:
+    pop = alone(Blind(), seed=1)
+    pop.learn(pop.predict([1.0, 1.0]).ticket, "yes")
+    with pytest.warns(ConfideWarning, match="raised ValueError, when it was asked"):
+        answers = pop.predict_many(np.ones((80, 2))) if batch else [pop.predict([1.0, 1.0]) for _ in range(80)]
+    assert {answer.source for answer in answers} == {"fallback"} and pop.operator.failures.raised == 80
+    assert "failed to answer any question" in pop.standing
+
+
 def test_a_model_that_answered_once_is_not_said_to_have_failed() -> None:
     pop, model = alone(model := Says("yes"), seed=1), model
     with warnings.catch_warnings():

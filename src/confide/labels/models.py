@@ -13,7 +13,7 @@ import inspect
 import pickle
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +34,6 @@ from confide.learners.rowwise import Heard
 from confide.privacy.response import Response
 
 __all__ = ["Doubled", "OneByOne", "Rows", "model_for"]
-
-T = TypeVar("T")
 
 _FIRST, _MEMORY = 64, 1 << 18
 """Labels before a model is fitted for the first time, and rows that are kept for it."""
@@ -169,13 +167,15 @@ class _Own:
             return "learn anything"
         return "" if self.answered or self.failures.votes < _ASKED else "answer any question"
 
-    def _asked(self, ask: Callable[..., T], *given: Any) -> T | None:
+    def _asked(self, ask: Callable[..., tuple[int, Floats | None]], *given: Any) -> tuple[int, Floats | None] | None:
         """What it answers; None where it fails, which is counted, or has learned nothing yet."""
         with (caught := Caught()):
             try:
                 found = ask(*given)
-                self.answered = True
-                return found if self.learned else None
+                if not self.learned:
+                    return None
+                self.answered = self.answered or found[0] >= 0
+                return found
             except NoLabel as error:
                 self._failed(Failures(votes=1, no_label=1), self._other(error.kind))
                 return None
@@ -272,8 +272,8 @@ class OneByOne(_Own):
         said = _together(voice.many, rows) if self.learned and isinstance(voice, _Sklearn) else None
         if said is None:
             return [self.answer(row) for row in rows]
-        self.answered = True
-        return [self._answer_of(row, one, voice.weighs) for row, one in zip(rows, said, strict=True)]
+        pairs = zip(rows, said, strict=True)
+        return [self._asked(self._answer_of, row, one, voice.weighs) or (-1, None) for row, one in pairs]
 
     def _answered(self, voice: _Voice, row: Any) -> tuple[int, Floats | None]:
         said = voice.shares(row)
