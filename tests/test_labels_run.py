@@ -36,7 +36,7 @@ def written(folder: Path, rows: int = 600, seed: int = 1) -> Path:
     return path
 
 
-def ran(folder: Path, *options: str) -> tuple[str, dict[str, Any], str]:
+def ran(folder: Path, *options: str, code: int = 0) -> tuple[str, dict[str, Any], str]:
     """What the terminal says, the report's numbers, and its page."""
     report = folder / "report.html"
     told = CliRunner().invoke(
@@ -44,7 +44,7 @@ def ran(folder: Path, *options: str) -> tuple[str, dict[str, Any], str]:
         ["run", str(written(folder)), "--label", "verdict", "--protect", "labels", "--report", str(report), *options],
         catch_exceptions=False,
     )
-    assert told.exit_code == 0, told.output
+    assert told.exit_code == code, told.output
     return told.output, json.loads(report.with_suffix(".json").read_text()), report.read_text()
 
 
@@ -105,7 +105,7 @@ def test_an_own_model_that_fails_is_said_once_and_in_the_report(
     (tmp_path / "own_raises.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    said, numbers, page = ran(tmp_path, "--learner", "own_raises:raises", "--no-twin")
+    said, numbers, page = ran(tmp_path, "--learner", "own_raises:raises", "--no-twin", code=3)
     assert said.count("your model raised") == 1 and "The learner failed" in page and "secret" not in said + page
     assert numbers["operator_only"]["failures"]["lessons"] == 600
 

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
-from confide._checks import all_labels
+from confide._checks import all_labels, integer
 from confide.errors import ConfideWarning, StateError
 from confide.guide.importance import told
 from confide.notebook import card
@@ -277,6 +277,7 @@ def _check(protect: str, people: bool, options: Mapping[str, Any]) -> None:
     for name in _PEOPLE:
         if not people and name in options:
             raise ValueError(f"{name} is for people, and rounds are protected: say people=True, or leave it out")
+    integer(options.get("labels_per_person", 1), "labels_per_person", at_least=1)
 
 
 def _due(promise: Promise, labels: Sequence[Hashable], due: tuple[int, Hashable]) -> Plan:

@@ -79,7 +79,7 @@ def plan(
     * `confide plan --json plan.json && confide verify plan.json` — re-certify from the tables alone
 
     Must nobody learn what was asked, or only what was answered as right? A plan is for the first, unless you say
-    `--protect labels`. Then any model can be taught, nothing ends, and errors are fewer; rows are not protected.
+    `--protect labels`. Then any model can be taught and nothing ends; rows are not protected.
     """
     if protect != "rows":
         _labels_alone(context, epsilon, labels, units, unit_labels, json)
@@ -95,7 +95,8 @@ def plan(
 
 WHICH = (
     "Must nobody learn what was asked, or only what was answered as right? This plan is for the first. If the second "
-    "is enough, `confide plan --protect labels` is another promise: it protects labels and not rows, and errs less."
+    "is enough, `confide plan --protect labels` is another promise: it protects labels and not rows, and errs less "
+    "where a person brings few labels."
 )
 """Asked once, where a promise is made."""
 

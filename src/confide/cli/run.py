@@ -21,7 +21,7 @@ SHOWCASE = 1_000_000
 """Rounds of what `confide run` does alone."""
 
 HALTED, INTERRUPTED = 3, 130
-"""Exit codes of a run whose budget ran out with nothing left that learns, and of one that was stopped by Ctrl-C."""
+"""Exit codes of a run with nothing left that learns, and of one that was stopped by Ctrl-C."""
 
 ON_RESUME = {"state", "resume", "report_file", "json", "trusted", "no_twin", "strict", "ray"}
 
@@ -99,7 +99,7 @@ def run(
 
     Alone it runs the showcase: a million visits of a made-up clinic, with labels that are partly chance, at
     (1, 10⁻⁶). It ends with exit code 0 when every row was answered, with 3 when the privacy budget of the copies was
-    used up and no guide was there to go on, and with 130 after Ctrl-C or a `kill`.
+    used up, or the learner always failed, and no guide was there to go on, and with 130 after Ctrl-C or a `kill`.
     """
     check_place(report_file, json)
     if trusted and not resume:

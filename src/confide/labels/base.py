@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,6 +35,9 @@ class Taught(Protocol):
 
     def answer(self, row: Any) -> tuple[int, NDArray[np.float64] | None]:
         """The number of the label, −1 where it has none; and the probability of every label, where it knows them."""
+
+    def answer_many(self, rows: Sequence[Any]) -> list[tuple[int, NDArray[np.float64] | None]]:
+        """The same of each of several rows, between which nothing is taught."""
 
     def teach(self, row: Any, out: int) -> None:
         """Learn what came out for the label of this row."""

@@ -105,6 +105,10 @@ class Default:
         found = self._run(self._one(row), np.full(1, -1))[0]
         return int(found.argmax()), found
 
+    def answer_many(self, rows: Sequence[Any]) -> list[tuple[int, Floats | None]]:
+        """The same of each."""
+        return [self.answer(row) for row in rows]
+
     def teach(self, row: Any, out: int) -> None:
         """Learn what came out of the response for the label of this row."""
         self.follow_probabilities(self._one(row), np.array([out]))
@@ -186,11 +190,11 @@ class Default:
         rows, outs = self._kept.all()
         assert isinstance(self._source, Columns)
         self._map = FeatureMap(self._source, from_sample(rows.numbers))
-        trust, fitted = self._model.trust, self._fitted
+        before, fitted = self._model, self._fitted
         self._model, self._fitted = self._blank(), None
         for at in range(0, outs.size, _CHUNK):
             self._run(_part(rows, slice(at, at + _CHUNK)), outs[at : at + _CHUNK])
-        self._model.trust[:], self._fitted = trust, fitted
+        self._model, self._fitted = self._model._replace(trust=before.trust, held=before.held), fitted
 
     def _begun(self) -> Fit[Fitted]:
         """A fit of trees and rule to the rows that are kept now."""

@@ -27,18 +27,19 @@ from confide.labels.base import Taught
 from confide.labels.default import Default
 from confide.labels.fitting import Fit, next_fit
 from confide.learners.base import Stacked, fresh
-from confide.learners.called import Labels, called_by, values_of
-from confide.learners.foreign import FromRiver, FromSklearn, as_learner, last_step
+from confide.learners.called import Labels, NoLabel, called_by, values_of
+from confide.learners.foreign import FromRiver, FromSklearn, as_learner, last_step, made
 from confide.learners.refit import Refit, classifies
 from confide.learners.rowwise import Heard
 from confide.privacy.response import Response
 
 __all__ = ["Doubled", "OneByOne", "Rows", "model_for"]
 
-
 _FIRST, _MEMORY = 64, 1 << 18
 """Labels before a model is fitted for the first time, and rows that are kept for it."""
 
+_ASKED = 64
+"""So many questions without one answer say that there will be none."""
 
 _UNKEPT = frozenset(["response", "beside", "_spoken", "_known"])
 """What a pickle of a model does not have."""
@@ -48,6 +49,12 @@ _FAILED = (
     "not taught is lost; {so_far}this is said once, and operator.failures counts how often. A column of words and "
     "numbers, or with gaps, is the usual cause: teach some rows to a copy of the model, with labels made up, to see it"
 )
+_OTHER = (
+    "your model answered something that is none of the labels {labels}{kind}: where it does, the label that came out "
+    "most often is answered; this is said once, and operator.failures counts how often"
+)
+_SHOWN = 8
+"""Labels that are named."""
 
 
 def model_for(learner: Any, labels: Labels, response: Response, features: Any = None) -> Taught:
@@ -61,6 +68,7 @@ def model_for(learner: Any, labels: Labels, response: Response, features: Any = 
     """
     if learner is None:
         return Default(features, response)
+    made(learner)
     if isinstance(learner, Refit):
         plain = Refit(learner.estimator)
         if (learner.memory, learner.warmup) != (plain.memory, plain.warmup):
@@ -130,9 +138,11 @@ class _Own:
     beside = False
     """Whether fits run beside the answers."""
 
-    def __init__(self, response: Response, features: Any) -> None:
-        self.response = response
+    def __init__(self, response: Response, labels: Labels, features: Any) -> None:
+        self.response, self.labels = response, labels
         self.failures = Failures()
+        self.learned = self.answered = False
+        """Whether it ever did."""
         whole = isinstance(features, int) and not isinstance(features, bool)
         self._width: int | None = features if whole else None
 
@@ -150,17 +160,42 @@ class _Own:
                 found.refused[i] = True
         return found
 
-    def in_vain(self, learned: int) -> bool:
-        """Whether all of so many lessons failed."""
-        return 0 < learned <= self.failures.lessons
+    @property
+    def in_vain(self) -> str:
+        """What it has failed to do at all, in words; empty where it has not."""
+        if not self.learned and self.failures.lessons:
+            return "learn anything"
+        return "" if self.answered or self.failures.votes < _ASKED else "answer any question"
 
-    def _failed(self, lesson: bool, kind: str, where: str = "", so_far: str = "") -> None:
+    def _asked(self, ask: Callable[..., tuple[int, Floats | None]], *given: Any) -> tuple[int, Floats | None] | None:
+        """What it answers; None where it fails, which is counted, or has learned nothing yet."""
+        with (caught := Caught()):
+            try:
+                found = ask(*given)
+                if not self.learned:
+                    return None
+                self.answered = self.answered or found[0] >= 0
+                return found
+            except NoLabel as error:
+                self._failed(Failures(votes=1, no_label=1), self._other(error.kind))
+                return None
+        words = _FAILED.format(kind=caught.kind, where="when it was asked", so_far="")
+        self._failed(Failures(votes=1, raised=1), words)
+        return None
+
+    def _other(self, kind: str) -> str:
+        labels = values_of(self.labels)
+        shown = ", ".join(map(repr, labels[:_SHOWN])) + ", …" * (len(labels) > _SHOWN)
+        return _OTHER.format(labels=f"[{shown}]", kind=kind and f", but a value of type {kind}")
+
+    def _untaught(self, kind: str, where: str = "when it was taught a label", so_far: str = "") -> None:
+        self._failed(Failures(lessons=1), _FAILED.format(kind=kind, where=where, so_far=so_far))
+
+    def _failed(self, once: Failures, words: str) -> None:
         if not any(self.failures):
-            where = where or ("when it was taught a label" if lesson else "when it was asked")
             with contained:  # whoever makes errors of warnings: the round goes on
-                words = _FAILED.format(kind=kind, where=where, so_far=so_far)
                 warnings.warn(words, ConfideWarning, stacklevel=2)
-        self.failures = self.failures.plus(Failures(lessons=1) if lesson else Failures(votes=1, raised=1))
+        self.failures = self.failures.plus(once)
 
     def state(self) -> Mapping[str, NDArray[Any]]:
         """A pickle: models of others have no other form."""
@@ -204,8 +239,8 @@ class OneByOne(_Own):
     """
 
     def __init__(self, learner: Any, labels: Labels, response: Response, features: Any = None) -> None:
-        super().__init__(response, features)
-        self.learner, self.labels = learner, labels
+        super().__init__(response, labels, features)
+        self.learner = learner
 
     def read(self, x: Any) -> Any:
         """The row that x is; a dict is refused where it takes numbers alone."""
@@ -229,17 +264,26 @@ class OneByOne(_Own):
 
     def answer(self, row: Any) -> tuple[int, Floats | None]:
         """The model's label, −1 where it abstains or fails; and probabilities, where it tells any."""
+        return self._asked(self._answered, self._voice, row) or (-1, None)
+
+    def answer_many(self, rows: Sequence[Any]) -> list[tuple[int, Floats | None]]:
+        """The same of many rows; scikit-learn's probabilities of all at once."""
         voice = self._voice
-        with (caught := Caught()):
-            said = voice.shares(row)
-            if said is None:
-                return voice.number(row), None
-            if not voice.weighs:
-                return int(said.argmax()), self.response.undone(said)
-            self._known = row, said
-            return int(said.argmax()), said
-        self._failed(False, caught.kind)
-        return -1, None
+        said = _together(voice.many, rows) if self.learned and isinstance(voice, _Sklearn) else None
+        if said is None:
+            return [self.answer(row) for row in rows]
+        pairs = zip(rows, said, strict=True)
+        return [self._asked(self._answer_of, row, one, voice.weighs) or (-1, None) for row, one in pairs]
+
+    def _answered(self, voice: _Voice, row: Any) -> tuple[int, Floats | None]:
+        said = voice.shares(row)
+        return (voice.number(row), None) if said is None else self._answer_of(row, said, voice.weighs)
+
+    def _answer_of(self, row: Any, said: Floats, weighs: bool) -> tuple[int, Floats | None]:
+        if not weighs:
+            return int(said.argmax()), self.response.undone(said)
+        self._known = row, said
+        return int(said.argmax()), said
 
     def teach(self, row: Any, out: int) -> None:
         """Teach what came out, with its weight where the model is one for it; whatever it raises is counted."""
@@ -256,27 +300,31 @@ class OneByOne(_Own):
                 gain = self.response.advantage * float(said[out])
                 weight = gain / (self.response.lie + gain)
             voice.tell(row, out, weight)
+            self.learned = True
             return
-        self._failed(True, caught.kind)
+        self._untaught(caught.kind)
 
     def follow(self, rows: Rows, outs: Ints) -> Ints:
         """One after the other; in compiled code where a learner of ours is taught every row."""
         if isinstance(self.learner, Stacked) and outs.size and (outs >= 0).all() and not rows.refused.any():
             with contained:  # it raises before it learns anything, where a row is none that it takes
-                return self.learner.follow(np.array(rows.values), outs)
+                found = self.learner.follow(np.array(rows.values), outs)
+                found[0] = found[0] if self.learned else -1
+                self.learned = self.answered = True
+                return found
         found, voice = np.full(outs.size, -1), self._voice
         for i, (x, refused, out) in enumerate(zip(rows.values, rows.refused.tolist(), outs.tolist(), strict=True)):
             if refused:
                 continue
-            said = None
-            with (caught := Caught()):
-                said = voice.shares(x) if voice.weighs else None
-                found[i] = voice.number(x) if said is None else said.argmax()
-            if caught.kind:
-                self._failed(False, caught.kind)
+            asked = self._asked(self._followed, voice, x)
+            found[i] = -1 if asked is None else asked[0]
             if out >= 0:
-                self._teach(voice, x, out, said)
+                self._teach(voice, x, out, asked and asked[1])
         return found
+
+    def _followed(self, voice: _Voice, x: Any) -> tuple[int, Floats | None]:
+        said = voice.shares(x) if voice.weighs else None
+        return voice.number(x) if said is None else int(said.argmax()), said
 
 
 def _accepts(method: Any, name: str) -> bool:
@@ -322,11 +370,15 @@ class _Sklearn:
         return self._labels.number(self._learner.predict(x))
 
     def shares(self, x: Any) -> Floats | None:
+        found = self.many([x])
+        return None if found is None else found[0]
+
+    def many(self, xs: Sequence[Any]) -> Floats | None:
+        """Those of several rows."""
         learner = self._learner
         if not learner.taught or not hasattr(learner.model, "predict_proba"):
             return None
-        found: Floats = _shares(learner.model, np.array([x]), learner.heard)[0]
-        return found
+        return _shares(learner.model, np.array(xs), learner.heard)
 
     def tell(self, x: Any, out: int, weight: float) -> None:
         if self.weighs and weight == 0.0:
@@ -353,9 +405,18 @@ class _Plain:
 def _shares(model: Any, xs: Any, heard: Heard) -> Floats:
     """A fitted model's probabilities, by number of label."""
     said = np.asarray(model.predict_proba(xs), dtype=np.float64)
-    found = np.zeros((len(said), heard.array.size))
-    found[:, heard.numbers(np.asarray(model.classes_))] = said
+    found, columns = np.zeros((len(said), heard.array.size)), heard.numbers(np.asarray(model.classes_))
+    if (columns < 0).any():
+        raise NoLabel("the model tells probabilities of something else than the labels")
+    found[:, columns] = said
     return found
+
+
+def _together(ask: Callable[[Sequence[Any]], Any], rows: Sequence[Any]) -> Any:
+    """What a model says of many rows at once; None where it tells nothing, or fails at one."""
+    with contained:
+        return ask(rows)
+    return None
 
 
 class Doubled(_Own):
@@ -375,11 +436,11 @@ class Doubled(_Own):
     """
 
     def __init__(self, estimator: Any, labels: Labels, response: Response, features: Any = None) -> None:
-        super().__init__(response, features)
+        super().__init__(response, labels, features)
         classifies(estimator)
         if isinstance(_first_and_last(estimator)[1], Refit):
             raise ValueError("a pipeline is fitted anew as a whole: put Refit around it, or leave Refit out")
-        self.estimator, self.labels = estimator, labels
+        self.estimator = estimator
         self.taught = 0
         self._rows: list[Any] = []
         self._outs: list[int] = []
@@ -397,22 +458,38 @@ class Doubled(_Own):
             _frame()
         return row
 
-    def in_vain(self, learned: int) -> bool:
-        """Whether every fit so far failed."""
-        return self._model is None and self.failures.lessons > 0
-
     def answer(self, row: Any) -> tuple[int, Floats | None]:
         """The label by the last fit, −1 before the first; and probabilities, where it tells any."""
+        return self.answer_many([row])[0]
+
+    def answer_many(self, rows: Sequence[Any]) -> list[tuple[int, Floats | None]]:
+        """The same of many rows; those of one kind are asked at once, and where one of them fails, each by itself."""
+        found: list[tuple[int, Floats | None]] = [(-1, None)] * len(rows)
         if self._model is None:
-            return -1, None
-        with (caught := Caught()):
-            xs = self._table([row])
-            if not hasattr(self._model, "predict_proba"):
-                return int(self._heard.numbers(np.asarray(self._model.predict(xs)))[0]), None
-            said = _shares(self._model, xs, self._heard)[0]
-            return int(said.argmax()), self.response.undone(said)
-        self._failed(False, caught.kind)
-        return -1, None
+            return found
+        alike: dict[Any, list[int]] = {}
+        for i, row in enumerate(rows):
+            alike.setdefault(_kind(row), []).append(i)
+        for places in alike.values():
+            some = [rows[i] for i in places]
+            said = _together(self._told, some) if len(some) > 1 else None
+            for k, i in enumerate(places):
+                found[i] = (self._asked(self._one, rows[i]) if said is None else said[k]) or (-1, None)
+            self.answered |= said is not None
+        return found
+
+    def _one(self, row: Any) -> tuple[int, Floats | None]:
+        return self._told([row])[0]
+
+    def _told(self, rows: Sequence[Any]) -> list[tuple[int, Floats | None]]:
+        xs = self._table(rows)
+        if hasattr(self._model, "predict_proba"):
+            said = _shares(self._model, xs, self._heard)
+            return [(int(one.argmax()), self.response.undone(one)) for one in said]
+        numbers = self._heard.numbers(np.asarray(self._model.predict(xs)))
+        if (numbers < 0).any():
+            raise NoLabel("the model answered something else than a label")
+        return [(number, None) for number in numbers.tolist()]
 
     def teach(self, row: Any, out: int) -> None:
         """Keep what came out, and fit anew if that is due."""
@@ -429,9 +506,9 @@ class Doubled(_Own):
             model = fit.result()
             if model is None:  # the last fit stays
                 never = "it has never been fitted; " if self._model is None else ""
-                self._failed(True, fit.raised, f"in its fit to {self.taught:,} labels", never)
+                self._untaught(fit.raised, f"in its fit to {self.taught:,} labels", never)
             else:
-                self._model = model
+                self._model, self.learned = model, True
 
     def follow(self, rows: Rows, outs: Ints) -> Ints:
         """All rows between two fits are asked together."""
@@ -443,19 +520,12 @@ class Doubled(_Own):
             left = (due if self._next is None else min(due, self._next.at)) - self.taught
             until = min(outs.size, int(np.searchsorted(came, before + left)) + 1)
             asked = [i for i in range(at, until) if not rows.refused[i]]
-            found[asked] = self._numbers([rows.values[i] for i in asked])
+            found[asked] = [label for label, _ in self.answer_many([rows.values[i] for i in asked])]
             for i in asked:
                 if outs[i] >= 0:
                     self.teach(rows.values[i], int(outs[i]))
             at = until
         return found
-
-    def _numbers(self, rows: list[Any]) -> Ints:
-        if self._model is None or not rows:
-            return np.full(len(rows), -1)
-        with contained:
-            return self._heard.numbers(np.asarray(self._model.predict(self._table(rows))))
-        return np.array([self.answer(row)[0] for row in rows])  # whichever fails, fails alone
 
     def _begun(self) -> Fit[Any]:
         """A fit to all that is kept now."""
@@ -478,10 +548,17 @@ class Doubled(_Own):
     def _takes_dicts(self) -> bool:
         return type(_first_and_last(self.estimator)[0]).__name__ in ("DictVectorizer", "FeatureHasher")
 
-    def _table(self, rows: list[Any]) -> Any:
+    def _table(self, rows: Sequence[Any]) -> Any:
         if not isinstance(rows[0], dict):
             return np.array(rows)
         return rows if self._takes_dicts else _frame()(rows)
+
+
+def _kind(row: Any) -> Any:
+    """Rows of one kind make a table whose columns are what each row's alone would be."""
+    if isinstance(row, dict):
+        return tuple((name, type(value)) for name, value in row.items())
+    return row.dtype, row.shape
 
 
 def _first_and_last(estimator: Any) -> tuple[Any, Any]:

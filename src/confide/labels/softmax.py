@@ -8,6 +8,10 @@ are public. So no constant is tuned, and nothing is drawn.
 Of many labels a rare one can be lost: once it is held for unlikely, its outputs are held for replacements and have next
 to no weight, and so it stays unlikely. So there an output has a least weight (`Pace.least`). It makes every label
 likelier by about least·lie/advantage; as much is taken off again before anything is said, mixed or weighed.
+
+What is said of chances is believed in part, s of it, and for the rest all labels are held for equally likely. Each s
+of a small grid is weighed by how likely it made the outputs so far, and at first most by far is on 0. So where outputs
+say next to nothing, or too little was learned, all labels are nearly equally likely. The likeliest stays the likeliest.
 """
 
 from __future__ import annotations
@@ -23,6 +27,9 @@ __all__ = ["Pace", "Softmax", "follow_rows", "normalized"]
 
 _LEAST = 1e-12
 _SOME = 0.01
+_PARTS = np.array([0.0, 0.125, 0.25, 0.5, 1.0])
+_FIRST = np.array([0.75, 0.0625, 0.0625, 0.0625, 0.0625])
+"""How much of what is said of chances may be believed, and how likely each is before anything came out."""
 
 
 class Pace(NamedTuple):
@@ -49,13 +56,16 @@ class Softmax(NamedTuple):
     squares: Floats
     trust: Floats
     """How much each is believed: one for each pace, then one for each of the others."""
+    held: Floats
+    """How likely each of `_PARTS` is."""
 
     @classmethod
     def zeros(cls, width: int, labels: int, others: int = 0) -> Softmax:
         """One that has learned nothing."""
         paces = len(Pace.of(labels).rates)
         shape = width, paces * labels
-        return cls(np.zeros(shape), np.zeros(shape), np.full(paces + others, 1.0 / (paces + others)))
+        trust = np.full(paces + others, 1.0 / (paces + others))
+        return cls(np.zeros(shape), np.zeros(shape), trust, _FIRST.copy())
 
 
 @jit
@@ -101,8 +111,11 @@ def follow_rows(
         for y in range(labels):
             out[i, y] /= total
         said = outs[i]
+        likely = out[i, said] if said >= 0 else 0.0
+        _believed(out[i], model.held)
         if said < 0:
             continue
+        _believe(model.held, likely, labels, keep, other, pace.share)
         _weigh(model.trust, told, said, keep, other, pace.share)
         for k in range(paces):
             weight = max(pace.least, (keep - other) * p[k, said] / (other + (keep - other) * p[k, said]))
@@ -158,3 +171,28 @@ def _weigh(trust: Floats, p: Floats, said: int, keep: float, other: float, share
         total += trust[k]
     for k in range(trust.size):
         trust[k] = (1.0 - share) * trust[k] / total + share / trust.size
+
+
+@jit
+def _believed(p: Floats, held: Floats) -> None:
+    """Probabilities as far as they are believed; the first of the likeliest stays the first of the likeliest."""
+    part, top = 0.0, p.argmax()
+    for k in range(held.size):
+        part += held[k] * _PARTS[k]
+    for y in range(p.size):
+        p[y] = part * p[y] + (1.0 - part) / p.size
+    for y in range(top):
+        if p[y] >= p[top]:  # by rounding
+            p[top] = np.nextafter(p[y], 2.0)
+
+
+@jit
+def _believe(held: Floats, p: float, labels: int, keep: float, other: float, share: float) -> None:
+    """Bayes' rule for each part; as much as an output says, so much of what others said is forgotten."""
+    total = 0.0
+    for k in range(held.size):
+        held[k] *= other + (keep - other) * (_PARTS[k] * p + (1.0 - _PARTS[k]) / labels)
+        total += held[k]
+    share *= (keep - other) ** 2
+    for k in range(held.size):
+        held[k] = (1.0 - share) * held[k] / total + share * _FIRST[k]

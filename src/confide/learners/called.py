@@ -18,7 +18,19 @@ ABSTAINS, RAISED, NO_LABEL = -1, -2, -3
 
 
 class NoLabel(ValueError):
-    """What a learner answered is none of the labels. It quotes nothing: an answer may be private."""
+    """What a learner answered is none of the labels. It quotes nothing: an answer may be private.
+
+    Parameters
+    ----------
+    said
+        A sentence.
+    kind
+        The name of the answer's type, where it is known.
+    """
+
+    def __init__(self, said: str, kind: str = "") -> None:
+        super().__init__(said)
+        self.kind = kind
 
 
 class Called:
@@ -50,7 +62,7 @@ class Called:
             return ABSTAINS
         with contained:  # whatever it does when it is looked up
             return self._index[answer]
-        raise NoLabel("a label must be one of those that were given")
+        raise NoLabel("a label must be one of those that were given", type(answer).__name__)
 
     def learned(self, y: Any) -> int:
         """The number of a label that is to be learned."""

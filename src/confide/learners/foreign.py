@@ -135,6 +135,12 @@ class FromSklearn(Base):
         self.taught = True
 
 
+def made(model: Any) -> None:
+    """Refuse a class: a model is made of it."""
+    if isinstance(model, type):
+        raise ValueError(f"{model.__name__} is a class: give one made of it, {model.__name__}(…)")
+
+
 def as_learner(
     model: Any, labels: Labels | None = None, keep: bool = False, names: Sequence[str] | None = None
 ) -> Learner:
@@ -159,8 +165,7 @@ def as_learner(
     >>> as_learner(SVC(), labels=3)
     Refit(estimator=SVC(), memory=256, warmup=1, labels=3)
     """
-    if isinstance(model, type):
-        raise ValueError(f"{model.__name__} is a class: give one made of it, {model.__name__}(…)")
+    made(model)
     if isinstance(model, Pipeline):
         named = getattr(model.features, "names", names)
         return Pipeline(model.features, as_learner(model.learner, labels, keep, named))

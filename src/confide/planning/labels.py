@@ -28,6 +28,9 @@ ONE_SIDED = (
 )
 """A warning for labels that come one by one. A file has all of its labels, so it is not said there."""
 
+MANY = 10_000
+"""Labels for little to be learned, from which on it is said how many it takes."""
+
 
 @dataclass(frozen=True)
 class LabelGuarantee(Guarantee):
@@ -144,8 +147,29 @@ class RandomizedLabels(Part, Numbers, kind="labels"):
     def warnings(self, plan: Plan) -> list[str]:
         """Warn of labels whose coming tells what they are, and of an ε for which 64 bits are too few."""
         most = plan.guarantee.epsilon
-        said = f"epsilon={plan.promise.epsilon:g}: a label is drawn with 64 bits, so that it is {most:.4g} at most"
-        return [ONE_SIDED] * (self.deadline is None) + [said] * (1.01 * most < plan.promise.epsilon)
+        said = f"epsilon={plan.promise.epsilon:g}: a label is drawn with 64 bits, so that it is {_up(most, 4)} at most"
+        return [ONE_SIDED] * (self.deadline is None) + [said] * (1.01 * most < plan.promise.epsilon) + self._faint
+
+    @property
+    def enough(self) -> float:
+        """Labels after which rows that are alike tell theirs from any other, by two standard errors, for every label.
+
+        Where n rows are alike, their label comes out n·(truth − lie) times more often than another, with a variance
+        of at most n·(truth + lie).
+        """
+        law = self.response
+        return self.labels * 4.0 * (law.truth + law.lie) / law.advantage**2
+
+    @property
+    def _faint(self) -> list[str]:
+        if self.enough <= MANY:
+            return []
+        fewer = ["fewer labels of each person"] * (self.unit_labels > 1) + ["fewer labels"] * (self.labels > 2)
+        return [
+            f"a label comes out as it is in {self.response.truth:.2%} of cases, and as {_other(self.labels)} in "
+            f"{self.response.lie:.2%}: until about {float(f'{self.enough:.2g}'):,.0f} labels have come, little is "
+            f"learned; take {' or '.join(['a larger epsilon', *fewer])}"
+        ]
 
     def certified(self, plan: Plan) -> str:
         """What `confide verify` says of it."""
@@ -165,6 +189,10 @@ def label_guarantee(promise: Promise, parts: Sequence[Part], epsilon: float) -> 
     """What is promised, with the deadline that a part declares."""
     part = next((part for part in parts if isinstance(part, RandomizedLabels)), None)
     return LabelGuarantee(epsilon, promise.delta, deadline=None if part is None else part.deadline)
+
+
+def _other(labels: int) -> str:
+    return "the other one" if labels == 2 else "each other one"
 
 
 def _up(value: float, digits: int) -> str:

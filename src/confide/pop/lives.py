@@ -8,12 +8,14 @@ from typing import NamedTuple
 
 from confide.ledger import snapshot
 from confide.ledger.ledger import Spent, ledger_of
+from confide.planning.labels import RandomizedLabels
 from confide.planning.lives import Life, cost_of
 from confide.planning.periods import Periods
 from confide.planning.plan import Plan
 from confide.pop.routing import Routing
 from confide.pop.succession import Line, account, accounts, before_of, line_of
 from confide.privacy.random import Random
+from confide.privacy.response import together
 
 __all__ = ["Seen", "look"]
 
@@ -35,6 +37,9 @@ def look(folder: Path, place: str | None, model: str, person: str | None = None)
     ledger = ledger_of(folder, place)
     spent = ledger.read(model)
     public = _public(plan, line)
+    alone = next((part for part in plan.parts if isinstance(part, RandomizedLabels)), None)
+    if header["units"] == "people" and alone is not None:
+        return Seen(public, _randomized(alone, spent, None if person is None else _who(folder, person, spent.labels)))
     if header["units"] != "people" or plan.parts != (plan.guide,):
         if person is not None:
             raise ValueError("people have accounts where they are the units and a guide answers alone")
@@ -103,6 +108,22 @@ def _by_period(periods: Periods, spent: Spent, who: bytes | None) -> list[str]:
         *said,
         f"person    taught {periods.taught(count):,} labels, in {periods.used(count):,} of {periods.most:,} periods",
         f"labels    {periods.left(count, now):,} more of theirs are learned in this period, of {periods.labels:,}",
+    ]
+
+
+def _randomized(part: RandomizedLabels, spent: Spent, who: bytes | None) -> list[str]:
+    """How many labels of people were taken, each randomized once, of those that ever are."""
+    most, each = part.unit_labels, part.response.cost()
+    if who is not None:
+        used = spent.labels.get(who, 0)
+        return [
+            f"person    ε = {together(each, used) if used else 0.0:.4g} of {together(each, most):.4g} so far",
+            f"labels    {used:,} of {most:,} used; {max(0, most - used):,} more of theirs are taken",
+        ]
+    over, used = sum(count >= most for count in spent.labels.values()), max(spent.labels.values(), default=0)
+    return [
+        f"people    {len(spent.labels):,} who brought labels, of whom {over:,} have used all",
+        f"most      {used:,} of {most:,} labels used by one person",
     ]
 
 

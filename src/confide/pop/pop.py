@@ -412,7 +412,7 @@ class POP:
         account = self._loop.account
         said = standing(self.plan, *account.shown, self._loop.goes_on, account.legs_shown)
         alone = self._loop.parts.get(Randomizing)
-        return said if alone is None or not alone.in_vain else f"{said}, but your model has failed to learn anything"
+        return f"{said}, but your model has failed to {alone.in_vain}" if alone is not None and alone.in_vain else said
 
     @property
     def halt_reason(self) -> str | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -145,10 +145,17 @@ class Randomizing(Running, runs=RandomizedLabels):
             raise ValueError("this model gives labels only: take one that tells probabilities, or none")
         return shares
 
-    def wrongs(self, labels: int, differed: int) -> float:
-        """How many of so many answers differ from true labels, where so many differ from what came out: unbiased."""
+    def wrongs(self, labels: int, differed: int) -> float | None:
+        """How many of so many answers are wrong, where so many differ from what came out: an estimate that can be.
+
+        None while the estimate's standard error may be as large as all of them.
+        """
         response = self.part.response
-        return float((differed - (1.0 - response.truth) * labels) / response.advantage)
+        variance = max(share * (1.0 - share) for share in (response.truth, response.lie)) / response.advantage**2
+        if labels <= variance:
+            return None
+        found = (differed - (1.0 - response.truth) * labels) / response.advantage
+        return float(min(labels, max(0.0, found)))
 
     # ------------------------------------------------------------------ one round
 
@@ -218,14 +225,16 @@ class Randomizing(Running, runs=RandomizedLabels):
         """The model's label; where it has none, or fails, the most frequent one stands in; −1 before the first."""
         if question is None:
             return -1, None
-        label, question.shares = self.model.answer(question.row)
-        return (label if label >= 0 else self._leader), None
+        return self._said(question, *self.model.answer(question.row)), None
+
+    def _said(self, question: Seen, label: int, shares: Floats | None) -> int:
+        question.shares = shares
+        return label if label >= 0 else self._leader
 
     @property
-    def in_vain(self) -> bool:
-        """Whether an own model has failed to learn anything at all (public)."""
-        told: Callable[[int], bool] | None = getattr(self.model, "in_vain", None)
-        return told is not None and told(self.learned)
+    def in_vain(self) -> str:
+        """What an own model has failed to do at all, in words; empty where it has not (public)."""
+        return str(getattr(self.model, "in_vain", ""))
 
     @property
     def _leader(self) -> int:
@@ -322,6 +331,8 @@ class Randomizing(Running, runs=RandomizedLabels):
 
     def follow(self, xs: Any, labels: Ints, whos: Sequence[Who], bad: Flags, keep: bool = False) -> Asked:
         """Rounds, each asked and then taught what came out for its label, as the methods above do, and faster."""
+        if keep and self.part.deadline is None and (labels < 0).all():
+            return self._ask(xs, whos, bad)
         if keep or self.part.deadline is not None or not len(labels):
             return super().follow(xs, labels, whos, bad, keep)
         self._at += len(labels)
@@ -340,6 +351,18 @@ class Randomizing(Running, runs=RandomizedLabels):
         answers[asked] = _leaders(before, outs, asked)
         self._heard += int((outs >= 0).sum())
         return Asked(np.where(bad, -1, answers), None, [])
+
+    def _ask(self, xs: Any, whos: Sequence[Who], bad: Flags) -> Asked:
+        """Rounds between which nothing is taught: the model is asked about all of them at once."""
+        rows, answers = list[Seen | None](), np.full(len(bad), -1)
+        for i, wrong in enumerate(bad.tolist()):
+            self.begin()
+            rows.append(None if wrong else self.encode(xs[i], whos[i]))
+        asked = [(i, question) for i, question in enumerate(rows) if question is not None]
+        said = self.model.answer_many([question.row for _, question in asked])
+        for (i, question), one in zip(asked, said, strict=True):
+            answers[i] = self._said(question, *one)
+        return Asked(answers, None, rows)
 
     def _encoded(self, xs: Any, bad: Flags) -> list[Any]:
         assert self._encoder is not None

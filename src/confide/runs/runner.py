@@ -82,8 +82,17 @@ class Outcome:
 
     @property
     def unanswered(self) -> bool:
-        """Whether nothing that learns was left to answer then: no guide, only the fallback."""
-        return self.out_of_budget and self.pop.plan.guide is None
+        """Whether nothing that learns was left to answer: no guide, and copies that halted or a learner that failed."""
+        return (self.out_of_budget or self.in_vain) and self.pop.plan.guide is None
+
+    @property
+    def in_vain(self) -> bool:
+        """Whether the learner never learned, or never answered, and failed whenever it was to."""
+        own, failures = self.pop.operator.randomizing, self.pop.operator.failures
+        if own is not None:
+            return bool(own.in_vain)
+        mute = 0 < failures.votes <= failures.raised + failures.no_label
+        return mute or (failures.lessons > 0 and not self.pop.operator.taught)
 
 
 def _quiet(_: str) -> None:

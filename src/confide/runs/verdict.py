@@ -32,7 +32,12 @@ MISSING = 0.2
 
 
 def verdict(outcome: Outcome) -> str:
-    """Whether labels were of no use, or answers no better than the most frequent label, and what to do about it."""
+    """Whether labels were of no use, or answers no better than the most frequent label, and what to do about it.
+
+    Where the learner always failed neither ε nor columns are to blame: `failed` says it.
+    """
+    if outcome.in_vain:
+        return _unlabelled(outcome)
     return " ".join(said for said in (_unlabelled(outcome), _late(outcome) or _against_constant(outcome)) if said)
 
 
@@ -72,7 +77,7 @@ def _against_constant(outcome: Outcome) -> str:
         more = "More often wrong than" if own - constant > CHANCE * math.sqrt(constant) else "About as often wrong as"
         less = "" if outcome.pop.label_weights is None else " Smaller --label-weights err less often."
         return f"{more} a constant answer, but it finds the rarer labels: {said}; {found}.{less}"
-    return f"No better than a constant answer: {said}. {_ways_on(outcome, constant)}"
+    return f"No better than a constant answer: {said}. {_ways_on(outcome, own, constant)}"
 
 
 def state_of(outcome: Outcome) -> str:
@@ -90,10 +95,12 @@ def _no_better(wrong: int, constant: int) -> bool:
     return constant > 0 and wrong + CHANCE * math.sqrt(constant) >= constant
 
 
-def _ways_on(outcome: Outcome, constant: int) -> str:
+def _ways_on(outcome: Outcome, own: int, constant: int) -> str:
     tally, plan, features = outcome.tally, outcome.pop.plan, outcome.stream.features
     least = _rarest(tally)
-    nor = outcome.settings.twin and _no_better(tally.late_counts(tally.curve_twin)[0], constant)
+    twin = tally.late_counts(tally.curve_twin)[0]
+    drowned = outcome.settings.twin and not _no_better(twin, own)  # by the noise: the rows say enough
+    nor = outcome.settings.twin and not drowned and _no_better(twin, constant)
     ways = []
     if least is not None and outcome.pop.label_weights is None and plan.promise.protect == "rows":
         label = outcome.stream.labels[least[1]]
@@ -104,10 +111,15 @@ def _ways_on(outcome: Outcome, constant: int) -> str:
         return "Nor is the twin without privacy, so a larger ε would hardly help: better columns might."
     if plan.guide is not None and isinstance(features, Features) and len(features.ranges) < len(features.numeric):
         ways.append("declare the ranges of numbers in a schema")
-    if plan.promise.units == "people" and taught_of_brought(outcome):
+    alone = plan.promise.protect == "labels"
+    if alone and plan.promise.unit_labels > 1:
+        ways.append("take fewer labels of each person (--unit-labels), each with less noise")
+    elif not alone and plan.promise.units == "people" and taught_of_brought(outcome):
         ways.append("learn more labels of each person (--unit-labels)")
     ways += ["bring more rows or a history", "take a larger --epsilon"]
     asked = "" if outcome.settings.twin else " Without --no-twin this says whether more ε or better columns would help."
+    if drowned:
+        asked = f" The twin without privacy is {percent(tally.late(tally.curve_twin))} wrong: the noise is what costs."
     return f"Useless at ε = {outcome.pop.guarantee.epsilon:.3g}: {', '.join(ways[:-1])}, or {ways[-1]}.{asked}"
 
 

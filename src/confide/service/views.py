@@ -59,9 +59,11 @@ def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> di
     account, plan = pop.operator.loop.account, pop.plan
     unsure, book, failures = account.count, account.book, pop.operator.failures
     totals, series, own = counts.totals(), counts.series(), pop.operator.randomizing
+    wrong: float | None = totals["wrong"]
     if own is not None:  # they were counted against what came out
+        series["differed"] = series["wrong"]
         series["wrong"] = [own.wrongs(*both) for both in zip(series["labels"], series["wrong"], strict=True)]
-        totals["wrong"] = min(totals["labels"], max(0.0, sum(series["wrong"])))
+        wrong = own.wrongs(totals["labels"], totals["wrong"])
     answered = sum(totals[source] for source in counts.sources)
     return {
         "unsure": unsure,
@@ -76,8 +78,9 @@ def private(pop: POP, counts: Counts, waiting: int, alarms: Sequence[str]) -> di
         "open_tickets": waiting,
         "shares": {source: totals[source] / answered if answered else 0.0 for source in counts.sources},
         "labels": totals["labels"],
-        "error": totals["wrong"] / totals["labels"] if totals["labels"] else None,
+        "error": None if wrong is None or not totals["labels"] else wrong / totals["labels"],
         "series": series,
+        "response": None if own is None else {"truth": own.part.response.truth, "lie": own.part.response.lie},
         "labels_over": None if own is None else own.over,
         "most_labels": None if own is None else plan.promise.unit_labels,
         "nbytes": pop.operator.nbytes,

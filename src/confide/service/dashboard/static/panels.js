@@ -194,7 +194,11 @@ export function errors() {
           h("p", null, `the private monitor: ${rates(seen) || !seen.monitor ? monitored(seen, seen.monitor) : `wrong answers ${among(seen, seen.monitor)}`}`)));
       const points = grouped(held.series, POINTS).filter((one) => one.labels);
       if (!points.length) return chart.empty("No label has come yet.");
-      for (const one of points) one.wrong = Math.min(one.labels, Math.max(0, one.wrong));  // an estimate may be beyond
+      const { truth, lie } = held.response ?? { truth: 1, lie: 0 };
+      for (const one of points) { // an estimate may be beyond
+        const found = ((one.differed ?? one.wrong) - (1 - truth) * one.labels) / (truth - lie);
+        one.wrong = Math.min(one.labels, Math.max(0, found));
+      }
       const rows = points.map((one) => [(one.from + one.to) / 2, one.wrong / one.labels]);
       const marks = [];
       if (rates(seen)) {
