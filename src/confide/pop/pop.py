@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self, Unpack
@@ -217,7 +217,8 @@ class POP:
 
         The copies stay as they are during a batch; every row has its own poll, gate word, count and halting word, in
         order (docs/proofs/people.md). Nothing is returned before all of it is durable. Where `predict` would
-        raise for a row, its answer has an `error` instead; a POP that has halted before raises as `predict` does.
+        raise for a row, its answer has an `error` instead and no ticket, and a warning says how many there are; a POP
+        that has halted before raises as `predict` does.
         """
         rows = rows_of(xs, self.named, self.names)
         whos = self._whos(units, len(rows))
@@ -230,6 +231,7 @@ class POP:
             self._telling.names(self.names, rows[:1] if answered and not before else [])
             self._telling.at_once(before, answered)
             self._telling.people(whos)
+            self._telling.refused([outcome.error for outcome in outcomes if outcome.error is not None], len(rows))
         first = outcomes[0].error if outcomes else None
         if first is not None and (isinstance(first, Halted) or not isinstance(first, Exception)):
             raise first
@@ -238,12 +240,15 @@ class POP:
     def learn_many(self, tickets: Sequence[str], ys: Sequence[Hashable]) -> None:
         """Teach many labels at once. All good ones are learned; if some were bad, ValueError says so afterwards.
 
-        What one unit brings must not decide whether another's label is learned: then it would touch many copies.
+        A row without a ticket is passed over: its question was refused, as its answer says, and there is nothing to
+        learn. What one unit brings must not decide whether another's label is learned: then it would touch many copies.
         """
         tickets, ys = values_of(tickets), values_of(ys)
         if len(tickets) != len(ys):
             raise ValueError(f"there are {len(tickets)} tickets for {len(ys)} labels: give one label for each")
-        batches.refuse(self._learn(tickets, ys))
+        places = batches.ticketed(tickets)
+        refused = self._learn([tickets[i] for i in places], [ys[i] for i in places])
+        batches.refuse({places[i]: why for i, why in refused.items()})
 
     def _learn(self, tickets: Sequence[str], ys: Sequence[Hashable]) -> dict[int, ValueError]:
         """By row, what is wrong with the labels that were not taken."""
@@ -486,12 +491,14 @@ class POP:
         model: str = "pop",
         old_ledger: str | None = None,
         old_model: str = "pop",
+        told: Callable[[str], object] | None = None,
     ) -> Inherited:
         """Save this POP, which has not begun, as the successor of the one in the folder `old`, which is over then.
 
         It begins with what the old one released, as far as columns and labels are the same. What each person may teach
         it follows from what they taught all models before it, so that all of them together keep `life`, for everybody
-        (docs/proofs/composition.md). That is declared once; later successors leave it out.
+        (docs/proofs/composition.md). That is declared once; later successors leave it out. `told` is called with what
+        goes on and what is lost, before the old model is over; if it raises, the old one goes on.
 
         Raises
         ------
@@ -506,7 +513,9 @@ class POP:
             given = Predecessor(Path(old), old_ledger, old_model)
             heir = self._loop.line is not None
             try:
-                found = succeed(self._settings, self._loop, Path(path), about, given, life, ledger=ledger, model=model)
+                found = succeed(
+                    self._settings, self._loop, Path(path), about, given, life, ledger=ledger, model=model, told=told
+                )
             except BaseException:
                 self._keeper.closed = self._loop.line is not None and not heir  # the next try makes another one
                 raise
