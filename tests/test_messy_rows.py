@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import pandas
 import pytest
 
 import confide
@@ -61,6 +62,14 @@ def test_the_loop_of_the_docs_goes_on_over_a_messy_row() -> None:
 def test_a_label_of_a_refused_question_is_said_to_have_no_ticket(ticket: Any) -> None:
     with pytest.raises(confide.TicketError, match="this question was refused, and the error of its answer says why"):
         made().learn(ticket, "yes")
+
+
+@pytest.mark.parametrize("of", [lambda table: table.iloc[0], lambda table: table[:1]], ids=["Series", "frame"])
+def test_a_row_of_pandas_is_refused_with_the_way_to_make_it_a_dict(of: Callable[[Any], Any]) -> None:
+    table = pandas.DataFrame(ROWS)
+    with pytest.raises(ValueError, match=r"x must be a dict of features, as declared; of a pandas row: x\.to_dict\(\)"):
+        made().predict(of(table))
+    assert made().predict(table.iloc[0].to_dict()).label in ("no", "yes")
 
 
 def test_a_label_that_comes_after_the_warm_up_is_told_of_the_warm_up_and_of_no_promised_rounds() -> None:

@@ -74,6 +74,20 @@ def test_a_drafted_schema_knows_the_form_of_dates(tmp_path: Path, form: str) -> 
     assert numbers(open_file(path, schema=read_schema(tmp_path / "s.toml"))) == ISO
 
 
+def test_a_draft_says_of_separators_of_thousands_and_of_a_column_that_never_changes_what_they_are(
+    tmp_path: Path,
+) -> None:
+    lines = [f'"{i * 37 % 5000:,}.50",SAP,{i},{"ab"[i % 2]}' for i in range(40)]
+    drafted, comments = draft(written(tmp_path / "a.csv", "amount,source,n,label", *lines))
+    many = sum(i * 37 % 5000 >= 1000 for i in range(40))
+    assert drafted.columns[0] == Column("amount", "mixed") and drafted.columns[2].kind == "number"
+    assert comments == {
+        "amount": f"{many} of 40 values are numbers with separators of thousands, and each is read as a category of "
+        'its own: write them without separators of thousands, 1234.5, and declare "number"',
+        "source": "every row has the same: it says nothing, unless others may come",
+    }
+
+
 def test_days_and_months_that_nothing_tells_apart_are_said_to_be_so(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "day,label", *(f"{1 + i % 9}/{1 + i % 7}/2024,{'ab'[i % 2]}" for i in range(50)))
     assert "no value tells which is the day" in draft(path)[1]["day"]
@@ -191,7 +205,8 @@ def test_a_misspelt_label_is_said_by_name_before_the_run_and_first_in_the_verdic
         stream = open_file(path, **given)  # type: ignore[arg-type]
         said = (
             "the label 'fruad' never comes; 'fraud' comes 20 times, not declared: those rows teach nothing and are in "
-            "no error; check the labels; 'genuine' is the only declared label that comes: to be right by it says nothing"
+            "no error; check the labels; 'genuine' is the only declared label that comes: to be right by it says "
+            "nothing"
         )
         assert odd(stream) == (said,) and stream.alarm == said
     assert open_file(path, labels=["genuine", "fraud"]).alarm == ""

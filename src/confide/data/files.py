@@ -182,7 +182,7 @@ class _File(Pieces):
             raise ValueError(f"{self.path} has no column {asked!r}; it has {', '.join(self.header)}")
 
     def count(self, label: str, declared: Sequence[str] | None, looks: Sequence[Look], guessed: bool) -> _Found:
-        """The number of rows; the labels, and how often each comes; which columns that nobody declared look like ids."""
+        """The number of rows; labels, and how often each comes; which columns that nobody declared look like ids."""
         rows, ragged, came, place = 0, 0, Counter[str](), self.header.index(label)
         places = [(look, self.header.index(look.column.name)) for look in looks]
         undeclared = [(look.column.name, at) for look, at in places if look.column.kind == "any"]
