@@ -144,7 +144,7 @@ def main() -> None:
     parser.add_argument("--early", action="store_true", help="measure the first rounds, and nothing else")
     args = parser.parse_args()
     if args.early:
-        for name in (*REAL, "sea", "kdd99"):
+        for name in (*REAL, "sea"):
             for epsilon in (0.1, 1.0, 4.0):
                 print(early(name, epsilon, args.seeds), flush=True)
         return
