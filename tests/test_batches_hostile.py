@@ -198,10 +198,13 @@ class Walk:
         ys = self.labels(len(good))
         if self.dice.random() < 0.3:
             used = [t for t in self.tickets if not self.redeems(t)]
-            bad: Any = self.dice.choice([*used, "1-2-3", "", 7])
+            bad: Any = self.dice.choice([*used, "1-2-3", " ", 7])
+            none: Any = self.dice.choice(["", None])  # a question that was refused: passed over
             at = self.dice.randrange(len(good) + 1)
-            with pytest.raises(ValueError, match=f"row {at} was refused"):
-                self.second.learn_many([*good[:at], bad, *good[at:]], [*ys[:at], "a", *ys[at:]])
+            with pytest.raises(ValueError, match=f"row {at + 1} was refused"):
+                self.second.learn_many([none, *good[:at], bad, *good[at:], none], ["a", *ys[:at], "a", *ys[at:], "no"])
+            with pytest.raises(ValueError, match="no ticket: this question was refused"):
+                self.second.learn(none, "a")
             for ticket, y in zip(good, ys, strict=True):
                 self.first.learn(ticket, y)
             self.same()

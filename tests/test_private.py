@@ -1,13 +1,16 @@
 """The front: what most people need in a few lines, and a refusal where they would get something else."""
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from river import naive_bayes, tree
 
 import confide
+from confide._checks import all_labels
 from confide.errors import ConfideWarning
 from confide.learners import Features
 from confide.private import Options
@@ -215,3 +218,29 @@ def test_a_promise_is_neither_changed_nor_misread() -> None:
     for made in (lambda: front(labels="yes", epsilon=1.0), lambda: under(None, model.plan, labels="no")):
         with pytest.raises(ValueError, match="a sequence of all labels"):
             made()
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (2, 'must be a sequence of all labels, as ["no", "yes"], and not int'),
+        (None, 'must be a sequence of all labels, as ["no", "yes"], and not NoneType'),
+        ({"a", "b"}, "and not a set, which has no order"),
+        (frozenset({"a", "b"}), "and not a set, which has no order"),
+        ({"a": 1, "b": 2}, "and not a mapping"),
+        ([None, 1], "None and NaN are no labels"),
+        (["a", float("nan")], "None and NaN are no labels"),
+        ([1, "1"], "1 and '1' are two labels that are written alike"),
+        (["True", True], "'True' and True are two labels that are written alike"),
+        ([["a"], ["b"]], "each must be a text, a number or a truth value, not list"),
+    ],
+)
+def test_labels_that_cannot_be_meant_are_refused_in_words(labels: Any, words: str) -> None:
+    for protect in ("rows", "labels"):
+        with pytest.raises(ValueError, match=re.escape(words)):
+            confide.Private(labels=labels, epsilon=1.0, features=2, protect=protect)  # type: ignore[arg-type]
+
+
+def test_labels_that_can_be_meant_are_taken() -> None:
+    for labels in (["a", 1], [False, True], np.array([0, 1]), range(3), (label for label in "ab"), [1, 2.5]):
+        assert len(all_labels(labels)) >= 2

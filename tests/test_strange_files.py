@@ -12,8 +12,11 @@ from confide.data.layout import Column, Layout
 from confide.data.rows import Row, Stream
 from confide.data.schema import Schema, read_schema
 from confide.planning.plan import Plan
+from confide.runs.page import notes_of
+from confide.runs.report import numbers as numbers_of
 from confide.runs.runner import run
 from confide.runs.settings import Settings
+from confide.runs.worth import worth
 
 DAYS = [date(2023, 1, 1) + timedelta(days=i * 7 % 700) for i in range(600)]
 NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -69,6 +72,20 @@ def test_a_drafted_schema_knows_the_form_of_dates(tmp_path: Path, form: str) -> 
     drafted, comments = draft(path)
     (tmp_path / "s.toml").write_text(drafted.to_toml(comments))
     assert numbers(open_file(path, schema=read_schema(tmp_path / "s.toml"))) == ISO
+
+
+def test_a_draft_says_of_separators_of_thousands_and_of_a_column_that_never_changes_what_they_are(
+    tmp_path: Path,
+) -> None:
+    lines = [f'"{i * 37 % 5000:,}.50",SAP,{i},{"ab"[i % 2]}' for i in range(40)]
+    drafted, comments = draft(written(tmp_path / "a.csv", "amount,source,n,label", *lines))
+    many = sum(i * 37 % 5000 >= 1000 for i in range(40))
+    assert drafted.columns[0] == Column("amount", "mixed") and drafted.columns[2].kind == "number"
+    assert comments == {
+        "amount": f"{many} of 40 values are numbers with separators of thousands, and each is read as a category of "
+        'its own: write them without separators of thousands, 1234.5, and declare "number"',
+        "source": "every row has the same: it says nothing, unless others may come",
+    }
 
 
 def test_days_and_months_that_nothing_tells_apart_are_said_to_be_so(tmp_path: Path) -> None:
@@ -172,3 +189,40 @@ def test_rows_that_do_not_fit_and_labels_that_look_like_numbers_are_said(tmp_pat
     prices = [f"{i % 7},{i % 150}" for i in range(3000)]
     (hint,) = odd(open_file(written(tmp_path / "b.csv", "n,price", *prices)))
     assert hint.startswith("150 different labels were found in column 'price': if it is a number, cut it")
+
+
+# ---------------------------------------------------------------------- labels
+
+
+def labelled(path: Path, *labels: str) -> Path:
+    return written(path, "a,label", *(f"{i % 9},{label}" for i, label in enumerate(labels)))
+
+
+def test_a_misspelt_label_is_said_by_name_before_the_run_and_first_in_the_verdict(tmp_path: Path) -> None:
+    labels = ["fraud" if i % 150 == 3 else "genuine" for i in range(3000)]
+    path = labelled(tmp_path / "a.csv", *labels)
+    for given in ({"labels": ["genuine", "fruad"]}, {"schema": Schema(labels=("genuine", "fruad"))}):
+        stream = open_file(path, **given)  # type: ignore[arg-type]
+        said = (
+            "the label 'fruad' never comes; 'fraud' comes 20 times, not declared: those rows teach nothing and are in "
+            "no error; check the labels; 'genuine' is the only declared label that comes: to be right by it says "
+            "nothing"
+        )
+        assert odd(stream) == (said,) and stream.alarm == said
+    assert open_file(path, labels=["genuine", "fraud"]).alarm == ""
+    settings = Settings(str(path), labels=("genuine", "fruad"), twin=False)
+    outcome = run(stream, None, Plan.tight(1.0, 1e-6, 3000), settings)
+    assert worth(outcome).startswith(f"T{said[1:]}.") and said in notes_of(outcome)
+    assert numbers_of(outcome)["operator_only"]["verdict"] == worth(outcome)
+    assert said not in str(numbers_of(outcome)["public"])
+
+
+def test_a_few_labels_that_are_not_declared_are_said_and_many_are_alarming(tmp_path: Path) -> None:
+    few = open_file(labelled(tmp_path / "a.csv", *["a", "b"] * 500, "", "c"), labels=["a", "b"])
+    assert odd(few)[0].startswith("'c' comes 1 time, not declared") and few.alarm == ""
+    many = open_file(labelled(tmp_path / "b.csv", *["a", "b"] * 500, *"c" * 20), labels=["a", "b"])
+    assert many.alarm == odd(many)[0] != ""
+    rare = open_file(labelled(tmp_path / "c.csv", *["a", "b"] * 50), labels=["a", "b", "other"])
+    assert odd(rare) == () and rare.alarm == "", "a label that may come, and has not"
+    alone = open_file(labelled(tmp_path / "d.csv", *"a" * 50), labels=["a", "b"])
+    assert alone.alarm == "'a' is the only declared label that comes: to be right by it says nothing"

@@ -349,6 +349,81 @@ def test_the_command_line_makes_a_successor_and_shows_a_life_to_the_operator(tmp
     assert "has no predecessor" in said("ledger", tmp_path / "1")
     assert CliRunner().invoke(app, ["successor", str(tmp_path / "1"), str(tmp_path / "3")]).exit_code != 0
 
+
+
+WEIGHED: dict[str, Any] = {"labels": ["genuine", "fraud", "spam"], "label_weights": {"fraud": 5, "spam": 2}}
+
+
+def weighed(folder: Path, **numbers: Any) -> Plan:
+    """An old model with a promise of its own: three labels of a person, unlike weights, and other options."""
+    plan = Plan.tight(1.0, 1e-7, units="people", unit_labels=3, labels=3, **numbers)
+    with POP(None, plan, units="people", features=2, fallback="fraud", ticket_life=99, **WEIGHED) as old:
+        old.save(folder)
+    return plan
+
+
+def test_what_is_not_said_anew_is_inherited(tmp_path: Path) -> None:
+    plan = weighed(tmp_path / "1", rounds=5000)
+    found = said("successor", tmp_path / "1", tmp_path / "2", "--life-epsilon", 5)
+    assert "changes: nothing that was promised" in found
+    with POP.load(tmp_path / "2") as heir:
+        assert heir.plan == plan and heir.label_weights == (1.0, 5.0, 2.0) and heir.units == "people"
+        assert heir.options["fallback"] == "fraud" and heir.options["ticket_life"] == 99
+    found = said("successor", tmp_path / "2", tmp_path / "3", "--epsilon", 0.5)
+    assert "epsilon: 1 before, now 0.5" in found and "labels of a person:" not in found and "lost: the" not in found
+    with POP.load(tmp_path / "3") as heir:
+        promise = heir.plan.promise
+        assert (promise.epsilon, promise.delta, promise.rounds, promise.unit_labels) == (0.5, 1e-7, 5000, 3)
+        assert heir.label_weights == (1.0, 5.0, 2.0)
+    said("successor", tmp_path / "3", tmp_path / "4", "--endless", "--unit-labels", 2)
+    with POP.load(tmp_path / "4") as heir:
+        assert heir.plan.endless and heir.plan.promise.unit_labels == 2 and heir.plan.promise.epsilon == 0.5
+
+
+def test_labels_that_stay_keep_their_weights_and_what_is_lost_is_said_before_the_old_model_is_over(
+    tmp_path: Path,
+) -> None:
+    weighed(tmp_path / "1")
+    arguments = ("successor", tmp_path / "1", tmp_path / "2", "--labels", "genuine,fraud,phish", "--life-epsilon", 5)
+    found = said(*arguments, "--dry-run")
+    assert "labels: genuine, fraud, spam before, now genuine, fraud, phish" in found
+    assert "lost: the weight 2 of label 'spam'" in found and "nothing goes on: the old one had no map yet" in found
+    assert not (tmp_path / "2").exists()
+    POP.load(tmp_path / "1").close()  # it is not over
+    assert said(*arguments).startswith(found.rstrip())
+    with POP.load(tmp_path / "2") as heir:
+        assert heir.label_weights == (1.0, 5.0, 1.0) and heir.plan.promise.unit_labels == 3
+    said("successor", tmp_path / "2", tmp_path / "3", "--label-weights", "phish=9")
+    with POP.load(tmp_path / "3") as heir:
+        assert heir.label_weights == (1.0, 1.0, 9.0)
+    found = said("successor", tmp_path / "3", tmp_path / "4", "--labels", "genuine,phish")
+    assert "lost: the fallback, which is no label of the new model" in found
+    schema = 'labels = ["no", "phish"]\nlabel_weights = { no = 3 }\n[columns]\na = "number"\n'
+    (tmp_path / "new.toml").write_text(schema)
+    said("successor", tmp_path / "4", tmp_path / "5", "--schema", tmp_path / "new.toml")
+    with POP.load(tmp_path / "5") as heir:
+        assert heir.labels == ("no", "phish") and heir.label_weights == (3.0, 1.0) and heir.names == ("a",)
+
+
+def test_copies_go_on_as_they_were_planned_or_are_listed_as_lost(tmp_path: Path) -> None:
+    with with_copies() as old:
+        old.save(tmp_path / "1")
+        plan, before = old.plan, len(old.plan.tables.gate.table)
+    life = ("--life-epsilon", 5000, "--life-delta", 0.05)
+    found = said("successor", tmp_path / "1", tmp_path / "2", *life)
+    assert "lost: what the copies learned: theirs begin anew" in found
+    with POP.load(tmp_path / "2") as heir:
+        assert heir.plan == plan and len(heir.plan.tables.gate.table) == before
+    found = said("successor", tmp_path / "2", tmp_path / "3", "--endless", "--epsilon", 1, "--guide", "--dry-run")
+    assert f"copies: {plan.copies:,} before, now 0" in found and f"lost: the {plan.copies:,} copies" in found
+
+
+def test_a_life_that_was_not_declared_is_asked_for_by_the_name_of_its_option(tmp_path: Path) -> None:
+    weighed(tmp_path / "1")
+    found = CliRunner().invoke(app, ["successor", str(tmp_path / "1"), str(tmp_path / "2")])
+    assert "--life-epsilon" in str(found.exception) and "life_epsilon in a service's file" in str(found.exception)
+
+
 def test_the_ledger_of_one_model_says_no_more_than_it_promised_and_knows_people_by_their_tokens(tmp_path: Path) -> None:
     pop = POP(None, Plan.tight(1.0, 1e-6, units="people"), labels=["no", "yes"], features=2, units="people")
     pop.save(tmp_path / "1")

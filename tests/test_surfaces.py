@@ -22,6 +22,7 @@ from confide import POP, Plan, Promise
 from confide.cli.app import app
 from confide.cli.plan import plan as plan_command
 from confide.cli.run import run as run_command
+from confide.cli.successor import successor as successor_command
 from confide.learners import GaussianNB, LogisticRegression
 from confide.pop.settings import Options
 from confide.river import PrivateClassifier as River
@@ -49,6 +50,7 @@ SURFACES: dict[str, tuple[list[str], set[str], dict[str, str]]] = {
         {"units": "unit", "features": "schema"},
     ),
     "a service's file": (PLANNED + MADE, set(ModelConfig.model_fields), {"features": "columns"}),
+    "confide successor": (PLANNED + MADE, parameters(successor_command), {"features": "schema"}),
     "River": (PLANNED + MADE, parameters(River), {**ADAPTED, "learner": "model", "labels": "labels"}),
     "scikit-learn": (
         PLANNED + MADE,
@@ -78,6 +80,15 @@ ABSENT: dict[str, dict[str, str]] = {
         "seed": "it has no place in a file: CONFIDE_INSECURE_SEED is for tests",
         "public_start": "a learner is made by its name, and has learned nothing",
         "relay": "`plan` has it, the file that confide plan --relay --json writes",
+    },
+    "confide successor": {
+        "units": "they are the old model's: nothing is proved for others",
+        "dissent": "it only chooses copies, which --copies says",
+        "monitor": "its price over several models is not proved",
+        "relay": "its price over several models is not proved",
+        "seed": "it is for tests, and a model that is made with one promises nothing",
+        "public_start": "a learner is made by its name, and has learned nothing",
+        "bank": "it is chosen wherever the model is loaded",
     },
     "River": {
         "ticket_life": "River has no tickets",
@@ -120,6 +131,20 @@ def test_an_option_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setitem(SURFACES, "a service's file", (wanted, offered - {forgotten}, called))
         with pytest.raises(AssertionError, match=f"has no {forgotten}"):
             test_every_surface_offers_every_option_or_says_why_not("a service's file")
+
+
+NOT_SAID_ANEW = {
+    "folder", "predecessor",  # two arguments
+    "units", "protect", "per", "periods", "monitor", "monitor_delay", "deadline", "missing", "partitions",  # not proved
+    "columns",  # --schema
+    "bank", "ticket_hours", "quota", "room", "save_every", "release_every", "trusted",  # how it is served
+}  # fmt: skip
+"""Entries of a service's file that `confide successor` has no option for."""
+
+
+def test_a_successor_is_offered_every_entry_of_a_promise_that_a_service_file_has() -> None:
+    entries = set(ModelConfig.model_fields) - {"schema_file"} | {"schema"}
+    assert entries - parameters(successor_command) == NOT_SAID_ANEW
 
 
 # ---------------------------------------------------------------------- and they are heeded

@@ -3,7 +3,7 @@
 import math
 import operator
 import os
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import fields
 from fractions import Fraction
 from functools import cache
@@ -135,10 +135,27 @@ def all_labels(given: Any) -> tuple[Hashable, ...]:
     ...
     ValueError: labels must be a sequence of all labels, as ["no", "yes"], and not a text
     """
-    if isinstance(given, str | bytes):
-        raise ValueError('labels must be a sequence of all labels, as ["no", "yes"], and not a text')
-    if len(found := tuple(given)) < 2:
+    kind = "a text" if isinstance(given, str | bytes) else "a set, which has no order" if isinstance(given, Set) else ""
+    try:
+        found = tuple(given)
+    except TypeError:
+        kind, found = type(given).__name__, ()
+    if kind or isinstance(given, Mapping):
+        raise ValueError(f'labels must be a sequence of all labels, as ["no", "yes"], and not {kind or "a mapping"}')
+    if len(found) < 2:
         raise ValueError('labels must be two or more, all that there may be, as ["no", "yes"]')
+    for label in found:
+        if not isinstance(label, Hashable):
+            raise ValueError(f"labels: each must be a text, a number or a truth value, not {type(label).__name__}")
+        if label is None or label != label:
+            raise ValueError("labels: None and NaN are no labels; name what stands for a missing one, as 'none'")
+    same = {str(label): label for label in reversed(found)}
+    for label in found:
+        if label != same[str(label)]:
+            raise ValueError(
+                f"labels: {same[str(label)]!r} and {label!r} are two labels that are written alike: give each another "
+                "text, or only one of them"
+            )
     return found
 
 

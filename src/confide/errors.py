@@ -16,4 +16,4 @@ class StateError(ValueError):
 
 
 class ConfideWarning(UserWarning):
-    """Something works less than one may think. It depends on what is public alone, and is said once."""
+    """Something works less than one may think. Once, on what is public alone; or on the caller's own rows."""

@@ -122,7 +122,7 @@ class Reader:
 
     def _by_position(self, x: Any) -> Mapping[str, Any]:
         if self.positions is None:
-            raise Malformed("x must be a dict of features, as declared")
+            raise Malformed("x must be a dict of features, as declared; of a pandas row: x.to_dict()")
         values = _row_of(x)
         if len(values) != self.positions:
             raise Malformed(f"x has another number of features than the {self.positions} that were declared")

@@ -19,7 +19,7 @@ import pytest
 import uvicorn
 
 import confide
-from confide import POP, StateError
+from confide import POP, StateError, TicketError
 from confide.errors import ConfideWarning
 from confide.games import OnlineGame, RandomAdversary
 from confide.learners import LogisticRegression
@@ -232,8 +232,8 @@ def test_the_same_request_is_sent_again_until_the_deadline(status: int) -> None:
 
 
 def test_who_is_told_to_come_tomorrow_is_not_kept_waiting() -> None:
-    waits, end = played(answer(429, BUSY, retry_after="86400"))
-    assert waits == [] and isinstance(end, StateError)
+    waits, end = played(answer(429, BUSY, retry_after="86040"))
+    assert waits == [] and isinstance(end, StateError) and str(end) == "come again; come again in 23 hours 54 minutes"
     day = format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True)
     assert played(answer(503, BUSY, retry_after=day))[0] == []
     assert len(played(answer(503, BUSY, retry_after="soon"), DONE)[0]) == 1
@@ -320,6 +320,29 @@ def test_what_json_has_no_word_for_does_not_spoil_a_row() -> None:
     assert plain(np.array([1.5, np.nan])) == [1.5, None] and plain({"a": object()}) is None
     with pytest.raises(ValueError, match="not one of the model's labels"):
         label_of(float("nan"))
+
+
+def test_a_ticket_that_another_client_got_is_brought_once_it_is_said_whose_it_is(running: Running) -> None:
+    desk = running.add(pop(units="people"))
+    there, here = running.client(desk), running.client(desk)
+    tickets = [there.predict([1.0, 2.0], unit=who).ticket for who in ("ann", "bob", "carl")]
+    with pytest.raises(TicketError, match=r"say it before, client\.hold\(ticket, unit\)"):
+        here.learn(tickets[0], "yes")
+    here.hold(tickets[0], "ann")
+    here.learn(tickets[0], "yes")
+    here.hold(tickets[2], "carl")
+    with pytest.raises(TicketError, match=r"^row 0 was refused, and all good rows were learned: .*client\.hold"):
+        here.learn_many([tickets[1], "", tickets[2]], ["yes"] * 3)
+    there.learn(tickets[1], "yes")
+    with pytest.raises(TicketError, match="used"):
+        there.learn(tickets[2], "yes")
+
+
+def test_a_batch_with_messy_rows_is_said_and_its_loop_goes_on(running: Running) -> None:
+    client = running.client(running.add(pop()))
+    with pytest.warns(ConfideWarning, match="1 of 2 questions of this call were refused"):
+        answers = client.predict_many([[1.0, 2.0], [1.0, "unknown"]])
+    client.learn_many([one.ticket for one in answers], ["yes", "no"])
 
 
 def test_a_client_with_one_token_speaks_for_one_person(running: Running) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from confide import Plan
+from confide import POP, Plan
 from confide.service.app import Limits, Service
 from confide.service.doors import Tokens
 from confide.service.operators import operator_app
@@ -301,8 +301,21 @@ def test_the_operator_imports_history_forgets_and_sees() -> None:
             assert told.json() == {"forgotten": True}
             told = await door.post("/models/spam/forget", json={"subject": "anm"}, headers=operator())
             assert told.json()["forgotten"] is False and "spelled" in told.json()["message"]
+            assert told.json()["message"].endswith("The copy that would have learned from them was reset all the same")
             assert (await door.post("/models/spam/save", headers=operator())).json() == {"saved": True} and desk.saved
             assert (await door.post("/models/nix/save", headers=operator())).status_code == 404
+
+    go(main())
+
+
+def test_who_is_not_known_to_a_model_without_copies_is_told_of_none() -> None:
+    plan = Plan.tight(1.0, 1e-6, units="people")
+    desk = MemoryDesk(pop_=POP(None, plan, labels=["no", "yes"], features=2))
+
+    async def main() -> None:
+        async with at(service(desk), operator_app) as door:
+            told = await door.post("/models/spam/forget", json={"subject": "anm"}, headers=operator())
+            assert told.json()["forgotten"] is False and "copy" not in told.json()["message"]
 
     go(main())
 

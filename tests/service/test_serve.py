@@ -398,6 +398,11 @@ def test_a_server_that_cannot_start_says_why_in_a_sentence(tmp_path: Path) -> No
     def refused(*arguments: str) -> str:
         return str(CliRunner().invoke(command_line, ["serve", *arguments]).exception)
 
+    path.write_text(SMALL.replace("columns = 2\n", 'columns = { urgent = "categry" }\n'))
+    assert refused(str(path)).startswith(f"{path}: models.spam: column 'urgent' is declared as 'categry': take one of")
+    path.write_text(SMALL.replace('labels = ["no", "yes"]', 'labels = ["no"]'))
+    assert refused(str(path)).startswith(f"{path}: models.spam: say which labels there are: two or more")
+    written(tmp_path)
     with contextlib.closing(open_desk("spam", read_config(path).models["spam"])):
         assert "another process" in refused(str(path)) or "in use" in refused(str(path))
     path.write_text(SMALL.replace("[operator]\n", '[operator]\nhost = "192.0.2.1"\n'))

@@ -33,4 +33,9 @@ def serve(
     models = need("confide.service.models", "service", _WHAT)
     logs = need("confide.service.logs", "service", _WHAT)
     read = partial(settings.read_config, config)
-    server.serve(read(), models.open_desk, logs.Log(), read)
+    try:
+        server.serve(read(), models.open_desk, logs.Log(), read)
+    except ValueError as error:
+        if str(error).startswith("models."):
+            raise ValueError(f"{config}: {error}") from None
+        raise

@@ -18,7 +18,8 @@ from confide.pop.base import SOURCES
 from confide.pop.pop import POP
 from confide.runs import advice, runner
 from confide.runs.tally import LATE, Tally, percent
-from confide.runs.verdict import failed, rare, recalls, state_of, taught_of_brought, verdict
+from confide.runs.verdict import failed, rare, recalls, state_of, taught_of_brought
+from confide.runs.worth import worth
 
 
 @contextmanager
@@ -125,7 +126,7 @@ def _private_rows(outcome: runner.Outcome) -> list[tuple[str, str]]:
         counts += f", {tally.nobodys:,} of nobody, which took no round" if tally.nobodys else ""
         place = f"{outcome.stream.where(line)}: " if line else ""
         rows.append(("bad rows", escape(f"{counts}; the first is {place}{reason}")))
-    alarms = ("learner", failed(outcome)), ("worth", verdict(outcome))
+    alarms = ("learner", failed(outcome)), ("worth", worth(outcome))
     rows += [(name, f"[bold red]{escape(said)}[/]") for name, said in alarms if said]
     return rows
 

@@ -89,8 +89,11 @@ def open_file(
 
     layout, found, named = read.reader.layout, read.found, read.labels
     public = _public(read.file, found, None if schema.labels is not None else named, order, schema.unit)
-    about = _notes(read.file, schema, public), public, _hints(read), schema.unit, schema.label_weights
-    return Stream(str(path), named, layout.names, layout.features, source, found.rows, *about, tuple(read.file.seen))
+    alarm, odd = _odd_labels(read)
+    about = _notes(read.file, schema, public), public, (*odd, *_hints(read)), schema.unit, schema.label_weights
+    return Stream(
+        str(path), named, layout.names, layout.features, source, found.rows, *about, tuple(read.file.seen), alarm
+    )
 
 
 class _Opened(NamedTuple):
@@ -121,7 +124,7 @@ def _opened(file: _File, schema: Schema, drop: Sequence[str], order: Sequence[st
     if not layout.names:
         raise ValueError(f"{path} has no column left that could be a feature")
     looks = [Look(column, file.comma) for column in layout.columns if column.kind != "drop"]
-    found = file.count(label, schema.labels is None, looks, schema.label is None)
+    found = file.count(label, schema.labels, looks, schema.label is None)
     named = found.labels if schema.labels is None else schema.labels
     _check_rows(file, found)
     if 2 * len(found.labels) > max(found.rows, MANY_LABELS):
@@ -161,6 +164,8 @@ class _Found:
     """Columns in which nearly every row has another value."""
     ragged: int
     """Rows with more or fewer fields than the first line."""
+    came: Counter[str]
+    """How often each label comes; of labels that were declared, and of the first others."""
 
 
 class _File(Pieces):
@@ -176,9 +181,9 @@ class _File(Pieces):
                 raise ValueError(f"{self.path} has no column {asked!r}: {here}")
             raise ValueError(f"{self.path} has no column {asked!r}; it has {', '.join(self.header)}")
 
-    def count(self, label: str, collect: bool, looks: Sequence[Look], guessed: bool) -> _Found:
-        """The number of rows; the labels, if asked for; and which columns that nobody declared look like ids."""
-        rows, ragged, found, place = 0, 0, set[str](), self.header.index(label)
+    def count(self, label: str, declared: Sequence[str] | None, looks: Sequence[Look], guessed: bool) -> _Found:
+        """The number of rows; labels, and how often each comes; which columns that nobody declared look like ids."""
+        rows, ragged, came, place = 0, 0, Counter[str](), self.header.index(label)
         places = [(look, self.header.index(look.column.name)) for look in looks]
         undeclared = [(look.column.name, at) for look, at in places if look.column.kind == "any"]
         seen = {name: _Different(at, self.comma) for name, at in undeclared}
@@ -187,10 +192,11 @@ class _File(Pieces):
             if not isinstance(fields, list) or len(fields) != len(self.header):
                 ragged += 1
                 continue
-            if collect:
-                found.add(text_of(fields[place]))
-                if len(found) > MOST_LABELS:
-                    raise ValueError(self._no_label(label, guessed))
+            y = text_of(fields[place])
+            if y in came or len(came) < MOST_LABELS or y in (declared or ()):
+                came[y] += 1
+            elif declared is None:
+                raise ValueError(self._no_label(label, guessed))
             if rows <= LOOKED or rows % SPARSE == 0:
                 for look, at in places:
                     look.add(fields[at])
@@ -199,7 +205,8 @@ class _File(Pieces):
         dates = {look.column.name for look in looks if look.dates}  # which are no ids, however many
         many = [name for name, one in seen.items() if rows >= ID_ROWS and one.nearly_all(min(rows, IDS_LOOKED))]
         ids = tuple(name for name in many if name not in dates)
-        return _Found(rows, tuple(sorted(found - {""}, key=_label_order)), ids, ragged)
+        found = () if declared is not None else tuple(sorted(came.keys() - {""}, key=_label_order))
+        return _Found(rows, found, ids, ragged, came)
 
     def _no_label(self, label: str, guessed: bool) -> str:
         how = "no --label was given, so the last one was taken" if guessed else "is it the right column"
@@ -333,6 +340,28 @@ def _form(said: Value) -> str:
     if said.kind == "text":
         return "words" if len(str(said.category).split()) >= SOME_WORDS else "categories"
     return {"missing": "nothing", "number": "numbers", "date": "dates"}[said.kind]
+
+
+_ODD = 0.01  # the share of rows with labels that are not declared from which on no error is read without it
+
+
+def _odd_labels(read: _Opened) -> tuple[str, tuple[str, ...]]:
+    """What the owner should hear of labels that are not as they were declared; first, where that makes errors void."""
+    came = read.found.came
+    there = [label for label in read.labels if came[label]]
+    absent = [label for label in read.labels if not came[label]]
+    others = sorted((label for label in came if label and label not in read.labels), key=lambda one: -came[one])
+    said = list[str]()
+    if others:
+        said += [f"the label {listed(absent, _NAMED)} never comes"] if absent else []
+        some = ", ".join(f"{label!r} comes {came[label]:,} time{'s' * (came[label] > 1)}" for label in others[:_NAMED])
+        more = f" and {len(others) - _NAMED:,} more" if len(others) > _NAMED else ""
+        said.append(f"{some}{more}, not declared: those rows teach nothing and are in no error; check the labels")
+    if len(there) == 1:
+        said.append(f"{there[0]!r} is the only declared label that comes: to be right by it says nothing")
+    hint = "; ".join(said)
+    void = len(there) == 1 or (others and (absent or sum(came[one] for one in others) >= _ODD * read.found.rows))
+    return hint if void else "", (hint,) if hint else ()
 
 
 def _hints(read: _Opened) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ from confide.data.values import read, text_of
 
 _DIGITS = 8
 _SOME = 0.05  # the share of values in another form from which on that is said, where no kind was declared
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}([.,' ]\d{3})+([.,]\d+)?", re.ASCII)
+THOUSANDS = re.compile(r"[+-]?\d{1,3}([.,' ]\d{3})+([.,]\d+)?", re.ASCII)
+PLAIN = "write them without separators of thousands, 1234.5"
 _WHAT = {"number": "a number", "log": "a number", "date": "a date"}
 
 
@@ -59,7 +60,7 @@ class Look:
         if unread:
             self._unread += 1
             self._sample.add(text_of(value))
-            self._split += said.kind == "text" and _THOUSANDS.fullmatch(text_of(value)) is not None
+            self._split += said.kind == "text" and THOUSANDS.fullmatch(text_of(value)) is not None
 
     @property
     def broken(self) -> bool:
@@ -108,5 +109,5 @@ class Look:
         if self.column.kind == "date":
             return ': give their form in a schema, as { kind = "date", format = "%d/%m/%Y" }'
         if self._thousands():
-            return ": write them without separators of thousands, 1234.5"
+            return f": {PLAIN}"
         return ': write them as plain numbers, 1234.5, or declare it as "category" or "text"'

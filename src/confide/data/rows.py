@@ -77,6 +77,8 @@ class Stream:
         Labels and how much is to be made of each, where a schema declares it.
     files
         Where the rows come from files: those, in the order in which they are read.
+    alarm
+        What is so wrong with the rows' labels that no error can be read without it; one of the hints, or nothing.
 
     Examples
     --------
@@ -98,6 +100,7 @@ class Stream:
     unit: str | None = None
     label_weights: tuple[tuple[Hashable, float], ...] = ()
     files: tuple[Piece, ...] = field(default=(), repr=False)
+    alarm: str = ""
 
     def rows(self, dicts: bool = False) -> Iterator[Item]:
         """All rows from the first one; x is what `features` says, or a dict by the names if asked for."""

@@ -19,6 +19,7 @@ import numpy as np
 from confide.data.dates import Sample, formats_of
 from confide.data.layout import Column
 from confide.data.lines import Fields
+from confide.data.looks import PLAIN, THOUSANDS
 from confide.data.schema import Schema
 from confide.data.values import LARGEST, WORDS, Value, read, text_of
 
@@ -66,7 +67,7 @@ class _Seen:
     """What was seen of one column."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.rows, self.longer = name, 0, 0
+        self.name, self.rows, self.longer, self.split = name, 0, 0, 0
         self.kinds = {"missing": 0, "number": 0, "date": 0, "text": 0}
         self.whole, self.different, self.numbers = True, Counter[Any](), array("d")
         self.comment = ""
@@ -83,6 +84,7 @@ class _Seen:
         if said.kind != "missing":
             self.texts.add(text_of(value))
         if said.kind == "text":
+            self.split += THOUSANDS.fullmatch(str(said.category)) is not None
             self.longer += len(str(said.category).split()) >= WORDS
         self.different[said.number if said.category is None else said.category] += 1
 
@@ -95,6 +97,14 @@ class _Seen:
             return Column(self.name, "date", *_days(self._ends(ranges)))
         if forms := formats_of(self.texts.texts):
             return self._dates(forms)
+        if different == 1 and self.rows > 1 and not self.kinds["missing"]:
+            self.comment = "every row has the same: it says nothing, unless others may come"
+        if self.split and number + self.split / present >= _MOST:
+            self.comment = (
+                f"{self.split:,} of {present:,} values are numbers with separators of thousands, and each is read as a "
+                f'category of its own: {PLAIN}, and declare "number"'
+            )
+            return Column(self.name, "mixed")
         if self.longer > 0.2 * present:
             return Column(self.name, "text")
         every = self.rows >= ID_ROWS and different >= ID_SHARE * self.rows

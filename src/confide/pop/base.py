@@ -60,7 +60,7 @@ class Answer:
     sure: bool
     """Whether the copies answered; `source` says who did if not."""
     ticket: str
-    """Bring it back once with the right label: `pop.learn(ticket, y)`."""
+    """Bring it back once with the right label: `pop.learn(ticket, y)`. Empty where the question was refused."""
     error: str | None = None
     """In a batch: what was wrong with this row, which was then not answered and has no ticket."""
     source: str = "fallback"

@@ -8,6 +8,7 @@ which go before the copies, learn or release anything of them. Proof pages: docs
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from confide.arrays import Flags, Ints
 from confide.banks.base import CURSOR, HALTED, ROW, TAUGHT, UNSURE, Fused, Rounds, Tallied
 from confide.contained import contained
+from confide.errors import ConfideWarning
 from confide.pop.base import COPIES, FALLBACK, LEAN, Followed
 from confide.pop.loop import NOTHING, Loop, Outcome, merged_rows
 from confide.pop.running import PastCap
@@ -380,3 +382,28 @@ def refuse(refused: Mapping[int, ValueError]) -> None:
     for i, error in refused.items():
         more = f"; so were {len(refused) - 1} more rows" if len(refused) > 1 else ""
         raise type(error)(f"row {i} was refused, and all good rows were learned: {error}{more}")
+
+
+class Unread(ConfideWarning):
+    """Questions of a call were refused: how many, and why the first was; for their asker."""
+
+    @classmethod
+    def warn(cls, errors: Sequence[str], asked: int, level: int) -> None:
+        """Say it of a call with these errors, where there are any.
+
+        A filter that raises warnings is not heeded: one person's row must not take the answers of all others.
+        """
+        if errors:
+            with suppress(cls):
+                warnings.warn(
+                    cls(
+                        f"{len(errors):,} of {asked:,} questions of this call were refused, and have neither answer "
+                        f"nor ticket; of the first: {errors[0]}; each answer's error has its own reason"
+                    ),
+                    stacklevel=level + 1,
+                )
+
+
+def ticketed(tickets: Sequence[Any]) -> list[int]:
+    """The places of those that there are: a question that was refused has none, and nothing to learn."""
+    return [i for i, ticket in enumerate(tickets) if ticket is not None and not (type(ticket) is str and not ticket)]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from confide.errors import StateError
 from confide.guide.carried import Carried
 from confide.guide.model import Map
+from confide.learners import Pipeline
 from confide.learners.spec import from_spec
 from confide.ledger import snapshot
 from confide.ledger.ledger import Spent
@@ -34,7 +35,7 @@ from confide.pop.succession import (
 )
 from confide.pop.tickets import Tickets
 
-__all__ = ["options_of", "succeed"]
+__all__ = ["Made", "made_of", "succeed"]
 
 
 class _Old(NamedTuple):
@@ -52,7 +53,7 @@ class _Old(NamedTuple):
 
 def succeed(
     settings: Settings, loop: Loop, folder: Path, about: Mapping[str, bool], old: Predecessor, life: Life | None,
-    *, ledger: str | None, model: str,
+    *, ledger: str | None, model: str, told: Callable[[str], object] | None = None,
 ) -> Inherited:  # fmt: skip
     """See `POP.succeed`. All that can be refused is refused before the old model is sealed."""
     header, _ = snapshot.read(old.folder)
@@ -70,6 +71,8 @@ def succeed(
     line = Line(life, older, counts, settings.units == "people")
     line.check(settings.plan)
     _bring(line, settings.plan, found)
+    if told is not None:
+        told(kept)
     secret = prepare_key(folder, state.key_of(old.folder, header), loop.routing.secret)
     seal(old, header, secret, "" if ledger is None else model)
     found = _read(old, header)  # as it stays
@@ -86,12 +89,26 @@ def succeed(
     return Inherited(lived, sum(labels >= most for labels in taken.values()), kept, about["insecure"])
 
 
-def options_of(folder: Path) -> dict[str, Any]:
-    """What a saved POP was made with, for one like it; without its plan, and a fallback that was none of the labels."""
+class Made(NamedTuple):
+    """What a saved POP was made with, for one like it."""
+
+    learner: Any
+    """None where it has no copies, or those of a learner that is written nowhere."""
+    plan: Plan
+    options: dict[str, Any]
+    """By name; a fallback that was none of the labels is None."""
+
+
+def made_of(folder: Path) -> Made:
+    """What the POP in this folder was made with; ValueError where nothing is proved for a successor of such a one."""
     header, _ = snapshot.read(folder)
-    names = ("labels", "units", "after_halt", "ticket_life", "label_weights")
-    fallback = "coin" if header["fallback"] is None else header["fallback"]
-    return {name: header[name] for name in names} | {"features": from_spec(header["inputs"]), "fallback": fallback}
+    plan = Plan.from_json(header["plan"])
+    _check_proved(plan, header["monitor"])
+    names = ("labels", "units", "after_halt", "ticket_life", "label_weights", "fallback")
+    options = {name: header[name] for name in names} | {"features": from_spec(header["inputs"])}
+    learner = from_spec(header["learner"])
+    learner = learner.learner if isinstance(learner, Pipeline) else learner  # its features are those of the model
+    return Made(learner, plan, options)
 
 
 def _check(settings: Settings, loop: Loop, header: Mapping[str, Any]) -> None:
@@ -102,14 +119,19 @@ def _check(settings: Settings, loop: Loop, header: Mapping[str, Any]) -> None:
         raise ValueError("a successor is a POP that has not begun: make a new one")
     if header["units"] != settings.units:
         raise ValueError(f"the old model protects {header['units']}: so must its successor")
-    plans = Plan.from_json(header["plan"]), settings.plan
-    if any(plan.promise.protect != "rows" for plan in plans):
+    _check_proved(Plan.from_json(header["plan"]), header["monitor"])
+    _check_proved(settings.plan, settings.monitor)
+
+
+def _check_proved(plan: Plan, monitor: object) -> None:
+    """Refuse a model that can be neither end of a succession."""
+    if plan.promise.protect != "rows":
         raise ValueError("where labels alone are protected there is no successor yet: begin a new model")
-    if any(plan.promise.per is not None for plan in plans):
+    if plan.promise.per is not None:
         raise ValueError("labels that are counted by periods have no account over models yet: begin a new model")
-    if any(plan.relay for plan in plans):
+    if plan.relay:
         raise ValueError("a relay's price over several models is not proved: begin a new model")
-    if header["monitor"] is not None or settings.monitor is not None:
+    if monitor is not None:
         raise ValueError("a monitor's price over several models is not proved: plan both without one")
 
 
@@ -132,7 +154,10 @@ def _read(old: Predecessor, header: Mapping[str, Any]) -> _Old:
 def _life(old: _Old, life: Life | None) -> Life:
     declared = None if old.line is None else old.line.life
     if life is None and declared is None:
-        raise ValueError("declare what all models together may cost one person: a life's epsilon and delta")
+        raise ValueError(
+            "declare what all models together may cost one person, a life's epsilon and delta: --life-epsilon, "
+            "life_epsilon in a service's file, or life=Life(epsilon, delta)"
+        )
     if life is not None and declared is not None and life != declared:
         raise ValueError(
             f"people were promised ε = {declared.epsilon:g}, δ = {declared.delta:g} for life: a promise that was made "

@@ -14,17 +14,18 @@ from confide.banks.base import Bank
 from confide.contained import contained
 from confide.pop.tickets import Key, Waiting
 
-__all__ = ["NEVER_LATE", "TOO_LATE", "Late", "Lesson", "Lessons"]
+__all__ = ["MORE", "NEVER_LATE", "TOO_LATE", "Late", "Lesson", "Lessons"]
 
 MOST = 1 << 16
 """Lessons that may wait: more come only where history is taught one by one."""
 
 
-TOO_LATE = (
-    "it learns as rounds are asked, so bring the labels of some hundred rows before the next rows are asked, and plan "
-    "for more rounds than these"
-)
-"""What to do about labels that come too late."""
+TOO_LATE = "it learns as rounds are asked, so bring the labels of some hundred rows before the next rows are asked"
+"""What to do about labels that come too late; …"""
+
+
+MORE = ", and plan for more rounds than these"
+"""… and where a number of rounds was promised."""
 
 
 PAST = "they teach nothing; bring labels sooner, or plan with longer periods"

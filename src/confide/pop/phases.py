@@ -16,7 +16,7 @@ from confide.errors import Halted, TicketError
 from confide.frames import rows_of, values_of
 from confide.planning.plan import Guarantee, Plan
 from confide.pop.base import TICKET_LIFE, Answer, Unit, Xs
-from confide.pop.batches import refuse
+from confide.pop.batches import refuse, ticketed
 from confide.pop.monitor import Monitor
 from confide.pop.pop import POP
 
@@ -134,14 +134,14 @@ class Phases:
             self._pop.learn(self._inner(ticket), y)
 
     def learn_many(self, tickets: Sequence[str], ys: Sequence[Hashable]) -> None:
-        """Teach many labels; all good ones are learned, then ValueError tells of the bad ones."""
+        """Teach many labels; all good ones are learned, then ValueError tells of the bad ones. As for `POP`."""
         tickets, ys = values_of(tickets), values_of(ys)
         if len(tickets) != len(ys):
             raise ValueError(f"there are {len(tickets)} tickets for {len(ys)} labels: give one label for each")
         refused: dict[int, ValueError] = {}
-        for i, (ticket, y) in enumerate(zip(tickets, ys, strict=True)):
+        for i in ticketed(tickets):
             try:
-                self.learn(ticket, y)
+                self.learn(tickets[i], ys[i])
             except ValueError as error:
                 refused[i] = error
         refuse(refused)

@@ -221,7 +221,8 @@ class POP:
 
         The copies stay as they are during a batch; every row has its own poll, gate word, count and halting word, in
         order (docs/proofs/people.md). Nothing is returned before all of it is durable. Where `predict` would
-        raise for a row, its answer has an `error` instead; a POP that has halted before raises as `predict` does.
+        raise for a row, its answer has an `error` instead and no ticket, and a warning says how many there are; a POP
+        that has halted before raises as `predict` does.
         """
         rows = rows_of(xs, self.named, self.names)
         whos = self._whos(units, len(rows))
@@ -234,6 +235,7 @@ class POP:
             self._telling.names(self.names, rows[:1] if answered and not before else [])
             self._telling.at_once(before, answered)
             self._telling.people(whos)
+            self._telling.refused([outcome.error for outcome in outcomes if outcome.error is not None], len(rows))
         first = outcomes[0].error if outcomes else None
         if first is not None and (isinstance(first, Halted) or not isinstance(first, Exception)):
             raise first
@@ -242,15 +244,17 @@ class POP:
     def learn_many(self, tickets: Sequence[str], ys: Sequence[Hashable]) -> None:
         """Teach many labels at once. All good ones are learned; if some were bad, ValueError says so afterwards.
 
-        What one unit brings must not decide whether another's label is learned: then it would touch many copies.
+        A row without a ticket is passed over: its question was refused, as its answer says, and there is nothing to
+        learn. What one unit brings must not decide whether another's label is learned: then it would touch many copies.
         """
         tickets, ys = values_of(tickets), values_of(ys)
         if len(tickets) != len(ys):
             raise ValueError(f"there are {len(tickets)} tickets for {len(ys)} labels: give one label for each")
         given, refused = list[tuple[Key, int]](), dict[int, ValueError]()
-        for i, (ticket, y) in enumerate(zip(tickets, ys, strict=True)):
-            given += self._read(ticket, y, i, refused)
-        places = [i for i in range(len(tickets)) if i not in refused]
+        places = batches.ticketed(tickets)
+        for i in places:
+            given += self._read(tickets[i], ys[i], i, refused)
+        places = [i for i in places if i not in refused]
         bad = self._taught(given, [tickets[i] for i in places], len(tickets))
         refused |= {places[i]: why for i, why in bad.items()}
         batches.refuse(dict(sorted(refused.items())))
@@ -498,12 +502,14 @@ class POP:
         model: str = "pop",
         old_ledger: str | None = None,
         old_model: str = "pop",
+        told: Callable[[str], object] | None = None,
     ) -> Inherited:
         """Save this POP, which has not begun, as the successor of the one in the folder `old`, which is over then.
 
         It begins with what the old one released, as far as columns and labels are the same. What each person may teach
         it follows from what they taught all models before it, so that all of them together keep `life`, for everybody
-        (docs/proofs/composition.md). That is declared once; later successors leave it out.
+        (docs/proofs/composition.md). That is declared once; later successors leave it out. `told` is called with what
+        goes on and what is lost, before the old model is over; if it raises, the old one goes on.
 
         Raises
         ------
@@ -518,7 +524,9 @@ class POP:
             given = Predecessor(Path(old), old_ledger, old_model)
             heir = self._loop.line is not None
             try:
-                found = succeed(self._settings, self._loop, Path(path), about, given, life, ledger=ledger, model=model)
+                found = succeed(
+                    self._settings, self._loop, Path(path), about, given, life, ledger=ledger, model=model, told=told
+                )
             except BaseException:
                 self._keeper.closed = self._loop.line is not None and not heir  # the next try makes another one
                 raise

@@ -12,7 +12,8 @@ from typing import Any
 
 from confide.contained import contained
 from confide.errors import ConfideWarning
-from confide.pop.lessons import PAST, TOO_LATE, Late
+from confide.pop.batches import Unread
+from confide.pop.lessons import MORE, PAST, TOO_LATE, Late
 from confide.pop.look import learns, standing
 from confide.pop.loop import Loop
 
@@ -99,8 +100,12 @@ class Telling:
         self._warn(
             "at once",
             f"{asked:,}{planned} rounds were asked in one call, and nothing was learned in them: "
-            f"no label can come before its row is answered; {TOO_LATE}",
+            f"no label can come before its row is answered; {TOO_LATE}{'' if plan.endless else MORE}",
         )
+
+    def refused(self, errors: Sequence[BaseException], asked: int) -> None:
+        """Of questions of this call that were refused: to their asker, in every call."""
+        Unread.warn([str(error) for error in errors if isinstance(error, ValueError)], asked, _LEVEL - 1)
 
     def people(self, whos: Sequence[bytes | None]) -> None:
         """Of so few people that most labels come past their cap: by who asks, which is public, and nothing else."""
@@ -128,9 +133,20 @@ class Telling:
         if late.old > before.old:
             count = late.labels - before.labels
             own = "the label" if brought == 1 else f"{count:,} of {brought:,} labels"
-            self._warn(None, f"{own} of this call came too late to teach anything: {TOO_LATE}", _LEVEL + 1)
+            self._warn(None, f"{own} of this call came too late to teach anything: {self._why()}", _LEVEL + 1)
         if late.past > before.past:
             self._warn(None, f"labels of this call came later than the period of their question: {PAST}", _LEVEL + 1)
+
+    def _why(self) -> str:
+        """Why labels are late, by public numbers: the warm-up is over, or the rounds that were planned."""
+        plan, rounds = self._loop.plan, self._loop.account.rounds
+        warm = 0 if plan.guide is None else plan.guide.range_rounds - self._loop.account.history
+        if 0 < warm < rounds and not self._loop.parts.missed_many([warm + 1])[0]:
+            return (
+                f"ranges are found in the first {warm:,} rounds, and a label of these teaches while they last; ask and "
+                "teach so many rows in batches of some tens"
+            )
+        return TOO_LATE + ("" if plan.endless else MORE)
 
     def records(self, rows: int) -> None:
         """Of records that teach the guide nothing (`Guiding.teach_rows`): that depends on calls alone."""
@@ -142,4 +158,4 @@ class Telling:
         self._after += rows if rounds >= loop.plan.horizon else 0
         if FEW * self._after >= max(rounds, FEW * FEW):
             over = f"{self._after:,} labels came after the last of {loop.plan.rounds:,} planned rounds"
-            self._warn("after", f"{over}, and teach nothing: {TOO_LATE}")
+            self._warn("after", f"{over}, and teach nothing: {TOO_LATE}{MORE}")

@@ -127,6 +127,8 @@ class Tickets:
         with contained:  # whatever it is
             parts = ticket.split("-", 2)
             form = isinstance(int(parts[0]) + int(parts[1]), int)
+        if ticket is None or (type(ticket) is str and not ticket):
+            raise TicketError("there is no ticket: this question was refused, and the error of its answer says why")
         if not form:
             raise TicketError("this is not a ticket: bring back the one that came with the answer")
         raise TicketError("this ticket was not issued by this POP")

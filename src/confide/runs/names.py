@@ -6,7 +6,7 @@ import ast
 import importlib
 import inspect
 import sys
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +102,13 @@ def _options(text: str) -> dict[str, Any]:
 
 
 def fallback_named(text: str, stream: Stream) -> Any:
+    """The fallback meant, for a stream's labels."""
+    return fallback_of(text, stream.labels)
+
+
+def fallback_of(text: str, labels: Sequence[Hashable]) -> Any:
     """The fallback meant: one of the labels first, else a coin or something to import."""
-    for label in stream.labels:
+    for label in labels:
         if str(label) == text:
             return label
     if ":" in text:
@@ -122,9 +127,12 @@ def weights_named(given: tuple[str, ...] | None, stream: Stream) -> dict[Hashabl
     >>> weights_named(("missed=2.5",), open_stream("visits", rows=3))
     {'missed': 2.5}
     """
-    if given is None:
-        return dict(stream.label_weights) or None
-    known, found = {str(label): label for label in stream.labels}, dict[Hashable, float]()
+    return (dict(stream.label_weights) or None) if given is None else weights_of(given, stream.labels)
+
+
+def weights_of(given: Sequence[str], labels: Sequence[Hashable]) -> dict[Hashable, float]:
+    """The weights that were asked for as label=weight."""
+    known, found = {str(label): label for label in labels}, dict[Hashable, float]()
     for one in given:
         name, _, weight = one.rpartition("=")
         try:
@@ -134,7 +142,7 @@ def weights_named(given: tuple[str, ...] | None, stream: Stream) -> dict[Hashabl
             raise ValueError(f"--label-weights {one!r}: write label=weight, with one of the labels {few}") from None
         except ValueError:
             raise ValueError(f"--label-weights {one!r}: {weight!r} is no number; write label=weight, as x=5") from None
-    label_weights(found, stream.labels)
+    label_weights(found, labels)
     return found
 
 

@@ -16,7 +16,8 @@ from confide.runs.hints import hints
 from confide.runs.runner import Outcome
 from confide.runs.style import COLOURS, said
 from confide.runs.tally import LATE, percent
-from confide.runs.verdict import failed, rare, state_of, taught_of_brought, verdict
+from confide.runs.verdict import failed, rare, state_of, taught_of_brought
+from confide.runs.worth import worth
 
 WIDEST = 12
 """Labels up to which the answers are shown as a square."""
@@ -50,7 +51,7 @@ def page(outcome: Outcome) -> str:
         state=state_of(outcome),
         nothing=advised.NOTHING,
         again=advised.AGAIN,
-        alarms=((verdict(outcome), "What it is worth"), (failed(outcome), "The learner failed")),
+        alarms=((worth(outcome), "What it is worth"), (failed(outcome), "The learner failed")),
         answered=_answered(outcome),
         total=max(1, outcome.tally.rounds),
         taught=taught_of_brought(outcome),

@@ -14,7 +14,8 @@ from confide.runs.advice import next_settings
 from confide.runs.checkpoints import write_private
 from confide.runs.page import notes_of, page
 from confide.runs.runner import Outcome
-from confide.runs.verdict import state_of, verdict
+from confide.runs.verdict import state_of
+from confide.runs.worth import worth
 
 _PLAN = ("kind", "silent", "copies", "polls", "unsure", "unit_unsure", "labels", "beta")
 
@@ -71,7 +72,7 @@ def _operator_only(outcome: Outcome) -> dict[str, Any]:
         "guide_error": _number(tally.guide_error) if pop.plan.guide is not None else None,
         "frequent_error": _number(tally.frequent_error),
         "late_frequent_error": _number(tally.late(tally.curve_frequent)),
-        "verdict": verdict(outcome),
+        "verdict": worth(outcome),
         "notes": notes_of(outcome),
         "failures": pop.operator.failures.counts(),
         "labels_brought": tally.brought,

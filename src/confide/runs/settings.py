@@ -225,8 +225,8 @@ class Settings:
         if self.unit_labels not in (None, learned) or (plan.guide is not None and not self.guide):
             option = f"--unit-labels {self.unit_labels}" if self.guide else "--no-guide"
             raise ValueError(f"{option} contradicts {self.plan}: leave it out")
-        if self.lean not in (None, leaning := _leaning(plan)):
-            raise ValueError(f"--lean {self.lean} contradicts {self.plan}, which says {leaning}: leave it out")
+        if self.lean not in (None, said := leaning(plan)):
+            raise ValueError(f"--lean {self.lean} contradicts {self.plan}, which says {said}: leave it out")
         return plan
 
     def tight(self, labels: int, length: int | None, history: int = 0, endless: bool = False) -> Plan:
@@ -267,7 +267,7 @@ class Settings:
         return replace(self, **changes)
 
 
-def _leaning(plan: Plan) -> str:
+def leaning(plan: Plan) -> str:
     """How a plan leans, by its name here."""
     if plan.lean is None:
         return "none"

@@ -19,6 +19,7 @@ from confide.arrays import Flags, Ints
 from confide.data.rows import BadRow, Item, Stream
 from confide.errors import ConfideWarning, TicketError
 from confide.pop.base import SOURCES, Followed
+from confide.pop.batches import Unread
 from confide.pop.pop import POP
 from confide.runs.asking import ask_and_teach, ask_only, questions
 from confide.runs.checkpoints import Checkpoint, write_run
@@ -375,6 +376,8 @@ def warned_once(say: Callable[[str], None]) -> Iterator[None]:
     kinds: set[type[Warning]] = set()
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        if issubclass(category, Unread):
+            return  # a run counts the rows that cannot be read
         if issubclass(category, ConfideWarning):
             say(str(message))
         elif category not in kinds:

@@ -9,10 +9,10 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from confide.contained import contained
-from confide.errors import ConfideWarning
+from confide.errors import ConfideWarning, TicketError
 from confide.frames import rows_of, values_of
 from confide.pop.base import Answer, Told, Unit, Xs
-from confide.pop.batches import refuse
+from confide.pop.batches import Unread, refuse, ticketed
 from confide.service.talk import Send, Steps, error_of, label_of, person_of, plain, settled, text_of
 
 __all__ = ["Asker", "Token"]
@@ -63,8 +63,18 @@ class Asker:
 
     def learn(self, ticket: str, y: Hashable) -> Steps[None]:
         """See `Client.learn`."""
-        token = self._token_of(self._holders.get(ticket) if isinstance(ticket, str) else None, checked=False)
-        yield from self._post("label", {"ticket": text_of(ticket), "label": label_of(y)}, token)
+        token = self._token_of(self._holder(text_of(ticket)), checked=False)
+        yield from self._post("label", {"ticket": ticket, "label": label_of(y)}, token)
+
+    def _holder(self, ticket: Any) -> str | None:
+        """Whose token brings this ticket's label; TicketError where only they who asked for it know."""
+        holder = self._holders.get(ticket) if isinstance(ticket, str) else None
+        if callable(self._token) and holder is None:
+            raise TicketError(
+                "this client did not get this ticket, and does not know whose token to bring it with: say it before, "
+                "client.hold(ticket, unit)"
+            )
+        return holder
 
     def hold(self, ticket: str, unit: Unit) -> None:
         """See `Client.hold`; it is remembered as long as the ticket is good."""
@@ -91,6 +101,7 @@ class Asker:
             if answers == [] and all(one.get("error", {}).get("kind") == "halted" for one in told["answers"]):
                 raise error_of(410, told["answers"][0])
             answers += [self._answer(one, unit, alone=False) for one in told["answers"]]
+        Unread.warn([answer.error for answer in answers if answer.error is not None], len(answers), 4)
         return answers
 
     def learn_many(self, tickets: Sequence[str], ys: Sequence[Hashable]) -> Steps[None]:
@@ -98,14 +109,20 @@ class Asker:
         tickets, ys = values_of(tickets), values_of(ys)
         if len(tickets) != len(ys):
             raise ValueError(f"there are {len(tickets)} tickets for {len(ys)} labels: give one label for each")
-        refused = list[ValueError | None]()
-        holders = [self._holders.get(ticket, "") if isinstance(ticket, str) else "" for ticket in tickets]
-        for part, unit in self._parts(len(tickets), holders if callable(self._token) else None):
-            pairs = zip(tickets[part], ys[part], strict=True)
-            labels = [{"ticket": text_of(ticket), "label": label_of(y)} for ticket, y in pairs]
+        places, refused, holders = list[int](), dict[int, ValueError](), list[Unit]()
+        for i in ticketed(tickets):
+            try:
+                holders.append(self._holder(tickets[i]) or "")
+                places.append(i)
+            except TicketError as error:
+                refused[i] = error
+        for part, unit in self._parts(len(places), holders if callable(self._token) else None):
+            labels = [{"ticket": text_of(tickets[i]), "label": label_of(ys[i])} for i in places[part]]
             told = yield from self._post("label-many", {"labels": labels}, self._token_of(unit, checked=False))
-            refused += [None if one["taken"] else cast(ValueError, error_of(422, one)) for one in told["results"]]
-        refuse({i: error for i, error in enumerate(refused) if error is not None})
+            for i, one in zip(places[part], told["results"], strict=True):
+                if not one["taken"]:
+                    refused[i] = cast(ValueError, error_of(422, one))
+        refuse(dict(sorted(refused.items())))
 
     def teach(self, x: Any, y: Hashable, unit: Unit | None = None) -> Steps[None]:
         """See `Client.teach`."""
@@ -167,8 +184,8 @@ class Asker:
             if alone:
                 raise error_of(422, told)
             return Answer(None, False, "", told["error"]["message"])
-        if callable(self._token) and unit is not None:
-            self.hold(told["ticket"], unit)
+        if callable(self._token):
+            self.hold(told["ticket"], "" if unit is None else unit)
         came = told["label"], told["sure"], told["ticket"], None, told["source"], told["guide"]
         if (shares := told.get("probabilities")) is None:
             return Answer(*came)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -16,6 +17,7 @@ from confide._checks import label_weights
 from confide.banks.ray import place_named
 from confide.data.layout import Layout
 from confide.data.schema import Schema, read_schema
+from confide.errors import StateError
 from confide.learners.spec import to_spec
 from confide.ledger.snapshot import exists, read_extra, write_extra
 from confide.planning.arguments import Unused
@@ -66,9 +68,21 @@ number of one that has nothing else: as JSON, where one is missing, it has at mo
 
 def open_desk(name: str, config: ModelConfig, seed: int | None = None) -> Desk:
     """The model's desk, from its folder or new; a folder that holds something else than the file says is refused."""
-    if config.partitions is not None:
-        return _open_partitions(name, config, config.partitions, seed)
-    return _open_one(name, config, seed, PopDesk.open)
+    with _named(name):
+        if config.partitions is not None:
+            return _open_partitions(name, config, config.partitions, seed)
+        return _open_one(name, config, seed, PopDesk.open)
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Whatever is refused of a model's entries is refused with its name."""
+    try:
+        yield
+    except ValueError as error:
+        if isinstance(error, StateError) or str(error).startswith("models."):
+            raise
+        raise ValueError(f"models.{name}: {error}") from None
 
 
 def _open_partitions(name: str, config: ModelConfig, cut: PartitionsConfig, seed: int | None) -> PartitionedDesk:
@@ -91,6 +105,11 @@ def _open_partitions(name: str, config: ModelConfig, cut: PartitionsConfig, seed
 
 def open_merger(name: str, config: ModelConfig, seed: int | None = None) -> Merger:
     """The merger of a model over partitions, from its folder or new."""
+    with _named(name):
+        return _open_merger(name, config, seed)
+
+
+def _open_merger(name: str, config: ModelConfig, seed: int | None) -> Merger:
     assert config.partitions is not None
     mine = config.model_copy(update={"folder": config.folder / "merger"})
     ledger = None if config.ledger is None else config.ledger.get_secret_value()
@@ -373,7 +392,7 @@ def _labels(config: ModelConfig) -> list[Any]:
         raise ValueError(f"labels contradicts {config.schema_file}, which declares others: leave one of them out")
     labels = config.labels or declared
     if len(labels) < 2:
-        raise ValueError("say which labels there are: two or more")
+        raise ValueError("say which labels there are: two or more, labels = [...]")
     return labels
 
 

@@ -27,10 +27,8 @@ OPERATIONS = frozenset(
     }
 )  # fmt: skip
 
-UNKNOWN = (
-    "nothing is stored or counted under this name: is it spelled as the askers' door spells it? The copy that would "
-    "have learned from them was reset all the same"
-)
+UNKNOWN = "nothing is stored or counted under this name: is it spelled as the askers' door spells it?"
+RESET = " The copy that would have learned from them was reset all the same"
 
 ABOUT = """For the operator's eyes: exact, private numbers that are outside every guarantee. Show them to nobody."""
 
@@ -143,9 +141,10 @@ def _doing(service: Service, operation: Operations) -> None:
         False, with a sentence, where nothing is known of them: names are as the askers' door has them.
         """
         subject = service.named(form.subject)
-        if await found.owner.call(lambda desk: desk.forget(subject)):
+        known, copies = await found.owner.call(lambda desk: (desk.forget(subject), desk.plan.copies))
+        if known:
             return {"forgotten": True}
-        return {"forgotten": False, "message": UNKNOWN}
+        return {"forgotten": False, "message": UNKNOWN + (RESET if copies else "")}
 
     @operation("POST", "/drain", "Take no further questions", forms.DRAIN)
     async def drain(found: Model, form: forms.Drain) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ wait. So a client that blocks and one that does not follow the same rules.
 from __future__ import annotations
 
 import json
+import math
 import random
 import sys
 import time
@@ -109,7 +110,7 @@ def settled(request: Send, deadline: float, clock: Callable[[], float] = time.mo
     No try begins later than `deadline` seconds after the first, and who is told to come again later than that gives up
     at once.
     """
-    end, wait, told = clock() + deadline, FIRST, None
+    end, wait, told, asked = clock() + deadline, FIRST, None, 0.0
     while True:
         try:
             told = yield request
@@ -118,7 +119,8 @@ def settled(request: Send, deadline: float, clock: Callable[[], float] = time.mo
         content = None if told is None else _content(told)
         if told is not None and not _is_again(told.status, content):
             break
-        left, asked = end - clock(), 0.0 if told is None else _retry_after(told.headers)
+        left = end - clock()
+        asked = 0.0 if told is None else _retry_after(told.headers)
         if left <= 0 or asked > left:
             break
         yield min(max(wait * random.uniform(0.5, 1.0), asked), left)
@@ -128,7 +130,7 @@ def settled(request: Send, deadline: float, clock: Callable[[], float] = time.mo
     if content is None:
         raise ConnectionError("what answered is no Confide service: check the url")
     if told.status != 200:
-        raise error_of(told.status, content)
+        raise error_of(told.status, content, asked)
     return content
 
 
@@ -158,15 +160,30 @@ def _retry_after(headers: Mapping[str, str]) -> float:
     return max(0.0, seconds)
 
 
-def error_of(status: int, told: Mapping[str, Any]) -> Exception:
-    """What a mechanism raises in such a case."""
+def error_of(status: int, told: Mapping[str, Any], after: float = 0.0) -> Exception:
+    """What a mechanism raises in such a case; `after` so many seconds one may come again."""
     error = told.get("error") or {}
     kind, message = error.get("kind"), str(error.get("message", f"the service refused with status {status}"))
     if kind == "halted":
         return Halted(message)
     if status in AGAIN:
-        return StateError(message)
+        return StateError(f"{message}; come again in {_long(after)}" if after >= 1 else message)
     return TicketError(message) if kind == "ticket" else ValueError(message)
+
+
+def _long(seconds: float) -> str:
+    """A time in the two units that say it best.
+
+    Examples
+    --------
+    >>> _long(86_040), _long(90.2), _long(7)
+    ('23 hours 54 minutes', '1 minute 31 seconds', '7 seconds')
+    """
+    whole, words = math.ceil(seconds), list[str]()
+    for unit, size in (("hour", 3600), ("minute", 60), ("second", 1)):
+        count, whole = divmod(whole, size)
+        words += [f"{count:,} {unit}{'s' * (count > 1)}"] if count else []
+    return " ".join(words[:2])
 
 
 def plain(x: Any) -> Any:
