@@ -322,7 +322,6 @@ def test_a_label_call_writes_nothing_to_the_disk_of_the_index(folder: Path, monk
             account = desk.pop.operator.loop.account
             for taken, said in ((130, "ticket"), (131, "ticket")):
                 account.taken = taken  # what a release does where other partitions have rounds
-                desk._keeper.begin()
                 first = len(desk._requests._rounds)
                 before = desk._requests._last, desk._requests._then, desk._requests.older.size
                 refused = list[Any]()
@@ -332,6 +331,31 @@ def test_a_label_call_writes_nothing_to_the_disk_of_the_index(folder: Path, monk
                 assert len(desk._requests._rounds) == first
                 assert (desk._requests._last, desk._requests._then, desk._requests.older.size) == before
                 assert learn(desk, "bob", mine[55], "yes") is None, "which others' are not"
+
+
+@pytest.mark.parametrize("window", [2, 4096])
+def test_after_a_release_a_label_decides_nothing_about_others_requests(
+    window: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which ids are known again, which labels are in time, and what the index does: the same with a label before."""
+    monkeypatch.setattr(requests, "RECENT", window)
+    seen = list[Any]()
+    for world in ("label", "nothing"):
+        with PopDesk.open(folder / world, lambda: guided("people", 3000, ticket_life=100), save_every=None) as desk:
+            mine = [ticket(one) for one in many(desk, "ann", "1", 60)]
+            theirs = [ticket(one) for one in many(desk, "bob", "1", 60)]
+            told = list[Any]()
+            for taken in (130, 155):
+                desk.pop.operator.loop.account.taken = taken
+                if world == "label":
+                    assert learn(desk, "ann", mine[55], "yes") is None
+                told.append(kind(learn(desk, "bob", theirs[2], "yes")))
+                for name in ("1 2", "1 2", "1 50", f"new {taken}"):
+                    for _ in range(2):
+                        done = statements(desk, lambda id=name: told.append(ask(desk, "bob", id, X).round))  # type: ignore[misc] # noqa: B023
+                        told += [Counter(done), desk._requests._last, desk._requests.older.size]
+            seen.append(told)
+    assert seen[0] == seen[1]
 
 
 # ---------------------------------------------------------------------- notes that are not on the disk yet
@@ -358,7 +382,6 @@ def test_a_note_goes_only_once_it_is_on_the_disk(folder: Path) -> None:
             call([Question("bob", f"b{k} {i}", X) for i in range(3)])
     for one in threads:
         one.join()
-    many(desk, "bob", "c", 3)
-    desk.forget("ann")
+    assert desk.forget("ann")
     assert not any(np.array(HERS).tobytes() in body for _, body in notes(desk))
     desk.close()

@@ -273,8 +273,11 @@ class PopDesk:
         self.close()
 
     def _check(self) -> None:
+        """A call begins, each in the same way: that it was a label's shows in nothing that is over now."""
         if self._sealed is not None:
             raise StateError(self._sealed)
+        with self._keeper.lock:
+            self._keeper.begin()
 
     def _note_counts(self) -> None:
         """The operator's counts go into the journal, before what they were counted from is dropped or erased."""
@@ -340,6 +343,7 @@ class PopDesk:
         return self._requests.refused(questions, int(self._wall() // 60))
 
     def _check_and_expire(self) -> None:
+        """The operator's history comes at times that are public."""
         self._check()
         self._requests.expire(self._keeper.rounds)
 

@@ -393,12 +393,13 @@ class Older:
 
     # ------------------------------------------------------------------ notes
 
-    def note(self, about: Noted, others: Iterable[bytes]) -> None:
-        """A note of questions was written; `others` are those who have rows in it that took no round."""
+    def note(self, about: Noted, others: Iterable[bytes], loading: bool) -> None:
+        """A note of questions was written, or is read; `others` have rows in it that took no round."""
         with self._guarded(), self._lock:
             self._db.execute("INSERT INTO note VALUES (?, ?, ?, ?, ?, ?)", about)
             self._others(ASKED, about.sequence, others)
-            self._keep()
+            if not loading:
+                self._keep()
 
     def lessons(self, sequence: int, others: Iterable[bytes]) -> None:
         """A note of lessons was written that has rows of these, of whose questions nothing is known."""

@@ -409,7 +409,7 @@ class Requests:
             self.quota.took(counted, now, rows_taken)
         awaited = max([row.number for row in rows if row.copy <= STANDS], default=-1)
         others = {row.whose for row in rows if row.number <= 0}
-        self.older.note(Noted(sequence, rounds, now, awaited, stamp, len(rows)), others)
+        self.older.note(Noted(sequence, rounds, now, awaited, stamp, len(rows)), others, places is not None)
 
     def age(self, durable: int) -> None:
         """What is older than the last `RECENT` rounds leaves the memory, once the entry that has it is durable."""
@@ -515,6 +515,7 @@ class Requests:
         is not in memory ends by itself; of that so many at most are counted, and taken out of the index: after a long
         pause there are many.
         """
+        self.older.redo()
         self._last, self._then = ends = self._ends(rounds)
         left = list[Stored]()
         while self._rounds and (first := next(iter(self._rounds.values()))) and _is_over(
