@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from confide.games.replay import Again, Ask, Disk, Forget, Hidden, Label, Replayed, Script, replay
 from confide.learners import GaussianNB
 from confide.privacy.random import Random
+from confide.service import requests
 from tests.service.worlds import CountsOpen, Desked, DeskWriter, FreesIds, GivesBack
 from tests.worlds import LABELS, PEOPLE, THREE, Writer, make_pop, makers, small_plan
 
@@ -34,6 +35,12 @@ NARROW = {"points", "stacked, plain", "tallied points", "tallied intervals, peop
 SLOW = {"refit", "river", "river, pipeline", "scikit-learn"}
 GUIDED = {name for name in MAKERS if "guide" in name}
 LEANING = {name for name in MAKERS if "leaning" in name}
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A desk's questions leave its memory soon: most steps of a script are of older ones."""
+    monkeypatch.setattr(requests, "RECENT", 2)
 
 
 def of_people(name: str) -> bool:

@@ -196,9 +196,18 @@ def test_what_is_over_leaves_a_little_with_every_call(folder: Path) -> None:
         ask(desk, "ann", str(i), X)
         notes.append(_asked(desk))
     gone = [a - b for a, b in itertools.pairwise(notes)]
-    assert notes[-1] <= 120 and desk._requests.older.size <= 120, "those of the last hour alone"
+    assert notes[-1] <= 120, "those of the last hour alone"
     assert max(gone) <= (requests.MOST + 2) // 20 + 1, "of twenty rows each"
     assert desk.private()["open_tickets"] == 120
+    sizes = list[int]()
+    for pause in range(3):  # what may have had labels goes once a snapshot has them, and their own time is over
+        wall.minutes += 61
+        desk.save()
+        for i in range(30):
+            ask(desk, "ann", f"{pause} {i}", X)
+            sizes.append(desk._requests.older.size)
+    assert sizes[-1] <= 90, "those of the last pauses alone"
+    assert max(a - b for a, b in itertools.pairwise(sizes)) <= requests.MOST + 2 + 20
     desk.close()
 
 
@@ -278,7 +287,10 @@ def test_nothing_of_somebody_who_was_forgotten_stays_in_the_index(folder: Path) 
         assert not any(whose in place.key or (place.forgotten and place.taught >= 0) for place in _places(older))
         files = [at for at in Path("/proc/self/fd").iterdir() if f"{folder}/asked" in _goes(at)]
         file = files[-1]
-        assert whose not in file.read_bytes() and not desk._keeper.tickets._known
+        assert whose not in file.read_bytes()
+        signed = desk._keeper.tickets._known
+        assert len(signed) == 21 and all(one != whose for one, _ in signed.values())
+        assert not any(ticket(one) in signed for one in said), "nor that these tickets were hers"
 
 
 @pytest.mark.parametrize("size", [1, 3, 40])

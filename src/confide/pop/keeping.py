@@ -138,6 +138,11 @@ class Keeper:
         return self._loop.parts.closed
 
     @property
+    def stamp(self) -> int:
+        """The last that a lesson so far can have; −1 where none is needed again (public)."""
+        return self._loop.parts.leaf
+
+    @property
     def counting(self) -> bool:
         """Whether questions themselves still add to something that will be released (public)."""
         return self._loop.parts.counting
@@ -259,6 +264,7 @@ class Keeper:
         with self.lock:
             self.begin()
             if not self._people:
+                loop.tickets.drop(who)
                 return self._loop.account.enter(erased=erased)
             return self._loop.account.enter(who, forgot=((loop.forget(who), who),), erased=erased)
 

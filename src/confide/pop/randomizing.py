@@ -397,6 +397,11 @@ class Randomizing(Running, runs=RandomizedLabels):
         """The number from which on a journal has what the last snapshot has not (public)."""
         return self._closed
 
+    @property
+    def leaf(self) -> int:
+        """The last number that a journal can have (public)."""
+        return self._heard - 1 if self.part.deadline is None else self._at
+
     def read_as_of(self, x: Any, number: int) -> Seen | None:
         """x as it was read when it was asked."""
         with contained:  # it was refused already

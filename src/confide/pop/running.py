@@ -218,6 +218,11 @@ class Running:
         return 0
 
     @property
+    def leaf(self) -> int:
+        """The number of the release that is open; −1 where lessons are in none any more (public)."""
+        return self.closed
+
+    @property
     def most(self) -> int:
         """How many of them there are, at most; or, without an end, are told apart where there are other parts."""
         return 0

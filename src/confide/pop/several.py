@@ -263,6 +263,11 @@ class Parts:
         return self._each[0].closed if len(self._each) == 1 else 0
 
     @property
+    def leaf(self) -> int:
+        """The stamp that a lesson of now has at most; −1 where none takes any (public)."""
+        return self.stamp([one.leaf for one in self._each])
+
+    @property
     def counting(self) -> bool:
         """Whether questions themselves still add to something that will be released (public)."""
         return any(one.counting for one in self._each)

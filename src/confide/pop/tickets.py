@@ -74,7 +74,8 @@ class Tickets:
         self.used: frozenset[Key] = frozenset()
         """What earlier lives marked as used: never good again, whoever has them as open."""
         self._key, self._keyed = key, _keyed(key)
-        self._known: dict[str, tuple[bytes, Key]] = {}  # tickets that were signed last: whose, and of which round
+        # tickets that were signed last: whose, and of which round; keys that are none stand for forgotten people's
+        self._known: dict[object, tuple[bytes, Key]] = {}
         self._latest: dict[str, tuple[bytes, Key]] = {}  # without a journal the last one alone, if any
         self._open: dict[Key, Waiting] = {}
         self._ended: dict[Key, str] = {}
@@ -106,7 +107,7 @@ class Tickets:
         if not self.kept:
             self._latest = {ticket: (whose, key)}
             return ticket
-        if len(self._known) >= _KNOWN:  # as rounds are public, so is what is remembered, whatever labels come
+        if len(self._known) >= _KNOWN:  # as rounds are public, so is when that is, whatever labels come, or wishes
             self._known.clear()
         self._known[ticket] = whose, key
         return ticket
@@ -187,11 +188,17 @@ class Tickets:
         return waiting
 
     def drop(self, who: bytes) -> None:
-        """Forget a person's open questions: theirs alone, nobody else's ticket is touched."""
-        for key in [key for key, waiting in self._open.items() if waiting.who == who]:
+        """Forget a person's open questions, and whose their tickets were: nobody else's ticket is touched.
+
+        What is remembered of others is as it was, and as much in number: how long their labels take tells nothing.
+        """
+        gone = [key for key, waiting in self._open.items() if waiting.who == who]
+        for key in gone:
             del self._open[key]
-        self._known.clear()  # nor whose they were
-        self._latest = {}
+        for ticket, (whose, key) in list(self._known.items()):  # a copy: others' are signed meanwhile
+            if whose == who and self._known.pop(ticket, None) is not None:
+                self._known[key] = b"", key
+        self._latest = {ticket: one for ticket, one in self._latest.items() if one[1] not in gone}
 
     def discard(self, key: Key) -> None:
         """Forget one open question."""

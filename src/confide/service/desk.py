@@ -112,6 +112,8 @@ class PopDesk:
         self._hours, self._wall = ticket_hours, wall
         self._counts = Counts(read_extra(folder, "counts.json"), [part.source for part in pop.operator.loop.parts])
         self._noted = 0
+        self._counted = -1  # the entry of the last counts that were noted at a public time
+        self._closed = 0  # where labels alone are protected: what the last snapshot had that was written at one
         self._life = self._keeper.tickets.life
         self._note_every = min(_COUNTED, self._life)
         self._lock = threading.RLock()
@@ -230,9 +232,13 @@ class PopDesk:
         with self._lock:
             self._check()
             self._note_counts()
+            self._counted, self._noted = self._counts.sequence, self._keeper.rounds
             self.pop.save(self.folder)
             self._snapshot, self._saved, self._unsaved = self._book.sequence, self._keeper.rounds, False
-            self._tear(TAUGHT)
+            self._closed = self._keeper.leaf
+            done = self._requests.learned(self._before(self._snapshot), self._leaves)
+            if done is not None:
+                self._book.tear(TAUGHT, done)
 
     def beat(self) -> None:
         """Look whether the ledger is there; if not, the desk has ended: where nobody asks, no one else finds out."""
@@ -267,8 +273,11 @@ class PopDesk:
         self.close()
 
     def _check(self) -> None:
+        """A call begins, each in the same way: that it was a label's shows in nothing that is over now."""
         if self._sealed is not None:
             raise StateError(self._sealed)
+        with self._keeper.lock:
+            self._keeper.begin()
 
     def _note_counts(self) -> None:
         """The operator's counts go into the journal, before what they were counted from is dropped or erased."""
@@ -276,14 +285,23 @@ class PopDesk:
         self._keeper.note((COUNTED, len(note), note))
         if self._counts.sequence >= 0:
             self._book.tear(COUNTED, self._counts.sequence)
-        self._counts.sequence, self._noted = self._book.sequence, self._keeper.rounds
+        self._counts.sequence = self._book.sequence
 
-    def _tear(self, kind: str, most: int | None = None) -> None:
-        keeper = self._keeper
-        before = -1 if keeper.counting else self._snapshot if kind == TAUGHT else self._counts.sequence
-        done = self._requests.outlived(kind, keeper.rounds, before, keeper.leaf, most)
+    def _before(self, sequence: int) -> int:
+        """Up to which entry notes may go, of which this one has all that matters."""
+        return -1 if self._keeper.counting else sequence
+
+    @property
+    def _leaves(self) -> int:
+        """From which stamp on lessons may be needed again: whether somebody was forgotten does not enter."""
+        return self._keeper.leaf if self._alone is None else self._closed
+
+    def _tear(self, most: int) -> None:
+        """Drop a few notes of questions that are over."""
+        keeper, before = self._keeper, self._before(self._counted)
+        done = self._requests.outlived(keeper.rounds, before, self._book.durable, self._leaves, most)
         if done is not None:
-            self._book.tear(kind, done)
+            self._book.tear(ASKED, done)
 
     # ------------------------------------------------------------------ ask
 
@@ -307,7 +325,7 @@ class PopDesk:
             found = [requests.request(one.name) for one in asked]
             requests.dismiss()
             if requests.expire(keeper.rounds, most):
-                self._tear(ASKED, most)
+                self._tear(most)
         if entered is not None:
             keeper.settle(entered)
         else:
@@ -325,6 +343,7 @@ class PopDesk:
         return self._requests.refused(questions, int(self._wall() // 60))
 
     def _check_and_expire(self) -> None:
+        """The operator's history comes at times that are public."""
         self._check()
         self._requests.expire(self._keeper.rounds)
 
@@ -335,6 +354,7 @@ class PopDesk:
         about: list[tuple[Row, bytes, bytes, Waiting | None]] = []
         if keeper.rounds - self._noted >= self._note_every:
             self._note_counts()
+            self._counted, self._noted = self._counts.sequence, keeper.rounds
 
         def note(outcomes: Sequence[Outcome]) -> Note:
             epoch, row = keeper.tickets.epoch, Request.row if self._alone is None else self._row
@@ -347,7 +367,7 @@ class PopDesk:
             if outcome.error is not None:
                 one.wrong = str(outcome.error)
             about.append((row, one.name, one.counted, outcome.waiting if row.label >= 0 else None))
-        self._requests.asked(about, entered.sequence, keeper.rounds)
+        self._requests.asked(about, entered.sequence, keeper.rounds, keeper.stamp)
         if self._alone is not None:
             for one, outcome in zip(fresh, outcomes, strict=True):
                 if (stored := self._requests.request(one.name)) is not None:
@@ -378,9 +398,9 @@ class PopDesk:
         nobody knows what was brought before, so that any label for a used ticket is acknowledged, and none is drawn.
         """
         with self._lock:
-            self._check_and_expire()
+            self._check()
             labels, keys = self._keeper.labels(one.label for one in lessons), self._keys(lessons)
-            unread = self._requests.recall(keys)
+            unread = self._requests.recall(keys, self._keeper.rounds)
             said: list[Refusal | None] = [None] * len(lessons)
             fresh: dict[Key, int] = {}
             earlier, used, ticket, alone = 0, Counter[bytes](), self._requests.ticket, self._alone
@@ -466,7 +486,7 @@ class PopDesk:
             return TAUGHT, self._rows.width, self._rows.body(rows)
 
         refused, entered = self._keeper.learn(fresh.items(), note)
-        self._requests.taught(rows, entered.sequence, self._keeper.rounds)
+        self._requests.taught(rows, entered.sequence)
         return refused, entered
 
     def _durable(self, said: list[Refusal | None], entered: Mark | None, earlier: int) -> list[Refusal | None]:
@@ -514,10 +534,11 @@ class PopDesk:
             if self._alone is not None:
                 self._save_first()
             whose = self._keeper.who(subject)
+            drawn = [] if self._alone is None else [one.key[1] for one in self._requests.of(whose)]
             self._note_counts()
-            if self._alone is not None:
-                self._alone.drop(one.key[1] for one in self._requests.of(whose))
             theirs = self._requests.forget(whose)
+            if self._alone is not None:
+                self._alone.drop(drawn)
             known = bool(theirs) or self._keeper.knows(whose)
             erased = tuple((kind, at, who, tuple(map(head, left))) for kind, at, who, left in theirs)
             entered = self._keeper.forget(whose, erased)
@@ -527,12 +548,18 @@ class PopDesk:
             if self._book.ended:
                 raise
             raise Later(AGAIN) from None
+        if self._requests.older.failed:
+            raise Later(AGAIN)
         return known
 
     def _save_first(self) -> None:
-        """A snapshot that has all that came out so far, before rows of the journal are erased."""
+        """A snapshot that has all that came out so far, before rows of the journal are erased.
+
+        What is dropped from the journal, and when the next one is due, are as if it had not been written.
+        """
         try:
-            self.save()
+            self._note_counts()
+            self.pop.save(self.folder)
         except StateError:
             if self._book.ended:
                 raise

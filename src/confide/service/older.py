@@ -22,7 +22,7 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -35,9 +35,11 @@ from numpy.typing import NDArray
 
 from confide.errors import StateError
 from confide.ledger.book import Book
-from confide.service.journal import ASKED, Row, Rows
+from confide.service.base import Later
+from confide.service.journal import ASKED, TAUGHT, Row, Rows
+from confide.service.words import AGAIN
 
-__all__ = ["Bunch", "Older", "Place", "halves_of"]
+__all__ = ["Bunch", "Noted", "Older", "Place", "halves_of"]
 
 _NAME = "asked.db"
 _SCHEMA = """
@@ -45,8 +47,8 @@ CREATE TABLE bunch(first INTEGER PRIMARY KEY, width INTEGER NOT NULL, about BLOB
 CREATE TABLE asked(half INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY(half, number)) WITHOUT ROWID;
 CREATE TABLE asker(whose BLOB NOT NULL, first INTEGER NOT NULL, PRIMARY KEY(whose, first)) WITHOUT ROWID;
 CREATE TABLE note(
-    kind TEXT NOT NULL, sequence INTEGER NOT NULL, rounds INTEGER NOT NULL, minute INTEGER NOT NULL,
-    leaf INTEGER NOT NULL, rows INTEGER NOT NULL, PRIMARY KEY(kind, sequence)) WITHOUT ROWID;
+    sequence INTEGER PRIMARY KEY, rounds INTEGER NOT NULL, minute INTEGER NOT NULL, leaf INTEGER NOT NULL,
+    stamp INTEGER NOT NULL, rows INTEGER NOT NULL);
 CREATE TABLE other(
     kind TEXT NOT NULL, sequence INTEGER NOT NULL, whose BLOB NOT NULL,
     PRIMARY KEY(kind, sequence, whose)) WITHOUT ROWID;
@@ -184,11 +186,6 @@ class Bunch:
         """The last note of questions."""
         return int(self.columns["sequence"].max())
 
-    @cached_property
-    def lesson(self) -> int:
-        """The last note of labels."""
-        return int(self.columns["lesson"].max())
-
     @property
     def open(self) -> int:
         """How many were answered and wait for a label."""
@@ -196,12 +193,28 @@ class Bunch:
         return int(((columns["label"] >= 0) & (columns["taught"] < 0)).sum())
 
 
+class Noted(NamedTuple):
+    """A note of questions."""
+
+    sequence: int
+    rounds: int
+    """Taken by then."""
+    minute: int
+    """The public clock's."""
+    leaf: int
+    """The last of which it has a lesson, as what stands for a label is one; −1 for none."""
+    stamp: int
+    """No lesson before it has a later one (public)."""
+    rows: int
+
+
 class Older:
     """The index of what left the memory.
 
-    Its owner holds the desk's lock, but for `find`. An error of the disk ends the book: the desk is opened again then,
-    with another index. What labels change is written with the next question's round: where the disk is full, nobody
-    finds out at a label.
+    Its owner holds the desk's lock, but for `find`. In a public call an error of the disk ends the book: the desk is
+    opened again then, with another index. Whatever is new is on the disk when a note of questions is (`note`): what
+    labels change, and forgetting, takes no new place. Should one of these fail all the same, its caller alone is told
+    (`Later`), and the next public call does what was left to be done, or ends the book.
 
     Parameters
     ----------
@@ -214,6 +227,7 @@ class Older:
     def __init__(self, folder: Path, book: Book) -> None:
         self._book, self._lock, path = book, threading.Lock(), folder / _NAME
         self._last = -1
+        self._undone: list[Callable[[], object]] = []  # what private calls could not write
         self.size = 0
         """How many questions it has."""
         with self._guarded():
@@ -237,6 +251,36 @@ class Older:
             said = f"the index of older requests cannot be used ({why}): make room, then load the state again"
             self._book.end(said)
             raise StateError(said) from None
+
+    @contextmanager
+    def _privately(self) -> Iterator[None]:
+        """A look of a private call: where it fails, or an earlier one did, its caller is to come again."""
+        if self._undone:
+            raise Later(AGAIN)
+        try:
+            yield
+        except (sqlite3.Error, OSError):
+            raise Later(AGAIN) from None
+
+    def _do(self, write: Callable[[], object]) -> None:
+        """A write of a private call, or the next public one's."""
+        if not self._undone:
+            with suppress(sqlite3.Error, OSError), self._lock:
+                write()
+                return
+        self._undone.append(write)
+
+    @property
+    def failed(self) -> bool:
+        """Whether something is left to be done."""
+        return bool(self._undone)
+
+    def redo(self) -> None:
+        """A public call begins: what private ones could not write is written, or the book ends."""
+        while self._undone:
+            with self._guarded(), self._lock:
+                self._undone[0]()
+            self._undone.pop(0)
 
     def _keep(self) -> None:
         """Everything that changed has its place on the disk from now on."""
@@ -278,32 +322,35 @@ class Older:
                     found.update((halves[half], number) for half, number in self._db.execute(given, some))
         return found
 
-    def _bunch(self, select: str, number: int) -> Bunch | None:
-        with self._guarded(), self._lock:
-            row = self._db.execute(select, (number,)).fetchone()
-        return None if row is None else Bunch(*row)
-
     def after(self, number: int) -> Bunch | None:
         """The next rounds after this one, of which no bunch has others too."""
-        return self._bunch("SELECT * FROM bunch WHERE first > ? ORDER BY first LIMIT 1", number)
+        with self._guarded(), self._lock:
+            row = self._db.execute("SELECT * FROM bunch WHERE first > ? ORDER BY first LIMIT 1", (number,)).fetchone()
+        return None if row is None else Bunch(*row)
 
     def _with(self, number: int) -> tuple[Bunch, int] | None:
         """The bunch that has a round, and where in it."""
-        bunch = self._bunch("SELECT * FROM bunch WHERE first <= ? ORDER BY first DESC LIMIT 1", number)
+        select = "SELECT * FROM bunch WHERE first <= ? ORDER BY first DESC LIMIT 1"
+        row = self._db.execute(select, (number,)).fetchone()
+        bunch = None if row is None else Bunch(*row)
         at = None if bunch is None else bunch.find(number)
         return None if bunch is None or at is None else (bunch, at)
 
-    def at(self, number: int) -> Place | None:
+    def at(self, number: int, *, private: bool = False) -> Place | None:
         """The question of a round."""
-        found = self._with(number)
+        with self._privately() if private else self._guarded(), self._lock:
+            found = self._with(number)
         return None if found is None else found[0].place(found[1])
 
     def change(self, place: Place) -> None:
         """Something came of a question."""
+        self._do(lambda: self._put(place))
+
+    def _put(self, place: Place) -> None:
         found = self._with(place.number)
         if found is not None:
             bunch, at = found
-            with self._guarded(), self._lock, self._db.blobopen("bunch", "about", bunch.first) as blob:
+            with self._db.blobopen("bunch", "about", bunch.first) as blob:
                 blob.seek(at * bunch.width)
                 blob.write(place.pack(bunch.width))
 
@@ -319,7 +366,7 @@ class Older:
 
     def of(self, whose: bytes) -> list[Place]:
         """Somebody's questions, in order."""
-        with self._guarded(), self._lock:
+        with self._privately(), self._lock:
             rows = self._db.execute(
                 "SELECT bunch.* FROM asker JOIN bunch USING (first) WHERE whose = ? ORDER BY first", (whose,)
             ).fetchall()
@@ -346,49 +393,65 @@ class Older:
 
     # ------------------------------------------------------------------ notes
 
-    def note(self, kind: str, sequence: int, about: tuple[int, int, int, int], others: Iterable[bytes] = ()) -> None:
-        """A note was written: rounds taken by then, the public clock's minute, its last leaf, and how many rows it has.
-
-        `others` are those whose rows are in it beside the questions that have rounds.
-        """
-        theirs = [(kind, sequence, whose) for whose in others]
+    def note(self, about: Noted, others: Iterable[bytes], loading: bool) -> None:
+        """A note of questions was written, or is read; `others` have rows in it that took no round."""
         with self._guarded(), self._lock:
-            self._db.execute("INSERT INTO note VALUES (?, ?, ?, ?, ?, ?)", (kind, sequence, *about))
-            if theirs:
-                self._db.executemany("INSERT OR IGNORE INTO other VALUES (?, ?, ?)", theirs)
+            self._db.execute("INSERT INTO note VALUES (?, ?, ?, ?, ?, ?)", about)
+            self._others(ASKED, about.sequence, others)
+            if not loading:
+                self._keep()
 
-    def first(self, kind: str) -> Iterator[tuple[int, int, int, int, int]]:
-        """Notes of this kind (sequence, rounds, minute, leaf, rows), from the first one that is there."""
-        last = -1
+    def lessons(self, sequence: int, others: Iterable[bytes]) -> None:
+        """A note of lessons was written that has rows of these, of whose questions nothing is known."""
+        with self._guarded(), self._lock:
+            self._others(TAUGHT, sequence, others)
+
+    def _others(self, kind: str, sequence: int, others: Iterable[bytes]) -> None:
+        theirs = [(kind, sequence, whose) for whose in others]
+        if theirs:
+            self._db.executemany("INSERT OR IGNORE INTO other VALUES (?, ?, ?)", theirs)
+
+    def notes(self, after: int) -> Iterator[Noted]:
+        """Notes of questions after this one, in their order."""
         while True:
             with self._guarded(), self._lock:
-                some = self._db.execute(
-                    "SELECT sequence, rounds, minute, leaf, rows FROM note WHERE kind = ? AND sequence > ? "
-                    "ORDER BY sequence LIMIT 64",
-                    (kind, last),
-                ).fetchall()
+                select = "SELECT * FROM note WHERE sequence > ? ORDER BY sequence LIMIT 64"
+                some = [Noted(*row) for row in self._db.execute(select, (after,))]
             if not some:
                 return
             yield from some
-            last = some[-1][0]
+            after = some[-1].sequence
+
+    def before(self, sequence: int, stamp: int) -> Noted | None:
+        """The last note of questions up to this one before which no lesson has a stamp from `stamp` on."""
+        with self._guarded(), self._lock:
+            first = self._db.execute("SELECT sequence FROM note WHERE stamp >= ? ORDER BY sequence LIMIT 1", (stamp,))
+            late = first.fetchone()
+            until = sequence if late is None else min(sequence, late[0] - 1)
+            select = "SELECT * FROM note WHERE sequence <= ? ORDER BY sequence DESC LIMIT 1"
+            row = self._db.execute(select, (until,)).fetchone()
+        return None if row is None else Noted(*row)
 
     def torn(self, kind: str, sequence: int) -> None:
-        """Notes of this kind up to this one are dropped."""
+        """Notes of this kind up to this one are dropped; when those of questions were is known until lessons' are."""
         with self._guarded(), self._lock:
-            for table in ("note", "other"):
-                self._db.execute(f"DELETE FROM {table} WHERE kind = ? AND sequence <= ?", (kind, sequence))
+            self._db.execute("DELETE FROM other WHERE kind = ? AND sequence <= ?", (kind, sequence))
+            if kind == TAUGHT:
+                self._db.execute("DELETE FROM note WHERE sequence <= ?", (sequence,))
 
     def others(self, whose: bytes) -> list[tuple[str, int]]:
         """Notes (kind, sequence) that have other rows of somebody than questions with rounds."""
-        with self._guarded(), self._lock:
+        with self._privately(), self._lock:
             return self._db.execute("SELECT kind, sequence FROM other WHERE whose = ?", (whose,)).fetchall()
 
     def forget(self, whose: bytes) -> None:
         """Nothing is known of theirs any more, after `change` of each; what that changed is written over, too."""
-        with self._guarded(), self._lock:
-            self._db.execute("DELETE FROM asker WHERE whose = ?", (whose,))
-            self._db.execute("DELETE FROM other WHERE whose = ?", (whose,))
-            self._keep()
+        self._do(lambda: self._wipe(whose))
+
+    def _wipe(self, whose: bytes) -> None:
+        self._db.execute("DELETE FROM asker WHERE whose = ?", (whose,))
+        self._db.execute("DELETE FROM other WHERE whose = ?", (whose,))
+        self._keep()
 
 
 def halves_of(names: Sequence[bytes]) -> list[int]:
@@ -397,4 +460,5 @@ def halves_of(names: Sequence[bytes]) -> list[int]:
 
 
 def _askers(first: int, places: Iterable[Place]) -> list[tuple[bytes, int]]:
-    return sorted({(one.key[:16], first) for one in places if not one.forgotten})
+    """Who is in a bunch; somebody who was forgotten counts as well, under what stands for them in a day's rounds."""
+    return sorted({(one.key[16:] if one.forgotten else one.key[:16], first) for one in places})

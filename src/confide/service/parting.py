@@ -79,7 +79,10 @@ class PartitionDesk(PopDesk):
         try:
             desk.sit(follower, seats[0], patience)
         except BaseException:
-            desk.pop.close()
+            try:
+                desk.pop.close()
+            finally:
+                desk._older.close()
             raise
         return desk
 

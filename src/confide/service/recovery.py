@@ -51,7 +51,7 @@ def recover(saved: Saved, keeper: Keeper, requests: Requests, counts: Counts) ->
         placed = list(Rows.of(width).placed(body))
         rows = [row for _, row in placed]
         if kind == ASKED:
-            requests.again(placed, sequence)
+            requests.again(placed, sequence, keeper.stamp)
             if sequence > counts.sequence:
                 stored = [row for row in rows if row.number > 0 and not row.forgotten]
                 counts.asked([row.number for row in stored], [row.source for row in stored], saved.spent.unsure)
@@ -67,7 +67,7 @@ def recover(saved: Saved, keeper: Keeper, requests: Requests, counts: Counts) ->
         if sequence > counts.sequence:
             came = [row for row in rows if row.number > 0 and row.epoch > 0]
             counts.labelled(came, [_answered(row, requests) for row in came])
-        requests.taught(rows, sequence, saved.spent.rounds)
+        requests.taught(rows, sequence)
         if keeper.counting:
             history = [row for row in rows if (row.number, row.epoch, row.source) == (0, 0, NUMBERED)]
             records += [(row.whose, unpack(row.x)) for row in history if row.x is not None]

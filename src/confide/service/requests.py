@@ -11,7 +11,7 @@ import sys
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from confide.banks.base import FORM
 from confide.pop.base import COPIES, SOURCES, Answer, Told
@@ -19,9 +19,9 @@ from confide.pop.keeping import Keeper
 from confide.pop.loop import Outcome
 from confide.pop.pop import POP
 from confide.pop.tickets import Key, Waiting
-from confide.service.base import Question, Refusal, Reply
+from confide.service.base import Later, Question, Refusal, Reply
 from confide.service.journal import ASKED, IMPORT, MOST_LABELS, NOBODY, STANDS, TAUGHT, Row, canonical, pack, unpack
-from confide.service.older import Bunch, Older, Place, halves_of
+from confide.service.older import Bunch, Noted, Older, Place, halves_of
 from confide.service.quota import DAY, Clock, Quota
 from confide.service.words import FORGOTTEN, HALTED, OTHER_QUESTION, OVER, UNREAD
 
@@ -186,14 +186,18 @@ class Requests:
         self._recalled: dict[Key, Stored] = {}  # older ones, while a call looks at them
         self._found: dict[bytes, Stored] = {}  # the same by their names
         self._unread = set[bytes]()  # names of those that the journal cannot give now
+        self._late = set[Key]()  # those in memory that are over, while a call looks at them
         self._digests: dict[int, Imported] = {}  # imports, by the notes that have their digests
         self._ended: set[Key] = set()  # taken for a label that was not noted: the call was cut off
         self._last = self._then = -1  # what is over, by rounds and by minutes
         self._counted = -1  # the round up to which what is in the index was found to be over
-        self._due: Bunch | None = None  # the next of the index to be over
-        self._kept: Bunch | None = None  # the first of the index that is still needed
+        self._due: _Mark | None = None  # the next of the index to be over
+        self._kept: _Mark | None = None  # the first of the index that is still needed
         self._more = False  # whether notes of questions were left to the next call
         self._torn = {ASKED: 0, TAUGHT: 0}  # up to which entry the journal has no notes any more
+        self._loaded = 0  # the last note of questions that the journal had when the desk was opened
+        self._untaught = -1, -1  # of what was asked by then, in rounds and minutes, the journal has no lesson any more
+        self._places: dict[Key, Place] = {}  # those of `_recalled`
         self._imports: dict[bytes, Imported] = {}
         self._imported: deque[Imported] = deque()
         self.open = 0
@@ -237,6 +241,7 @@ class Requests:
         now, known, left = self.clock.at(minute), self._by_name, dict[bytes, int]()
         fresh: dict[bytes, Request] = {}
         self.dismiss()
+        self.older.redo()
         if self.older.size:
             self._find(requests)
         for one in requests:
@@ -313,32 +318,43 @@ class Requests:
         Of an older round only after `recall`.
         """
         stored = self._stored(key)
-        return None if stored is None or stored.row.digest == NOBODY else stored
+        return None if stored is None or stored.row.digest == NOBODY or key in self._late else stored
 
     def _stored(self, key: Key) -> Stored | None:
         return self._rounds.get(key) or self._recalled.get(key)
 
-    def recall(self, keys: Iterable[Key | None]) -> set[Key]:
+    def recall(self, keys: Iterable[Key | None], rounds: int) -> set[Key]:
         """Find the questions of these tickets for this call; what waits for a label is read again as it was asked.
 
-        Until it is called again, or `dismiss`. What the journal cannot give now is returned, and nothing was changed.
+        Until it is called again, or `dismiss`. What cannot be read now is returned, and nothing was changed; nor does
+        it end anything that labels come.
         """
         self.dismiss()
-        wanted = dict.fromkeys(key for key in keys if key is not None)
-        places = [self._place(key) for key in wanted if key not in self._rounds]
-        found = [one for one in places if one is not None and not one.forgotten and not self._over(one)]
-        unread = set[Key]()
-        if found:
-            rows = self.older.rows(one for one in found if one.open)
-            unread = {(one.epoch, one.number) for one in found if one.open and one.number not in rows}
-            keyed = [((one.epoch, one.number), one) for one in found]
-            self._recalled = {key: _of(one, b"", rows.get(key[1])) for key, one in keyed if key not in unread}
-        self._reopen([one for key in wanted if (one := self._stored(key)) is not None])
+        over = self._ends(rounds)
+        wanted, unread = dict.fromkeys(key for key in keys if key is not None), set[Key]()
+        for key in wanted:
+            try:
+                place = None if key in self._rounds else self._place(key, private=True)
+            except Later:
+                unread.add(key)
+                continue
+            if place is not None and not place.forgotten and not _is_over(place.number, place.minute, over):
+                self._places[key] = place
+        if self._places:
+            rows = self.older.rows(one for one in self._places.values() if one.open)
+            unread |= {key for key, one in self._places.items() if one.open and one.number not in rows}
+            known = [(key, one) for key, one in self._places.items() if key not in unread]
+            self._recalled = {key: _of(one, b"", rows.get(key[1])) for key, one in known}
+        self._late = {
+            key for key in wanted
+            if (one := self._rounds.get(key)) is not None and _is_over(one.key[1], one.minute, over)
+        }  # fmt: skip
+        self._reopen([one for key in wanted if (one := self.ticket(key)) is not None])
         return unread
 
     def dismiss(self) -> None:
         """Older questions are not looked at any more."""
-        self._recalled, self._found, self._unread = {}, {}, set()
+        self._recalled, self._places, self._found, self._unread, self._late = {}, {}, {}, set(), set()
 
     def _reopen(self, stored: Iterable[Stored]) -> None:
         """Of these, what waits for a label and is not in memory."""
@@ -362,22 +378,23 @@ class Requests:
         """What is stored of an import."""
         return self._imports.get(name)
 
-    def again(self, placed: list[tuple[int, Row]], sequence: int) -> None:
+    def again(self, placed: list[tuple[int, Row]], sequence: int, stamp: int) -> None:
         """A note of questions was found in the journal, each row with its place."""
         rows = [row for _, row in placed]
         known = [(row.whose, row.id) if row.forgotten else self.hashes(row.whose, row.id) for row in rows]
         about = [(row, name, counted, None) for row, (name, counted) in zip(rows, known, strict=True)]
         places = [at for at, _ in placed]
-        self.asked(about, sequence, max((row.number for row in rows), default=0), places)
+        self.asked(about, sequence, max((row.number for row in rows), default=0), stamp, places)
         self.age(sys.maxsize)
+        self._loaded = sequence
 
     def asked(
-        self, about: Sequence[tuple[Row, bytes, bytes, Waiting | None]], sequence: int, rounds: int,
+        self, about: Sequence[tuple[Row, bytes, bytes, Waiting | None]], sequence: int, rounds: int, stamp: int,
         places: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
         """A note of questions was written, with what stands for them (see `Request`), and what waits for a label.
 
-        `places` are those of the rows, where some are missing.
+        `stamp` is the last that a lesson before it can have, `places` are those of the rows, where some are missing.
         """
         rows, taken = [one[0] for one in about], [one for one in about if one[0].number > 0]
         if taken:
@@ -392,7 +409,7 @@ class Requests:
             self.quota.took(counted, now, rows_taken)
         awaited = max([row.number for row in rows if row.copy <= STANDS], default=-1)
         others = {row.whose for row in rows if row.number <= 0}
-        self.older.note(ASKED, sequence, (rounds, now, awaited, len(rows)), others)
+        self.older.note(Noted(sequence, rounds, now, awaited, stamp, len(rows)), others, places is not None)
 
     def age(self, durable: int) -> None:
         """What is older than the last `RECENT` rounds leaves the memory, once the entry that has it is durable."""
@@ -412,20 +429,17 @@ class Requests:
             if self._by_name.get(one.name) is one:
                 del self._by_name[one.name]
 
-    def taught(self, rows: Iterable[Row], sequence: int, rounds: int) -> None:
+    def taught(self, rows: Iterable[Row], sequence: int) -> None:
         """A note of lessons was written."""
-        note, leaf, many, others = _Note(sequence, self.clock.now), -1, 0, set[bytes]()
+        note, others = _Note(sequence, self.clock.now), set[bytes]()
         for row in rows:
-            many += 1
             if row.epoch == IMPORT:
                 self._import(note, row)
                 others.add(row.whose)
-                continue
-            if row.leaf > leaf:
-                leaf = row.leaf
-            if not self._brought((row.epoch, row.number), row.label, sequence):
+            elif not self._brought((row.epoch, row.number), row.label, sequence):
                 others.add(row.whose)
-        self.older.note(TAUGHT, sequence, (rounds, self.clock.now, leaf, many), others)
+        if others:
+            self.older.lessons(sequence, others)
 
     def _brought(self, key: Key, label: int, sequence: int) -> bool:
         """The label of a round was noted; whether that round is known."""
@@ -435,7 +449,7 @@ class Requests:
                 stored.taught, stored.lesson = label, sequence
                 self._ended.discard(key)
             return not stored.row.forgotten
-        place = self._place(key)
+        place = self._places.get(key) or self._place(key)
         if place is None or place.forgotten:
             return False
         if place.taught < 0:
@@ -444,9 +458,9 @@ class Requests:
             self._ended.discard(key)
         return True
 
-    def _place(self, key: Key) -> Place | None:
+    def _place(self, key: Key, *, private: bool = False) -> Place | None:
         """What the index has of a round."""
-        place = self.older.at(key[1]) if self.older.size else None
+        place = self.older.at(key[1], private=private) if self.older.size else None
         return None if place is None or place.epoch != key[0] else place
 
     def answered(self, key: Key) -> int | None:
@@ -486,37 +500,39 @@ class Requests:
 
     # ------------------------------------------------------------------ what ends
 
-    def _over(self, one: Place | Bunch) -> bool:
+    def _ends(self, rounds: int) -> tuple[int, int]:
+        """The last round, and the last minute of the public clock, of what is over after so many rounds."""
+        return rounds - self._life, self.clock.now - self._minutes
+
+    def _over(self, one: Place | _Mark) -> bool:
         """Whether a ticket's life was over when the last call came that ends some."""
-        return one.number <= self._last and one.minute <= self._then
+        return _is_over(one.number, one.minute, (self._last, self._then))
 
     def expire(self, rounds: int, most: int = 0) -> bool:
         """Drop what was asked, or imported, a ticket's life ago or earlier, by public rounds and the journal's clock.
 
-        Who brought labels does not enter. Whether notes may be needed no more. What is not in memory ends by itself; of
-        that so many at most are counted, and taken out of the index: after a long pause there are many.
+        Who brought labels does not enter, and public calls alone come here. Whether notes may be needed no more. What
+        is not in memory ends by itself; of that so many at most are counted, and taken out of the index: after a long
+        pause there are many.
         """
-        last, then = rounds - self._life, self.clock.now - self._minutes
-        self._last, self._then = last, then
-        ended, left = list[Stored](), list[Stored]()
-        while self._rounds and (first := next(iter(self._rounds.values()))).key[1] <= last and first.minute <= then:
-            (left if self._noted(first.sequence, first.lesson) else ended).append(self._rounds.pop(first.key))
+        self.older.redo()
+        self._last, self._then = ends = self._ends(rounds)
+        left = list[Stored]()
+        while self._rounds and (first := next(iter(self._rounds.values()))) and _is_over(
+            first.key[1], first.minute, ends
+        ):  # fmt: skip
+            left.append(self._rounds.pop(first.key))
         if left:
-            self._leave(left)  # as forgetting must find them as long as a note has them
-        for one in ended:
-            self.open -= one.open
-            self._ended.discard(one.key)
-            if self._by_name.get(one.name) is one:
-                del self._by_name[one.name]
+            self._leave(left)  # as forgetting must find them as long as a note has them, or their lessons
         counted = self._expire_older(most) if most and self.older.size else False
-        while self._imported and self._imported[0].rounds <= last and self._imported[0].minute <= then:
+        while self._imported and _is_over(self._imported[0].rounds, self._imported[0].minute, ends):
             old = self._imported.popleft()
             if self._imports.get(old.name) is old:
                 del self._imports[old.name]
-        return bool(ended) or counted or self._more
+        return counted or self._more
 
     def _expire_older(self, most: int) -> bool:
-        """Count those in the index whose time is over, and take out those that no note has any more."""
+        """Count those in the index whose time is over, and take out those that no note can have any more."""
         counted = dropped = 0
         while counted < most and (due := self._next_due()) is not None:
             self.open -= due.open
@@ -530,54 +546,76 @@ class Requests:
 
     def _next_due(self) -> Bunch | None:
         """The next bunch to be counted, as it is now, if its time is over."""
-        if self._due is None or self._over(self._due):
-            self._due = self.older.after(self._counted)
-        return self._due if self._due is not None and self._over(self._due) else None
+        if self._due is not None and not self._over(self._due):
+            return None
+        bunch = self.older.after(self._counted)
+        self._due = None if bunch is None else _Mark.of(bunch)
+        return bunch if self._due is not None and self._over(self._due) else None
 
     def _next_gone(self) -> Bunch | None:
-        """The first bunch, as it is now, if no note has any of it any more."""
-        if self._kept is None or not self._needed(self._kept):
-            self._kept = self.older.after(-1)
-        return None if self._kept is None or self._needed(self._kept) else self._kept
+        """The first bunch, as it is now, if no note can have any of it any more."""
+        if self._kept is not None and self._needed(self._kept):
+            return None
+        bunch = self.older.after(-1)
+        self._kept = None if bunch is None else _Mark.of(bunch)
+        return None if self._kept is None or self._needed(self._kept) else bunch
 
-    def _needed(self, one: Bunch) -> bool:
-        """Whether a ticket of theirs was good when that was looked at, or a note has one."""
-        return one.number > self._counted or self._noted(one.sequence, one.lesson)
+    def _needed(self, one: _Mark) -> bool:
+        """Whether a ticket of theirs was good when that was looked at, or a note may have one, or a lesson of it.
 
-    def _noted(self, asked: int, taught: int) -> bool:
-        """Whether the journal still has the note of a question, or of its lesson."""
-        return asked > self._torn[ASKED] or taught > self._torn[TAUGHT]
+        Whether there is a lesson does not enter: others' calls are the same whoever brought a label.
+        """
+        good = one.number > self._counted or one.sequence > self._torn[ASKED]
+        return good or not _is_over(one.number, one.minute, self._untaught)
 
-    def outlived(self, kind: str, rounds: int, before: int, leaves: int, most: int | None = None) -> int | None:
-        """Up to which entry notes are no longer needed, of so many rows at most, or one note; None if all are.
+    def outlived(self, rounds: int, before: int, durable: int, leaves: int, most: int) -> int | None:
+        """Up to which entry notes of questions are no longer needed, of so many rows, or one note; None if all are.
 
-        Nothing of them is within a ticket's life or a quota's day, they are not after the entry `before`, and no
-        lesson of theirs has a stamp from `leaves` on.
+        Nothing of them is within a ticket's life or a quota's day, they are not after the entry `before`, they are
+        durable, as what is not is written after others were dropped, and nothing that stands for a label has a stamp
+        from `leaves` on.
         """
         day = 0 if self.quota.most is None else DAY
         done, seen, then = None, 0, self.clock.now - max(self._minutes, day)
-        if kind == ASKED:
-            self._more = False
-        for sequence, taken, minute, leaf, rows in self.older.first(kind):
-            if taken > rounds - self._life or sequence > before or leaf >= leaves or minute > then:
+        self._more = False
+        for one in self.older.notes(self._torn[ASKED]):
+            old = one.rounds <= rounds - self._life and one.minute <= then
+            if not old or one.sequence > min(before, durable) or one.leaf >= leaves:
                 break
-            seen += rows
-            if most is not None and done is not None and seen > most:
+            seen += one.rows
+            if done is not None and seen > most:
                 self._more = True
                 break
-            done = sequence
+            done = one.sequence
         if done is not None:
-            self.older.torn(kind, done)
-            self._torn[kind] = done
-            if kind == TAUGHT:
-                self._digests = {at: one for at, one in self._digests.items() if at > done}
+            self._tear(ASKED, done)
         return done
+
+    def learned(self, before: int, leaves: int) -> int | None:
+        """Up to which entry notes of lessons are no longer needed; None if all are. If there are any does not enter.
+
+        They go up to a note of questions that is gone, and not after the entry `before`, a snapshot's, and no lesson of
+        them has a stamp from `leaves` on. So no note of a lesson goes before its question's: as long as a question is
+        known, it is known that its label was taken, however long tickets are set to last meanwhile.
+        """
+        last = self.older.before(min(before, self._torn[ASKED]), leaves)
+        if last is None:
+            return None
+        self._tear(TAUGHT, last.sequence)
+        self._digests = {at: one for at, one in self._digests.items() if at > last.sequence}
+        if last.sequence > self._loaded:  # before that tickets may have been set to last longer
+            self._untaught = last.rounds - self._life, last.minute - self._minutes
+        return last.sequence
+
+    def _tear(self, kind: str, sequence: int) -> None:
+        self.older.torn(kind, sequence)
+        self._torn[kind] = sequence
 
     # ------------------------------------------------------------------ people
 
     def of(self, whose: bytes) -> list[Stored]:
         """Somebody's requests whose tickets are good; of older ones what the index has, without x."""
-        older = [one for one in self.older.of(whose) if not self._over(one)] if self.older.size else []
+        older = [one for one in self.older.of(whose) if not self._over(one)]
         found = [_of(one, self.hashes(whose, one.key[16:])[0]) for one in older]
         return found + [stored for stored in self._rounds.values() if stored.row.whose == whose]
 
@@ -589,7 +627,7 @@ class Requests:
         import with a record of theirs goes too: whoever has the key could try what it was.
         """
         counted, asked, taught = self._keeper.hash(b"quota", whose), dict[int, dict[int, Row]](), set[int]()
-        older = self.older.of(whose) if self.older.size else []
+        older, others = self.older.of(whose), self.older.others(whose)  # `Later`, before anything was changed
         self.open -= sum(one.open for one in older if one.number > self._counted)
         names = [self.hashes(whose, one.key[16:])[0] for one in older]
         for stored in [_of(one, name) for one, name in zip(older, names, strict=True)] + [
@@ -604,7 +642,7 @@ class Requests:
         for one, name in zip(older, names, strict=True):
             self.older.change(one.left(name + counted))
         self.dismiss()
-        for kind, sequence in self.older.others(whose):
+        for kind, sequence in others:
             if kind == TAUGHT:
                 taught.add(sequence)
             else:
@@ -618,6 +656,18 @@ class Requests:
         return [one for one in erased if one[1] > self._torn[one[0]]]
 
 
+class _Mark(NamedTuple):
+    """What is remembered of a bunch, of which it has nobody: as in `Bunch`."""
+
+    number: int
+    minute: int
+    sequence: int
+
+    @classmethod
+    def of(cls, bunch: Bunch) -> _Mark:
+        return cls(bunch.number, bunch.minute, bunch.sequence)
+
+
 @dataclass(slots=True, repr=False)
 class _Note:
     """A note of lessons, while its rows are read."""
@@ -625,6 +675,10 @@ class _Note:
     sequence: int
     minute: int
     imported: Imported | None = None
+
+
+def _is_over(number: int, minute: int, ends: tuple[int, int]) -> bool:
+    return number <= ends[0] and minute <= ends[1]
 
 
 def _of(one: Place, name: bytes, row: Row | None = None) -> Stored:

@@ -93,5 +93,5 @@ class Teacher:
             return TAUGHT, self._rows.width, self._rows.body(noted)
 
         records, entered = self._keeper.teach(given.xs(piece), given.ys(piece), given.whos[piece], note)
-        self._requests.taught(noted, entered.sequence, self._keeper.rounds)
+        self._requests.taught(noted, entered.sequence)
         return records, entered
