@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from confide import POP, Plan
+from confide.learners import Features
 from confide.service.app import Limits, Service
 from confide.service.doors import Tokens
 from confide.service.operators import operator_app
@@ -304,6 +305,22 @@ def test_the_operator_imports_history_forgets_and_sees() -> None:
             assert told.json()["message"].endswith("The copy that would have learned from them was reset all the same")
             assert (await door.post("/models/spam/save", headers=operator())).json() == {"saved": True} and desk.saved
             assert (await door.post("/models/nix/save", headers=operator())).status_code == 404
+
+    go(main())
+
+
+@pytest.mark.parametrize(
+    ("said", "status"), [("NaN", 200), ("1e400", 200), ("-Infinity", 200), ('"NaN"', 200), ('"inf"', 422)]
+)
+def test_numbers_that_json_does_not_have_are_read_as_the_page_says(said: str, status: int) -> None:
+    plan, features = Plan.tight(1.0, 1e-6, units="people"), Features(numeric={"a": (0, 1)})
+    desk = MemoryDesk(pop_=POP(None, plan, labels=["no", "yes"], features=features))
+
+    async def main() -> None:
+        async with at(service(desk)) as client:
+            headers = {**token("ann"), "content-type": "application/json"}
+            body = f'{{"id": "1", "x": {{"a": {said}}}}}'
+            assert (await client.post("/models/spam/ask", content=body, headers=headers)).status_code == status
 
     go(main())
 

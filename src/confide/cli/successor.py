@@ -206,6 +206,7 @@ def _told(plan: Plan, options: dict[str, Any]) -> dict[str, str]:
         "labels of a person": f"{promise.unit_labels:,}",
         **{key: f"{getattr(plan, key):,}" for key in ("copies", "polls", "unsure", "silent", "unit_unsure")},
         "lean": leaning(plan), "guide": "none" if plan.guide is None else "one",
+        "rows taught first": f"{0 if plan.guide is None else plan.guide.history:,}",
         "mistake bound": "none" if plan.certificate is None else f"{plan.mistakes}",
         "labels": ", ".join(map(str, labels)),
         "label weights": ", ".join(f"{label} {weight:g}" for label, weight in zip(labels, of, strict=True)),
