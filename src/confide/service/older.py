@@ -227,8 +227,8 @@ class Older:
     def __init__(self, folder: Path, book: Book) -> None:
         self._book, self._lock, path = book, threading.Lock(), folder / _NAME
         self._last = -1
-        self.undone: list[Callable[[], object]] = []
-        """What private calls could not write."""
+        self.undone: list[tuple[int, Callable[[], object]]] = []
+        """What private calls could not write, with the round that it is about."""
         self.size = 0
         """How many questions it has."""
         with self._guarded():
@@ -255,27 +255,25 @@ class Older:
 
     @contextmanager
     def _privately(self) -> Iterator[None]:
-        """A look of a private call: where it fails, or an earlier one did, its caller is to come again."""
-        if self.undone:
-            raise Later(AGAIN)
+        """A look of a private call: where it fails, its caller is to come again."""
         try:
             yield
         except (sqlite3.Error, OSError):
             raise Later(AGAIN) from None
 
-    def _do(self, write: Callable[[], object]) -> None:
+    def _do(self, write: Callable[[], object], number: int = -1) -> None:
         """A write of a private call, or the next public one's."""
         if not self.undone:
             with suppress(sqlite3.Error, OSError), self._lock:
                 write()
                 return
-        self.undone.append(write)
+        self.undone.append((number, write))
 
     def redo(self) -> None:
         """A public call begins: what private ones could not write is written, or the book ends."""
         while self.undone:
             with self._guarded(), self._lock:
-                self.undone[0]()
+                self.undone[0][1]()
             self.undone.pop(0)
 
     def _keep(self) -> None:
@@ -334,13 +332,15 @@ class Older:
 
     def at(self, number: int, *, private: bool = False) -> Place | None:
         """The question of a round."""
+        if private and any(undone == number for undone, _ in self.undone):
+            raise Later(AGAIN)
         with self._privately() if private else self._guarded(), self._lock:
             found = self._with(number)
         return None if found is None else found[0].place(found[1])
 
     def change(self, place: Place) -> None:
         """Something came of a question."""
-        self._do(lambda: self._put(place))
+        self._do(lambda: self._put(place), place.number)
 
     def _put(self, place: Place) -> None:
         found = self._with(place.number)
@@ -362,6 +362,8 @@ class Older:
 
     def of(self, whose: bytes) -> list[Place]:
         """Somebody's questions, in order."""
+        if self.undone:
+            raise Later(AGAIN)
         with self._privately(), self._lock:
             rows = self._db.execute(
                 "SELECT bunch.* FROM asker JOIN bunch USING (first) WHERE whose = ? ORDER BY first", (whose,)
