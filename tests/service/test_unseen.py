@@ -254,7 +254,7 @@ def test_an_index_that_fails_in_a_private_call_is_its_callers_matter(
 
     desk = PopDesk.open(folder, lambda: guided("people", 3000), save_every=None)
     mine = [ticket(one) for one in many(desk, "ann", "1", 8, HERS)]
-    many(desk, "bob", "1", 8)
+    theirs = ticket(many(desk, "bob", "1", 8)[0])
     last = ticket(ask(desk, "bob", "last", X))
     older = desk._requests.older
     older._db = Full(older._db, fails)  # type: ignore[assignment]
@@ -270,10 +270,12 @@ def test_an_index_that_fails_in_a_private_call_is_its_callers_matter(
             later = 1
         assert what != "reads" or later
     assert not desk.ended and learn(desk, "bob", last, "yes") is None
+    broken[0] = what != "reads"
+    assert learn(desk, "bob", theirs, "yes") is None, "of others it can be read"
     broken[0] = False
     assert ask(desk, "bob", "more", X).answer is not None and not desk.ended, "it can be written again"
     if secret == "label":
-        assert learn(desk, "ann", mine[0], "yes") is None and desk.private()["labels"] == 2
+        assert learn(desk, "ann", mine[0], "yes") is None and desk.private()["labels"] == 3
         assert kind(learn(desk, "ann", mine[0], "no")) == "ticket"
     assert desk.forget("ann") or later
     assert not any(np.array(HERS).tobytes() in body for _, body in notes(desk))

@@ -113,6 +113,7 @@ class PopDesk:
         self._counts = Counts(read_extra(folder, "counts.json"), [part.source for part in pop.operator.loop.parts])
         self._noted = 0
         self._counted = -1  # the entry of the last counts that were noted at a public time
+        self._stamps = True  # whether the next note of questions says which stamps lessons before it can have
         self._closed = 0  # where labels alone are protected: what the last snapshot had that was written at one
         self._life = self._keeper.tickets.life
         self._note_every = min(_COUNTED, self._life)
@@ -231,8 +232,7 @@ class PopDesk:
         """
         with self._lock:
             self._check()
-            self._note_counts()
-            self._counted, self._noted = self._counts.sequence, self._keeper.rounds
+            self._count()
             self.pop.save(self.folder)
             self._snapshot, self._saved, self._unsaved = self._book.sequence, self._keeper.rounds, False
             self._closed = self._keeper.leaf
@@ -273,9 +273,11 @@ class PopDesk:
         self.close()
 
     def _check(self) -> None:
-        """A call begins, each in the same way: that it was a label's shows in nothing that is over now."""
         if self._sealed is not None:
             raise StateError(self._sealed)
+
+    def _begin(self) -> None:
+        """Where no round is taken: as many are over as where one is, so that no call decides what others find."""
         with self._keeper.lock:
             self._keeper.begin()
 
@@ -286,6 +288,11 @@ class PopDesk:
         if self._counts.sequence >= 0:
             self._book.tear(COUNTED, self._counts.sequence)
         self._counts.sequence = self._book.sequence
+
+    def _count(self) -> None:
+        """The same at a public time, from which on notes of questions before it may go."""
+        self._note_counts()
+        self._counted, self._noted, self._stamps = self._counts.sequence, self._keeper.rounds, True
 
     def _before(self, sequence: int) -> int:
         """Up to which entry notes may go, of which this one has all that matters."""
@@ -321,7 +328,11 @@ class PopDesk:
             requests.age(self._book.durable)
             asked, most = requests.read(questions, minute), MOST + 2 * len(questions)
             fresh = requests.fresh(asked, minute)
-            entered = self._take(fresh) if fresh else None
+            entered: Mark | None = None
+            if fresh:
+                entered = self._take(fresh)
+            else:
+                self._begin()
             found = [requests.request(one.name) for one in asked]
             requests.dismiss()
             if requests.expire(keeper.rounds, most):
@@ -345,6 +356,7 @@ class PopDesk:
     def _check_and_expire(self) -> None:
         """The operator's history comes at times that are public."""
         self._check()
+        self._begin()
         self._requests.expire(self._keeper.rounds)
 
     def _take(self, fresh: Sequence[Request]) -> Mark:
@@ -353,8 +365,7 @@ class PopDesk:
         rows: list[Row] = []
         about: list[tuple[Row, bytes, bytes, Waiting | None]] = []
         if keeper.rounds - self._noted >= self._note_every:
-            self._note_counts()
-            self._counted, self._noted = self._counts.sequence, keeper.rounds
+            self._count()
 
         def note(outcomes: Sequence[Outcome]) -> Note:
             epoch, row = keeper.tickets.epoch, Request.row if self._alone is None else self._row
@@ -367,7 +378,8 @@ class PopDesk:
             if outcome.error is not None:
                 one.wrong = str(outcome.error)
             about.append((row, one.name, one.counted, outcome.waiting if row.label >= 0 else None))
-        self._requests.asked(about, entered.sequence, keeper.rounds, keeper.stamp)
+        stamp, self._stamps = keeper.stamp if self._stamps else None, False
+        self._requests.asked(about, entered.sequence, keeper.rounds, stamp)
         if self._alone is not None:
             for one, outcome in zip(fresh, outcomes, strict=True):
                 if (stored := self._requests.request(one.name)) is not None:
@@ -399,6 +411,7 @@ class PopDesk:
         """
         with self._lock:
             self._check()
+            self._begin()
             labels, keys = self._keeper.labels(one.label for one in lessons), self._keys(lessons)
             unread = self._requests.recall(keys, self._keeper.rounds)
             said: list[Refusal | None] = [None] * len(lessons)
@@ -548,7 +561,7 @@ class PopDesk:
             if self._book.ended:
                 raise
             raise Later(AGAIN) from None
-        if self._requests.older.failed:
+        if self._requests.older.undone:
             raise Later(AGAIN)
         return known
 

@@ -48,7 +48,7 @@ CREATE TABLE asked(half INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY(h
 CREATE TABLE asker(whose BLOB NOT NULL, first INTEGER NOT NULL, PRIMARY KEY(whose, first)) WITHOUT ROWID;
 CREATE TABLE note(
     sequence INTEGER PRIMARY KEY, rounds INTEGER NOT NULL, minute INTEGER NOT NULL, leaf INTEGER NOT NULL,
-    stamp INTEGER NOT NULL, rows INTEGER NOT NULL);
+    stamp INTEGER, rows INTEGER NOT NULL);
 CREATE TABLE other(
     kind TEXT NOT NULL, sequence INTEGER NOT NULL, whose BLOB NOT NULL,
     PRIMARY KEY(kind, sequence, whose)) WITHOUT ROWID;
@@ -203,8 +203,8 @@ class Noted(NamedTuple):
     """The public clock's."""
     leaf: int
     """The last of which it has a lesson, as what stands for a label is one; −1 for none."""
-    stamp: int
-    """No lesson before it has a later one (public)."""
+    stamp: int | None
+    """No lesson before it has a later one (public); None where nobody looked."""
     rows: int
 
 
@@ -227,7 +227,8 @@ class Older:
     def __init__(self, folder: Path, book: Book) -> None:
         self._book, self._lock, path = book, threading.Lock(), folder / _NAME
         self._last = -1
-        self._undone: list[Callable[[], object]] = []  # what private calls could not write
+        self.undone: list[tuple[int, Callable[[], object]]] = []
+        """What private calls could not write, with the round that it is about."""
         self.size = 0
         """How many questions it has."""
         with self._guarded():
@@ -254,33 +255,26 @@ class Older:
 
     @contextmanager
     def _privately(self) -> Iterator[None]:
-        """A look of a private call: where it fails, or an earlier one did, its caller is to come again."""
-        if self._undone:
-            raise Later(AGAIN)
+        """A look of a private call: where it fails, its caller is to come again."""
         try:
             yield
         except (sqlite3.Error, OSError):
             raise Later(AGAIN) from None
 
-    def _do(self, write: Callable[[], object]) -> None:
+    def _do(self, write: Callable[[], object], number: int = -1) -> None:
         """A write of a private call, or the next public one's."""
-        if not self._undone:
+        if not self.undone:
             with suppress(sqlite3.Error, OSError), self._lock:
                 write()
                 return
-        self._undone.append(write)
-
-    @property
-    def failed(self) -> bool:
-        """Whether something is left to be done."""
-        return bool(self._undone)
+        self.undone.append((number, write))
 
     def redo(self) -> None:
         """A public call begins: what private ones could not write is written, or the book ends."""
-        while self._undone:
+        while self.undone:
             with self._guarded(), self._lock:
-                self._undone[0]()
-            self._undone.pop(0)
+                self.undone[0][1]()
+            self.undone.pop(0)
 
     def _keep(self) -> None:
         """Everything that changed has its place on the disk from now on."""
@@ -338,13 +332,15 @@ class Older:
 
     def at(self, number: int, *, private: bool = False) -> Place | None:
         """The question of a round."""
+        if private and any(undone == number for undone, _ in self.undone):
+            raise Later(AGAIN)
         with self._privately() if private else self._guarded(), self._lock:
             found = self._with(number)
         return None if found is None else found[0].place(found[1])
 
     def change(self, place: Place) -> None:
         """Something came of a question."""
-        self._do(lambda: self._put(place))
+        self._do(lambda: self._put(place), place.number)
 
     def _put(self, place: Place) -> None:
         found = self._with(place.number)
@@ -366,6 +362,8 @@ class Older:
 
     def of(self, whose: bytes) -> list[Place]:
         """Somebody's questions, in order."""
+        if self.undone:
+            raise Later(AGAIN)
         with self._privately(), self._lock:
             rows = self._db.execute(
                 "SELECT bunch.* FROM asker JOIN bunch USING (first) WHERE whose = ? ORDER BY first", (whose,)
@@ -393,11 +391,12 @@ class Older:
 
     # ------------------------------------------------------------------ notes
 
-    def note(self, about: Noted, others: Iterable[bytes], loading: bool) -> None:
+    def note(self, about: Noted, others: set[bytes], loading: bool) -> None:
         """A note of questions was written, or is read; `others` have rows in it that took no round."""
         with self._guarded(), self._lock:
             self._db.execute("INSERT INTO note VALUES (?, ?, ?, ?, ?, ?)", about)
-            self._others(ASKED, about.sequence, others)
+            if others:
+                self._others(ASKED, about.sequence, others)
             if not loading:
                 self._keep()
 
@@ -408,8 +407,7 @@ class Older:
 
     def _others(self, kind: str, sequence: int, others: Iterable[bytes]) -> None:
         theirs = [(kind, sequence, whose) for whose in others]
-        if theirs:
-            self._db.executemany("INSERT OR IGNORE INTO other VALUES (?, ?, ?)", theirs)
+        self._db.executemany("INSERT OR IGNORE INTO other VALUES (?, ?, ?)", theirs)
 
     def notes(self, after: int) -> Iterator[Noted]:
         """Notes of questions after this one, in their order."""
@@ -423,21 +421,21 @@ class Older:
             after = some[-1].sequence
 
     def before(self, sequence: int, stamp: int) -> Noted | None:
-        """The last note of questions up to this one before which no lesson has a stamp from `stamp` on."""
+        """The last note up to this one of which it is known that no lesson before it has a stamp from `stamp` on."""
         with self._guarded(), self._lock:
             first = self._db.execute("SELECT sequence FROM note WHERE stamp >= ? ORDER BY sequence LIMIT 1", (stamp,))
             late = first.fetchone()
             until = sequence if late is None else min(sequence, late[0] - 1)
-            select = "SELECT * FROM note WHERE sequence <= ? ORDER BY sequence DESC LIMIT 1"
+            select = "SELECT * FROM note WHERE sequence <= ? AND stamp IS NOT NULL ORDER BY sequence DESC LIMIT 1"
             row = self._db.execute(select, (until,)).fetchone()
         return None if row is None else Noted(*row)
 
     def torn(self, kind: str, sequence: int) -> None:
-        """Notes of this kind up to this one are dropped; when those of questions were is known until lessons' are."""
+        """Notes of this kind up to this one are dropped; when some of questions were is known until lessons' are."""
         with self._guarded(), self._lock:
             self._db.execute("DELETE FROM other WHERE kind = ? AND sequence <= ?", (kind, sequence))
-            if kind == TAUGHT:
-                self._db.execute("DELETE FROM note WHERE sequence <= ?", (sequence,))
+            gone = "stamp IS NULL AND " if kind == ASKED else ""
+            self._db.execute(f"DELETE FROM note WHERE {gone}sequence <= ?", (sequence,))
 
     def others(self, whose: bytes) -> list[tuple[str, int]]:
         """Notes (kind, sequence) that have other rows of somebody than questions with rounds."""

@@ -149,6 +149,7 @@ class PartitionDesk(PopDesk):
                 first, taken = self._follower.take(len(fresh) - done, account.taken)
                 if taken:
                     account.taken, self._follower.vain = first - 1, False
+                    self._keeper.begin()
                     entered = super()._take(fresh[done : done + taken])
                     done += taken
             if not taken and not self._refilled(len(fresh) - done, until):

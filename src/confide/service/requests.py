@@ -241,7 +241,8 @@ class Requests:
         now, known, left = self.clock.at(minute), self._by_name, dict[bytes, int]()
         fresh: dict[bytes, Request] = {}
         self.dismiss()
-        self.older.redo()
+        if self.older.undone:
+            self.older.redo()
         if self.older.size:
             self._find(requests)
         for one in requests:
@@ -330,7 +331,7 @@ class Requests:
         it end anything that labels come.
         """
         self.dismiss()
-        over = self._ends(rounds)
+        over = rounds - self._life, self.clock.now - self._minutes
         wanted, unread = dict.fromkeys(key for key in keys if key is not None), set[Key]()
         for key in wanted:
             try:
@@ -389,12 +390,13 @@ class Requests:
         self._loaded = sequence
 
     def asked(
-        self, about: Sequence[tuple[Row, bytes, bytes, Waiting | None]], sequence: int, rounds: int, stamp: int,
+        self, about: Sequence[tuple[Row, bytes, bytes, Waiting | None]], sequence: int, rounds: int, stamp: int | None,
         places: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
         """A note of questions was written, with what stands for them (see `Request`), and what waits for a label.
 
-        `stamp` is the last that a lesson before it can have, `places` are those of the rows, where some are missing.
+        `stamp` is the last that a lesson before it can have, or None; `places` are those of the rows, where some are
+        missing.
         """
         rows, taken = [one[0] for one in about], [one for one in about if one[0].number > 0]
         if taken:
@@ -500,10 +502,6 @@ class Requests:
 
     # ------------------------------------------------------------------ what ends
 
-    def _ends(self, rounds: int) -> tuple[int, int]:
-        """The last round, and the last minute of the public clock, of what is over after so many rounds."""
-        return rounds - self._life, self.clock.now - self._minutes
-
     def _over(self, one: Place | _Mark) -> bool:
         """Whether a ticket's life was over when the last call came that ends some."""
         return _is_over(one.number, one.minute, (self._last, self._then))
@@ -515,17 +513,17 @@ class Requests:
         is not in memory ends by itself; of that so many at most are counted, and taken out of the index: after a long
         pause there are many.
         """
-        self.older.redo()
-        self._last, self._then = ends = self._ends(rounds)
+        if self.older.undone:
+            self.older.redo()
+        last, then = rounds - self._life, self.clock.now - self._minutes
+        self._last, self._then = last, then
         left = list[Stored]()
-        while self._rounds and (first := next(iter(self._rounds.values()))) and _is_over(
-            first.key[1], first.minute, ends
-        ):  # fmt: skip
+        while self._rounds and (first := next(iter(self._rounds.values()))).key[1] <= last and first.minute <= then:
             left.append(self._rounds.pop(first.key))
         if left:
             self._leave(left)  # as forgetting must find them as long as a note has them, or their lessons
         counted = self._expire_older(most) if most and self.older.size else False
-        while self._imported and _is_over(self._imported[0].rounds, self._imported[0].minute, ends):
+        while self._imported and self._imported[0].rounds <= last and self._imported[0].minute <= then:
             old = self._imported.popleft()
             if self._imports.get(old.name) is old:
                 del self._imports[old.name]
