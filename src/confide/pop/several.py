@@ -110,7 +110,7 @@ class Parts:
     def ask(self, x: Any, who: Who, error: BaseException | None) -> Said:
         """A public round begins; each part is asked x, unless something is wrong with it, here or before."""
         if not self._each:
-            return _NOTHING if error is None else _NOTHING._replace(error=error)
+            return _NOTHING if error is None else Said(-1, -1, None, (), error)
         questions: list[Any] = []
         lessons: list[Any] = []
         for one in self._each:

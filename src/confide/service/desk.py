@@ -263,8 +263,14 @@ class PopDesk:
                 if not self._book.ended and self._sealed is None:
                     self.save()
             finally:
-                self.pop.close()
-                self._older.close()
+                self.leave()
+
+    def leave(self) -> None:
+        """Give the model back as its journal has it, without a snapshot."""
+        try:
+            self.pop.close()
+        finally:
+            self._older.close()
 
     def __enter__(self) -> Self:
         return self

@@ -125,7 +125,7 @@ _TYPES = ("i8", "i8", "V32", "i8", "i4", "i4", "i4", "i4", "i2", "i2", "i2", "i8
 @cache
 def _columns(width: int) -> np.dtype[Any]:
     """The places of a bunch, each of so many bytes, as columns."""
-    fields = [(name, f"<{kind}") for name, kind in zip(Place._fields, _TYPES, strict=False)]
+    fields = [(name, f"<{kind}") for name, kind in zip(Place.__match_args__, _TYPES, strict=False)]
     return np.dtype([*fields, ("shares", f"V{width - _ABOUT.size}")])
 
 
@@ -161,7 +161,7 @@ class Bunch:
         at, most = i * self.width, (self.width - _ABOUT.size) // 8
         shares = Struct(f"<{most}d").unpack_from(self.about, at + _ABOUT.size) if most else None
         told = None if shares is None or np.isnan(shares[0]) else shares
-        return Place._make((*_ABOUT.unpack_from(self.about, at), told))
+        return Place(*(*_ABOUT.unpack_from(self.about, at), told))
 
     def find(self, number: int) -> int | None:
         """Which of them is this round."""

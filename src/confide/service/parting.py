@@ -79,10 +79,7 @@ class PartitionDesk(PopDesk):
         try:
             desk.sit(follower, seats[0], patience)
         except BaseException:
-            try:
-                desk.pop.close()
-            finally:
-                desk._older.close()
+            desk.leave()
             raise
         return desk
 
