@@ -306,7 +306,7 @@ def test_a_table_is_asked_at_once_and_a_bad_row_spoils_itself_alone() -> None:
         assert one.source == other.source == "model"
         assert other.probabilities == pytest.approx(one.probabilities)
     assert len({answer.ticket for answer in many}) == 9
-    with pytest.warns(ConfideWarning, match="your model raised"):
+    with pytest.warns(ConfideWarning, match="your model raised"), pytest.warns(ConfideWarning, match="1 of 4"):
         mixed = pop.predict_many([rows[0], None, {"other": 1.0}, rows[1]])
     assert [answer.source for answer in (mixed[0], mixed[2], mixed[3])] == ["model", "fallback", "model"]
     assert mixed[1].error is not None and pop.operator.failures.raised == 1

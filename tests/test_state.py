@@ -108,7 +108,7 @@ def test_an_encoder_of_ones_own_is_refused_before_it_is_too_late(folder: Path) -
         make(features=Doubled()).save(folder)
 
 
-@pytest.mark.parametrize("labels", [[0, 1], [False, True], ["0", 0]], ids=str)
+@pytest.mark.parametrize("labels", [[0, 1], [False, True], ["0", "1"]], ids=str)
 def test_labels_keep_their_types(labels: list[Any], folder: Path) -> None:
     with make(labels=labels, fallback=labels[0]) as pop:
         pop.save(folder)

@@ -228,9 +228,12 @@ class File(FileReader):
         A changed bit may give a row to no model, or to another one, and leave the table in order: whoever claims the
         model that it was taken from does not miss it.
         """
-        tables = {"model": f"id, name, {ABOUT}", **TABLES}.items()
-        changed = (f"EXISTS(SELECT 1 FROM {name} WHERE checksum IS NOT {CHECKSUM}({row}))" for name, row in tables)
-        if self.rows("PRAGMA integrity_check(1)") != [("ok",)] or any(self.rows(f"SELECT {', '.join(changed)}")[0]):
+        wrong = [f"SELECT 1 FROM model WHERE checksum IS NOT {CHECKSUM}(id, name, {ABOUT})"]
+        for name, row in TABLES.items():
+            lost = f"model NOT IN (SELECT id FROM model) OR checksum IS NOT {CHECKSUM}({row})"
+            wrong.append(f"SELECT 1 FROM {name} WHERE {lost}")
+        found = f"SELECT {', '.join(f'EXISTS({one})' for one in wrong)}"
+        if self.rows("PRAGMA integrity_check(1)") != [("ok",)] or any(self.rows(found)[0]):
             raise damaged(self.name)
 
     def settle(self) -> None:

@@ -198,7 +198,7 @@ class Tickets:
         for ticket, (whose, key) in list(self._known.items()):  # a copy: others' are signed meanwhile
             if whose == who and self._known.pop(ticket, None) is not None:
                 self._known[key] = b"", key
-        self._latest = {ticket: one for ticket, one in self._latest.items() if one[1] not in gone}
+        self._latest = {ticket: one for ticket, one in self._latest.items() if one[0] != who and one[1] not in gone}
 
     def discard(self, key: Key) -> None:
         """Forget one open question."""

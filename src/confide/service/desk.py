@@ -341,13 +341,16 @@ class PopDesk:
                 self._begin()
             found = [requests.request(one.name) for one in asked]
             requests.dismiss()
-            if requests.expire(keeper.rounds, most):
+            rounds = keeper.rounds
+            if requests.expire(rounds, most):
                 self._tear(most)
+            due = self._every is not None and rounds - self._saved >= self._every
         if entered is not None:
             keeper.settle(entered)
         else:
             self._book.wait(max((one.sequence for one in found if one is not None), default=0))
-        self._save_when_due()
+        if due:
+            self._save_when_due()
         return [requests.reply(one, stored) for one, stored in zip(asked, found, strict=True)]
 
     def refused(self, questions: Sequence[Question]) -> Mapping[int, Reply]:

@@ -171,8 +171,6 @@ class Requests:
     def __init__(self, pop: POP, keeper: Keeper, older: Older, room: int, minutes: int) -> None:
         if len(pop.labels) > MOST_LABELS:
             raise ValueError(f"a served model has {MOST_LABELS:,} labels at most: join those that are rare")
-        if len({str(label) for label in pop.labels}) < len(pop.labels):
-            raise ValueError("two labels of a served model have one name in JSON, as 1 and '1' have: rename one")
         self._pop, self._keeper, self._room, self._labels = pop, keeper, room, pop.labels
         self._life, self._minutes = keeper.tickets.life, minutes
         self.long = f"x has no JSON form, or one of more than {room:,} bytes: send a shorter one"
