@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sqlite3
 import sys
 from array import array
 from collections import deque
@@ -285,12 +286,52 @@ def test_nothing_of_somebody_who_was_forgotten_stays_in_the_index(folder: Path) 
         many(desk, "bob", [str(i) for i in range(9)])
         assert any(whose in place.key for place in _places(older)) and desk.forget("ann")
         assert not any(whose in place.key or (place.forgotten and place.taught >= 0) for place in _places(older))
+        ask(desk, "bob", "the next", X)  # its commit writes over what was there
         files = [at for at in Path("/proc/self/fd").iterdir() if f"{folder}/asked" in _goes(at)]
         file = files[-1]
         assert whose not in file.read_bytes()
         signed = desk._keeper.tickets._known
-        assert len(signed) == 21 and all(one != whose for one, _ in signed.values())
+        assert len(signed) == 22 and all(one != whose for one, _ in signed.values())
         assert not any(ticket(one) in signed for one in said), "nor that these tickets were hers"
+
+
+def test_forgetting_commits_nothing_in_the_index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit that failed there took back which labels had come, and one was taken again."""
+    with opened(folder) as desk:
+        said = [ask(desk, name, name, X) for name in ("ann", "carl")]
+        many(desk, "bob", [str(i) for i in range(9)])
+        ask(desk, "bob", "more", X)
+        assert learn(desk, "ann", ticket(said[0]), "yes") is None
+        older = desk._requests.older
+
+        def full() -> None:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(older, "_keep", full)
+            assert desk.forget("carl") and not desk.ended
+            assert kind(learn(desk, "ann", ticket(said[0]), "no")) == "ticket"
+        assert ask(desk, "bob", "the next", X).answer is not None
+
+
+def test_where_what_labels_changed_is_lost_nothing_in_the_index_is_believed(folder: Path) -> None:
+    """SQLite ends a transaction by itself when the disk fails: labels wait until the desk is opened again."""
+    desk = opened(folder)
+    said = ask(desk, "ann", "1", X)
+    many(desk, "bob", [str(i) for i in range(9)])
+    ask(desk, "bob", "more", X)
+    assert learn(desk, "ann", ticket(said), "yes") is None
+    older = desk._requests.older
+
+    def lost() -> None:
+        older._db.execute("ROLLBACK")
+        raise sqlite3.OperationalError("disk I/O error")
+
+    older._do(lost)
+    assert kind(learn(desk, "ann", ticket(said), "no")) == "later"
+    with pytest.raises(StateError, match="index of older requests"):
+        ask(desk, "bob", "the next", X)
+    assert desk.ended
 
 
 @pytest.mark.parametrize("size", [1, 3, 40])

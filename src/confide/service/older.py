@@ -212,9 +212,10 @@ class Older:
     """The index of what left the memory.
 
     Its owner holds the desk's lock, but for `find`. In a public call an error of the disk ends the book: the desk is
-    opened again then, with another index. Whatever is new is on the disk when a note of questions is (`note`): what
-    labels change, and forgetting, takes no new place. Should one of these fail all the same, its caller alone is told
-    (`Later`), and the next public call does what was left to be done, or ends the book.
+    opened again then, with another index. Whatever is new is on the disk when a note of questions is (`note`), or an
+    import's (`lessons`): what labels change, and forgetting, takes no new place, and is committed with the next
+    question alone. Should one of these fail all the same, its caller alone is told (`Later`), and the next public call
+    does what was left to be done, or ends the book: it must, where the transaction is lost with what labels changed.
 
     Parameters
     ----------
@@ -256,6 +257,8 @@ class Older:
     @contextmanager
     def _privately(self) -> Iterator[None]:
         """A look of a private call: where it fails, its caller is to come again."""
+        if not self._db.in_transaction:  # what labels changed may be gone: nothing here is believed any more
+            raise Later(AGAIN)
         try:
             yield
         except (sqlite3.Error, OSError):
@@ -273,6 +276,8 @@ class Older:
         """A public call begins: what private ones could not write is written, or the book ends."""
         while self.undone:
             with self._guarded(), self._lock:
+                if not self._db.in_transaction:
+                    raise sqlite3.DatabaseError
                 self.undone[0][1]()
             self.undone.pop(0)
 
@@ -404,6 +409,7 @@ class Older:
         """A note of lessons was written that has rows of these, of whose questions nothing is known."""
         with self._guarded(), self._lock:
             self._others(TAUGHT, sequence, others)
+            self._keep()
 
     def _others(self, kind: str, sequence: int, others: Iterable[bytes]) -> None:
         theirs = [(kind, sequence, whose) for whose in others]
@@ -443,13 +449,12 @@ class Older:
             return self._db.execute("SELECT kind, sequence FROM other WHERE whose = ?", (whose,)).fetchall()
 
     def forget(self, whose: bytes) -> None:
-        """Nothing is known of theirs any more, after `change` of each; what that changed is written over, too."""
+        """Nothing is known of theirs any more, after `change` of each; the next question's commit writes it over."""
         self._do(lambda: self._wipe(whose))
 
     def _wipe(self, whose: bytes) -> None:
         self._db.execute("DELETE FROM asker WHERE whose = ?", (whose,))
         self._db.execute("DELETE FROM other WHERE whose = ?", (whose,))
-        self._keep()
 
 
 def halves_of(names: Sequence[bytes]) -> list[int]:

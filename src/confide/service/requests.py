@@ -172,6 +172,8 @@ class Requests:
         if len(pop.labels) > MOST_LABELS:
             raise ValueError(f"a served model has {MOST_LABELS:,} labels at most: join those that are rare")
         self._pop, self._keeper, self._room, self._labels = pop, keeper, room, pop.labels
+        alone = pop.operator.randomizing
+        self._deadline = alone is not None and alone.part.deadline is not None
         self._life, self._minutes = keeper.tickets.life, minutes
         self.long = f"x has no JSON form, or one of more than {room:,} bytes: send a shorter one"
         """What is said of an x that cannot be stored."""
@@ -407,7 +409,9 @@ class Requests:
                 self.open += row.label >= 0
         for counted, rows_taken in Counter([one[2] for one in taken]).items():
             self.quota.took(counted, now, rows_taken)
-        awaited = max([row.number for row in rows if row.copy <= STANDS], default=-1)
+        # Of somebody forgotten it is not known any more whether something stood for the label.
+        due = self._deadline
+        awaited = max([row.number for row in rows if row.copy <= STANDS or (due and row.forgotten)], default=-1)
         others = {row.whose for row in rows if row.number <= 0}
         self.older.note(Noted(sequence, rounds, now, awaited, stamp, len(rows)), others, places is not None)
 
