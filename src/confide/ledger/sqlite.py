@@ -34,11 +34,12 @@ WHERE checksum = {CHECKSUM}({TABLES["person"]})"""
 """Raise a person's counts: model, who, unsure, watched, labels, sequence, which changes even if nothing else does, and
 the checksum of these, for somebody new. A row that is not as it was written stays as it is."""
 _GROW = f"""
-UPDATE model SET rounds = MAX(rounds, ?1), unsure = MAX(unsure, ?2), halted = COALESCE(halted, ?3),
-    history = MAX(history, ?4), sequence = ?5,
+UPDATE model SET rounds = MAX(rounds, :rounds), unsure = MAX(unsure, :unsure), halted = COALESCE(halted, :halted),
+    history = MAX(history, :history), sequence = :last,
     checksum = {CHECKSUM}(
-        id, name, epoch, ?5, MAX(rounds, ?1), MAX(unsure, ?2), COALESCE(halted, ?3), MAX(history, ?4))
-WHERE id = ?6 AND epoch = ?7 AND sequence = ?8 AND checksum = {CHECKSUM}(id, name, {ABOUT})"""
+        id, name, epoch, :last, MAX(rounds, :rounds), MAX(unsure, :unsure), COALESCE(halted, :halted),
+        MAX(history, :history))
+WHERE id = :key AND epoch = :epoch AND sequence = :before AND checksum = {CHECKSUM}(id, name, {ABOUT})"""
 
 
 @cache
@@ -80,8 +81,12 @@ class SqliteStore(File, Store):
 
     def count(self, batch: Batch, people: Mapping[bytes, Sequence[int]]) -> None:
         """Raise the counts of the model and of these people, or find that it has another owner."""
-        key, last = batch.key, batch.last
-        if self.db.execute(_GROW, (*batch.grown(), last, key, batch.epoch, batch.before)).rowcount != 1:
+        key, last, (rounds, unsure, halted, history) = batch.key, batch.last, batch.grown()
+        grown = {
+            "rounds": rounds, "unsure": unsure, "halted": halted, "history": history, "last": last,
+            "key": key, "epoch": batch.epoch, "before": batch.before,
+        }  # fmt: skip
+        if self.db.execute(_GROW, grown).rowcount != 1:
             self.checked(f"id, name, {ABOUT}", "model", "id = ?", key)  # a changed row is no other owner's
             raise taken_over(self.name)
         if people:
